@@ -1,0 +1,84 @@
+// One instruction of one rank: the vocabulary that schedules, programs, files and the executor share.
+//
+// Owns: Action, its text form and the exact inverse.
+// Does not own: order (schedule.h, program.h) or meaning at run time (executor.h).
+//
+// Text form, that of torch.distributed.pipelining (torch 2.13, schedules.py `_Action`):
+//   {stage}F{mb} {stage}B{mb} {stage}I{mb} {stage}W{mb}      compute
+//   ({stage}F{mb};{stage}B{mb})OVERLAP_F_B                    a pair that may overlap
+//   {stage}SEND_F{mb} {stage}RECV_F{mb}                       activation: leaves / enters the stage
+//   {stage}SEND_B{mb} {stage}RECV_B{mb}                       gradient: leaves / enters the stage
+//   {stage}UNSHARD {stage}RESHARD {stage}REDUCE_GRAD          data-parallel
+// Ours, beyond torch:
+//   {group}REDUCE_TIED  REDUCE_NORM  OPTIMIZER_STEP           end of a step
+//
+// Thread-safety: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+enum class ActionKind : std::uint8_t {
+  kIdle,            // an empty slot of a grid; never in a Program
+  kForward,         // F
+  kBackward,        // B: gradients of input and weights
+  kBackwardInput,   // I: gradient of the input only
+  kBackwardWeight,  // W: gradients of the weights only, after I
+  kOverlap,         // F of one stage together with B (or I) of another, on the same rank
+  kSendForward,     // this stage's output leaves for stage + 1
+  kRecvForward,     // this stage's input arrives from stage - 1
+  kSendBackward,    // this stage's input gradient leaves for stage - 1
+  kRecvBackward,    // this stage's output gradient arrives from stage + 1
+  kUnshard,         // gather the stage's sharded parameters
+  kReshard,         // drop the gathered parameters
+  kReduceGrad,      // reduce the stage's gradients over the data-parallel axis
+  kReduceTied,      // sum the gradients of one tie group over the ranks that hold a member
+  kReduceNorm,      // global gradient norm over all ranks
+  kOptimizerStep,   // update this rank's parameters
+};
+
+// 20 bytes, plain value. Fields that a kind does not use hold their defaults, so == is exact.
+struct Action {
+  ActionKind kind = ActionKind::kIdle;
+  ActionKind backward_kind = ActionKind::kIdle;  // kOverlap: kBackward or kBackwardInput
+  std::int32_t stage = -1;       // kOverlap: stage of the forward; kReduceTied: index of the group
+  std::int32_t microbatch = -1;  // kOverlap: microbatch of the forward
+  std::int32_t backward_stage = -1;       // kOverlap only
+  std::int32_t backward_microbatch = -1;  // kOverlap only
+
+  friend bool operator==(const Action&, const Action&) = default;
+
+  static Action forward(int stage, int microbatch) { return make(ActionKind::kForward, stage, microbatch); }
+  static Action backward(int stage, int microbatch) { return make(ActionKind::kBackward, stage, microbatch); }
+  static Action backward_input(int stage, int microbatch) { return make(ActionKind::kBackwardInput, stage, microbatch); }
+  static Action backward_weight(int stage, int microbatch) { return make(ActionKind::kBackwardWeight, stage, microbatch); }
+  static Action make(ActionKind kind, int stage = -1, int microbatch = -1) {
+    Action action;
+    action.kind = kind;
+    action.stage = stage;
+    action.microbatch = microbatch;
+    return action;
+  }
+  // Precondition: forward.kind is kForward; backward.kind is kBackward or kBackwardInput.
+  static Action overlap(const Action& forward, const Action& backward);
+
+  // The two halves of a kOverlap.
+  Action overlap_forward() const { return make(ActionKind::kForward, stage, microbatch); }
+  Action overlap_backward() const { return make(backward_kind, backward_stage, backward_microbatch); }
+};
+
+bool is_compute(ActionKind kind);   // F, B, I, W, OVERLAP
+bool is_transfer(ActionKind kind);  // SEND_*, RECV_*
+
+// The text form; "" for kIdle.
+std::string to_text(const Action& action);
+
+// Exact inverse of to_text. Spaces around the text and around the parts of a pair are allowed;
+// blank text is kIdle. Anything incomplete or trailing is refused: "0F", "1F0junk", "0f0",
+// numbers above 2^31-1. Throws Error(kInput) that quotes the text and says what is wrong with it.
+Action parse_action(std::string_view text);
+
+}  // namespace sluice

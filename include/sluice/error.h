@@ -1,0 +1,54 @@
+// The one exception of sluice, and what every message must say.
+//
+// Owns: the kinds of failure with their process exit codes, and the shape of an error line:
+//   WHAT; WHERE; HOW TO MEND IT
+// Does not own: printing, process exit (apps/sluice), stopping other ranks (comm).
+// Thread-safety: values; safe to copy between threads.
+#pragma once
+
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+// The enumerator's value is the exit code of the process (docs/exit-codes.md).
+enum class ErrorKind : int {
+  kInternal = 1,    // a defect of sluice itself
+  kUsage = 2,       // command line or configuration
+  kInput = 3,       // model, data or schedule file
+  kCheckpoint = 4,  // checkpoint could not be read or written
+  kPeer = 5,        // another rank was lost, or a deadline passed
+  kNotFinite = 6,   // loss or gradient is not finite
+  kMemory = 7,      // out of memory
+};
+
+// `what()` is "WHAT; WHERE; REMEDY" without the empty parts, on one line.
+class Error : public std::runtime_error {
+ public:
+  // what:   the fact, with expected and found values.
+  // where:  file:line:column and field, or "rank 2, instruction 17 '1RECV_B3'". May be empty.
+  // remedy: which knob to turn, the nearest valid name. May be empty.
+  Error(ErrorKind kind, std::string what, std::string where = {}, std::string remedy = {});
+
+  ErrorKind kind() const noexcept { return kind_; }
+  int exit_code() const noexcept { return static_cast<int>(kind_); }
+  const std::string& fact() const noexcept { return what_; }
+  const std::string& where() const noexcept { return where_; }
+  const std::string& remedy() const noexcept { return remedy_; }
+
+ private:
+  ErrorKind kind_;
+  std::string what_, where_, remedy_;
+};
+
+// The candidate with the smallest edit distance to `name` (case ignored), or "" when none is
+// near: more than max(2, length / 3) edits away.
+std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
+
+// "did you mean 'X'?" for the nearest candidate, else "one of: a, b, c". The usual remedy.
+std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
+
+}  // namespace sluice

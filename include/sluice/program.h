@@ -1,0 +1,89 @@
+// A program: the exact instruction list of every rank for one training step.
+//
+// Owns: Program and the passes that lower a Schedule into it.
+// Does not own: proof (verify.h), prediction (simulate.h), execution (executor.h).
+//
+// What instructions mean. SEND and RECV are posts: SEND hands over and goes on, RECV reserves and
+// goes on; a compute action waits for the inputs it needs. A channel is one FIFO per (source rank,
+// destination rank, activation or gradient). Between two stages of one rank nothing is transferred:
+// the hand-over is the compute action's own. REDUCE_TIED and REDUCE_NORM are collectives: every
+// rank concerned executes them, in the same order.
+//
+// Every pass is Program -> Program, keeps the order of what was there, and can be tested alone.
+// Thread-safety: values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/action.h"
+#include "sluice/schedule.h"
+
+namespace sluice {
+
+// Parameters that are one: the stages that use it, ascending, each once.
+struct TieGroup {
+  std::string name;         // full name of the first use
+  std::vector<int> stages;
+};
+
+struct Program {
+  int num_ranks = 0;
+  int num_stages = 0;
+  int num_microbatches = 0;
+  std::vector<int> stage_to_rank;          // size num_stages
+  std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
+  std::vector<TieGroup> tie_groups;        // index = stage field of kReduceTied
+};
+
+// Drops idle slots. A schedule that already holds transfers (compute_comms) keeps them.
+Program to_program(const Schedule& schedule);
+
+// ---- passes ----
+// {s}I{m} with the {s}W{m} of the same stage and microbatch directly after it becomes {s}B{m}.
+Program merge_backward(Program program);
+// Inverse: every B becomes I, W. Halves of overlapped pairs stay.
+Program split_backward(Program program);
+// Every OVERLAP becomes its F then its backward.
+Program split_overlap(Program program);
+// SEND directly after its compute action (both halves of a pair: forward first); the matching RECV
+// is placed on the destination at the same moment of the replay, so the order on every channel
+// agrees by construction (torch `_add_send_recv` order). Same-rank neighbours exchange nothing.
+// Throws Error(kInput) with the first stuck action of every rank when the order cannot complete.
+Program add_transfers(Program program);
+// Moves every RECV down to just before the first instruction that needs it, without changing the
+// order on a channel (torch `_defer_recv_ops`).
+Program defer_receives(Program program);
+// UNSHARD before a stage's use, RESHARD after, at most `max_active_stages` gathered at once
+// (torch `_add_unshard_reshard`; its default is 3).
+Program add_unshard_reshard(Program program, int max_active_stages = 3);
+// {s}REDUCE_GRAD directly after the stage's last gradient of weights.
+Program add_reduce_grad(Program program);
+// {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that
+// holds a member, after all compute of that rank.
+Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
+// REDUCE_NORM, OPTIMIZER_STEP at the end of every rank.
+Program add_optimizer_step(Program program, bool with_norm);
+
+struct LowerOptions {
+  bool shard_parameters = false;   // UNSHARD / RESHARD
+  int max_active_stages = 3;
+  bool reduce_gradients = false;   // REDUCE_GRAD
+  bool transfers = true;           // SEND / RECV
+  bool defer_receives = false;
+  bool merge_backward = false;     // adjacent I, W -> B
+  std::vector<TieGroup> tie_groups;
+  bool optimizer_step = false;
+  bool norm = false;
+};
+
+// The passes by name, in the order in which lower() applies them for these options.
+struct NamedPass {
+  std::string name;
+  Program (*apply)(Program, const LowerOptions&) = nullptr;
+};
+std::vector<NamedPass> lowering_passes(const LowerOptions& options);
+// Debug builds verify after each pass.
+Program lower(const Schedule& schedule, const LowerOptions& options = {});
+
+}  // namespace sluice

@@ -1,0 +1,121 @@
+// The resolved configuration of a run: every key of the TOML file with its default.
+//
+// Owns: RunConfig (names are the keys of the file), where each value came from, reading, checking,
+// showing. Does not own: what the values cause.
+// Precedence: command line, then SLUICE_SECTION_KEY in the environment, then file, then default.
+// Thread-safety: values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice {
+
+struct ModelOptions {
+  std::string path;
+  std::string config;
+  std::string dtype = "float32";
+};
+struct DataOptions {
+  std::vector<std::string> files;  // expanded: absolute or relative to the working folder
+  std::string format = "auto";
+  bool shuffle = true;
+  bool truncate = false;
+  std::string tokenizer = "auto";
+};
+struct TrainingOptions {
+  std::int64_t steps = 100;
+  std::int64_t local_batch_size = 8;
+  std::int64_t microbatch_size = 1;
+  std::int64_t seq_len = 512;
+  std::int64_t seed = 0;
+  std::int64_t threads_per_rank = 1;
+  std::vector<std::string> trainable = {"*"};
+  std::string mixed_precision = "none";
+  std::vector<std::string> activation_checkpoint = {};  // "none" is {}, "full" is {"*"}
+};
+struct OptimizerOptions {
+  std::string name = "AdamW";
+  double lr = 3e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  std::vector<std::string> no_decay = {};
+  double max_norm = 1.0;
+};
+struct LrSchedulerOptions {
+  std::int64_t warmup_steps = 0;
+  std::string decay = "constant";
+  double min_lr_factor = 0.0;
+};
+struct ParallelismOptions {
+  std::int64_t pipeline_parallel_degree = 4;
+  std::string pipeline_parallel_schedule = "1F1B";
+  std::string pipeline_parallel_schedule_csv;
+  std::string stage_to_rank_name = "auto";          // "auto", "loop", "v", or "" with the list below
+  std::vector<int> stage_to_rank;
+  std::string partition_convention = "sluice";
+  std::vector<std::string> pipeline_parallel_split_points;
+  std::vector<std::string> pipeline_parallel_cuts;
+  std::int64_t pipeline_parallel_layers_per_stage = 0;
+  std::int64_t pipeline_parallel_stages_per_rank = 0;
+  std::string round_virtual_stages_to_pp_multiple;
+  std::int64_t first_stage_weight = 0;
+  std::int64_t last_stage_weight = 0;
+  std::vector<std::vector<std::string>> module_fqns_per_model_part;
+  std::string scale_grads = "tokens";               // or "microbatches", "none", "divisor"
+  double scale_grads_divisor = 0.0;                 // with "divisor"
+  bool reduce_grad_per_microbatch = false;
+  std::int64_t data_parallel_degree = 1;
+  bool zero1 = false;
+  std::string transport = "auto";
+};
+struct CheckpointOptions {
+  std::string folder = "outputs/checkpoint";
+  std::int64_t interval = 0;
+  std::int64_t keep_latest_k = 3;
+  std::string resume = "auto";
+};
+struct MetricsOptions {
+  std::string folder = "outputs";
+  std::int64_t log_freq = 1;
+  bool parameter_norms = false;
+};
+
+struct RunConfig {
+  ModelOptions model;
+  DataOptions data;
+  TrainingOptions training;
+  OptimizerOptions optimizer;
+  LrSchedulerOptions lr_scheduler;
+  ParallelismOptions parallelism;
+  CheckpointOptions checkpoint;
+  MetricsOptions metrics;
+
+  std::string file;                            // the TOML file
+  std::map<std::string, std::string> origins;  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_..."
+};
+
+// One override of the command line: {"training.steps", "10"}. The value is read as TOML; a bare
+// word is a string. Relative paths in it are from the working folder.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+// Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
+// (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with
+// the nearest), wrong types, values out of range, contradictions, and keys of the contract that
+// are set away from their default but "not built yet".
+RunConfig load_run_config(const std::string& file, const Overrides& overrides,
+                          const std::map<std::string, std::string>& environment);
+// The variables of this process that start with SLUICE_.
+std::map<std::string, std::string> sluice_environment();
+
+// Every key with its value and origin, aligned, one a line; and the same as JSON.
+std::string show_config(const RunConfig& config);
+std::string show_config_json(const RunConfig& config);
+// The key reference (Markdown): key, type, default, range, meaning. From the same table as parsing.
+std::string config_reference();
+
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// A schedule: which rank computes what, in which slot. Pure values, no torch.
+//
+// Owns: the grid rank x slot, stage placement, builders by name, torch's CSV form.
+// Does not own: transfers, reductions, proof (program.h, verify.h).
+// Thread-safety: values.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/action.h"
+
+namespace sluice {
+
+// Where the stages live.
+//   loop: stage s on rank s mod P.
+//   v:    ranks 0..P-1, then P-1..0, alternating (with 2 stages a rank: rank r has r and 2P-1-r).
+enum class Placement { kLoop, kV };
+
+// stage -> rank. Throws Error(kUsage) unless num_stages is a positive multiple of num_ranks.
+std::vector<int> make_stage_to_rank(Placement placement, int num_ranks, int num_stages);
+
+struct Schedule {
+  std::string name;                  // canonical name, or the file's
+  int num_ranks = 0;
+  int num_stages = 0;
+  int num_microbatches = 0;
+  std::vector<int> stage_to_rank;          // size num_stages
+  std::vector<std::vector<Action>> rows;   // [rank][slot]; kIdle: the slot is empty
+};
+
+// What a builder is asked for.
+struct ScheduleShape {
+  int num_ranks = 1;
+  int stages_per_rank = 0;  // 0: what the schedule needs (1, or 2 for multi-stage schedules)
+  int num_microbatches = 1;
+};
+
+// One row of the literal table of schedules.
+struct ScheduleInfo {
+  std::string name;                  // canonical: "1F1B"
+  std::vector<std::string> aliases;  // other accepted names, lower case
+  std::string source;                // paper or specification
+  bool single_stage = false;         // exactly one stage a rank
+  Placement placement = Placement::kLoop;
+  Schedule (*build)(const ScheduleShape&) = nullptr;  // stages_per_rank resolved, >= 1
+};
+
+const std::vector<ScheduleInfo>& schedule_table();
+
+// By name or alias, any case. Throws Error(kUsage) with the nearest name.
+const ScheduleInfo& find_schedule(std::string_view name);
+
+// Throws Error(kUsage): unknown name, counts below 1, stages a rank that the schedule refuses
+// (single-stage: exactly 1; V schedules: exactly 2), microbatches it refuses.
+Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
+
+// torch's CSV: one row a rank, cells in text form, empty cell = idle slot. Reads both
+// `compute_only` and `compute_comms`. Stage count and placement are inferred from the compute
+// cells unless `stage_to_rank` is given. Throws Error(kInput) "file:row:column" with the reason.
+// Proves nothing: see verify().
+Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
+                            const std::vector<int>& stage_to_rank = {});
+Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank = {});
+std::string to_csv(const std::vector<std::vector<Action>>& rows);
+
+}  // namespace sluice

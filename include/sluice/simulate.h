@@ -1,0 +1,58 @@
+// Prediction: event-driven replay of a program under given costs.
+//
+// Meaning of instructions as in program.h: SEND and RECV are posts that take no time on the rank;
+// a compute action starts when the rank is free and its inputs have arrived. The program must have
+// passed verify(). Units: any one unit of time; sizes in bytes, bandwidth in bytes per unit of time.
+// Thread-safety: pure function.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/program.h"
+
+namespace sluice {
+
+struct StageCosts {
+  double forward = 1.0;          // F
+  double backward_input = 1.0;   // I
+  double backward_weight = 1.0;  // W
+  double backward = 2.0;         // B
+};
+
+struct Costs {
+  StageCosts uniform;                  // used for stages that per_stage does not list
+  std::vector<StageCosts> per_stage;   // empty, or one per stage
+  double latency = 0.0;                // of a transfer
+  double bandwidth = 0.0;              // bytes per unit of time; 0: infinite
+  std::vector<double> message_bytes;   // per cut (stage s -> s+1), empty: 0
+  std::vector<double> rank_speed;      // relative; empty: 1
+};
+
+struct TimedAction {
+  Action action;
+  double start = 0, end = 0;
+};
+
+struct Simulation {
+  double makespan = 0;
+  double bubble_fraction = 0;                 // idle / (ranks * makespan)
+  std::vector<double> busy_per_rank;
+  std::vector<double> finish_per_rank;
+  // Idle time of every rank, split: before its first action, between, after its last.
+  std::vector<double> warmup_per_rank, waiting_per_rank, drain_per_rank;
+  // Largest number of (stage, microbatch) forwards whose W or B (resp. I or B) has not run.
+  std::vector<int> peak_live_per_rank;
+  std::vector<int> peak_live_until_grad_input_per_rank;
+  std::vector<std::vector<int>> live_per_rank;       // after each instruction of the rank, until W or B
+  std::vector<std::vector<TimedAction>> timeline;    // compute actions per rank, in order
+  // A chain of compute actions, each starting when the one before it (or its message) ends, that
+  // spans the makespan; "rank" and index into timeline[rank].
+  struct Step { int rank = 0; int index = 0; };
+  std::vector<Step> critical_path;
+};
+
+// Throws Error(kInput) if the program cannot complete, Error(kUsage) for costs of the wrong size.
+Simulation simulate(const Program& program, const Costs& costs = {});
+
+}  // namespace sluice

@@ -1,0 +1,86 @@
+// How ranks exchange messages: narrow, nothing optional, a deadline on every wait.
+//
+// Owns: the interface, and the in-process transport (ranks as threads, zero-copy hand-over).
+// Does not own: what is sent when (program.h), order proofs (verify.h).
+//
+// Invariants:
+//  1. A channel is one FIFO per (source, destination, ChannelKind); messages never overtake.
+//  2. send() never waits. A receive is posted first, then waited for; posts on one channel are
+//     completed in the order in which they were posted.
+//  3. Every wait ends: by its message, by the deadline (Error kPeer naming the missing message), or
+//     by abort (Error with the first failure).
+//  4. After abort() on any rank, every present and later wait of every rank ends with that failure.
+// Thread-safety: one endpoint belongs to one rank's thread, except abort(), which any thread may call.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/error.h"
+#include "sluice/layer.h"
+
+namespace sluice {
+
+enum class ChannelKind : std::uint8_t { kActivation, kGradient };
+
+// What a message is, checked against what the receiver expects.
+struct MessageTag {
+  std::int32_t stage = -1;       // the stage that receives
+  std::int32_t microbatch = -1;
+  std::int64_t step = 0;
+  friend bool operator==(const MessageTag&, const MessageTag&) = default;
+};
+
+struct Message {
+  MessageTag tag;
+  std::vector<at::Tensor> tensors;  // an undefined tensor is a value without gradient
+};
+
+// The first failure of a group of ranks.
+struct Failure {
+  int rank = -1;
+  ErrorKind kind = ErrorKind::kInternal;
+  std::string message;  // the whole line
+};
+
+class Transport {
+ public:
+  using Ticket = std::uint64_t;
+  virtual ~Transport() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Hands the tensors over; the receiver may get the same storage, so the sender must not write to
+  // them afterwards.
+  virtual void send(int destination, ChannelKind kind, Message message) = 0;
+  // Reserves the next message of the channel. metas: what will come, when known.
+  virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& expected,
+                              const std::optional<std::vector<TensorMeta>>& metas) = 0;
+  // Throws Error(kPeer) on deadline, Error(kInternal) when another tag or other metas arrive.
+  virtual Message wait(Ticket ticket) = 0;
+
+  // Collectives over `group` (ascending ranks, this one among them). Results in group order, the
+  // same on every member.
+  virtual std::vector<std::string> all_gather(const std::string& bytes, const std::vector<int>& group) = 0;
+  virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor, const std::vector<int>& group) = 0;
+  virtual void barrier() = 0;
+
+  // Wakes everybody with this failure. The first abort wins.
+  virtual void abort(const Failure& failure) noexcept = 0;
+  virtual std::optional<Failure> failure() const = 0;
+};
+
+struct TransportOptions {
+  std::chrono::milliseconds deadline{100'000};  // of every wait
+};
+
+// Endpoints of `size` ranks that are threads of this process.
+std::vector<std::unique_ptr<Transport>> make_local_transports(int size, const TransportOptions& options = {});
+
+}  // namespace sluice

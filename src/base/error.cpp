@@ -1,0 +1,71 @@
+#include "sluice/error.h"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+std::string one_line(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+std::string join(const std::string& what, const std::string& where, const std::string& remedy) {
+  std::string line = what;
+  for (const std::string* part : {&where, &remedy}) {
+    if (!part->empty()) line += "; " + *part;
+  }
+  return one_line(std::move(line));
+}
+
+char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t substituted = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, std::string what, std::string where, std::string remedy)
+    : std::runtime_error(join(what, where, remedy)),
+      kind_(kind),
+      what_(std::move(what)),
+      where_(std::move(where)),
+      remedy_(std::move(remedy)) {}
+
+std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
+  const std::string* best = nullptr;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best = &candidate;
+      best_distance = distance;
+    }
+  }
+  return best ? *best : std::string();
+}
+
+std::string suggest_name(std::string_view name, std::span<const std::string> candidates) {
+  if (std::string near = nearest_name(name, candidates); !near.empty()) {
+    return "did you mean '" + near + "'?";
+  }
+  std::string all = "one of: ";
+  for (std::size_t i = 0; i < candidates.size(); ++i) all += (i ? ", " : "") + candidates[i];
+  return all;
+}
+
+}  // namespace sluice
