@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sluice/layer.h"
 #include "sluice/program.h"
+#include "sluice/stage.h"
 #include "sluice/transport.h"
 
 namespace sluice {
@@ -45,10 +47,80 @@ struct StepBatch {
 class StepOps {
  public:
   virtual ~StepOps() = default;
-  virtual void reduce_gradients(int stage) = 0;   // REDUCE_GRAD
-  virtual void reduce_tied(int group) = 0;        // REDUCE_TIED
-  virtual void reduce_norm() = 0;                 // REDUCE_NORM
-  virtual void optimizer_step() = 0;              // OPTIMIZER_STEP
+  virtual void reduce_gradients(int stage) = 0;  // REDUCE_GRAD
+  virtual void reduce_tied(int group) = 0;       // REDUCE_TIED
+  virtual void reduce_norm() = 0;                // REDUCE_NORM
+  virtual void optimizer_step() = 0;             // OPTIMIZER_STEP
+};
+
+// The loss of one microbatch, as the last stage computed it.
+struct MicrobatchLoss {
+  std::int64_t microbatch = 0;
+  double sum = 0;            // of token losses
+  std::int64_t count = 0;    // counted tokens
+};
+
+// Where a value stopped being finite, found by Executor::find_non_finite.
+struct NonFinite {
+  std::int64_t microbatch = -1;
+  int stage = -1;
+  bool in_forward = false;   // an output or the loss; else a gradient
+  std::string name;          // value or full parameter name
+};
+
+// For tests, fault injection and traces. Called on the rank's thread.
+struct ExecutorHooks {
+  std::function<void(int index, const Action& action)> before;
+  std::function<void(int index, const Action& action)> after;
+  // What a compute action produced, before it is handed on; may be changed in place.
+  std::function<void(const Action& action, std::vector<at::Tensor>& produced)> produced;
+};
+
+struct ExecutorOptions {
+  std::uint64_t seed = 0;
+  GradientScale scale = GradientScale::kTokens;
+  double divisor = 1.0;                 // with kDivisor
+  std::size_t flight_recorder_size = 32;
+  // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
+  // from the memo of earlier steps, else from the message itself).
+  std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
+  ExecutorHooks hooks;
+};
+
+// Time of one step on this rank, in seconds.
+struct StepTimes {
+  double total = 0;    // whole row
+  double compute = 0;  // in F, B, I, W
+  double waiting = 0;  // for messages
+};
+
+class Executor {
+ public:
+  // stages: those of this rank, any order. The program must have passed verify(). References must
+  // outlive the executor.
+  Executor(const Program& program, int rank, std::vector<Stage*> stages, Transport& transport,
+           StepOps& ops, LossFunction loss, ExecutorOptions options);
+  ~Executor();
+
+  // Runs this rank's row once. Throws Error naming rank, instruction, stage and microbatch, after
+  // aborting the transport; the stages are reset then.
+  void run_step(const StepBatch& batch);
+
+  // Losses of the step on the rank of the last stage (in order of microbatches), else empty.
+  // Complete from the last forward on, so StepOps::reduce_norm may read them.
+  const std::vector<MicrobatchLoss>& losses() const;
+  const StepTimes& times() const;
+
+  // Runs the compute and transfers of the step again with every output and gradient checked, without
+  // reductions or update; returns the first place on this rank, if any. Collective: every rank calls it.
+  std::optional<NonFinite> find_non_finite(const StepBatch& batch);
+
+  // The last actions of this rank, newest last, one a line.
+  std::string flight_record() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace sluice

@@ -1,0 +1,71 @@
+// One chunk of the model on one rank: forward, backward (whole or split), gradients.
+//
+// Owns: the chunk, the autograd edges of microbatches in flight, the gradient accumulators.
+// Does not own: ranks, transfers, order (Executor).
+//
+// Invariants:
+//  1. Between forward and backward of a microbatch the stage keeps only autograd edges of its
+//     outputs and leaf views of its inputs, never an output tensor.
+//  2. Gradients of weights add up in the order of the backward calls, into float32 accumulators
+//     when the parameter is a half-precision type; the first one is taken over without a copy.
+//  3. Each use of a tied parameter has its own accumulator.
+//  4. Nothing of a microbatch is left after its B, or its I and W.
+// Thread-safety: one rank's thread. On CUDA the engine's device thread writes the accumulators
+// while that thread waits in backward.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/layer.h"
+
+namespace sluice {
+
+// Key of random numbers and of the step's data for one forward.
+struct MicrobatchKey {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t microbatch = 0;
+};
+
+class Stage {
+ public:
+  Stage(int index, Chunk chunk);
+  ~Stage();
+  Stage(Stage&&) noexcept;
+
+  int index() const;
+  Chunk& chunk();
+  // Chunk parameters, and the gradient accumulator of each (undefined: no gradient this step).
+  std::vector<ParameterInfo>& parameters();
+  at::Tensor& gradient(std::size_t parameter);
+  void clear_gradients();
+
+  // inputs: one tensor per chunk().inputs(); those that require grad get a gradient in backward.
+  // Returns the outputs, in order. They carry the graph: the caller sends detached copies and lets
+  // them go (see keep()).
+  Values forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, const Values& batch);
+  // Remembers where the backward of this microbatch will start: the edges of `roots`.
+  void keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots);
+
+  // root_gradients: one per root of keep(); undefined where none arrived. Returns one gradient per
+  // input, undefined for inputs without.
+  std::vector<at::Tensor> backward(std::int64_t microbatch, std::vector<at::Tensor> root_gradients);
+  std::vector<at::Tensor> backward_input(std::int64_t microbatch, std::vector<at::Tensor> root_gradients);
+  void backward_weight(std::int64_t microbatch);
+
+  // Microbatches whose B or W has not run.
+  std::size_t num_live() const;
+  // False once a backward_input had to compute every weight gradient itself (docs/split-backward.md).
+  bool splits_backward() const;
+  // Drops everything in flight, after a failure.
+  void reset();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
