@@ -1,0 +1,120 @@
+#include "command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <new>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// The innermost subcommand that was named.
+CLI::App& selected(CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : selected(*chosen.front());
+}
+
+std::string full_name(const CLI::App& app) {
+  const std::string own = app.get_name();
+  return app.get_parent() ? full_name(*app.get_parent()) + " " + own : own;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+Error unknown_option(const CLI::App& app, std::string option,
+                     const std::vector<std::string>& extra_options) {
+  option = option.substr(0, option.find('='));
+  std::vector<std::string> names = option_names(app);
+  const std::vector<std::string> own = names;
+  names.insert(names.end(), extra_options.begin(), extra_options.end());
+  // "--steps" is most likely the key "--training.steps".
+  for (const std::string& extra : extra_options) {
+    const std::size_t dot = extra.find('.');
+    if (option.size() > 2 && dot != std::string::npos && extra.substr(dot + 1) == option.substr(2)) {
+      return Error(ErrorKind::kUsage, "unknown option '" + option + "'",
+                   "command '" + full_name(app) + "'", "did you mean '" + extra + "'?");
+    }
+  }
+  const std::string near = nearest_name(option, names);
+  return Error(ErrorKind::kUsage, "unknown option '" + option + "'",
+               "command '" + full_name(app) + "'",
+               near.empty() ? suggest_name(option, own) : "did you mean '" + near + "'?");
+}
+
+Error describe(CLI::App& app, const CLI::ParseError& error,
+               const std::vector<std::string>& extra_options) {
+  const CLI::App& at = selected(app);
+  const std::vector<std::string> commands = command_names(at);
+  const std::vector<std::string> rest = at.remaining();
+  // Options before the command are those of the program; what follows belongs to the command.
+  if (!rest.empty()) {
+    const std::string& first = rest.front();
+    if (first.size() > 1 && first.front() == '-') return unknown_option(at, first, extra_options);
+    if (!commands.empty()) {
+      return Error(ErrorKind::kUsage, "unknown command '" + first + "'",
+                   "command '" + full_name(at) + "'", suggest_name(first, commands));
+    }
+    return Error(ErrorKind::kUsage, "unexpected argument '" + first + "'",
+                 "command '" + full_name(at) + "'", "see '" + full_name(at) + " --help'");
+  }
+  if (!commands.empty() && at.get_subcommands().empty() && error.get_name() == "RequiredError") {
+    return Error(ErrorKind::kUsage, "no command given", "command '" + full_name(at) + "'",
+                 suggest_name("", commands));
+  }
+  return Error(ErrorKind::kUsage, error.what(), "command '" + full_name(at) + "'",
+               "see '" + full_name(at) + " --help'");
+}
+
+}  // namespace
+
+int report_error(const std::exception& error) {
+  int code = static_cast<int>(ErrorKind::kInternal);
+  std::string line = error.what();
+  if (const auto* known = dynamic_cast<const Error*>(&error)) {
+    code = known->exit_code();
+  } else if (dynamic_cast<const std::bad_alloc*>(&error)) {
+    code = static_cast<int>(ErrorKind::kMemory);
+    line = "out of memory";
+  } else {
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    line = "internal: " + line;
+  }
+  std::cout.flush();
+  std::fflush(stdout);
+  std::fprintf(stderr, "sluice: error: %s\n", line.c_str());
+  return code;
+}
+
+int run_app(CLI::App& app, std::vector<std::string> arguments, const int& exit_code,
+            const std::vector<std::string>& extra_options) {
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(std::move(arguments));
+    return exit_code;
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return report_error(describe(app, error, extra_options));
+  } catch (const std::exception& error) {
+    return report_error(error);
+  }
+}
+
+}  // namespace sluice

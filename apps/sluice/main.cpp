@@ -1,0 +1,144 @@
+// The program `sluice`: the planning commands, without torch. What needs torch is carried out by the
+// program `sluice-run` beside it.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "command_line.h"
+#include "commands.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+struct CommandText {
+  std::string_view name;
+  std::string_view help;
+};
+
+// Commands that sluice-run carries out.
+constexpr std::array kSibling = {
+    CommandText{"train", "train CONFIG.toml [--section.key value | --section.key=value ...]\n"
+                         "Trains; prints the resolved configuration and the plan, then steps."},
+};
+
+// Commands of docs/command-line.md that nothing acts on yet.
+constexpr std::array kNotBuilt = {
+    CommandText{"plan", "plan CONFIG.toml [overrides] [--json]\n"
+                        "Split, schedule, predicted time, bubble and memory."},
+    CommandText{"config", "config check|show|reference [CONFIG.toml]\n"
+                          "Validates and shows the configuration."},
+    CommandText{"split", "split ...\nComputes a partition."},
+    CommandText{"schedule", "schedule ...\nMakes, reads, lowers, checks and draws schedules."},
+    CommandText{"launch", "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
+                          "Starts N processes on this machine. Not built yet."},
+    CommandText{"eval", "eval CONFIG.toml [overrides] [--json]\n"
+                        "Loss on the data, forward only. Not built yet."},
+    CommandText{"checkpoint", "checkpoint list|verify|export ...\n"
+                              "Looks at checkpoints and exports them. Not built yet."},
+};
+
+template <std::size_t N>
+const CommandText* find_command(const std::array<CommandText, N>& table, std::string_view name) {
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const CommandText& command) { return command.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+bool asks_help(const std::vector<std::string>& arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  return std::any_of(arguments.begin(), end,
+                     [](const std::string& text) { return text == "--help" || text == "-h"; });
+}
+
+// Replaces this process. Returns only by throwing.
+[[noreturn]] void execute_sibling(const std::string& command, char** argv) {
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::filesystem::path sibling = self.parent_path() / "sluice-run";
+  if (std::filesystem::exists(sibling)) {
+    argv[0] = const_cast<char*>(sibling.c_str());
+    execv(sibling.c_str(), argv);
+    throw Error(ErrorKind::kUsage, "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
+                sibling.string());
+  }
+  throw Error(ErrorKind::kUsage, "'sluice " + command + "' needs the program 'sluice-run'",
+              sibling.string() + " does not exist",
+              "build with LibTorch: cmake -DSLUICE_WITH_TORCH=ON");
+}
+
+void print_version(bool json) {
+  const std::vector<std::string> backends = {"threads"};
+  const std::string torch = SLUICE_TORCH_VERSION;
+  if (json) {
+    nlohmann::ordered_json object;
+    object["sluice"] = SLUICE_VERSION;
+    object["torch"] = torch.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(torch);
+    object["compiler"] = SLUICE_COMPILER;
+    object["backends"] = torch.empty() ? std::vector<std::string>() : backends;
+    std::cout << object.dump() << "\n";
+    return;
+  }
+  std::cout << "sluice " SLUICE_VERSION "\ntorch " << (torch.empty() ? "none (planner only)" : torch)
+            << "\ncompiler " SLUICE_COMPILER "\nbackends " << (torch.empty() ? "none" : backends[0])
+            << "\n";
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::string command = arguments.empty() ? std::string() : arguments.front();
+  for (const auto* text : {find_command(kSibling, command), find_command(kNotBuilt, command)}) {
+    if (text && asks_help(arguments)) {
+      std::cout << "sluice " << text->help << "\n";
+      return 0;
+    }
+  }
+  if (find_command(kSibling, command)) execute_sibling(command, argv);
+  if (find_command(kNotBuilt, command)) {
+    throw Error(ErrorKind::kUsage, "the command '" + command + "' is not built yet");
+  }
+
+  int exit_code = 0;
+  bool version = false, json = false;
+  CLI::App app("Pipeline-parallel training in C++ on LibTorch.", "sluice");
+  app.require_subcommand(0, 1);
+  app.add_flag("--version", version, "versions of sluice, torch and the compiler; backends");
+  app.add_flag("--json", json, "with --version: as JSON");
+  const auto add_text = [&app](const CommandText& text) {
+    const std::string_view help = text.help;
+    app.add_subcommand(std::string(text.name), std::string(help.substr(help.find('\n') + 1)));
+  };
+  std::for_each(kSibling.begin(), kSibling.end(), add_text);
+  // add_<name>_command(app, exit_code) of commands.h, in the order of --help.
+  std::for_each(kNotBuilt.begin(), kNotBuilt.end(), add_text);
+  app.parse_complete_callback([&] {  // before the command's own callback
+    if (version) {
+      print_version(json);
+      throw CLI::Success();
+    }
+    if (json) {
+      throw Error(ErrorKind::kUsage, "--json before the command", "",
+                  "give it after the command, or with --version");
+    }
+    if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);
+  });
+  return run_app(app, arguments, exit_code);
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  try {
+    return sluice::run(argc, argv);
+  } catch (const std::exception& error) {
+    return sluice::report_error(error);
+  }
+}

@@ -1,0 +1,58 @@
+// Text for people: aligned tables, sizes and counts, and what the terminal can show.
+//
+// Owns: formatting. Does not own: writing it anywhere.
+// Thread-safety: pure functions, but for those that ask the terminal or the environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace sluice {
+
+// ---- terminal ----
+bool is_terminal(int file_descriptor);
+// Colour is wanted: a terminal, TERM is not "dumb", NO_COLOR is unset or empty.
+bool use_color(int file_descriptor);
+// Columns of the terminal, at least 40; `otherwise` where there is none.
+int terminal_width(int file_descriptor, int otherwise = 120);
+
+// ---- numbers ----
+std::string human_bytes(std::int64_t bytes);           // "512B", "1.50KiB", "7.00GiB"
+std::string with_commas(std::int64_t value);           // "2,449"
+std::string fixed(double value, int digits);           // "3.21"
+std::string shortest(double value);                    // round-trips: "0.25", "3e-04"
+std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
+
+// ---- tables ----
+enum class Align { kLeft, kRight };
+
+// Columns are two spaces apart; widths count UTF-8 characters. A row with fewer cells than columns
+// ends early.
+class TextTable {
+ public:
+  struct Column {
+    std::string title;
+    Align align = Align::kLeft;
+  };
+  // With all titles empty there is no title line.
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // Precondition: at most as many cells as columns.
+  void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  // Lines ending in '\n', each after `indent`.
+  std::string to_string(std::string_view indent = {}) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// ---- lists ----
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+std::vector<std::string> split(std::string_view text, char separator);  // "" is {}
+std::string_view trim(std::string_view text);
+std::string to_lower(std::string_view text);
+
+}  // namespace sluice
