@@ -24,8 +24,10 @@ enum class LayerKind { kEmbedding, kDecoder, kNorm, kHead };
 struct LayerInfo {
   std::string name;                  // "model.embed_tokens", "model.layers.3", "model.norm", "lm_head"
   LayerKind kind = LayerKind::kDecoder;
-  std::vector<ParameterSpec> parameters;
-  std::int64_t num_parameters() const;  // uses of tied parameters counted here too
+  std::vector<ParameterSpec> parameters;  // in the order of the Hugging Face module
+  std::vector<std::string> modules;       // its Hugging Face modules where these are not just `name`
+  std::vector<std::string> module_names() const;
+  std::int64_t num_parameters() const;    // uses of tied parameters counted here too
 };
 
 // Hyper-parameters of the decoder families that sluice builds itself, as config.json means them.
@@ -37,7 +39,7 @@ struct DecoderConfig {
   double initializer_range = 0.02;
   std::string hidden_act = "silu";
   bool attention_bias = false, mlp_bias = false, tie_word_embeddings = false;
-  // Rotary embedding. rope_type: "default", "linear", "llama3".
+  // Rotary embedding. rope_type: "default", "linear", "llama3"; "none" for learned positions (gpt2).
   double rope_theta = 10000.0;
   std::string rope_type = "default";
   double rope_factor = 1.0, rope_low_freq_factor = 1.0, rope_high_freq_factor = 4.0;

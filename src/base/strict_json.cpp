@@ -1,0 +1,88 @@
+#include "base/strict_json.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <vector>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string position_text(std::string_view text, std::size_t byte, const std::string& file_name) {
+  const std::string_view before = text.substr(0, std::min(byte, text.size()));
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t newline = before.rfind('\n');
+  const std::size_t column = newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
+  return file_name + ":" + std::to_string(line) + ":" + std::to_string(std::max<std::size_t>(column, 1));
+}
+
+// Without the library's own prefix "[json.exception.parse_error.101] parse error at ...: ".
+std::string reason_of(const Json::parse_error& error) {
+  const std::string text = error.what();
+  const std::size_t colon = text.find(": ");
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
+}  // namespace
+
+nlohmann::json parse_strict_json(std::string_view text, const std::string& file_name) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    switch (event) {
+      case Json::parse_event_t::object_start:
+      case Json::parse_event_t::array_start:
+        if (depth >= kMaxJsonDepth) {
+          throw Error(ErrorKind::kInput, "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels",
+                      file_name);
+        }
+        if (event == Json::parse_event_t::object_start) keys.emplace_back();
+        break;
+      case Json::parse_event_t::object_end:
+        keys.pop_back();
+        break;
+      case Json::parse_event_t::key:
+        if (!keys.back().insert(parsed.get<std::string>()).second) {
+          throw Error(ErrorKind::kInput, "key '" + parsed.get<std::string>() + "' appears twice in one JSON object",
+                      file_name, "keep one of them");
+        }
+        break;
+      default:
+        break;
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text, check);
+  } catch (const Json::parse_error& error) {
+    throw Error(ErrorKind::kInput, "not valid JSON: " + reason_of(error),
+                position_text(text, error.byte, file_name));
+  } catch (const Json::out_of_range& error) {
+    throw Error(ErrorKind::kInput, std::string("not valid JSON: ") + error.what(), file_name);
+  }
+}
+
+std::string read_text_file(const std::string& path, std::size_t max_bytes) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) {
+    throw Error(ErrorKind::kInput, "is a folder, not a file", path);
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorKind::kInput, "cannot open the file", path, "check the path and its permissions");
+  std::string text;
+  std::vector<char> block(1 << 16);
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
+    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+    if (text.size() > max_bytes) {
+      throw Error(ErrorKind::kInput, "file is larger than " + std::to_string(max_bytes) + " bytes", path);
+    }
+  }
+  if (file.bad()) throw Error(ErrorKind::kInput, "cannot read the file", path);
+  return text;
+}
+
+}  // namespace sluice
