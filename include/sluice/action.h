@@ -75,10 +75,11 @@ bool is_transfer(ActionKind kind);  // SEND_*, RECV_*
 
 // The text form; "" for kIdle.
 std::string to_text(const Action& action);
+void append_text(const Action& action, std::string& out);
 
 // Exact inverse of to_text. Spaces around the text and around the parts of a pair are allowed;
 // blank text is kIdle. Anything incomplete or trailing is refused: "0F", "1F0junk", "0f0",
-// numbers above 2^31-1. Throws Error(kInput) that quotes the text and says what is wrong with it.
+// "0UNSHARD3", numbers above 2^31-1, a pair that is not F then B or I. Throws Error(kInput) that quotes the text and says what is wrong with it.
 Action parse_action(std::string_view text);
 
 }  // namespace sluice

@@ -21,6 +21,14 @@ enum class Placement { kLoop, kV };
 // stage -> rank. Throws Error(kUsage) unless num_stages is a positive multiple of num_ranks.
 std::vector<int> make_stage_to_rank(Placement placement, int num_ranks, int num_stages);
 
+// "loop", "v", or ranks separated by commas, one a stage ("0,1,1,0"). Throws Error(kUsage).
+// For the two words num_ranks and num_stages count as in make_stage_to_rank(); a list stands for
+// itself, and only its form is checked.
+std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages);
+
+// The stages of one rank, ascending.
+std::vector<int> stages_of_rank(const std::vector<int>& stage_to_rank, int rank);
+
 struct Schedule {
   std::string name;                  // canonical name, or the file's
   int num_ranks = 0;
@@ -57,12 +65,14 @@ const ScheduleInfo& find_schedule(std::string_view name);
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
 
 // torch's CSV: one row a rank, cells in text form, empty cell = idle slot. Reads both
-// `compute_only` and `compute_comms`. Stage count and placement are inferred from the compute
-// cells unless `stage_to_rank` is given. Throws Error(kInput) "file:row:column" with the reason.
-// Proves nothing: see verify().
+// `compute_only` and `compute_comms`. Stage count and placement are inferred (a stage is on the
+// first row that computes it) unless `stage_to_rank` is given; then ranks of the map beyond the
+// file's rows get empty rows. Throws Error(kInput) "file:row:column" (of the cell, from 1) with the
+// reason. Proves nothing: see verify().
 Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
                             const std::vector<int>& stage_to_rank = {});
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank = {});
+// Byte for byte what torch writes: lines end in CR LF, and a row of one idle slot is `""`.
 std::string to_csv(const std::vector<std::vector<Action>>& rows);
 
 }  // namespace sluice

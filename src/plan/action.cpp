@@ -1,0 +1,205 @@
+#include "sluice/action.h"
+
+#include <array>
+#include <cassert>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// How a kind is written: {stage}{word}{microbatch}, without the parts that it does not use.
+struct Spelling {
+  ActionKind kind;
+  std::string_view word;
+  bool has_stage;
+  bool has_microbatch;
+};
+
+constexpr std::array<Spelling, 14> kSpellings = {{
+    {ActionKind::kForward, "F", true, true},
+    {ActionKind::kBackward, "B", true, true},
+    {ActionKind::kBackwardInput, "I", true, true},
+    {ActionKind::kBackwardWeight, "W", true, true},
+    {ActionKind::kSendForward, "SEND_F", true, true},
+    {ActionKind::kRecvForward, "RECV_F", true, true},
+    {ActionKind::kSendBackward, "SEND_B", true, true},
+    {ActionKind::kRecvBackward, "RECV_B", true, true},
+    {ActionKind::kUnshard, "UNSHARD", true, false},
+    {ActionKind::kReshard, "RESHARD", true, false},
+    {ActionKind::kReduceGrad, "REDUCE_GRAD", true, false},
+    {ActionKind::kReduceTied, "REDUCE_TIED", true, false},
+    {ActionKind::kReduceNorm, "REDUCE_NORM", false, false},
+    {ActionKind::kOptimizerStep, "OPTIMIZER_STEP", false, false},
+}};
+constexpr std::string_view kOverlapWord = "OVERLAP_F_B";
+
+const Spelling& spelling_of(ActionKind kind) {
+  for (const Spelling& spelling : kSpellings) {
+    if (spelling.kind == kind) return spelling;
+  }
+  throw Error(ErrorKind::kInternal, "action kind without a text form");
+}
+
+void append_number(std::int32_t number, std::string& out) {
+  char digits[16];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), number).ptr;
+  out.append(digits, end);
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n\v\f";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// Longer text is hostile or a wrong file: the message quotes only its start, without control
+// characters.
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kMaxQuoted = 48;
+  std::string result = "'";
+  for (const char c : text.substr(0, kMaxQuoted)) {
+    result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  return result + (text.size() > kMaxQuoted ? "...'" : "'");
+}
+
+[[noreturn]] void refuse(std::string_view text, const std::string& reason) {
+  throw Error(ErrorKind::kInput, quoted(text) + " is not an action: " + reason, {},
+              "write {stage}{action}{microbatch}, as 2F0, 1SEND_F3, 0UNSHARD or "
+              "(0F7;7B3)OVERLAP_F_B");
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Takes the digits at the front of `rest`; nothing when there are none.
+std::optional<std::int32_t> take_number(std::string_view whole, std::string_view& rest) {
+  std::size_t length = 0;
+  while (length < rest.size() && is_digit(rest[length])) ++length;
+  if (length == 0) return std::nullopt;
+  std::int32_t number = 0;
+  const auto result = std::from_chars(rest.data(), rest.data() + length, number);
+  if (result.ec != std::errc()) {
+    refuse(whole, "a number above 2147483647");
+  }
+  rest.remove_prefix(length);
+  return number;
+}
+
+Action parse_single(std::string_view text) {
+  std::string_view rest = text;
+  const std::optional<std::int32_t> stage = take_number(text, rest);
+  std::size_t length = 0;
+  while (length < rest.size() && !is_digit(rest[length])) ++length;
+  const std::string_view word = rest.substr(0, length);
+  rest.remove_prefix(length);
+  const std::optional<std::int32_t> microbatch = take_number(text, rest);
+
+  for (const Spelling& spelling : kSpellings) {
+    if (word != spelling.word) continue;
+    if (!rest.empty()) refuse(text, quoted(rest) + " follows the action");
+    if (spelling.has_stage && !stage) refuse(text, "no stage before '" + std::string(word) + "'");
+    if (!spelling.has_stage && stage) refuse(text, std::string(word) + " takes no stage");
+    if (spelling.has_microbatch && !microbatch) {
+      refuse(text, "no microbatch after '" + std::string(word) + "'");
+    }
+    if (!spelling.has_microbatch && microbatch) {
+      refuse(text, std::string(word) + " takes no microbatch");
+    }
+    return Action::make(spelling.kind, stage.value_or(-1), microbatch.value_or(-1));
+  }
+  if (word.empty()) refuse(text, "no action after the stage");
+  if (word == kOverlapWord) refuse(text, "OVERLAP_F_B needs its pair, as (0F7;7B3)OVERLAP_F_B");
+  refuse(text, "unknown action " + quoted(word));
+}
+
+Action parse_pair(std::string_view text) {
+  const std::size_t close = text.find(')');
+  if (close == std::string_view::npos) refuse(text, "the pair is not closed");
+  if (trim(text.substr(close + 1)) != kOverlapWord) refuse(text, "a pair must be OVERLAP_F_B");
+  const std::string_view inside = text.substr(1, close - 1);
+  const std::size_t separator = inside.find(';');
+  if (separator == std::string_view::npos ||
+      inside.find(';', separator + 1) != std::string_view::npos) {
+    refuse(text, "a pair has two parts, with ';' between them");
+  }
+  const Action forward = parse_single(trim(inside.substr(0, separator)));
+  const Action backward = parse_single(trim(inside.substr(separator + 1)));
+  if (forward.kind != ActionKind::kForward) refuse(text, "the first of a pair must be F");
+  if (backward.kind != ActionKind::kBackward && backward.kind != ActionKind::kBackwardInput) {
+    refuse(text, "the second of a pair must be B or I");
+  }
+  return Action::overlap(forward, backward);
+}
+
+}  // namespace
+
+Action Action::overlap(const Action& forward, const Action& backward) {
+  assert(forward.kind == ActionKind::kForward);
+  assert(backward.kind == ActionKind::kBackward || backward.kind == ActionKind::kBackwardInput);
+  Action action = make(ActionKind::kOverlap, forward.stage, forward.microbatch);
+  action.backward_kind = backward.kind;
+  action.backward_stage = backward.stage;
+  action.backward_microbatch = backward.microbatch;
+  return action;
+}
+
+bool is_compute(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+    case ActionKind::kBackwardWeight:
+    case ActionKind::kOverlap:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_transfer(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kSendForward:
+    case ActionKind::kRecvForward:
+    case ActionKind::kSendBackward:
+    case ActionKind::kRecvBackward:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void append_text(const Action& action, std::string& out) {
+  if (action.kind == ActionKind::kIdle) return;
+  if (action.kind == ActionKind::kOverlap) {
+    out += '(';
+    append_text(action.overlap_forward(), out);
+    out += ';';
+    append_text(action.overlap_backward(), out);
+    out += ')';
+    out += kOverlapWord;
+    return;
+  }
+  const Spelling& spelling = spelling_of(action.kind);
+  if (spelling.has_stage) append_number(action.stage, out);
+  out += spelling.word;
+  if (spelling.has_microbatch) append_number(action.microbatch, out);
+}
+
+std::string to_text(const Action& action) {
+  std::string text;
+  append_text(action, text);
+  return text;
+}
+
+Action parse_action(std::string_view text) {
+  text = trim(text);
+  if (text.empty()) return {};
+  return text.front() == '(' ? parse_pair(text) : parse_single(text);
+}
+
+}  // namespace sluice

@@ -1,0 +1,164 @@
+#include "sluice/schedule.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+
+#include "plan/schedules/builders.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// Pairs of stage and microbatch in one schedule; beyond it a typo would fill the memory.
+constexpr std::int64_t kMaxPairs = std::int64_t{1} << 24;
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+void require_positive(int count, const char* what) {
+  if (count < 1) {
+    throw Error(ErrorKind::kUsage, std::string(what) + " must be at least 1, got " +
+                                       std::to_string(count));
+  }
+}
+
+int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
+  if (requested < 0) require_positive(requested, "stages per rank");
+  const bool is_v = info.placement == Placement::kV;
+  const int natural = info.single_stage ? 1 : 2;
+  if (requested == 0 || requested == natural) return natural;
+  if (info.single_stage || is_v) {
+    throw Error(ErrorKind::kUsage,
+                info.name + " runs exactly " + std::to_string(natural) +
+                    (natural == 1 ? " stage" : " stages") + " per rank, got " +
+                    std::to_string(requested),
+                {},
+                is_v ? "give 2 stages per rank, or use Interleaved1F1B"
+                     : "give 1 stage per rank, or use Interleaved1F1B");
+  }
+  return requested;
+}
+
+void require_bounded(const ScheduleShape& shape) {
+  const std::int64_t stages = std::int64_t{shape.num_ranks} * shape.stages_per_rank;
+  if (stages > kMaxPairs || stages * shape.num_microbatches > kMaxPairs) {
+    throw Error(ErrorKind::kUsage,
+                std::to_string(shape.num_ranks) + " ranks x " +
+                    std::to_string(shape.stages_per_rank) + " stages x " +
+                    std::to_string(shape.num_microbatches) + " microbatches is more than " +
+                    std::to_string(kMaxPairs) + " forwards in one step",
+                {}, "use fewer microbatches");
+  }
+}
+
+}  // namespace
+
+std::vector<int> make_stage_to_rank(Placement placement, int num_ranks, int num_stages) {
+  require_positive(num_ranks, "number of ranks");
+  if (num_stages < 1 || num_stages % num_ranks != 0) {
+    throw Error(ErrorKind::kUsage,
+                std::to_string(num_stages) + " stages do not divide evenly over " +
+                    std::to_string(num_ranks) + " ranks",
+                {}, "use a multiple of the number of ranks");
+  }
+  std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages));
+  for (int stage = 0; stage < num_stages; ++stage) {
+    const int position = stage % num_ranks;
+    const bool descending = placement == Placement::kV && (stage / num_ranks) % 2 == 1;
+    stage_to_rank[stage] = descending ? num_ranks - 1 - position : position;
+  }
+  return stage_to_rank;
+}
+
+std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages) {
+  const std::string word = lower_case(text);
+  if (word == "loop") return make_stage_to_rank(Placement::kLoop, num_ranks, num_stages);
+  if (word == "v") return make_stage_to_rank(Placement::kV, num_ranks, num_stages);
+  std::vector<int> stage_to_rank;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  while (true) {
+    int rank = -1;
+    const auto [next, error] = std::from_chars(at, end, rank);
+    if (error != std::errc() || rank < 0 || (next != end && *next != ',')) {
+      throw Error(ErrorKind::kUsage, "'" + std::string(text) + "' is not a stage-to-rank map", {},
+                  "write loop, v, or one rank per stage, as 0,1,1,0");
+    }
+    stage_to_rank.push_back(rank);
+    if (next == end) return stage_to_rank;
+    at = next + 1;
+  }
+}
+
+std::vector<int> stages_of_rank(const std::vector<int>& stage_to_rank, int rank) {
+  std::vector<int> stages;
+  for (std::size_t stage = 0; stage < stage_to_rank.size(); ++stage) {
+    if (stage_to_rank[stage] == rank) stages.push_back(static_cast<int>(stage));
+  }
+  return stages;
+}
+
+const std::vector<ScheduleInfo>& schedule_table() {
+  static const std::vector<ScheduleInfo> table = {
+      {"GPipe",
+       {"schedulegpipe", "fthenb", "f-then-b", "fill_drain", "fill-drain"},
+       "arXiv:1811.06965",
+       true,
+       Placement::kLoop,
+       detail::build_gpipe},
+      {"1F1B",
+       {"schedule1f1b", "train1f1bschedule", "trainschedule", "pipedream_flush", "pipedream-flush",
+        "oneforwardonebackwardschedule", "forward_backward_pipelining_without_interleaving"},
+       "arXiv:2006.09503",
+       true,
+       Placement::kLoop,
+       detail::build_1f1b},
+  };
+  return table;
+}
+
+const ScheduleInfo& find_schedule(std::string_view name) {
+  const std::string wanted = lower_case(name);
+  std::vector<std::string> names;
+  for (const ScheduleInfo& info : schedule_table()) {
+    if (wanted == lower_case(info.name) ||
+        std::find(info.aliases.begin(), info.aliases.end(), wanted) != info.aliases.end()) {
+      return info;
+    }
+    names.push_back(info.name);
+  }
+  throw Error(ErrorKind::kUsage, "unknown schedule '" + std::string(name) + "'", {},
+              suggest_name(name, names));
+}
+
+Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
+  const ScheduleInfo& info = find_schedule(name);
+  require_positive(shape.num_ranks, "number of ranks");
+  require_positive(shape.num_microbatches, "number of microbatches");
+  ScheduleShape resolved = shape;
+  resolved.stages_per_rank = resolve_stages_per_rank(info, shape.stages_per_rank);
+  require_bounded(resolved);
+  return info.build(resolved);
+}
+
+namespace detail {
+
+Schedule start(std::string name, Placement placement, const ScheduleShape& shape) {
+  Schedule schedule;
+  schedule.name = std::move(name);
+  schedule.num_ranks = shape.num_ranks;
+  schedule.num_stages = shape.num_ranks * shape.stages_per_rank;
+  schedule.num_microbatches = shape.num_microbatches;
+  schedule.stage_to_rank = make_stage_to_rank(placement, shape.num_ranks, schedule.num_stages);
+  schedule.rows.resize(static_cast<std::size_t>(shape.num_ranks));
+  return schedule;
+}
+
+}  // namespace detail
+}  // namespace sluice

@@ -1,0 +1,246 @@
+// torch's CSV (docs/schedule-csv.md). Every limit below keeps memory in proportion to the file: a
+// few bytes of text must not make a reader of the schedule reserve room for billions of microbatches.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+
+#include "sluice/error.h"
+#include "sluice/schedule.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxCells = std::size_t{1} << 25;
+constexpr int kMaxRanks = 1 << 16;
+constexpr int kMaxStages = 1 << 16;
+constexpr int kMaxMicrobatches = 1 << 20;
+constexpr std::int64_t kPairsPerAction = 16;
+constexpr std::int64_t kFreePairs = 1 << 16;
+
+// What the actions of a file name.
+struct Extent {
+  int num_stages = 0;
+  int num_microbatches = 0;
+  std::int64_t num_actions = 0;
+};
+
+bool names_stage(ActionKind kind) {
+  return kind != ActionKind::kIdle && kind != ActionKind::kReduceTied &&
+         kind != ActionKind::kReduceNorm && kind != ActionKind::kOptimizerStep;
+}
+
+class CsvReader {
+ public:
+  CsvReader(std::string_view text, std::string_view file_name) : text_(text), file_(file_name) {}
+
+  std::vector<std::vector<Action>> read_rows() {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+    // Blank lines at the end are an editor's; a blank line between rows is a rank without actions.
+    const std::size_t last = text_.find_last_not_of(" \t\r\n");
+    const std::size_t line_end = last == std::string_view::npos ? 0 : text_.find('\n', last);
+    text_ = text_.substr(0, line_end);
+
+    std::vector<std::vector<Action>> rows;
+    while (!text_.empty()) {
+      if (rows.size() == kMaxRanks) fail("more than " + std::to_string(kMaxRanks) + " rows", 0);
+      ++row_;
+      rows.push_back(read_row(take_line()));
+    }
+    return rows;
+  }
+
+  const Extent& extent() const { return extent_; }
+
+ private:
+  [[noreturn]] void fail(const std::string& what, std::size_t column,
+                         const std::string& remedy = {}) const {
+    throw Error(ErrorKind::kInput, what,
+                file_ + ":" + std::to_string(row_) + ":" + std::to_string(column), remedy);
+  }
+
+  std::string_view take_line() {
+    const std::size_t end = text_.find('\n');
+    std::string_view line = text_.substr(0, end);
+    text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return line;
+  }
+
+  std::vector<Action> read_row(std::string_view line) {
+    std::vector<Action> row;
+    if (line.find_first_not_of(" \t") == std::string_view::npos) return row;
+    const std::size_t cells = 1 + static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
+    num_cells_ += cells;
+    if (num_cells_ > kMaxCells) fail("more than " + std::to_string(kMaxCells) + " cells", 1);
+    row.reserve(cells);
+    for (std::size_t column = 1; column <= cells; ++column) {
+      const std::size_t end = line.find(',');
+      row.push_back(read_cell(line.substr(0, end), column));
+      line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
+    }
+    return row;
+  }
+
+  Action read_cell(std::string_view cell, std::size_t column) {
+    if (cell.size() >= 2 && cell.front() == '"' && cell.back() == '"') {
+      cell = cell.substr(1, cell.size() - 2);
+    }
+    Action action;
+    try {
+      action = parse_action(cell);
+    } catch (const Error& error) {
+      fail(error.fact(), column, error.remedy());
+    }
+    if (action.kind == ActionKind::kIdle) return action;
+    ++extent_.num_actions;
+    if (names_stage(action.kind)) {
+      cover(std::max(action.stage, action.backward_stage), kMaxStages, "stage", column,
+            extent_.num_stages);
+    }
+    cover(std::max(action.microbatch, action.backward_microbatch), kMaxMicrobatches, "microbatch",
+          column, extent_.num_microbatches);
+    return action;
+  }
+
+  void cover(int number, int limit, const char* what, std::size_t column, int& count) const {
+    if (number >= limit) {
+      fail(std::string(what) + " " + std::to_string(number) + " is beyond the limit of " +
+               std::to_string(limit - 1),
+           column);
+    }
+    count = std::max(count, number + 1);
+  }
+
+  std::string_view text_;
+  std::string file_;
+  std::size_t row_ = 0;
+  std::size_t num_cells_ = 0;
+  Extent extent_;
+};
+
+void require_plausible(const Extent& extent, const std::string& file) {
+  if (extent.num_actions == 0) throw Error(ErrorKind::kInput, "the schedule has no action", file);
+  const std::int64_t pairs = std::int64_t{extent.num_stages} * extent.num_microbatches;
+  if (pairs > std::max(kFreePairs, kPairsPerAction * extent.num_actions)) {
+    throw Error(ErrorKind::kInput,
+                "only " + std::to_string(extent.num_actions) + " actions for " +
+                    std::to_string(extent.num_stages) + " stages x " +
+                    std::to_string(extent.num_microbatches) + " microbatches",
+                file, "each stage needs a forward and a backward of every microbatch");
+  }
+}
+
+// A stage lives where it computes; failing that, where it is sent, received or gathered.
+std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& rows, int num_stages,
+                                     const std::string& file) {
+  std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages), -1);
+  for (const bool computing : {true, false}) {
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+      for (const Action& action : rows[rank]) {
+        if (!names_stage(action.kind) || is_compute(action.kind) != computing) continue;
+        for (const int stage : {action.stage, action.backward_stage}) {
+          if (stage >= 0 && stage_to_rank[stage] < 0) stage_to_rank[stage] = static_cast<int>(rank);
+        }
+      }
+    }
+  }
+  const auto missing = std::find(stage_to_rank.begin(), stage_to_rank.end(), -1);
+  if (missing != stage_to_rank.end()) {
+    throw Error(ErrorKind::kInput,
+                "stage " + std::to_string(missing - stage_to_rank.begin()) +
+                    " is in no row, but stage " + std::to_string(num_stages - 1) + " is",
+                file, "number the stages from 0, or give the stage-to-rank map");
+  }
+  return stage_to_rank;
+}
+
+int ranks_of_map(const std::vector<int>& stage_to_rank) {
+  const auto [low, high] = std::minmax_element(stage_to_rank.begin(), stage_to_rank.end());
+  if (*low < 0 || *high >= kMaxRanks) {
+    throw Error(ErrorKind::kUsage,
+                "stage-to-rank map names rank " + std::to_string(*low < 0 ? *low : *high), {},
+                "ranks are 0 to " + std::to_string(kMaxRanks - 1));
+  }
+  return *high + 1;
+}
+
+void require_mapped(const std::vector<std::vector<Action>>& rows, int num_mapped,
+                    const std::string& file) {
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for (std::size_t column = 0; column < rows[row].size(); ++column) {
+      const Action& action = rows[row][column];
+      if (!names_stage(action.kind) || std::max(action.stage, action.backward_stage) < num_mapped) {
+        continue;
+      }
+      throw Error(ErrorKind::kInput,
+                  "'" + to_text(action) + "' is of a stage that the stage-to-rank map of " +
+                      std::to_string(num_mapped) + " stages does not have",
+                  file + ":" + std::to_string(row + 1) + ":" + std::to_string(column + 1),
+                  "give the map one rank for each stage");
+    }
+  }
+}
+
+}  // namespace
+
+Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
+                            const std::vector<int>& stage_to_rank) {
+  const std::string file(file_name);
+  CsvReader reader(text, file_name);
+  Schedule schedule;
+  schedule.name = file;
+  schedule.rows = reader.read_rows();
+  const Extent extent = reader.extent();
+  require_plausible(extent, file);
+  schedule.num_microbatches = extent.num_microbatches;
+  schedule.num_ranks = static_cast<int>(schedule.rows.size());
+  if (stage_to_rank.empty()) {
+    schedule.stage_to_rank = infer_stage_to_rank(schedule.rows, extent.num_stages, file);
+  } else {
+    schedule.num_ranks = std::max(schedule.num_ranks, ranks_of_map(stage_to_rank));
+    require_mapped(schedule.rows, static_cast<int>(stage_to_rank.size()), file);
+    schedule.stage_to_rank = stage_to_rank;
+    schedule.rows.resize(static_cast<std::size_t>(schedule.num_ranks));
+  }
+  schedule.num_stages = static_cast<int>(schedule.stage_to_rank.size());
+  return schedule;
+}
+
+Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank) {
+  std::error_code ignored;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorKind::kInput, "the schedule file cannot be read", path);
+  }
+  // Read in pieces with a limit, not by file size: the path may be a pipe.
+  std::string text;
+  std::vector<char> piece(std::size_t{1} << 16);
+  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    if (text.size() > kMaxFileBytes) {
+      throw Error(ErrorKind::kInput,
+                  "the schedule file is larger than " + std::to_string(kMaxFileBytes >> 20) + " MiB",
+                  path);
+    }
+  }
+  return parse_schedule_csv(text, path, stage_to_rank);
+}
+
+std::string to_csv(const std::vector<std::vector<Action>>& rows) {
+  std::string text;
+  for (const std::vector<Action>& row : rows) {
+    // Without quotes a row of one idle slot would read back as a row without slots.
+    if (row.size() == 1 && row.front().kind == ActionKind::kIdle) text += "\"\"";
+    for (std::size_t slot = 0; slot < row.size(); ++slot) {
+      if (slot > 0) text += ',';
+      append_text(row[slot], text);
+    }
+    text += "\r\n";
+  }
+  return text;
+}
+
+}  // namespace sluice

@@ -1,0 +1,20 @@
+// The builders of every schedule: one file each beside this one, with the paper and a drawing.
+//
+// Owns: nothing; the table that names them is in schedule.cpp.
+// A builder gets a shape that make_schedule() has checked (counts in range, stages_per_rank
+// resolved) and fills `rows` and `num_microbatches`'s worth of actions in time linear in the size
+// of the grid. `start()` gives it everything else.
+// Thread-safety: pure functions.
+#pragma once
+
+#include "sluice/schedule.h"
+
+namespace sluice::detail {
+
+// A schedule of the shape with its stages placed and one empty row a rank.
+Schedule start(std::string name, Placement placement, const ScheduleShape& shape);
+
+Schedule build_gpipe(const ScheduleShape& shape);
+Schedule build_1f1b(const ScheduleShape& shape);
+
+}  // namespace sluice::detail

@@ -1,0 +1,65 @@
+#include "sluice/action.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+std::string refusal(std::string_view text) {
+  try {
+    parse_action(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ActionTest, ParsesWhatItWritesForEveryKind) {
+  for (const std::string text :
+       {"0F0", "12B345", "1I2", "1W2", "1SEND_F3", "2RECV_F3", "2SEND_B3", "1RECV_B3", "0UNSHARD",
+        "3RESHARD", "0REDUCE_GRAD", "0REDUCE_TIED", "REDUCE_NORM", "OPTIMIZER_STEP",
+        "(0F7;7B3)OVERLAP_F_B", "(4F1;3I0)OVERLAP_F_B", "2147483647F2147483647"}) {
+    EXPECT_EQ(to_text(parse_action(text)), text);
+    EXPECT_EQ(parse_action(to_text(parse_action(text))), parse_action(text));
+  }
+}
+
+TEST(ActionTest, ReadsTheFieldsOfAPair) {
+  const Action pair = parse_action("( 0F7 ; 7B3 )OVERLAP_F_B");
+  EXPECT_EQ(pair, Action::overlap(Action::forward(0, 7), Action::backward(7, 3)));
+  EXPECT_EQ(pair.overlap_forward(), Action::forward(0, 7));
+  EXPECT_EQ(pair.overlap_backward(), Action::backward(7, 3));
+}
+
+TEST(ActionTest, TakesSurroundingSpaceAndReadsBlankAsIdle) {
+  EXPECT_EQ(parse_action("  3F1 "), Action::forward(3, 1));
+  EXPECT_EQ(parse_action(""), Action());
+  EXPECT_EQ(parse_action("   "), Action());
+  EXPECT_EQ(to_text(Action()), "");
+}
+
+TEST(ActionTest, RefusesTextThatIsIncompleteOrTrailing) {
+  for (const char* text :
+       {"0F", "F0", "7", "1F0junk", "1F0 2", "0f0", "0 F 0", "-1F0", "+1F0", "0F-1", "0X0", "0FF0",
+        "0UNSHARD3", "UNSHARD", "0RECV_B", "REDUCE_NORM0", "0OPTIMIZER_STEP", "0OVERLAP_F_B",
+        "2147483648F0", "0F99999999999999999999", "(", "()", "()OVERLAP_F_B", "(0F0)OVERLAP_F_B",
+        "(0F0;1B0", "(0F0;1B0)", "(0F0;1B0)F", "(0F0;1B0)OVERLAP_F_B2", "(0F0;1B0;2B0)OVERLAP_F_B",
+        "(1B0;0F0)OVERLAP_F_B", "(0F0;1W0)OVERLAP_F_B", "(0F0;)OVERLAP_F_B",
+        "((0F0;1B0)OVERLAP_F_B;1B0)OVERLAP_F_B"}) {
+    EXPECT_NE(refusal(text), "") << text;
+  }
+}
+
+TEST(ActionTest, RefusalsSayWhatIsWrong) {
+  EXPECT_NE(refusal("1F0junk").find("'1F0junk' is not an action: 'junk' follows the action"),
+            std::string::npos);
+  EXPECT_NE(refusal("0F").find("no microbatch after 'F'"), std::string::npos);
+  EXPECT_NE(refusal("0OVERLAP_F_B").find("needs its pair"), std::string::npos);
+  EXPECT_LT(refusal(std::string(1 << 20, 'x')).size(), 400u);
+}
+
+}  // namespace
+}  // namespace sluice
