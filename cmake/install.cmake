@@ -1,0 +1,23 @@
+# `cmake --install`: headers, libraries, programs, and what find_package(sluice) needs.
+include(CMakePackageConfigHelpers)
+set(SLUICE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+
+install(TARGETS sluice_plan EXPORT sluicePlanTargets)
+install(EXPORT sluicePlanTargets NAMESPACE sluice:: DESTINATION ${SLUICE_CMAKE_DIR})
+if(TARGET sluice)
+  install(TARGETS sluice EXPORT sluiceTargets)
+  install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${SLUICE_CMAKE_DIR})
+endif()
+foreach(program sluice_cli sluice_run)
+  if(TARGET ${program})
+    install(TARGETS ${program})
+  endif()
+endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/sluiceConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/sluiceConfig.cmake INSTALL_DESTINATION ${SLUICE_CMAKE_DIR})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake DESTINATION ${SLUICE_CMAKE_DIR})

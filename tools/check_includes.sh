@@ -1,0 +1,64 @@
+#!/bin/sh
+# Checks that every folder includes only what it may (docs/README.md, "Layers"):
+#   base <- plan <- config (torch-free), layer <- {model, io, comm}, {layer, comm} <- run <- train <- apps.
+# The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
+# folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
+# that an installed header includes only installed headers. Prints one line a violation; exit 1.
+# usage: check_includes.sh [ROOT]
+cd "${1:-$(dirname "$0")/..}" || exit 2
+files=$(find include src apps \( -name '*.h' -o -name '*.cpp' \) 2>/dev/null | sort)
+# shellcheck disable=SC2086
+awk '
+function fail(reason) { printf "%s:%d: %s: %s\n", FILENAME, FNR, reason, $0; ++bad }
+BEGIN {
+  may["base"]   = "base"
+  may["plan"]   = "base plan"
+  may["config"] = "base plan config"
+  free = "base plan config "
+  may["layer"]  = free "layer"
+  may["model"]  = free "layer model"
+  may["io"]     = free "layer io"
+  may["comm"]   = free "layer comm"
+  may["run"]    = free "layer comm run"
+  may["train"]  = free "layer comm run train model io"
+  # Public headers by the folder that implements them.
+  owner["error"] = "base"
+  n = split("action draw model_spec partition program schedule simulate verify mesh", names, " ")
+  for (i = 1; i <= n; i++) owner[names[i]] = "plan"
+  owner["run_config"] = "config"
+  n = split("layer keyed_random", names, " ")
+  for (i = 1; i <= n; i++) owner[names[i]] = "layer"
+  owner["transport"] = "comm"
+  n = split("stage executor", names, " ")
+  for (i = 1; i <= n; i++) owner[names[i]] = "run"
+  owner["model"] = "model"; owner["trainer"] = "train"
+}
+FNR == 1 {
+  n = split(FILENAME, path, "/")
+  side = ""
+  if (path[1] == "src") side = path[2]
+  installed = path[1] == "include"
+  if (installed) {
+    name = path[n]; sub(/\.h$/, "", name)
+    side = owner[name]
+    if (side == "") { print FILENAME ": tools/check_includes.sh does not know which folder implements it"; ++bad }
+  }
+  if (n == 2) side = ""
+  plan_program = FILENAME == "apps/sluice/main.cpp" || FILENAME ~ /^apps\/sluice\/(split|schedule|plan|config)_command/
+}
+/^[ \t]*#[ \t]*include/ {
+  target = $2; sub(/^[ \t]*#[ \t]*include[ \t]*/, "", target)
+  is_torch = target ~ /^<(ATen|c10|torch|caffe2|gloo)\//
+  if (is_torch && (side == "base" || side == "plan" || side == "config" || plan_program)) fail("a torch header in a torch-free file")
+  if (target !~ /^"/) next
+  gsub(/"/, "", target)
+  if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }
+  if (side == "") next
+  if (target ~ /^sluice\//) { name = target; sub(/^sluice\//, "", name); sub(/\.h$/, "", name); folder = owner[name] }
+  else { folder = target; if (folder !~ /\//) next; sub(/\/.*/, "", folder) }
+  if (folder in may || folder == "apps") {
+    if (index(" " may[side] " ", " " folder " ") == 0) fail(side " may not include " folder)
+  }
+}
+END { if (bad) print bad " violations"; exit bad > 0 }
+' $files
