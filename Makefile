@@ -1,0 +1,62 @@
+# `make help` lists the targets. The work is CMake's: these are its presets by short names.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run build test test-release test-asan test-tsan test-all bench format lint install clean setup
+
+CMAKE = $(if $(wildcard .venv/bin/cmake),.venv/bin/cmake,cmake)
+CTEST = $(if $(wildcard .venv/bin/cmake),.venv/bin/ctest,ctest)
+# One compiler per core, as far as there is memory (a torch source takes up to 2 GB).
+JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2000000); \
+          print fit < 1 ? 1 : fit < cores ? fit : cores}' /proc/meminfo)
+LIBTORCH = $(shell sed -n 2p build/setup.stamp)
+PREFIX ?= /usr/local
+TEST = $(CTEST) --output-on-failure --no-tests=error -j $(JOBS)
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo 'TORCH_DIR=/path/to/libtorch chooses the LibTorch; ARGS="--training.steps 20" goes to make run.'
+
+setup:
+	@tools/setup.sh
+
+build: setup  ## build/bin/sluice (Release)
+	@$(CMAKE) --build build -j $(JOBS)
+
+run: build  ## train examples/quickstart.toml: 4 pipeline stages on this machine, about two minutes
+	@build/bin/sluice train examples/quickstart.toml $(ARGS)
+
+test: test-release test-asan test-tsan  ## all tests but the slow ones, with those under sanitizers
+
+test-release: build
+	@$(TEST) --test-dir build -LE slow
+
+# Under sanitizers: in `test` what handles foreign bytes (plan, config, io) and what has threads
+# (comm, run); in `test-all` everything.
+ASAN_TESTS = plan_tests io_tests
+TSAN_TESTS = comm_tests run_tests
+test-asan: setup
+	@tools/sanitized_tests.sh asan '$(LIBTORCH)' $(JOBS) $(ASAN_TESTS)
+test-tsan: setup
+	@tools/sanitized_tests.sh tsan '$(LIBTORCH)' $(JOBS) $(TSAN_TESTS)
+
+test-all: ASAN_TESTS = all
+test-all: TSAN_TESTS = all
+test-all: test  ## also the slow sweeps, and every test under the sanitizers
+	@$(TEST) --test-dir build -L slow
+
+bench: setup  ## the benchmarks
+	@$(CMAKE) build -DSLUICE_BUILD_BENCH=ON >/dev/null
+	@$(CMAKE) --build build -j $(JOBS) --target benchmarks
+	@for program in build/bin/*_bench; do $$program || exit 1; done
+
+format:  ## clang-format every source
+	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+lint: setup  ## format, include order and clang-tidy
+	@tools/lint.sh '$(LIBTORCH)' $(JOBS)
+
+install: build  ## into PREFIX (/usr/local)
+	@$(CMAKE) --install build --prefix $(PREFIX)
+
+clean:  ## remove what was built; .venv stays
+	@rm -rf build build-*

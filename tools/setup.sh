@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Makes build/ ready: checks the compiler and libraries and installs what is missing, finds LibTorch or
+# installs it into .venv, and configures the release preset. A second run returns at once.
+#
+#   TORCH_DIR=/path/to/libtorch tools/setup.sh     use this LibTorch
+#
+# Without TORCH_DIR: the torch of python3 on the PATH if it is new enough, else .venv with torch.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+torch_release=2.13.0
+build=build
+stamp=$build/setup.stamp
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
+
+# What a finished setup rests on. Any change of it, or a LibTorch that went away, sets up anew.
+fingerprint() { printf '%s|%s|%s\n' "$PWD" "${TORCH_DIR:-}" "$(cksum <tools/setup.sh)"; }
+
+is_ready() {
+  [ -f "$stamp" ] && [ -f $build/build.ninja ] || return 1
+  { read -r known && read -r libtorch; } <"$stamp" || return 1
+  [ "$known" = "$(fingerprint)" ] && [ -f "$libtorch/include/ATen/ATen.h" ]
+}
+
+# ---- compiler, tools and header libraries ----
+
+# name of the program or header | Debian package
+needed='
+g++|g++
+cmake|cmake
+ninja|ninja-build
+python3|python3
+nlohmann/json.hpp|nlohmann-json3-dev
+toml++/toml.h|libtomlplusplus-dev
+CLI/CLI.hpp|libcli11-dev
+gtest/gtest.h|libgtest-dev
+benchmark/benchmark.h|libbenchmark-dev
+'
+
+has() {
+  case $1 in
+    *.h | *.hpp) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$1" | g++ -E -x c++ - >/dev/null 2>&1 ;;
+    python3) [ -n "${TORCH_DIR:-}" ] || command -v python3 >/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+missing_packages() {
+  local name package
+  while IFS='|' read -r name package; do
+    [ -z "$name" ] || has "$name" || printf '%s ' "$package"
+  done <<<"$needed"
+}
+
+install_packages() {
+  local install="apt-get install -y --no-install-recommends $*"
+  if ! command -v apt-get >/dev/null; then
+    die "missing, by their Debian names: $*; install them with the package manager of this system"
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    printf 'setup: these packages are missing; install them, then run make again:\n\n  sudo apt-get install -y %s\n\n' "$*" >&2
+    exit 1
+  fi
+  say "installing $*"
+  export DEBIAN_FRONTEND=noninteractive
+  # The package lists of a fresh container are empty, those of an old machine are stale.
+  # shellcheck disable=SC2086
+  $install >&2 || { apt-get update >&2 && $install >&2; } ||
+    die "'$install' failed (above); a package that this release does not have comes with Debian 12 or Ubuntu 24.04"
+}
+
+# A CMake that is too old is replaced inside .venv.
+check_cmake() {
+  local version
+  version=$(cmake --version | sed -n '1s/[^0-9]*//p')
+  if [ "$(printf '%s\n3.25\n' "$version" | sort -V | head -1)" != 3.25 ]; then
+    if [ ! -x .venv/bin/cmake ]; then
+      say "cmake $version is older than 3.25: installing a newer one into .venv"
+      make_venv
+      .venv/bin/pip install --quiet 'cmake>=3.25,<4' >&2 || die "cmake 3.25 or newer is needed, and pip could not install it"
+    fi
+    PATH=$PWD/.venv/bin:$PATH
+  fi
+}
+
+# ---- LibTorch ----
+
+make_venv() {
+  [ -x .venv/bin/pip ] && return
+  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    install_packages python3-venv
+  fi
+  rm -rf .venv
+  python3 -m venv .venv >&2 || die "python3 -m venv .venv failed (above)"
+}
+
+# The CPU build if the configured index or PyTorch's own offers it, else what the index has (with CUDA: gigabytes).
+install_torch() {
+  make_venv
+  local pip=".venv/bin/pip --disable-pip-version-check install --retries 1 --timeout 20"
+  say "no LibTorch found: installing torch $torch_release into .venv"
+  # shellcheck disable=SC2086
+  $pip "torch==$torch_release+cpu" >&2 2>/dev/null ||
+    $pip "torch==$torch_release+cpu" --extra-index-url https://download.pytorch.org/whl/cpu >&2 2>/dev/null ||
+    { say "no CPU build of torch $torch_release at hand: taking the default build, which is large"
+      $pip "torch==$torch_release" >&2; } ||
+    die "torch $torch_release could not be installed (above); unpack a LibTorch from https://pytorch.org and set TORCH_DIR to it"
+}
+
+# Prints its folder, or fails with CMake's reason as one line.
+find_libtorch() {
+  local reasons
+  reasons=$(mktemp)
+  if cmake -DLibTorch_VENV="$PWD/.venv" -P cmake/FindLibTorch.cmake 2>"$reasons"; then
+    rm "$reasons"
+  else
+    sed '/^CMake Error/d; /^Call Stack/,$d; /^$/d' "$reasons" | tr -s ' \n' ' ' >&2
+    echo >&2
+    rm "$reasons"
+    return 1
+  fi
+}
+
+main() {
+  is_ready && return
+  local packages libtorch
+  packages=$(missing_packages)
+  # shellcheck disable=SC2086
+  [ -z "$packages" ] || install_packages $packages
+  check_cmake
+
+  if [ -n "${TORCH_DIR:-}" ]; then
+    libtorch=$(find_libtorch 2>&1) || die "${libtorch# }"
+  elif ! libtorch=$(find_libtorch 2>/dev/null); then
+    install_torch
+    libtorch=$(find_libtorch) || die "torch was installed into .venv, but holds no LibTorch"
+  fi
+  say "LibTorch: $libtorch"
+
+  mkdir -p $build
+  cmake --fresh --preset release -DTORCH_DIR="$libtorch" >$build/setup.log 2>&1 ||
+    { cat $build/setup.log >&2; die "cmake failed (above)"; }
+  { fingerprint; printf '%s\n' "$libtorch"; } >"$stamp"
+}
+
+main
