@@ -16,5 +16,11 @@ Schedule start(std::string name, Placement placement, const ScheduleShape& shape
 
 Schedule build_gpipe(const ScheduleShape& shape);
 Schedule build_1f1b(const ScheduleShape& shape);
+Schedule build_interleaved_1f1b(const ScheduleShape& shape);
+Schedule build_looped_bfs(const ScheduleShape& shape);
+Schedule build_interleaved_zero_bubble(const ScheduleShape& shape);
+Schedule build_zbv_zero_bubble(const ScheduleShape& shape);
+// Throws Error(kUsage) for fewer microbatches than stages.
+Schedule build_dual_pipe_v(const ScheduleShape& shape);
 
 }  // namespace sluice::detail

@@ -1,0 +1,126 @@
+// DualPipeV: ZBV's placement, with forwards and backwards of different microbatches paired so that
+// one's communication hides behind the other's compute.
+// DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, https://arxiv.org/abs/2412.19437, and the
+// DualPipeV of https://github.com/deepseek-ai/DualPipe, whose eight phases are named below.
+//
+// Rank r has stage r and stage 2p - 1 - r. 2 ranks, 4 microbatches; lower case is the rank's
+// second stage, (F|b) one overlapped pair, B takes the time of I and W:
+//
+//   rank 0  F0 F1 F2 f0 i0 w0 f1 (F3|b1) (f2|B0) b2 (f3|B1) b3 I2 W2 I3 W3
+//   rank 1  F0 f0 F1 f1 F2 b0 (f2|B0) (F3|b1) (f3|B1) b2 B2 i3 I3 w3 W3
+//
+// Needs as many microbatches as stages: the middle phase would be shorter than nothing.
+#include <vector>
+
+#include "plan/schedules/builders.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+// Appends the actions of one rank. Chunk 0 is its first stage, chunk 1 its second.
+class DualPipeRow {
+ public:
+  DualPipeRow(const ScheduleShape& shape, int rank, std::vector<Action>& row)
+      : stage_{rank, 2 * shape.num_ranks - 1 - rank}, row_(row) {}
+
+  void forward(int chunk) { row_.push_back(next_forward(chunk)); }
+
+  void pair(int forward_chunk, int backward_chunk) {
+    const Action forward_part = next_forward(forward_chunk);
+    row_.push_back(Action::overlap(forward_part, next_backward(backward_chunk)));
+  }
+
+  // With `split`, only the gradient of the input: the one of the weights is owed.
+  void backward(int chunk, bool split) {
+    Action action = next_backward(chunk);
+    if (split) {
+      action.kind = ActionKind::kBackwardInput;
+      owed_.push_back(action);
+    }
+    row_.push_back(action);
+  }
+
+  // The oldest gradient of weights that is owed, if any.
+  void weight() {
+    if (paid_ == owed_.size()) return;
+    const Action& input = owed_[paid_++];
+    row_.push_back(Action::backward_weight(input.stage, input.microbatch));
+  }
+
+ private:
+  Action next_forward(int chunk) { return Action::forward(stage_[chunk], forwards_[chunk]++); }
+  Action next_backward(int chunk) { return Action::backward(stage_[chunk], backwards_[chunk]++); }
+
+  int stage_[2];
+  int forwards_[2] = {}, backwards_[2] = {};
+  std::vector<Action> owed_;
+  std::size_t paid_ = 0;
+  std::vector<Action>& row_;
+};
+
+}  // namespace
+
+Schedule build_dual_pipe_v(const ScheduleShape& shape) {
+  const int ranks = shape.num_ranks;
+  if (shape.num_microbatches < 2 * ranks) {
+    throw Error(ErrorKind::kUsage,
+                "DualPipeV needs at least as many microbatches as stages: " +
+                    std::to_string(2 * ranks) + ", got " + std::to_string(shape.num_microbatches),
+                {}, "use more microbatches, or ZBVZeroBubble");
+  }
+  Schedule schedule = start("DualPipeV", Placement::kV, shape);
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<Action>& cells = schedule.rows[rank];
+    cells.reserve(4 * static_cast<std::size_t>(shape.num_microbatches) +
+                  2 * static_cast<std::size_t>(ranks));
+    DualPipeRow row(shape, rank, cells);
+    const int below = ranks - 1 - rank;
+
+    // 1: F0
+    for (int i = 0; i < 2 * below; ++i) row.forward(0);
+    // 2: F0 F1
+    for (int i = 0; i <= rank; ++i) {
+      row.forward(0);
+      row.forward(1);
+    }
+    // 3: I1 W1 F1
+    for (int i = 0; i < below; ++i) {
+      row.backward(1, /*split=*/true);
+      row.weight();
+      row.forward(1);
+    }
+    // 4: F0-B1 F1-B0, overlapped; the last rank starts apart, which shortens its bubble.
+    for (int i = 0; i < shape.num_microbatches - 2 * ranks + rank + 1; ++i) {
+      if (i == 0 && below == 0) {
+        row.forward(0);
+        row.backward(1, /*split=*/false);
+      } else {
+        row.pair(0, 1);
+      }
+      row.pair(1, 0);
+    }
+    // 5: B1 F1-B0
+    for (int i = 0; i < below; ++i) {
+      row.backward(1, /*split=*/false);
+      row.pair(1, 0);
+    }
+    // 6: B1 B0; from half way on, split. On odd ranks the split starts at the second stage.
+    const int half = (rank + 1) / 2;
+    const bool odd = rank % 2 == 1;
+    for (int i = 0; i <= rank; ++i) {
+      row.backward(1, odd ? i >= half : i > half);
+      row.backward(0, i >= half);
+    }
+    // 7: W I0
+    for (int i = 0; i < below; ++i) {
+      row.weight();
+      row.backward(0, /*split=*/true);
+    }
+    // 8: W
+    for (int i = 0; i <= rank; ++i) row.weight();
+  }
+  return schedule;
+}
+
+}  // namespace sluice::detail
