@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -48,13 +49,6 @@ void append_number(std::int32_t number, std::string& out) {
   char digits[16];
   const auto end = std::to_chars(digits, digits + sizeof(digits), number).ptr;
   out.append(digits, end);
-}
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n\v\f";
-  const std::size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
 // Longer text is hostile or a wrong file: the message quotes only its start, without control

@@ -1,10 +1,11 @@
 #include "sluice/schedule.h"
 
 #include <algorithm>
-#include <cctype>
+#include <array>
 #include <charconv>
 #include <cstdint>
 
+#include "base/text.h"
 #include "plan/schedules/builders.h"
 #include "sluice/error.h"
 
@@ -14,12 +15,10 @@ namespace {
 // Pairs of stage and microbatch in one schedule; beyond it a typo would fill the memory.
 constexpr std::int64_t kMaxPairs = std::int64_t{1} << 24;
 
-std::string lower_case(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
+// torch finds these by name too, and fails later.
+constexpr std::array<std::string_view, 4> kAbstractNames = {
+    "pipelineschedulesingle", "pipelineschedulemulti", "_pipelinescheduleruntime",
+    "_scheduleforwardonly"};
 
 void require_positive(int count, const char* what) {
   if (count < 1) {
@@ -77,7 +76,7 @@ std::vector<int> make_stage_to_rank(Placement placement, int num_ranks, int num_
 }
 
 std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages) {
-  const std::string word = lower_case(text);
+  const std::string word = to_lower(text);
   if (word == "loop") return make_stage_to_rank(Placement::kLoop, num_ranks, num_stages);
   if (word == "v") return make_stage_to_rank(Placement::kV, num_ranks, num_stages);
   std::vector<int> stage_to_rank;
@@ -159,17 +158,27 @@ const std::vector<ScheduleInfo>& schedule_table() {
 }
 
 const ScheduleInfo& find_schedule(std::string_view name) {
-  const std::string wanted = lower_case(name);
-  std::vector<std::string> names;
+  const std::string wanted = to_lower(name);
+  std::vector<std::string> spellings, names;
   for (const ScheduleInfo& info : schedule_table()) {
-    if (wanted == lower_case(info.name) ||
+    names.push_back(info.name);
+    spellings.push_back(info.name);
+    spellings.insert(spellings.end(), info.aliases.begin(), info.aliases.end());
+    if (wanted == to_lower(info.name) ||
         std::find(info.aliases.begin(), info.aliases.end(), wanted) != info.aliases.end()) {
       return info;
     }
-    names.push_back(info.name);
   }
+  if (std::find(kAbstractNames.begin(), kAbstractNames.end(), wanted) != kAbstractNames.end()) {
+    throw Error(ErrorKind::kUsage,
+                "'" + std::string(name) + "' is a base class of torch's schedules, not a schedule",
+                {}, "one of: " + join(names, ", "));
+  }
+  // A typo of an alias is answered with the canonical name.
+  const std::string near = nearest_name(name, spellings);
   throw Error(ErrorKind::kUsage, "unknown schedule '" + std::string(name) + "'", {},
-              suggest_name(name, names));
+              near.empty() ? "one of: " + join(names, ", ")
+                           : "did you mean '" + find_schedule(near).name + "'?");
 }
 
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
