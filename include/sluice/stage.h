@@ -58,6 +58,9 @@ class Stage {
 
   // Microbatches whose B or W has not run.
   std::size_t num_live() const;
+  // Adds the gradients that a backward_input had to compute only during the W of the same microbatch:
+  // for programs in which the order of a stage's W differs from that of its I (the sums then follow W).
+  void hold_early_weights(bool on);
   // False once a backward_input had to compute every weight gradient itself (docs/split-backward.md).
   bool splits_backward() const;
   // Drops everything in flight, after a failure.

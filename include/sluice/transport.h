@@ -41,6 +41,14 @@ struct Message {
   std::vector<at::Tensor> tensors;  // an undefined tensor is a value without gradient
 };
 
+// What a receiver knows of a message before it arrives.
+struct ExpectedTensors {
+  std::vector<TensorMeta> metas;
+  // From shape functions: other metas are an error. Else a guess, with which a wire may post its
+  // receive early, after comparing it with the header.
+  bool certain = false;
+};
+
 // The first failure of a group of ranks.
 struct Failure {
   int rank = -1;
@@ -59,14 +67,15 @@ class Transport {
   // Hands the tensors over; the receiver may get the same storage, so the sender must not write to
   // them afterwards.
   virtual void send(int destination, ChannelKind kind, Message message) = 0;
-  // Reserves the next message of the channel. metas: what will come, when known.
-  virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& expected,
-                              const std::optional<std::vector<TensorMeta>>& metas) = 0;
+  // Reserves the next message of the channel. tensors: what will come, when anything is known.
+  virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
+                              const std::optional<ExpectedTensors>& tensors) = 0;
   // Throws Error(kPeer) on deadline, Error(kInternal) when another tag or other metas arrive.
   virtual Message wait(Ticket ticket) = 0;
 
   // Collectives over `group` (ascending ranks, this one among them). Results in group order, the
-  // same on every member.
+  // same on every member. Members call the collectives of a group in the same order. Tensors may
+  // share storage with the giver's: nobody writes to them, neither afterwards.
   virtual std::vector<std::string> all_gather(const std::string& bytes, const std::vector<int>& group) = 0;
   virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor, const std::vector<int>& group) = 0;
   virtual void barrier() = 0;

@@ -1,0 +1,264 @@
+// Ranks as threads of one process: messages move between queues, tensors keep their storage.
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "sluice/transport.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string describe(const MessageTag& tag, ChannelKind kind) {
+  return std::to_string(tag.stage) + (kind == ChannelKind::kActivation ? "RECV_F" : "RECV_B") +
+         std::to_string(tag.microbatch) + " of step " + std::to_string(tag.step);
+}
+
+// One channel, seen from its receiver. Message k of the channel belongs to the k-th post.
+struct Channel {
+  std::deque<std::optional<Message>> messages;  // arrived and not yet taken, from number `first`
+  std::uint64_t first = 0;
+  std::uint64_t posted = 0;
+
+  bool has(std::uint64_t number) const { return number - first < messages.size(); }
+  Message take(std::uint64_t number) {
+    std::optional<Message>& slot = messages[number - first];
+    Message message = std::move(*slot);
+    slot.reset();
+    while (!messages.empty() && !messages.front()) {
+      messages.pop_front();
+      ++first;
+    }
+    return message;
+  }
+};
+
+// What arrives at one rank.
+struct Inbox {
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::map<std::pair<int, ChannelKind>, Channel> channels;
+};
+
+// One collective in progress.
+struct Gathering {
+  std::map<int, std::string> bytes;
+  std::map<int, at::Tensor> tensors;
+  std::size_t num_arrived = 0, num_left = 0;
+};
+
+struct Hub {
+  Hub(int size, const TransportOptions& transport_options)
+      : options(transport_options), inboxes(static_cast<std::size_t>(size)) {}
+
+  const TransportOptions options;
+  std::vector<Inbox> inboxes;
+
+  std::mutex gather_mutex;
+  std::condition_variable gathered;
+  std::map<std::pair<std::vector<int>, std::uint64_t>, Gathering> gatherings;
+
+  std::atomic<bool> failed{false};
+  std::mutex failure_mutex;
+  Failure failure;
+
+  void throw_if_failed() {
+    if (!failed.load(std::memory_order_acquire)) return;
+    std::lock_guard lock(failure_mutex);
+    throw Error(failure.kind, failure.message);
+  }
+};
+
+class LocalTransport final : public Transport {
+ public:
+  LocalTransport(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(hub_->inboxes.size()); }
+
+  void send(int destination, ChannelKind kind, Message message) override {
+    hub_->throw_if_failed();
+    Inbox& inbox = inbox_of(destination);
+    {
+      std::lock_guard lock(inbox.mutex);
+      inbox.channels[{rank_, kind}].messages.emplace_back(std::move(message));
+    }
+    inbox.arrived.notify_one();
+  }
+
+  Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
+                      const std::optional<ExpectedTensors>& tensors) override {
+    hub_->throw_if_failed();
+    inbox_of(source);  // the rank exists
+    Inbox& inbox = inbox_of(rank_);
+    std::lock_guard lock(inbox.mutex);
+    const std::uint64_t number = inbox.channels[{source, kind}].posted++;
+    posts_.emplace(next_ticket_, Post{source, kind, number, tag, tensors});
+    return next_ticket_++;
+  }
+
+  Message wait(Ticket ticket) override {
+    const auto found = posts_.find(ticket);
+    if (found == posts_.end()) {
+      throw Error(ErrorKind::kInternal, "receive ticket " + std::to_string(ticket) + " is not posted",
+                  "rank " + std::to_string(rank_));
+    }
+    const Post post = std::move(found->second);
+    posts_.erase(found);
+
+    Inbox& inbox = inbox_of(rank_);
+    std::unique_lock lock(inbox.mutex);
+    Channel& channel = inbox.channels[{post.source, post.kind}];
+    const bool in_time = inbox.arrived.wait_until(lock, Clock::now() + hub_->options.deadline, [&] {
+      return channel.has(post.number) || hub_->failed.load(std::memory_order_acquire);
+    });
+    hub_->throw_if_failed();
+    if (!in_time) {
+      throw Error(ErrorKind::kPeer,
+                  "no message within " + std::to_string(hub_->options.deadline.count()) + " ms",
+                  "rank " + std::to_string(rank_) + " waits for " + describe(post.tag, post.kind) +
+                      " from rank " + std::to_string(post.source),
+                  "look at what rank " + std::to_string(post.source) + " is doing");
+    }
+    Message message = channel.take(post.number);
+    lock.unlock();
+    check(post, message);
+    return message;
+  }
+
+  std::vector<std::string> all_gather(const std::string& bytes, const std::vector<int>& group) override {
+    std::vector<std::string> result;
+    gather(
+        group, [&](Gathering& gathering) { gathering.bytes[rank_] = bytes; },
+        [&](Gathering& gathering) {
+          for (const auto& [rank, value] : gathering.bytes) result.push_back(value);
+        });
+    return result;
+  }
+
+  std::vector<at::Tensor> all_gather(const at::Tensor& tensor, const std::vector<int>& group) override {
+    std::vector<at::Tensor> result;
+    gather(
+        group, [&](Gathering& gathering) { gathering.tensors[rank_] = tensor; },
+        [&](Gathering& gathering) {
+          for (const auto& [rank, value] : gathering.tensors) result.push_back(value);
+        });
+    return result;
+  }
+
+  void barrier() override {
+    std::vector<int> everybody;
+    for (int rank = 0; rank < size(); ++rank) everybody.push_back(rank);
+    gather(everybody, [](Gathering&) {}, [](Gathering&) {});
+  }
+
+  void abort(const Failure& failure) noexcept override {
+    {
+      std::lock_guard lock(hub_->failure_mutex);
+      if (hub_->failed.load(std::memory_order_relaxed)) return;
+      hub_->failure = failure;
+      hub_->failed.store(true, std::memory_order_release);
+    }
+    // Taking each mutex once makes sure that no waiter is between its test and its sleep.
+    for (Inbox& inbox : hub_->inboxes) {
+      { std::lock_guard lock(inbox.mutex); }
+      inbox.arrived.notify_all();
+    }
+    { std::lock_guard lock(hub_->gather_mutex); }
+    hub_->gathered.notify_all();
+  }
+
+  std::optional<Failure> failure() const override {
+    if (!hub_->failed.load(std::memory_order_acquire)) return std::nullopt;
+    std::lock_guard lock(hub_->failure_mutex);
+    return hub_->failure;
+  }
+
+ private:
+  struct Post {
+    int source;
+    ChannelKind kind;
+    std::uint64_t number;
+    MessageTag tag;
+    std::optional<ExpectedTensors> tensors;
+  };
+
+  Inbox& inbox_of(int rank) {
+    if (rank < 0 || rank >= size()) {
+      throw Error(ErrorKind::kInternal, "no rank " + std::to_string(rank),
+                  "transport of " + std::to_string(size()) + " ranks");
+    }
+    return hub_->inboxes[static_cast<std::size_t>(rank)];
+  }
+
+  void check(const Post& post, const Message& message) const {
+    const std::string where = "rank " + std::to_string(rank_) + ", " + describe(post.tag, post.kind) +
+                              " from rank " + std::to_string(post.source);
+    if (message.tag != post.tag) {
+      throw Error(ErrorKind::kInternal, "another message arrived: " + describe(message.tag, post.kind), where);
+    }
+    if (!post.tensors || !post.tensors->certain) return;
+    const std::vector<TensorMeta>& expected = post.tensors->metas;
+    if (expected.size() != message.tensors.size()) {
+      throw Error(ErrorKind::kInternal,
+                  "expected " + std::to_string(expected.size()) + " tensors, got " +
+                      std::to_string(message.tensors.size()),
+                  where);
+    }
+    for (std::size_t i = 0; i < message.tensors.size(); ++i) {
+      if (!message.tensors[i].defined()) continue;  // a value without gradient
+      const TensorMeta got = meta_of(message.tensors[i]);
+      if (got != expected[i]) {
+        throw Error(ErrorKind::kInternal,
+                    "tensor " + std::to_string(i) + ": expected " + to_text(expected[i]) + ", got " +
+                        to_text(got),
+                    where);
+      }
+    }
+  }
+
+  // Collectives of one group meet in the order in which each member calls them.
+  template <typename Give, typename Take>
+  void gather(const std::vector<int>& group, Give give, Take take) {
+    const auto key = std::make_pair(group, num_collectives_[group]++);
+    std::unique_lock lock(hub_->gather_mutex);
+    Gathering& gathering = hub_->gatherings[key];
+    give(gathering);
+    if (++gathering.num_arrived == group.size()) hub_->gathered.notify_all();
+    const bool in_time = hub_->gathered.wait_until(lock, Clock::now() + hub_->options.deadline, [&] {
+      return gathering.num_arrived == group.size() || hub_->failed.load(std::memory_order_acquire);
+    });
+    hub_->throw_if_failed();
+    if (!in_time) {
+      throw Error(ErrorKind::kPeer,
+                  "only " + std::to_string(gathering.num_arrived) + " of " + std::to_string(group.size()) +
+                      " ranks reached a collective within " +
+                      std::to_string(hub_->options.deadline.count()) + " ms",
+                  "rank " + std::to_string(rank_));
+    }
+    take(gathering);
+    if (++gathering.num_left == group.size()) hub_->gatherings.erase(key);
+  }
+
+  std::shared_ptr<Hub> hub_;
+  int rank_;
+  Ticket next_ticket_ = 0;
+  std::map<Ticket, Post> posts_;
+  std::map<std::vector<int>, std::uint64_t> num_collectives_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> make_local_transports(int size, const TransportOptions& options) {
+  if (size < 1) throw Error(ErrorKind::kInternal, "a transport needs at least one rank");
+  auto hub = std::make_shared<Hub>(size, options);
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int rank = 0; rank < size; ++rank) transports.push_back(std::make_unique<LocalTransport>(hub, rank));
+  return transports;
+}
+
+}  // namespace sluice

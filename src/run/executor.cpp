@@ -1,0 +1,448 @@
+#include "sluice/executor.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <new>
+
+#include "run/flight_recorder.h"
+#include "run/input_metas.h"
+#include "run/mailbox.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Tensors = std::vector<at::Tensor>;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::int64_t bytes_of(const Tensors& tensors) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+// The same storage without a graph; still marked as wanting a gradient, which tells the receiver.
+at::Tensor without_graph(const at::Tensor& tensor) {
+  at::Tensor result = tensor.tensor_data();
+  result.set_requires_grad(tensor.requires_grad());
+  return result;
+}
+
+bool is_finite(const at::Tensor& tensor) {
+  if (!tensor.defined() || !at::isFloatingType(tensor.scalar_type())) return true;
+  return at::isfinite(tensor).all().item<bool>();
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// True when some stage of the rank finishes weight gradients in another order than input gradients.
+bool weight_order_differs(const std::vector<Action>& row, int stage) {
+  std::vector<int> inputs, weights;
+  auto note = [&](const Action& action) {
+    if (action.stage != stage) return;
+    if (action.kind != ActionKind::kForward && action.kind != ActionKind::kBackwardWeight) {
+      inputs.push_back(action.microbatch);
+    }
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
+      weights.push_back(action.microbatch);
+    }
+  };
+  for (const Action& action : row) {
+    if (action.kind == ActionKind::kOverlap) {
+      note(action.overlap_backward());
+    } else if (is_compute(action.kind)) {
+      note(action);
+    }
+  }
+  return inputs != weights;
+}
+
+}  // namespace
+
+struct Executor::Impl {
+  const Program& program;
+  const int rank;
+  Transport& transport;
+  StepOps& ops;
+  const LossFunction loss_function;
+  const ExecutorOptions options;
+  std::map<int, Stage*> stages;
+
+  const StepBatch* batch = nullptr;
+  std::int64_t counted_tokens = 0;
+  Mailbox mailbox;
+  InputMetas input_metas;
+  FlightRecorder recorder;
+  StepTimes times;
+  // Loss sums stay tensors until somebody asks, so that a GPU need not be waited for.
+  std::vector<std::pair<at::Tensor, std::int64_t>> loss_tensors;
+  std::vector<MicrobatchLoss> losses;
+  // What the consumer of a sent activation will send back.
+  std::map<std::pair<int, int>, std::vector<TensorMeta>> gradient_metas;
+  bool checking = false;  // find_non_finite
+  std::optional<NonFinite> non_finite;
+
+  Impl(const Program& the_program, int the_rank, std::vector<Stage*> the_stages, Transport& the_transport,
+       StepOps& the_ops, LossFunction loss, ExecutorOptions the_options)
+      : program(the_program),
+        rank(the_rank),
+        transport(the_transport),
+        ops(the_ops),
+        loss_function(std::move(loss)),
+        options(std::move(the_options)),
+        input_metas(options.input_metas),
+        recorder(options.flight_recorder_size) {
+    for (Stage* stage : the_stages) {
+      stages[stage->index()] = stage;
+      stage->hold_early_weights(weight_order_differs(row(), stage->index()));
+    }
+    for (int stage = 0; stage < program.num_stages; ++stage) {
+      if (rank_of(stage) == rank && stages.count(stage) == 0) {
+        throw Error(ErrorKind::kInternal, "stage " + std::to_string(stage) + " is missing",
+                    "rank " + std::to_string(rank));
+      }
+    }
+  }
+
+  const std::vector<Action>& row() const { return program.ranks[static_cast<std::size_t>(rank)]; }
+  int rank_of(int stage) const { return program.stage_to_rank[static_cast<std::size_t>(stage)]; }
+  bool is_last(int stage) const { return stage == program.num_stages - 1; }
+  Stage& stage_at(int stage) { return *stages.at(stage); }
+  const Values& inputs_of(int microbatch) const {
+    return batch->microbatches[static_cast<std::size_t>(microbatch)];
+  }
+  MessageTag tag(int stage, int microbatch) const { return {stage, microbatch, batch->step}; }
+
+  // ---- the loop ----
+
+  void run(const StepBatch& step_batch) {
+    check(step_batch);
+    batch = &step_batch;
+    counted_tokens = 0;
+    for (std::int64_t count : step_batch.counts) counted_tokens += count;
+    loss_tensors.assign(step_batch.microbatches.size(), {});
+    losses.clear();
+    times = {};
+    for (auto& [index, stage] : stages) stage->clear_gradients();
+    const Clock::time_point start = Clock::now();
+    for (std::size_t i = 0; i < row().size(); ++i) run_instruction(static_cast<int>(i), row()[i]);
+    times.total = seconds_since(start);
+  }
+
+  void check(const StepBatch& step_batch) const {
+    if (step_batch.microbatches.size() != static_cast<std::size_t>(program.num_microbatches) ||
+        step_batch.counts.size() != step_batch.microbatches.size()) {
+      throw Error(ErrorKind::kUsage,
+                  "the program has " + std::to_string(program.num_microbatches) + " microbatches, the batch " +
+                      std::to_string(step_batch.microbatches.size()),
+                  "step " + std::to_string(step_batch.step));
+    }
+  }
+
+  void run_instruction(int index, const Action& action) {
+    recorder.begin(batch->step, index, action);
+    try {
+      if (auto failure = transport.failure()) throw Error(failure->kind, failure->message);
+      if (options.hooks.before) options.hooks.before(index, action);
+      execute(action);
+      if (options.hooks.after) options.hooks.after(index, action);
+    } catch (...) {
+      recorder.end(FlightRecorder::State::kFailed);
+      fail(index, action);
+    }
+    recorder.end();
+  }
+
+  void execute(const Action& action) {
+    switch (action.kind) {
+      case ActionKind::kForward:
+        forward(action);
+        break;
+      case ActionKind::kBackward:
+      case ActionKind::kBackwardInput:
+        backward(action);
+        break;
+      case ActionKind::kBackwardWeight:
+        backward_weight(action);
+        break;
+      case ActionKind::kOverlap:
+        forward(action.overlap_forward());
+        backward(action.overlap_backward());
+        break;
+      case ActionKind::kSendForward:
+        send(ChannelKind::kActivation, action, action.stage + 1);
+        break;
+      case ActionKind::kSendBackward:
+        send(ChannelKind::kGradient, action, action.stage - 1);
+        break;
+      case ActionKind::kRecvForward:
+        post_receive(ChannelKind::kActivation, action, action.stage - 1);
+        break;
+      case ActionKind::kRecvBackward:
+        post_receive(ChannelKind::kGradient, action, action.stage + 1);
+        break;
+      case ActionKind::kUnshard:
+      case ActionKind::kReshard:
+        break;  // parameters are not sharded: every rank holds those of its stages whole
+      case ActionKind::kReduceGrad:
+        if (!checking) ops.reduce_gradients(action.stage);
+        break;
+      case ActionKind::kReduceTied:
+        if (!checking) ops.reduce_tied(action.stage);
+        break;
+      case ActionKind::kReduceNorm:
+        if (!checking) ops.reduce_norm();
+        break;
+      case ActionKind::kOptimizerStep:
+        if (!checking) ops.optimizer_step();
+        break;
+      case ActionKind::kIdle:
+        break;
+    }
+  }
+
+  // Adds the place to whatever was thrown, wakes the other ranks and throws on.
+  [[noreturn]] void fail(int index, const Action& action) {
+    if (auto failure = transport.failure()) {
+      drop_everything();
+      throw Error(failure->kind, failure->message);
+    }
+    ErrorKind kind = ErrorKind::kInternal;
+    std::string what, where, remedy;
+    try {
+      throw;
+    } catch (const Error& error) {
+      kind = error.kind();
+      what = error.fact();
+      where = error.where();
+      remedy = error.remedy();
+    } catch (const c10::Error& error) {
+      what = first_line(error.what_without_backtrace());
+      if (what.find("allocate") != std::string::npos || what.find("out of memory") != std::string::npos) {
+        kind = ErrorKind::kMemory;
+        remedy = "use more stages, a smaller training.microbatch_size or a schedule with fewer live activations";
+      }
+    } catch (const std::bad_alloc&) {
+      kind = ErrorKind::kMemory;
+      what = "out of memory";
+    } catch (const std::exception& error) {
+      what = first_line(error.what());
+    } catch (...) {
+      what = "unknown exception";
+    }
+    std::string place = "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) + " '" +
+                        to_text(action) + "'";
+    if (is_compute(action.kind) || is_transfer(action.kind)) {
+      place += " (stage " + std::to_string(action.stage) + ", microbatch " + std::to_string(action.microbatch) + ")";
+    }
+    place += ", step " + std::to_string(batch->step);
+    if (!where.empty()) place += ", " + where;
+    const Error error(kind, what, place, remedy);
+    transport.abort({rank, kind, error.what()});
+    drop_everything();
+    throw error;
+  }
+
+  void drop_everything() {
+    mailbox.clear();
+    for (auto& [index, stage] : stages) stage->reset();
+    loss_tensors.clear();
+    gradient_metas.clear();
+  }
+
+  // ---- compute ----
+
+  Tensors take_inputs(ChannelKind kind, int stage, int microbatch) {
+    auto [tensors, ticket] = mailbox.take_arriving(kind, stage, microbatch);
+    if (!ticket) return std::move(tensors);
+    const Clock::time_point start = Clock::now();
+    recorder.waiting();
+    Message message = transport.wait(*ticket);
+    recorder.running();
+    times.waiting += seconds_since(start);
+    recorder.add_bytes(bytes_of(message.tensors));
+    if (kind == ChannelKind::kActivation) input_metas.remember(stage, inputs_of(microbatch), message.tensors);
+    return std::move(message.tensors);
+  }
+
+  void forward(const Action& action) {
+    const int s = action.stage, m = action.microbatch;
+    Tensors inputs = s > 0 ? take_inputs(ChannelKind::kActivation, s, m) : Tensors();
+    const Clock::time_point start = Clock::now();
+    Tensors produced;
+    {
+      Values outputs = stage_at(s).forward({options.seed, batch->step, m}, std::move(inputs), inputs_of(m));
+      if (is_last(s)) {
+        compute_loss(action, outputs);
+      } else {
+        Tensors roots;
+        for (const auto& [name, tensor] : outputs) {
+          roots.push_back(tensor);
+          produced.push_back(without_graph(tensor));
+        }
+        stage_at(s).keep(m, roots);
+        if (options.hooks.produced) options.hooks.produced(action, produced);
+        if (checking) check_outputs(action, outputs);
+      }
+    }
+    times.compute += seconds_since(start);
+    if (is_last(s)) return;
+    if (rank_of(s + 1) == rank) {
+      mailbox.put_arriving(ChannelKind::kActivation, s + 1, m, std::move(produced));
+    } else {
+      mailbox.put_leaving(ChannelKind::kActivation, s, m, std::move(produced));
+    }
+  }
+
+  void compute_loss(const Action& action, const Values& outputs) {
+    const int m = action.microbatch;
+    LossValue value = loss_function(outputs, inputs_of(m));
+    if (!value.loss.defined() || value.loss.numel() != 1) {
+      throw Error(ErrorKind::kUsage, "the loss function must return one number",
+                  value.loss.defined() ? "got " + to_text(meta_of(value.loss)) : "got nothing");
+    }
+    stage_at(action.stage).keep(m, {value.loss});
+    Tensors produced{value.loss.detach()};
+    if (options.hooks.produced) options.hooks.produced(action, produced);
+    if (checking) {
+      check_outputs(action, outputs);
+      note_non_finite(action, true, "loss", produced[0]);
+    }
+    loss_tensors[static_cast<std::size_t>(m)] = {std::move(produced[0]), value.count};
+  }
+
+  // What backward of the loss of a microbatch starts with (GradientScale).
+  at::Tensor loss_gradient(int microbatch) const {
+    const auto& [loss, count] = loss_tensors[static_cast<std::size_t>(microbatch)];
+    const double own = count > 0 ? 1.0 / static_cast<double>(count) : 0.0;
+    double scale = own;
+    switch (options.scale) {
+      case GradientScale::kTokens:
+        scale = counted_tokens > 0 ? 1.0 / static_cast<double>(counted_tokens) : 0.0;
+        break;
+      case GradientScale::kMicrobatches:
+        scale = own / program.num_microbatches;
+        break;
+      case GradientScale::kNone:
+        break;
+      case GradientScale::kDivisor:
+        scale = own / options.divisor;
+        break;
+    }
+    return at::full_like(loss, scale);
+  }
+
+  void backward(const Action& action) {
+    const int s = action.stage, m = action.microbatch;
+    Tensors gradients =
+        is_last(s) ? Tensors{loss_gradient(m)} : take_inputs(ChannelKind::kGradient, s, m);
+    const Clock::time_point start = Clock::now();
+    Tensors produced = action.kind == ActionKind::kBackward
+                           ? stage_at(s).backward(m, std::move(gradients))
+                           : stage_at(s).backward_input(m, std::move(gradients));
+    times.compute += seconds_since(start);
+    if (options.hooks.produced) options.hooks.produced(action, produced);
+    if (checking) check_gradients(action);
+    if (s == 0) return;
+    if (rank_of(s - 1) == rank) {
+      mailbox.put_arriving(ChannelKind::kGradient, s - 1, m, std::move(produced));
+    } else {
+      mailbox.put_leaving(ChannelKind::kGradient, s, m, std::move(produced));
+    }
+  }
+
+  void backward_weight(const Action& action) {
+    const Clock::time_point start = Clock::now();
+    stage_at(action.stage).backward_weight(action.microbatch);
+    times.compute += seconds_since(start);
+    if (checking) check_gradients(action);
+  }
+
+  // ---- transfers ----
+
+  void send(ChannelKind kind, const Action& action, int neighbour) {
+    Tensors tensors = mailbox.take_leaving(kind, action.stage, action.microbatch);
+    recorder.add_bytes(bytes_of(tensors));
+    if (kind == ChannelKind::kActivation) {
+      std::vector<TensorMeta>& metas = gradient_metas[{action.stage, action.microbatch}];
+      metas.clear();
+      for (const at::Tensor& tensor : tensors) metas.push_back(meta_of(tensor));
+    }
+    transport.send(rank_of(neighbour), kind, {tag(neighbour, action.microbatch), std::move(tensors)});
+  }
+
+  void post_receive(ChannelKind kind, const Action& action, int neighbour) {
+    const int s = action.stage, m = action.microbatch;
+    std::optional<ExpectedTensors> expected;
+    if (kind == ChannelKind::kActivation) {
+      expected = input_metas.expect(s, inputs_of(m));
+    } else if (const auto sent = gradient_metas.find({s, m}); sent != gradient_metas.end()) {
+      expected = ExpectedTensors{std::move(sent->second), /*certain=*/true};
+      gradient_metas.erase(sent);
+    }
+    mailbox.put_posted(kind, s, m, transport.post_receive(rank_of(neighbour), kind, tag(s, m), expected));
+  }
+
+  // ---- find_non_finite ----
+
+  void note_non_finite(const Action& action, bool in_forward, const std::string& name, const at::Tensor& tensor) {
+    if (is_finite(tensor)) return;
+    // Of this rank: the first in forward, else the first in backward.
+    if (non_finite && (non_finite->in_forward || !in_forward)) return;
+    non_finite = NonFinite{action.microbatch, action.stage, in_forward, name};
+  }
+
+  void check_outputs(const Action& action, const Values& outputs) {
+    for (const auto& [name, tensor] : outputs) note_non_finite(action, true, name, tensor);
+  }
+
+  // The accumulators were finite before this action, so what is not came from it.
+  void check_gradients(const Action& action) {
+    Stage& stage = stage_at(action.stage);
+    for (std::size_t i = 0; i < stage.parameters().size(); ++i) {
+      note_non_finite(action, false, stage.parameters()[i].name, stage.gradient(i));
+    }
+  }
+};
+
+Executor::Executor(const Program& program, int rank, std::vector<Stage*> stages, Transport& transport,
+                   StepOps& ops, LossFunction loss, ExecutorOptions options)
+    : impl_(std::make_unique<Impl>(program, rank, std::move(stages), transport, ops, std::move(loss),
+                                   std::move(options))) {}
+Executor::~Executor() = default;
+
+void Executor::run_step(const StepBatch& batch) { impl_->run(batch); }
+
+const std::vector<MicrobatchLoss>& Executor::losses() const {
+  if (impl_->losses.empty()) {
+    for (std::size_t m = 0; m < impl_->loss_tensors.size(); ++m) {
+      const auto& [loss, count] = impl_->loss_tensors[m];
+      if (loss.defined()) impl_->losses.push_back({static_cast<std::int64_t>(m), loss.item<double>(), count});
+    }
+  }
+  return impl_->losses;
+}
+
+const StepTimes& Executor::times() const { return impl_->times; }
+
+std::optional<NonFinite> Executor::find_non_finite(const StepBatch& batch) {
+  impl_->checking = true;
+  impl_->non_finite.reset();
+  impl_->run(batch);
+  impl_->checking = false;
+  for (auto& [index, stage] : impl_->stages) stage->clear_gradients();
+  return impl_->non_finite;
+}
+
+std::string Executor::flight_record() const { return impl_->recorder.text(); }
+
+}  // namespace sluice

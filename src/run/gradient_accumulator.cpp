@@ -1,0 +1,57 @@
+#include "run/gradient_accumulator.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// Hands the gradient to the accumulator and leaves AccumulateGrad nothing to do.
+struct TakeGradient final : torch::autograd::FunctionPreHook {
+  explicit TakeGradient(GradientAccumulator& owner) : accumulator(owner) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+    accumulator.add(gradients[0]);
+    return {at::Tensor()};
+  }
+  GradientAccumulator& accumulator;
+};
+
+bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
+  // One reference is the caller's; the storage must be this tensor's alone and fully covered by it.
+  return gradient.scalar_type() == dtype && gradient.is_contiguous() && gradient.use_count() == 1 &&
+         gradient.storage().use_count() == 1 &&
+         gradient.storage().nbytes() == static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
+}
+
+}  // namespace
+
+GradientAccumulator::GradientAccumulator(const at::Tensor& parameter)
+    : dtype_(parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf
+                 ? at::kFloat
+                 : parameter.scalar_type()),
+      node_(torch::autograd::impl::grad_accumulator(parameter)) {
+  node_->add_pre_hook(std::make_unique<TakeGradient>(*this));
+}
+
+void GradientAccumulator::add(const at::Tensor& gradient) {
+  if (!gradient.defined()) return;
+  if (gradient.layout() != at::kStrided) {
+    throw Error(ErrorKind::kUsage, "a sparse gradient", "of a parameter of shape " + c10::str(gradient.sizes()),
+                "use dense gradients (sparse = false)");
+  }
+  at::NoGradGuard no_grad;
+  if (sum_.defined()) {
+    sum_.add_(gradient);
+  } else if (can_take_over(gradient, dtype_)) {
+    sum_ = gradient;
+  } else {
+    sum_ = at::empty(gradient.sizes(), gradient.options().dtype(dtype_).requires_grad(false));
+    sum_.copy_(gradient);
+  }
+}
+
+}  // namespace sluice

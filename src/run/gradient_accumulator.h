@@ -1,0 +1,35 @@
+// Where the weight gradients of one parameter use add up over the microbatches of a step.
+//
+// Owns: the sum, and the hook that takes gradients at the engine's edge into the parameter, so that
+// nothing is ever written to `.grad` during backward and no gradient waits for the end of it.
+// Invariant: additions happen in the order of the calls; the first gradient is taken over without a
+// copy when nobody else holds its storage; half-precision gradients add up in float32.
+// Thread-safety: none; on CUDA the engine's thread adds while the rank's thread waits for it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "run/split_backward.h"
+
+namespace sluice {
+
+class GradientAccumulator {
+ public:
+  // Hooks itself to the parameter, a leaf that requires grad.
+  explicit GradientAccumulator(const at::Tensor& parameter);
+  GradientAccumulator(const GradientAccumulator&) = delete;
+  GradientAccumulator& operator=(const GradientAccumulator&) = delete;
+
+  void add(const at::Tensor& gradient);  // undefined: nothing
+  at::Tensor& sum() { return sum_; }
+  const torch::autograd::Node* node() const { return node_.get(); }
+
+ private:
+  at::Tensor sum_;
+  at::ScalarType dtype_;
+  NodePtr node_;  // keeps the hook alive: a parameter holds its node only weakly
+};
+
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// What waits on one rank to be used: values between neighbouring stages, by stage and microbatch.
+//
+// An *arriving* value waits for the compute action of its stage; a *leaving* one for its SEND. Same-rank
+// neighbours put straight into arriving. Everything is taken exactly once, so nothing outlives its use.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sluice/error.h"
+#include "sluice/transport.h"
+
+namespace sluice {
+
+class Mailbox {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+
+  void put_arriving(ChannelKind kind, int stage, int microbatch, Tensors tensors) {
+    arriving_[key(kind, stage, microbatch)] = {std::move(tensors), std::nullopt};
+  }
+  void put_posted(ChannelKind kind, int stage, int microbatch, Transport::Ticket ticket) {
+    arriving_[key(kind, stage, microbatch)] = {{}, ticket};
+  }
+  // The tensors, or the ticket of a receive that was posted for them.
+  std::pair<Tensors, std::optional<Transport::Ticket>> take_arriving(ChannelKind kind, int stage, int microbatch) {
+    return take(arriving_, kind, stage, microbatch, "arrived");
+  }
+  void put_leaving(ChannelKind kind, int stage, int microbatch, Tensors tensors) {
+    leaving_[key(kind, stage, microbatch)] = {std::move(tensors), std::nullopt};
+  }
+  Tensors take_leaving(ChannelKind kind, int stage, int microbatch) {
+    return take(leaving_, kind, stage, microbatch, "is there to send").first;
+  }
+  void clear() {
+    arriving_.clear();
+    leaving_.clear();
+  }
+
+ private:
+  using Slot = std::pair<Tensors, std::optional<Transport::Ticket>>;
+  using Slots = std::unordered_map<std::uint64_t, Slot>;
+
+  static std::uint64_t key(ChannelKind kind, int stage, int microbatch) {
+    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(stage)) << 33) |
+           (static_cast<std::uint64_t>(kind == ChannelKind::kGradient) << 32) |
+           static_cast<std::uint32_t>(microbatch);
+  }
+  static Slot take(Slots& slots, ChannelKind kind, int stage, int microbatch, const char* verb) {
+    const auto found = slots.find(key(kind, stage, microbatch));
+    if (found == slots.end()) {
+      throw Error(ErrorKind::kInternal,
+                  std::string("no ") + (kind == ChannelKind::kActivation ? "activation " : "gradient ") + verb,
+                  "stage " + std::to_string(stage) + ", microbatch " + std::to_string(microbatch));
+    }
+    Slot slot = std::move(found->second);
+    slots.erase(found);
+    return slot;
+  }
+
+  Slots arriving_, leaving_;
+};
+
+}  // namespace sluice
