@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <set>
+
+#include "sluice/error.h"
+#include "sluice/keyed_random.h"
+#include "sluice/layer.h"
+
+namespace sluice {
+namespace {
+
+using Names = std::vector<std::string>;
+
+bool contains(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string quoted(const LayerSpec& layer) { return "layer '" + layer.name + "'"; }
+
+[[noreturn]] void throw_usage(const std::string& what, const std::string& where,
+                              const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, what, where, remedy);
+}
+
+void check_layer(const LayerSpec& layer) {
+  if (!layer.forward)
+    throw_usage(quoted(layer) + " has no forward function", "LayerSpec", "set LayerSpec::forward");
+  const std::set<std::string> distinct(layer.writes.begin(), layer.writes.end());
+  if (distinct.size() != layer.writes.size()) {
+    throw_usage(quoted(layer) + " writes one value twice", "LayerSpec::writes",
+                "name each output once");
+  }
+}
+
+Names names_of(const Values& values) {
+  Names names;
+  for (const auto& [name, tensor] : values) names.push_back(name);
+  return names;
+}
+
+const at::Tensor& find_value(const std::string& name, const LayerSpec& layer, const Values& live,
+                             const Values& batch) {
+  if (live.has(name)) return live.get(name);
+  if (batch.has(name)) return batch.get(name);
+  Names known = names_of(live);
+  for (std::string& other : names_of(batch)) known.push_back(std::move(other));
+  throw_usage(
+      quoted(layer) + " reads '" + name + "', which is neither in the batch nor written before",
+      "LayerSpec::reads", suggest_name(name, known));
+}
+
+}  // namespace
+
+Chunk::Chunk(std::vector<LayerSpec> layers, int first_layer, Names inputs, Names outputs)
+    : layers_(std::move(layers)),
+      first_layer_(first_layer),
+      inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const LayerSpec& layer = layers_[i];
+    check_layer(layer);
+    const KeyedRandomScope scope(0, 0, layer.name, 0);
+    modules_.push_back(layer.make ? layer.make() : std::make_shared<torch::nn::Module>());
+    if (!modules_.back())
+      throw_usage(quoted(layer) + " made no module", "LayerSpec::make", "return a module");
+    collect_parameters(i);
+  }
+  plan_releases();
+  share_tied_storage({this});
+}
+
+void Chunk::collect_parameters(std::size_t index) {
+  const LayerSpec& layer = layers_[index];
+  Names local_names;
+  for (const auto& item : modules_[index]->named_parameters()) {
+    const at::Tensor& tensor = item.value();
+    if (!tensor.defined()) continue;
+    local_names.push_back(item.key());
+    const auto same =
+        std::find_if(parameters_.begin(), parameters_.end(),
+                     [&](const ParameterInfo& other) { return other.tensor.is_same(tensor); });
+    ParameterInfo info;
+    info.name = layer.name.empty() ? item.key() : layer.name + "." + item.key();
+    if (same != parameters_.end()) {
+      // A submodule registered twice within one layer is one parameter, under its first name.
+      if (same->layer == first_layer_ + static_cast<int>(index)) continue;
+      throw_usage("parameter '" + info.name + "' is the very tensor of '" + same->name + "'",
+                  quoted(layer), "make a tensor of its own and declare it in LayerSpec::ties");
+    }
+    info.global_shape = tensor.sizes().vec();
+    info.tensor = tensor;
+    info.trainable = tensor.requires_grad();
+    info.layer = first_layer_ + static_cast<int>(index);
+    for (const auto& [local, first_use] : layer.ties) {
+      if (local == item.key()) info.tied_to = first_use;
+    }
+    parameters_.push_back(std::move(info));
+  }
+  for (const auto& [local, first_use] : layer.ties) {
+    if (!contains(local_names, local)) {
+      throw_usage(quoted(layer) + " ties '" + local + "', which is not a parameter of its module",
+                  "LayerSpec::ties", suggest_name(local, local_names));
+    }
+  }
+}
+
+void Chunk::plan_releases() {
+  Names available = inputs_;
+  for (const LayerSpec& layer : layers_)
+    available.insert(available.end(), layer.writes.begin(), layer.writes.end());
+  for (const std::string& name : outputs_) {
+    if (!contains(available, name)) {
+      throw_usage("no layer of the chunk writes its output '" + name + "'", "Chunk outputs",
+                  suggest_name(name, available));
+    }
+  }
+  std::set<std::string> live(outputs_.begin(), outputs_.end());
+  release_before_.resize(layers_.size());
+  release_after_.resize(layers_.size());
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    const LayerSpec& layer = layers_[i];
+    for (const std::string& name : layer.writes) {
+      if (!live.erase(name)) release_after_[i].push_back(name);
+    }
+    for (const std::string& name : layer.reads) {
+      if (live.insert(name).second) release_before_[i].push_back(name);
+    }
+  }
+  for (const std::string& name : inputs_) {
+    if (!live.count(name)) unused_inputs_.push_back(name);
+  }
+}
+
+Values Chunk::forward(const Values& received, const Values& batch, std::uint64_t seed,
+                      std::int64_t step, std::int64_t microbatch) {
+  first_layer_outputs_.clear();
+  bool differentiable_input = false;
+  for (const auto& [name, tensor] : received)
+    differentiable_input |= tensor.defined() && tensor.requires_grad();
+
+  Values live = received;
+  for (const std::string& name : unused_inputs_) live.erase(name);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const LayerSpec& layer = layers_[i];
+    std::vector<at::Tensor> read;
+    for (const std::string& name : layer.reads)
+      read.push_back(find_value(name, layer, live, batch));
+    for (const std::string& name : release_before_[i]) live.erase(name);
+
+    std::vector<at::Tensor> written;
+    {
+      const KeyedRandomScope scope(seed, step, layer.name, microbatch);
+      written = layer.forward(*modules_[i], read);
+    }
+    if (written.size() != layer.writes.size()) {
+      throw_usage(quoted(layer) + " returned " + std::to_string(written.size()) +
+                      " values and declares " + std::to_string(layer.writes.size()),
+                  "LayerSpec::writes", "name every value that LayerSpec::forward returns");
+    }
+    if (i == 0 && !differentiable_input) {
+      for (const at::Tensor& tensor : written) {
+        if (tensor.defined() && tensor.requires_grad()) first_layer_outputs_.push_back(tensor);
+      }
+    }
+    for (std::size_t k = 0; k < written.size(); ++k)
+      live.set(layer.writes[k], std::move(written[k]));
+    for (const std::string& name : release_after_[i]) live.erase(name);
+  }
+
+  Values outputs;
+  for (const std::string& name : outputs_) outputs.set(name, live.get(name));
+  return outputs;
+}
+
+std::optional<std::vector<TensorMeta>> Chunk::output_metas(const std::vector<TensorMeta>& inputs,
+                                                           const Values& batch) const {
+  std::vector<std::pair<std::string, TensorMeta>> known;
+  const auto set = [&](const std::string& name, const TensorMeta& meta) {
+    const auto old = std::find_if(known.begin(), known.end(),
+                                  [&](const auto& item) { return item.first == name; });
+    if (old != known.end()) {
+      old->second = meta;
+    } else {
+      known.emplace_back(name, meta);
+    }
+  };
+  const auto get = [&](const std::string& name) -> TensorMeta {
+    for (const auto& [other, meta] : known) {
+      if (other == name) return meta;
+    }
+    return meta_of(batch.get(name));
+  };
+  for (std::size_t k = 0; k < inputs_.size(); ++k) set(inputs_[k], inputs.at(k));
+  for (const LayerSpec& layer : layers_) {
+    if (!layer.shapes) return std::nullopt;
+    std::vector<TensorMeta> read;
+    for (const std::string& name : layer.reads) read.push_back(get(name));
+    const std::vector<TensorMeta> written = layer.shapes(read);
+    for (std::size_t k = 0; k < layer.writes.size(); ++k) set(layer.writes[k], written.at(k));
+  }
+  std::vector<TensorMeta> outputs;
+  for (const std::string& name : outputs_) outputs.push_back(get(name));
+  return outputs;
+}
+
+void Chunk::train(bool on) {
+  for (const auto& module : modules_) module->train(on);
+}
+
+std::vector<at::Tensor> Chunk::take_first_layer_outputs() {
+  return std::exchange(first_layer_outputs_, {});
+}
+
+}  // namespace sluice

@@ -1,0 +1,191 @@
+// How unchanged user code gets keyed random numbers: operators are intercepted in the dispatcher.
+//
+// While a scope is open its thread includes one extra dispatch key, above autograd and autocast. A
+// kernel under that key sits on every operator that can draw; all others fall through the key at
+// no cost. The kernel fills in an empty generator argument and passes the call on. Some kernels of
+// accelerators take no generator and use the device's default one (fused dropout, flash
+// attention): around these the default generator is lent the state of the scope's stream.
+//
+// Backward needs no scope: what was drawn (masks, seeds) is saved by the forward.
+// The key is torch's TESTING_ONLY_GenericMode: nothing but torch's own C++ tests uses it, and every
+// other key that a thread may include by itself has a meaning of its own.
+#include "sluice/keyed_random.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/enum_tag.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "layer/default_generator_swap.h"
+#include "layer/key_hash.h"
+
+namespace sluice {
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+constexpr c10::DispatchKeySet kBelowKey(c10::DispatchKeySet::FULL_AFTER, kKey);
+
+// Seeded by all of the Mersenne twister's state, of which its own seeding uses 32 bits only.
+at::Generator make_cpu_generator(std::uint64_t key) {
+  at::Generator generator = at::detail::createCPUGenerator(key);
+  at::mt19937_data_pod data = at::mt19937(key).data();
+  for (std::uint32_t& word : data.state_) word = static_cast<std::uint32_t>(next_bits(key) >> 32);
+  at::mt19937 engine;
+  engine.set_data(data);
+  at::check_generator<at::CPUGeneratorImpl>(generator)->set_engine(engine);
+  return generator;
+}
+
+at::Generator make_device_generator(std::uint64_t key, c10::Device device) {
+  at::Generator shared = at::globalContext().defaultGenerator(device);
+  const std::lock_guard<std::mutex> lock(shared.mutex());
+  at::Generator generator = shared.clone();
+  generator.set_current_seed(key);
+  return generator;
+}
+
+// The random numbers of one scope: a generator per device, made when first drawn from.
+class Stream {
+ public:
+  explicit Stream(std::uint64_t key) : key_(key) {}
+
+  const at::Generator& generator(c10::Device device) {
+    for (const auto& [owner, generator] : generators_) {
+      if (owner == device) return generator;
+    }
+    generators_.emplace_back(
+        device, device.is_cpu() ? make_cpu_generator(key_) : make_device_generator(key_, device));
+    return generators_.back().second;
+  }
+
+ private:
+  std::uint64_t key_;
+  std::vector<std::pair<c10::Device, at::Generator>> generators_;
+};
+
+thread_local Stream* current_stream = nullptr;
+
+bool is_optional_generator(const c10::Argument& argument) {
+  const auto* optional = argument.type()->castRaw<c10::OptionalType>();
+  return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
+
+// The device on which the operator computes: that of a device argument, else of the first tensor.
+c10::Device device_of_call(torch::jit::Stack::const_iterator begin,
+                           torch::jit::Stack::const_iterator end) {
+  for (auto value = begin; value != end; ++value) {
+    if (value->isDevice()) return value->toDevice();
+  }
+  for (auto value = begin; value != end; ++value) {
+    if (value->isTensor() && value->toTensor().defined()) return value->toTensor().device();
+  }
+  return c10::kCPU;
+}
+
+// "cuda" means the current device, as a tensor made there would tell.
+c10::Device with_index(c10::Device device) {
+  if (device.is_cpu()) return c10::kCPU;
+  if (device.has_index() || device.is_meta()) return device;
+  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
+}
+
+void fill_in_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack) {
+  if (current_stream) {
+    const auto& arguments = op.schema().arguments();
+    const auto begin = stack->end() - static_cast<std::ptrdiff_t>(arguments.size());
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      c10::IValue& value = *(begin + static_cast<std::ptrdiff_t>(i));
+      if (!value.isNone() || !is_optional_generator(arguments[i])) continue;
+      const c10::Device device = with_index(device_of_call(begin, stack->end()));
+      if (!device.is_meta()) value = current_stream->generator(device);
+    }
+  }
+  op.redispatchBoxed(keys & kBelowKey, stack);
+}
+
+void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            torch::jit::Stack* stack) {
+  const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  const c10::Device device = with_index(device_of_call(stack->end() - count, stack->end()));
+  if (!current_stream || device.is_cpu() || device.is_meta()) {
+    op.redispatchBoxed(keys & kBelowKey, stack);
+    return;
+  }
+  static std::mutex one_at_a_time;
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  const c10::impl::ExcludeDispatchKeyGuard inner_calls_too(kKey);
+  const DefaultGeneratorSwap swap(current_stream->generator(device),
+                                  at::globalContext().defaultGenerator(device));
+  op.redispatchBoxed(keys & kBelowKey, stack);
+}
+
+// Random, without a generator argument, and computed by a kernel of the accelerator itself rather
+// than by other operators, which are intercepted in turn.
+bool uses_default_generator(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::nondeterministic_seeded) &&
+         op.hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+}
+
+void intercept_operators() {
+  // Never freed: other threads may be inside an operator while the process ends.
+  static auto* const library =
+      new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.getNamespace() != "aten") continue;
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op) continue;
+    const auto& arguments = op->schema().arguments();
+    const std::string full_name = c10::toString(name);
+    if (std::any_of(arguments.begin(), arguments.end(), is_optional_generator)) {
+      library->impl(full_name.c_str(),
+                    torch::CppFunction::makeFromBoxedFunction<&fill_in_generator>());
+    } else if (uses_default_generator(*op)) {
+      library->impl(full_name.c_str(),
+                    torch::CppFunction::makeFromBoxedFunction<&lend_default_generator>());
+    }
+  }
+}
+
+std::uint64_t key_of(std::uint64_t seed, std::int64_t step, std::string_view layer,
+                     std::int64_t microbatch) {
+  std::uint64_t key = absorb(0, seed);
+  key = absorb(key, static_cast<std::uint64_t>(step));
+  key = absorb(key, hash_name(layer));
+  return absorb(key, static_cast<std::uint64_t>(microbatch));
+}
+
+}  // namespace
+
+struct KeyedRandomScope::Impl {
+  explicit Impl(std::uint64_t key) : stream(key), outer(std::exchange(current_stream, &stream)) {}
+  ~Impl() { current_stream = outer; }
+  Stream stream;
+  Stream* outer;
+  c10::impl::IncludeDispatchKeyGuard include{kKey};
+};
+
+KeyedRandomScope::KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,
+                                   std::int64_t microbatch) {
+  static std::once_flag intercepted;
+  std::call_once(intercepted, intercept_operators);
+  impl_ = std::make_unique<Impl>(key_of(seed, step, layer, microbatch));
+}
+
+KeyedRandomScope::~KeyedRandomScope() = default;
+
+}  // namespace sluice
+
+// Operators without a kernel under the key pass it by. Registered as the library loads, since it
+// touches every operator; the kernels above are added to a few operators when first needed.
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
+}

@@ -1,0 +1,83 @@
+#include <algorithm>
+
+#include "sluice/error.h"
+#include "sluice/layer.h"
+
+namespace sluice {
+
+TensorMeta meta_of(const at::Tensor& tensor) {
+  return {tensor.sizes().vec(), tensor.scalar_type()};
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return "float64";
+    case at::kFloat:
+      return "float32";
+    case at::kHalf:
+      return "float16";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kLong:
+      return "int64";
+    case at::kInt:
+      return "int32";
+    case at::kShort:
+      return "int16";
+    case at::kChar:
+      return "int8";
+    case at::kByte:
+      return "uint8";
+    case at::kBool:
+      return "bool";
+    default:
+      return c10::toString(dtype);
+  }
+}
+
+std::string to_text(const TensorMeta& meta) {
+  std::string text = dtype_name(meta.dtype) + "[";
+  for (std::size_t i = 0; i < meta.sizes.size(); ++i) {
+    text += (i ? ", " : "") + std::to_string(meta.sizes[i]);
+  }
+  return text + "]";
+}
+
+namespace {
+
+template <typename Items>
+auto find_item(Items& items, std::string_view name) {
+  return std::find_if(items.begin(), items.end(),
+                      [&](const auto& item) { return item.first == name; });
+}
+
+}  // namespace
+
+bool Values::has(std::string_view name) const { return find_item(items_, name) != items_.end(); }
+
+const at::Tensor& Values::get(std::string_view name) const {
+  const auto item = find_item(items_, name);
+  if (item != items_.end()) return item->second;
+  std::string present;
+  for (const auto& [other, tensor] : items_)
+    present += (present.empty() ? "'" : ", '") + other + "'";
+  throw Error(ErrorKind::kInternal, "no value named '" + std::string(name) + "'",
+              "values present: " + (present.empty() ? "none" : present));
+}
+
+void Values::set(const std::string& name, at::Tensor tensor) {
+  const auto item = find_item(items_, name);
+  if (item != items_.end()) {
+    item->second = std::move(tensor);
+  } else {
+    items_.emplace_back(name, std::move(tensor));
+  }
+}
+
+void Values::erase(std::string_view name) {
+  const auto item = find_item(items_, name);
+  if (item != items_.end()) items_.erase(item);
+}
+
+}  // namespace sluice

@@ -1,0 +1,218 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include "sluice/error.h"
+#include "sluice/layer.h"
+
+namespace sluice {
+namespace {
+
+LayerSpec linear_layer(const std::string& name, int in, int out) {
+  LayerSpec layer;
+  layer.name = name;
+  layer.make = [=] { return torch::nn::Linear(in, out).ptr(); };
+  layer.forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& read) {
+    return std::vector<at::Tensor>{dynamic_cast<torch::nn::LinearImpl&>(module).forward(read[0])};
+  };
+  layer.shapes = [=](const std::vector<TensorMeta>& read) {
+    TensorMeta meta = read.at(0);
+    meta.sizes.back() = out;
+    return std::vector<TensorMeta>{meta};
+  };
+  return layer;
+}
+
+using Function = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+
+LayerSpec plain_layer(const std::string& name, std::vector<std::string> reads,
+                      std::vector<std::string> writes, Function function) {
+  LayerSpec layer;
+  layer.name = name;
+  layer.reads = std::move(reads);
+  layer.writes = std::move(writes);
+  layer.forward = [function](torch::nn::Module&, const std::vector<at::Tensor>& read) {
+    return function(read);
+  };
+  return layer;
+}
+
+Function sum_of_inputs() {
+  return [](const std::vector<at::Tensor>& read) {
+    at::Tensor sum = read[0];
+    for (std::size_t i = 1; i < read.size(); ++i) sum = sum + read[i];
+    return std::vector<at::Tensor>{sum};
+  };
+}
+
+template <typename Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ValuesTest, GetNamesTheMissingValueAndThosePresent) {
+  const Values values{{"hidden", at::ones({2})}, {"mask", at::ones({2})}};
+  const std::string message = message_of([&] { values.get("hiden"); });
+  EXPECT_NE(message.find("'hiden'"), std::string::npos) << message;
+  EXPECT_NE(message.find("'hidden', 'mask'"), std::string::npos) << message;
+}
+
+TEST(ValuesTest, SetReplacesInPlaceAndKeepsTheOrder) {
+  Values values{{"a", at::ones({1})}, {"b", at::ones({1})}};
+  values.set("a", at::zeros({3}));
+  values.set("c", at::ones({1}));
+  values.erase("b");
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : values) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "c"}));
+  EXPECT_EQ(values.get("a").numel(), 3);
+}
+
+TEST(TensorMetaTest, TextHasDtypeAndSizes) {
+  EXPECT_EQ(to_text(meta_of(at::ones({2, 16, 64}))), "float32[2, 16, 64]");
+  EXPECT_EQ(to_text(meta_of(at::ones({}, at::kLong))), "int64[]");
+}
+
+TEST(ChunkTest, ParametersHaveFullNamesInTheOrderOfLayers) {
+  Chunk chunk({linear_layer("net.a", 3, 4), linear_layer("net.b", 4, 2)}, 5, {"hidden"},
+              {"hidden"});
+  std::vector<std::string> names;
+  for (const ParameterInfo& parameter : chunk.parameters()) names.push_back(parameter.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"net.a.weight", "net.a.bias", "net.b.weight", "net.b.bias"}));
+  EXPECT_EQ(chunk.parameters()[2].layer, 6);
+  EXPECT_EQ(chunk.parameters()[2].global_shape, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_TRUE(chunk.parameters()[2].tensor.is_leaf());
+}
+
+TEST(ChunkTest, ForwardChainsLayersAndReadsTheBatch) {
+  Chunk chunk({plain_layer("embed", {"input_ids"}, {"hidden"}, sum_of_inputs()),
+               plain_layer("branch", {"hidden"}, {"side"}, sum_of_inputs()),
+               plain_layer("join", {"hidden", "side", "input_ids"}, {"hidden"}, sum_of_inputs())},
+              0, {}, {"hidden"});
+  const Values out = chunk.forward({}, {{"input_ids", at::full({2}, 5.0)}}, 0, 1, 0);
+  EXPECT_TRUE(at::equal(out.get("hidden"), at::full({2}, 15.0)));
+}
+
+TEST(ChunkTest, OutputsKeepTheOrderOfTheMessage) {
+  Chunk chunk({plain_layer("twins", {"hidden"}, {"a", "b"},
+                           [](const auto& read) {
+                             return std::vector<at::Tensor>{read[0] + 1, read[0] + 2};
+                           })},
+              0, {"hidden", "relayed"}, {"relayed", "b", "a"});
+  const Values out =
+      chunk.forward({{"hidden", at::zeros({1})}, {"relayed", at::full({1}, 9.0)}}, {}, 0, 1, 0);
+  std::vector<std::pair<std::string, double>> seen;
+  for (const auto& [name, tensor] : out) seen.emplace_back(name, tensor.item<double>());
+  EXPECT_EQ(seen,
+            (std::vector<std::pair<std::string, double>>{{"relayed", 9}, {"b", 2}, {"a", 1}}));
+}
+
+// Whether the value that `watched` writes is still alive when `probe` runs, without gradients.
+TEST(ChunkTest, ReleasesAValueBeforeItsLastReaderEnds) {
+  c10::weak_intrusive_ptr<c10::TensorImpl> first(c10::intrusive_ptr<c10::TensorImpl>{});
+  std::vector<bool> alive;
+  const auto probe = [&](const std::vector<at::Tensor>& read) {
+    alive.push_back(!first.expired());
+    return std::vector<at::Tensor>{read[0] + 1};
+  };
+  const auto remember = [&](const std::vector<at::Tensor>& read) {
+    at::Tensor written = read[0] + 1;
+    first = c10::weak_intrusive_ptr<c10::TensorImpl>(written.getIntrusivePtr());
+    return std::vector<at::Tensor>{written};
+  };
+  Chunk chunk({plain_layer("a", {"hidden"}, {"x"}, remember), plain_layer("b", {"x"}, {"y"}, probe),
+               plain_layer("c", {"y"}, {"y"}, probe), plain_layer("d", {"y"}, {"y"}, probe)},
+              0, {"hidden"}, {"y"});
+  chunk.forward({{"hidden", at::zeros({4})}}, {}, 0, 1, 0);
+  EXPECT_EQ(alive, (std::vector<bool>{true, false, false}));
+}
+
+TEST(ChunkTest, ReleasesAValueThatNobodyReads) {
+  c10::weak_intrusive_ptr<c10::TensorImpl> unread(c10::intrusive_ptr<c10::TensorImpl>{});
+  bool alive = true;
+  Chunk chunk({plain_layer("a", {"hidden"}, {"hidden", "unread"},
+                           [&](const auto& read) {
+                             at::Tensor extra = read[0] * 2;
+                             unread =
+                                 c10::weak_intrusive_ptr<c10::TensorImpl>(extra.getIntrusivePtr());
+                             return std::vector<at::Tensor>{read[0] + 1, extra};
+                           }),
+               plain_layer("b", {"hidden"}, {"hidden"},
+                           [&](const auto& read) {
+                             alive = !unread.expired();
+                             return std::vector<at::Tensor>{read[0]};
+                           })},
+              0, {"hidden"}, {"hidden"});
+  chunk.forward({{"hidden", at::zeros({4})}}, {}, 0, 1, 0);
+  EXPECT_FALSE(alive);
+}
+
+TEST(ChunkTest, OutputMetasFollowTheShapeFunctions) {
+  const Chunk chunk({linear_layer("a", 3, 4), linear_layer("b", 4, 7)}, 0, {"hidden"}, {"hidden"});
+  const auto metas = chunk.output_metas({{{2, 5, 3}, at::kFloat}}, {});
+  ASSERT_TRUE(metas.has_value());
+  EXPECT_EQ(to_text(metas->at(0)), "float32[2, 5, 7]");
+}
+
+TEST(ChunkTest, OutputMetasAreUnknownWithoutAShapeFunction) {
+  const Chunk chunk({plain_layer("a", {"hidden"}, {"hidden"}, sum_of_inputs())}, 0, {"hidden"},
+                    {"hidden"});
+  EXPECT_FALSE(chunk.output_metas({{{2}, at::kFloat}}, {}).has_value());
+}
+
+TEST(ChunkTest, FirstLayerOutputsAreKeptOnlyWithoutDifferentiableInputs) {
+  Chunk chunk({linear_layer("a", 3, 4), linear_layer("b", 4, 2)}, 0, {"hidden"}, {"hidden"});
+  chunk.forward({{"hidden", at::ones({2, 3})}}, {}, 0, 1, 0);
+  const auto kept = chunk.take_first_layer_outputs();
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].size(1), 4);
+  EXPECT_TRUE(chunk.take_first_layer_outputs().empty());
+  chunk.forward({{"hidden", at::ones({2, 3}).requires_grad_()}}, {}, 0, 1, 0);
+  EXPECT_TRUE(chunk.take_first_layer_outputs().empty());
+}
+
+TEST(ChunkTest, RefusesAValueThatNobodyGives) {
+  Chunk chunk({plain_layer("join", {"hidden", "maks"}, {"hidden"}, sum_of_inputs())}, 0, {"hidden"},
+              {"hidden"});
+  const std::string message = message_of([&] {
+    chunk.forward({{"hidden", at::ones({1})}}, {{"mask", at::ones({1})}}, 0, 1, 0);
+  });
+  EXPECT_NE(message.find("layer 'join' reads 'maks'"), std::string::npos) << message;
+  EXPECT_NE(message.find("did you mean 'mask'?"), std::string::npos) << message;
+}
+
+TEST(ChunkTest, RefusesAnotherNumberOfResultsThanDeclared) {
+  Chunk chunk({plain_layer("a", {"hidden"}, {"x", "y"}, sum_of_inputs())}, 0, {"hidden"}, {"x"});
+  const std::string message = message_of([&] {
+    chunk.forward({{"hidden", at::ones({1})}}, {}, 0, 1, 0);
+  });
+  EXPECT_NE(message.find("layer 'a' returned 1 values and declares 2"), std::string::npos)
+      << message;
+}
+
+TEST(ChunkTest, RefusesAnOutputThatNobodyWrites) {
+  const std::string message = message_of([] {
+    Chunk({plain_layer("a", {"hidden"}, {"hidden"}, sum_of_inputs())}, 0, {"hidden"}, {"hiden"});
+  });
+  EXPECT_NE(message.find("'hiden'"), std::string::npos) << message;
+}
+
+TEST(ChunkTest, MakesModulesWithoutTheDefaultGenerator) {
+  at::manual_seed(3);
+  const at::Tensor before = at::detail::getDefaultCPUGenerator().get_state();
+  Chunk first({linear_layer("a", 3, 4)}, 0, {"hidden"}, {"hidden"});
+  EXPECT_TRUE(at::equal(before, at::detail::getDefaultCPUGenerator().get_state()));
+  at::manual_seed(4);
+  Chunk second({linear_layer("a", 3, 4)}, 0, {"hidden"}, {"hidden"});
+  EXPECT_TRUE(at::equal(first.parameters()[0].tensor, second.parameters()[0].tensor));
+}
+
+}  // namespace
+}  // namespace sluice
