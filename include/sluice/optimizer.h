@@ -1,0 +1,56 @@
+// Updates one rank's parameters from their gradients.
+//
+// Owns: the optimizer's state, one entry per parameter, keyed by its full name.
+// Does not own: gradients (Stage), their norm (gradient_norm.h), the rate (learning_rate.h).
+//
+// Invariants:
+//  1. The update of a parameter is a function of that parameter, its gradient and its state alone,
+//     element by element: it does not depend on which other parameters this rank has, on alignment
+//     or on the number of threads.
+//  2. A parameter without a gradient is left alone, and so is its state.
+//
+// Float32 and float64 parameters on CPU and CUDA are updated by LibTorch's fused kernels. Other
+// devices, half-precision parameters and float32 gradients of half-precision parameters are updated
+// by elementary operators in float32 (float64 state stays float64), with float32 state.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/run_config.h"
+
+namespace sluice {
+
+// A leaf variable; step() reads its grad(). The name decides on weight decay.
+struct OptimizedParameter {
+  std::string name;
+  at::Tensor value;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // One update with gradients divided by `grad_scale` (clipping: 1 / coefficient). The gradients may
+  // be overwritten.
+  virtual void step(double lr, double grad_scale = 1.0) = 0;
+
+  // {"exp_avg/model.norm.weight", tensor}, ...: what a checkpoint has to hold beside the parameters.
+  virtual std::vector<std::pair<std::string, at::Tensor>> state() const = 0;
+  std::int64_t state_bytes() const;
+};
+
+// AdamW (Loshchilov and Hutter, arXiv 1711.05101): weight decay apart from the gradient, moments
+// corrected for their bias; as torch.optim.AdamW. SGD: no momentum, weight decay added to the
+// gradient; as torch.optim.SGD. options.weight_decay holds for every parameter whose name matches
+// none of options.no_decay. Throws Error(kUsage) for an unknown name.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+                                          std::vector<OptimizedParameter> parameters);
+
+}  // namespace sluice

@@ -1,0 +1,79 @@
+#include "run/rank_threads.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "run/memory_ledger.h"
+
+namespace sluice {
+namespace {
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Called within a catch block.
+Failure describe_current_exception(int rank) {
+  const std::string prefix = "rank " + std::to_string(rank) + ": ";
+  const char* const remedy =
+      "; lower training.microbatch_size or training.seq_len, or use more pipeline stages";
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {rank, error.kind(), error.what()};
+  } catch (const c10::OutOfMemoryError& error) {
+    return {rank, ErrorKind::kMemory, prefix + first_line(error.what_without_backtrace()) + remedy};
+  } catch (const std::bad_alloc&) {
+    return {rank, ErrorKind::kMemory, prefix + "out of memory" + remedy};
+  } catch (const c10::Error& error) {
+    const std::string what = first_line(error.what_without_backtrace());
+    if (what.find("not enough memory") != std::string::npos) {  // the CPU allocator has no type of its own
+      return {rank, ErrorKind::kMemory, prefix + what + remedy};
+    }
+    return {rank, ErrorKind::kInternal, prefix + what};
+  } catch (const std::exception& error) {
+    return {rank, ErrorKind::kInternal, prefix + first_line(error.what())};
+  } catch (...) {
+    return {rank, ErrorKind::kInternal, prefix + "an exception of unknown type"};
+  }
+}
+
+}  // namespace
+
+int resolve_threads_per_rank(int threads_per_rank, int num_ranks) {
+  if (threads_per_rank > 0) return threads_per_rank;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / std::max(1, num_ranks));
+}
+
+void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,
+               MemoryLedger* ledger, const std::function<void(Transport&)>& fn) {
+  const int num_threads = resolve_threads_per_rank(threads_per_rank, static_cast<int>(endpoints.size()));
+  auto body = [&](Transport& transport) {
+    try {
+      // A thread's first get_num_threads() takes the number that was last set anywhere in the process:
+      // done here at once, no later call can change this thread's number.
+      at::set_num_threads(num_threads);
+      at::get_num_threads();
+      std::optional<MemoryLedger::Scope> scope;
+      if (ledger) scope.emplace(*ledger, transport.rank());
+      fn(transport);
+    } catch (...) {
+      transport.abort(describe_current_exception(transport.rank()));
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(endpoints.size());
+  for (const auto& endpoint : endpoints) threads.emplace_back(body, std::ref(*endpoint));
+  for (std::thread& thread : threads) thread.join();
+
+  for (const auto& endpoint : endpoints) {
+    if (const std::optional<Failure> failure = endpoint->failure()) throw Error(failure->kind, failure->message);
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// Ranks as threads of this process.
+//
+// Owns: the threads, their number of intra-op threads, and what becomes of a failure.
+// Does not own: the endpoints, what a rank does.
+// Thread-safety: run_ranks is called from one thread; it returns when every rank has ended.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "sluice/transport.h"
+
+namespace sluice {
+
+class MemoryLedger;
+
+// threads_per_rank, or with 0 the cores of this machine divided among the ranks, at least 1.
+int resolve_threads_per_rank(int threads_per_rank, int num_ranks);
+
+// Runs fn(*endpoints[r]) on a thread of its own for every r. threads_per_rank: as configured, resolved
+// here. ledger (may be null): the thread's tensor allocations count for its rank.
+//
+// The first rank that fails aborts the transport with its message; the others are woken by that and
+// end. When all have ended, throws one Error with the first failure's kind and message. Failures that
+// are no sluice::Error become one: kMemory when memory ran out, else kInternal naming the rank.
+void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,
+               MemoryLedger* ledger, const std::function<void(Transport&)>& fn);
+
+}  // namespace sluice

@@ -1,0 +1,99 @@
+#include "sluice/gradient_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+// Elements of one partial sum. Any fixed number will do; this one keeps a block in the cache and
+// leaves enough blocks to share between threads.
+constexpr std::int64_t kBlock = 16384;
+constexpr int kLanes = 8;
+
+// Adds up term(x[0]) .. term(x[count - 1]) in kLanes interleaved sums: the same order with any
+// width of vector registers.
+template <typename T, typename Term>
+double sum_block(const T* x, std::int64_t count, const Term& term) {
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(static_cast<double>(x[i + lane]));
+  }
+  for (int lane = 0; i < count; ++i, ++lane) lanes[lane] += term(static_cast<double>(x[i]));
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+template <typename T>
+double largest_of_block(const T* x, std::int64_t count) {
+  double largest = 0.0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double size = std::abs(static_cast<double>(x[i]));
+    if (!(size <= largest)) largest = size;  // also takes NaN, which no later element replaces
+    if (std::isnan(largest)) return largest;
+  }
+  return largest;
+}
+
+double tree_sum(std::span<const double> terms) {
+  if (terms.empty()) return 0.0;
+  if (terms.size() == 1) return terms[0];
+  const std::size_t half = terms.size() / 2;
+  return tree_sum(terms.first(half)) + tree_sum(terms.subspan(half));
+}
+
+template <typename T>
+double block_result(const T* x, std::int64_t count, double p) {
+  if (p == 2.0) return sum_block(x, count, [](double v) { return v * v; });
+  if (p == 1.0) return sum_block(x, count, [](double v) { return std::abs(v); });
+  if (std::isinf(p)) return largest_of_block(x, count);
+  return sum_block(x, count, [p](double v) { return std::pow(std::abs(v), p); });
+}
+
+double root(double sum, double p) {
+  if (p == 2.0) return std::sqrt(sum);
+  return p == 1.0 ? sum : std::pow(sum, 1.0 / p);
+}
+
+double largest_of(std::span<const double> values) { return largest_of_block(values.data(), static_cast<std::int64_t>(values.size())); }
+
+template <typename T>
+double flat_norm(const T* x, std::int64_t count, double p) {
+  std::vector<double> partial(static_cast<std::size_t>((count + kBlock - 1) / kBlock));
+  at::parallel_for(0, static_cast<std::int64_t>(partial.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t first = block * kBlock;
+      partial[static_cast<std::size_t>(block)] = block_result(x + first, std::min(kBlock, count - first), p);
+    }
+  });
+  return std::isinf(p) ? largest_of(partial) : root(tree_sum(partial), p);
+}
+
+}  // namespace
+
+double tensor_norm(const at::Tensor& tensor, double p) {
+  const at::Tensor values = tensor.detach();
+  if (values.is_cpu() && values.is_non_overlapping_and_dense()) {
+    if (values.scalar_type() == at::kFloat) return flat_norm(values.const_data_ptr<float>(), values.numel(), p);
+    if (values.scalar_type() == at::kDouble) return flat_norm(values.const_data_ptr<double>(), values.numel(), p);
+  }
+  return at::linalg_vector_norm(values, p, std::nullopt, false, at::kDouble).item<double>();
+}
+
+double combine_norms(std::span<const double> norms, double p) {
+  if (std::isinf(p)) return largest_of(norms);
+  std::vector<double> powers(norms.begin(), norms.end());
+  for (double& value : powers) value = p == 2.0 ? value * value : std::pow(value, p);
+  return root(tree_sum(powers), p);
+}
+
+double clip_coefficient(double norm, double max_norm) {
+  if (max_norm <= 0.0) return 1.0;
+  return std::min(1.0, max_norm / (norm + 1e-6));
+}
+
+}  // namespace sluice

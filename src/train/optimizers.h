@@ -1,0 +1,40 @@
+// What the optimizers share: parameters in groups that one fused kernel call can take.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "sluice/optimizer.h"
+
+namespace sluice {
+
+// Parameters of one device and dtype with the same weight decay.
+struct ParameterGroup {
+  double weight_decay = 0.0;
+  std::vector<std::size_t> members;  // indices into the optimizer's parameters
+};
+
+std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParameter>& parameters,
+                                             const OptimizerOptions& options);
+
+// The gradient with the memory layout of the parameter, so that both can be walked as flat arrays;
+// undefined where there is none.
+at::Tensor gradient_like(const at::Tensor& parameter);
+
+// The fused kernels take the pair: a CPU or CUDA parameter in float32 or float64, dense, and a
+// gradient of the same type.
+bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient);
+
+// float64 for float64, else float32.
+at::ScalarType state_type(const at::Tensor& parameter);
+
+// As the fused kernels want it; nothing for 1.
+std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor& like);
+
+std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
+                                      std::vector<OptimizedParameter> parameters);
+std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
+                                    std::vector<OptimizedParameter> parameters);
+
+}  // namespace sluice
