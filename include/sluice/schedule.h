@@ -57,6 +57,10 @@ struct ScheduleInfo {
 
 const std::vector<ScheduleInfo>& schedule_table();
 
+// Where a schedule wants its stages. Throws Error(kUsage) also for a V schedule with other than 2
+// stages a rank.
+std::vector<int> make_stage_to_rank(const ScheduleInfo& schedule, int num_ranks, int num_stages);
+
 // By name or alias, any case. Throws Error(kUsage) with the nearest name.
 const ScheduleInfo& find_schedule(std::string_view name);
 

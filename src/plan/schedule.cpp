@@ -27,20 +27,22 @@ void require_positive(int count, const char* what) {
   }
 }
 
+[[noreturn]] void refuse_stages_per_rank(const ScheduleInfo& info, int got) {
+  const bool one = info.single_stage;
+  throw Error(ErrorKind::kUsage,
+              info.name + " runs exactly " + (one ? "1 stage" : "2 stages") + " per rank, got " +
+                  std::to_string(got),
+              {},
+              std::string(one ? "give 1 stage" : "give 2 stages") +
+                  " per rank, or use Interleaved1F1B");
+}
+
 int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
   if (requested < 0) require_positive(requested, "stages per rank");
-  const bool is_v = info.placement == Placement::kV;
   const int natural = info.single_stage ? 1 : 2;
-  if (requested == 0 || requested == natural) return natural;
-  if (info.single_stage || is_v) {
-    throw Error(ErrorKind::kUsage,
-                info.name + " runs exactly " + std::to_string(natural) +
-                    (natural == 1 ? " stage" : " stages") + " per rank, got " +
-                    std::to_string(requested),
-                {},
-                is_v ? "give 2 stages per rank, or use Interleaved1F1B"
-                     : "give 1 stage per rank, or use Interleaved1F1B");
-  }
+  if (requested == 0) return natural;
+  const bool fixed = info.single_stage || info.placement == Placement::kV;
+  if (fixed && requested != natural) refuse_stages_per_rank(info, requested);
   return requested;
 }
 
@@ -155,6 +157,15 @@ const std::vector<ScheduleInfo>& schedule_table() {
        detail::build_dual_pipe_v},
   };
   return table;
+}
+
+std::vector<int> make_stage_to_rank(const ScheduleInfo& schedule, int num_ranks, int num_stages) {
+  std::vector<int> stage_to_rank = make_stage_to_rank(schedule.placement, num_ranks, num_stages);
+  const int stages_per_rank = num_stages / num_ranks;
+  if (schedule.placement == Placement::kV && stages_per_rank != 2) {
+    refuse_stages_per_rank(schedule, stages_per_rank);
+  }
+  return stage_to_rank;
 }
 
 const ScheduleInfo& find_schedule(std::string_view name) {
