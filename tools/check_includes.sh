@@ -26,9 +26,11 @@ BEGIN {
   n = split("action draw model_spec partition program schedule simulate verify mesh", names, " ")
   for (i = 1; i <= n; i++) owner[names[i]] = "plan"
   owner["run_config"] = "config"
-  n = split("layer keyed_random", names, " ")
+  n = split("layer keyed_random step_batch", names, " ")
   for (i = 1; i <= n; i++) owner[names[i]] = "layer"
   owner["transport"] = "comm"
+  n = split("safetensors safetensors_header hf_directory token_data", names, " ")
+  for (i = 1; i <= n; i++) owner[names[i]] = "io"
   n = split("stage executor", names, " ")
   for (i = 1; i <= n; i++) owner[names[i]] = "run"
   owner["model"] = "model"; owner["trainer"] = "train"

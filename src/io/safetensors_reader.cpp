@@ -1,0 +1,153 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "io/file.h"
+#include "io/printable.h"
+#include "io/safetensors_dtype.h"
+#include "sluice/safetensors.h"
+
+namespace sluice {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+// One piece of a tensor that must be converted or brought to a device.
+constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
+
+std::uint64_t read_length_prefix(const io::File& file, std::uint64_t file_size) {
+  std::array<unsigned char, 8> bytes{};
+  if (file_size < bytes.size()) {
+    throw Error(ErrorKind::kInput, "not a safetensors file: " + std::to_string(file_size) +
+                                       " bytes, fewer than the 8 of the header's length", file.path());
+  }
+  file.read(bytes.data(), bytes.size(), 0);
+  std::uint64_t length = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) length = (length << 8) | bytes[i];
+  if (length > kMaxSafetensorsHeaderBytes) {
+    throw Error(ErrorKind::kInput, "not a safetensors file: its first 8 bytes ask for a header of " +
+                                       std::to_string(length) + " bytes, at most " +
+                                       std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed", file.path());
+  }
+  if (length > file_size - bytes.size()) {
+    throw Error(ErrorKind::kInput, "the header needs " + std::to_string(length) + " bytes, the file has " +
+                                       std::to_string(file_size - bytes.size()) + " after its length",
+                file.path(), "the file is truncated: copy or download it again");
+  }
+  return length;
+}
+
+}  // namespace
+
+struct SafetensorsReader::Impl {
+  io::File file;
+  std::uint64_t data_start = 0;
+};
+
+SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) {
+  impl_ = std::make_unique<Impl>(Impl{io::File::open(path_)});
+  const std::uint64_t file_size = impl_->file.size();
+  const std::uint64_t length = read_length_prefix(impl_->file, file_size);
+  std::string json(length, '\0');
+  impl_->file.read(json.data(), json.size(), 8);
+  impl_->data_start = 8 + length;
+  header_ = parse_safetensors_header(json, file_size - impl_->data_start, path_);
+  by_name_.resize(header_.entries.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0u);
+  std::sort(by_name_.begin(), by_name_.end(), [this](std::uint32_t a, std::uint32_t b) {
+    return header_.entries[a].name < header_.entries[b].name;
+  });
+}
+
+SafetensorsReader::~SafetensorsReader() = default;
+SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
+SafetensorsReader& SafetensorsReader::operator=(SafetensorsReader&&) noexcept = default;
+
+std::vector<std::string> SafetensorsReader::names() const {
+  std::vector<std::string> names;
+  names.reserve(header_.entries.size());
+  for (const SafetensorsEntry& entry : header_.entries) names.push_back(entry.name);
+  return names;
+}
+
+const SafetensorsEntry* SafetensorsReader::find(std::string_view name) const {
+  const auto found = std::lower_bound(
+      by_name_.begin(), by_name_.end(), name,
+      [this](std::uint32_t i, std::string_view wanted) { return header_.entries[i].name < wanted; });
+  if (found == by_name_.end() || header_.entries[*found].name != name) return nullptr;
+  return &header_.entries[*found];
+}
+
+std::string SafetensorsReader::where(std::string_view name) const {
+  return path_ + ", tensor '" + io::printable(name) + "'";
+}
+
+const SafetensorsEntry& SafetensorsReader::entry(std::string_view name) const {
+  if (const SafetensorsEntry* found = find(name)) return *found;
+  const std::string near = nearest_name(name, names());
+  throw Error(ErrorKind::kInput, "no such tensor", where(name),
+              near.empty() ? "" : "did you mean '" + io::printable(near) + "'?");
+}
+
+TensorMeta SafetensorsReader::meta(std::string_view name) const {
+  const SafetensorsEntry& found = entry(name);
+  const auto dtype = io::torch_dtype(found.dtype);
+  if (!dtype) {
+    throw Error(ErrorKind::kInput, "dtype " + found.dtype + " cannot be read", where(name),
+                "store the tensor as F32, F16 or BF16");
+  }
+  return {found.shape, *dtype};
+}
+
+void SafetensorsReader::read_into(std::string_view name, at::Tensor& destination) const {
+  const SafetensorsEntry& source = entry(name);
+  const TensorMeta stored = meta(name);
+  const at::ScalarType wanted = destination.scalar_type();
+  if (destination.sizes() != at::IntArrayRef(stored.sizes)) {
+    throw Error(ErrorKind::kInput, "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
+                where(name));
+  }
+  if (wanted != stored.dtype && !(io::is_plain_float(wanted) && io::is_plain_float(stored.dtype))) {
+    throw Error(ErrorKind::kInput, "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
+                where(name), "only F64, F32, F16 and BF16 are converted into each other");
+  }
+
+  const at::NoGradGuard no_grad;
+  if (!destination.is_contiguous()) {
+    at::Tensor whole = at::empty(destination.sizes(), destination.options().device(at::kCPU));
+    read_into(name, whole);
+    destination.copy_(whole);
+    return;
+  }
+  const std::uint64_t start = impl_->data_start + source.begin;
+  const std::uint64_t bytes = source.end - source.begin;
+  // A file's BOOL may hold bytes other than 0 and 1, which no C++ bool may.
+  const bool checked_bool = stored.dtype == at::kBool;
+  if (destination.device().is_cpu() && wanted == stored.dtype && !checked_bool) {
+    impl_->file.read(destination.data_ptr(), bytes, start);
+    return;
+  }
+  const auto element = static_cast<std::uint64_t>(c10::elementSize(stored.dtype));
+  const auto capacity = static_cast<std::int64_t>(std::min(bytes, kStagingBytes) / element);
+  const at::Tensor staging = at::empty({capacity}, checked_bool ? at::kByte : stored.dtype);
+  const at::Tensor flat = destination.detach().view(-1);
+  for (std::int64_t done = 0; done < flat.numel();) {
+    const std::int64_t count = std::min(capacity, flat.numel() - done);
+    impl_->file.read(staging.data_ptr(), static_cast<std::uint64_t>(count) * element,
+                     start + static_cast<std::uint64_t>(done) * element);
+    flat.narrow(0, done, count).copy_(staging.narrow(0, 0, count));
+    done += count;
+  }
+}
+
+at::Tensor SafetensorsReader::read(std::string_view name) const {
+  const TensorMeta stored = meta(name);
+  at::Tensor tensor = at::empty(stored.sizes, stored.dtype);
+  read_into(name, tensor);
+  return tensor;
+}
+
+}  // namespace sluice
