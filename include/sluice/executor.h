@@ -15,6 +15,7 @@
 #include "sluice/layer.h"
 #include "sluice/program.h"
 #include "sluice/stage.h"
+#include "sluice/step_batch.h"
 #include "sluice/transport.h"
 
 namespace sluice {
@@ -34,13 +35,6 @@ enum class GradientScale {
   kMicrobatches,  // of the mean over microbatches of each microbatch's mean
   kNone,          // of the sum over microbatches of each microbatch's mean
   kDivisor,       // kNone / divisor
-};
-
-// One step's data: the same on every rank.
-struct StepBatch {
-  std::int64_t step = 0;                  // 1-based; key of random numbers
-  std::vector<Values> microbatches;       // batch inputs of each
-  std::vector<std::int64_t> counts;       // counted tokens of each
 };
 
 // Reductions and the update: declared here, implemented by train (or by a user).

@@ -1,0 +1,118 @@
+// Hugging Face directories: config.json and safetensors, one file or shards with an index.
+//
+// Owns: finding and checking the files, lookup by full name, loading local parameters, writing and
+//   publishing a directory that transformers.from_pretrained reads.
+// Does not own: the format of one file (safetensors.h), what the model is (model_spec.h).
+//
+// Invariants:
+//  1. Opening reads headers only; loading reads the tensors that are asked for and no others.
+//  2. Pickles are never opened.
+//  3. A directory under its final name is complete and on disk. It replaces an older one of the same
+//     name in one exchange; a run that is killed leaves the old one or the new one.
+// Thread-safety: HfDirectory may be shared; an HfWriter belongs to one thread, write_hf_shards may
+// run on many at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/error.h"
+#include "sluice/layer.h"
+#include "sluice/model_spec.h"
+#include "sluice/safetensors.h"
+
+namespace sluice {
+
+// ---- reading ----
+
+class HfDirectory {
+ public:
+  // Throws Error(kInput): no directory, no safetensors (with advice when there are pickles), a bad
+  // index, shard names that are paths, missing shards, a tensor that its shard does not have or
+  // that two shards have.
+  explicit HfDirectory(std::string path);
+
+  const std::string& path() const { return path_; }
+  std::vector<std::string> names() const;
+  bool has(std::string_view name) const { return locate(name) != nullptr; }
+  // The shard that holds `name`, nullptr if none. A checkpoint of the bare model, whose names lack
+  // the leading "model." or "transformer.", answers to the full name too.
+  const SafetensorsReader* locate(std::string_view name, std::string* stored_name = nullptr) const;
+  // Throws Error(kInput) with the nearest name.
+  void read_into(std::string_view name, at::Tensor& destination) const;
+
+ private:
+  std::string path_;
+  std::vector<SafetensorsReader> shards_;
+  std::vector<std::pair<std::string, std::uint32_t>> by_name_;  // sorted; index into shards_
+};
+
+// Fills every tensor of `parameters` (those of this rank) by full name, converting floating dtypes.
+// Uses of a tied parameter are all filled from the first that the checkpoint has, in the order of
+// `model`, so they are equal. Throws Error(kInput) naming file, tensor, expected and found shape, or
+// the nearest name of a missing one.
+void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
+                     const ModelSpec& model);
+
+// Compares headers with the whole model, for one rank to do before any weights are loaded: throws
+// Error(kInput) as load_parameters would, and for uses of a tied parameter that are all stored but
+// differ. Returns the tensors that the model has no place for, but for those known to be buffers.
+std::vector<std::string> check_checkpoint(const HfDirectory& directory, const ModelSpec& model);
+
+// ---- writing ----
+
+// A file of weights that is written but not yet published, and the tensors in it.
+struct HfShard {
+  std::string file;  // name inside the directory
+  std::vector<std::string> tensors;
+  std::uint64_t bytes = 0;  // of tensors, without headers
+
+  // For the ranks to exchange. from_text throws Error(kInternal) on anything else.
+  std::string to_text() const;
+  static HfShard from_text(std::string_view text);
+};
+
+// Writes this rank's parameters into `directory` (HfWriter::directory()): only those that are not
+// another use of a tied one. rank: keeps the names of ranks apart. Files hold at most
+// max_shard_bytes unless a single tensor is larger. Throws Error(kCheckpoint).
+std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
+                                     const std::vector<ParameterInfo>& parameters,
+                                     std::uint64_t max_shard_bytes = std::uint64_t{5} << 30);
+
+// One rank creates the directory, every rank writes its shards into it, one rank publishes:
+//   HfWriter writer(folder, step);                                      // one rank
+//   shards += write_hf_shards(writer.directory(), rank, parameters);    // every rank
+//   writer.publish(shards, spec.config_text, model_directory);          // the one rank, with all shards
+class HfWriter {
+ public:
+  // Creates <folder>/.step-XXXXXXXX.tmp-... and removes what killed runs left in `folder`.
+  // Throws Error(kCheckpoint).
+  HfWriter(std::string folder, std::int64_t step);
+  // Without publish(): removes it again.
+  ~HfWriter();
+  HfWriter(const HfWriter&) = delete;
+  HfWriter& operator=(const HfWriter&) = delete;
+
+  const std::string& directory() const;
+  // Names the shards as transformers expects, adds the index, config.json (config_text with dtype
+  // float32), and the tokenizer files of source_directory ("" for none); syncs everything; takes
+  // the name <folder>/step-XXXXXXXX, which it returns. Throws Error(kCheckpoint).
+  std::string publish(const std::vector<HfShard>& shards, const std::string& config_text,
+                      const std::string& source_directory);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// "step-00000100"
+std::string step_directory_name(std::int64_t step);
+
+// That `folder` exists and can be written to, or can be created, without leaving anything behind.
+// Throws Error(kind) naming the folder and the ancestor that stands in the way.
+void check_writable(const std::string& folder, ErrorKind kind = ErrorKind::kCheckpoint);
+
+}  // namespace sluice
