@@ -1,5 +1,5 @@
-// The program `sluice`: the planning commands, without torch. What needs torch is carried out by the
-// program `sluice-run` beside it.
+// The program `sluice`: the planning commands, without torch. What needs torch is carried out by
+// the program `sluice-run` beside it.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -26,25 +26,31 @@ struct CommandText {
 
 // Commands that sluice-run carries out.
 constexpr std::array kSibling = {
-    CommandText{"train", "train CONFIG.toml [--section.key value | --section.key=value ...]\n"
-                         "Trains; prints the resolved configuration and the plan, then steps."},
+    CommandText{"train",
+                "train CONFIG.toml [--section.key value | --section.key=value ...]\n"
+                "Trains; prints the resolved configuration and the plan, then steps."},
 };
 
 // Commands of docs/command-line.md that nothing acts on yet.
 constexpr std::array kNotBuilt = {
-    CommandText{"plan", "plan CONFIG.toml [overrides] [--json]\n"
-                        "Split, schedule, predicted time, bubble and memory."},
-    CommandText{"config", "config check|show|reference [CONFIG.toml]\n"
-                          "Validates and shows the configuration."},
+    CommandText{"plan",
+                "plan CONFIG.toml [overrides] [--json]\n"
+                "Split, schedule, predicted time, bubble and memory."},
     CommandText{"split", "split ...\nComputes a partition."},
     CommandText{"schedule", "schedule ...\nMakes, reads, lowers, checks and draws schedules."},
-    CommandText{"launch", "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
-                          "Starts N processes on this machine. Not built yet."},
-    CommandText{"eval", "eval CONFIG.toml [overrides] [--json]\n"
-                        "Loss on the data, forward only. Not built yet."},
-    CommandText{"checkpoint", "checkpoint list|verify|export ...\n"
-                              "Looks at checkpoints and exports them. Not built yet."},
+    CommandText{"launch",
+                "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
+                "Starts N processes on this machine. Not built yet."},
+    CommandText{"eval",
+                "eval CONFIG.toml [overrides] [--json]\n"
+                "Loss on the data, forward only. Not built yet."},
+    CommandText{"checkpoint",
+                "checkpoint list|verify|export ...\n"
+                "Looks at checkpoints and exports them. Not built yet."},
 };
+
+// Commands that take overrides of the configuration.
+constexpr std::array<std::string_view, 2> kTakesOverrides = {"plan", "config"};
 
 template <std::size_t N>
 const CommandText* find_command(const std::array<CommandText, N>& table, std::string_view name) {
@@ -66,7 +72,8 @@ bool asks_help(const std::vector<std::string>& arguments) {
   if (std::filesystem::exists(sibling)) {
     argv[0] = const_cast<char*>(sibling.c_str());
     execv(sibling.c_str(), argv);
-    throw Error(ErrorKind::kUsage, "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
+    throw Error(ErrorKind::kUsage,
+                "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
                 sibling.string());
   }
   throw Error(ErrorKind::kUsage, "'sluice " + command + "' needs the program 'sluice-run'",
@@ -86,7 +93,8 @@ void print_version(bool json) {
     std::cout << object.dump() << "\n";
     return;
   }
-  std::cout << "sluice " SLUICE_VERSION "\ntorch " << (torch.empty() ? "none (planner only)" : torch)
+  std::cout << "sluice " SLUICE_VERSION "\ntorch "
+            << (torch.empty() ? "none (planner only)" : torch)
             << "\ncompiler " SLUICE_COMPILER "\nbackends " << (torch.empty() ? "none" : backends[0])
             << "\n";
 }
@@ -105,6 +113,13 @@ int run(int argc, char** argv) {
     throw Error(ErrorKind::kUsage, "the command '" + command + "' is not built yet");
   }
 
+  Overrides overrides;
+  std::vector<std::string> override_names;
+  if (std::find(kTakesOverrides.begin(), kTakesOverrides.end(), command) != kTakesOverrides.end()) {
+    overrides = take_overrides(arguments);
+    for (const std::string& key : config_keys()) override_names.push_back("--" + key);
+  }
+
   int exit_code = 0;
   bool version = false, json = false;
   CLI::App app("Pipeline-parallel training in C++ on LibTorch.", "sluice");
@@ -116,7 +131,7 @@ int run(int argc, char** argv) {
     app.add_subcommand(std::string(text.name), std::string(help.substr(help.find('\n') + 1)));
   };
   std::for_each(kSibling.begin(), kSibling.end(), add_text);
-  // add_<name>_command(app, exit_code) of commands.h, in the order of --help.
+  add_config_command(app, overrides, exit_code);
   std::for_each(kNotBuilt.begin(), kNotBuilt.end(), add_text);
   app.parse_complete_callback([&] {  // before the command's own callback
     if (version) {
@@ -129,7 +144,7 @@ int run(int argc, char** argv) {
     }
     if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);
   });
-  return run_app(app, arguments, exit_code);
+  return run_app(app, arguments, exit_code, override_names);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct ModelOptions {
   std::string dtype = "float32";
 };
 struct DataOptions {
-  std::vector<std::string> files;  // expanded: absolute or relative to the working folder
+  std::vector<std::string> files;  // patterns, see expand_data_files
   std::string format = "auto";
   bool shuffle = true;
   bool truncate = false;
@@ -55,7 +55,7 @@ struct ParallelismOptions {
   std::int64_t pipeline_parallel_degree = 4;
   std::string pipeline_parallel_schedule = "1F1B";
   std::string pipeline_parallel_schedule_csv;
-  std::string stage_to_rank_name = "auto";          // "auto", "loop", "v", or "" with the list below
+  std::string stage_to_rank_name = "auto";  // "auto", "loop", "v", or "" with the list below
   std::vector<int> stage_to_rank;
   std::string partition_convention = "sluice";
   std::vector<std::string> pipeline_parallel_split_points;
@@ -66,8 +66,8 @@ struct ParallelismOptions {
   std::int64_t first_stage_weight = 0;
   std::int64_t last_stage_weight = 0;
   std::vector<std::vector<std::string>> module_fqns_per_model_part;
-  std::string scale_grads = "tokens";               // or "microbatches", "none", "divisor"
-  double scale_grads_divisor = 0.0;                 // with "divisor"
+  std::string scale_grads = "tokens";  // or "microbatches", "none", "divisor"
+  double scale_grads_divisor = 0.0;    // with "divisor"
   bool reduce_grad_per_microbatch = false;
   std::int64_t data_parallel_degree = 1;
   bool zero1 = false;
@@ -95,13 +95,18 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
 
-  std::string file;                            // the TOML file
-  std::map<std::string, std::string> origins;  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_..."
+  std::string file;  // the TOML file
+  std::map<std::string, std::string>
+      origins;  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_..."
 };
 
-// One override of the command line: {"training.steps", "10"}. The value is read as TOML; a bare
-// word is a string. Relative paths in it are from the working folder.
+// One override of the command line: {"training.steps", "10"}. The value is read as TOML; what is
+// not TOML (a bare word) is a string. Relative paths in it are from the working folder.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+// Takes every `--section.key value` and `--section.key=value` out of `arguments` (up to a "--").
+// Throws Error(kUsage) for a missing value; whether the key exists is checked by load_run_config.
+Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
 // (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with
@@ -112,10 +117,19 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
 // The variables of this process that start with SLUICE_.
 std::map<std::string, std::string> sluice_environment();
 
-// Every key with its value and origin, aligned, one a line; and the same as JSON.
+// The files that the patterns of data.files match, each once: patterns in their order, the files of
+// a pattern sorted. Throws Error(kInput) naming a pattern without files, Error(kUsage) when
+// data.files is empty or names a format that is not built yet.
+std::vector<std::string> expand_data_files(const RunConfig& config);
+
+// Every key with its value and origin, aligned, one a line; and the same as JSON:
+// {"training.steps": {"value": 100, "origin": "default"}, ...}.
 std::string show_config(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
 // The key reference (Markdown): key, type, default, range, meaning. From the same table as parsing.
 std::string config_reference();
+std::string config_reference_json();
+// "section.key" of every key, in the order of the reference.
+std::vector<std::string> config_keys();
 
 }  // namespace sluice

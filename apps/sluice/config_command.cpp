@@ -1,0 +1,59 @@
+// sluice config check|show|reference: the configuration without a run.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "sluice/run_config.h"
+
+namespace sluice {
+namespace {
+
+struct ConfigArguments {
+  std::string file;
+  bool json = false;
+};
+
+void check(const ConfigArguments& arguments, const Overrides& overrides) {
+  const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
+  const std::vector<std::string> files = expand_data_files(config);
+  if (arguments.json) {
+    nlohmann::ordered_json object;
+    object["ok"] = true;
+    object["data_files"] = files.size();
+    std::cout << object.dump() << "\n";
+    return;
+  }
+  std::cout << arguments.file << ": ok: " << files.size() << " data files\n";
+}
+
+}  // namespace
+
+void add_config_command(CLI::App& app, const Overrides& overrides, int&) {
+  CLI::App* config = app.add_subcommand("config", "checks, shows or explains the configuration");
+  config->require_subcommand(1);
+  const auto arguments = std::make_shared<ConfigArguments>();
+  const auto add = [&](const char* name, const char* help) {
+    CLI::App* command = config->add_subcommand(name, help);
+    command->add_flag("--json", arguments->json, "as JSON");
+    return command;
+  };
+
+  CLI::App* check_command = add("check", "keys and data files");
+  check_command->add_option("CONFIG", arguments->file, "configuration (TOML)")->required();
+  check_command->callback([arguments, overrides] { check(*arguments, overrides); });
+
+  CLI::App* show = add("show", "every value with its origin");
+  show->add_option("CONFIG", arguments->file, "configuration (TOML); without: the defaults");
+  show->callback([arguments, overrides] {
+    const RunConfig run = load_run_config(arguments->file, overrides, sluice_environment());
+    std::cout << (arguments->json ? show_config_json(run) : show_config(run));
+  });
+
+  add("reference", "every key: type, default, what is allowed, meaning")->callback([arguments] {
+    std::cout << (arguments->json ? config_reference_json() : config_reference());
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,235 @@
+// The rows of the table.
+#include "config/key_table.h"
+
+#include "config/key_row.h"
+
+namespace sluice::detail {
+namespace {
+
+constexpr double kMaxCount =
+    1 << 20;                        // microbatches, ranks: products of two fit an int64 with ease
+constexpr double kMaxSteps = 1e15;  // exact in a double
+
+std::vector<Key> make_table() {
+  using C = RunConfig;
+  using Model = ModelOptions;
+  using Data = DataOptions;
+  using Training = TrainingOptions;
+  using Optimizer = OptimizerOptions;
+  using LrScheduler = LrSchedulerOptions;
+  using Parallel = ParallelismOptions;
+  return {
+      key<&C::model, &Model::path>("model", "path")
+          .path()
+          .means("Hugging Face directory: config.json, *.safetensors (and index), "
+                 "tokenizer.json. Either this or `model.config`."),
+      key<&C::model, &Model::config>("model", "config")
+          .path()
+          .means("Only a config.json: weights are initialised, the same bits for every layout."),
+      key<&C::model, &Model::dtype>("model", "dtype")
+          .one_of({"float32", "bfloat16", "float16"})
+          .only({"\"float32\""})
+          .means("Type of the parameters."),
+
+      key<&C::data, &Data::files>("data", "files")
+          .path()
+          .not_empty()
+          .means("Files to train on: .txt, .jsonl, and any other ending as text. `*` and `?` "
+                 "match within a folder, `**` any depth of folders; the files of a pattern are "
+                 "read in the order of their names, and a file that several patterns match is "
+                 "read once."),
+      key<&C::data, &Data::format>("data", "format")
+          .one_of({"auto", "text", "jsonl", "llmc", "nanogpt", "megatron"})
+          .only({"\"auto\"", "\"text\"", "\"jsonl\""})
+          .means("`auto`: by the ending of each file (.jsonl; .bin and .idx, which are not built "
+                 "yet; anything else is text)."),
+      key<&C::data, &Data::shuffle>("data", "shuffle")
+          .means("Shuffle the sequences, by `training.seed`. false: file order, begin again at "
+                 "the end."),
+      key<&C::data, &Data::truncate>("data", "truncate")
+          .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: they "
+                 "are an error."),
+      key<&C::data, &Data::tokenizer>("data", "tokenizer")
+          .not_empty()
+          .only({"\"auto\"", "\"bytes\""})
+          .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, bytes "
+                 "without one."),
+
+      key<&C::training, &Training::steps>("training", "steps")
+          .between(1, kMaxSteps)
+          .means("Optimizer steps."),
+      key<&C::training, &Training::local_batch_size>("training", "local_batch_size")
+          .between(1, kMaxCount)
+          .means("Sequences per data-parallel rank and step; a multiple of "
+                 "`training.microbatch_size`."),
+      key<&C::training, &Training::microbatch_size>("training", "microbatch_size")
+          .between(1, kMaxCount)
+          .means("Sequences per microbatch."),
+      key<&C::training, &Training::seq_len>("training", "seq_len")
+          .between(2, 1 << 30)
+          .means("Tokens per sequence."),
+      key<&C::training, &Training::seed>("training", "seed")
+          .at_least(0)
+          .means("Of initialisation, shuffling and dropout."),
+      key<&C::training, &Training::threads_per_rank>("training", "threads_per_rank")
+          .between(0, 1024)
+          .means("Threads of each rank's operators. 0: cores / ranks on this machine. Equal bits "
+                 "are promised for equal values."),
+      key<&C::training, &Training::trainable>("training", "trainable")
+          .only({"[\"*\"]"})
+          .means("Name patterns of the parameters to train; the rest is frozen."),
+      key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
+          .one_of({"none", "bfloat16"})
+          .only({"\"none\""})
+          .means("Type of the computation."),
+      activation_checkpoint_key()
+          .one_of({"none", "full"})
+          .only({"\"none\""})
+          .means("Layers whose activations are recomputed in the backward: `none`, `full` or a "
+                 "list of layer names."),
+
+      key<&C::optimizer, &Optimizer::name>("optimizer", "name")
+          .one_of({"AdamW", "SGD"})
+          .means("Update rule. SGD is without momentum."),
+      key<&C::optimizer, &Optimizer::lr>("optimizer", "lr")
+          .at_least(0)
+          .means("Learning rate, before `lr_scheduler`."),
+      key<&C::optimizer, &Optimizer::betas>("optimizer", "betas")
+          .at_least(0)
+          .below(1)
+          .means("Two decay rates of AdamW's moments."),
+      key<&C::optimizer, &Optimizer::eps>("optimizer", "eps")
+          .at_least(0)
+          .means("Added to AdamW's denominator."),
+      key<&C::optimizer, &Optimizer::weight_decay>("optimizer", "weight_decay")
+          .at_least(0)
+          .means("Decoupled weight decay, on every parameter but those of `optimizer.no_decay`."),
+      key<&C::optimizer, &Optimizer::no_decay>("optimizer", "no_decay")
+          .means("Name patterns of the parameters without weight decay."),
+      key<&C::optimizer, &Optimizer::max_norm>("optimizer", "max_norm")
+          .at_least(0)
+          .means("Clips the global gradient norm over all stages. 0: no clipping; the norm is "
+                 "reported all the same."),
+
+      key<&C::lr_scheduler, &LrScheduler::warmup_steps>("lr_scheduler", "warmup_steps")
+          .between(0, kMaxSteps)
+          .means("The rate of step k is `lr * k / warmup_steps` until then."),
+      key<&C::lr_scheduler, &LrScheduler::decay>("lr_scheduler", "decay")
+          .one_of({"constant", "linear", "cosine"})
+          .means("From the warm-up's end to the last step."),
+      key<&C::lr_scheduler, &LrScheduler::min_lr_factor>("lr_scheduler", "min_lr_factor")
+          .between(0, 1)
+          .means("The decay ends at `lr * min_lr_factor`."),
+
+      key<&C::parallelism, &Parallel::pipeline_parallel_degree>("parallelism",
+                                                                "pipeline_parallel_degree")
+          .between(1, 65536)
+          .means("Ranks of the pipeline."),
+      key<&C::parallelism, &Parallel::pipeline_parallel_schedule>("parallelism",
+                                                                  "pipeline_parallel_schedule")
+          .not_empty()
+          .means("Name of the schedule, any case: see `sluice schedule --help`."),
+      key<&C::parallelism, &Parallel::pipeline_parallel_schedule_csv>(
+          "parallelism", "pipeline_parallel_schedule_csv")
+          .path()
+          .means("File with the schedule, in torch's CSV form, instead of a name."),
+      stage_to_rank_key()
+          .one_of({"auto", "loop", "v"})
+          .between(0, 65535)
+          .means("`auto`: as the schedule places its stages; `loop`: stage s on rank s mod P; "
+                 "`v`: ranks forth and back; or a list, the rank of every stage."),
+      key<&C::parallelism, &Parallel::partition_convention>("parallelism", "partition_convention")
+          .one_of({"sluice", "torchtitan", "torchtitan-2024", "torchtitan-current", "automodel",
+                   "neuronx"})
+          .means("Whose rules and names the split follows."),
+      key<&C::parallelism, &Parallel::pipeline_parallel_split_points>(
+          "parallelism", "pipeline_parallel_split_points")
+          .means("Cut before these layers."),
+      key<&C::parallelism, &Parallel::pipeline_parallel_cuts>("parallelism",
+                                                              "pipeline_parallel_cuts")
+          .means("Cut after these layers."),
+      key<&C::parallelism, &Parallel::pipeline_parallel_layers_per_stage>(
+          "parallelism", "pipeline_parallel_layers_per_stage")
+          .between(0, kMaxCount)
+          .means("Layers of a stage. 0: even, for the stages that the schedule needs."),
+      key<&C::parallelism, &Parallel::pipeline_parallel_stages_per_rank>(
+          "parallelism", "pipeline_parallel_stages_per_rank")
+          .between(0, kMaxCount)
+          .means("Virtual stages of a rank. 0: as the schedule needs."),
+      key<&C::parallelism, &Parallel::round_virtual_stages_to_pp_multiple>(
+          "parallelism", "round_virtual_stages_to_pp_multiple")
+          .one_of({"", "up", "down"})
+          .means("Rounds the number of stages to a multiple of the ranks. Empty: it must be one."),
+      key<&C::parallelism, &Parallel::first_stage_weight>("parallelism", "first_stage_weight")
+          .between(0, kMaxCount)
+          .means("Layers that the embedding counts for in the split."),
+      key<&C::parallelism, &Parallel::last_stage_weight>("parallelism", "last_stage_weight")
+          .between(0, kMaxCount)
+          .means("Layers that norm and head count for in the split."),
+      key<&C::parallelism, &Parallel::module_fqns_per_model_part>("parallelism",
+                                                                  "module_fqns_per_model_part")
+          .means("Module names of every stage."),
+      scale_grads_key()
+          .one_of({"tokens", "microbatches", "none"})
+          .above(0)
+          .means("`tokens`: the gradient of the mean over the counted tokens of the whole step. "
+                 "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
+                 "the sum over microbatches of each one's mean. A number d: `none` divided by d."),
+      key<&C::parallelism, &Parallel::reduce_grad_per_microbatch>("parallelism",
+                                                                  "reduce_grad_per_microbatch")
+          .only({"false"})
+          .means("Reduce gradients over data-parallel ranks after every microbatch, not once a "
+                 "step."),
+      key<&C::parallelism, &Parallel::data_parallel_degree>("parallelism", "data_parallel_degree")
+          .between(1, 65536)
+          .only({"1"})
+          .means("Replicas of the pipeline."),
+      key<&C::parallelism, &Parallel::zero1>("parallelism", "zero1")
+          .only({"false"})
+          .means("Shard the optimizer's state over the data-parallel ranks."),
+      key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
+          .one_of({"auto", "threads", "gloo", "nccl"})
+          .only({"\"auto\"", "\"threads\""})
+          .means("`threads`: all ranks in one process."),
+
+      key<&C::checkpoint, &CheckpointOptions::folder>("checkpoint", "folder")
+          .path()
+          .not_empty()
+          .means("The final weights are `<folder>/step-XXXXXXXX/`, a Hugging Face directory."),
+      key<&C::checkpoint, &CheckpointOptions::interval>("checkpoint", "interval")
+          .between(0, kMaxSteps)
+          .only({"0"})
+          .means("Steps between checkpoints. 0: only at the end."),
+      key<&C::checkpoint, &CheckpointOptions::keep_latest_k>("checkpoint", "keep_latest_k")
+          .between(0, kMaxCount)
+          .only({"3"})
+          .means("Checkpoints of `interval` to keep. 0: all."),
+      resume_key()
+          .path()
+          .not_empty()
+          .at_least(0)
+          .only({"\"auto\"", "\"none\""})
+          .means("`auto`: go on from the latest checkpoint in the folder (no checkpoint can be "
+                 "resumed yet, so every run begins at step 1); `none`: begin anew; or a path, or "
+                 "a step."),
+
+      key<&C::metrics, &MetricsOptions::folder>("metrics", "folder")
+          .path()
+          .not_empty()
+          .means("Where metrics.jsonl is written."),
+      key<&C::metrics, &MetricsOptions::log_freq>("metrics", "log_freq")
+          .between(1, kMaxSteps)
+          .means("Steps between log lines."),
+      key<&C::metrics, &MetricsOptions::parameter_norms>("metrics", "parameter_norms")
+          .means("Adds the gradient norm of every parameter to metrics.jsonl."),
+  };
+}
+
+}  // namespace
+
+const std::vector<Key>& key_table() {
+  static const std::vector<Key> table = make_table();
+  return table;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,45 @@
+// The table of every configuration key: what parsing, checking, showing and the reference share.
+//
+// Thread-safety: the table is immutable.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "config/value.h"
+#include "sluice/run_config.h"
+
+namespace sluice::detail {
+
+// Of a number, or of every number in a list.
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;  // min itself is not allowed
+  bool below_max = false;
+};
+bool contains(const Range& range, double value);  // false for nan and infinities
+std::string to_text(const Range& range);          // "at least 1", "0 to 1"; "" when unbounded
+
+struct Key {
+  std::string section, name;
+  std::vector<Kind> kinds;  // accepted, in this order
+  Value (*get)(const RunConfig&) = nullptr;
+  void (*set)(RunConfig&, const Value&) = nullptr;
+  Range range;
+  std::vector<std::string> words;  // the strings allowed; empty: any
+  std::vector<std::string> built;  // the values acted on, as TOML; empty: all
+  bool is_path = false;            // strings are paths: relative to the file, ~ and ${VAR}
+  bool may_be_empty = true;        // the empty string is allowed
+  std::string meaning;
+
+  std::string full_name() const { return section + "." + name; }
+  std::string variable() const;  // "SLUICE_TRAINING_STEPS"
+  Value default_value() const { return get(RunConfig{}); }
+};
+
+const std::vector<Key>& key_table();
+std::vector<std::string> section_names();  // in the order of the table
+
+}  // namespace sluice::detail

@@ -1,0 +1,96 @@
+// What the table says: of one configuration, and of the keys themselves.
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "config/key_table.h"
+#include "sluice/run_config.h"
+
+namespace sluice {
+namespace {
+
+using detail::Key;
+
+std::string types_of(const Key& key) {
+  std::vector<std::string> types;
+  for (const detail::Kind kind : key.kinds) types.push_back(detail::to_text(kind));
+  return join(types, " or ");
+}
+
+std::string allowed(const Key& key) {
+  std::vector<std::string> parts;
+  if (!key.words.empty()) {
+    std::vector<std::string> words;
+    for (const std::string& word : key.words) words.push_back("`\"" + word + "\"`");
+    parts.push_back(join(words, ", "));
+  }
+  if (const std::string range = to_text(key.range); !range.empty()) parts.push_back(range);
+  if (!key.may_be_empty) parts.push_back("not empty");
+  if (!key.built.empty()) {
+    std::vector<std::string> values;
+    for (const std::string& value : key.built) values.push_back("`" + value + "`");
+    parts.push_back("not built yet: other than " + join(values, ", "));
+  }
+  return join(parts, "; ");
+}
+
+}  // namespace
+
+std::string show_config(const RunConfig& config) {
+  TextTable table({{""}, {""}});
+  for (const Key& key : detail::key_table()) {
+    table.add_row({key.full_name() + " = " + detail::to_toml(key.get(config)),
+                   "# " + config.origins.at(key.full_name())});
+  }
+  return table.to_string();
+}
+
+std::string show_config_json(const RunConfig& config) {
+  nlohmann::ordered_json object;
+  for (const Key& key : detail::key_table()) {
+    const std::string name = key.full_name();
+    object[name] = {{"value", detail::to_json(key.get(config))},
+                    {"origin", config.origins.at(name)}};
+  }
+  return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string config_reference() {
+  std::string text;
+  std::string section;
+  for (const Key& key : detail::key_table()) {
+    if (key.section != section) {
+      section = key.section;
+      text += std::string(text.empty() ? "" : "\n") + "## [" + section +
+              "]\n\n| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n";
+    }
+    text += "| `" + key.name + "` | " + types_of(key) + " | `" +
+            detail::to_toml(key.default_value()) + "` | " + allowed(key) + " | " + key.meaning +
+            " |\n";
+  }
+  return text;
+}
+
+std::string config_reference_json() {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Key& key : detail::key_table()) {
+    nlohmann::ordered_json entry;
+    entry["key"] = key.full_name();
+    entry["variable"] = key.variable();
+    entry["type"] = types_of(key);
+    entry["default"] = detail::to_json(key.default_value());
+    if (!key.words.empty()) entry["words"] = key.words;
+    if (const std::string range = to_text(key.range); !range.empty()) entry["range"] = range;
+    if (!key.built.empty()) entry["built"] = key.built;
+    entry["meaning"] = key.meaning;
+    list.push_back(std::move(entry));
+  }
+  return list.dump(2) + "\n";
+}
+
+std::vector<std::string> config_keys() {
+  std::vector<std::string> names;
+  for (const Key& key : detail::key_table()) names.push_back(key.full_name());
+  return names;
+}
+
+}  // namespace sluice

@@ -1,0 +1,153 @@
+#include "config/toml_reader.h"
+
+#include <toml++/toml.h>
+#include <algorithm>
+
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+constexpr int kMaxKeyParts = 16;
+
+Position position_of(const toml::source_region& source) {
+  return {source.begin.line, source.begin.column};
+}
+
+Error error_at(const std::string& what, const std::string& file, Position position,
+               const std::string& remedy = {}) {
+  return Error(ErrorKind::kUsage, what,
+               file + ":" + std::to_string(position.line) + ":" + std::to_string(position.column),
+               remedy);
+}
+
+// The library destroys nested tables by recursion, so the depth that dotted keys can build must be
+// bounded before it sees them: at most kMaxKeyParts for each of its 256 levels of nested values.
+void refuse_long_keys(std::string_view text, const std::string& file) {
+  Position here{1, 1};
+  int dots = 0;
+  const auto advance = [&](std::size_t& i) {
+    here = text[i] == '\n' ? Position{here.line + 1, 1} : Position{here.line, here.column + 1};
+    ++i;
+  };
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (c == '"' || c == '\'') {
+      const std::string_view rest = text.substr(i);
+      const bool multiline = rest.size() >= 3 && rest[1] == c && rest[2] == c;
+      const std::string_view quote = rest.substr(0, multiline ? 3 : 1);
+      for (std::size_t k = 0; k < quote.size(); ++k) advance(i);
+      while (i < text.size() && text.substr(i, quote.size()) != quote) {
+        if (!multiline && text[i] == '\n') break;
+        if (c == '"' && text[i] == '\\' && i + 1 < text.size()) advance(i);
+        advance(i);
+      }
+      for (std::size_t k = 0; k < quote.size() && i < text.size(); ++k) advance(i);
+      continue;
+    }
+    if (c == '#') {
+      while (i < text.size() && text[i] != '\n') advance(i);
+      continue;
+    }
+    if (c == '.') {
+      if (++dots >= kMaxKeyParts) {
+        throw error_at("a key of more than " + std::to_string(kMaxKeyParts) + " parts", file, here,
+                       "keys are [section] and key");
+      }
+    } else if (c == '\n' || c == '=' || c == ',' || c == '{' || c == '[' || c == ']') {
+      dots = 0;
+    }
+    advance(i);
+  }
+}
+
+RawValue to_raw(const toml::node& node) {
+  RawValue raw;
+  raw.position = position_of(node.source());
+  using Type = RawValue::Type;
+  if (const auto* boolean = node.as_boolean()) {
+    raw.type = Type::kBool;
+    raw.boolean = boolean->get();
+  } else if (const auto* integer = node.as_integer()) {
+    raw.type = Type::kInteger;
+    raw.integer = integer->get();
+  } else if (const auto* number = node.as_floating_point()) {
+    raw.type = Type::kNumber;
+    raw.number = number->get();
+  } else if (const auto* string = node.as_string()) {
+    raw.type = Type::kString;
+    raw.string = string->get();
+  } else if (const auto* list = node.as_array()) {
+    raw.type = Type::kList;
+    for (const toml::node& element : *list) raw.list.push_back(to_raw(element));
+  } else {
+    raw.other = node.is_table() ? "a table" : "a date or time";
+  }
+  return raw;
+}
+
+std::string reason(const toml::parse_error& error) {
+  std::string text(error.description());
+  const std::string prefix = "Error while parsing ";
+  if (text.starts_with(prefix)) text = text.substr(prefix.size());
+  return "not TOML: " + text;
+}
+
+toml::table parse(std::string_view text, const std::string& file) {
+  refuse_long_keys(text, file);
+  try {
+    return toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    throw error_at(reason(error), file, position_of(error.source()));
+  }
+}
+
+}  // namespace
+
+std::vector<RawKey> read_toml(std::string_view text, const std::string& file) {
+  if (text.size() > kMaxTomlBytes) {
+    throw Error(ErrorKind::kUsage, "a configuration of more than 1 MiB", file);
+  }
+  const toml::table root = parse(text, file);
+  std::vector<RawKey> keys;
+  for (const auto& [section, node] : root) {
+    const std::string name(section.str());
+    const toml::table* table = node.as_table();
+    if (!table || table->empty()) {
+      keys.push_back({name, "", to_raw(node), position_of(section.source())});
+      continue;
+    }
+    for (const auto& [key, value] : *table) {
+      keys.push_back({name, std::string(key.str()), to_raw(value), position_of(key.source())});
+    }
+  }
+  std::stable_sort(keys.begin(), keys.end(), [](const RawKey& a, const RawKey& b) {
+    return std::pair(a.position.line, a.position.column) <
+           std::pair(b.position.line, b.position.column);
+  });
+  return keys;
+}
+
+RawValue read_toml_value(const std::string& text) {
+  RawValue word;
+  word.type = RawValue::Type::kString;
+  word.string = text;
+  // A line break could begin another key.
+  if (text.size() > kMaxTomlBytes || text.find_first_of("\r\n") != std::string::npos) return word;
+  try {
+    const toml::table table = parse("value = " + text, "");
+    const toml::node* node = table.get("value");
+    if (!node || table.size() != 1) return word;
+    RawValue raw = to_raw(*node);
+    const auto clear = [](auto&& self, RawValue& at) -> void {
+      at.position = {};
+      for (RawValue& element : at.list) self(self, element);
+    };
+    clear(clear, raw);
+    return raw;
+  } catch (const Error&) {
+    return word;
+  }
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,50 @@
+// The value of a configuration key, between the file and the RunConfig, and its written forms.
+//
+// Owns: Value, RawValue (as read from TOML, with its place). Does not own: keys (key_table.h).
+// Thread-safety: values.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace sluice::detail {
+
+// The order is that of Value's alternatives.
+enum class Kind { kBool, kInteger, kNumber, kString, kIntegers, kNumbers, kStrings, kStringLists };
+using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
+                           std::vector<double>, std::vector<std::string>,
+                           std::vector<std::vector<std::string>>>;
+
+Kind kind_of(const Value& value);
+std::string to_text(Kind kind);  // "integer", "list of strings"
+std::string to_toml(const Value& value);
+nlohmann::ordered_json to_json(const Value& value);
+
+// Line 0: no place of its own (a value of the command line).
+struct Position {
+  std::uint32_t line = 0, column = 0;
+};
+
+// What TOML holds at a place. kOther: tables, dates and times.
+struct RawValue {
+  enum class Type { kBool, kInteger, kNumber, kString, kList, kOther };
+  Type type = Type::kOther;
+  std::string other;  // kOther: "a table", "a date"
+  bool boolean = false;
+  std::int64_t integer = 0;
+  double number = 0.0;
+  std::string string;
+  std::vector<RawValue> list;
+  Position position;
+};
+std::string describe(const RawValue& raw);  // "the string 'x'", "the integer 3", "a list"
+
+// `raw` as the first of `kinds` that it fits; an integer is a number too. An element that does not
+// fit is reported in `misfit` (`raw` itself, or an element of it) and false is returned.
+bool convert(const RawValue& raw, const std::vector<Kind>& kinds, Value& value,
+             const RawValue*& misfit);
+
+}  // namespace sluice::detail

@@ -1,0 +1,267 @@
+// Every way in which a configuration is refused, with the exact place and remedy.
+#include <gtest/gtest.h>
+
+#include "sluice/error.h"
+#include "sluice/run_config.h"
+#include "support/temporary_folder.h"
+
+namespace sluice {
+namespace {
+
+class ConfigErrorTest : public testing::Test {
+ protected:
+  // The message for a file of these lines, with "F" for the file's name.
+  std::string refusal(const std::string& text, const Overrides& overrides = {},
+                      const std::map<std::string, std::string>& environment = {}) {
+    const std::string file = folder_.write("run.toml", text);
+    try {
+      load_run_config(file, overrides, environment);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      std::string message = error.what();
+      for (std::size_t at; (at = message.find(file)) != std::string::npos;) {
+        message.replace(at, file.size(), "F");
+      }
+      return message;
+    }
+    return "accepted";
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(ConfigErrorTest, NamesTheNearestKeyOfTheSection) {
+  EXPECT_EQ(refusal("[training]\n  stpes = 3\n"),
+            "unknown key 'training.stpes'; F:2:3; did you mean 'steps'?");
+  EXPECT_EQ(refusal("[metrics]\nabcdefgh = 3\n"),
+            "unknown key 'metrics.abcdefgh'; F:2:1; one of: folder, log_freq, parameter_norms");
+}
+
+TEST_F(ConfigErrorTest, NamesTheSectionThatHasTheKey) {
+  EXPECT_EQ(refusal("[training]\nlr = 1e-3\n"),
+            "unknown key 'training.lr'; F:2:1; did you mean 'optimizer.lr'?");
+  EXPECT_EQ(refusal("steps = 1\n"), "unknown key 'steps'; F:1:1; did you mean 'training.steps'?");
+}
+
+TEST_F(ConfigErrorTest, NamesTheNearestSection) {
+  EXPECT_EQ(refusal("[trainig]\nsteps = 3\n"),
+            "unknown key 'trainig.steps'; F:2:1; did you mean 'training.steps'?");
+  EXPECT_EQ(refusal("[modle]\n"), "unknown section 'modle'; F:1:2; did you mean 'model'?");
+  EXPECT_EQ(refusal("[xyzzyplugh]\na = 1\n"),
+            "unknown section 'xyzzyplugh'; F:2:1; one of: model, data, training, optimizer, "
+            "lr_scheduler, parallelism, checkpoint, metrics");
+}
+
+TEST_F(ConfigErrorTest, RefusesAValueInThePlaceOfASection) {
+  EXPECT_EQ(refusal("\ntraining = 5\n"),
+            "training: expected a section, found the integer 5; F:2:12; write [training]");
+  EXPECT_EQ(refusal("[[training]]\nsteps = 5\n"),
+            "training: expected a section, found a list; F:1:1; write [training]");
+}
+
+TEST_F(ConfigErrorTest, RefusesWrongTypesAtTheValue) {
+  EXPECT_EQ(refusal("[training]\nsteps = \"10\"\n"),
+            "training.steps: expected an integer, found the string \"10\"; F:2:9; "
+            "for example training.steps = 100");
+  EXPECT_EQ(refusal("[training]\nsteps = 10.0\n"),
+            "training.steps: expected an integer, found the number 10; F:2:9; write 10");
+  EXPECT_EQ(refusal("[training]\nsteps = 1e300\n"),
+            "training.steps: expected an integer, found the number 1e+300; F:2:9; "
+            "for example training.steps = 100");
+  EXPECT_EQ(refusal("[data]\nshuffle = 1\n"),
+            "data.shuffle: expected true or false, found the integer 1; F:2:11; "
+            "for example data.shuffle = true");
+  EXPECT_EQ(refusal("[model]\npath = 7\n"),
+            "model.path: expected a string, found the integer 7; F:2:8; write \"7\" with quotes");
+  EXPECT_EQ(refusal("[data]\nfiles = \"a.txt\"\n"),
+            "data.files: expected a list of strings, found the string \"a.txt\"; F:2:9; "
+            "for example data.files = [\"corpus/*.txt\"]");
+  EXPECT_EQ(refusal("[optimizer]\nlr = 1979-05-27\n"),
+            "optimizer.lr: expected a number, found a date or time; F:2:6; "
+            "for example optimizer.lr = 3e-04");
+  EXPECT_EQ(refusal("[model]\npath.name = 7\n"),
+            "model.path: expected a string, found a table; F:2:1; for example model.path = \"\"");
+}
+
+TEST_F(ConfigErrorTest, PointsAtTheElementOfAList) {
+  EXPECT_EQ(refusal("[data]\nfiles = [\"a\",\n  3]\n"),
+            "data.files: expected a list of strings, found the integer 3 in the list; F:3:3; "
+            "write \"3\" with quotes");
+  EXPECT_EQ(refusal("[optimizer]\nbetas = [0.9, 1.0]\n"),
+            "optimizer.betas: the number 1 is out of range; F:2:15; "
+            "write a number at least 0 and below 1");
+  EXPECT_EQ(
+      refusal("[parallelism]\nmodule_fqns_per_model_part = [[\"a\"], [\"b\", true]]\n"),
+      "parallelism.module_fqns_per_model_part: expected a list of lists of strings, found true "
+      "in the list; F:2:44; for example parallelism.module_fqns_per_model_part = []");
+}
+
+TEST_F(ConfigErrorTest, RefusesValuesOutOfRange) {
+  EXPECT_EQ(refusal("[training]\nsteps = 0\n"),
+            "training.steps: the integer 0 is out of range; F:2:9; "
+            "write a number 1 to 1000000000000000");
+  EXPECT_EQ(refusal("[optimizer]\nlr = -1\n"),
+            "optimizer.lr: the integer -1 is out of range; F:2:6; write a number at least 0");
+  EXPECT_EQ(refusal("[optimizer]\nlr = nan\n"),
+            "optimizer.lr: the number nan is out of range; F:2:6; write a number at least 0");
+  EXPECT_EQ(
+      refusal("[optimizer]\nmax_norm = inf\n"),
+      "optimizer.max_norm: the number inf is out of range; F:2:12; write a number at least 0");
+  EXPECT_EQ(refusal("[lr_scheduler]\nmin_lr_factor = 1.5\n"),
+            "lr_scheduler.min_lr_factor: the number 1.5 is out of range; F:2:17; "
+            "write a number 0 to 1");
+  EXPECT_EQ(
+      refusal("[parallelism]\nscale_grads = 0\n"),
+      "parallelism.scale_grads: the integer 0 is out of range; F:2:15; write a number above 0");
+}
+
+TEST_F(ConfigErrorTest, NamesTheNearestWord) {
+  EXPECT_EQ(refusal("[optimizer]\nname = \"AdamX\"\n"),
+            "optimizer.name: 'AdamX' is not one of its words; F:2:8; did you mean 'AdamW'?");
+  EXPECT_EQ(refusal("[lr_scheduler]\ndecay = \"step\"\n"),
+            "lr_scheduler.decay: 'step' is not one of its words; F:2:9; "
+            "one of: constant, linear, cosine");
+  EXPECT_EQ(refusal("[parallelism]\nround_virtual_stages_to_pp_multiple = \"upwards\"\n"),
+            "parallelism.round_virtual_stages_to_pp_multiple: 'upwards' is not one of its words; "
+            "F:2:39; one of: \"\", up, down");
+}
+
+TEST_F(ConfigErrorTest, NamesTheNearestSchedule) {
+  const std::string message = refusal("[parallelism]\npipeline_parallel_schedule = \"1F2B\"\n");
+  EXPECT_TRUE(message.starts_with("parallelism.pipeline_parallel_schedule: ")) << message;
+  EXPECT_NE(message.find("; F:2:1; "), std::string::npos) << message;
+  EXPECT_NE(message.find("1F1B"), std::string::npos) << message;
+}
+
+TEST_F(ConfigErrorTest, NamesBothKeysOfABatchThatDoesNotDivide) {
+  EXPECT_EQ(refusal("[training]\nmicrobatch_size = 4\nlocal_batch_size = 10\n"),
+            "training.local_batch_size = 10 is not a multiple of training.microbatch_size = 4; "
+            "F:3:1; the nearest batch is 8 or 12");
+  EXPECT_EQ(refusal("[training]\nmicrobatch_size = 16\n"),
+            "training.local_batch_size = 8 is not a multiple of training.microbatch_size = 16; "
+            "F:2:1; the nearest batch is 16");
+}
+
+TEST_F(ConfigErrorTest, RefusesKeysThatExcludeEachOther) {
+  EXPECT_EQ(refusal("[model]\npath = \"a\"\nconfig = \"b\"\n"),
+            "model.path and model.config exclude each other; F:3:1; "
+            "model.path for given weights, model.config to initialise them");
+  EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_schedule_csv = \"a.csv\"\n"
+                    "pipeline_parallel_schedule = \"1F1B\"\n"),
+            "parallelism.pipeline_parallel_schedule and parallelism.pipeline_parallel_schedule_csv "
+            "exclude each other; F:2:1; name the schedule or its file");
+  EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_cuts = [\"a\"]\n"
+                    "pipeline_parallel_split_points = [\"b\"]\n"),
+            "parallelism.pipeline_parallel_split_points and parallelism.pipeline_parallel_cuts "
+            "exclude each other; F:2:1; keep one of them");
+}
+
+TEST_F(ConfigErrorTest, RefusesImpossibleListsOfRanksAndBetas) {
+  EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_degree = 2\nstage_to_rank = [0, 2]\n"),
+            "parallelism.stage_to_rank names rank 2, but parallelism.pipeline_parallel_degree = 2; "
+            "F:3:1; ranks are 0 to 1");
+  EXPECT_EQ(refusal("[parallelism]\nstage_to_rank = []\n"),
+            "parallelism.stage_to_rank is an empty list; F:2:1; "
+            "write \"auto\", or the rank of every stage");
+  EXPECT_EQ(refusal("[optimizer]\nbetas = [0.9]\n"),
+            "optimizer.betas: expected two numbers, found 1; F:2:1; "
+            "for example optimizer.betas = [0.9, 0.95]");
+}
+
+TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
+  const std::map<std::string, std::string> not_built = {
+      {"model.dtype", "\"bfloat16\""},
+      {"data.format", "\"llmc\""},
+      {"data.tokenizer", "\"my/tokenizer.json\""},
+      {"training.trainable", "[\"*.bias\"]"},
+      {"training.mixed_precision", "\"bfloat16\""},
+      {"training.activation_checkpoint", "\"full\""},
+      {"parallelism.reduce_grad_per_microbatch", "true"},
+      {"parallelism.data_parallel_degree", "2"},
+      {"parallelism.zero1", "true"},
+      {"parallelism.transport", "\"gloo\""},
+      {"checkpoint.interval", "10"},
+      {"checkpoint.keep_latest_k", "1"},
+      {"checkpoint.resume", "\"7\""},
+  };
+  for (const auto& [key, value] : not_built) {
+    const std::string message = refusal("", {{key, value}});
+    EXPECT_TRUE(
+        message.starts_with(key + " = " + value + " is not built yet; --" + key + "; write "))
+        << message;
+  }
+}
+
+TEST_F(ConfigErrorTest, ADefaultOnTheCommandLineUndoesWhatIsNotBuilt) {
+  EXPECT_EQ(refusal("[parallelism]\nzero1 = true\n"),
+            "parallelism.zero1 = true is not built yet; F:2:1; write false");
+  EXPECT_EQ(refusal("[parallelism]\nzero1 = true\n", {{"parallelism.zero1", "false"}}), "accepted");
+}
+
+TEST_F(ConfigErrorTest, NamesTheOverrideOrTheVariable) {
+  EXPECT_EQ(refusal("", {{"training.stps", "3"}}),
+            "unknown key 'training.stps'; --training.stps; did you mean 'steps'?");
+  EXPECT_EQ(refusal("", {{"training.steps", "abc"}}),
+            "training.steps: expected an integer, found the string \"abc\"; --training.steps; "
+            "for example training.steps = 100");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_TRAINING_STEPS", "-1"}}),
+            "training.steps: the integer -1 is out of range; SLUICE_TRAINING_STEPS; "
+            "write a number 1 to 1000000000000000");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_TRAINING_STPES", "1"}}),
+            "unknown variable SLUICE_TRAINING_STPES; environment; "
+            "did you mean 'SLUICE_TRAINING_STEPS'?");
+}
+
+TEST_F(ConfigErrorTest, NamesVariablesOfPathsThatAreNotSet) {
+  EXPECT_EQ(
+      refusal("[model]\npath = \"${SLUICE_NO_SUCH_VARIABLE}/x\"\n"),
+      "the variable SLUICE_NO_SUCH_VARIABLE is not set; F:2:1; set it, or write the path out");
+  EXPECT_EQ(refusal("[model]\npath = \"a/${HOME\"\n"),
+            "'${' without '}' in the path 'a/${HOME'; F:2:1");
+}
+
+TEST_F(ConfigErrorTest, NamesAFileThatCannotBeRead) {
+  const std::string file = folder_.path("none.toml");
+  try {
+    load_run_config(file, {}, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), "cannot read the configuration: no such file; " + file);
+    EXPECT_EQ(error.exit_code(), 2);
+  }
+  EXPECT_THROW(load_run_config(folder_.path(), {}, {}), Error);
+}
+
+TEST_F(ConfigErrorTest, PointsAtWhatIsNotToml) {
+  for (const std::string text : {"[training]\nsteps = \n", "[training]\nsteps = 1\nsteps = 2\n",
+                                 "[training\n", "a = [1, 2\n", "x = \"\\q\"\n", "\xff\xfe = 1\n"}) {
+    const std::string message = refusal(text);
+    EXPECT_TRUE(message.starts_with("not TOML: ")) << message;
+    EXPECT_NE(message.find("; F:"), std::string::npos) << message;
+  }
+  EXPECT_NE(refusal("[training]\nsteps = 1\nsteps = 2\n").find("F:3:"), std::string::npos);
+}
+
+TEST_F(ConfigErrorTest, SurvivesHostileText) {
+  const std::size_t many = 300'000;
+  std::string dotted, tables, inline_tables, header = "[a";
+  for (std::size_t i = 0; i < many; ++i) {
+    dotted += "a.";
+    header += ".a";
+    inline_tables += "{a=";
+  }
+  EXPECT_EQ(refusal(dotted + "a = 1\n"),
+            "a key of more than 16 parts; F:1:32; keys are [section] and key");
+  EXPECT_EQ(refusal(header + "]\n"),
+            "a key of more than 16 parts; F:1:33; keys are [section] and key");
+  EXPECT_TRUE(refusal("x = " + std::string(many, '[')).starts_with("not TOML: "));
+  EXPECT_TRUE(refusal("x = " + inline_tables).starts_with("not TOML: "));
+  EXPECT_EQ(refusal(std::string((std::size_t{1} << 20) + 1, '\n')),
+            "a configuration of more than 1 MiB; F");
+  EXPECT_EQ(refusal("[model]\npath = \"a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t\"\n"), "accepted");
+  EXPECT_EQ(refusal("", {{"training.steps", "1\nzero1 = true"}}),
+            "training.steps: expected an integer, found the string \"1\\nzero1 = true\"; "
+            "--training.steps; for example training.steps = 100");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "sluice/error.h"
+#include "sluice/run_config.h"
+#include "support/temporary_folder.h"
+
+namespace sluice {
+namespace {
+
+class DataFilesTest : public testing::Test {
+ protected:
+  DataFilesTest() {
+    for (const char* name : {"b.txt", "a.txt", "c.md", ".hidden.txt", "x[1].txt", "x1.txt",
+                             "deep/d.txt", "deep/er/e.txt", "deep/.git/f.txt"}) {
+      folder_.write(name, "text");
+    }
+  }
+  // The names that `patterns` match, relative to the folder.
+  std::vector<std::string> names(const std::vector<std::string>& patterns) {
+    std::vector<std::string> found = expand_data_files(config(patterns));
+    for (std::string& name : found) name = name.substr(folder_.path().size() + 1);
+    return found;
+  }
+  RunConfig config(const std::vector<std::string>& patterns) {
+    RunConfig result = load_run_config("", {}, {});
+    for (const std::string& pattern : patterns) {
+      result.data.files.push_back(folder_.path() + "/" + pattern);
+    }
+    result.origins["data.files"] = "run.toml:2:1";
+    return result;
+  }
+  std::string refusal(const std::vector<std::string>& patterns, int code) {
+    try {
+      expand_data_files(config(patterns));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), code);
+      std::string message = error.what();
+      for (std::size_t at; (at = message.find(folder_.path())) != std::string::npos;) {
+        message.replace(at, folder_.path().size(), "D");
+      }
+      return message;
+    }
+    return "accepted";
+  }
+  using Names = std::vector<std::string>;
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(DataFilesTest, AStarMatchesWithinAFolderAndSortsByName) {
+  EXPECT_EQ(names({"*.txt"}), (Names{"a.txt", "b.txt", "x1.txt", "x[1].txt"}));
+  EXPECT_EQ(names({"?.*"}), (Names{"a.txt", "b.txt", "c.md"}));
+  EXPECT_EQ(names({"d*/*.txt"}), (Names{"deep/d.txt"}));
+}
+
+TEST_F(DataFilesTest, TwoStarsMatchAnyDepthButHiddenFolders) {
+  EXPECT_EQ(names({"deep/**/*.txt"}), (Names{"deep/d.txt", "deep/er/e.txt"}));
+  EXPECT_EQ(names({"deep/**"}), (Names{"deep/d.txt", "deep/er/e.txt"}));
+  EXPECT_EQ(names({"**/**/e.txt"}), (Names{"deep/er/e.txt"}));
+}
+
+TEST_F(DataFilesTest, TwoStarsDoNotFollowLinksSoThatCirclesEnd) {
+  std::filesystem::create_directory_symlink(folder_.path(), folder_.path("deep/circle"));
+  EXPECT_EQ(names({"deep/**/*.txt"}), (Names{"deep/d.txt", "deep/er/e.txt"}));
+  EXPECT_EQ(names({"deep/circle/deep/*.txt"}), (Names{"deep/circle/deep/d.txt"}));
+}
+
+TEST_F(DataFilesTest, AFileThatExistsIsItselfWhateverItsName) {
+  EXPECT_EQ(names({"x[1].txt"}), (Names{"x[1].txt"}));
+  EXPECT_EQ(names({".hidden.txt"}), (Names{".hidden.txt"}));
+}
+
+TEST_F(DataFilesTest, KeepsTheOrderOfPatternsAndReadsAFileOnce) {
+  EXPECT_EQ(names({"b.txt", "[ab].txt", "a.txt"}), (Names{"b.txt", "a.txt"}));
+}
+
+TEST_F(DataFilesTest, RefusesAPatternWithoutFiles) {
+  EXPECT_EQ(refusal({"a.txt", "*.jsonl"}, 3),
+            "no file matches 'D/*.jsonl'; run.toml:2:1; see data.files");
+  EXPECT_EQ(refusal({"none/x.txt"}, 3),
+            "no file matches 'D/none/x.txt'; run.toml:2:1; see data.files");
+  EXPECT_EQ(refusal({"deep"}, 3), "'D/deep' is a folder; run.toml:2:1; write 'D/deep/**/*.txt'");
+  EXPECT_EQ(refusal({}, 2),
+            "data.files names no file; run.toml:2:1; "
+            "for example data.files = [\"corpus/*.txt\"]");
+}
+
+TEST_F(DataFilesTest, RefusesTokenFilesUnderAuto) {
+  folder_.write("t.bin", "x");
+  EXPECT_EQ(refusal({"t.bin"}, 2),
+            "data.files: 'D/t.bin' is a token file, not built yet; run.toml:2:1; "
+            "give .txt or .jsonl files, or data.format = \"text\"");
+  RunConfig text = config({"t.bin"});
+  text.data.format = "text";
+  EXPECT_EQ(expand_data_files(text).size(), 1u);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,213 @@
+// What a configuration means: precedence, origins, overrides, paths, and the texts made of it.
+#include "sluice/run_config.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <nlohmann/json.hpp>
+
+#include "sluice/error.h"
+#include "support/temporary_folder.h"
+
+namespace sluice {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+class RunConfigTest : public testing::Test {
+ protected:
+  RunConfig load(const std::string& text, const Overrides& overrides = {},
+                 const Environment& environment = {}) {
+    return load_run_config(folder_.write("run.toml", text), overrides, environment);
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(RunConfigTest, TheCommandLineWinsOverTheEnvironmentOverTheFileOverTheDefault) {
+  const std::string file = "[training]\nsteps = 1\nseed = 1\nseq_len = 16\n";
+  const RunConfig config =
+      load(file, {{"training.steps", "3"}},
+           {{"SLUICE_TRAINING_STEPS", "2"}, {"SLUICE_TRAINING_SEED", "2"}, {"SLUICE_OTHER", "x"}});
+  EXPECT_EQ(config.training.steps, 3);
+  EXPECT_EQ(config.training.seed, 2);
+  EXPECT_EQ(config.training.seq_len, 16);
+  EXPECT_EQ(config.training.local_batch_size, 8);
+  EXPECT_EQ(config.origins.at("training.steps"), "--training.steps");
+  EXPECT_EQ(config.origins.at("training.seed"), "SLUICE_TRAINING_SEED");
+  EXPECT_EQ(config.origins.at("training.seq_len"), folder_.path("run.toml") + ":4:1");
+  EXPECT_EQ(config.origins.at("training.local_batch_size"), "default");
+}
+
+TEST_F(RunConfigTest, TheLastOfTwoOverridesWins) {
+  EXPECT_EQ(load("", {{"training.steps", "3"}, {"training.steps", "4"}}).training.steps, 4);
+}
+
+TEST_F(RunConfigTest, EveryKeyHasAnOrigin) {
+  const RunConfig config = load_run_config("", {}, {});
+  for (const std::string& key : config_keys()) EXPECT_EQ(config.origins.at(key), "default") << key;
+  EXPECT_EQ(config.origins.size(), config_keys().size());
+}
+
+TEST_F(RunConfigTest, ReadsEveryTypeOfValue) {
+  const RunConfig config = load(R"([optimizer]
+lr = 1
+betas = [0, 0.5]
+no_decay = ["*.bias", '*norm*']
+[data]
+shuffle = false
+[parallelism]
+pipeline_parallel_degree = 0x2
+module_fqns_per_model_part = [["a", "b"], ["c"]]
+stage_to_rank = [1, 0]
+scale_grads = 2.5
+)");
+  EXPECT_EQ(config.optimizer.lr, 1.0);
+  EXPECT_EQ(config.optimizer.betas, (std::vector<double>{0.0, 0.5}));
+  EXPECT_EQ(config.optimizer.no_decay, (std::vector<std::string>{"*.bias", "*norm*"}));
+  EXPECT_FALSE(config.data.shuffle);
+  EXPECT_EQ(config.parallelism.pipeline_parallel_degree, 2);
+  EXPECT_EQ(config.parallelism.module_fqns_per_model_part,
+            (std::vector<std::vector<std::string>>{{"a", "b"}, {"c"}}));
+  EXPECT_EQ(config.parallelism.stage_to_rank_name, "");
+  EXPECT_EQ(config.parallelism.stage_to_rank, (std::vector<int>{1, 0}));
+  EXPECT_EQ(config.parallelism.scale_grads, "divisor");
+  EXPECT_EQ(config.parallelism.scale_grads_divisor, 2.5);
+}
+
+TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
+  const RunConfig words = load("[parallelism]\nstage_to_rank = \"v\"\nscale_grads = \"none\"\n");
+  EXPECT_EQ(words.parallelism.stage_to_rank_name, "v");
+  EXPECT_TRUE(words.parallelism.stage_to_rank.empty());
+  EXPECT_EQ(words.parallelism.scale_grads, "none");
+  EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n").parallelism.scale_grads_divisor, 4.0);
+  EXPECT_TRUE(
+      load("[training]\nactivation_checkpoint = []\n").training.activation_checkpoint.empty());
+  EXPECT_EQ(load("[checkpoint]\nresume = \"none\"\n").checkpoint.resume, "none");
+}
+
+TEST_F(RunConfigTest, ReadsOverridesAsTomlAndBareWordsAsStrings) {
+  const RunConfig config = load("", {{"optimizer.name", "SGD"},
+                                     {"lr_scheduler.decay", "\"linear\""},
+                                     {"optimizer.betas", "[0.1, 0.2]"},
+                                     {"optimizer.lr", "1e-2"},
+                                     {"data.shuffle", "false"},
+                                     {"parallelism.pipeline_parallel_schedule_csv", ""},
+                                     {"optimizer.no_decay", "[\"x\"]"}});
+  EXPECT_EQ(config.optimizer.name, "SGD");
+  EXPECT_EQ(config.lr_scheduler.decay, "linear");
+  EXPECT_EQ(config.optimizer.betas, (std::vector<double>{0.1, 0.2}));
+  EXPECT_EQ(config.optimizer.lr, 1e-2);
+  EXPECT_FALSE(config.data.shuffle);
+  EXPECT_EQ(config.optimizer.no_decay, std::vector<std::string>{"x"});
+}
+
+TEST_F(RunConfigTest, TakesOverridesOutOfTheArguments) {
+  std::vector<std::string> arguments = {"plan",
+                                        "--training.steps",
+                                        "10",
+                                        "run.toml",
+                                        "--json",
+                                        "--optimizer.lr=-1",
+                                        "--data.shuffle",
+                                        "false",
+                                        "--model.path=",
+                                        "--",
+                                        "--a.b=1"};
+  const Overrides overrides = take_overrides(arguments);
+  EXPECT_EQ(overrides, (Overrides{{"training.steps", "10"},
+                                  {"optimizer.lr", "-1"},
+                                  {"data.shuffle", "false"},
+                                  {"model.path", ""}}));
+  EXPECT_EQ(arguments, (std::vector<std::string>{"plan", "run.toml", "--json", "--", "--a.b=1"}));
+}
+
+TEST_F(RunConfigTest, RefusesAnOverrideWithoutValue) {
+  for (std::vector<std::string> arguments :
+       {std::vector<std::string>{"--data.shuffle"}, {"--data.shuffle", "--json"}}) {
+    try {
+      take_overrides(arguments);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "no value after --data.shuffle; command line; "
+                   "write --data.shuffle VALUE or --data.shuffle=VALUE");
+    }
+  }
+}
+
+TEST_F(RunConfigTest, RelativePathsAreFromTheFileOrTheWorkingFolder) {
+  const std::string text =
+      "[model]\npath = \"m\"\n[data]\nfiles = [\"c/*.txt\", \"/abs/x\"]\n"
+      "[metrics]\nfolder = \"../out\"\n";
+  const std::string file = folder_.write("sub/run.toml", text);
+  const RunConfig config = load_run_config(file, {{"checkpoint.folder", "here"}}, {});
+  EXPECT_EQ(config.model.path, folder_.path("sub/m"));
+  EXPECT_EQ(config.data.files, (std::vector<std::string>{folder_.path("sub/c/*.txt"), "/abs/x"}));
+  EXPECT_EQ(config.metrics.folder, folder_.path("out"));
+  EXPECT_EQ(config.checkpoint.folder, "here");
+  EXPECT_EQ(load_run_config("", {}, {}).metrics.folder, "outputs");
+  EXPECT_EQ(load("", {}, {{"SLUICE_MODEL_PATH", "m"}}).model.path, "m");
+}
+
+TEST_F(RunConfigTest, ExpandsHomeAndVariables) {
+  setenv("SLUICE_TEST_PLACE", "/place", 1);
+  const std::string home = getenv("HOME") ? getenv("HOME") : "";
+  setenv("HOME", "/home/of/test", 1);
+  const RunConfig config = load(
+      "[model]\npath = \"~/m\"\n[data]\nfiles = [\"${SLUICE_TEST_PLACE}/a${SLUICE_TEST_PLACE}\", "
+      "\"a~b\"]\n");
+  setenv("HOME", home.c_str(), 1);
+  unsetenv("SLUICE_TEST_PLACE");
+  EXPECT_EQ(config.model.path, "/home/of/test/m");
+  EXPECT_EQ(config.data.files, (std::vector<std::string>{"/place/a/place", folder_.path("a~b")}));
+}
+
+TEST_F(RunConfigTest, ShowsEveryKeyWithItsOrigin) {
+  const RunConfig config = load("[training]\nsteps = 7\n", {{"optimizer.name", "SGD"}});
+  const std::string text = show_config(config);
+  EXPECT_NE(text.find("training.steps = 7 "), std::string::npos) << text;
+  EXPECT_NE(text.find("# " + folder_.path("run.toml") + ":2:1\n"), std::string::npos);
+  EXPECT_NE(text.find("# --optimizer.name\n"), std::string::npos);
+  EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')),
+            config_keys().size());
+  const auto json = nlohmann::json::parse(show_config_json(config));
+  EXPECT_EQ(json.size(), config_keys().size());
+  EXPECT_EQ(json["training.steps"]["value"], 7);
+  EXPECT_EQ(json["optimizer.name"]["origin"], "--optimizer.name");
+}
+
+TEST_F(RunConfigTest, WhatItShowsReadsBackTheSame) {
+  const std::string text =
+      "[model]\npath = \"a\\\"b\\u007f\\u00e9\"\n[optimizer]\nlr = 0.1\n"
+      "[parallelism]\nstage_to_rank = [0, 1, 2, 3]\nmodule_fqns_per_model_part = [[\"x\"], []]\n";
+  const RunConfig first = load(text);
+  Overrides shown;
+  std::string line;
+  for (const char c : show_config(first)) {
+    if (c != '\n') {
+      line += c;
+      continue;
+    }
+    const std::size_t equals = line.find(" = ");
+    const std::size_t end = line.find_last_not_of(' ', line.rfind("# ") - 1);
+    shown.emplace_back(line.substr(0, equals), line.substr(equals + 3, end - equals - 2));
+    line.clear();
+  }
+  const RunConfig second = load_run_config("", shown, {});
+  EXPECT_EQ(second.model.path, first.model.path);
+  EXPECT_EQ(second.optimizer.lr, first.optimizer.lr);
+  EXPECT_EQ(second.parallelism.stage_to_rank, first.parallelism.stage_to_rank);
+  EXPECT_EQ(second.parallelism.module_fqns_per_model_part,
+            first.parallelism.module_fqns_per_model_part);
+}
+
+TEST_F(RunConfigTest, TheDocumentedReferenceIsTheGeneratedOne) {
+  std::ifstream stream(std::string(SLUICE_TEST_DATA) + "/../docs/configuration.md");
+  const std::string page((std::istreambuf_iterator<char>(stream)), {});
+  EXPECT_NE(page.find(config_reference()), std::string::npos)
+      << "write the output of `sluice config reference` into docs/configuration.md";
+  EXPECT_EQ(nlohmann::json::parse(config_reference_json()).size(), config_keys().size());
+}
+
+}  // namespace
+}  // namespace sluice
