@@ -17,8 +17,10 @@ std::string position_text(std::string_view text, std::size_t byte, const std::st
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const std::size_t newline = before.rfind('\n');
-  const std::size_t column = newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
-  return file_name + ":" + std::to_string(line) + ":" + std::to_string(std::max<std::size_t>(column, 1));
+  const std::size_t column =
+      newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
+  return file_name + ":" + std::to_string(line) + ":" +
+         std::to_string(std::max<std::size_t>(column, 1));
 }
 
 // Without the library's own prefix "[json.exception.parse_error.101] parse error at ...: ".
@@ -37,7 +39,8 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
       case Json::parse_event_t::object_start:
       case Json::parse_event_t::array_start:
         if (depth >= kMaxJsonDepth) {
-          throw Error(ErrorKind::kInput, "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels",
+          throw Error(ErrorKind::kInput,
+                      "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels",
                       file_name);
         }
         if (event == Json::parse_event_t::object_start) keys.emplace_back();
@@ -47,7 +50,8 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
         break;
       case Json::parse_event_t::key:
         if (!keys.back().insert(parsed.get<std::string>()).second) {
-          throw Error(ErrorKind::kInput, "key '" + parsed.get<std::string>() + "' appears twice in one JSON object",
+          throw Error(ErrorKind::kInput,
+                      "key '" + parsed.get<std::string>() + "' appears twice in one JSON object",
                       file_name, "keep one of them");
         }
         break;
@@ -72,13 +76,16 @@ std::string read_text_file(const std::string& path, std::size_t max_bytes) {
     throw Error(ErrorKind::kInput, "is a folder, not a file", path);
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorKind::kInput, "cannot open the file", path, "check the path and its permissions");
+  if (!file)
+    throw Error(ErrorKind::kInput, "cannot open the file", path,
+                "check the path and its permissions");
   std::string text;
   std::vector<char> block(1 << 16);
   while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
     text.append(block.data(), static_cast<std::size_t>(file.gcount()));
     if (text.size() > max_bytes) {
-      throw Error(ErrorKind::kInput, "file is larger than " + std::to_string(max_bytes) + " bytes", path);
+      throw Error(ErrorKind::kInput, "file is larger than " + std::to_string(max_bytes) + " bytes",
+                  path);
     }
   }
   if (file.bad()) throw Error(ErrorKind::kInput, "cannot read the file", path);

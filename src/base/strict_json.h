@@ -15,8 +15,8 @@ namespace sluice {
 // Deeper documents are refused.
 inline constexpr int kMaxJsonDepth = 64;
 
-// Throws Error(kInput) at "file:line:column": not JSON, not UTF-8, nested deeper than kMaxJsonDepth, a key twice
-// in one object, bytes after the document.
+// Throws Error(kInput) at "file:line:column": not JSON, not UTF-8, nested deeper than
+// kMaxJsonDepth, a key twice in one object, bytes after the document.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& file_name);
 
 // The whole file. Throws Error(kInput): missing, a folder, not readable, larger than max_bytes.

@@ -19,7 +19,8 @@ std::string shown(const nlohmann::json& value) {
 ConfigReader::ConfigReader(const nlohmann::json& object, std::string file_name, std::string prefix)
     : object_(&object), file_name_(std::move(file_name)), prefix_(std::move(prefix)) {}
 
-void ConfigReader::fail(const std::string& key, const std::string& what, const std::string& remedy) const {
+void ConfigReader::fail(const std::string& key, const std::string& what,
+                        const std::string& remedy) const {
   throw Error(ErrorKind::kInput, what, file_name_ + ", field '" + prefix_ + key + "'", remedy);
 }
 
@@ -33,16 +34,18 @@ bool ConfigReader::has(const std::string& key) const { return find(key) != nullp
 std::int64_t ConfigReader::checked_size(const std::string& key, const nlohmann::json& value,
                                         std::int64_t max) const {
   if (!value.is_number_integer()) fail(key, "must be a whole number, found " + shown(value));
-  const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max)
-                                               : value.get<std::int64_t>() <= max;
-  if (!fits || (!value.is_number_unsigned() && value.get<std::int64_t>() < 1)
-      || (value.is_number_unsigned() && value.get<std::uint64_t>() < 1)) {
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max)
+                        : value.get<std::int64_t>() <= max;
+  if (!fits || (!value.is_number_unsigned() && value.get<std::int64_t>() < 1) ||
+      (value.is_number_unsigned() && value.get<std::uint64_t>() < 1)) {
     fail(key, "must be between 1 and " + std::to_string(max) + ", found " + shown(value));
   }
   return value.get<std::int64_t>();
 }
 
-std::int64_t ConfigReader::required_size(const std::vector<std::string>& names, std::int64_t max) const {
+std::int64_t ConfigReader::required_size(const std::vector<std::string>& names,
+                                         std::int64_t max) const {
   std::optional<std::int64_t> result;
   std::string first;
   for (const std::string& name : names) {
@@ -50,7 +53,8 @@ std::int64_t ConfigReader::required_size(const std::vector<std::string>& names, 
     if (!value) continue;
     const std::int64_t found = checked_size(name, *value, max);
     if (result && *result != found) {
-      fail(name, "is " + std::to_string(found) + " but '" + first + "' is " + std::to_string(*result),
+      fail(name,
+           "is " + std::to_string(found) + " but '" + first + "' is " + std::to_string(*result),
            "keep one of the two names");
     }
     if (!result) first = name;
@@ -60,7 +64,8 @@ std::int64_t ConfigReader::required_size(const std::vector<std::string>& names, 
   return *result;
 }
 
-std::int64_t ConfigReader::size(const std::string& key, std::int64_t fallback, std::int64_t max) const {
+std::int64_t ConfigReader::size(const std::string& key, std::int64_t fallback,
+                                std::int64_t max) const {
   const nlohmann::json* value = find(key);
   return value ? checked_size(key, *value, max) : fallback;
 }

@@ -27,8 +27,10 @@ class ConfigReader {
 
   bool has(const std::string& key) const;
   // Names of one field; the first present is read. Two that differ are an error.
-  std::int64_t required_size(const std::vector<std::string>& names, std::int64_t max = kMaxDimension) const;
-  std::int64_t size(const std::string& key, std::int64_t fallback, std::int64_t max = kMaxDimension) const;
+  std::int64_t required_size(const std::vector<std::string>& names,
+                             std::int64_t max = kMaxDimension) const;
+  std::int64_t size(const std::string& key, std::int64_t fallback,
+                    std::int64_t max = kMaxDimension) const;
   std::optional<double> number(const std::string& key) const;
   double number(const std::string& key, double fallback, double min, double max) const;
   bool flag(const std::string& key, bool fallback) const;
@@ -38,12 +40,14 @@ class ConfigReader {
   void require_flag(const std::string& key, bool accepted, bool fallback) const;
 
   // Error(kInput) at "file, field 'prefix.key'".
-  [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& remedy = {}) const;
+  [[noreturn]] void fail(const std::string& key, const std::string& what,
+                         const std::string& remedy = {}) const;
   const std::string& file_name() const { return file_name_; }
 
  private:
   const nlohmann::json* find(const std::string& key) const;
-  std::int64_t checked_size(const std::string& key, const nlohmann::json& value, std::int64_t max) const;
+  std::int64_t checked_size(const std::string& key, const nlohmann::json& value,
+                            std::int64_t max) const;
 
   const nlohmann::json* object_;
   std::string file_name_, prefix_;

@@ -1,7 +1,7 @@
 // The decoder families that sluice knows, one file each.
 //
-// Owns: the table of families; per family: meaning of its config.json, names and shapes of its parameters.
-// Does not own: modules (model).
+// Owns: the table of families; per family: meaning of its config.json, names and shapes of its
+// parameters. Does not own: modules (model).
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 namespace sluice::detail {
 
 struct Family {
-  std::string name;                                  // model_type
+  std::string name;  // model_type
   DecoderConfig (*read)(const ConfigReader& config);
   std::vector<LayerInfo> (*layers)(const DecoderConfig& config);
 };

@@ -5,7 +5,8 @@
 namespace sluice::detail {
 namespace {
 
-void append(LayerInfo& layer, const std::string& name, std::vector<std::int64_t> weight, std::int64_t bias) {
+void append(LayerInfo& layer, const std::string& name, std::vector<std::int64_t> weight,
+            std::int64_t bias) {
   layer.parameters.push_back({layer.name + "." + name + ".weight", std::move(weight), {}});
   layer.parameters.push_back({layer.name + "." + name + ".bias", {bias}, {}});
 }
@@ -21,8 +22,8 @@ DecoderConfig read_gpt2(const ConfigReader& config) {
   out.num_key_value_heads = out.num_attention_heads;
   out.max_position_embeddings = config.required_size({"n_positions", "max_position_embeddings"});
   if (out.hidden_size % out.num_attention_heads != 0) {
-    config.fail("n_head", std::to_string(out.num_attention_heads) + " does not divide n_embd = " +
-                              std::to_string(out.hidden_size));
+    config.fail("n_head", std::to_string(out.num_attention_heads) +
+                              " does not divide n_embd = " + std::to_string(out.hidden_size));
   }
   out.head_dim = out.hidden_size / out.num_attention_heads;
   out.intermediate_size = config.size("n_inner", 4 * out.hidden_size, 4 * kMaxDimension);
@@ -30,7 +31,8 @@ DecoderConfig read_gpt2(const ConfigReader& config) {
   out.initializer_range = config.number("initializer_range", 0.02, 0.0, 1.0);
   out.hidden_act = config.text("activation_function", "gelu_new");
   if (out.hidden_act != "gelu_new") {
-    config.fail("activation_function", "'" + out.hidden_act + "' is not implemented", "only 'gelu_new' is");
+    config.fail("activation_function", "'" + out.hidden_act + "' is not implemented",
+                "only 'gelu_new' is");
   }
   out.embedding_dropout = config.number("embd_pdrop", 0.1, 0.0, 1.0);
   out.attention_dropout = config.number("attn_pdrop", 0.1, 0.0, 1.0);
@@ -70,10 +72,11 @@ std::vector<LayerInfo> gpt2_layers(const DecoderConfig& config) {
                     LayerKind::kNorm,
                     {{"transformer.ln_f.weight", {d}, {}}, {"transformer.ln_f.bias", {d}, {}}},
                     {}});
-  layers.push_back({"lm_head",
-                    LayerKind::kHead,
-                    {{"lm_head.weight", {config.vocab_size, d}, config.tie_word_embeddings ? embedding : ""}},
-                    {}});
+  layers.push_back(
+      {"lm_head",
+       LayerKind::kHead,
+       {{"lm_head.weight", {config.vocab_size, d}, config.tie_word_embeddings ? embedding : ""}},
+       {}});
   return layers;
 }
 

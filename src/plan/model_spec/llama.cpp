@@ -1,6 +1,6 @@
 // Llama: RMS norms, rotary positions, grouped-query attention, gated MLP.
-// Field meanings and defaults are those of transformers' LlamaConfig; rope_scaling / rope_theta (old) and
-// rope_parameters (new) mean the same.
+// Field meanings and defaults are those of transformers' LlamaConfig; rope_scaling / rope_theta
+// (old) and rope_parameters (new) mean the same.
 #include "plan/model_spec/families.h"
 #include "sluice/error.h"
 
@@ -26,10 +26,12 @@ void read_rope(const ConfigReader& config, DecoderConfig& out) {
   const std::vector<std::string> known = {"default", "linear", "llama3"};
   if (out.rope_type != "linear" && out.rope_type != "llama3") {
     rope->fail(rope->has("rope_type") ? "rope_type" : "type",
-               "rotary embedding '" + out.rope_type + "' is not implemented", suggest_name(out.rope_type, known));
+               "rotary embedding '" + out.rope_type + "' is not implemented",
+               suggest_name(out.rope_type, known));
   }
   const auto required = [&](const char* key) {
-    if (!rope->has(key)) rope->fail(key, "is missing, which rope type '" + out.rope_type + "' needs");
+    if (!rope->has(key))
+      rope->fail(key, "is missing, which rope type '" + out.rope_type + "' needs");
     return rope->number(key, 0.0, 1e-6, 1e9);
   };
   out.rope_factor = required("factor");
@@ -45,7 +47,8 @@ void read_rope(const ConfigReader& config, DecoderConfig& out) {
       config.size("original_max_position_embeddings", out.rope_original_max_position_embeddings);
 }
 
-void append_linear(LayerInfo& layer, const std::string& name, std::int64_t out, std::int64_t in, bool bias) {
+void append_linear(LayerInfo& layer, const std::string& name, std::int64_t out, std::int64_t in,
+                   bool bias) {
   layer.parameters.push_back({layer.name + "." + name + ".weight", {out, in}, {}});
   if (bias) layer.parameters.push_back({layer.name + "." + name + ".bias", {out}, {}});
 }
@@ -70,15 +73,17 @@ DecoderConfig read_llama(const ConfigReader& config) {
                                            std::to_string(out.num_attention_heads));
   }
   if (out.hidden_size % out.num_attention_heads != 0) {
-    config.fail("num_attention_heads", std::to_string(out.num_attention_heads) + " does not divide hidden_size = " +
-                                           std::to_string(out.hidden_size));
+    config.fail("num_attention_heads",
+                std::to_string(out.num_attention_heads) +
+                    " does not divide hidden_size = " + std::to_string(out.hidden_size));
   }
   out.head_dim = config.size("head_dim", out.hidden_size / out.num_attention_heads);
   if (out.head_dim % 2 != 0) {
     config.fail("head_dim", std::to_string(out.head_dim) + " is odd; rotary embedding turns pairs");
   }
   if (out.num_attention_heads * out.head_dim > kMaxDimension) {
-    config.fail("head_dim", "num_attention_heads * head_dim is more than " + std::to_string(kMaxDimension));
+    config.fail("head_dim",
+                "num_attention_heads * head_dim is more than " + std::to_string(kMaxDimension));
   }
   out.max_position_embeddings = config.size("max_position_embeddings", 2048);
   out.norm_eps = config.number("rms_norm_eps", 1e-6, 0.0, 1.0);
@@ -103,7 +108,8 @@ std::vector<LayerInfo> llama_layers(const DecoderConfig& config) {
   const std::string embedding = "model.embed_tokens.weight";
   std::vector<LayerInfo> layers;
   layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
-  layers.push_back({"model.embed_tokens", LayerKind::kEmbedding, {{embedding, {config.vocab_size, d}, {}}}, {}});
+  layers.push_back(
+      {"model.embed_tokens", LayerKind::kEmbedding, {{embedding, {config.vocab_size, d}, {}}}, {}});
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer;
     layer.name = "model.layers." + std::to_string(i);
@@ -119,10 +125,11 @@ std::vector<LayerInfo> llama_layers(const DecoderConfig& config) {
     layers.push_back(std::move(layer));
   }
   layers.push_back({"model.norm", LayerKind::kNorm, {{"model.norm.weight", {d}, {}}}, {}});
-  layers.push_back({"lm_head",
-                    LayerKind::kHead,
-                    {{"lm_head.weight", {config.vocab_size, d}, config.tie_word_embeddings ? embedding : ""}},
-                    {}});
+  layers.push_back(
+      {"lm_head",
+       LayerKind::kHead,
+       {{"lm_head.weight", {config.vocab_size, d}, config.tie_word_embeddings ? embedding : ""}},
+       {}});
   return layers;
 }
 

@@ -36,10 +36,12 @@ const detail::Family& find_family(const detail::ConfigReader& config) {
 // In floating point, so that a hostile product cannot overflow.
 double approximate_parameters(const DecoderConfig& c) {
   const double d = static_cast<double>(c.hidden_size);
-  const double heads = static_cast<double>((c.num_attention_heads + c.num_key_value_heads) * c.head_dim);
+  const double heads =
+      static_cast<double>((c.num_attention_heads + c.num_key_value_heads) * c.head_dim);
   const double layer = 2 * d * heads + 3 * d * static_cast<double>(c.intermediate_size);
   return layer * static_cast<double>(c.num_layers) +
-         d * (2 * static_cast<double>(c.vocab_size) + static_cast<double>(c.max_position_embeddings));
+         d * (2 * static_cast<double>(c.vocab_size) +
+              static_cast<double>(c.max_position_embeddings));
 }
 
 }  // namespace
@@ -88,7 +90,8 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
   const detail::ConfigReader config(document, file_name);
   const detail::Family& family = find_family(config);
   if (config.has("quantization_config")) {
-    config.fail("quantization_config", "quantized weights are not implemented", "use the unquantized model");
+    config.fail("quantization_config", "quantized weights are not implemented",
+                "use the unquantized model");
   }
   ModelSpec spec;
   spec.family = family.name;
@@ -100,6 +103,23 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
   }
   spec.layers = family.layers(spec.config);
   spec.config_text = config_json;
+  return spec;
+}
+
+ModelSpec outline_model_spec(int num_layers) {
+  if (num_layers < 0 || num_layers > detail::kMaxLayers) {
+    throw Error(ErrorKind::kUsage, "the number of layers must be between 0 and " +
+                                       std::to_string(detail::kMaxLayers) + ", got " +
+                                       std::to_string(num_layers));
+  }
+  ModelSpec spec;
+  spec.config.num_layers = num_layers;
+  spec.layers.push_back({"model.embed_tokens", LayerKind::kEmbedding, {}, {}});
+  for (int i = 0; i < num_layers; ++i) {
+    spec.layers.push_back({"model.layers." + std::to_string(i), LayerKind::kDecoder, {}, {}});
+  }
+  spec.layers.push_back({"model.norm", LayerKind::kNorm, {}, {}});
+  spec.layers.push_back({"lm_head", LayerKind::kHead, {}, {}});
   return spec;
 }
 

@@ -1,0 +1,117 @@
+// NeMo AutoModel's split: Hugging Face names under a prefix, the rotary embedding on every stage,
+// and whatever else the first stage must hold. Like its source it takes models of the structure
+// embed_tokens, layers.K, norm, lm_head, and none with a tied head; unlike it, a list of modules
+// that loses a layer is refused.
+#include <algorithm>
+#include <string_view>
+
+#include "plan/partition/convention.h"
+#include "plan/partition/shares.h"
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::string_view kEmbedding = "embed_tokens";
+
+void require_supported(const ModelSpec& model) {
+  if (model.layers.empty() || !model.layers.front().name.ends_with(kEmbedding)) {
+    refuse("convention automodel does not know the structure of the family '" + model.family + "'",
+           "use convention sluice");
+  }
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      if (parameter.tied_to.empty()) continue;
+      refuse("convention automodel does not take tied weights: '" + parameter.name + "' is '" +
+                 parameter.tied_to + "'",
+             "use convention sluice, which ties them across stages");
+    }
+  }
+}
+
+void require_model_name(const char* option, const std::optional<std::string>& given,
+                        const std::string& of_model) {
+  if (given && *given != of_model) {
+    refuse(std::string(option) + " '" + *given + "' is not the model's",
+           "leave it out: the model's is '" + of_model + "'");
+  }
+}
+
+// The options as AutoModel's function takes them; names that are not given are the model's.
+HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& options) {
+  const std::string& first = model.layers.front().name;
+  const std::string prefix = first.substr(0, first.size() - kEmbedding.size());
+  const std::string head = model.layers.back().name;
+  if (!model.family.empty()) {
+    require_model_name("the prefix", options.prefix, prefix);
+    require_model_name("the name of the head", options.lm_head_name, head);
+    if (!options.embeddings || !options.lm_head) {
+      const std::string& lost =
+          (options.embeddings ? model.layers.back() : model.layers.front()).parameters[0].name;
+      refuse("the parameter '" + lost + "' would be on no stage", "keep embeddings and head");
+    }
+  }
+  return {.include_embeddings = options.embeddings,
+          .include_lm_head = options.lm_head,
+          .include_rotary_emb = options.rotary,
+          .include_multimodal_encoders = options.multimodal,
+          .extra_module_fqns = options.extra_modules,
+          .fqn_prefix = options.prefix.value_or(prefix),
+          .lm_head_fqn = options.lm_head_name.value_or(head)};
+}
+
+LayerNames automodel_names(const ModelSpec& model, const HfStageOptions& ends) {
+  LayerNames layers = hf_names(model);
+  const int last_decoder = layers.position(layers.num_decoders) - 1;
+  for (int i = layers.first_decoder; i <= last_decoder; ++i) {
+    layers.names[i] = {ends.fqn_prefix + "layers." + std::to_string(i - layers.first_decoder)};
+  }
+  layers.names.front() = {ends.fqn_prefix + std::string(kEmbedding)};
+  layers.names[last_decoder + 1] = {ends.fqn_prefix + "norm"};
+  layers.names.back() = {ends.lm_head_fqn};
+  if (!ends.include_embeddings) layers.names.front().clear();
+  if (!ends.include_lm_head) layers.names.back().clear();
+  if (ends.include_rotary_emb) layers.stateless = {ends.fqn_prefix + "rotary_emb"};
+  layers.extras = ends.extra_module_fqns;
+  if (ends.include_multimodal_encoders) {
+    for (const std::string& suffix : multimodal_suffixes()) {
+      layers.extras.push_back(ends.fqn_prefix + suffix);
+    }
+  }
+  return layers;
+}
+
+void require_new_extras(const LayerNames& layers) {
+  for (const std::vector<std::string>& names : layers.names) {
+    for (const std::string& name : names) {
+      if (std::find(layers.extras.begin(), layers.extras.end(), name) != layers.extras.end()) {
+        refuse("the extra module '" + name + "' is a layer that has a stage already",
+               "leave it out");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Split automodel_split(const ModelSpec& model, const PartitionOptions& options,
+                      const ScheduleInfo* schedule) {
+  require_supported(model);
+  const HfStageOptions ends = stage_options(model, options);
+  const LayerNames layers = automodel_names(model, ends);
+  require_new_extras(layers);
+  if (!options.modules.empty()) return split_as_listed(layers, options.modules);
+  const int num_stages =
+      options.layers_per_stage > 0
+          ? calculate_virtual_stages(layers.num_decoders, options.layers_per_stage,
+                                     required_ranks(options),
+                                     natural_stages_per_rank(schedule) == 1, options.rounding)
+                .num_stages
+          : stages_by_counts(options, schedule);
+  ModuleNames modules = generate_hf_model_fqn_per_model_part(num_stages, layers.num_decoders, ends);
+  Split split =
+      split_by_shares(layers, even_shares(layers.num_decoders, num_stages, Remainder::kFirst));
+  split.modules = std::move(modules);
+  return split;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,118 @@
+#include "plan/partition/convention.h"
+
+#include <algorithm>
+
+#include "plan/partition/shares.h"
+
+namespace sluice::detail {
+
+int LayerNames::decoders_before(int position) const {
+  return std::clamp(position - first_decoder, 0, num_decoders);
+}
+
+LayerNames hf_names(const ModelSpec& model) {
+  LayerNames out;
+  out.num_layers = static_cast<int>(model.layers.size());
+  for (const LayerInfo& layer : model.layers) {
+    if (layer.kind == LayerKind::kEmbedding) ++out.first_decoder;
+    if (layer.kind == LayerKind::kDecoder) ++out.num_decoders;
+    out.names.push_back(layer.module_names());
+  }
+  return out;
+}
+
+LayerNames titan_names(const ModelSpec& model, const std::string& head) {
+  LayerNames out = hf_names(model);
+  int decoder = 0;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    switch (model.layers[i].kind) {
+      case LayerKind::kEmbedding:
+        out.names[i] = {"tok_embeddings"};
+        break;
+      case LayerKind::kDecoder:
+        out.names[i] = {"layers." + std::to_string(decoder++)};
+        break;
+      case LayerKind::kNorm:
+        out.names[i] = {"norm"};
+        break;
+      case LayerKind::kHead:
+        out.names[i] = {head};
+        break;
+    }
+  }
+  return out;
+}
+
+Split split_at(const LayerNames& layers, std::vector<int> starts) {
+  Split split;
+  for (std::size_t s = 0; s < starts.size(); ++s) {
+    const int stop = s + 1 < starts.size() ? starts[s + 1] : layers.num_layers;
+    std::vector<std::string>& modules = split.modules.emplace_back();
+    for (int i = starts[s]; i < stop; ++i) {
+      modules.insert(modules.end(), layers.names[i].begin(), layers.names[i].end());
+    }
+    if (s > 0) split.split_points.push_back(layers.names[starts[s]].front());
+  }
+  split.starts = std::move(starts);
+  return split;
+}
+
+Split split_by_shares(const LayerNames& layers, const std::vector<int>& shares) {
+  std::vector<int> starts;
+  for (const int decoder : first_layers(shares)) starts.push_back(layers.position(decoder));
+  starts.front() = 0;
+  return split_at(layers, std::move(starts));
+}
+
+int required_ranks(const PartitionOptions& options) {
+  if (options.num_ranks == 0) {
+    refuse("the number of ranks is not given", "give it, or the number of stages");
+  }
+  return options.num_ranks;
+}
+
+int stages_by_counts(const PartitionOptions& options, const ScheduleInfo* schedule) {
+  if (options.num_stages > 0) return options.num_stages;
+  const int per_rank =
+      options.stages_per_rank > 0 ? options.stages_per_rank : natural_stages_per_rank(schedule);
+  const std::int64_t stages = std::int64_t{required_ranks(options)} * per_rank;
+  if (stages > kMaxCount) {
+    refuse(std::to_string(stages) + " stages are more than " + std::to_string(kMaxCount));
+  }
+  return static_cast<int>(stages);
+}
+
+const std::vector<Convention>& conventions() {
+  static const std::vector<Convention> table = {
+      {.name = "sluice",
+       .split_points = true,
+       .cuts = true,
+       .modules = true,
+       .layers_per_stage = true,
+       .rounding = true,
+       .weights = true,
+       .remainder = true,
+       .split = sluice_split},
+      {.name = "torchtitan",
+       .split_points = true,
+       .layers_per_stage = true,
+       .weights = true,
+       .split = torchtitan_split},
+      {.name = "torchtitan-2024", .split_points = true, .split = torchtitan_2024_split},
+      {.name = "torchtitan-current",
+       .modules = true,
+       .layers_per_stage = true,
+       .weights = true,
+       .split = torchtitan_current_split},
+      {.name = "automodel",
+       .modules = true,
+       .layers_per_stage = true,
+       .rounding = true,
+       .ends = true,
+       .split = automodel_split},
+      {.name = "neuronx", .cuts = true, .split = neuronx_split},
+  };
+  return table;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,84 @@
+// What a convention has to answer, and the parts that several answer alike. Internal to partition/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/partition.h"
+
+namespace sluice::detail {
+
+// The layers of a model by position and by the names of a convention.
+struct LayerNames {
+  int num_layers = 0;     // of the model, all kinds
+  int first_decoder = 0;  // position of the first decoder layer
+  int num_decoders = 0;
+  std::vector<std::vector<std::string>> names;  // [position]: module names of the convention
+  std::vector<std::string> stateless;           // modules without parameters, on any stage
+  std::vector<std::string> extras;  // modules that the model does not list, on one stage
+
+  // Position of decoder layer k; with k = num_decoders that of the layer after the last.
+  int position(int decoder) const { return first_decoder + decoder; }
+  int decoders_before(int position) const;
+};
+// Names as the Hugging Face checkpoint has them.
+LayerNames hf_names(const ModelSpec& model);
+// tok_embeddings, layers.K, norm and `head`.
+LayerNames titan_names(const ModelSpec& model, const std::string& head);
+
+// A split: position of the first layer of every stage (starts[0] = 0), what the stages hold, and
+// how its users name the cuts.
+struct Split {
+  std::vector<int> starts;
+  ModuleNames modules;
+  std::vector<std::string> split_points;
+};
+// Precondition: starts ascends strictly from 0.
+Split split_at(const LayerNames& layers, std::vector<int> starts);
+// Decoder layers per stage; the embedding goes to the first, norm and head to the last.
+Split split_by_shares(const LayerNames& layers, const std::vector<int>& shares);
+
+// Explicit names. Each throws for unknown, unsorted or repeated names; modules also for layers that
+// are on no stage and stages without a layer.
+Split split_before(const LayerNames& layers, const std::vector<std::string>& points,
+                   bool decoders_only);
+Split split_after(const LayerNames& layers, const std::vector<std::string>& cuts);
+Split split_as_listed(const LayerNames& layers, const ModuleNames& modules);
+
+// Number of stages from counts: num_stages, stages_per_rank, else what the schedule needs.
+// Precondition: no layers_per_stage.
+int stages_by_counts(const PartitionOptions& options, const ScheduleInfo* schedule);
+// Ranks that the counts of stages refer to. Throws when they are not given.
+int required_ranks(const PartitionOptions& options);
+
+// One row of the table of conventions: the options that it knows, and its answer.
+struct Convention {
+  std::string name;
+  bool split_points = false, cuts = false, modules = false;
+  bool layers_per_stage = false, rounding = false, weights = false, remainder = false;
+  bool ends =
+      false;  // embeddings, lm_head, rotary, multimodal, extra_modules, prefix, lm_head_name
+  Split (*split)(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*) = nullptr;
+};
+const std::vector<Convention>& conventions();
+
+// Throws Error(kUsage) with the nearest name.
+const Convention& find_convention(const std::string& name);
+// Throws Error(kUsage) for counts out of range, options that exclude each other, and options that
+// the convention has no meaning for.
+void check_options(const Convention& convention, const PartitionOptions& options);
+// Throws Error(kUsage) when names make another number of stages than the counts ask for.
+void require_num_stages(const PartitionOptions& options, int num_stages);
+// stage -> rank. Throws Error(kUsage): a V schedule with other than two stages a rank, a map that
+// does not fit or leaves a rank without a stage.
+std::vector<int> place_stages(const PartitionOptions& options, const Convention& convention,
+                              const ScheduleInfo* schedule, int num_ranks, int num_stages);
+
+Split sluice_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
+Split torchtitan_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
+Split torchtitan_2024_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
+Split torchtitan_current_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
+Split automodel_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
+Split neuronx_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
+
+}  // namespace sluice::detail

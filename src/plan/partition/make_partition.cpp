@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <set>
+
+#include "plan/partition/convention.h"
+#include "plan/partition/shares.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using detail::Convention;
+
+std::vector<StageContent> stage_contents(const ModelSpec& model, const detail::LayerNames& layers,
+                                         detail::Split split, const std::vector<int>& ranks) {
+  std::vector<StageContent> stages;
+  for (std::size_t s = 0; s < split.starts.size(); ++s) {
+    const int start = split.starts[s];
+    const int stop = s + 1 < split.starts.size() ? split.starts[s + 1] : layers.num_layers;
+    StageContent& stage = stages.emplace_back();
+    stage.stage = static_cast<int>(s);
+    stage.rank = ranks[s];
+    stage.first_layer = layers.decoders_before(start);
+    stage.num_layers = layers.decoders_before(stop) - stage.first_layer;
+    stage.modules = std::move(split.modules[s]);
+    for (int i = start; i < stop; ++i) {
+      stage.layers.push_back(i);
+      stage.num_parameters += model.layers[i].num_parameters();
+    }
+  }
+  return stages;
+}
+
+std::vector<TieGroup> tie_groups(const ModelSpec& model, const std::vector<StageContent>& stages) {
+  std::vector<TieGroup> groups;
+  const auto group_of = [&](const std::string& name) {
+    return std::find_if(groups.begin(), groups.end(),
+                        [&](const TieGroup& group) { return group.name == name; });
+  };
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      if (!parameter.tied_to.empty() && group_of(parameter.tied_to) == groups.end()) {
+        groups.push_back({parameter.tied_to, {}});
+      }
+    }
+  }
+  if (groups.empty()) return groups;
+  for (const StageContent& stage : stages) {
+    for (const int i : stage.layers) {
+      for (const ParameterSpec& parameter : model.layers[i].parameters) {
+        const auto group = group_of(parameter.tied_to.empty() ? parameter.name : parameter.tied_to);
+        if (group == groups.end()) continue;
+        if (group->stages.empty() || group->stages.back() != stage.stage) {
+          group->stages.push_back(stage.stage);
+        }
+      }
+    }
+  }
+  return groups;
+}
+
+// The invariants of partition.h. A failure is a defect of a convention, not of its user.
+void check_invariants(const ModelSpec& model, const Partition& partition) {
+  const auto fail = [](const std::string& what) {
+    throw Error(ErrorKind::kInternal, "broken partition: " + what);
+  };
+  int next = 0;
+  std::set<std::string> owned;
+  for (const StageContent& stage : partition.stages) {
+    if (stage.layers.empty()) fail("stage " + std::to_string(stage.stage) + " is empty");
+    for (const int i : stage.layers) {
+      if (i != next++) fail("layer " + std::to_string(i) + " is out of order");
+      for (const ParameterSpec& parameter : model.layers[i].parameters) {
+        if (!owned.insert(parameter.name).second) fail("'" + parameter.name + "' is owned twice");
+      }
+    }
+  }
+  if (next != static_cast<int>(model.layers.size())) fail("layers are on no stage");
+}
+
+}  // namespace
+
+const std::vector<std::string>& partition_conventions() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const Convention& convention : detail::conventions()) list.push_back(convention.name);
+    return list;
+  }();
+  return names;
+}
+
+Partition make_partition(const ModelSpec& model, const PartitionOptions& options) {
+  const Convention& convention = detail::find_convention(options.convention);
+  detail::check_options(convention, options);
+  const ScheduleInfo* schedule =
+      options.schedule.empty() ? nullptr : &find_schedule(options.schedule);
+  detail::Split split = convention.split(model, options, schedule);
+
+  Partition partition;
+  partition.num_stages = static_cast<int>(split.starts.size());
+  detail::require_num_stages(options, partition.num_stages);
+  partition.num_ranks = options.num_ranks != 0 ? options.num_ranks : partition.num_stages;
+  partition.stage_to_rank = detail::place_stages(options, convention, schedule, partition.num_ranks,
+                                                 partition.num_stages);
+  std::vector<int> per_rank(static_cast<std::size_t>(partition.num_ranks), 0);
+  for (const int rank : partition.stage_to_rank) ++per_rank[rank];
+  partition.stages_per_rank = *std::max_element(per_rank.begin(), per_rank.end());
+  partition.split_points = split.split_points;
+  partition.stages =
+      stage_contents(model, detail::hf_names(model), std::move(split), partition.stage_to_rank);
+  partition.tie_groups = tie_groups(model, partition.stages);
+  check_invariants(model, partition);
+  return partition;
+}
+
+std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage) {
+  std::vector<std::string> names;
+  for (const int i : stage.layers) {
+    for (const ParameterSpec& parameter : model.layers[i].parameters) {
+      names.push_back(parameter.name);
+    }
+  }
+  return names;
+}
+
+std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& partition,
+                                     std::int64_t microbatch_size, std::int64_t seq_len) {
+  for (const auto& [what, value] : {std::pair{"the microbatch size", microbatch_size},
+                                    std::pair{"the sequence length", seq_len}}) {
+    if (value < 1)
+      detail::refuse(std::string(what) + " must be at least 1, got " + std::to_string(value));
+  }
+  const std::vector<std::int64_t> hidden = {microbatch_size, seq_len, model.config.hidden_size};
+  std::vector<StageShape> shapes(partition.stages.size(), {hidden, hidden});
+  shapes.front().input = {microbatch_size, seq_len};
+  for (std::size_t s = 0; s < shapes.size(); ++s) {
+    const LayerInfo& last = model.layers[partition.stages[s].layers.back()];
+    if (last.kind == LayerKind::kHead) shapes[s].output.back() = model.config.vocab_size;
+  }
+  return shapes;
+}
+
+}  // namespace sluice

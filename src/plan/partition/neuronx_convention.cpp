@@ -1,0 +1,18 @@
+// NeuronX Distributed's split: cuts after named layers, or even cuts with the remainder last.
+// Stages must be pp x virtual size = cuts + 1.
+#include "plan/partition/convention.h"
+
+namespace sluice::detail {
+
+Split neuronx_split(const ModelSpec& model, const PartitionOptions& options,
+                    const ScheduleInfo* schedule) {
+  const LayerNames layers = hf_names(model);
+  if (!options.cuts.empty()) return split_after(layers, options.cuts);
+  std::vector<std::string> decoders;
+  for (int k = 0; k < layers.num_decoders; ++k) {
+    decoders.push_back(layers.names[layers.position(k)].front());
+  }
+  return split_after(layers, create_partitions(stages_by_counts(options, schedule), decoders));
+}
+
+}  // namespace sluice::detail

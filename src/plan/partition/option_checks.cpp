@@ -1,0 +1,109 @@
+// Options that contradict each other, or that the convention has no meaning for.
+#include <algorithm>
+
+#include "plan/partition/convention.h"
+#include "plan/partition/shares.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+struct GivenOption {
+  const char* what;
+  bool given;
+  bool applies;
+};
+
+void require_applicable(const Convention& convention, const PartitionOptions& options) {
+  const std::vector<GivenOption> given = {
+      {"split points", !options.split_points.empty(), convention.split_points},
+      {"cuts", !options.cuts.empty(), convention.cuts},
+      {"modules", !options.modules.empty(), convention.modules},
+      {"layers_per_stage", options.layers_per_stage != 0, convention.layers_per_stage},
+      {"rounding of the number of stages", options.rounding != Rounding::kNone,
+       convention.rounding},
+      {"weight of the first stage", options.first_stage_weight.has_value(), convention.weights},
+      {"weight of the last stage", options.last_stage_weight.has_value(), convention.weights},
+      {"remainder", options.remainder.has_value(), convention.remainder},
+      {"leaving out embeddings", !options.embeddings, convention.ends},
+      {"leaving out the head", !options.lm_head, convention.ends},
+      {"leaving out rotary embeddings", !options.rotary, convention.ends},
+      {"multimodal encoders", options.multimodal, convention.ends},
+      {"extra modules", !options.extra_modules.empty(), convention.ends},
+      {"prefix", options.prefix.has_value(), convention.ends},
+      {"name of the head", options.lm_head_name.has_value(), convention.ends}};
+  for (const GivenOption& option : given) {
+    if (option.given && !option.applies) {
+      refuse("convention " + convention.name + " has no " + option.what,
+             "leave it out, or use another convention");
+    }
+  }
+}
+
+// Names settle everything; counts settle the number of stages in one way.
+void require_one_source(const PartitionOptions& options) {
+  std::vector<std::string> names, counts;
+  if (!options.split_points.empty()) names.push_back("split points");
+  if (!options.cuts.empty()) names.push_back("cuts");
+  if (!options.modules.empty()) names.push_back("modules");
+  if (options.num_stages != 0) counts.push_back("the number of stages");
+  if (options.stages_per_rank != 0) counts.push_back("stages per rank");
+  if (options.layers_per_stage != 0) counts.push_back("layers_per_stage");
+  const auto only_one = [](const std::vector<std::string>& given) {
+    if (given.size() > 1) refuse(given[0] + " and " + given[1] + " exclude each other", "give one");
+  };
+  only_one(names);
+  only_one(counts);
+  if (options.rounding != Rounding::kNone && (options.num_stages != 0 || !names.empty())) {
+    refuse("rounding has no meaning when the stages are given", "round with layers_per_stage");
+  }
+  if (names.empty()) return;
+  std::vector<std::string> counted_options;
+  if (options.layers_per_stage != 0) counted_options.push_back("layers_per_stage");
+  if (options.first_stage_weight) counted_options.push_back("a weight of the first stage");
+  if (options.last_stage_weight) counted_options.push_back("a weight of the last stage");
+  if (options.remainder) counted_options.push_back("a remainder");
+  if (!options.modules.empty() && (!options.embeddings || !options.lm_head)) {
+    counted_options.push_back("leaving out an end");
+  }
+  if (!counted_options.empty()) {
+    refuse(names[0] + " and " + counted_options[0] + " exclude each other", "give one of them");
+  }
+}
+
+void require_counts(const PartitionOptions& options) {
+  require_count("the number of ranks", options.num_ranks, 0);
+  require_count("the number of stages", options.num_stages, 0);
+  require_count("the number of stages per rank", options.stages_per_rank, 0);
+  require_count("layers_per_stage", options.layers_per_stage, 0);
+}
+
+}  // namespace
+
+const Convention& find_convention(const std::string& name) {
+  for (const Convention& convention : conventions()) {
+    if (convention.name == name) return convention;
+  }
+  refuse("unknown partition convention '" + name + "'",
+         suggest_name(name, partition_conventions()));
+}
+
+void check_options(const Convention& convention, const PartitionOptions& options) {
+  require_counts(options);
+  require_applicable(convention, options);
+  require_one_source(options);
+}
+
+// Stages that the names make must be those that the counts ask for.
+void require_num_stages(const PartitionOptions& options, int num_stages) {
+  const std::int64_t asked = options.num_stages != 0
+                                 ? options.num_stages
+                                 : std::int64_t{options.stages_per_rank} * options.num_ranks;
+  if (asked != 0 && asked != num_stages) {
+    refuse("the names make " + counted(num_stages, "stage") + ", but " + std::to_string(asked) +
+               " are asked for",
+           "give " + std::to_string(asked - 1) + " cuts, or leave the number of stages out");
+  }
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,60 @@
+// Which rank has which stage.
+#include <algorithm>
+
+#include "plan/partition/convention.h"
+#include "plan/partition/shares.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+std::vector<int> checked_map(const std::vector<int>& map, int num_ranks, int num_stages) {
+  if (static_cast<int>(map.size()) != num_stages) {
+    refuse("the stage-to-rank map has " + counted(static_cast<int>(map.size()), "entry") + " for " +
+               counted(num_stages, "stage"),
+           "give one rank a stage");
+  }
+  std::vector<bool> used(static_cast<std::size_t>(num_ranks), false);
+  for (const int rank : map) {
+    if (rank < 0 || rank >= num_ranks) {
+      refuse("rank " + std::to_string(rank) + " in the stage-to-rank map is not one of " +
+             counted(num_ranks, "rank"));
+    }
+    used[rank] = true;
+  }
+  const auto idle = std::find(used.begin(), used.end(), false);
+  if (idle != used.end()) {
+    refuse("rank " + std::to_string(idle - used.begin()) + " has no stage in the stage-to-rank map",
+           "give every rank a stage");
+  }
+  return map;
+}
+
+}  // namespace
+
+std::vector<int> place_stages(const PartitionOptions& options, const Convention& convention,
+                              const ScheduleInfo* schedule, int num_ranks, int num_stages) {
+  const bool v_schedule = schedule && schedule->placement == Placement::kV;
+  if (v_schedule && num_stages != 2 * std::int64_t{num_ranks}) {
+    refuse(schedule->name + " runs exactly 2 stages a rank, got " + counted(num_stages, "stage") +
+               " on " + counted(num_ranks, "rank"),
+           "make " + std::to_string(2 * std::int64_t{num_ranks}) + " stages");
+  }
+  if (!options.stage_to_rank.empty()) {
+    return checked_map(options.stage_to_rank, num_ranks, num_stages);
+  }
+  const std::vector<std::string> placements = {"auto", "loop", "v"};
+  if (std::find(placements.begin(), placements.end(), options.placement) == placements.end()) {
+    refuse("unknown placement '" + options.placement + "'",
+           suggest_name(options.placement, placements));
+  }
+  const bool v = options.placement == "v" || (options.placement == "auto" && v_schedule);
+  if (v && convention.name != "sluice" && num_stages != 2 * std::int64_t{num_ranks}) {
+    refuse("placement v of convention " + convention.name + " takes 2 stages a rank, got " +
+               counted(num_stages, "stage") + " on " + counted(num_ranks, "rank"),
+           "make " + std::to_string(2 * std::int64_t{num_ranks}) + " stages");
+  }
+  return make_stage_to_rank(v ? Placement::kV : Placement::kLoop, num_ranks, num_stages);
+}
+
+}  // namespace sluice::detail

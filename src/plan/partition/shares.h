@@ -1,0 +1,35 @@
+// How many layers go to each stage, by counts alone. Internal to the rules.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/partition.h"
+
+namespace sluice::detail {
+
+// Error(kUsage) without a place: the caller's options are the place.
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy = {});
+// Throws unless min <= value <= kMaxCount.
+void require_count(const char* what, int value, int min);
+std::string counted(int count, const char* noun);  // "1 stage", "8 stages"
+
+// total = sum; every part has total / parts, and total % parts of them one more:
+//   kFirst, kLast: the first, the last; kMiddle: those around the middle, the earlier half first.
+// Precondition: parts >= 1, total >= 0.
+std::vector<int> even_shares(int total, int parts, Remainder remainder);
+
+// Decoder layers per stage where embedding and head count for so many layers of their stage.
+// Throws when there are more stages than layers and weights, or a weight exceeds the smallest
+// share.
+std::vector<int> weighted_shares(int num_layers, int num_stages, int input_weight,
+                                 int output_weight, Remainder remainder);
+
+// Sums before each stage: {3, 4, 4} -> {0, 3, 7}.
+std::vector<int> first_layers(const std::vector<int>& shares);
+
+// Stages a rank that the schedule runs without being asked; 1 when the schedule is free.
+int natural_stages_per_rank(const ScheduleInfo* schedule);
+
+}  // namespace sluice::detail

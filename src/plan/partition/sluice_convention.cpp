@@ -1,0 +1,35 @@
+// sluice's own split: Hugging Face names; embedding, norm and head count for nothing unless weights
+// are given; the remainder goes where it is told to.
+//   10 layers, 4 stages: first 3 3 2 2, last 2 2 3 3, middle 2 3 3 2
+#include "plan/partition/convention.h"
+#include "plan/partition/shares.h"
+
+namespace sluice::detail {
+
+Split sluice_split(const ModelSpec& model, const PartitionOptions& options,
+                   const ScheduleInfo* schedule) {
+  LayerNames layers = hf_names(model);
+  if (!options.split_points.empty()) return split_before(layers, options.split_points, false);
+  if (!options.cuts.empty()) return split_after(layers, options.cuts);
+  if (!options.modules.empty()) return split_as_listed(layers, options.modules);
+  const int input_weight = options.first_stage_weight.value_or(0);
+  const int output_weight = options.last_stage_weight.value_or(0);
+  require_count("the weight of the first stage", input_weight, 0);
+  require_count("the weight of the last stage", output_weight, 0);
+  const int num_stages =
+      options.layers_per_stage > 0
+          ? calculate_virtual_stages(layers.num_decoders + input_weight + output_weight,
+                                     options.layers_per_stage, required_ranks(options),
+                                     natural_stages_per_rank(schedule) == 1, options.rounding)
+                .num_stages
+          : stages_by_counts(options, schedule);
+  if (num_stages > layers.num_decoders) {
+    refuse(counted(num_stages, "stage") + " are more than " + counted(layers.num_decoders, "layer"),
+           "use at most as many stages as layers");
+  }
+  return split_by_shares(
+      layers, weighted_shares(layers.num_decoders, num_stages, input_weight, output_weight,
+                              options.remainder.value_or(Remainder::kFirst)));
+}
+
+}  // namespace sluice::detail
