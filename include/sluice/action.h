@@ -1,4 +1,5 @@
-// One instruction of one rank: the vocabulary that schedules, programs, files and the executor share.
+// One instruction of one rank: the vocabulary that schedules, programs, files and the executor
+// share.
 //
 // Owns: Action, its text form and the exact inverse.
 // Does not own: order (schedule.h, program.h) or meaning at run time (executor.h).
@@ -51,10 +52,18 @@ struct Action {
 
   friend bool operator==(const Action&, const Action&) = default;
 
-  static Action forward(int stage, int microbatch) { return make(ActionKind::kForward, stage, microbatch); }
-  static Action backward(int stage, int microbatch) { return make(ActionKind::kBackward, stage, microbatch); }
-  static Action backward_input(int stage, int microbatch) { return make(ActionKind::kBackwardInput, stage, microbatch); }
-  static Action backward_weight(int stage, int microbatch) { return make(ActionKind::kBackwardWeight, stage, microbatch); }
+  static Action forward(int stage, int microbatch) {
+    return make(ActionKind::kForward, stage, microbatch);
+  }
+  static Action backward(int stage, int microbatch) {
+    return make(ActionKind::kBackward, stage, microbatch);
+  }
+  static Action backward_input(int stage, int microbatch) {
+    return make(ActionKind::kBackwardInput, stage, microbatch);
+  }
+  static Action backward_weight(int stage, int microbatch) {
+    return make(ActionKind::kBackwardWeight, stage, microbatch);
+  }
   static Action make(ActionKind kind, int stage = -1, int microbatch = -1) {
     Action action;
     action.kind = kind;
@@ -67,7 +76,9 @@ struct Action {
 
   // The two halves of a kOverlap.
   Action overlap_forward() const { return make(ActionKind::kForward, stage, microbatch); }
-  Action overlap_backward() const { return make(backward_kind, backward_stage, backward_microbatch); }
+  Action overlap_backward() const {
+    return make(backward_kind, backward_stage, backward_microbatch);
+  }
 };
 
 bool is_compute(ActionKind kind);   // F, B, I, W, OVERLAP
@@ -79,7 +90,8 @@ void append_text(const Action& action, std::string& out);
 
 // Exact inverse of to_text. Spaces around the text and around the parts of a pair are allowed;
 // blank text is kIdle. Anything incomplete or trailing is refused: "0F", "1F0junk", "0f0",
-// "0UNSHARD3", numbers above 2^31-1, a pair that is not F then B or I. Throws Error(kInput) that quotes the text and says what is wrong with it.
+// "0UNSHARD3", numbers above 2^31-1, a pair that is not F then B or I. Throws Error(kInput) that
+// quotes the text and says what is wrong with it.
 Action parse_action(std::string_view text);
 
 }  // namespace sluice

@@ -30,12 +30,12 @@ std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int n
 std::vector<int> stages_of_rank(const std::vector<int>& stage_to_rank, int rank);
 
 struct Schedule {
-  std::string name;                  // canonical name, or the file's
+  std::string name;  // canonical name, or the file's
   int num_ranks = 0;
   int num_stages = 0;
   int num_microbatches = 0;
-  std::vector<int> stage_to_rank;          // size num_stages
-  std::vector<std::vector<Action>> rows;   // [rank][slot]; kIdle: the slot is empty
+  std::vector<int> stage_to_rank;         // size num_stages
+  std::vector<std::vector<Action>> rows;  // [rank][slot]; kIdle: the slot is empty
 };
 
 // What a builder is asked for.

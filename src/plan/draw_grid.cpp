@@ -61,7 +61,8 @@ double slot_length(const Simulation& simulation) {
       if (duration > 0 && (shortest == 0 || duration < shortest)) shortest = duration;
     }
   }
-  const double least = simulation.makespan / (kMaxSlotsPerAction * static_cast<double>(most_actions));
+  const double least =
+      simulation.makespan / (kMaxSlotsPerAction * static_cast<double>(most_actions));
   const double length = std::max(shortest, least);
   return length > 0 ? length : 1;
 }

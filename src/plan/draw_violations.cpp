@@ -34,8 +34,8 @@ class RowWindow {
     for (std::size_t i = first_; i < end_; ++i) {
       const Action& action = (*row_)[i];
       const auto chunk = std::distance(stages.begin(), stages.find(action.stage));
-      line += detail::colored(to_text(action), detail::color_of(action.kind, static_cast<int>(chunk)),
-                              color);
+      line += detail::colored(to_text(action),
+                              detail::color_of(action.kind, static_cast<int>(chunk)), color);
       if (i + 1 < row_->size()) line += ' ';
     }
     return line + (end_ < row_->size() ? "..." : "");
@@ -140,7 +140,8 @@ std::string draw_violations(const Program& program, const VerifyReport& report,
     for (const Violation* violation : violations) picture.add_line(violation->reason);
   }
   if (drawn < report.violations.size()) {
-    picture.add_line("and " + std::to_string(report.violations.size() - drawn) + " more violations");
+    picture.add_line("and " + std::to_string(report.violations.size() - drawn) +
+                     " more violations");
   }
   return picture.take();
 }

@@ -22,19 +22,19 @@ constexpr std::array<std::string_view, 4> kAbstractNames = {
 
 void require_positive(int count, const char* what) {
   if (count < 1) {
-    throw Error(ErrorKind::kUsage, std::string(what) + " must be at least 1, got " +
-                                       std::to_string(count));
+    throw Error(ErrorKind::kUsage,
+                std::string(what) + " must be at least 1, got " + std::to_string(count));
   }
 }
 
 [[noreturn]] void refuse_stages_per_rank(const ScheduleInfo& info, int got) {
   const bool one = info.single_stage;
-  throw Error(ErrorKind::kUsage,
-              info.name + " runs exactly " + (one ? "1 stage" : "2 stages") + " per rank, got " +
-                  std::to_string(got),
-              {},
-              std::string(one ? "give 1 stage" : "give 2 stages") +
-                  " per rank, or use Interleaved1F1B");
+  throw Error(
+      ErrorKind::kUsage,
+      info.name + " runs exactly " + (one ? "1 stage" : "2 stages") + " per rank, got " +
+          std::to_string(got),
+      {},
+      std::string(one ? "give 1 stage" : "give 2 stages") + " per rank, or use Interleaved1F1B");
 }
 
 int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
@@ -121,8 +121,8 @@ const std::vector<ScheduleInfo>& schedule_table() {
        Placement::kLoop,
        detail::build_1f1b},
       {"Interleaved1F1B",
-       {"scheduleinterleaved1f1b", "interleaved_1f1b", "interleaved-1f1b", "1f1b_interleaved", "dfs",
-        "depth_first", "vpp", "traininterleavedschedule", "interleavedschedule",
+       {"scheduleinterleaved1f1b", "interleaved_1f1b", "interleaved-1f1b", "1f1b_interleaved",
+        "dfs", "depth_first", "vpp", "traininterleavedschedule", "interleavedschedule",
         "forward_backward_pipelining_with_interleaving"},
        "arXiv:2104.04473",
        false,

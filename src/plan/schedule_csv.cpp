@@ -1,5 +1,6 @@
 // torch's CSV (docs/schedule-csv.md). Every limit below keeps memory in proportion to the file: a
-// few bytes of text must not make a reader of the schedule reserve room for billions of microbatches.
+// few bytes of text must not make a reader of the schedule reserve room for billions of
+// microbatches.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -72,7 +73,8 @@ class CsvReader {
   std::vector<Action> read_row(std::string_view line) {
     std::vector<Action> row;
     if (line.find_first_not_of(" \t") == std::string_view::npos) return row;
-    const std::size_t cells = 1 + static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
+    const std::size_t cells =
+        1 + static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
     num_cells_ += cells;
     if (num_cells_ > kMaxCells) fail("more than " + std::to_string(kMaxCells) + " cells", 1);
     row.reserve(cells);
@@ -221,9 +223,9 @@ Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stag
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
     text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
     if (text.size() > kMaxFileBytes) {
-      throw Error(ErrorKind::kInput,
-                  "the schedule file is larger than " + std::to_string(kMaxFileBytes >> 20) + " MiB",
-                  path);
+      throw Error(
+          ErrorKind::kInput,
+          "the schedule file is larger than " + std::to_string(kMaxFileBytes >> 20) + " MiB", path);
     }
   }
   return parse_schedule_csv(text, path, stage_to_rank);

@@ -42,13 +42,39 @@ TEST(ActionTest, TakesSurroundingSpaceAndReadsBlankAsIdle) {
 }
 
 TEST(ActionTest, RefusesTextThatIsIncompleteOrTrailing) {
-  for (const char* text :
-       {"0F", "F0", "7", "1F0junk", "1F0 2", "0f0", "0 F 0", "-1F0", "+1F0", "0F-1", "0X0", "0FF0",
-        "0UNSHARD3", "UNSHARD", "0RECV_B", "REDUCE_NORM0", "0OPTIMIZER_STEP", "0OVERLAP_F_B",
-        "2147483648F0", "0F99999999999999999999", "(", "()", "()OVERLAP_F_B", "(0F0)OVERLAP_F_B",
-        "(0F0;1B0", "(0F0;1B0)", "(0F0;1B0)F", "(0F0;1B0)OVERLAP_F_B2", "(0F0;1B0;2B0)OVERLAP_F_B",
-        "(1B0;0F0)OVERLAP_F_B", "(0F0;1W0)OVERLAP_F_B", "(0F0;)OVERLAP_F_B",
-        "((0F0;1B0)OVERLAP_F_B;1B0)OVERLAP_F_B"}) {
+  for (const char* text : {"0F",
+                           "F0",
+                           "7",
+                           "1F0junk",
+                           "1F0 2",
+                           "0f0",
+                           "0 F 0",
+                           "-1F0",
+                           "+1F0",
+                           "0F-1",
+                           "0X0",
+                           "0FF0",
+                           "0UNSHARD3",
+                           "UNSHARD",
+                           "0RECV_B",
+                           "REDUCE_NORM0",
+                           "0OPTIMIZER_STEP",
+                           "0OVERLAP_F_B",
+                           "2147483648F0",
+                           "0F99999999999999999999",
+                           "(",
+                           "()",
+                           "()OVERLAP_F_B",
+                           "(0F0)OVERLAP_F_B",
+                           "(0F0;1B0",
+                           "(0F0;1B0)",
+                           "(0F0;1B0)F",
+                           "(0F0;1B0)OVERLAP_F_B2",
+                           "(0F0;1B0;2B0)OVERLAP_F_B",
+                           "(1B0;0F0)OVERLAP_F_B",
+                           "(0F0;1W0)OVERLAP_F_B",
+                           "(0F0;)OVERLAP_F_B",
+                           "((0F0;1B0)OVERLAP_F_B;1B0)OVERLAP_F_B"}) {
     EXPECT_NE(refusal(text), "") << text;
   }
 }

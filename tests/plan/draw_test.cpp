@@ -37,9 +37,10 @@ TEST(DrawGridTest, NamesStagesWhereARankHasSeveral) {
                           {Action::backward_input(1, 0), 2, 3},
                           {Action::backward_weight(1, 0), 3, 4},
                           {Action::overlap(Action::forward(0, 1), Action::backward(0, 0)), 4, 7}}};
-  EXPECT_EQ(draw_grid(simulation),
-            "rank 0  0F0 1F0 1I0 1W0 0F1|0B0\n"
-            "F forward  I gradient of the input  W gradient of the weights  | overlapped  . idle\n");
+  EXPECT_EQ(
+      draw_grid(simulation),
+      "rank 0  0F0 1F0 1I0 1W0 0F1|0B0\n"
+      "F forward  I gradient of the input  W gradient of the weights  | overlapped  . idle\n");
 }
 
 TEST(DrawGridTest, CutsALongGridInTheMiddleAndSaysSo) {
@@ -124,7 +125,8 @@ TEST(DrawViolationsTest, FindsTheSlotOnATerminalNarrowerThanItsContext) {
       9, Action::overlap(Action::forward(0, 100000), Action::backward(0, 100000)));
   VerifyReport report;
   report.violations = {{0, 8, "x", "wrong"}};
-  const std::string picture = draw_violations(one_rank(actions), report, {.color = false, .width = 8});
+  const std::string picture =
+      draw_violations(one_rank(actions), report, {.color = false, .width = 8});
   EXPECT_NE(picture.find("^ 8 'x': wrong"), std::string::npos);
 }
 

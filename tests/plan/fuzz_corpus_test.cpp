@@ -19,8 +19,8 @@ TEST(FuzzCorpusTest, ReplaysTheScheduleFilesFoundSoFar) {
     const std::string name = file.path().filename().string();
     SCOPED_TRACE(name);
     const std::string text = testing::read_test_file("fuzz/corpus/schedule_csv/" + name);
-    EXPECT_EQ(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()),
-              0);
+    EXPECT_EQ(
+        LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0);
     ++files;
   }
   EXPECT_GT(files, 10);

@@ -34,7 +34,8 @@ TEST(ScheduleCsvTest, KeepsIdleSlotsWhereTheyAre) {
 TEST(ScheduleCsvTest, ReadsEitherLineEndingByteOrderMarkQuotesAndBlankEnds) {
   const Schedule expected = parse_schedule_csv(kTwoRanks, "order.csv");
   for (const char* text : {"0F0,0F1,,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1\r\n",
-                           "\xef\xbb\xbf" "0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1",
+                           "\xef\xbb\xbf"
+                           "0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1",
                            "0F0, 0F1 ,,\"\",\"0B0\",,0B1\n,1F0,1B0,1F1,1B1\n\n  \n\r\n"}) {
     EXPECT_EQ(parse_schedule_csv(text, "order.csv").rows, expected.rows) << text;
   }
@@ -43,7 +44,10 @@ TEST(ScheduleCsvTest, ReadsEitherLineEndingByteOrderMarkQuotesAndBlankEnds) {
 TEST(ScheduleCsvTest, WritesWhatItReads) {
   for (const std::vector<std::vector<Action>>& rows :
        {parse_schedule_csv(kTwoRanks, "order.csv").rows,
-        std::vector<std::vector<Action>>{{Action::forward(0, 0)}, {}, {Action()}, {Action(), Action()},
+        std::vector<std::vector<Action>>{{Action::forward(0, 0)},
+                                         {},
+                                         {Action()},
+                                         {Action(), Action()},
                                          {Action::make(ActionKind::kOptimizerStep)}}}) {
     EXPECT_EQ(parse_schedule_csv(to_csv(rows), "order.csv").rows, rows);
   }

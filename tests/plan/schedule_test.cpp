@@ -78,8 +78,9 @@ TEST(ScheduleTableTest, AnswersATypoWithTheNearestName) {
 
 TEST(ScheduleTableTest, RefusesTorchsBaseClassesByName) {
   for (const char* name : {"PipelineScheduleMulti", "pipelineschedulesingle"}) {
-    EXPECT_NE(refusal(name, {}).find("is a base class of torch's schedules, not a schedule; one of"),
-              std::string::npos);
+    EXPECT_NE(
+        refusal(name, {}).find("is a base class of torch's schedules, not a schedule; one of"),
+        std::string::npos);
   }
 }
 
@@ -87,9 +88,9 @@ TEST(MakeScheduleTest, RefusesCountsBelowOneAndOutOfProportion) {
   EXPECT_EQ(refusal("1F1B", {0, 1, 4}), "number of ranks must be at least 1, got 0");
   EXPECT_EQ(refusal("1F1B", {2, 1, 0}), "number of microbatches must be at least 1, got 0");
   EXPECT_EQ(refusal("Interleaved1F1B", {2, -1, 4}), "stages per rank must be at least 1, got -1");
-  for (const ScheduleShape& shape : {ScheduleShape{2147483647, 2147483647, 2147483647},
-                                     ScheduleShape{1, 1, 2147483647}, ScheduleShape{1 << 25, 1, 1},
-                                     ScheduleShape{4, 1 << 30, 1}}) {
+  for (const ScheduleShape& shape :
+       {ScheduleShape{2147483647, 2147483647, 2147483647}, ScheduleShape{1, 1, 2147483647},
+        ScheduleShape{1 << 25, 1, 1}, ScheduleShape{4, 1 << 30, 1}}) {
     EXPECT_NE(refusal("LoopedBFS", shape).find("use fewer microbatches"), std::string::npos);
   }
 }
@@ -127,9 +128,8 @@ TEST(Interleaved1F1BTest, SpreadsARemainderOverTheFirstRounds) {
   for (const std::string& text : texts(schedule.rows[0])) {
     if (text.find('F') != std::string::npos) forwards.push_back(text);
   }
-  EXPECT_EQ(forwards,
-            (std::vector<std::string>{"0F0", "0F1", "0F2", "2F0", "2F1", "2F2", "0F3", "0F4", "2F3",
-                                      "2F4", "0F5", "0F6", "2F5", "2F6"}));
+  EXPECT_EQ(forwards, (std::vector<std::string>{"0F0", "0F1", "0F2", "2F0", "2F1", "2F2", "0F3",
+                                                "0F4", "2F3", "2F4", "0F5", "0F6", "2F5", "2F6"}));
 }
 
 TEST(DualPipeVTest, RefusesFewerMicrobatchesThanStages) {
@@ -158,11 +158,11 @@ TEST(StageToRankTest, RefusesStagesThatDoNotDivideOverRanks) {
 
 // Ten times slower than measured; a builder that is not linear takes minutes.
 TEST(MakeScheduleTest, BuildsLargeSchedulesInLinearTime) {
-  for (const auto& [name, shape] : std::vector<std::pair<std::string, ScheduleShape>>{
-           {"Interleaved1F1B", {64, 4, 1024}},
-           {"InterleavedZeroBubble", {64, 4, 1024}},
-           {"ZBVZeroBubble", {128, 2, 512}},
-           {"DualPipeV", {128, 2, 512}}}) {
+  for (const auto& [name, shape] :
+       std::vector<std::pair<std::string, ScheduleShape>>{{"Interleaved1F1B", {64, 4, 1024}},
+                                                          {"InterleavedZeroBubble", {64, 4, 1024}},
+                                                          {"ZBVZeroBubble", {128, 2, 512}},
+                                                          {"DualPipeV", {128, 2, 512}}}) {
     const auto start = std::chrono::steady_clock::now();
     const Schedule schedule = make_schedule(name, shape);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

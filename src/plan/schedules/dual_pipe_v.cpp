@@ -4,10 +4,10 @@
 // DualPipeV of https://github.com/deepseek-ai/DualPipe, whose eight phases are named below.
 //
 // Rank r has stage r and stage 2p - 1 - r. 2 ranks, 4 microbatches; lower case is the rank's
-// second stage, (F|b) one overlapped pair, B takes the time of I and W:
+// second stage, F|b one overlapped pair, B takes the time of I and W:
 //
-//   rank 0  F0 F1 F2 f0 i0 w0 f1 (F3|b1) (f2|B0) b2 (f3|B1) b3 I2 W2 I3 W3
-//   rank 1  F0 f0 F1 f1 F2 b0 (f2|B0) (F3|b1) (f3|B1) b2 B2 i3 I3 w3 W3
+//   rank 0  F0 F1 F2 f0 i0 w0 f1 F3|b1       f2|B0    b2       f3|B1    b3    I2 W2 I3 W3
+//   rank 1     F0 f0 F1 f1 F2 b0    f2|B0    F3|b1    f3|B1    b2    B2       i3 I3 w3 W3
 //
 // Needs as many microbatches as stages: the middle phase would be shorter than nothing.
 #include <vector>

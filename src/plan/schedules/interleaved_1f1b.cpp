@@ -5,7 +5,7 @@
 // 2 ranks, 2 stages a rank, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3; lower
 // case is a rank's second stage; B takes twice the time of F:
 //
-//   rank 0  F0 F1 f0 f1       b0    F2 b1    F3 B0    f2 B1    f3 b2    b3    B2    B3
+//   rank 0  F0 F1 f0 f1 F2    b0    F3 b1    f2 B0    f3 B1       b2       b3    B2    B3
 //   rank 1     F0 F1 f0 b0    f1 b1    F2 B0    F3 B1    f2 b2    f3 b3    B2    B3
 //
 // The bubble of 1F1B shrinks by the number of stages a rank, for more messages and more live

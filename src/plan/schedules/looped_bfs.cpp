@@ -4,7 +4,7 @@
 // 2 ranks, 2 stages a rank, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3; lower
 // case is a rank's second stage; B takes twice the time of F:
 //
-//   rank 0  F0 F1 F2 F3 f0 f1 f2 f3       b3    b2    b1    b0    B3    B2    B1    B0
+//   rank 0  F0 F1 F2 F3 f0 f1 f2 f3          b3    b2    b1    b0    B3    B2    B1    B0
 //   rank 1     F0 F1 F2 F3 f0 f1 f2 f3 b3    b2    b1    b0    B3    B2    B1    B0
 //
 // A stage meets all its microbatches in a row, so sharded parameters are gathered once for all of

@@ -4,9 +4,9 @@
 //
 // 4 ranks, 6 microbatches:
 //
-//   rank 0  F0 F1 F2 F3                B0    F4 B1    F5 B2    B3    B4    B5
-//   rank 1     F0 F1 F2          B0    F3 B1    F4 B2    F5 B3    B4    B5
-//   rank 2        F0 F1    B0    F2 B1    F3 B2    F4 B3    F5 B4    B5
+//   rank 0  F0 F1 F2 F3                   B0    F4 B1    F5 B2       B3       B4       B5
+//   rank 1     F0 F1 F2             B0    F3 B1    F4 B2    F5 B3       B4       B5
+//   rank 2        F0 F1       B0    F2 B1    F3 B2    F4 B3    F5 B4       B5
 //   rank 3           F0 B0    F1 B1    F2 B2    F3 B3    F4 B4    F5 B5
 //
 // Takes as long as GPipe, but rank r holds the activations of at most p - r microbatches. With

@@ -11,8 +11,8 @@ Rounds make_rounds(const ScheduleShape& shape) {
 
   Rounds rounds;
   rounds.largest_round = base + (remainder > 0 ? 1 : 0);
-  const std::size_t size =
-      static_cast<std::size_t>(shape.stages_per_rank) * static_cast<std::size_t>(shape.num_microbatches);
+  const std::size_t size = static_cast<std::size_t>(shape.stages_per_rank) *
+                           static_cast<std::size_t>(shape.num_microbatches);
   rounds.forward.reserve(size);
   rounds.backward.reserve(size);
   int begin = 0;
@@ -30,8 +30,8 @@ Rounds make_rounds(const ScheduleShape& shape) {
 }
 
 int warmup_forwards(const ScheduleShape& shape, const Rounds& rounds, int rank, int per_hop) {
-  const int forwards = (shape.stages_per_rank - 1) * rounds.largest_round +
-                       per_hop * (shape.num_ranks - 1 - rank);
+  const int forwards =
+      (shape.stages_per_rank - 1) * rounds.largest_round + per_hop * (shape.num_ranks - 1 - rank);
   return std::min(forwards, shape.num_microbatches * shape.stages_per_rank);
 }
 
