@@ -37,7 +37,8 @@ Schedule build_interleaved_1f1b(const ScheduleShape& shape) {
     // Empty slots until the first gradient has come down from the last stage.
     const int first_backward = shape.stages_per_rank * ranks + 2 * (ranks - 1 - rank);
     const int wait = warmup > 0 ? std::max(0, first_backward - (warmup + rank)) : 0;
-    row.reserve(static_cast<std::size_t>(rank + wait + 2 * total + warmup));
+    row.reserve(2 * rounds.forward.size() + static_cast<std::size_t>(rank) +
+                static_cast<std::size_t>(wait) + static_cast<std::size_t>(warmup));
 
     row.resize(static_cast<std::size_t>(rank));
     for (int op = 0; op < warmup; ++op) forward(op);

@@ -26,7 +26,7 @@ std::vector<Action> make_row(const ScheduleShape& shape, const Rounds& rounds, i
   const int total = static_cast<int>(rounds.forward.size());
   const int warmup = warmup_forwards(shape, rounds, rank, /*per_hop=*/1);
   std::vector<Action> row;
-  row.reserve(static_cast<std::size_t>(ranks + 3 * total));
+  row.reserve(3 * rounds.forward.size() + static_cast<std::size_t>(ranks));
 
   const auto forward = [&](int op) {
     const RoundStep& step = rounds.forward[op];
@@ -53,8 +53,8 @@ std::vector<Action> make_row(const ScheduleShape& shape, const Rounds& rounds, i
   return row;
 }
 
-// Holds every forward back, in empty slots, until the stage before it is done: the rows advance
-// together, one slot at a time. Needed when there are fewer microbatches than ranks.
+// Holds every forward back, in empty slots, until the stage before it is done; the rows advance
+// together, one slot at a time. As in torch, backwards do not wait: the grid shows their order only.
 void delay_forwards(Schedule& schedule) {
   constexpr int kNotYet = std::numeric_limits<int>::max();
   const auto num_mb = static_cast<std::size_t>(schedule.num_microbatches);
