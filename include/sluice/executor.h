@@ -20,6 +20,8 @@
 
 namespace sluice {
 
+class MemoryLedger;
+
 // What the last stage makes of its outputs: the sum over counted tokens and their number.
 struct LossValue {
   at::Tensor loss;            // scalar with a graph: what backward starts from
@@ -78,6 +80,7 @@ struct ExecutorOptions {
   // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
   // from the memo of earlier steps, else from the message itself).
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
+  MemoryLedger* ledger = nullptr;       // told of every received tensor; may be null
   ExecutorHooks hooks;
 };
 

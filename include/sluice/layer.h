@@ -108,7 +108,7 @@ class Chunk {
   // Returns the values named by `outputs()`, in order. Random numbers inside are keyed by
   // (seed, step, layer name, microbatch), see keyed_random.h. Throws Error(kUsage) naming the layer
   // when a value is missing or a layer returns another number of values than it writes.
-  Values forward(const Values& received, const Values& batch, std::uint64_t seed, std::int64_t step,
+  Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch);
 
   // Metas of outputs(), given those of inputs(); nullopt when a layer has no shape function.

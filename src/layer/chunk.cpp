@@ -130,14 +130,14 @@ void Chunk::plan_releases() {
   }
 }
 
-Values Chunk::forward(const Values& received, const Values& batch, std::uint64_t seed,
-                      std::int64_t step, std::int64_t microbatch) {
+Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
+                      std::int64_t microbatch) {
   first_layer_outputs_.clear();
   bool differentiable_input = false;
   for (const auto& [name, tensor] : received)
     differentiable_input |= tensor.defined() && tensor.requires_grad();
 
-  Values live = received;
+  Values live = std::move(received);
   for (const std::string& name : unused_inputs_) live.erase(name);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LayerSpec& layer = layers_[i];

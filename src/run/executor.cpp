@@ -11,6 +11,7 @@
 #include "run/flight_recorder.h"
 #include "run/input_metas.h"
 #include "run/mailbox.h"
+#include "run/memory_ledger.h"
 
 namespace sluice {
 namespace {
@@ -270,6 +271,11 @@ struct Executor::Impl {
     recorder.running();
     times.waiting += seconds_since(start);
     recorder.add_bytes(bytes_of(message.tensors));
+    if (options.ledger) {
+      for (const at::Tensor& tensor : message.tensors) {
+        if (tensor.defined()) options.ledger->transfer(tensor.storage().data(), rank);
+      }
+    }
     if (kind == ChannelKind::kActivation) input_metas.remember(stage, inputs_of(microbatch), message.tensors);
     return std::move(message.tensors);
   }

@@ -20,10 +20,16 @@ struct TakeGradient final : torch::autograd::FunctionPreHook {
   GradientAccumulator& accumulator;
 };
 
+// Nobody else can see the memory: one reference to the tensor is the caller's, one to the storage the
+// tensor's, and a view's base is held by the view alone.
+bool is_alone(const at::Tensor& gradient) {
+  if (gradient.use_count() != 1) return false;
+  if (!gradient.is_view()) return gradient.storage().use_count() == 1;
+  return gradient._base().use_count() == 1 && gradient.storage().use_count() == 2;
+}
+
 bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
-  // One reference is the caller's; the storage must be this tensor's alone and fully covered by it.
-  return gradient.scalar_type() == dtype && gradient.is_contiguous() && gradient.use_count() == 1 &&
-         gradient.storage().use_count() == 1 &&
+  return gradient.scalar_type() == dtype && gradient.is_contiguous() && is_alone(gradient) &&
          gradient.storage().nbytes() == static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
 }
 
@@ -47,7 +53,7 @@ void GradientAccumulator::add(const at::Tensor& gradient) {
   if (sum_.defined()) {
     sum_.add_(gradient);
   } else if (can_take_over(gradient, dtype_)) {
-    sum_ = gradient;
+    sum_ = gradient.tensor_data();
   } else {
     sum_ = at::empty(gradient.sizes(), gradient.options().dtype(dtype_).requires_grad(false));
     sum_.copy_(gradient);

@@ -1,0 +1,257 @@
+// What every transport must do. Instantiate with
+//   INSTANTIATE_TEST_SUITE_P(Local, TransportConformance, ::testing::Values(&make_local_transports));
+#pragma once
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "sluice/transport.h"
+
+namespace sluice::test {
+
+using TransportFactory = std::vector<std::unique_ptr<Transport>> (*)(int size, const TransportOptions&);
+
+class TransportConformance : public ::testing::TestWithParam<TransportFactory> {
+ protected:
+  void start(int size, std::chrono::milliseconds deadline = std::chrono::milliseconds(20'000)) {
+    transports = GetParam()(size, TransportOptions{deadline});
+    ASSERT_EQ(transports.size(), static_cast<std::size_t>(size));
+  }
+  // Runs `body(transport)` on one thread a rank; returns what each threw ("" for nothing).
+  std::vector<std::string> on_every_rank(const std::function<void(Transport&)>& body) {
+    std::vector<std::string> errors(transports.size());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < transports.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          body(*transports[rank]);
+        } catch (const Error& error) {
+          errors[rank] = error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+  void expect_no_errors(const std::vector<std::string>& errors) {
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+  }
+  static Message message(int stage, int microbatch, double value, std::int64_t step = 1) {
+    return {{stage, microbatch, step}, {at::full({3}, value)}};
+  }
+  static double value_of(const Message& message) { return message.tensors.at(0)[0].item<double>(); }
+
+  std::vector<std::unique_ptr<Transport>> transports;
+};
+
+TEST_P(TransportConformance, KnowsItsRankAndSize) {
+  start(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(transports[static_cast<std::size_t>(rank)]->rank(), rank);
+    EXPECT_EQ(transports[static_cast<std::size_t>(rank)]->size(), 3);
+  }
+}
+
+TEST_P(TransportConformance, KeepsTheOrderOfEveryChannel) {
+  start(2);
+  expect_no_errors(on_every_rank([](Transport& transport) {
+    constexpr int kCount = 200;
+    const int other = 1 - transport.rank();
+    std::vector<Transport::Ticket> activations, gradients;
+    for (int i = 0; i < kCount; ++i) {
+      transport.send(other, ChannelKind::kActivation, message(1, i, i));
+      transport.send(other, ChannelKind::kGradient, message(0, i, 1000 + i));
+      activations.push_back(transport.post_receive(other, ChannelKind::kActivation, {1, i, 1}, std::nullopt));
+      gradients.push_back(transport.post_receive(other, ChannelKind::kGradient, {0, i, 1}, std::nullopt));
+    }
+    for (int i = 0; i < kCount; ++i) {
+      EXPECT_EQ(value_of(transport.wait(gradients[static_cast<std::size_t>(i)])), 1000 + i);
+      EXPECT_EQ(value_of(transport.wait(activations[static_cast<std::size_t>(i)])), i);
+    }
+  }));
+}
+
+TEST_P(TransportConformance, CompletesPostsInWhateverOrderTheyAreWaitedFor) {
+  start(2);
+  expect_no_errors(on_every_rank([](Transport& transport) {
+    if (transport.rank() == 0) {
+      for (int i = 0; i < 3; ++i) transport.send(1, ChannelKind::kActivation, message(1, i, 10 * i));
+      return;
+    }
+    std::vector<Transport::Ticket> tickets;
+    for (int i = 0; i < 3; ++i) {
+      tickets.push_back(transport.post_receive(0, ChannelKind::kActivation, {1, i, 1}, std::nullopt));
+    }
+    EXPECT_EQ(value_of(transport.wait(tickets[2])), 20);
+    EXPECT_EQ(value_of(transport.wait(tickets[0])), 0);
+    EXPECT_EQ(value_of(transport.wait(tickets[1])), 10);
+  }));
+}
+
+TEST_P(TransportConformance, CarriesSeveralTensorsTheirTypesAndWhetherTheyWantGradients) {
+  start(2);
+  expect_no_errors(on_every_rank([](Transport& transport) {
+    if (transport.rank() == 0) {
+      at::Tensor wanted = at::ones({2, 3});
+      wanted.set_requires_grad(true);
+      transport.send(1, ChannelKind::kActivation,
+                     {{1, 0, 1}, {wanted, at::arange(4, at::kLong), at::Tensor(), at::empty({0, 5})}});
+      return;
+    }
+    const Message got = transport.wait(transport.post_receive(0, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
+    ASSERT_EQ(got.tensors.size(), 4u);
+    EXPECT_TRUE(got.tensors[0].requires_grad());
+    EXPECT_TRUE(at::equal(got.tensors[0].detach(), at::ones({2, 3})));
+    EXPECT_FALSE(got.tensors[1].requires_grad());
+    EXPECT_TRUE(at::equal(got.tensors[1], at::arange(4, at::kLong)));
+    EXPECT_FALSE(got.tensors[2].defined());
+    EXPECT_EQ(got.tensors[3].sizes(), (std::vector<std::int64_t>{0, 5}));
+  }));
+}
+
+TEST_P(TransportConformance, RefusesAMessageOfAnotherMicrobatch) {
+  start(2);
+  const auto errors = on_every_rank([](Transport& transport) {
+    if (transport.rank() == 0) {
+      transport.send(1, ChannelKind::kActivation, message(1, 7, 0));
+    } else {
+      transport.wait(transport.post_receive(0, ChannelKind::kActivation, {1, 6, 1}, std::nullopt));
+    }
+  });
+  EXPECT_NE(errors[1].find("another message arrived: 1RECV_F7"), std::string::npos) << errors[1];
+  EXPECT_NE(errors[1].find("1RECV_F6"), std::string::npos) << errors[1];
+}
+
+TEST_P(TransportConformance, RefusesSizesThatContradictCertainOnesAndTakesThoseThatContradictAGuess) {
+  for (const bool certain : {true, false}) {
+    start(2);
+    const auto errors = on_every_rank([&](Transport& transport) {
+      if (transport.rank() == 0) {
+        transport.send(1, ChannelKind::kActivation, message(1, 0, 5));
+        return;
+      }
+      const ExpectedTensors expected{{TensorMeta{{4}, at::kFloat}}, certain};
+      EXPECT_EQ(value_of(transport.wait(transport.post_receive(0, ChannelKind::kActivation, {1, 0, 1}, expected))), 5);
+    });
+    if (certain) {
+      EXPECT_NE(errors[1].find("expected float32[4], got float32[3]"), std::string::npos) << errors[1];
+    } else {
+      EXPECT_EQ(errors[1], "");
+    }
+  }
+}
+
+TEST_P(TransportConformance, NamesTheMissingMessageAtTheDeadline) {
+  start(2, std::chrono::milliseconds(60));
+  const auto errors = on_every_rank([](Transport& transport) {
+    if (transport.rank() == 1) {
+      transport.wait(transport.post_receive(0, ChannelKind::kGradient, {1, 3, 9}, std::nullopt));
+    }
+  });
+  EXPECT_NE(errors[1].find("no message within 60 ms; rank 1 waits for 1RECV_B3 of step 9 from rank 0"),
+            std::string::npos)
+      << errors[1];
+}
+
+TEST_P(TransportConformance, NamesACollectiveThatSomeRankNeverReaches) {
+  start(3, std::chrono::milliseconds(60));
+  const auto errors = on_every_rank([](Transport& transport) {
+    if (transport.rank() != 2) transport.barrier();
+  });
+  EXPECT_NE(errors[0].find("2 of 3 ranks"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[1].find("2 of 3 ranks"), std::string::npos) << errors[1];
+  EXPECT_EQ(errors[2], "");
+}
+
+TEST_P(TransportConformance, GathersInGroupOrderOverAnyGroups) {
+  start(4);
+  expect_no_errors(on_every_rank([](Transport& transport) {
+    const int rank = transport.rank();
+    for (int round = 0; round < 20; ++round) {
+      const std::vector<int> group = rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3};
+      const auto pair = transport.all_gather(std::to_string(10 * round + rank), group);
+      ASSERT_EQ(pair.size(), 2u);
+      EXPECT_EQ(pair[0], std::to_string(10 * round + group[0]));
+      EXPECT_EQ(pair[1], std::to_string(10 * round + group[1]));
+      const auto tensors = transport.all_gather(at::full({2}, rank), {0, 1, 2, 3});
+      ASSERT_EQ(tensors.size(), 4u);
+      for (int other = 0; other < 4; ++other) {
+        EXPECT_EQ(tensors[static_cast<std::size_t>(other)][0].item<double>(), other);
+      }
+    }
+  }));
+}
+
+TEST_P(TransportConformance, BarrierHoldsUntilEverybodyIsThere) {
+  start(4);
+  std::atomic<int> arrived{0};
+  expect_no_errors(on_every_rank([&](Transport& transport) {
+    for (int round = 1; round <= 50; ++round) {
+      ++arrived;
+      transport.barrier();
+      EXPECT_GE(arrived.load(), 4 * round);
+      transport.barrier();
+    }
+  }));
+}
+
+TEST_P(TransportConformance, AbortEndsEveryWaitWithTheFirstFailure) {
+  start(4);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = on_every_rank([](Transport& transport) {
+    switch (transport.rank()) {
+      case 0:
+        transport.wait(transport.post_receive(1, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
+        break;
+      case 1:
+        transport.barrier();
+        break;
+      case 2:
+        transport.all_gather(at::ones({1}), {0, 2});
+        break;
+      default:
+        transport.abort({3, ErrorKind::kInput, "rank 3 broke"});
+        transport.abort({3, ErrorKind::kMemory, "a later failure"});
+        transport.send(0, ChannelKind::kActivation, message(1, 0, 0));
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "rank 3 broke");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  for (const auto& transport : transports) {
+    ASSERT_TRUE(transport->failure().has_value());
+    EXPECT_EQ(transport->failure()->kind, ErrorKind::kInput);
+  }
+}
+
+TEST_P(TransportConformance, RefusesRanksThatDoNotExist) {
+  start(2);
+  EXPECT_THROW(transports[0]->send(2, ChannelKind::kActivation, message(0, 0, 0)), Error);
+  EXPECT_THROW(transports[0]->post_receive(-1, ChannelKind::kActivation, {0, 0, 1}, std::nullopt), Error);
+}
+
+TEST_P(TransportConformance, KeepsManyRanksApartUnderLoad) {
+  constexpr int kRanks = 6, kCount = 150;
+  start(kRanks);
+  expect_no_errors(on_every_rank([](Transport& transport) {
+    const int rank = transport.rank();
+    for (int i = 0; i < kCount; ++i) {
+      for (int other = 0; other < kRanks; ++other) {
+        if (other != rank) transport.send(other, ChannelKind::kActivation, message(other, i, 100 * rank + i));
+      }
+      if (i % 7 == rank) std::this_thread::yield();
+    }
+    for (int i = 0; i < kCount; ++i) {
+      for (int other = 0; other < kRanks; ++other) {
+        if (other == rank) continue;
+        const auto ticket = transport.post_receive(other, ChannelKind::kActivation, {rank, i, 1}, std::nullopt);
+        EXPECT_EQ(value_of(transport.wait(ticket)), 100 * other + i);
+      }
+    }
+  }));
+}
+
+}  // namespace sluice::test
