@@ -34,7 +34,9 @@ struct Schedule {
   int num_ranks = 0;
   int num_stages = 0;
   int num_microbatches = 0;
-  std::vector<int> stage_to_rank;         // size num_stages
+  // Size num_stages. -1, from a file only: no row names the stage, or the given map lacks it; such
+  // a schedule can be printed, and verify() refuses it.
+  std::vector<int> stage_to_rank;
   std::vector<std::vector<Action>> rows;  // [rank][slot]; kIdle: the slot is empty
 };
 

@@ -136,8 +136,7 @@ void require_plausible(const Extent& extent, const std::string& file) {
 }
 
 // A stage lives where it computes; failing that, where it is sent, received or gathered.
-std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& rows, int num_stages,
-                                     const std::string& file) {
+std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& rows, int num_stages) {
   std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages), -1);
   for (const bool computing : {true, false}) {
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -148,13 +147,6 @@ std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& row
         }
       }
     }
-  }
-  const auto missing = std::find(stage_to_rank.begin(), stage_to_rank.end(), -1);
-  if (missing != stage_to_rank.end()) {
-    throw Error(ErrorKind::kInput,
-                "stage " + std::to_string(missing - stage_to_rank.begin()) +
-                    " is in no row, but stage " + std::to_string(num_stages - 1) + " is",
-                file, "number the stages from 0, or give the stage-to-rank map");
   }
   return stage_to_rank;
 }
@@ -167,23 +159,6 @@ int ranks_of_map(const std::vector<int>& stage_to_rank) {
                 "ranks are 0 to " + std::to_string(kMaxRanks - 1));
   }
   return *high + 1;
-}
-
-void require_mapped(const std::vector<std::vector<Action>>& rows, int num_mapped,
-                    const std::string& file) {
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    for (std::size_t column = 0; column < rows[row].size(); ++column) {
-      const Action& action = rows[row][column];
-      if (!names_stage(action.kind) || std::max(action.stage, action.backward_stage) < num_mapped) {
-        continue;
-      }
-      throw Error(ErrorKind::kInput,
-                  "'" + to_text(action) + "' is of a stage that the stage-to-rank map of " +
-                      std::to_string(num_mapped) + " stages does not have",
-                  file + ":" + std::to_string(row + 1) + ":" + std::to_string(column + 1),
-                  "give the map one rank for each stage");
-    }
-  }
 }
 
 }  // namespace
@@ -200,11 +175,12 @@ Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
   schedule.num_microbatches = extent.num_microbatches;
   schedule.num_ranks = static_cast<int>(schedule.rows.size());
   if (stage_to_rank.empty()) {
-    schedule.stage_to_rank = infer_stage_to_rank(schedule.rows, extent.num_stages, file);
+    schedule.stage_to_rank = infer_stage_to_rank(schedule.rows, extent.num_stages);
   } else {
-    schedule.num_ranks = std::max(schedule.num_ranks, ranks_of_map(stage_to_rank));
-    require_mapped(schedule.rows, static_cast<int>(stage_to_rank.size()), file);
     schedule.stage_to_rank = stage_to_rank;
+    schedule.stage_to_rank.resize(
+        std::max(stage_to_rank.size(), static_cast<std::size_t>(extent.num_stages)), -1);
+    schedule.num_ranks = std::max(schedule.num_ranks, ranks_of_map(stage_to_rank));
     schedule.rows.resize(static_cast<std::size_t>(schedule.num_ranks));
   }
   schedule.num_stages = static_cast<int>(schedule.stage_to_rank.size());
