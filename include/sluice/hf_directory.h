@@ -15,8 +15,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/error.h"
@@ -28,6 +30,11 @@ namespace sluice {
 
 // ---- reading ----
 
+struct TensorSource {
+  const SafetensorsReader* file = nullptr;
+  const SafetensorsEntry* entry = nullptr;  // entry->name: as it is stored
+};
+
 class HfDirectory {
  public:
   // Throws Error(kInput): no directory, no safetensors (with advice when there are pickles), a bad
@@ -36,15 +43,16 @@ class HfDirectory {
   explicit HfDirectory(std::string path);
 
   const std::string& path() const { return path_; }
-  std::vector<std::string> names() const;
-  bool has(std::string_view name) const { return locate(name) != nullptr; }
-  // The shard that holds `name`, nullptr if none. A checkpoint of the bare model, whose names lack
-  // the leading "model." or "transformer.", answers to the full name too.
-  const SafetensorsReader* locate(std::string_view name, std::string* stored_name = nullptr) const;
+  std::vector<std::string> names() const;  // as they are stored, sorted
+  // By full name. A checkpoint of the bare model, whose names lack the leading "model." or
+  // "transformer.", answers to the full name too. Pointers live as long as the directory.
+  std::optional<TensorSource> find(std::string_view name) const;
   // Throws Error(kInput) with the nearest name.
-  void read_into(std::string_view name, at::Tensor& destination) const;
+  TensorSource locate(std::string_view name) const;
 
  private:
+  std::optional<TensorSource> find_stored(std::string_view name) const;
+
   std::string path_;
   std::vector<SafetensorsReader> shards_;
   std::vector<std::pair<std::string, std::uint32_t>> by_name_;  // sorted; index into shards_
@@ -52,7 +60,7 @@ class HfDirectory {
 
 // Fills every tensor of `parameters` (those of this rank) by full name, converting floating dtypes.
 // Uses of a tied parameter are all filled from the first that the checkpoint has, in the order of
-// `model`, so they are equal. Throws Error(kInput) naming file, tensor, expected and found shape, or
+// `model` (an empty one for modules of one's own), so they are equal. Throws Error(kInput) naming file, tensor, expected and found shape, or
 // the nearest name of a missing one.
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
@@ -99,7 +107,9 @@ class HfWriter {
   const std::string& directory() const;
   // Names the shards as transformers expects, adds the index, config.json (config_text with dtype
   // float32), and the tokenizer files of source_directory ("" for none); syncs everything; takes
-  // the name <folder>/step-XXXXXXXX, which it returns. Throws Error(kCheckpoint).
+  // the name <folder>/step-XXXXXXXX, which it returns. An older directory of that name is removed,
+  // or kept as step-XXXXXXXX.kept-... if it holds files that sluice does not write.
+  // Throws Error(kCheckpoint).
   std::string publish(const std::vector<HfShard>& shards, const std::string& config_text,
                       const std::string& source_directory);
 
@@ -107,9 +117,6 @@ class HfWriter {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// "step-00000100"
-std::string step_directory_name(std::int64_t step);
 
 // That `folder` exists and can be written to, or can be created, without leaving anything behind.
 // Throws Error(kind) naming the folder and the ancestor that stands in the way.

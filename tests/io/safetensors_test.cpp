@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "sluice/error.h"
+#include "support/expect_error.h"
 #include "support/temp_directory.h"
 
 namespace sluice {
@@ -18,16 +19,7 @@ namespace {
 const std::string kLlama = SLUICE_TEST_DATA "/reference/models/llama_untied/model.safetensors";
 const std::string kDtypes = SLUICE_TEST_DATA "/reference/dtypes.safetensors";
 
-template <typename Call>
-Error error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return Error(ErrorKind::kInternal, "nothing was thrown");
-}
+using test::error_of;
 
 // Bytes that this process has asked read() and pread() for.
 std::uint64_t bytes_read_so_far() {

@@ -1,0 +1,158 @@
+#include "sluice/hf_directory.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include "base/strict_json.h"
+#include "io/printable.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using io::printable;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr std::size_t kMaxIndexBytes = std::size_t{64} << 20;
+
+bool ends_with_pickle(const std::string& name) {
+  static constexpr std::array<std::string_view, 4> kEndings = {".bin", ".pt", ".pth", ".ckpt"};
+  return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view e) { return name.ends_with(e); });
+}
+
+std::string conversion_advice(const std::string& path) {
+  return "pickles can run code and are never opened; convert once: python -c \"from transformers import "
+         "AutoModelForCausalLM as M; M.from_pretrained('" + path + "').save_pretrained('NEW_DIRECTORY')\"";
+}
+
+[[noreturn]] void refuse_without_safetensors(const std::string& path) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  const auto pickle = std::find_if(names.begin(), names.end(), ends_with_pickle);
+  if (pickle != names.end()) {
+    throw Error(ErrorKind::kInput, "the weights are pickles ('" + printable(*pickle) + "'), not safetensors", path,
+                conversion_advice(path));
+  }
+  const auto other = std::find_if(names.begin(), names.end(),
+                                  [](const std::string& name) { return name.ends_with(".safetensors"); });
+  throw Error(ErrorKind::kInput, std::string("neither ") + kSingleFile + " nor " + kIndexFile, path,
+              other == names.end() ? "model.path is a Hugging Face directory with weights"
+                                   : "'" + printable(*other) + "' is there: shards need their index");
+}
+
+// A shard is a name inside the directory, never a path.
+void check_shard_name(const std::string& shard, const std::string& directory, const std::string& index) {
+  const bool is_path = shard.empty() || shard.find('/') != std::string::npos ||
+                       shard.find('\\') != std::string::npos || shard.find('\0') != std::string::npos;
+  if (is_path) throw Error(ErrorKind::kInput, "shard name '" + printable(shard) + "' is not a plain file name", index);
+  if (ends_with_pickle(shard)) {
+    throw Error(ErrorKind::kInput, "shard '" + printable(shard) + "' is a pickle", index, conversion_advice(directory));
+  }
+  if (!shard.ends_with(".safetensors")) {
+    throw Error(ErrorKind::kInput, "shard '" + printable(shard) + "' does not end in .safetensors", index);
+  }
+}
+
+using WeightMap = std::vector<std::pair<std::string, std::string>>;  // tensor, shard
+
+WeightMap read_weight_map(const std::string& directory) {
+  const std::string index = directory + "/" + kIndexFile;
+  const nlohmann::json json = parse_strict_json(read_text_file(index, kMaxIndexBytes), index);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object() ||
+      json["weight_map"].empty()) {
+    throw Error(ErrorKind::kInput, "'weight_map' is not a map from tensors to shards", index);
+  }
+  WeightMap map;
+  for (const auto& [name, shard] : json["weight_map"].items()) {
+    if (!shard.is_string()) {
+      throw Error(ErrorKind::kInput, "the shard of tensor '" + printable(name) + "' is not a string", index);
+    }
+    map.emplace_back(name, shard.get<std::string>());
+    check_shard_name(map.back().second, directory, index);
+  }
+  return map;
+}
+
+}  // namespace
+
+HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
+  while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+  std::error_code error;
+  if (!fs::is_directory(path_, error)) {
+    throw Error(ErrorKind::kInput, error ? "cannot open directory: " + error.message() : "not a directory", path_,
+                "model.path is a Hugging Face directory");
+  }
+  // The order in which transformers looks for them.
+  WeightMap map;
+  if (fs::exists(path_ + "/" + kSingleFile, error)) {
+    shards_.emplace_back(path_ + "/" + kSingleFile);
+  } else if (fs::exists(path_ + "/" + kIndexFile, error)) {
+    map = read_weight_map(path_);
+    std::set<std::string> files;
+    for (const auto& [name, shard] : map) files.insert(shard);
+    for (const std::string& file : files) {
+      if (!fs::exists(path_ + "/" + file, error)) {
+        throw Error(ErrorKind::kInput, "shard '" + printable(file) + "' of " + kIndexFile + " is missing", path_,
+                    "copy or download it again");
+      }
+      shards_.emplace_back(path_ + "/" + file);
+    }
+  } else {
+    refuse_without_safetensors(path_);
+  }
+
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    for (const SafetensorsEntry& entry : shards_[i].entries()) by_name_.emplace_back(entry.name, i);
+  }
+  std::sort(by_name_.begin(), by_name_.end());
+  const auto twice = std::adjacent_find(by_name_.begin(), by_name_.end(),
+                                        [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (twice != by_name_.end()) {
+    throw Error(ErrorKind::kInput, "tensor '" + printable(twice->first) + "' is in two shards",
+                shards_[twice->second].path() + " and " + shards_[(twice + 1)->second].path());
+  }
+  for (const auto& [name, file] : map) {
+    const std::optional<TensorSource> source = find_stored(name);
+    if (!source || source->file->path() != path_ + "/" + file) {
+      throw Error(ErrorKind::kInput, "the index places tensor '" + printable(name) + "' in '" + printable(file) +
+                                         "', which does not have it",
+                  path_ + "/" + kIndexFile);
+    }
+  }
+}
+
+std::vector<std::string> HfDirectory::names() const {
+  std::vector<std::string> names;
+  names.reserve(by_name_.size());
+  for (const auto& [name, shard] : by_name_) names.push_back(name);
+  return names;
+}
+
+std::optional<TensorSource> HfDirectory::find_stored(std::string_view name) const {
+  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                      [](const auto& item, std::string_view wanted) { return item.first < wanted; });
+  if (found == by_name_.end() || found->first != name) return std::nullopt;
+  const SafetensorsReader& file = shards_[found->second];
+  return TensorSource{&file, file.find(name)};
+}
+
+std::optional<TensorSource> HfDirectory::find(std::string_view name) const {
+  if (const auto source = find_stored(name)) return source;
+  for (const std::string_view prefix : {"model.", "transformer."}) {
+    if (name.starts_with(prefix)) return find_stored(name.substr(prefix.size()));
+  }
+  return std::nullopt;
+}
+
+TensorSource HfDirectory::locate(std::string_view name) const {
+  if (const auto source = find(name)) return *source;
+  const std::string near = nearest_name(name, names());
+  throw Error(ErrorKind::kInput, "no tensor '" + printable(name) + "' among the weights", path_,
+              near.empty() ? "does config.json belong to these weights?" : "did you mean '" + printable(near) + "'?");
+}
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+// The weights of one rank as files of a directory that is not yet published.
+#include <nlohmann/json.hpp>
+
+#include "sluice/hf_directory.h"
+
+namespace sluice {
+namespace {
+
+std::uint64_t bytes_of(const ParameterInfo& parameter) { return parameter.tensor.nbytes(); }
+
+HfShard write_shard(const std::string& directory, std::string file, const std::vector<const ParameterInfo*>& parameters) {
+  HfShard shard{std::move(file), {}, 0};
+  SafetensorsWriter::Plan plan;
+  for (const ParameterInfo* parameter : parameters) {
+    plan.emplace_back(parameter->name, meta_of(parameter->tensor));
+    shard.tensors.push_back(parameter->name);
+    shard.bytes += bytes_of(*parameter);
+  }
+  SafetensorsWriter writer(directory + "/" + shard.file, plan);
+  for (const ParameterInfo* parameter : parameters) writer.write(parameter->name, parameter->tensor);
+  writer.finish();
+  return shard;
+}
+
+}  // namespace
+
+std::string HfShard::to_text() const {
+  return nlohmann::json{{"file", file}, {"tensors", tensors}, {"bytes", bytes}}.dump();
+}
+
+HfShard HfShard::from_text(std::string_view text) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    return {json.at("file"), json.at("tensors"), json.at("bytes")};
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorKind::kInternal, std::string("not the text of a shard: ") + error.what());
+  }
+}
+
+std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
+                                     const std::vector<ParameterInfo>& parameters,
+                                     std::uint64_t max_shard_bytes) {
+  std::vector<HfShard> shards;
+  std::vector<const ParameterInfo*> next;
+  std::uint64_t next_bytes = 0;
+  const auto flush = [&] {
+    if (next.empty()) return;
+    std::string file = "rank-" + std::to_string(rank) + "-" + std::to_string(shards.size()) + ".safetensors";
+    shards.push_back(write_shard(directory, std::move(file), next));
+    next.clear();
+    next_bytes = 0;
+  };
+  for (const ParameterInfo& parameter : parameters) {
+    if (!parameter.tied_to.empty()) continue;
+    if (next_bytes + bytes_of(parameter) > max_shard_bytes) flush();
+    next.push_back(&parameter);
+    next_bytes += bytes_of(parameter);
+  }
+  flush();
+  return shards;
+}
+
+}  // namespace sluice

@@ -1,0 +1,112 @@
+// Weights by full name, and the comparison of a checkpoint with the model before any is loaded.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "io/printable.h"
+#include "io/safetensors_dtype.h"
+#include "sluice/hf_directory.h"
+
+namespace sluice {
+namespace {
+
+// First use -> all uses in the order of the model, the first included.
+using TieUses = std::map<std::string, std::vector<std::string>>;
+
+TieUses tie_uses(const ModelSpec& model) {
+  TieUses uses;
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      if (parameter.tied_to.empty()) continue;
+      std::vector<std::string>& names = uses[parameter.tied_to];
+      if (names.empty()) names.push_back(parameter.tied_to);
+      names.push_back(parameter.name);
+    }
+  }
+  return uses;
+}
+
+// The stored tensor behind a parameter: that of its first use that is stored.
+TensorSource source_of(const HfDirectory& directory, const std::string& name, const std::string& tied_to,
+                       const TieUses& ties) {
+  const std::string& first = tied_to.empty() ? name : tied_to;
+  const auto uses = ties.find(first);
+  const std::vector<std::string> candidates =
+      uses != ties.end() ? uses->second : std::vector<std::string>{first, name};
+  for (const std::string& candidate : candidates) {
+    if (const auto source = directory.find(candidate)) return *source;
+  }
+  return directory.locate(first);
+}
+
+void check_fits(const TensorSource& source, const std::string& name, const std::vector<std::int64_t>& shape) {
+  const std::string where = source.file->path() + ", tensor '" + io::printable(source.entry->name) + "'";
+  if (source.entry->shape != shape) {
+    throw Error(ErrorKind::kInput, "expected shape " + shape_text(shape) + " for '" + name + "', found " +
+                                       shape_text(source.entry->shape),
+                where, "config.json and the weights are of different models");
+  }
+  const auto dtype = io::torch_dtype(source.entry->dtype);
+  if (!dtype || !io::is_plain_float(*dtype)) {
+    throw Error(ErrorKind::kInput, "dtype " + source.entry->dtype + " is no weight that can be trained", where,
+                "F32, F16, BF16 and F64 are; convert quantized weights first");
+  }
+}
+
+bool equal_bytes(const TensorSource& a, const TensorSource& b) {
+  if (a.entry->dtype != b.entry->dtype) return false;
+  const at::Tensor left = a.file->read(a.entry->name), right = b.file->read(b.entry->name);
+  return std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
+}
+
+// Buffers that older versions of transformers stored beside the weights.
+bool is_known_buffer(std::string_view name) {
+  static constexpr std::array<std::string_view, 4> kEndings = {".rotary_emb.inv_freq", ".attn.bias",
+                                                               ".attn.masked_bias", ".position_ids"};
+  return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view e) { return name.ends_with(e); });
+}
+
+}  // namespace
+
+void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
+                     const ModelSpec& model) {
+  const TieUses ties = tie_uses(model);
+  for (ParameterInfo& parameter : parameters) {
+    const TensorSource source = source_of(directory, parameter.name, parameter.tied_to, ties);
+    check_fits(source, parameter.name, parameter.global_shape);
+    source.file->read_into(source.entry->name, parameter.tensor);
+  }
+}
+
+std::vector<std::string> check_checkpoint(const HfDirectory& directory, const ModelSpec& model) {
+  const TieUses ties = tie_uses(model);
+  std::set<std::string> expected;
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      const TensorSource source = source_of(directory, parameter.name, parameter.tied_to, ties);
+      check_fits(source, parameter.name, parameter.shape);
+      const std::optional<TensorSource> own = directory.find(parameter.name);
+      if (!own) continue;
+      expected.insert(own->entry->name);
+      if (own->entry == source.entry) continue;
+      check_fits(*own, parameter.name, parameter.shape);
+      if (!equal_bytes(*own, source)) {
+        throw Error(ErrorKind::kInput, "config.json ties '" + parameter.name + "' to '" + parameter.tied_to +
+                                           "', but both are stored with different values",
+                    own->file->path(), "set \"tie_word_embeddings\": false in config.json to train them apart");
+      }
+    }
+  }
+  std::vector<std::string> unexpected;
+  for (std::string& name : directory.names()) {
+    if (!expected.contains(name) && !is_known_buffer(name)) unexpected.push_back(std::move(name));
+  }
+  return unexpected;
+}
+
+}  // namespace sluice

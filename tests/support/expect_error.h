@@ -1,0 +1,23 @@
+// The Error that a call throws, for looking at its parts.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "sluice/error.h"
+
+namespace sluice::test {
+
+template <typename Call>
+Error error_of(Call&& call) {
+  try {
+    std::forward<Call>(call)();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return Error(ErrorKind::kInternal, "nothing was thrown");
+}
+
+}  // namespace sluice::test
