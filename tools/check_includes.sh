@@ -21,14 +21,18 @@ BEGIN {
   may["comm"]   = free "layer comm"
   may["run"]    = free "layer comm run"
   may["train"]  = free "layer comm run train model io"
-  # The folder that implements a public header: where a source or a folder has its name, else here.
+  # The folder that implements a public header: where a source or a folder has its name, or begins
+  # with it (safetensors_reader.cpp), else here.
   owner["layer"] = "layer"; owner["transport"] = "comm"; owner["draw"] = "plan"; owner["run_config"] = "config"
-  for (i = 1; i < ARGC; i++) {
-    parts = split(ARGV[i], path, "/")
-    if (path[1] != "src") continue
-    for (k = 3; k <= parts; k++) {
-      name = path[k]; sub(/\.cpp$/, "", name)
-      if (!(name in owner)) owner[name] = path[2]
+  for (pass = 1; pass <= 2; pass++) {
+    for (i = 1; i < ARGC; i++) {
+      parts = split(ARGV[i], path, "/")
+      if (path[1] != "src") continue
+      for (k = 2; k <= parts; k++) {
+        name = path[k]; sub(/\.cpp$/, "", name)
+        if (pass == 2) sub(/_[^_]*$/, "", name)
+        if (!(name in owner)) owner[name] = path[2]
+      }
     }
   }
 }
