@@ -32,6 +32,7 @@ g++|g++
 cmake|cmake
 ninja|ninja-build
 python3|python3
+venv|python3-venv
 nlohmann/json.hpp|nlohmann-json3-dev
 toml++/toml.h|libtomlplusplus-dev
 CLI/CLI.hpp|libcli11-dev
@@ -39,10 +40,13 @@ gtest/gtest.h|libgtest-dev
 benchmark/benchmark.h|libbenchmark-dev
 '
 
+python_has() { python3 -c "from importlib.util import find_spec; exit(not find_spec('$1'))" 2>/dev/null; }
+
 has() {
   case $1 in
     *.h | *.hpp) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$1" | g++ -E -x c++ - >/dev/null 2>&1 ;;
     python3) [ -n "${TORCH_DIR:-}" ] || command -v python3 >/dev/null ;;
+    venv) [ -n "${TORCH_DIR:-}" ] || [ -x .venv/bin/pip ] || python_has torch || python_has ensurepip ;;
     *) command -v "$1" >/dev/null ;;
   esac
 }
@@ -55,7 +59,6 @@ missing_packages() {
 }
 
 install_packages() {
-  local install="apt-get install -y --no-install-recommends $*"
   if ! command -v apt-get >/dev/null; then
     die "missing, by their Debian names: $*; install them with the package manager of this system"
   fi
@@ -65,10 +68,11 @@ install_packages() {
   fi
   say "installing $*"
   export DEBIAN_FRONTEND=noninteractive
+  local install="apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $*"
   # The package lists of a fresh container are empty, those of an old machine are stale.
   # shellcheck disable=SC2086
-  $install >&2 || { apt-get update >&2 && $install >&2; } ||
-    die "'$install' failed (above); a package that this release does not have comes with Debian 12 or Ubuntu 24.04"
+  { ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1 && $install; } >&2 || { apt-get update -qq && $install; } >&2 ||
+    die "the packages could not be installed (above); one that this release does not have comes with Debian 12 or Ubuntu 24.04"
 }
 
 # A CMake that is too old is replaced inside .venv.
@@ -89,9 +93,7 @@ check_cmake() {
 
 make_venv() {
   [ -x .venv/bin/pip ] && return
-  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-    install_packages python3-venv
-  fi
+  python_has ensurepip || install_packages python3-venv
   rm -rf .venv
   python3 -m venv .venv >&2 || die "python3 -m venv .venv failed (above)"
 }
