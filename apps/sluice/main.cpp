@@ -37,7 +37,6 @@ constexpr std::array kNotBuilt = {
                 "plan CONFIG.toml [overrides] [--json]\n"
                 "Split, schedule, predicted time, bubble and memory."},
     CommandText{"split", "split ...\nComputes a partition."},
-    CommandText{"schedule", "schedule ...\nMakes, reads, lowers, checks and draws schedules."},
     CommandText{"launch",
                 "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
                 "Starts N processes on this machine. Not built yet."},
@@ -132,6 +131,7 @@ int run(int argc, char** argv) {
   };
   std::for_each(kSibling.begin(), kSibling.end(), add_text);
   add_config_command(app, overrides, exit_code);
+  add_schedule_command(app, exit_code);
   std::for_each(kNotBuilt.begin(), kNotBuilt.end(), add_text);
   app.parse_complete_callback([&] {  // before the command's own callback
     if (version) {

@@ -34,12 +34,18 @@ struct Program {
   std::vector<int> stage_to_rank;          // size num_stages
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
   std::vector<TieGroup> tie_groups;        // index = stage field of kReduceTied
+  bool forward_only = false;               // evaluation: F, and no backward of any kind
 };
 
-// Drops idle slots. A schedule that already holds transfers (compute_comms) keeps them.
+// Drops idle slots. A schedule that already holds transfers (compute_comms) keeps them. A stage
+// whose entry in stage_to_rank is -1 lives on no rank: the passes exchange nothing with it.
 Program to_program(const Schedule& schedule);
 
 // ---- passes ----
+// All throw Error(kInput) for an instruction whose stage or microbatch the program does not have.
+
+// The forwards alone: every backward goes, a pair becomes its F; sets forward_only. For evaluation.
+Program keep_forward(Program program);
 // {s}I{m} with the {s}W{m} of the same stage and microbatch directly after it becomes {s}B{m}.
 Program merge_backward(Program program);
 // Inverse: every B becomes I, W. Halves of overlapped pairs stay.
@@ -49,20 +55,24 @@ Program split_overlap(Program program);
 // SEND directly after its compute action (both halves of a pair: forward first); the matching RECV
 // is placed on the destination at the same moment of the replay, so the order on every channel
 // agrees by construction (torch `_add_send_recv` order). Same-rank neighbours exchange nothing.
-// Throws Error(kInput) with the first stuck action of every rank when the order cannot complete.
+// Throws Error(kInput) when the program holds transfers already, and, with the first stuck action of
+// every rank, when the order cannot complete.
 Program add_transfers(Program program);
-// Moves every RECV down to just before the first instruction that needs it, without changing the
-// order on a channel (torch `_defer_recv_ops`).
+// Moves every RECV down to just before the instruction that needs it, and on the lower rank of a pair
+// to before the next SEND to the same peer, without changing the order on a channel (torch
+// `_defer_recv_ops`). Throws Error(kInput) for a RECV that nothing below it needs.
 Program defer_receives(Program program);
 // UNSHARD before a stage's use, RESHARD after, at most `max_active_stages` gathered at once
-// (torch `_add_unshard_reshard`; its default is 3).
+// (torch `_add_unshard_reshard`; its default is 3): the stages that the row uses next. A pair whose
+// forward stage is the last of them brings its backward stage as well. Throws Error(kUsage) for a
+// bound below 1.
 Program add_unshard_reshard(Program program, int max_active_stages = 3);
 // {s}REDUCE_GRAD directly after the stage's last gradient of weights.
 Program add_reduce_grad(Program program);
 // {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that
 // holds a member, after all compute of that rank.
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
-// REDUCE_NORM, OPTIMIZER_STEP at the end of every rank.
+// REDUCE_NORM (with_norm), OPTIMIZER_STEP at the end of every rank.
 Program add_optimizer_step(Program program, bool with_norm);
 
 struct LowerOptions {
@@ -72,18 +82,21 @@ struct LowerOptions {
   bool transfers = true;           // SEND / RECV
   bool defer_receives = false;
   bool merge_backward = false;     // adjacent I, W -> B
+  bool forward_only = false;       // for evaluation: no backward, reduction or optimizer step
   std::vector<TieGroup> tie_groups;
   bool optimizer_step = false;
   bool norm = false;
 };
 
-// The passes by name, in the order in which lower() applies them for these options.
+// The passes by name, in the order in which lower() applies them for these options: forward only,
+// merge, unshard, reduce gradients, transfers, defer, tied reductions, optimizer step.
 struct NamedPass {
   std::string name;
   Program (*apply)(Program, const LowerOptions&) = nullptr;
 };
 std::vector<NamedPass> lowering_passes(const LowerOptions& options);
-// Debug builds verify after each pass.
+// Applies them, but for those whose instructions a compute_comms schedule holds already. Proves
+// nothing; a debug build checks that no pass breaks what verify() accepted before it.
 Program lower(const Schedule& schedule, const LowerOptions& options = {});
 
 }  // namespace sluice

@@ -1,12 +1,17 @@
 // Prediction: event-driven replay of a program under given costs.
 //
 // Meaning of instructions as in program.h: SEND and RECV are posts that take no time on the rank;
-// a compute action starts when the rank is free and its inputs have arrived. The program must have
-// passed verify(). Units: any one unit of time; sizes in bytes, bandwidth in bytes per unit of time.
-// Thread-safety: pure function.
+// a compute action starts when the rank is free and its inputs have arrived. A pair runs its forward,
+// then its backward; a SEND that follows its pair leaves when its own half has ended. Messages of one
+// channel follow each other over it: each occupies it for bytes / bandwidth and arrives `latency`
+// later. Reductions take no time, but collectives wait for all members. A program without transfers
+// hands over at the end of each action. Units: any one unit of time; sizes in bytes, bandwidth in
+// bytes per unit of time.
+// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sluice/program.h"
@@ -21,13 +26,19 @@ struct StageCosts {
 };
 
 struct Costs {
-  StageCosts uniform;                  // used for stages that per_stage does not list
+  StageCosts uniform;                  // used when per_stage is empty
   std::vector<StageCosts> per_stage;   // empty, or one per stage
   double latency = 0.0;                // of a transfer
   double bandwidth = 0.0;              // bytes per unit of time; 0: infinite
   std::vector<double> message_bytes;   // per cut (stage s -> s+1), empty: 0
   std::vector<double> rank_speed;      // relative; empty: 1
 };
+
+// "F=1,I=1,W=1,B=2,comm=0": any of them, in any order; comm is the latency, and B is I + W where it
+// is not given. Throws Error(kUsage).
+Costs parse_costs(std::string_view text);
+// The JSON file of docs/simulate.md. Throws Error(kInput).
+Costs read_costs(const std::string& path);
 
 struct TimedAction {
   Action action;
@@ -45,14 +56,17 @@ struct Simulation {
   std::vector<int> peak_live_per_rank;
   std::vector<int> peak_live_until_grad_input_per_rank;
   std::vector<std::vector<int>> live_per_rank;       // after each instruction of the rank, until W or B
-  std::vector<std::vector<TimedAction>> timeline;    // compute actions per rank, in order
+  // Compute actions per rank, in order; a pair is two.
+  std::vector<std::vector<TimedAction>> timeline;
   // A chain of compute actions, each starting when the one before it (or its message) ends, that
   // spans the makespan; "rank" and index into timeline[rank].
   struct Step { int rank = 0; int index = 0; };
   std::vector<Step> critical_path;
 };
 
-// Throws Error(kInput) if the program cannot complete, Error(kUsage) for costs of the wrong size.
+// For a program that has passed verify(); what passes the wrong way on a channel is not noticed here.
+// Throws Error(kInput) if the program cannot complete, Error(kUsage) for costs that are negative or of
+// the wrong size. Linear in the number of instructions.
 Simulation simulate(const Program& program, const Costs& costs = {});
 
 }  // namespace sluice

@@ -1,0 +1,293 @@
+// sluice schedule: makes or reads a schedule, lowers it, proves it, predicts it, writes it.
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/text.h"
+#include "commands.h"
+#include "sluice/error.h"
+#include "sluice/program.h"
+#include "sluice/simulate.h"
+#include "sluice/verify.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ScheduleArguments {
+  std::string name, csv, stage_to_rank, costs, out, draw;
+  std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
+  bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
+  bool merge_backward = false, forward_only = false;
+  bool check = false, simulate = false, json = false;
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
+  throw Error(ErrorKind::kUsage, what, "command 'sluice schedule'", remedy);
+}
+
+void require(bool given, const char* option, bool needed, const char* needs) {
+  if (given && !needed) refuse(std::string(option) + " needs " + needs);
+}
+
+void check_arguments(const ScheduleArguments& arguments) {
+  const bool from_name = !arguments.name.empty(), from_file = !arguments.csv.empty();
+  if (from_name == from_file) {
+    refuse(from_name ? "both --name and --csv" : "neither --name nor --csv",
+           "give --name NAME --pp P --microbatches M, or --csv FILE");
+  }
+  if (!arguments.draw.empty()) refuse("--draw is not built yet");
+  require(from_name, "--name", arguments.num_ranks.has_value(), "--pp");
+  require(from_name, "--name", arguments.num_microbatches.has_value(), "--microbatches");
+  require(!arguments.stage_to_rank.empty(), "--stage-to-rank", from_file, "--csv");
+  require(arguments.num_stages && arguments.stages_per_rank, "--stages", false,
+          "to stand without --stages-per-rank");
+  require(arguments.shard_parameters, "--shard-parameters", arguments.lower, "--lower");
+  require(arguments.reduce_gradients, "--reduce-gradients", arguments.lower, "--lower");
+  require(arguments.defer_receives, "--defer-recv", arguments.lower, "--lower");
+  require(arguments.merge_backward, "--merge-backward", arguments.lower, "--lower");
+  require(arguments.max_active_stages.has_value(), "--max-active-stages",
+          arguments.shard_parameters, "--shard-parameters");
+  require(!arguments.costs.empty(), "--costs", arguments.simulate, "--simulate");
+}
+
+Schedule make_named(const ScheduleArguments& arguments) {
+  ScheduleShape shape;
+  shape.num_ranks = *arguments.num_ranks;
+  shape.num_microbatches = *arguments.num_microbatches;
+  shape.stages_per_rank = arguments.stages_per_rank.value_or(0);
+  const auto require_positive = [](int value, const char* option) {
+    if (value < 1) refuse(std::string(option) + " must be at least 1, got " + std::to_string(value));
+  };
+  require_positive(shape.num_ranks, "--pp");
+  if (arguments.stages_per_rank) require_positive(shape.stages_per_rank, "--stages-per-rank");
+  if (arguments.num_stages) {
+    require_positive(*arguments.num_stages, "--stages");
+    if (*arguments.num_stages % shape.num_ranks != 0) {
+      refuse(std::to_string(*arguments.num_stages) + " stages do not divide evenly over " +
+                 std::to_string(shape.num_ranks) + " ranks",
+             "give --stages as a multiple of --pp");
+    }
+    shape.stages_per_rank = *arguments.num_stages / shape.num_ranks;
+  }
+  return make_schedule(arguments.name, shape);
+}
+
+// The counts of the command line say what the file must hold.
+Schedule read_file(const ScheduleArguments& arguments) {
+  const auto must_be = [&](const std::optional<int>& wanted, int found, const char* what) {
+    if (!wanted || *wanted == found) return;
+    throw Error(ErrorKind::kInput,
+                "the file has " + std::to_string(found) + " " + what + ", not " +
+                    std::to_string(*wanted),
+                arguments.csv);
+  };
+  Schedule schedule = read_schedule_csv(arguments.csv);
+  must_be(arguments.num_ranks, static_cast<int>(schedule.rows.size()), "rows");
+  if (!arguments.stage_to_rank.empty()) {
+    schedule = read_schedule_csv(
+        arguments.csv,
+        parse_stage_to_rank(arguments.stage_to_rank, schedule.num_ranks, schedule.num_stages));
+  }
+  must_be(arguments.num_stages, schedule.num_stages, "stages");
+  if (arguments.stages_per_rank) {
+    must_be(*arguments.stages_per_rank * schedule.num_ranks, schedule.num_stages, "stages");
+  }
+  if (arguments.num_microbatches) {
+    if (*arguments.num_microbatches < 1) refuse("--microbatches must be at least 1");
+    schedule.num_microbatches = *arguments.num_microbatches;
+  }
+  return schedule;
+}
+
+Program make_program(const ScheduleArguments& arguments, const Schedule& schedule) {
+  LowerOptions options;
+  options.transfers = arguments.lower;
+  options.shard_parameters = arguments.shard_parameters;
+  options.reduce_gradients = arguments.reduce_gradients;
+  options.defer_receives = arguments.defer_receives;
+  options.merge_backward = arguments.merge_backward;
+  options.forward_only = arguments.forward_only;
+  options.max_active_stages = arguments.max_active_stages.value_or(options.max_active_stages);
+  return lower(schedule, options);
+}
+
+// A program of the schedule's own rows counts instructions; the user counts cells, with idle ones.
+void point_at_cells(const Schedule& schedule, VerifyReport& report) {
+  for (Violation& violation : report.violations) {
+    if (violation.rank < 0 || violation.index < 0) continue;
+    const std::vector<Action>& row = schedule.rows[violation.rank];
+    int instructions = -1, cell = -1;
+    while (instructions < violation.index) instructions += row[++cell].kind != ActionKind::kIdle;
+    violation.index = cell;
+  }
+}
+
+Json to_json(const VerifyReport& report) {
+  Json violations = Json::array();
+  for (const Violation& violation : report.violations) {
+    violations.push_back({{"rank", violation.rank},
+                          {"index", violation.index},
+                          {"action", violation.action},
+                          {"reason", violation.reason}});
+  }
+  return {{"ok", report.ok()},
+          {"violations", std::move(violations)},
+          {"required_capacity", report.required_capacity},
+          {"max_in_flight", report.max_in_flight}};
+}
+
+Json to_json(const Simulation& simulation) {
+  return {{"makespan", simulation.makespan},
+          {"bubble_fraction", simulation.bubble_fraction},
+          {"busy_per_rank", simulation.busy_per_rank},
+          {"finish_per_rank", simulation.finish_per_rank},
+          {"warmup_per_rank", simulation.warmup_per_rank},
+          {"waiting_per_rank", simulation.waiting_per_rank},
+          {"drain_per_rank", simulation.drain_per_rank},
+          {"peak_live_per_rank", simulation.peak_live_per_rank},
+          {"peak_live_until_grad_input_per_rank", simulation.peak_live_until_grad_input_per_rank}};
+}
+
+Json to_json(const Program& program, const std::vector<std::vector<Action>>& rows) {
+  Json cells = Json::array();
+  for (const std::vector<Action>& row : rows) {
+    Json& texts = cells.emplace_back(Json::array());
+    for (const Action& action : row) texts.push_back(to_text(action));
+  }
+  return {{"num_ranks", program.num_ranks},
+          {"num_stages", program.num_stages},
+          {"num_microbatches", program.num_microbatches},
+          {"stage_to_rank", program.stage_to_rank},
+          {"rows", std::move(cells)}};
+}
+
+std::string to_text(const VerifyReport& report) {
+  if (report.ok()) {
+    return "ok: completes with channels of capacity " + std::to_string(report.required_capacity) +
+           "; at most " + std::to_string(report.max_in_flight) + " messages in one channel\n";
+  }
+  std::string text;
+  for (const Violation& violation : report.violations) {
+    if (violation.rank >= 0) text += "rank " + std::to_string(violation.rank);
+    if (violation.index >= 0) text += ", cell " + std::to_string(violation.index);
+    if (!violation.action.empty()) text += " '" + violation.action + "'";
+    text += (violation.rank >= 0 ? ": " : "") + violation.reason + "\n";
+  }
+  const std::size_t count = report.violations.size();
+  return text + std::to_string(count) + (count == 1 ? " violation\n" : " violations\n");
+}
+
+std::string to_text(const Simulation& simulation) {
+  TextTable table({{"rank", Align::kRight},
+                   {"busy", Align::kRight},
+                   {"warm-up", Align::kRight},
+                   {"waiting", Align::kRight},
+                   {"drain", Align::kRight},
+                   {"finish", Align::kRight},
+                   {"live", Align::kRight},
+                   {"until I", Align::kRight}});
+  for (std::size_t rank = 0; rank < simulation.busy_per_rank.size(); ++rank) {
+    table.add_row({std::to_string(rank), shortest(simulation.busy_per_rank[rank]),
+                   shortest(simulation.warmup_per_rank[rank]),
+                   shortest(simulation.waiting_per_rank[rank]),
+                   shortest(simulation.drain_per_rank[rank]),
+                   shortest(simulation.finish_per_rank[rank]),
+                   std::to_string(simulation.peak_live_per_rank[rank]),
+                   std::to_string(simulation.peak_live_until_grad_input_per_rank[rank])});
+  }
+  return "makespan " + shortest(simulation.makespan) + ", bubble " +
+         fixed(100.0 * simulation.bubble_fraction, 1) + "%\n" + table.to_string();
+}
+
+Costs costs_of(const ScheduleArguments& arguments) {
+  const std::string& text = arguments.costs;
+  if (text.empty()) return {};
+  return text.find('=') == std::string::npos ? read_costs(text) : parse_costs(text);
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw Error(ErrorKind::kUsage, "cannot write the schedule", path, "check --out");
+}
+
+void run(const ScheduleArguments& arguments, int& exit_code) {
+  check_arguments(arguments);
+  const Schedule schedule =
+      arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
+  const Program program = make_program(arguments, schedule);
+  // As it came, with its idle slots, unless something has been done to it.
+  const bool is_as_given = !arguments.lower && !arguments.forward_only;
+  const auto& rows = is_as_given ? schedule.rows : program.ranks;
+
+  Json object;
+  std::string text;
+  if (arguments.check) {
+    VerifyReport report = verify(program);
+    if (is_as_given) point_at_cells(schedule, report);
+    object.update(to_json(report));
+    text += to_text(report);
+    if (!report.ok()) exit_code = static_cast<int>(ErrorKind::kInput);
+  }
+  if (arguments.simulate && exit_code == 0) {
+    const Simulation simulation = simulate(program, costs_of(arguments));
+    object.update(to_json(simulation));
+    text += to_text(simulation);
+  }
+  const bool only_rows = !arguments.check && !arguments.simulate;
+  if (!arguments.out.empty() && exit_code == 0) write_file(arguments.out, to_csv(rows));
+  if (arguments.json) {
+    if (only_rows) object = to_json(program, rows);
+    std::cout << object.dump() << "\n";
+  } else if (!only_rows) {
+    std::cout << text;
+  } else if (arguments.out.empty()) {
+    std::cout << to_csv(rows);
+  }
+}
+
+}  // namespace
+
+void add_schedule_command(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("schedule", "Makes, reads, lowers, checks, simulates, draws schedules.");
+  auto arguments = std::make_shared<ScheduleArguments>();
+  command->add_option("--name", arguments->name, "make this schedule, as 1F1B or ZBVZeroBubble");
+  command->add_option("--csv", arguments->csv, "read one, in torch's text form: a row per rank");
+  command->add_option("--pp", arguments->num_ranks, "ranks");
+  command->add_option("--stages-per-rank", arguments->stages_per_rank, "stages of each rank");
+  command->add_option("--stages", arguments->num_stages, "stages of all ranks together");
+  command->add_option("--microbatches", arguments->num_microbatches, "microbatches of a step");
+  command->add_option("--stage-to-rank", arguments->stage_to_rank,
+                      "with --csv: loop, v, or the rank of each stage, as 0,1,1,0");
+  command->add_flag("--lower", arguments->lower, "add SEND and RECV");
+  command->add_flag("--shard-parameters", arguments->shard_parameters,
+                    "with --lower: UNSHARD and RESHARD");
+  command->add_flag("--reduce-gradients", arguments->reduce_gradients,
+                    "with --lower: REDUCE_GRAD");
+  command->add_option("--max-active-stages", arguments->max_active_stages,
+                      "with --shard-parameters: stages gathered at once (default 3)");
+  command->add_flag("--defer-recv", arguments->defer_receives,
+                    "with --lower: RECV directly above what needs it");
+  command->add_flag("--merge-backward", arguments->merge_backward,
+                    "with --lower: I directly followed by its W becomes B");
+  command->add_flag("--forward-only", arguments->forward_only,
+                    "the forwards alone, as for evaluation");
+  command->add_option("--out", arguments->out, "write the CSV to this file");
+  command->add_flag("--check", arguments->check, "prove it; exit code 3 when it does not hold");
+  command->add_flag("--simulate", arguments->simulate, "predict time and live activations");
+  command->add_option("--costs", arguments->costs,
+                      "with --simulate: F=1,I=1,W=1,B=2,comm=0, or a JSON file");
+  command->add_option("--draw", arguments->draw, "picture (.svg, .html, .json)");
+  command->add_flag("--json", arguments->json, "one JSON value on stdout");
+  command->callback([arguments, &exit_code] { run(*arguments, exit_code); });
+}
+
+}  // namespace sluice

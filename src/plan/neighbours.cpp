@@ -1,0 +1,90 @@
+#include "plan/neighbours.h"
+
+#include <algorithm>
+
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+template <typename Wanted>
+bool any_action(const Program& program, Wanted wanted) {
+  return std::any_of(program.ranks.begin(), program.ranks.end(), [&](const auto& row) {
+    return std::any_of(row.begin(), row.end(), [&](const Action& a) { return wanted(a.kind); });
+  });
+}
+
+bool in_range(int value, int count) { return value >= 0 && value < count; }
+
+bool fits(const Program& program, const Action& action) {
+  if (action.kind == ActionKind::kIdle) return false;
+  if (!names_stage(action.kind)) return true;
+  if (!in_range(action.stage, program.num_stages)) return false;
+  if (action.kind == ActionKind::kOverlap &&
+      (!in_range(action.backward_stage, program.num_stages) ||
+       !in_range(action.backward_microbatch, program.num_microbatches))) {
+    return false;
+  }
+  const bool has_microbatch = is_compute(action.kind) || is_transfer(action.kind);
+  return !has_microbatch || in_range(action.microbatch, program.num_microbatches);
+}
+
+}  // namespace
+
+bool holds_transfers(const Program& program) { return any_action(program, is_transfer); }
+
+bool holds(const Program& program, ActionKind kind) {
+  return any_action(program, [kind](ActionKind each) { return each == kind; });
+}
+
+std::vector<int> members_of(const Program& program, const Action& collective) {
+  std::vector<int> ranks;
+  if (collective.kind == ActionKind::kReduceNorm) {
+    for (int rank = 0; rank < program.num_ranks; ++rank) ranks.push_back(rank);
+    return ranks;
+  }
+  for (const int stage : program.tie_groups[collective.stage].stages) {
+    if (rank_of(program, stage) >= 0) ranks.push_back(rank_of(program, stage));
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+std::string place_text(const Program& program, int rank, int index) {
+  return "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) + " '" +
+         to_text(program.ranks[rank][index]) + "'";
+}
+
+void require_in_range(const Program& program) {
+  const auto sizes_agree = [&] {
+    return program.ranks.size() == static_cast<std::size_t>(program.num_ranks) &&
+           program.stage_to_rank.size() == static_cast<std::size_t>(program.num_stages);
+  };
+  if (!sizes_agree()) {
+    throw Error(ErrorKind::kInput, "the program has " + std::to_string(program.ranks.size()) +
+                                       " rows for " + std::to_string(program.num_ranks) +
+                                       " ranks and places " +
+                                       std::to_string(program.stage_to_rank.size()) + " of " +
+                                       std::to_string(program.num_stages) + " stages");
+  }
+  for (int stage = 0; stage < program.num_stages; ++stage) {
+    if (program.stage_to_rank[stage] >= program.num_ranks) {
+      throw Error(ErrorKind::kInput, "stage " + std::to_string(stage) + " is placed on rank " +
+                                         std::to_string(program.stage_to_rank[stage]) + " of " +
+                                         std::to_string(program.num_ranks));
+    }
+  }
+  for (int rank = 0; rank < program.num_ranks; ++rank) {
+    const std::vector<Action>& row = program.ranks[rank];
+    const auto wrong = std::find_if_not(row.begin(), row.end(),
+                                        [&](const Action& a) { return fits(program, a); });
+    if (wrong == row.end()) continue;
+    throw Error(ErrorKind::kInput,
+                "the program has " + std::to_string(program.num_stages) + " stages and " +
+                    std::to_string(program.num_microbatches) + " microbatches, not this one",
+                place_text(program, rank, static_cast<int>(wrong - row.begin())));
+  }
+}
+
+}  // namespace sluice::detail

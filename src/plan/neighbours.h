@@ -1,0 +1,93 @@
+// Who hands what to whom in a program: the halves of an action, and the transfers between stages.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/program.h"
+
+namespace sluice::detail {
+
+// Calls visit(F, B, I or W action) for a compute action, twice for a pair: forward first.
+template <typename Visit>
+void for_each_half(const Action& action, Visit&& visit) {
+  if (action.kind == ActionKind::kOverlap) {
+    visit(action.overlap_forward());
+    visit(action.overlap_backward());
+  } else if (is_compute(action.kind)) {
+    visit(action);
+  }
+}
+
+inline bool makes_input_gradient(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
+}
+inline bool makes_weight_gradient(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
+}
+inline bool is_send(ActionKind kind) {
+  return kind == ActionKind::kSendForward || kind == ActionKind::kSendBackward;
+}
+inline bool is_recv(ActionKind kind) {
+  return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
+}
+inline bool is_activation(ActionKind kind) {
+  return kind == ActionKind::kSendForward || kind == ActionKind::kRecvForward;
+}
+
+// The rank of a stage; -1 where there is no such stage or it lives nowhere.
+inline int rank_of(const Program& program, int stage) {
+  return stage < 0 || stage >= program.num_stages ? -1 : program.stage_to_rank[stage];
+}
+
+// Both stages live somewhere, on different ranks: what passes between them is a message.
+inline bool exchanges(const Program& program, int stage, int neighbour) {
+  const int here = rank_of(program, stage), there = rank_of(program, neighbour);
+  return here >= 0 && there >= 0 && here != there;
+}
+
+// The stage at the other end of a transfer.
+inline int peer_stage(const Action& transfer) {
+  const bool upwards = transfer.kind == ActionKind::kSendForward ||
+                       transfer.kind == ActionKind::kRecvBackward;
+  return transfer.stage + (upwards ? 1 : -1);
+}
+
+// The transfer that matches this one: SEND_F of stage s with RECV_F of s + 1, and so on.
+inline Action counterpart(const Action& transfer) {
+  switch (transfer.kind) {
+    case ActionKind::kSendForward:
+      return Action::make(ActionKind::kRecvForward, transfer.stage + 1, transfer.microbatch);
+    case ActionKind::kRecvForward:
+      return Action::make(ActionKind::kSendForward, transfer.stage - 1, transfer.microbatch);
+    case ActionKind::kSendBackward:
+      return Action::make(ActionKind::kRecvBackward, transfer.stage - 1, transfer.microbatch);
+    default:
+      return Action::make(ActionKind::kSendBackward, transfer.stage + 1, transfer.microbatch);
+  }
+}
+
+// Whether an action of this kind names a stage of the program.
+inline bool names_stage(ActionKind kind) {
+  return kind != ActionKind::kIdle && kind != ActionKind::kReduceTied &&
+         kind != ActionKind::kReduceNorm && kind != ActionKind::kOptimizerStep;
+}
+
+inline bool is_collective(ActionKind kind) {
+  return kind == ActionKind::kReduceTied || kind == ActionKind::kReduceNorm;
+}
+// The ranks that execute it, ascending. Precondition: a REDUCE_TIED names a group of the program.
+std::vector<int> members_of(const Program& program, const Action& collective);
+
+bool holds_transfers(const Program& program);
+bool holds(const Program& program, ActionKind kind);
+
+// "rank 2, instruction 17 '1RECV_B3'".
+std::string place_text(const Program& program, int rank, int index);
+
+// Throws Error(kInput) unless the sizes agree and every stage, rank and microbatch is in range.
+void require_in_range(const Program& program);
+
+}  // namespace sluice::detail

@@ -1,0 +1,163 @@
+// Replays the compute order and writes both ends of every transfer at one moment: the SEND behind the
+// action that made the value, the RECV at the end of what its rank has replayed so far. So both ends
+// of a channel agree on the order, and the replay itself is a timing in which every RECV finds its
+// message. The result is torch's `_add_send_recv`:
+//
+//   sweep over the ranks in ascending order, each replaying one action if what it needs is there
+//
+//   rank 0   0F0  0SEND_F0                   0RECV_B0  0B0
+//   rank 1                 1RECV_F0  1F0  1B0  1SEND_B0
+//
+// torch asks every rank in every sweep, which is quadratic. Here a rank without its input is left out
+// of the sweeps until a RECV is written into its row: linear in the number of actions.
+#include <algorithm>
+#include <utility>
+
+#include "plan/neighbours.h"
+#include "plan/passes/rank_set.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using detail::makes_input_gradient;
+
+class Placer {
+ public:
+  explicit Placer(Program program)
+      : program_(std::move(program)),
+        todo_(std::move(program_.ranks)),
+        at_(todo_.size()),
+        marks_(static_cast<std::size_t>(program_.num_stages) * program_.num_microbatches),
+        this_sweep_(program_.num_ranks),
+        next_sweep_(program_.num_ranks) {
+    program_.ranks.assign(todo_.size(), {});
+    for (std::size_t rank = 0; rank < todo_.size(); ++rank) {
+      program_.ranks[rank].reserve(2 * todo_[rank].size());
+      unfinished_ += !todo_[rank].empty();
+    }
+  }
+
+  Program place() {
+    for (int rank = 0; rank < program_.num_ranks; ++rank) {
+      if (!todo_[rank].empty()) next_sweep_.insert(rank);
+    }
+    while (next_sweep_.next(0) < program_.num_ranks) {
+      std::swap(this_sweep_, next_sweep_);
+      for (int rank = this_sweep_.next(0); rank < program_.num_ranks;
+           rank = this_sweep_.next(rank + 1)) {
+        this_sweep_.erase(rank);
+        replay_one(rank);
+      }
+    }
+    if (unfinished_ > 0) refuse();
+    return std::move(program_);
+  }
+
+ private:
+  enum Mark : unsigned char { kInput = 1, kOutputGradient = 2, kForwardDone = 4, kGradientDone = 8 };
+
+  unsigned char& marks(int stage, int microbatch) {
+    return marks_[static_cast<std::size_t>(stage) * program_.num_microbatches + microbatch];
+  }
+
+  // Precondition: the stage at the other end exists and lives somewhere.
+  bool has_input(const Action& half) {
+    if (marks(half.stage, half.microbatch) & kInput) return true;
+    return !detail::exchanges(program_, half.stage, half.stage - 1) &&
+           (marks(half.stage - 1, half.microbatch) & kForwardDone);
+  }
+  bool has_output_gradient(const Action& half) {
+    if (marks(half.stage, half.microbatch) & kOutputGradient) return true;
+    return !detail::exchanges(program_, half.stage, half.stage + 1) &&
+           (marks(half.stage + 1, half.microbatch) & kGradientDone);
+  }
+
+  bool ready(const Action& half) {
+    if (detail::rank_of(program_, half.stage) < 0) return true;
+    if (half.kind == ActionKind::kForward) {
+      return detail::rank_of(program_, half.stage - 1) < 0 || has_input(half);
+    }
+    if (makes_input_gradient(half.kind)) {
+      return detail::rank_of(program_, half.stage + 1) < 0 || has_output_gradient(half);
+    }
+    return true;
+  }
+
+  void replay_one(int rank) {
+    const Action action = todo_[rank][at_[rank]];
+    bool is_ready = true;
+    detail::for_each_half(action, [&](const Action& half) { is_ready = is_ready && ready(half); });
+    if (!is_ready) return;
+    program_.ranks[rank].push_back(action);
+    detail::for_each_half(action, [&](const Action& half) { finish(rank, half); });
+    if (++at_[rank] < todo_[rank].size()) next_sweep_.insert(rank);
+    else --unfinished_;
+  }
+
+  void finish(int rank, const Action& half) {
+    if (half.kind == ActionKind::kForward) {
+      marks(half.stage, half.microbatch) |= kForwardDone;
+      if (detail::exchanges(program_, half.stage, half.stage + 1)) {
+        exchange(rank, Action::make(ActionKind::kSendForward, half.stage, half.microbatch), kInput);
+      }
+    } else if (makes_input_gradient(half.kind)) {
+      marks(half.stage, half.microbatch) |= kGradientDone;
+      if (detail::exchanges(program_, half.stage, half.stage - 1)) {
+        exchange(rank, Action::make(ActionKind::kSendBackward, half.stage, half.microbatch),
+                 kOutputGradient);
+      }
+    }
+  }
+
+  void exchange(int rank, const Action& send, Mark arrived) {
+    const Action recv = detail::counterpart(send);
+    const int peer = program_.stage_to_rank[recv.stage];
+    program_.ranks[rank].push_back(send);
+    program_.ranks[peer].push_back(recv);
+    marks(recv.stage, recv.microbatch) |= arrived;
+    if (at_[peer] == todo_[peer].size()) return;
+    // A rank above has its turn in this sweep still to come.
+    if (peer > rank) this_sweep_.insert(peer);
+    else if (peer < rank) next_sweep_.insert(peer);
+  }
+
+  [[noreturn]] void refuse() const {
+    constexpr int kMaxListed = 16;
+    std::string where;
+    int listed = 0;
+    for (int rank = 0; rank < program_.num_ranks && listed < kMaxListed; ++rank) {
+      if (at_[rank] == todo_[rank].size()) continue;
+      if (listed++ > 0) where += ", ";
+      where += "rank " + std::to_string(rank) + " at instruction " + std::to_string(at_[rank]) +
+               " '" + to_text(todo_[rank][at_[rank]]) + "'";
+    }
+    if (unfinished_ > listed) where += " and " + std::to_string(unfinished_ - listed) + " more";
+    throw Error(ErrorKind::kInput, "the order cannot complete: actions wait for what never comes",
+                where, "see what is missing with --check");
+  }
+
+  Program program_;
+  std::vector<std::vector<Action>> todo_;
+  std::vector<std::size_t> at_;
+  std::vector<unsigned char> marks_;
+  detail::RankSet this_sweep_, next_sweep_;
+  int unfinished_ = 0;
+};
+
+}  // namespace
+
+Program add_transfers(Program program) {
+  detail::require_in_range(program);
+  for (int rank = 0; rank < program.num_ranks; ++rank) {
+    const std::vector<Action>& row = program.ranks[rank];
+    const auto found = std::find_if(row.begin(), row.end(),
+                                    [](const Action& action) { return is_transfer(action.kind); });
+    if (found == row.end()) continue;
+    throw Error(ErrorKind::kInput, "the program holds transfers already",
+                detail::place_text(program, rank, static_cast<int>(found - row.begin())));
+  }
+  return Placer(std::move(program)).place();
+}
+
+}  // namespace sluice

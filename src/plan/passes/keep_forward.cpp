@@ -1,0 +1,35 @@
+// Evaluation runs the forwards of a training schedule in their order. What completes keeps
+// completing: an order without a cycle has none after instructions are taken out of it.
+#include "plan/neighbours.h"
+
+namespace sluice {
+namespace {
+
+bool serves_forward(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+    case ActionKind::kSendForward:
+    case ActionKind::kRecvForward:
+    case ActionKind::kUnshard:
+    case ActionKind::kReshard:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Program keep_forward(Program program) {
+  program.forward_only = true;
+  program.tie_groups.clear();
+  for (std::vector<Action>& row : program.ranks) {
+    for (Action& action : row) {
+      if (action.kind == ActionKind::kOverlap) action = action.overlap_forward();
+    }
+    std::erase_if(row, [](const Action& action) { return !serves_forward(action.kind); });
+  }
+  return program;
+}
+
+}  // namespace sluice

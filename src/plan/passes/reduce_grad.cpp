@@ -1,0 +1,31 @@
+// {s}REDUCE_GRAD directly after the stage's last gradient of weights (its num_microbatches-th B or W),
+// as early as its gradients are whole. torch's `_add_reduce_grad`.
+#include "plan/neighbours.h"
+
+namespace sluice {
+
+Program add_reduce_grad(Program program) {
+  detail::require_in_range(program);
+  std::vector<int> gradients(static_cast<std::size_t>(program.num_stages));
+  for (std::vector<Action>& row : program.ranks) {
+    std::vector<Action> reduced;
+    reduced.reserve(row.size() + 8);
+    for (const Action& action : row) {
+      reduced.push_back(action);
+      detail::for_each_half(action, [&](const Action& half) {
+        if (detail::makes_weight_gradient(half.kind) &&
+            ++gradients[half.stage] == program.num_microbatches) {
+          reduced.push_back(Action::make(ActionKind::kReduceGrad, half.stage));
+        }
+      });
+    }
+    // Only what this row counted: clearing every stage on every rank would be quadratic.
+    for (const Action& action : row) {
+      detail::for_each_half(action, [&](const Action& half) { gradients[half.stage] = 0; });
+    }
+    row = std::move(reduced);
+  }
+  return program;
+}
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+// Every B becomes I and W, so that a later pass or a hand can move W away from I.
+#include "sluice/program.h"
+
+namespace sluice {
+
+Program split_backward(Program program) {
+  for (std::vector<Action>& row : program.ranks) {
+    std::vector<Action> split;
+    split.reserve(row.size() + row.size() / 2);
+    for (const Action& action : row) {
+      if (action.kind == ActionKind::kBackward) {
+        split.push_back(Action::backward_input(action.stage, action.microbatch));
+        split.push_back(Action::backward_weight(action.stage, action.microbatch));
+      } else {
+        split.push_back(action);
+      }
+    }
+    row = std::move(split);
+  }
+  return program;
+}
+
+}  // namespace sluice

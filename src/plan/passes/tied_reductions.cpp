@@ -1,0 +1,34 @@
+// {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that holds
+// a member. Behind all compute of the rank: the same order everywhere cannot deadlock.
+#include <algorithm>
+
+#include "plan/neighbours.h"
+#include "sluice/error.h"
+
+namespace sluice {
+
+Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
+  detail::require_in_range(program);
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const TieGroup& tie = groups[group];
+    std::vector<int> ranks;
+    for (const int stage : tie.stages) {
+      if (detail::rank_of(program, stage) < 0) {
+        throw Error(ErrorKind::kInput, "tied parameter '" + tie.name + "' is used by stage " +
+                                           std::to_string(stage) + ", which lives on no rank");
+      }
+      ranks.push_back(program.stage_to_rank[stage]);
+    }
+    if (tie.stages.size() < 2) continue;
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    for (const int rank : ranks) {
+      program.ranks[rank].push_back(
+          Action::make(ActionKind::kReduceTied, static_cast<int>(group)));
+    }
+  }
+  program.tie_groups = std::move(groups);
+  return program;
+}
+
+}  // namespace sluice

@@ -1,0 +1,154 @@
+// Which stages have their sharded parameters gathered: before every compute action, those that the
+// row uses next, at most `max_active_stages` of them. What leaves this window is dropped first, what
+// enters it is gathered in the order of use:
+//
+//   0F0 1F0 2F0 2B0 1B0 0B0, two at once:
+//   0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 2F0 2B0 2RESHARD 0UNSHARD 1B0 1RESHARD 0B0 0RESHARD
+//
+// The result is torch's `_add_unshard_reshard`, which looks through the rest of the row before every
+// action. Here the window is kept up: after an action only its own stages can leave it, since every
+// other stage's next use has come nearer. O(n log(stages of the rank)).
+#include <algorithm>
+#include <array>
+#include <queue>
+#include <utility>
+
+#include "plan/neighbours.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// A use of a stage in a row: 2 * instruction, plus 1 for the backward half of a pair.
+using Use = std::int64_t;
+constexpr Use kNever = -1;
+
+// One row. `slots` maps a stage to a dense number within the row; all of it is -1 between rows.
+class Window {
+ public:
+  Window(const std::vector<Action>& row, int max_active, std::vector<int>& slots)
+      : row_(row), max_active_(max_active), slots_(slots), following_(2 * row.size(), kNever) {
+    for (Use i = static_cast<Use>(row.size()) - 1; i >= 0; --i) {
+      const Uses uses = uses_of(i);
+      for (int k = 0; k < uses.count; ++k) following_[2 * i + k] = next_use(uses.stages[k]);
+      for (int k = 0; k < uses.count; ++k) next_[slots_[uses.stages[k]]] = 2 * i + k;
+    }
+    for (std::size_t slot = 0; slot < stages_.size(); ++slot) {
+      waiting_.emplace(next_[slot], stages_[slot]);
+    }
+    gathered_.assign(stages_.size(), false);
+  }
+  ~Window() {
+    for (const int stage : stages_) slots_[stage] = -1;
+  }
+
+  std::vector<Action> walk() {
+    std::vector<Action> result;
+    result.reserve(row_.size() + row_.size() / 8 + 8);
+    std::vector<int> leaving, entering;
+    for (Use i = 0; i < static_cast<Use>(row_.size()); ++i) {
+      if (is_compute(row_[i].kind)) {
+        fill(entering);
+        emit_changes(leaving, entering, result);
+      }
+      result.push_back(row_[i]);
+      leave(i, leaving);
+    }
+    emit_changes(leaving, entering, result);
+    return result;
+  }
+
+ private:
+  struct Uses {
+    int count = 0;
+    std::array<int, 2> stages{};
+  };
+  Uses uses_of(Use i) const {
+    const Action& action = row_[i];
+    if (!is_compute(action.kind)) return {};
+    const bool two =
+        action.kind == ActionKind::kOverlap && action.backward_stage != action.stage;
+    return {two ? 2 : 1, {action.stage, action.backward_stage}};
+  }
+
+  // The nearest use below what was read so far; a stage is numbered when it is first met.
+  Use next_use(int stage) {
+    int& slot = slots_[stage];
+    if (slot >= 0) return next_[slot];
+    slot = static_cast<int>(stages_.size());
+    stages_.push_back(stage);
+    next_.push_back(kNever);
+    return kNever;
+  }
+
+  // Takes the stages of the nearest uses in until the window is full.
+  void fill(std::vector<int>& entering) {
+    while (!waiting_.empty()) {
+      const auto [use, stage] = waiting_.top();
+      if (num_gathered_ >= max_active_ && !follows_last_in_window(use)) return;
+      waiting_.pop();
+      gathered_[slots_[stage]] = true;
+      ++num_gathered_;
+      entering.push_back(stage);
+    }
+  }
+
+  // The backward half of a pair whose forward half is the last use in the window.
+  bool follows_last_in_window(Use use) const {
+    if (use % 2 == 0) return false;
+    const int forward = slots_[row_[use / 2].stage];
+    return gathered_[forward] && next_[forward] == use - 1;
+  }
+
+  void leave(Use i, std::vector<int>& leaving) {
+    const Uses uses = uses_of(i);
+    for (int k = 0; k < uses.count; ++k) {
+      const int stage = uses.stages[k], slot = slots_[stage];
+      gathered_[slot] = false;
+      --num_gathered_;
+      leaving.push_back(stage);
+      next_[slot] = following_[2 * i + k];
+      if (next_[slot] != kNever) waiting_.emplace(next_[slot], stage);
+    }
+  }
+
+  // A stage that left behind the action before and is back at once was never dropped.
+  static void emit_changes(std::vector<int>& leaving, std::vector<int>& entering,
+                           std::vector<Action>& result) {
+    for (const int stage : leaving) {
+      const auto back = std::find(entering.begin(), entering.end(), stage);
+      if (back != entering.end()) entering.erase(back);
+      else result.push_back(Action::make(ActionKind::kReshard, stage));
+    }
+    for (const int stage : entering) result.push_back(Action::make(ActionKind::kUnshard, stage));
+    leaving.clear();
+    entering.clear();
+  }
+
+  using Waiting = std::pair<Use, int>;  // next use, stage
+  const std::vector<Action>& row_;
+  int max_active_;
+  std::vector<int>& slots_;
+  std::vector<Use> following_;   // by use: the same stage's next one
+  std::vector<int> stages_;      // by slot
+  std::vector<Use> next_;        // by slot
+  std::vector<bool> gathered_;   // by slot
+  int num_gathered_ = 0;
+  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;  // not gathered
+};
+
+}  // namespace
+
+Program add_unshard_reshard(Program program, int max_active_stages) {
+  if (max_active_stages < 1) {
+    throw Error(ErrorKind::kUsage, "at most " + std::to_string(max_active_stages) +
+                                       " stages gathered at once leaves none to compute on",
+                {}, "allow at least 1");
+  }
+  detail::require_in_range(program);
+  std::vector<int> slots(static_cast<std::size_t>(program.num_stages), -1);
+  for (std::vector<Action>& row : program.ranks) row = Window(row, max_active_stages, slots).walk();
+  return program;
+}
+
+}  // namespace sluice

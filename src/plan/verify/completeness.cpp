@@ -1,0 +1,118 @@
+// Every stage x microbatch has F once, and B once or I and W once each.
+#include "plan/verify/verification.h"
+
+namespace sluice::detail {
+namespace {
+
+// Reports the runs of microbatches that a stage lacks, while it is told those that it has.
+class Gaps {
+ public:
+  Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {}
+
+  void has(int microbatch) {
+    if (microbatch > next_) report(microbatch - 1);
+    next_ = microbatch + 1;
+  }
+  void finish() {
+    if (next_ < v_->program.num_microbatches) report(v_->program.num_microbatches - 1);
+  }
+
+ private:
+  void report(int last) {
+    const std::string what = kind_ == ActionKind::kForward ? "forward" : "backward";
+    const std::string which = last == next_ ? "microbatch " + std::to_string(next_) + " never runs "
+                                            : "microbatches " + std::to_string(next_) + " to " +
+                                                  std::to_string(last) + " never run ";
+    v_->report_absent(v_->program.stage_to_rank[stage_], Action::make(kind_, stage_, next_),
+                      which + what + " on stage " + std::to_string(stage_));
+  }
+
+  Verification* v_;
+  int stage_;
+  ActionKind kind_;
+  int next_ = 0;
+};
+
+// One backward: B alone, or I and W.
+void check_backward(Verification& v, int stage, int microbatch, const Places& at) {
+  const int rank = v.program.stage_to_rank[stage];
+  const std::int32_t whole = at[ActionKind::kBackward];
+  const std::int32_t input = at[ActionKind::kBackwardInput];
+  const std::int32_t weight = at[ActionKind::kBackwardWeight];
+  const auto present = [](std::int32_t place) { return place != Places::kAbsent; };
+  if (whole >= 0) {
+    const auto repeats = [&](std::int32_t later, std::int32_t earlier) {
+      v.report(rank, later, "repeats the backward of " + quote(v.program, rank, earlier));
+    };
+    const std::int32_t first = input >= 0 && (weight < 0 || input < weight) ? input : weight;
+    if (first >= 0 && first < whole) return repeats(whole, first);
+    for (const std::int32_t half : {input, weight}) {
+      if (half >= 0) repeats(half, whole);
+    }
+  } else if (input >= 0 && !present(weight) && !present(whole)) {
+    v.report_absent(rank, Action::backward_weight(stage, microbatch),
+                    "never runs, though " + quote(v.program, rank, input) + " does");
+  } else if (weight >= 0 && !present(input) && !present(whole)) {
+    v.report(rank, weight, "runs without " + quote(Action::backward_input(stage, microbatch)));
+  }
+}
+
+class StageSweep {
+ public:
+  explicit StageSweep(Verification& v) : v_(v) {}
+
+  void visit(int stage, int microbatch, const Places& at) {
+    while (stage_ < stage) advance();
+    seen_ = true;
+    if (!is_ours()) return;
+    const auto present = [&](ActionKind kind) { return at[kind] != Places::kAbsent; };
+    if (present(ActionKind::kForward)) forward_.has(microbatch);
+    if (v_.program.forward_only) return;
+    if (present(ActionKind::kBackward) || present(ActionKind::kBackwardInput) ||
+        present(ActionKind::kBackwardWeight)) {
+      backward_.has(microbatch);
+      check_backward(v_, stage, microbatch, at);
+    }
+  }
+
+  // Closes the stage and goes to the next.
+  void advance() {
+    if (is_ours() && !seen_) {
+      v_.report_rank(v_.program.stage_to_rank[stage_],
+                     "owns stage " + std::to_string(stage_) + " and never runs it");
+    } else if (is_ours()) {
+      forward_.finish();
+      if (!v_.program.forward_only) backward_.finish();
+    }
+    ++stage_;
+    seen_ = false;
+    forward_ = Gaps(v_, stage_, ActionKind::kForward);
+    backward_ = Gaps(v_, stage_, ActionKind::kBackward);
+  }
+
+  int stage() const { return stage_; }
+
+ private:
+  // It lives on a rank that has instructions: what is wrong with the others is reported already.
+  bool is_ours() const {
+    const int rank = rank_of(v_.program, stage_);
+    return rank >= 0 && rank < v_.program.num_ranks && !v_.rank_is_bare[rank];
+  }
+
+  Verification& v_;
+  int stage_ = 0;
+  bool seen_ = false;
+  Gaps forward_{v_, 0, ActionKind::kForward}, backward_{v_, 0, ActionKind::kBackward};
+};
+
+}  // namespace
+
+void check_completeness(Verification& v) {
+  StageSweep sweep(v);
+  v.places.for_each([&](int stage, int microbatch, const Places& at) {
+    sweep.visit(stage, microbatch, at);
+  });
+  while (sweep.stage() < v.program.num_stages) sweep.advance();
+}
+
+}  // namespace sluice::detail

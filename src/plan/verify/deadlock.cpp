@@ -1,0 +1,127 @@
+// Freedom from deadlock under the strict reading: a SEND never waits, a RECV waits for its SEND, a
+// collective for all of its members. Without transfers, a compute action waits for its neighbour's.
+#include <algorithm>
+
+#include "plan/verify/verification.h"
+#include "plan/wait_graph.h"
+
+namespace sluice::detail {
+namespace {
+
+// Where the members of one collective execute it.
+struct Gathering {
+  int hub_rank = -1, hub_index = -1;            // the first member
+  std::vector<std::pair<int, int>> others;      // rank, index
+};
+
+class Waits {
+ public:
+  explicit Waits(const Verification& v)
+      : v_(v), graph_(v.program.num_ranks), ties_(v.program.tie_groups.size()) {}
+
+  const WaitGraph& build() {
+    find_gatherings();
+    for (rank_ = 0; rank_ < v_.program.num_ranks; ++rank_) {
+      const std::vector<Action>& row = v_.program.ranks[rank_];
+      for (index_ = 0; index_ < static_cast<int>(row.size()); ++index_) add(row[index_]);
+    }
+    return graph_;
+  }
+
+ private:
+  Gathering* gathering_of(const Action& action) {
+    if (action.kind == ActionKind::kReduceNorm) return &norm_;
+    if (action.kind != ActionKind::kReduceTied) return nullptr;
+    const bool known = action.stage >= 0 && action.stage < static_cast<int>(ties_.size());
+    return known ? &ties_[action.stage] : nullptr;
+  }
+
+  void find_gatherings() {
+    for (int rank = 0; rank < v_.program.num_ranks; ++rank) {
+      const std::vector<Action>& row = v_.program.ranks[rank];
+      for (int index = 0; index < static_cast<int>(row.size()); ++index) {
+        Gathering* gathering = gathering_of(row[index]);
+        if (!gathering) continue;
+        if (gathering->hub_rank < 0) {
+          gathering->hub_rank = rank;
+          gathering->hub_index = index;
+        } else if (gathering->hub_rank != rank &&
+                   (gathering->others.empty() || gathering->others.back().first != rank)) {
+          gathering->others.emplace_back(rank, index);
+        }
+      }
+    }
+  }
+
+  // The hub waits until all others have come to it, and they wait for the hub.
+  void meet(const Gathering& gathering) {
+    if (rank_ == gathering.hub_rank) {
+      if (index_ != gathering.hub_index) return;
+      for (const auto& [rank, index] : gathering.others) {
+        if (index > 0) graph_.add(rank_, index_, rank, index - 1);
+      }
+    } else {
+      graph_.add(rank_, index_, gathering.hub_rank, gathering.hub_index);
+    }
+  }
+
+  void add(const Action& action) {
+    if (const Gathering* gathering = gathering_of(action)) {
+      meet(*gathering);
+    } else if (is_recv(action.kind) && in_range(action)) {
+      const Action send = counterpart(action);
+      if (rank_of(v_.program, send.stage) != rank_) wait_for(send.stage, places(send)[send.kind]);
+    } else if (!v_.with_transfers) {
+      for_each_half(action, [&](const Action& half) { add_half(half); });
+    }
+  }
+
+  void add_half(const Action& half) {
+    if (!in_range(half)) return;
+    const bool forward = half.kind == ActionKind::kForward;
+    if (!forward && !makes_input_gradient(half.kind)) return;
+    const int neighbour = half.stage + (forward ? -1 : 1);
+    if (!exchanges(v_.program, half.stage, neighbour)) return;
+    const Places& there = v_.places.find(neighbour, half.microbatch);
+    wait_for(neighbour, forward ? there[ActionKind::kForward] : there.input_gradient());
+  }
+
+  void wait_for(int stage, std::int32_t place) {
+    if (place >= 0) graph_.add(rank_, index_, rank_of(v_.program, stage), place);
+  }
+
+  bool in_range(const Action& action) const {
+    return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
+           rank_of(v_.program, action.stage) == rank_;
+  }
+  const Places& places(const Action& action) const {
+    return v_.places.find(action.stage, action.microbatch);
+  }
+
+  const Verification& v_;
+  WaitGraph graph_;
+  std::vector<Gathering> ties_;
+  Gathering norm_;
+  int rank_ = 0, index_ = 0;
+};
+
+}  // namespace
+
+void check_deadlock(Verification& v) {
+  Waits waits(v);
+  const std::vector<WaitGraph::Stuck> circles = waits.build().find_circles();
+  std::vector<int> stuck_at(static_cast<std::size_t>(v.program.num_ranks), -1);
+  for (const WaitGraph::Stuck& stuck : circles) stuck_at[stuck.rank] = stuck.index;
+  for (const WaitGraph::Stuck& stuck : circles) {
+    const int there = stuck_at[stuck.other_rank];
+    std::string reason = "deadlock: waits for " +
+                         quote(v.program, stuck.other_rank, stuck.other_index) + " of rank " +
+                         std::to_string(stuck.other_rank);
+    if (there != stuck.other_index) {
+      reason += ", which is stuck before it at " + quote(v.program, stuck.other_rank, there);
+    }
+    v.report(stuck.rank, stuck.index, std::move(reason));
+  }
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,164 @@
+// The end of a step: every reduction once, after the gradients that it reduces, and the optimizer
+// step after all of them. A program without any reduction of a kind is complete without it.
+#include <algorithm>
+
+#include "plan/verify/verification.h"
+
+namespace sluice::detail {
+namespace {
+
+constexpr int kNowhere = -1;
+
+// What has happened in a row, by index.
+struct RowEnd {
+  int compute = kNowhere;         // last compute action
+  int weight_gradient = kNowhere;
+  int reduction = kNowhere;       // last REDUCE_GRAD or REDUCE_TIED
+  int norm = kNowhere;            // first of each
+  int optimizer = kNowhere;
+};
+
+class Reductions {
+ public:
+  explicit Reductions(Verification& v)
+      : v_(v),
+        with_reduce_grad_(holds(v.program, ActionKind::kReduceGrad)),
+        with_norm_(holds(v.program, ActionKind::kReduceNorm)),
+        with_optimizer_(holds(v.program, ActionKind::kOptimizerStep)),
+        last_gradient_(static_cast<std::size_t>(v.program.num_stages), kNowhere),
+        reduced_(static_cast<std::size_t>(v.program.num_stages), kNowhere),
+        tied_(v.program.tie_groups.size(), kNowhere) {}
+
+  void check_rank(int rank) {
+    rank_ = rank;
+    end_ = {};
+    read_row();
+    check_stages();
+    check_ties();
+    check_end();
+    forget_row();
+  }
+
+ private:
+  const std::vector<Action>& row() const { return v_.program.ranks[rank_]; }
+  bool is_ours(int stage) const { return rank_of(v_.program, stage) == rank_; }
+  bool knows_tie(int group) const { return group >= 0 && group < static_cast<int>(tied_.size()); }
+
+  void once(int& first, int index) {
+    if (first == kNowhere) first = index;
+    else v_.report(rank_, index, "runs a second time, after instruction " + std::to_string(first));
+  }
+
+  void read_row() {
+    for (int index = 0; index < static_cast<int>(row().size()); ++index) {
+      const Action& action = row()[index];
+      for_each_half(action, [&](const Action& half) {
+        end_.compute = index;
+        if (!makes_weight_gradient(half.kind)) return;
+        end_.weight_gradient = index;
+        if (is_ours(half.stage)) last_gradient_[half.stage] = index;
+      });
+      switch (action.kind) {
+        case ActionKind::kReduceGrad:
+          end_.reduction = index;
+          if (is_ours(action.stage)) once(reduced_[action.stage], index);
+          break;
+        case ActionKind::kReduceTied:
+          end_.reduction = index;
+          if (knows_tie(action.stage)) once(tied_[action.stage], index);
+          break;
+        case ActionKind::kReduceNorm:
+          once(end_.norm, index);
+          break;
+        case ActionKind::kOptimizerStep:
+          once(end_.optimizer, index);
+          break;
+        default:
+          continue;
+      }
+      if (v_.program.forward_only) v_.report(rank_, index, "the program is forward only");
+    }
+  }
+
+  void must_follow(int index, int earlier) {
+    if (index == kNowhere || earlier < index) return;
+    v_.report(rank_, index, "runs before " + quote(v_.program, rank_, earlier));
+  }
+
+  // A stage is looked at where it is first met: by its first gradient or its reduction.
+  void check_stages() {
+    if (!with_reduce_grad_ || v_.program.forward_only) return;
+    std::vector<int> stages;
+    for (const Action& action : row()) {
+      for_each_half(action, [&](const Action& half) { stages.push_back(half.stage); });
+      if (action.kind == ActionKind::kReduceGrad) stages.push_back(action.stage);
+    }
+    std::sort(stages.begin(), stages.end());
+    stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+    for (const int stage : stages) {
+      if (!is_ours(stage)) continue;
+      if (reduced_[stage] != kNowhere) must_follow(reduced_[stage], last_gradient_[stage]);
+      else if (last_gradient_[stage] != kNowhere) absent(Action::make(ActionKind::kReduceGrad, stage));
+    }
+  }
+
+  void check_ties() {
+    for (int group = 0; group < static_cast<int>(tied_.size()); ++group) {
+      const std::vector<int>& stages = v_.program.tie_groups[group].stages;
+      const bool is_member = std::any_of(stages.begin(), stages.end(),
+                                         [&](int stage) { return is_ours(stage); });
+      if (tied_[group] != kNowhere && !is_member) {
+        v_.report(rank_, tied_[group], "no stage of this rank is in the group");
+      } else if (tied_[group] != kNowhere) {
+        for (const int stage : stages) {
+          if (!is_ours(stage)) continue;
+          must_follow(tied_[group], std::max(last_gradient_[stage], reduced_[stage]));
+        }
+      } else if (is_member && stages.size() > 1 && !row().empty() && !v_.program.forward_only) {
+        absent(Action::make(ActionKind::kReduceTied, group));
+      }
+    }
+  }
+
+  void check_end() {
+    must_follow(end_.norm, std::max(end_.weight_gradient, end_.reduction));
+    must_follow(end_.optimizer, std::max({end_.compute, end_.reduction, end_.norm}));
+    if (with_norm_ && end_.norm == kNowhere) absent(Action::make(ActionKind::kReduceNorm));
+    if (with_optimizer_ && end_.optimizer == kNowhere) {
+      absent(Action::make(ActionKind::kOptimizerStep));
+    }
+  }
+
+  void absent(const Action& action) {
+    v_.report_absent(rank_, action, "never runs on this rank, though others of its kind do");
+  }
+
+  void forget_row() {
+    for (const Action& action : row()) {
+      const auto forget = [&](int stage) {
+        if (is_ours(stage)) last_gradient_[stage] = reduced_[stage] = kNowhere;
+      };
+      for_each_half(action, [&](const Action& half) { forget(half.stage); });
+      if (action.kind == ActionKind::kReduceGrad) forget(action.stage);
+      if (action.kind == ActionKind::kReduceTied && knows_tie(action.stage)) {
+        tied_[action.stage] = kNowhere;
+      }
+    }
+  }
+
+  Verification& v_;
+  const bool with_reduce_grad_, with_norm_, with_optimizer_;
+  int rank_ = 0;
+  RowEnd end_;
+  std::vector<int> last_gradient_, reduced_;  // by stage: index in its rank's row
+  std::vector<int> tied_;                     // by group: index in this row
+};
+
+}  // namespace
+
+void check_reductions(Verification& v) {
+  Reductions reductions(v);
+  for (int rank = 0; rank < v.program.num_ranks; ++rank) reductions.check_rank(rank);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,59 @@
+// Ranks that only wait for messages and for room in bounded channels come to a halt in one certain
+// state, whatever the timing (Kahn, "The semantics of a simple language for parallel programming",
+// 1974). So: run with capacity 1; when all are stuck, that capacity is too small, and with one more
+// for every channel the run goes on from there (Parks, "Bounded scheduling of process networks",
+// 1995). Each raise frees a SEND, so all of it is linear in the number of events.
+#include "plan/verify/traffic.h"
+
+namespace sluice::detail {
+namespace {
+
+class BoundedChannels {
+ public:
+  explicit BoundedChannels(const Traffic& traffic)
+      : traffic_(traffic), meetings_(traffic), held_(traffic.channels.size(), 0) {}
+
+  bool try_run(Replay<BoundedChannels>& replay, int rank, Event event) {
+    switch (event.kind) {
+      case Event::kSend:
+        if (held_[event.target] == capacity_) return false;
+        ++held_[event.target];
+        replay.wake(traffic_.channels[event.target].receiver);
+        return true;
+      case Event::kRecv:
+        if (held_[event.target] == 0) return false;
+        --held_[event.target];
+        replay.wake(traffic_.channels[event.target].sender);
+        return true;
+      case Event::kMeet:
+        return meetings_.try_pass(rank, event.target, [&](const std::vector<int>& members) {
+          for (const int member : members) replay.wake(member);
+        });
+    }
+    return false;
+  }
+
+  bool relax() {
+    ++capacity_;
+    return true;
+  }
+
+  int capacity() const { return capacity_; }
+
+ private:
+  const Traffic& traffic_;
+  Meetings meetings_;
+  std::vector<int> held_;
+  int capacity_ = 1;
+};
+
+}  // namespace
+
+int required_capacity(const Traffic& traffic) {
+  if (traffic.channels.empty()) return 0;
+  BoundedChannels rules(traffic);
+  Replay<BoundedChannels>(traffic, rules).run();
+  return rules.capacity();
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,124 @@
+// A proven program reduced to what ranks exchange, and the replay of it.
+//
+// Owns: the events of every rank in order; the loop that runs them under given rules.
+// Does not own: the rules (required_capacity.cpp, max_in_flight.cpp).
+// Thread-safety: values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sluice/program.h"
+
+namespace sluice::detail {
+
+// An instruction that concerns other ranks.
+struct Event {
+  enum Kind : std::int32_t { kSend, kRecv, kMeet };
+  Kind kind;
+  std::int32_t target;  // channel or collective
+};
+
+// One FIFO: source rank, destination rank, activation or gradient.
+struct Channel {
+  int sender = 0, receiver = 0;
+  std::vector<std::int32_t> recv_events;  // indices into the receiver's events, ascending
+};
+
+struct Traffic {
+  std::vector<std::vector<Event>> events;  // by rank
+  std::vector<Channel> channels;
+  std::vector<std::vector<int>> meetings;  // members of every collective
+};
+
+// Precondition: the program has no violation.
+Traffic read_traffic(const Program& program);
+
+// Smallest capacity of all channels, a SEND waiting for room, with which all ranks finish.
+int required_capacity(const Traffic& traffic);
+// Largest occupancy of a channel over every possible timing, a SEND never waiting.
+int max_in_flight(const Traffic& traffic);
+
+// Runs every rank's events until all are done. Rules:
+//   bool try_run(Replay<Rules>&, int rank, Event)   false: it has to wait until somebody wakes it
+//   bool relax()                                    nothing can run: true to try all ranks again
+template <typename Rules>
+class Replay {
+ public:
+  Replay(const Traffic& traffic, Rules& rules)
+      : traffic_(traffic),
+        rules_(rules),
+        at_(traffic.events.size(), 0),
+        is_queued_(traffic.events.size(), false) {}
+
+  void wake(int rank) {
+    if (is_queued_[rank]) return;
+    is_queued_[rank] = true;
+    runnable_.push_back(rank);
+  }
+
+  void run() {
+    do {
+      for (std::size_t rank = at_.size(); rank-- > 0;) {
+        if (at_[rank] < traffic_.events[rank].size()) wake(static_cast<int>(rank));
+      }
+      // Last woken first, so that messages are taken soon after they are sent.
+      while (!runnable_.empty()) {
+        const int rank = runnable_.back();
+        runnable_.pop_back();
+        is_queued_[rank] = false;
+        const std::vector<Event>& events = traffic_.events[rank];
+        while (at_[rank] < events.size() && rules_.try_run(*this, rank, events[at_[rank]])) {
+          ++at_[rank];
+        }
+      }
+    } while (!is_done() && rules_.relax());
+  }
+
+  // The event that the rank is about to run.
+  std::int32_t at(int rank) const { return static_cast<std::int32_t>(at_[rank]); }
+
+ private:
+  bool is_done() const {
+    for (std::size_t rank = 0; rank < at_.size(); ++rank) {
+      if (at_[rank] < traffic_.events[rank].size()) return false;
+    }
+    return true;
+  }
+
+  const Traffic& traffic_;
+  Rules& rules_;
+  std::vector<std::size_t> at_;
+  std::vector<bool> is_queued_;
+  std::vector<int> runnable_;
+};
+
+// Who has come to which collective.
+class Meetings {
+ public:
+  explicit Meetings(const Traffic& traffic)
+      : traffic_(traffic),
+        num_arrived_(traffic.meetings.size(), 0),
+        waits_at_(traffic.events.size(), -1) {}
+
+  // True when the rank may go on: all members are here. on_complete(members) is called once.
+  template <typename OnComplete>
+  bool try_pass(int rank, int meeting, OnComplete&& on_complete) {
+    const std::vector<int>& members = traffic_.meetings[meeting];
+    const int all = static_cast<int>(members.size());
+    if (num_arrived_[meeting] == all) return true;
+    if (waits_at_[rank] == meeting) return false;
+    waits_at_[rank] = meeting;
+    if (++num_arrived_[meeting] < all) return false;
+    on_complete(members);
+    return true;
+  }
+
+ private:
+  const Traffic& traffic_;
+  std::vector<int> num_arrived_;
+  std::vector<int> waits_at_;  // by rank
+};
+
+}  // namespace sluice::detail

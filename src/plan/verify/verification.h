@@ -1,0 +1,71 @@
+// What the checks of verify() share. One file per kind of check; verify.cpp runs them in order.
+//
+// Owns: the list of violations and the index of instructions while one program is verified.
+// Thread-safety: one Verification per call.
+//
+// Invariants:
+// 1. A fault is reported once, where it can be mended. What follows from it is not: whoever needs an
+//    instruction that is missing, doubled or on the wrong rank is silent about it.
+// 2. `places` holds the first occurrence of every instruction that is in range and on its own rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/neighbours.h"
+#include "plan/place_table.h"
+#include "sluice/program.h"
+#include "sluice/verify.h"
+
+namespace sluice::detail {
+
+class Verification {
+ public:
+  explicit Verification(const Program& checked)
+      : program(checked), with_transfers(holds_transfers(checked)) {}
+
+  const Program& program;
+  const bool with_transfers;  // else what crosses ranks is handed over by the compute actions
+  PlaceTable places;
+  std::vector<bool> rank_is_bare;  // owns stages and has no instruction: reported as a whole
+
+  // At an instruction.
+  void report(int rank, int index, std::string reason);
+  // Of an instruction that should be on this rank.
+  void report_absent(int rank, const Action& action, std::string reason);
+  // Of the rank as a whole; -1: of the program.
+  void report_rank(int rank, std::string reason);
+  // By rank and index; a very long list is cut, with a last entry that says so.
+  std::vector<Violation> take_violations();
+  bool clean() const { return violations_.empty(); }
+
+ private:
+  void add(Violation violation);
+
+  std::vector<Violation> violations_;
+  std::int64_t num_cut_ = 0;
+};
+
+// Sizes and placement. False: nothing else can be checked.
+bool check_frame(Verification& verification);
+// Range, ownership, repetition; fills `places`.
+void index_instructions(Verification& verification);
+// Every stage and microbatch forward once, and backward once or input and weight once each.
+void check_completeness(Verification& verification);
+// What an instruction needs from its own row is above it.
+void check_order(Verification& verification);
+// Every SEND has its RECV and the reverse, in one order on every channel.
+void check_transfers(Verification& verification);
+// UNSHARD and RESHARD.
+void check_sharding(Verification& verification);
+// REDUCE_GRAD, REDUCE_TIED, REDUCE_NORM, OPTIMIZER_STEP.
+void check_reductions(Verification& verification);
+// No cycle of ranks that wait for each other.
+void check_deadlock(Verification& verification);
+
+// "'1F3' (instruction 17)".
+std::string quote(const Program& program, int rank, int index);
+inline std::string quote(const Action& action) { return "'" + to_text(action) + "'"; }
+
+}  // namespace sluice::detail
