@@ -17,7 +17,6 @@ bool any_action(const Program& program, Wanted wanted) {
 bool in_range(int value, int count) { return value >= 0 && value < count; }
 
 bool fits(const Program& program, const Action& action) {
-  if (action.kind == ActionKind::kIdle) return false;
   if (!names_stage(action.kind)) return true;
   if (!in_range(action.stage, program.num_stages)) return false;
   if (action.kind == ActionKind::kOverlap &&

@@ -8,6 +8,7 @@
 //   rank 0   0F0  0SEND_F0                   0RECV_B0  0B0
 //   rank 1                 1RECV_F0  1F0  1B0  1SEND_B0
 //
+// Idle slots, which a Program does not have and a grid may, take their turn and vanish.
 // torch asks every rank in every sweep, which is quadratic. Here a rank without its input is left out
 // of the sweeps until a RECV is written into its row: linear in the number of actions.
 #include <algorithm>
@@ -89,7 +90,7 @@ class Placer {
     bool is_ready = true;
     detail::for_each_half(action, [&](const Action& half) { is_ready = is_ready && ready(half); });
     if (!is_ready) return;
-    program_.ranks[rank].push_back(action);
+    if (action.kind != ActionKind::kIdle) program_.ranks[rank].push_back(action);
     detail::for_each_half(action, [&](const Action& half) { finish(rank, half); });
     if (++at_[rank] < todo_[rank].size()) next_sweep_.insert(rank);
     else --unfinished_;
