@@ -22,6 +22,7 @@ namespace {
 // A use of a stage in a row: 2 * instruction, plus 1 for the backward half of a pair.
 using Use = std::int64_t;
 constexpr Use kNever = -1;
+constexpr int kNone = -1;
 
 // One row. `slots` maps a stage to a dense number within the row; all of it is -1 between rows.
 class Window {
@@ -81,20 +82,31 @@ class Window {
     return kNever;
   }
 
-  // Takes the stages of the nearest uses in until the window is full.
+  // Takes the stages of the nearest uses in until the window is full, then the backward half of a
+  // pair whose forward half is the last of them.
   void fill(std::vector<int>& entering) {
-    while (!waiting_.empty()) {
-      const auto [use, stage] = waiting_.top();
-      if (num_gathered_ >= max_active_ && !follows_last_in_window(use)) return;
-      waiting_.pop();
-      gathered_[slots_[stage]] = true;
-      ++num_gathered_;
-      entering.push_back(stage);
+    while (num_counted_ < max_active_) {
+      const bool extra_is_next =
+          extra_ != kNone && (waiting_.empty() || next_[slots_[extra_]] < waiting_.top().first);
+      if (extra_is_next) extra_ = kNone;
+      else if (!waiting_.empty()) entering.push_back(gather_next());
+      else return;
+      ++num_counted_;
+    }
+    if (extra_ == kNone && !waiting_.empty() && follows_gathered_half(waiting_.top().first)) {
+      extra_ = gather_next();
+      entering.push_back(extra_);
     }
   }
 
-  // The backward half of a pair whose forward half is the last use in the window.
-  bool follows_last_in_window(Use use) const {
+  int gather_next() {
+    const int stage = waiting_.top().second;
+    waiting_.pop();
+    gathered_[slots_[stage]] = true;
+    return stage;
+  }
+
+  bool follows_gathered_half(Use use) const {
     if (use % 2 == 0) return false;
     const int forward = slots_[row_[use / 2].stage];
     return gathered_[forward] && next_[forward] == use - 1;
@@ -105,7 +117,8 @@ class Window {
     for (int k = 0; k < uses.count; ++k) {
       const int stage = uses.stages[k], slot = slots_[stage];
       gathered_[slot] = false;
-      --num_gathered_;
+      if (stage == extra_) extra_ = kNone;
+      else --num_counted_;
       leaving.push_back(stage);
       next_[slot] = following_[2 * i + k];
       if (next_[slot] != kNever) waiting_.emplace(next_[slot], stage);
@@ -115,6 +128,7 @@ class Window {
   // A stage that left behind the action before and is back at once was never dropped.
   static void emit_changes(std::vector<int>& leaving, std::vector<int>& entering,
                            std::vector<Action>& result) {
+    std::sort(leaving.begin(), leaving.end());
     for (const int stage : leaving) {
       const auto back = std::find(entering.begin(), entering.end(), stage);
       if (back != entering.end()) entering.erase(back);
@@ -133,7 +147,8 @@ class Window {
   std::vector<int> stages_;      // by slot
   std::vector<Use> next_;        // by slot
   std::vector<bool> gathered_;   // by slot
-  int num_gathered_ = 0;
+  int num_counted_ = 0;          // gathered stages without the extra one
+  int extra_ = kNone;            // stage
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;  // not gathered
 };
 
