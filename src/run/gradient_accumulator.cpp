@@ -52,12 +52,20 @@ void GradientAccumulator::add(const at::Tensor& gradient) {
   at::NoGradGuard no_grad;
   if (sum_.defined()) {
     sum_.add_(gradient);
+  } else if (memory_.defined() && memory_.sizes() == gradient.sizes() && is_alone(memory_)) {
+    sum_ = std::move(memory_);
+    sum_.copy_(gradient);
   } else if (can_take_over(gradient, dtype_)) {
     sum_ = gradient.tensor_data();
   } else {
     sum_ = at::empty(gradient.sizes(), gradient.options().dtype(dtype_).requires_grad(false));
     sum_.copy_(gradient);
   }
+}
+
+void GradientAccumulator::clear() {
+  if (sum_.defined()) memory_ = std::move(sum_);
+  sum_.reset();
 }
 
 }  // namespace sluice

@@ -2,8 +2,10 @@
 //
 // Owns: the sum, and the hook that takes gradients at the engine's edge into the parameter, so that
 // nothing is ever written to `.grad` during backward and no gradient waits for the end of it.
-// Invariant: additions happen in the order of the calls; the first gradient is taken over without a
-// copy when nobody else holds its storage; half-precision gradients add up in float32.
+// Invariant: additions happen in the order of the calls; half-precision gradients add up in float32.
+// The first gradient ever is taken over without a copy when nobody else holds its storage. Its memory
+// serves the steps that follow, so that the peak does not depend on the number of microbatches and no
+// pages are mapped anew.
 // Thread-safety: none; on CUDA the engine's thread adds while the rank's thread waits for it.
 #pragma once
 
@@ -23,11 +25,13 @@ class GradientAccumulator {
   GradientAccumulator& operator=(const GradientAccumulator&) = delete;
 
   void add(const at::Tensor& gradient);  // undefined: nothing
-  at::Tensor& sum() { return sum_; }
+  at::Tensor& sum() { return sum_; }  // undefined: no gradient since clear()
+  void clear();
   const torch::autograd::Node* node() const { return node_.get(); }
 
  private:
   at::Tensor sum_;
+  at::Tensor memory_;  // of the last step's sum
   at::ScalarType dtype_;
   NodePtr node_;  // keeps the hook alive: a parameter holds its node only weakly
 };

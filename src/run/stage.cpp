@@ -121,7 +121,7 @@ at::Tensor& Stage::gradient(std::size_t parameter) {
 }
 void Stage::clear_gradients() {
   for (auto& accumulator : impl_->accumulators) {
-    if (accumulator) accumulator->sum().reset();
+    if (accumulator) accumulator->clear();
   }
 }
 std::size_t Stage::num_live() const { return impl_->in_flight.size(); }

@@ -274,6 +274,25 @@ TEST(StageTest, TakesTheFirstGradientOverWithoutACopy) {
   EXPECT_EQ(stage.gradient(0).sizes(), (std::vector<std::int64_t>{4096, 8}));
 }
 
+TEST(StageTest, UsesTheMemoryOfTheLastStepAgainUnlessSomebodyHoldsIt) {
+  Stage stage = middle_stage(UserModel::kMlp);
+  run_forward(stage, 0);
+  stage.backward(0, {input_of(100)});
+  const void* memory = stage.gradient(0).data_ptr();
+  stage.clear_gradients();
+  EXPECT_FALSE(stage.gradient(0).defined());
+  run_forward(stage, 0);
+  stage.backward(0, {input_of(100)});
+  EXPECT_EQ(stage.gradient(0).data_ptr(), memory);
+  const at::Tensor held = stage.gradient(0);
+  const at::Tensor copy = held.clone();
+  stage.clear_gradients();
+  run_forward(stage, 1);
+  stage.backward(1, {input_of(101)});
+  EXPECT_NE(stage.gradient(0).data_ptr(), memory);
+  EXPECT_TRUE(at::equal(held, copy));
+}
+
 TEST(StageTest, AddsHalfPrecisionGradientsInFloat32) {
   std::vector<LayerSpec> layers{linear_layer("half", 4, 4)};
   layers[0].make = [] {

@@ -1,23 +1,28 @@
 // Runs a model by plain autograd in one loop, and through a pipeline, to compare the bits.
 #pragma once
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "run/memory_ledger.h"
 #include "sluice/executor.h"
 #include "sluice/keyed_random.h"
 #include "sluice/layer.h"
 #include "sluice/stage.h"
 #include "sluice/transport.h"
+#include "sluice/verify.h"
 
 namespace sluice::test {
 
@@ -26,6 +31,8 @@ struct TrainedModel {
   std::map<std::string, at::Tensor> weights;
   std::vector<std::string> errors;           // per rank; "" where none
   std::vector<bool> split;                   // per stage: did its backward split
+  std::vector<std::string> flight_records;   // per rank
+  std::vector<std::optional<NonFinite>> non_finite;  // per rank, when options.find_non_finite
 };
 
 // Same names, same bits.
@@ -52,6 +59,8 @@ struct HarnessOptions {
   ExecutorOptions executor;
   std::function<void(int rank, ExecutorOptions&)> per_rank;  // hooks
   TransportOptions transport;
+  MemoryLedger* ledger = nullptr;
+  bool find_non_finite = false;  // after the last step, on the last batch
   // Called on each rank's thread after each step.
   std::function<void(int rank, std::vector<Stage*>)> after_step;
 };
@@ -96,6 +105,7 @@ class PlainSgd final : public StepOps {
   }
   void reduce_norm() override {}
   void optimizer_step() override {
+    if (lr_ == 0) return;
     at::NoGradGuard no_grad;
     std::map<std::string, std::map<int, at::Tensor>> ties;
     std::map<std::string, at::Tensor> tensors;
@@ -185,6 +195,17 @@ inline TrainedModel train_in_one_loop(const HarnessModel& model, const std::vect
   return result;
 }
 
+// A verified program: transfers, tied sums, norm and update.
+inline Program lowered(const Schedule& schedule, std::vector<TieGroup> tie_groups = {}) {
+  LowerOptions options;
+  options.tie_groups = std::move(tie_groups);
+  options.optimizer_step = true;
+  options.norm = true;
+  Program program = lower(schedule, options);
+  require_verified(verify(program), schedule.name);
+  return program;
+}
+
 // First layer of every stage: as even as it gets, remainder first.
 inline std::vector<int> even_starts(int num_layers, int num_stages) {
   std::vector<int> starts;
@@ -204,11 +225,15 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
   TrainedModel result;
   result.errors.resize(static_cast<std::size_t>(program.num_ranks));
   result.split.resize(static_cast<std::size_t>(program.num_stages));
+  result.flight_records.resize(static_cast<std::size_t>(program.num_ranks));
+  result.non_finite.resize(static_cast<std::size_t>(program.num_ranks));
   std::mutex mutex;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < program.num_ranks; ++rank) {
     threads.emplace_back([&, rank] {
       set_one_thread();
+      std::optional<MemoryLedger::Scope> scope;
+      if (options.ledger) scope.emplace(*options.ledger, rank);
       std::vector<std::unique_ptr<Stage>> owned;
       std::vector<Stage*> stages;
       std::vector<Chunk*> chunks;
@@ -233,6 +258,7 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
       PlainSgd ops(stages, program, transport, options.lr);
       ExecutorOptions executor_options = options.executor;
       executor_options.seed = options.seed;
+      executor_options.ledger = options.ledger;
       if (options.per_rank) options.per_rank(rank, executor_options);
       Executor executor(program, rank, stages, transport, ops, model.loss, executor_options);
       try {
@@ -250,10 +276,14 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
           }
           if (options.after_step) options.after_step(rank, stages);
         }
+        if (options.find_non_finite) {
+          result.non_finite[static_cast<std::size_t>(rank)] = executor.find_non_finite(steps.back());
+        }
       } catch (const Error& error) {
         result.errors[static_cast<std::size_t>(rank)] = error.what();
       }
       std::lock_guard lock(mutex);
+      result.flight_records[static_cast<std::size_t>(rank)] = executor.flight_record();
       for (Stage* stage : stages) {
         result.split[static_cast<std::size_t>(stage->index())] = stage->splits_backward();
         for (ParameterInfo& info : stage->parameters()) {
