@@ -24,6 +24,7 @@ class App;
 namespace sluice {
 
 void add_config_command(CLI::App& app, const Overrides& overrides, int& exit_code);
+void add_split_command(CLI::App& app, int& exit_code);
 void add_schedule_command(CLI::App& app, int& exit_code);
 
 }  // namespace sluice

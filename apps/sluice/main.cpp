@@ -36,7 +36,6 @@ constexpr std::array kNotBuilt = {
     CommandText{"plan",
                 "plan CONFIG.toml [overrides] [--json]\n"
                 "Split, schedule, predicted time, bubble and memory."},
-    CommandText{"split", "split ...\nComputes a partition."},
     CommandText{"launch",
                 "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
                 "Starts N processes on this machine. Not built yet."},
@@ -131,6 +130,7 @@ int run(int argc, char** argv) {
   };
   std::for_each(kSibling.begin(), kSibling.end(), add_text);
   add_config_command(app, overrides, exit_code);
+  add_split_command(app, exit_code);
   add_schedule_command(app, exit_code);
   std::for_each(kNotBuilt.begin(), kNotBuilt.end(), add_text);
   app.parse_complete_callback([&] {  // before the command's own callback

@@ -64,6 +64,11 @@ struct ModelSpec {
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
+// The same for planning, where config.json may hold a language model beside encoders, nested in
+// text_config: that model, named `model.language_model.` and `lm_head`. Its hidden and vocabulary
+// sizes are the outer ones where these are given.
+ModelSpec read_language_model_spec(const std::string& path);
+
 // A model of which only the number of decoder layers is known: Hugging Face names, no parameters,
 // family "". For make_partition() by counts. Throws Error(kUsage) unless 0 <= num_layers <= 10000.
 ModelSpec outline_model_spec(int num_layers);

@@ -4,7 +4,7 @@
 // Does not own: the peers' rules as functions (partition_rules.h), the schedule, modules.
 // Invariants of a Partition (checked by make_partition):
 //  1. Every layer of the model is on exactly one stage, in order: stages are contiguous.
-//  2. No stage is empty: it has a decoder layer, the embedding, or norm and head.
+//  2. No stage is empty: it has at least one layer, if only the embedding, or norm and head.
 //  3. Every parameter is owned by exactly one stage, or declared in a tie group.
 //  4. Every rank has a stage.
 // Thread-safety: values.
@@ -71,6 +71,10 @@ const std::vector<std::string>& partition_conventions();
 
 // Throws Error(kUsage) naming the option, the numbers and the remedy.
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
+
+// AutoModel's check of a model before it splits it: throws Error(kUsage) for a head tied to
+// `embed_tokens`. It does not look at models of another structure, which its split then refuses.
+void validate_hf_model_for_pipeline_support(const ModelSpec& model);
 
 // Names of the parameters of a stage, in the order of the model.
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);

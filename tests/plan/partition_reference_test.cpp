@@ -248,9 +248,9 @@ TEST(PartitionReferenceTest, FindsTheStagesOfARankThatExists) {
     const Json& input = test_case.at("input");
     if (input.at("pp_rank") >= input.at("pp_size")) test_case["peer_hazard"] = "no such rank";
     expect_case(test_case, [](const Json& in) {
-      return Json{{"stages", stage_ids_this_rank(in.at("pp_rank"), in.at("pp_size"),
-                                                 in.at("num_stages"),
-                                                 in.at("style").get<std::string>())}};
+      return Json{
+          {"stages", stage_ids_this_rank(in.at("pp_rank"), in.at("pp_size"), in.at("num_stages"),
+                                         in.at("style").get<std::string>())}};
     });
   }
 }
@@ -350,6 +350,18 @@ TEST(PartitionReferenceTest, SplitsBatchesAsTorchDoes) {
       }
       const std::size_t got = sizes.size();
       return Json{{"sizes", sizes}, {"starts", starts}, {"got", got}};
+    });
+  }
+}
+
+TEST(PartitionReferenceTest, ChecksModelsAsAutoModelDoes) {
+  for (const Json& test_case :
+       reference_cases("nemo_stage_params.json", "validate_hf_model_for_pipeline_support")) {
+    expect_case(test_case, [](const Json& in) {
+      validate_hf_model_for_pipeline_support(read_model_spec(std::string(SLUICE_TEST_DATA) +
+                                                             "/reference/models/" +
+                                                             in.at("model").get<std::string>()));
+      return Json{{"accepted", true}};
     });
   }
 }

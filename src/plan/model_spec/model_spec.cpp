@@ -1,5 +1,6 @@
 #include "sluice/model_spec.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 
@@ -44,6 +45,70 @@ double approximate_parameters(const DecoderConfig& c) {
               static_cast<double>(c.max_position_embeddings));
 }
 
+nlohmann::json parse_config(const std::string& text, const std::string& file_name) {
+  nlohmann::json document = parse_strict_json(text, file_name);
+  if (!document.is_object()) {
+    throw Error(ErrorKind::kInput, "a model configuration must be a JSON object", file_name);
+  }
+  return document;
+}
+
+ModelSpec spec_of(const detail::ConfigReader& config) {
+  const detail::Family& family = find_family(config);
+  if (config.has("quantization_config")) {
+    config.fail("quantization_config", "quantized weights are not implemented",
+                "use the unquantized model");
+  }
+  ModelSpec spec;
+  spec.family = family.name;
+  spec.config = family.read(config);
+  spec.dtype = read_dtype(config);
+  if (approximate_parameters(spec.config) > detail::kMaxParameters) {
+    throw Error(ErrorKind::kInput, "the model has more than 1e15 parameters", config.file_name(),
+                "check hidden_size, vocab_size and the number of layers");
+  }
+  spec.layers = family.layers(spec.config);
+  return spec;
+}
+
+bool is_family(const nlohmann::json& document) {
+  const auto type = document.find("model_type");
+  return type != document.end() &&
+         std::any_of(detail::families().begin(), detail::families().end(),
+                     [&](const detail::Family& family) { return *type == family.name; });
+}
+
+// The language model of `outer`, whose sizes win.
+nlohmann::json nested_config(const nlohmann::json& outer, const nlohmann::json& nested) {
+  nlohmann::json config = nested;
+  for (const char* key : {"hidden_size", "vocab_size"}) {
+    if (outer.contains(key) && !outer.at(key).is_null()) config[key] = outer.at(key);
+  }
+  for (const char* key : {"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config"}) {
+    if (!config.contains(key) && outer.contains(key)) config[key] = outer.at(key);
+  }
+  return config;
+}
+
+std::string move_under(const std::string& name) {
+  const std::string from = "model.", to = "model.language_model.";
+  return name.starts_with(from) ? to + name.substr(from.size()) : name;
+}
+
+// A file, or config.json in a folder.
+std::string config_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  const char* const remedy = "name a Hugging Face model folder or a config.json";
+  if (!fs::is_directory(path, code)) {
+    if (fs::exists(path, code)) return path;
+    throw Error(ErrorKind::kInput, "no such file or folder", path, remedy);
+  }
+  const std::string file = (fs::path(path) / "config.json").string();
+  if (fs::exists(file, code)) return file;
+  throw Error(ErrorKind::kInput, "the model folder has no config.json", path, remedy);
+}
+
 }  // namespace
 
 namespace detail {
@@ -82,30 +147,6 @@ std::int64_t ModelSpec::num_parameters() const {
   return sum;
 }
 
-ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
-  const nlohmann::json document = parse_strict_json(config_json, file_name);
-  if (!document.is_object()) {
-    throw Error(ErrorKind::kInput, "a model configuration must be a JSON object", file_name);
-  }
-  const detail::ConfigReader config(document, file_name);
-  const detail::Family& family = find_family(config);
-  if (config.has("quantization_config")) {
-    config.fail("quantization_config", "quantized weights are not implemented",
-                "use the unquantized model");
-  }
-  ModelSpec spec;
-  spec.family = family.name;
-  spec.config = family.read(config);
-  spec.dtype = read_dtype(config);
-  if (approximate_parameters(spec.config) > detail::kMaxParameters) {
-    throw Error(ErrorKind::kInput, "the model has more than 1e15 parameters", file_name,
-                "check hidden_size, vocab_size and the number of layers");
-  }
-  spec.layers = family.layers(spec.config);
-  spec.config_text = config_json;
-  return spec;
-}
-
 ModelSpec outline_model_spec(int num_layers) {
   if (num_layers < 0 || num_layers > detail::kMaxLayers) {
     throw Error(ErrorKind::kUsage, "the number of layers must be between 0 and " +
@@ -123,21 +164,36 @@ ModelSpec outline_model_spec(int num_layers) {
   return spec;
 }
 
+ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
+  const nlohmann::json document = parse_config(config_json, file_name);
+  ModelSpec spec = spec_of(detail::ConfigReader(document, file_name));
+  spec.config_text = config_json;
+  return spec;
+}
+
 ModelSpec read_model_spec(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code code;
-  std::string file = path;
-  if (fs::is_directory(path, code)) {
-    file = (fs::path(path) / "config.json").string();
-    if (!fs::exists(file, code)) {
-      throw Error(ErrorKind::kInput, "the model folder has no config.json", path,
-                  "name a Hugging Face model folder or a config.json");
-    }
-  } else if (!fs::exists(path, code)) {
-    throw Error(ErrorKind::kInput, "no such file or folder", path,
-                "name a Hugging Face model folder or a config.json");
-  }
+  const std::string file = config_file(path);
   return parse_model_spec(read_text_file(file, kMaxConfigBytes), file);
+}
+
+ModelSpec read_language_model_spec(const std::string& path) {
+  const std::string file = config_file(path);
+  const std::string text = read_text_file(file, kMaxConfigBytes);
+  const nlohmann::json document = parse_config(text, file);
+  const auto nested = document.find("text_config");
+  const bool is_nested = nested != document.end() && nested->is_object();
+  if (!is_nested || is_family(document)) return parse_model_spec(text, file);
+  const nlohmann::json config = nested_config(document, *nested);
+  ModelSpec spec = spec_of(detail::ConfigReader(config, file, "text_config."));
+  for (LayerInfo& layer : spec.layers) {
+    layer.name = move_under(layer.name);
+    for (ParameterSpec& parameter : layer.parameters) {
+      parameter.name = move_under(parameter.name);
+      parameter.tied_to = move_under(parameter.tied_to);
+    }
+  }
+  spec.config_text = text;
+  return spec;
 }
 
 }  // namespace sluice

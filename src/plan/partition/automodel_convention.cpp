@@ -12,20 +12,18 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::string_view kEmbedding = "embed_tokens";
+constexpr std::string_view kBasePrefix = "model.";
+
+bool has_known_structure(const ModelSpec& model) {
+  return !model.layers.empty() && model.layers.front().name.ends_with(kEmbedding);
+}
 
 void require_supported(const ModelSpec& model) {
-  if (model.layers.empty() || !model.layers.front().name.ends_with(kEmbedding)) {
+  if (!has_known_structure(model)) {
     refuse("convention automodel does not know the structure of the family '" + model.family + "'",
            "use convention sluice");
   }
-  for (const LayerInfo& layer : model.layers) {
-    for (const ParameterSpec& parameter : layer.parameters) {
-      if (parameter.tied_to.empty()) continue;
-      refuse("convention automodel does not take tied weights: '" + parameter.name + "' is '" +
-                 parameter.tied_to + "'",
-             "use convention sluice, which ties them across stages");
-    }
-  }
+  validate_hf_model_for_pipeline_support(model);
 }
 
 void require_model_name(const char* option, const std::optional<std::string>& given,
@@ -50,11 +48,20 @@ HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& opt
       refuse("the parameter '" + lost + "' would be on no stage", "keep embeddings and head");
     }
   }
+  // AutoModel keeps the encoders of a nested language model beside it.
+  const bool beside = !model.family.empty() && prefix != kBasePrefix && options.multimodal;
+  std::vector<std::string> extras;
+  if (beside) {
+    for (const std::string& suffix : multimodal_suffixes()) {
+      extras.push_back(std::string(kBasePrefix) + suffix);
+    }
+  }
+  extras.insert(extras.end(), options.extra_modules.begin(), options.extra_modules.end());
   return {.include_embeddings = options.embeddings,
           .include_lm_head = options.lm_head,
           .include_rotary_emb = options.rotary,
-          .include_multimodal_encoders = options.multimodal,
-          .extra_module_fqns = options.extra_modules,
+          .include_multimodal_encoders = options.multimodal && !beside,
+          .extra_module_fqns = std::move(extras),
           .fqn_prefix = options.prefix.value_or(prefix),
           .lm_head_fqn = options.lm_head_name.value_or(head)};
 }
@@ -100,13 +107,7 @@ Split automodel_split(const ModelSpec& model, const PartitionOptions& options,
   const LayerNames layers = automodel_names(model, ends);
   require_new_extras(layers);
   if (!options.modules.empty()) return split_as_listed(layers, options.modules);
-  const int num_stages =
-      options.layers_per_stage > 0
-          ? calculate_virtual_stages(layers.num_decoders, options.layers_per_stage,
-                                     required_ranks(options),
-                                     natural_stages_per_rank(schedule) == 1, options.rounding)
-                .num_stages
-          : stages_by_counts(options, schedule);
+  const int num_stages = counted_stages(options, schedule, layers.num_decoders);
   ModuleNames modules = generate_hf_model_fqn_per_model_part(num_stages, layers.num_decoders, ends);
   Split split =
       split_by_shares(layers, even_shares(layers.num_decoders, num_stages, Remainder::kFirst));
@@ -115,3 +116,19 @@ Split automodel_split(const ModelSpec& model, const PartitionOptions& options,
 }
 
 }  // namespace sluice::detail
+
+namespace sluice {
+
+void validate_hf_model_for_pipeline_support(const ModelSpec& model) {
+  if (!detail::has_known_structure(model)) return;
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      if (parameter.tied_to.empty()) continue;
+      detail::refuse("AutoModel's pipelines do not take tied weights: '" + parameter.name +
+                         "' is '" + parameter.tied_to + "'",
+                     "use convention sluice, which ties them across stages");
+    }
+  }
+}
+
+}  // namespace sluice

@@ -18,53 +18,62 @@ using detail::refuse;
 int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
 // The layers_per_stage nearest to the one asked for that fits, as advice.
-std::string fitting_layers_per_stage(int num_layers, int pp_size, bool single, int asked) {
+std::string fitting_layers_per_stage(int num_layers, int pp_size, detail::StagesNeed need,
+                                     int asked) {
   int best = 0;
-  for (int candidate = 1; candidate <= std::max(num_layers, 1); ++candidate) {
+  for (int candidate = 1; candidate <= num_layers; ++candidate) {
     const int stages = ceil_div(num_layers, candidate);
-    if (stages % pp_size != 0) continue;
-    if (single ? stages != pp_size : stages < 2 * pp_size) continue;
+    if (stages % pp_size != 0 || !detail::fits(need, stages / pp_size)) continue;
     if (best == 0 || std::abs(candidate - asked) < std::abs(best - asked)) best = candidate;
   }
-  return best ? "give layers_per_stage " + std::to_string(best) : "use other ranks or stages";
+  return best ? "give layers_per_stage " + std::to_string(best) : "use another number of ranks";
 }
 
 }  // namespace
 
-VirtualStages calculate_virtual_stages(int num_layers, std::optional<int> layers_per_stage,
-                                       int pp_size, bool is_single_stage_schedule,
-                                       Rounding round_to_pp_multiple) {
-  detail::require_count("the number of ranks", pp_size, 1);
-  detail::require_count("the number of layers", num_layers, 0);
-  if (!layers_per_stage) {
-    const int stages_per_rank = is_single_stage_schedule ? 1 : 2;
-    return {pp_size * stages_per_rank, stages_per_rank};
-  }
-  detail::require_count("layers_per_stage", *layers_per_stage, 1);
-  int stages = ceil_div(num_layers, *layers_per_stage);
-  const std::string made = counted(num_layers, "layer") + " with layers_per_stage " +
-                           std::to_string(*layers_per_stage) + " make " + counted(stages, "stage");
+namespace detail {
+
+VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, StagesNeed need,
+                             Rounding rounding, const char* noun) {
+  require_count("the number of ranks", pp_size, 1);
+  require_count("the number of layers", num_layers, 0);
+  require_count("layers_per_stage", layers_per_stage, 1);
+  int stages = ceil_div(num_layers, layers_per_stage);
+  const std::string made = counted(num_layers, noun) + " with layers_per_stage " +
+                           std::to_string(layers_per_stage) + " make " + counted(stages, "stage");
   const auto remedy = [&] {
-    return fitting_layers_per_stage(num_layers, pp_size, is_single_stage_schedule,
-                                    *layers_per_stage);
+    return fitting_layers_per_stage(num_layers, pp_size, need, layers_per_stage);
   };
   if (const int over = stages % pp_size; over != 0) {
-    if (round_to_pp_multiple == Rounding::kNone) {
+    if (rounding == Rounding::kNone) {
       refuse(made + ", not a multiple of " + counted(pp_size, "rank"),
              "round up or down, or " + remedy());
     }
-    stages += round_to_pp_multiple == Rounding::kUp ? pp_size - over : -over;
+    stages += rounding == Rounding::kUp ? pp_size - over : -over;
   }
-  const int stages_per_rank = stages / pp_size;
-  if (is_single_stage_schedule ? stages_per_rank != 1 : stages_per_rank < 2) {
-    refuse(made + ", " + std::to_string(stages_per_rank) + " on each of " +
-               counted(pp_size, "rank") +
-               (round_to_pp_multiple == Rounding::kNone ? "" : " after rounding") +
-               ", but the schedule runs " +
-               (is_single_stage_schedule ? "exactly 1 stage a rank" : "at least 2 stages a rank"),
+  if (!fits(need, stages / pp_size)) {
+    refuse(made + ", " + std::to_string(stages / pp_size) + " on each of " +
+               counted(pp_size, "rank") + (rounding == Rounding::kNone ? "" : " after rounding") +
+               ", but " + need_text(need),
            remedy());
   }
-  return {stages, stages_per_rank};
+  return {stages, stages / pp_size};
+}
+
+}  // namespace detail
+
+VirtualStages calculate_virtual_stages(int num_layers, std::optional<int> layers_per_stage,
+                                       int pp_size, bool is_single_stage_schedule,
+                                       Rounding round_to_pp_multiple) {
+  using detail::StagesNeed;
+  const StagesNeed need = is_single_stage_schedule ? StagesNeed::kOne : StagesNeed::kSeveral;
+  if (layers_per_stage) {
+    return detail::virtual_stages(num_layers, *layers_per_stage, pp_size, need,
+                                  round_to_pp_multiple);
+  }
+  detail::require_count("the number of ranks", pp_size, 1);
+  const int stages_per_rank = is_single_stage_schedule ? 1 : 2;
+  return {pp_size * stages_per_rank, stages_per_rank};
 }
 
 const std::vector<std::string>& multimodal_suffixes() {

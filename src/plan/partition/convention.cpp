@@ -71,8 +71,15 @@ int required_ranks(const PartitionOptions& options) {
   return options.num_ranks;
 }
 
-int stages_by_counts(const PartitionOptions& options, const ScheduleInfo* schedule) {
+int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule, int num_layers,
+                   int weight) {
   if (options.num_stages > 0) return options.num_stages;
+  if (options.layers_per_stage > 0) {
+    return virtual_stages(num_layers + weight, options.layers_per_stage, required_ranks(options),
+                          stages_need(schedule), options.rounding,
+                          weight > 0 ? "effective layer" : "layer")
+        .num_stages;
+  }
   const int per_rank =
       options.stages_per_rank > 0 ? options.stages_per_rank : natural_stages_per_rank(schedule);
   const std::int64_t stages = std::int64_t{required_ranks(options)} * per_rank;

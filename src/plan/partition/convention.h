@@ -45,9 +45,10 @@ Split split_before(const LayerNames& layers, const std::vector<std::string>& poi
 Split split_after(const LayerNames& layers, const std::vector<std::string>& cuts);
 Split split_as_listed(const LayerNames& layers, const ModuleNames& modules);
 
-// Number of stages from counts: num_stages, stages_per_rank, else what the schedule needs.
-// Precondition: no layers_per_stage.
-int stages_by_counts(const PartitionOptions& options, const ScheduleInfo* schedule);
+// Number of stages: num_stages, stages_per_rank, layers_per_stage of so many layers (weight of them
+// no decoder layers), else what the schedule needs.
+int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule, int num_layers,
+                   int weight = 0);
 // Ranks that the counts of stages refer to. Throws when they are not given.
 int required_ranks(const PartitionOptions& options);
 

@@ -41,12 +41,14 @@ class NameIndex {
 
   [[noreturn]] void unknown(const std::string& what, const std::string& name) const {
     const std::string near = nearest_name(name, all_);
-    std::string remedy = near.empty() ? "" : "did you mean " + quoted(near) + "? ";
-    if (layers_.num_decoders > 0) {
-      remedy += "layers are " + quoted(layers_.names[layers_.position(0)].front()) + " to " +
-                quoted(layers_.names[layers_.position(layers_.num_decoders - 1)].front());
-    }
-    refuse("unknown name " + quoted(name) + " in the " + what, remedy);
+    refuse("unknown name " + quoted(name) + " in the " + what,
+           (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + range());
+  }
+
+  std::string range() const {
+    if (layers_.num_decoders == 0) return "the model has no decoder layers";
+    return "layers are " + quoted(layers_.names[layers_.position(0)].front()) + " to " +
+           quoted(layers_.names[layers_.position(layers_.num_decoders - 1)].front());
   }
 
  private:
@@ -65,7 +67,10 @@ std::vector<int> ascending_positions(const LayerNames& layers, const std::string
     const int* position = index.find(names[i]);
     const bool decoder = position && *position >= layers.first_decoder &&
                          *position < layers.position(layers.num_decoders);
-    if (!position || (decoders_only && !decoder)) index.unknown(what, names[i]);
+    if (!position) index.unknown(what, names[i]);
+    if (decoders_only && !decoder) {
+      refuse(quoted(names[i]) + " in the " + what + " is not a decoder layer", index.range());
+    }
     if (*position < min || *position > max) {
       refuse(quoted(names[i]) + " in the " + what + " would leave a stage empty",
              "name a layer between " + quoted(layers.names[min].front()) + " and " +
@@ -147,7 +152,7 @@ Split split_as_listed(const LayerNames& layers, const ModuleNames& modules) {
     if (last < 0)
       refuse(stage + " of the modules has no layer of the model", "leave the stage out");
     if (first <= previous_last) {
-      refuse(quoted(first_name) + " on " + stage + " of the modules lies not after " +
+      refuse(quoted(first_name) + " on " + stage + " of the modules does not come after " +
                  quoted(previous_name) + " on the stage before",
              "stages hold consecutive layers in the order of the model");
     }

@@ -58,6 +58,14 @@ std::vector<TieGroup> tie_groups(const ModelSpec& model, const std::vector<Stage
   return groups;
 }
 
+// Where they are not given: those of the map, else one rank a stage.
+int num_ranks(const PartitionOptions& options, int num_stages) {
+  if (options.num_ranks != 0) return options.num_ranks;
+  if (options.stage_to_rank.empty()) return num_stages;
+  const int last = *std::max_element(options.stage_to_rank.begin(), options.stage_to_rank.end());
+  return std::clamp(last, 0, num_stages - 1) + 1;
+}
+
 // The invariants of partition.h. A failure is a defect of a convention, not of its user.
 void check_invariants(const ModelSpec& model, const Partition& partition) {
   const auto fail = [](const std::string& what) {
@@ -98,7 +106,7 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& options
   Partition partition;
   partition.num_stages = static_cast<int>(split.starts.size());
   detail::require_num_stages(options, partition.num_stages);
-  partition.num_ranks = options.num_ranks != 0 ? options.num_ranks : partition.num_stages;
+  partition.num_ranks = num_ranks(options, partition.num_stages);
   partition.stage_to_rank = detail::place_stages(options, convention, schedule, partition.num_ranks,
                                                  partition.num_stages);
   std::vector<int> per_rank(static_cast<std::size_t>(partition.num_ranks), 0);

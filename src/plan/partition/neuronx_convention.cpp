@@ -12,7 +12,8 @@ Split neuronx_split(const ModelSpec& model, const PartitionOptions& options,
   for (int k = 0; k < layers.num_decoders; ++k) {
     decoders.push_back(layers.names[layers.position(k)].front());
   }
-  return split_after(layers, create_partitions(stages_by_counts(options, schedule), decoders));
+  return split_after(
+      layers, create_partitions(counted_stages(options, schedule, layers.num_decoders), decoders));
 }
 
 }  // namespace sluice::detail

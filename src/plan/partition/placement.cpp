@@ -10,7 +10,7 @@ namespace {
 
 std::vector<int> checked_map(const std::vector<int>& map, int num_ranks, int num_stages) {
   if (static_cast<int>(map.size()) != num_stages) {
-    refuse("the stage-to-rank map has " + counted(static_cast<int>(map.size()), "entry") + " for " +
+    refuse("the stage-to-rank map has " + counted(static_cast<int>(map.size()), "rank") + " for " +
                counted(num_stages, "stage"),
            "give one rank a stage");
   }

@@ -73,6 +73,35 @@ std::vector<int> first_layers(const std::vector<int>& shares) {
   return starts;
 }
 
+StagesNeed stages_need(const ScheduleInfo* schedule) {
+  if (!schedule) return StagesNeed::kAny;
+  return schedule->single_stage ? StagesNeed::kOne : StagesNeed::kSeveral;
+}
+
+bool fits(StagesNeed need, int stages_per_rank) {
+  switch (need) {
+    case StagesNeed::kOne:
+      return stages_per_rank == 1;
+    case StagesNeed::kSeveral:
+      return stages_per_rank >= 2;
+    case StagesNeed::kAny:
+      return stages_per_rank >= 1;
+  }
+  return false;
+}
+
+std::string need_text(StagesNeed need) {
+  switch (need) {
+    case StagesNeed::kOne:
+      return "the schedule runs exactly 1 stage a rank";
+    case StagesNeed::kSeveral:
+      return "the schedule runs at least 2 stages a rank";
+    case StagesNeed::kAny:
+      return "every rank needs a stage";
+  }
+  return {};
+}
+
 int natural_stages_per_rank(const ScheduleInfo* schedule) {
   return !schedule || schedule->single_stage ? 1 : 2;
 }

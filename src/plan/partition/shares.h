@@ -29,6 +29,15 @@ std::vector<int> weighted_shares(int num_layers, int num_stages, int input_weigh
 // Sums before each stage: {3, 4, 4} -> {0, 3, 7}.
 std::vector<int> first_layers(const std::vector<int>& shares);
 
+// Stages a rank that a schedule takes; any without a schedule.
+enum class StagesNeed { kOne, kSeveral, kAny };
+StagesNeed stages_need(const ScheduleInfo* schedule);
+bool fits(StagesNeed need, int stages_per_rank);
+std::string need_text(StagesNeed need);  // "the schedule runs exactly 1 stage a rank"
+// calculate_virtual_stages() for layers per stage. noun: what is counted.
+VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, StagesNeed need,
+                             Rounding rounding, const char* noun = "layer");
+
 // Stages a rank that the schedule runs without being asked; 1 when the schedule is free.
 int natural_stages_per_rank(const ScheduleInfo* schedule);
 

@@ -17,12 +17,7 @@ Split sluice_split(const ModelSpec& model, const PartitionOptions& options,
   require_count("the weight of the first stage", input_weight, 0);
   require_count("the weight of the last stage", output_weight, 0);
   const int num_stages =
-      options.layers_per_stage > 0
-          ? calculate_virtual_stages(layers.num_decoders + input_weight + output_weight,
-                                     options.layers_per_stage, required_ranks(options),
-                                     natural_stages_per_rank(schedule) == 1, options.rounding)
-                .num_stages
-          : stages_by_counts(options, schedule);
+      counted_stages(options, schedule, layers.num_decoders, input_weight + output_weight);
   if (num_stages > layers.num_decoders) {
     refuse(counted(num_stages, "stage") + " are more than " + counted(layers.num_decoders, "layer"),
            "use at most as many stages as layers");

@@ -11,8 +11,9 @@ Split torchtitan_2024_split(const ModelSpec& model, const PartitionOptions& opti
                             const ScheduleInfo* schedule) {
   const LayerNames layers = titan_names(model, "output");
   if (!options.split_points.empty()) return split_before(layers, options.split_points, true);
-  return split_by_shares(layers,
-                         shares_2024(layers.num_decoders, stages_by_counts(options, schedule)));
+  return split_by_shares(
+      layers,
+      shares_2024(layers.num_decoders, counted_stages(options, schedule, layers.num_decoders)));
 }
 
 }  // namespace sluice::detail

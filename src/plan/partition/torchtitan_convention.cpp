@@ -12,12 +12,11 @@ Split torchtitan_split(const ModelSpec& model, const PartitionOptions& options,
   if (!options.split_points.empty()) return split_before(layers, options.split_points, true);
   const int input_weight = options.first_stage_weight.value_or(1);
   const int output_weight = options.last_stage_weight.value_or(1);
-  const ScheduleInfo& info = schedule ? *schedule : find_schedule("1F1B");
   const int num_stages =
       options.layers_per_stage > 0
-          ? rigid_num_stages(info, required_ranks(options), layers.num_decoders,
+          ? rigid_num_stages(stages_need(schedule), required_ranks(options), layers.num_decoders,
                              options.layers_per_stage, input_weight, output_weight)
-          : stages_by_counts(options, schedule);
+          : counted_stages(options, schedule, layers.num_decoders);
   const std::vector<int> shares = weighted_shares(layers.num_decoders, num_stages, input_weight,
                                                   output_weight, Remainder::kFirst);
   Split split = split_by_shares(layers, shares);

@@ -13,11 +13,7 @@ Split torchtitan_current_split(const ModelSpec& model, const PartitionOptions& o
   const int input_weight = options.first_stage_weight.value_or(1);
   const int output_weight = options.last_stage_weight.value_or(1);
   const int num_stages =
-      options.layers_per_stage > 0
-          ? get_pipeline_metadata(schedule ? schedule->name : "1F1B", required_ranks(options),
-                                  layers.num_decoders, options.layers_per_stage, input_weight,
-                                  output_weight)
-          : stages_by_counts(options, schedule);
+      counted_stages(options, schedule, layers.num_decoders, input_weight + output_weight);
   const std::vector<int> shares = weighted_shares(layers.num_decoders, num_stages, input_weight,
                                                   output_weight, Remainder::kFirst);
   Split split = split_by_shares(layers, shares);

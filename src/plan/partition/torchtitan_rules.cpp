@@ -13,21 +13,8 @@
 
 namespace sluice {
 namespace detail {
-namespace {
-
-void require_schedule_stages(const ScheduleInfo& schedule, int stages_per_rank,
-                             const std::string& because, const std::string& remedy) {
-  if (schedule.single_stage ? stages_per_rank == 1 : stages_per_rank >= 2) return;
-  refuse(because + ", " + std::to_string(stages_per_rank) + " a rank, but " + schedule.name +
-             (schedule.single_stage ? " runs exactly 1 stage a rank"
-                                    : " runs at least 2 stages a rank"),
-         remedy);
-}
-
-}  // namespace
-
-int rigid_num_stages(const ScheduleInfo& schedule, int pp_degree, int num_layers,
-                     int layers_per_stage, int input_weight, int output_weight) {
+int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_per_stage,
+                     int input_weight, int output_weight) {
   require_count("the number of ranks", pp_degree, 1);
   require_count("the number of layers", num_layers, 0);
   require_count("layers_per_stage", layers_per_stage, 1);
@@ -49,12 +36,14 @@ int rigid_num_stages(const ScheduleInfo& schedule, int pp_degree, int num_layers
            "give a divisor of " + std::to_string(per_rank) + ", or leave layers_per_stage out");
   }
   const int stages_per_rank = per_rank / layers_per_stage;
-  require_schedule_stages(schedule, stages_per_rank,
-                          total + " with layers_per_stage " + std::to_string(layers_per_stage) +
-                              " make " + counted(stages_per_rank * pp_degree, "stage"),
-                          schedule.single_stage
-                              ? "give layers_per_stage " + std::to_string(per_rank)
-                              : "give a smaller layers_per_stage");
+  if (!fits(need, stages_per_rank)) {
+    refuse(total + " with layers_per_stage " + std::to_string(layers_per_stage) + " make " +
+               counted(stages_per_rank * pp_degree, "stage") + ", " +
+               std::to_string(stages_per_rank) + " a rank, but " + need_text(need),
+           need == StagesNeed::kOne && per_rank > 0
+               ? "give layers_per_stage " + std::to_string(per_rank)
+               : "give a smaller layers_per_stage");
+  }
   return stages_per_rank * pp_degree;
 }
 
@@ -104,8 +93,8 @@ std::vector<std::string> generate_split_points(std::string_view schedule, int pp
   const ScheduleInfo& info = find_schedule(schedule);
   detail::require_count("the number of ranks", pp_degree, 1);
   const int num_stages =
-      layers_per_stage ? detail::rigid_num_stages(info, pp_degree, num_layers, *layers_per_stage,
-                                                  input_weight, output_weight)
+      layers_per_stage ? detail::rigid_num_stages(detail::stages_need(&info), pp_degree, num_layers,
+                                                  *layers_per_stage, input_weight, output_weight)
                        : pp_degree * detail::natural_stages_per_rank(&info);
   return detail::titan_split_points(detail::first_layers(detail::weighted_shares(
       num_layers, num_stages, input_weight, output_weight, Remainder::kFirst)));
@@ -126,8 +115,13 @@ int get_pipeline_metadata(std::string_view schedule, int pp_degree, int num_laye
   detail::require_count("the weight of the first stage", first_stage_less_layers, 0);
   detail::require_count("the weight of the last stage", last_stage_less_layers, 0);
   detail::require_count("the number of layers", num_layers, 0);
-  return calculate_virtual_stages(num_layers + first_stage_less_layers + last_stage_less_layers,
-                                  layers_per_stage, pp_degree, info.single_stage)
+  const int weight = first_stage_less_layers + last_stage_less_layers;
+  if (!layers_per_stage) {
+    return calculate_virtual_stages(num_layers, {}, pp_degree, info.single_stage).num_stages;
+  }
+  return detail::virtual_stages(num_layers + weight, *layers_per_stage, pp_degree,
+                                detail::stages_need(&info), Rounding::kNone,
+                                weight > 0 ? "effective layer" : "layer")
       .num_stages;
 }
 

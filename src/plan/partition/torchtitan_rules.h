@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "sluice/partition.h"
+#include "plan/partition/shares.h"
 
 namespace sluice::detail {
 
 // Stages when layers_per_stage must fit exactly, weights counted.
-int rigid_num_stages(const ScheduleInfo& schedule, int pp_degree, int num_layers,
-                     int layers_per_stage, int input_weight, int output_weight);
+int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_per_stage,
+                     int input_weight, int output_weight);
 
 // Layers per stage of the first generation.
 std::vector<int> shares_2024(int num_layers, int num_stages);

@@ -1,0 +1,217 @@
+// sluice split: which stage has which layers, and which rank has which stage.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "base/strict_json.h"
+#include "base/text.h"
+#include "commands.h"
+#include "sluice/error.h"
+#include "split_output.h"
+
+namespace sluice {
+namespace {
+
+struct SplitArguments {
+  std::optional<std::string> model, schedule, round, remainder, split_points, cuts, modules;
+  std::optional<std::string> extra_modules, prefix, lm_head, stage_to_rank;
+  std::optional<int> layers, pp, stages, layers_per_stage, input_weight, output_weight;
+  std::optional<std::int64_t> microbatch_size, seq_len;
+  std::string convention = "sluice";
+  bool no_embeddings = false, no_lm_head = false, no_rotary = false, multimodal = false;
+  bool json = false;
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
+  throw Error(ErrorKind::kUsage, what, "sluice split", remedy);
+}
+
+// In PartitionOptions 0 stands for "not given".
+int count_of(const char* option, const std::optional<int>& value) {
+  if (value && *value < 1) {
+    refuse(std::string(option) + " must be at least 1, got " + std::to_string(*value));
+  }
+  return value.value_or(0);
+}
+
+template <typename Value>
+Value word_of(const char* option, const std::string& word,
+              const std::vector<std::pair<std::string, Value>>& words) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : words) {
+    if (name == word) return value;
+    names.push_back(name);
+  }
+  refuse(std::string("unknown value '") + word + "' of " + option, suggest_name(word, names));
+}
+
+std::vector<std::string> list_of(const char* option, const std::optional<std::string>& text) {
+  std::vector<std::string> names;
+  if (!text) return names;
+  for (const std::string& part : split(*text, ',')) names.emplace_back(trim(part));
+  if (names.empty() || std::count(names.begin(), names.end(), "") > 0) {
+    refuse(std::string(option) + " has an empty name in '" + *text + "'",
+           "separate names by single commas");
+  }
+  return names;
+}
+
+ModuleNames modules_of(const std::optional<std::string>& text) {
+  if (!text) return {};
+  nlohmann::json document;
+  try {
+    document = parse_strict_json(*text, "--modules");
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUsage, error.fact(), error.where(), error.remedy());
+  }
+  const auto is_list_of = [](const nlohmann::json& list, auto is_item) {
+    return list.is_array() && !list.empty() && std::all_of(list.begin(), list.end(), is_item);
+  };
+  const bool valid = is_list_of(document, [&](const nlohmann::json& stage) {
+    return is_list_of(stage, [](const nlohmann::json& name) { return name.is_string(); });
+  });
+  if (!valid) {
+    refuse("--modules must be a list of stages, each a list of names",
+           R"(write [["model.embed_tokens","model.layers.0"],["model.layers.1",...]])");
+  }
+  return document.get<ModuleNames>();
+}
+
+ModelSpec model_of(const SplitArguments& arguments) {
+  if (arguments.model.has_value() == arguments.layers.has_value()) {
+    refuse(arguments.model ? "--model and --layers exclude each other" : "no model is given",
+           "give --model DIR_OR_CONFIG_JSON or --layers N");
+  }
+  return arguments.model ? read_language_model_spec(*arguments.model)
+                         : outline_model_spec(*arguments.layers);
+}
+
+PartitionOptions options_of(const SplitArguments& arguments) {
+  PartitionOptions options;
+  options.convention = arguments.convention;
+  options.num_ranks = count_of("--pp", arguments.pp);
+  options.schedule = arguments.schedule.value_or("");
+  if (arguments.schedule) {
+    const ScheduleInfo& schedule = find_schedule(*arguments.schedule);
+    options.schedule = schedule.name;
+    if (!arguments.pp && !schedule.single_stage && !arguments.stage_to_rank) {
+      refuse(schedule.name + " needs the number of ranks", "give --pp");
+    }
+  }
+  options.num_stages = count_of("--stages", arguments.stages);
+  options.layers_per_stage = count_of("--layers-per-stage", arguments.layers_per_stage);
+  if (arguments.round) {
+    options.rounding = word_of<Rounding>("--round", *arguments.round,
+                                         {{"up", Rounding::kUp}, {"down", Rounding::kDown}});
+  }
+  options.first_stage_weight = arguments.input_weight;
+  options.last_stage_weight = arguments.output_weight;
+  if (arguments.remainder) {
+    options.remainder = word_of<Remainder>(
+        "--remainder", *arguments.remainder,
+        {{"first", Remainder::kFirst}, {"last", Remainder::kLast}, {"middle", Remainder::kMiddle}});
+  }
+  options.split_points = list_of("--split-points", arguments.split_points);
+  options.cuts = list_of("--cuts", arguments.cuts);
+  options.modules = modules_of(arguments.modules);
+  options.embeddings = !arguments.no_embeddings;
+  options.lm_head = !arguments.no_lm_head;
+  options.rotary = !arguments.no_rotary;
+  options.multimodal = arguments.multimodal;
+  options.extra_modules = list_of("--extra-modules", arguments.extra_modules);
+  options.prefix = arguments.prefix;
+  options.lm_head_name = arguments.lm_head;
+  if (arguments.stage_to_rank) {
+    const std::string word = to_lower(*arguments.stage_to_rank);
+    if (word == "loop" || word == "v") {
+      options.placement = word;
+    } else {
+      options.stage_to_rank = parse_stage_to_rank(word, options.num_ranks, options.num_stages);
+    }
+  }
+  return options;
+}
+
+std::vector<StageShape> shapes_of(const SplitArguments& arguments, const SplitResult& result) {
+  if (!arguments.microbatch_size && !arguments.seq_len) return {};
+  if (!arguments.microbatch_size || !arguments.seq_len) {
+    refuse("shapes need both --microbatch-size and --seq-len", "give both");
+  }
+  if (!arguments.model) {
+    refuse("shapes need the sizes of a model, which --layers does not give", "give --model");
+  }
+  return stage_shapes(result.model, result.partition, *arguments.microbatch_size,
+                      *arguments.seq_len);
+}
+
+void run_split(const SplitArguments& arguments) {
+  SplitResult result;
+  try {
+    const PartitionOptions options = options_of(arguments);
+    result.model = model_of(arguments);
+    result.convention = options.convention;
+    result.partition = make_partition(result.model, options);
+    result.shapes = shapes_of(arguments, result);
+  } catch (const Error& error) {  // the rules of a split know options, not commands
+    if (!error.where().empty()) throw;
+    refuse(error.fact(), error.remedy());
+  }
+  std::cout << (arguments.json ? split_json(result) : split_text(result));
+}
+
+}  // namespace
+
+void add_split_command(CLI::App& app, int&) {
+  CLI::App* command = app.add_subcommand("split", "computes a partition");
+  const auto arguments = std::make_shared<SplitArguments>();
+  SplitArguments& a = *arguments;
+  const std::string conventions = join(partition_conventions(), ", ");
+
+  command->add_option("--model", a.model, "Hugging Face directory or config.json");
+  command->add_option("--layers", a.layers, "or only a number of decoder layers");
+  command->add_option("--pp", a.pp, "ranks; without: one a stage");
+  command->add_option("--schedule", a.schedule, "placement, and single or several stages a rank");
+  command->add_option("--stages", a.stages, "the number of stages outright");
+  command->add_option("--convention", a.convention, "whose rules and names: " + conventions)
+      ->capture_default_str();
+  command->add_option("--stage-to-rank", a.stage_to_rank, "loop, v, or one rank a stage: 0,1,1,0");
+
+  const std::string counts = "By counts";
+  command->add_option("--layers-per-stage", a.layers_per_stage, "stages = ceil(layers / K)")
+      ->group(counts);
+  command->add_option("--round", a.round, "number of stages up or down to a multiple of the ranks")
+      ->group(counts);
+  command->add_option("--input-weight", a.input_weight, "layers that the embedding counts for")
+      ->group(counts);
+  command->add_option("--output-weight", a.output_weight, "layers that norm and head count for")
+      ->group(counts);
+  command->add_option("--remainder", a.remainder, "extra layers: first, last or middle stages")
+      ->group(counts);
+
+  const std::string names = "By names";
+  command->add_option("--split-points", a.split_points, "cut before these: a,b")->group(names);
+  command->add_option("--cuts", a.cuts, "cut after these: a,b")->group(names);
+  command->add_option("--modules", a.modules, "names per stage: [[\"a\",\"b\"],[\"c\"]]")
+      ->group(names);
+
+  const std::string ends = "What the ends hold (automodel)";
+  command->add_flag("--no-embeddings", a.no_embeddings, "no embedding")->group(ends);
+  command->add_flag("--no-lm-head", a.no_lm_head, "no head")->group(ends);
+  command->add_flag("--no-rotary", a.no_rotary, "no rotary embedding on the stages")->group(ends);
+  command->add_flag("--multimodal", a.multimodal, "encoders on the first stage")->group(ends);
+  command->add_option("--extra-modules", a.extra_modules, "more on the first stage: a,b")
+      ->group(ends);
+  command->add_option("--prefix", a.prefix, "of the names of layers: model.")->group(ends);
+  command->add_option("--lm-head", a.lm_head, "name of the head: lm_head")->group(ends);
+
+  const std::string output = "Output";
+  command->add_option("--microbatch-size", a.microbatch_size, "for shapes: sequences")
+      ->group(output);
+  command->add_option("--seq-len", a.seq_len, "for shapes: tokens of a sequence")->group(output);
+  command->add_flag("--json", a.json, "one JSON object")->group(output);
+  command->callback([arguments] { run_split(*arguments); });
+}
+
+}  // namespace sluice
