@@ -7,8 +7,8 @@
 // Invariants:
 //  1. batch() is a pure function of (files, options, step): every rank makes the same batch by
 //     itself, and a resumed run continues where it was, with nothing to save.
-//  2. Files are read where a batch needs them; memory does not grow with their size, but for 16
-//     bytes a file of text and 8 bytes a row of .jsonl.
+//  2. Files are read where a batch needs them; memory does not grow with their size, but for the
+//     list of files and 8 bytes a row of .jsonl.
 //  3. Each epoch uses every sequence once. A batch may hold the end of one and the start of the next.
 // Thread-safety: const members may be called from any thread; ranks that are threads share one.
 #pragma once

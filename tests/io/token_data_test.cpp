@@ -1,0 +1,323 @@
+#include "sluice/token_data.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <numeric>
+#include <thread>
+
+#include "support/expect_error.h"
+#include "support/temp_directory.h"
+
+namespace sluice {
+namespace {
+
+using test::error_of;
+using test::TempDirectory;
+
+TokenDataOptions options_of(std::vector<std::string> files, std::int64_t seq_len, bool shuffle = false) {
+  TokenDataOptions options;
+  options.data.files = std::move(files);
+  options.data.shuffle = shuffle;
+  options.seq_len = seq_len;
+  options.vocab_size = 256;
+  return options;
+}
+
+// Bytes 0, 1, 2, ... in files of the given sizes.
+std::vector<std::string> counting_files(const TempDirectory& directory, const std::vector<int>& sizes) {
+  std::vector<std::string> files;
+  int next = 0;
+  for (const int size : sizes) {
+    std::string bytes;
+    for (int i = 0; i < size; ++i) bytes += static_cast<char>(next++);
+    files.push_back(directory / ("part" + std::to_string(files.size()) + ".txt"));
+    test::write_file(files.back(), bytes);
+  }
+  return files;
+}
+
+std::vector<std::int64_t> to_vector(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.contiguous();
+  return {flat.const_data_ptr<std::int64_t>(), flat.const_data_ptr<std::int64_t>() + flat.numel()};
+}
+
+TokenData rows(const TempDirectory& directory, const std::string& text, std::int64_t seq_len = 4, bool truncate = false) {
+  test::write_file(directory / "rows.jsonl", text);
+  TokenDataOptions options = options_of({directory / "rows.jsonl"}, seq_len);
+  options.data.truncate = truncate;
+  return TokenData(options);
+}
+
+TEST(TextDataTest, CutsTheFilesInARowAndDropsTheTail) {
+  const TempDirectory directory;
+  const TokenData data(options_of(counting_files(directory, {3, 0, 1, 7, 2}), 4));
+  EXPECT_EQ(data.num_bytes(), 13);
+  EXPECT_EQ(data.num_sequences(), 3);
+  const TokenBatch batch = data.batch(1, 3);
+  EXPECT_EQ(batch.ids.sizes(), (at::IntArrayRef{3, 4}));
+  EXPECT_EQ(batch.ids.scalar_type(), at::kLong);
+  EXPECT_TRUE(batch.ids.equal(at::arange(12, at::kLong).view({3, 4})));
+  EXPECT_TRUE(batch.labels.equal(batch.ids));
+}
+
+TEST(TextDataTest, KeepsBytesAbove127AndAnyEndingIsText) {
+  const TempDirectory directory;
+  test::write_file(directory / "data.h", "\xff\x80");
+  test::write_file(directory / "noending", std::string("\0a", 2));
+  const TokenData data(options_of({directory / "data.h", directory / "noending"}, 4));
+  EXPECT_EQ(to_vector(data.batch(1, 1).ids), (std::vector<std::int64_t>{255, 128, 0, 97}));
+}
+
+TEST(TextDataTest, BeginsAgainAtTheEndInFileOrder) {
+  const TempDirectory directory;
+  const TokenData data(options_of(counting_files(directory, {6}), 2));
+  EXPECT_EQ(to_vector(data.batch(1, 2).ids), (std::vector<std::int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(to_vector(data.batch(2, 2).ids), (std::vector<std::int64_t>{4, 5, 0, 1}));
+  EXPECT_EQ(to_vector(data.batch(1, 5).ids), (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3}));
+}
+
+TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
+  const TempDirectory directory;
+  TokenDataOptions options = options_of(counting_files(directory, {100, 100}), 2, true);
+  options.seed = 5;
+  const TokenData data(options);
+  std::vector<std::vector<std::int64_t>> epochs;
+  std::vector<std::int64_t> row;  // first bytes of the sequences, 20 a step
+  for (std::int64_t step = 1; step <= 15; ++step) {
+    const std::vector<std::int64_t> ids = to_vector(data.batch(step, 20).ids);
+    for (std::size_t i = 0; i < ids.size(); i += 2) row.push_back(ids[i]);
+    if (row.size() == 100) epochs.push_back(std::exchange(row, {}));
+  }
+  ASSERT_EQ(epochs.size(), 3u);
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_NE(epochs[1], epochs[2]);
+  options.seed = 6;
+  EXPECT_FALSE(TokenData(options).batch(1, 20).ids.equal(data.batch(1, 20).ids));
+  for (std::vector<std::int64_t>& epoch : epochs) {
+    EXPECT_FALSE(std::is_sorted(epoch.begin(), epoch.end()));
+    std::sort(epoch.begin(), epoch.end());
+    for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(epoch[static_cast<std::size_t>(i)], 2 * i);
+  }
+}
+
+TEST(TextDataTest, MakesTheSameBatchOnEveryThreadInAnyOrder) {
+  const TempDirectory directory;
+  const TokenData data(options_of(counting_files(directory, {120, 120}), 3, true));
+  std::vector<at::Tensor> expected;
+  for (std::int64_t step = 1; step <= 40; ++step) expected.push_back(data.batch(step, 7).ids);
+  std::vector<int> mismatches(4);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < mismatches.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (std::int64_t i = 0; i < 40; ++i) {
+        const std::int64_t step = (i * 7 + static_cast<std::int64_t>(t)) % 40 + 1;
+        mismatches[t] += !data.batch(step, 7).ids.equal(expected[static_cast<std::size_t>(step - 1)]);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(mismatches, (std::vector<int>(4, 0)));
+}
+
+TEST(TextDataTest, ReadsOnlyTheBytesOfTheBatch) {
+  const TempDirectory directory;
+  test::write_file(directory / "big.txt", std::string(5'000'000, 'x'));
+  const TokenData data(options_of({directory / "big.txt"}, 100, true));
+  const auto bytes_read = [] {
+    std::ifstream io("/proc/self/io");
+    std::string key;
+    std::uint64_t value = 0;
+    io >> key >> value;
+    return value;
+  };
+  bytes_read();
+  const std::uint64_t start = bytes_read();
+  const std::uint64_t of_measuring = bytes_read() - start;
+  const std::uint64_t before = bytes_read();
+  data.batch(3, 8);
+  EXPECT_EQ(bytes_read() - before - of_measuring, 800u);
+}
+
+TEST(TextDataTest, ComputesTheUnigramEntropy) {
+  const TempDirectory directory;
+  test::write_file(directory / "a.txt", "aaaabb");
+  test::write_file(directory / "b.txt", "cc");
+  const TokenData data(options_of({directory / "a.txt", directory / "b.txt"}, 2));
+  ASSERT_TRUE(data.unigram_entropy());
+  EXPECT_NEAR(*data.unigram_entropy(), 1.5 * std::log(2.0), 1e-12);
+  std::string every_byte(256 * 5000, '\0');
+  for (std::size_t i = 0; i < every_byte.size(); ++i) every_byte[i] = static_cast<char>(i % 256);
+  test::write_file(directory / "c.txt", every_byte);
+  EXPECT_NEAR(*TokenData(options_of({directory / "c.txt"}, 2)).unigram_entropy(), std::log(256.0), 1e-12);
+}
+
+TEST(TextDataTest, RefusesDataThatMakesNoSequence) {
+  const TempDirectory directory;
+  test::write_file(directory / "empty.txt", "");
+  Error error = error_of([&] { TokenData data(options_of({directory / "empty.txt"}, 4)); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.fact(), "the data has 0 bytes, not one whole sequence of 4");
+  test::write_file(directory / "short.txt", "abc");
+  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory / "short.txt"}, 4)); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory / "none.txt"}, 4)); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory.str()}, 4)); }).fact(), "not a regular file");
+  EXPECT_EQ(error_of([&] { TokenData data(options_of({}, 4)); }).kind(), ErrorKind::kUsage);
+}
+
+TEST(TextDataTest, NeedsAVocabularyOf256AndNoUnusedTokenizer) {
+  const TempDirectory directory;
+  TokenDataOptions options = options_of(counting_files(directory, {8}), 4);
+  options.vocab_size = 255;
+  EXPECT_EQ(error_of([&] { TokenData data(options); }).kind(), ErrorKind::kInput);
+  options.vocab_size = 256;
+  options.model_directory = directory.str();
+  EXPECT_EQ(TokenData(options).num_sequences(), 2);
+  test::write_file(directory / "tokenizer.json", "{}");
+  const Error error = error_of([&] { TokenData data(options); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_NE(error.remedy().find("data.tokenizer = \"bytes\""), std::string::npos);
+  options.data.tokenizer = "bytes";
+  EXPECT_EQ(TokenData(options).num_sequences(), 2);
+}
+
+TEST(TextDataTest, RefusesMixedAndUnbuiltFormats) {
+  const TempDirectory directory;
+  test::write_file(directory / "a.txt", "abcd");
+  test::write_file(directory / "a.jsonl", R"({"text":"abcd"})");
+  test::write_file(directory / "a.bin", "abcd");
+  EXPECT_EQ(error_of([&] { TokenData d(options_of({directory / "a.txt", directory / "a.jsonl"}, 4)); }).kind(), ErrorKind::kUsage);
+  EXPECT_EQ(error_of([&] { TokenData d(options_of({directory / "a.bin"}, 4)); }).kind(), ErrorKind::kUsage);
+  TokenDataOptions as_text = options_of({directory / "a.txt", directory / "a.jsonl", directory / "a.bin"}, 4);
+  as_text.data.format = "text";
+  EXPECT_EQ(TokenData(as_text).num_bytes(), 4 + 15 + 4);
+}
+
+TEST(JsonlDataTest, PadsOnTheRightAndCountsOnlyLabels) {
+  const TempDirectory directory;
+  const TokenData data = rows(directory, R"({"input_ids":[5,6,7,8],"labels":[-100,6,7,8]}
+{"input_ids": [9, 10]}
+
+  {"text":"hé", "meta": {"input_ids": [[1], "x"]}}
+)");
+  EXPECT_EQ(data.num_sequences(), 3);
+  const TokenBatch batch = data.batch(1, 3);
+  EXPECT_EQ(to_vector(batch.ids), (std::vector<std::int64_t>{5, 6, 7, 8, 9, 10, 0, 0, 'h', 0xc3, 0xa9, 0}));
+  EXPECT_EQ(to_vector(batch.labels),
+            (std::vector<std::int64_t>{-100, 6, 7, 8, 9, 10, -100, -100, 'h', 0xc3, 0xa9, -100}));
+  EXPECT_EQ(split_microbatches(batch, 2, 1).counts, (std::vector<std::int64_t>{3 + 1, 2}));
+  EXPECT_FALSE(data.unigram_entropy());
+}
+
+TEST(JsonlDataTest, ReadsRowsOverSeveralFilesAndWithoutALastLineEnd) {
+  const TempDirectory directory;
+  test::write_file(directory / "a.jsonl", "\r\n{\"input_ids\":[1]}\r\n\t\n{\"input_ids\":[2]}");
+  test::write_file(directory / "b.jsonl", "");
+  test::write_file(directory / "c.jsonl", "{\"input_ids\":[3]}\n\n\n");
+  const TokenData data(options_of({directory / "a.jsonl", directory / "b.jsonl", directory / "c.jsonl"}, 2));
+  EXPECT_EQ(data.num_sequences(), 3);
+  EXPECT_EQ(to_vector(data.batch(1, 4).ids), (std::vector<std::int64_t>{1, 0, 2, 0, 3, 0, 1, 0}));
+}
+
+TEST(JsonlDataTest, FindsRowsThatCrossReadBlocks) {
+  const TempDirectory directory;
+  std::string text;
+  for (int i = 0; i < 3; ++i) {
+    text += "{\"pad\":\"" + std::string(700'000, 'p') + "\",\"input_ids\":[" + std::to_string(i) + "]}\n" +
+            std::string(400'000, ' ') + "\n";
+  }
+  const TokenData data = rows(directory, text, 1);
+  EXPECT_EQ(to_vector(data.batch(1, 3).ids), (std::vector<std::int64_t>{0, 1, 2}));
+}
+
+TEST(JsonlDataTest, CutsLongRowsOnlyWhenAsked) {
+  const TempDirectory directory;
+  const std::string text = "{\"input_ids\":[1,2,3,4]}\n{\"input_ids\":[1,2,3,4,5]}\n";
+  const Error error = error_of([&] { rows(directory, text); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.fact(), "the row has 5 tokens, more than training.seq_len = 4");
+  EXPECT_EQ(error.where(), directory / "rows.jsonl" + ":2");
+  EXPECT_NE(error.remedy().find("data.truncate"), std::string::npos);
+  EXPECT_EQ(to_vector(rows(directory, text, 4, true).batch(1, 2).ids), (std::vector<std::int64_t>{1, 2, 3, 4, 1, 2, 3, 4}));
+}
+
+TEST(JsonlDataTest, NamesFileAndLineOfMalformedRows) {
+  const TempDirectory directory;
+  const std::string nul("{\"text\":\"a\"}\0{", 14);
+  for (const std::string& row : std::vector<std::string>{
+           "{", "[]", "7", "null", "\"text\"", "{}", "{\"text\":1}", "{\"text\":null}", "{\"text\":[\"a\"]}", "{\"text\":\"\"}",
+           "{\"text\":\"a\"}}", "{\"text\":\"a\"}{}", "{\"text\":\"\xff\"}", "{\"text\":\"\\ud800\"}",
+           "{\"text\":\"a\",\"text\":\"b\"}", "{\"text\":\"a\",\"labels\":[1]}", "{\"input_ids\":\"a\"}",
+           "{\"input_ids\":[]}", "{\"input_ids\":[1.0]}", "{\"input_ids\":[\"1\"]}", "{\"input_ids\":[[1]]}",
+           "{\"input_ids\":[{}]}", "{\"input_ids\":[null]}", "{\"input_ids\":[true]}", "{\"input_ids\":{\"0\":1}}",
+           "{\"input_ids\":[256]}", "{\"input_ids\":[-1]}", "{\"input_ids\":[-100]}", "{\"input_ids\":[1e30]}",
+           "{\"input_ids\":[18446744073709551615]}", "{\"input_ids\":[1,2],\"labels\":[1]}",
+           "{\"input_ids\":[1],\"labels\":[256]}", "{\"input_ids\":[1],\"labels\":[-1]}",
+           "{\"input_ids\":[1],\"input_ids\":[1]}", "{\"labels\":[1]}", nul, std::string(100'000, '['),
+           "{\"x\":" + std::string(100'000, '[')}) {
+    const Error error = error_of([&] { rows(directory, "{\"text\":\"good\"}\n\n" + row + "\n{\"text\":\"good\"}\n"); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput) << row.substr(0, 60);
+    EXPECT_EQ(error.where(), directory / "rows.jsonl" + ":3") << error.what();
+  }
+}
+
+TEST(JsonlDataTest, TakesAnAttentionMaskOnlyForPaddingOnTheRight) {
+  const TempDirectory directory;
+  EXPECT_EQ(to_vector(rows(directory, R"({"input_ids":[1,2,3],"attention_mask":[1,1,0]})").batch(1, 1).labels),
+            (std::vector<std::int64_t>{1, 2, -100, -100}));
+  EXPECT_NO_THROW(rows(directory, R"({"input_ids":[1,2],"labels":[1,-100],"attention_mask":[1,0]})"));
+  for (const char* row : {R"({"input_ids":[1,2],"attention_mask":[0,1]})", R"({"input_ids":[1,2],"attention_mask":[1]})",
+                          R"({"input_ids":[1,2],"attention_mask":[1,2]})",
+                          R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":[1,0]})"}) {
+    EXPECT_EQ(error_of([&] { rows(directory, row); }).kind(), ErrorKind::kInput) << row;
+  }
+}
+
+TEST(JsonlDataTest, NeedsATokenizerOnlyForText) {
+  const TempDirectory directory;
+  test::write_file(directory / "tokenizer.json", "{}");
+  test::write_file(directory / "ids.jsonl", "{\"input_ids\":[1,2],\"text\":\"ignored\"}\n");
+  test::write_file(directory / "text.jsonl", "{\"text\":\"a\"}\n");
+  TokenDataOptions options = options_of({directory / "ids.jsonl"}, 4);
+  options.model_directory = directory.str();
+  options.vocab_size = 3;
+  EXPECT_EQ(TokenData(options).num_sequences(), 1);
+  options.data.files = {directory / "text.jsonl"};
+  EXPECT_EQ(error_of([&] { TokenData data(options); }).kind(), ErrorKind::kUsage);
+  options.data.tokenizer = "bytes";
+  EXPECT_EQ(error_of([&] { TokenData data(options); }).fact(),
+            "text becomes one token per byte, which needs a vocabulary of 256; the model has 3");
+}
+
+TEST(JsonlDataTest, RefusesFilesWithoutRows) {
+  const TempDirectory directory;
+  for (const char* text : {"", "\n\n", "  \r\n\t"}) {
+    EXPECT_EQ(error_of([&] { rows(directory, text); }).fact(), "the data has no rows");
+  }
+}
+
+TEST(SplitMicrobatchesTest, KeepsRowsInOrderAndCountsShiftedLabels) {
+  TokenBatch batch{at::arange(15, at::kLong).view({5, 3}), at::arange(15, at::kLong).view({5, 3}).clone()};
+  batch.labels.select(0, 1).fill_(-100);
+  batch.labels.select(1, 0).fill_(-100);
+  const StepBatch parts = split_microbatches(batch, 2, 9);
+  EXPECT_EQ(parts.step, 9);
+  EXPECT_EQ(parts.counts, (std::vector<std::int64_t>{2, 4, 2}));
+  ASSERT_EQ(parts.microbatches.size(), 3u);
+  std::vector<at::Tensor> ids, labels;
+  for (const Values& microbatch : parts.microbatches) {
+    ids.push_back(microbatch.get("input_ids"));
+    labels.push_back(microbatch.get("labels"));
+  }
+  EXPECT_EQ(ids.back().size(0), 1);
+  EXPECT_TRUE(at::cat(ids).equal(batch.ids));
+  EXPECT_TRUE(at::cat(labels).equal(batch.labels));
+  EXPECT_EQ(error_of([&] { split_microbatches(batch, 0, 1); }).kind(), ErrorKind::kUsage);
+  const TokenBatch narrow{at::zeros({2, 1}, at::kLong), at::zeros({2, 1}, at::kLong)};
+  EXPECT_EQ(split_microbatches(narrow, 2, 1).counts, std::vector<std::int64_t>{0});
+}
+
+}  // namespace
+}  // namespace sluice
