@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/partition/shares.h"
+#include "plan/partition_rules/shares.h"
 
 namespace sluice::detail {
 

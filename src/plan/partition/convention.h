@@ -1,4 +1,5 @@
-// What a convention has to answer, and the parts that several answer alike. Internal to partition/.
+// What a convention has to answer, and the parts that several answer alike. Internal to this
+// folder.
 #pragma once
 
 #include <string>

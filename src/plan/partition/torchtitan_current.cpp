@@ -1,8 +1,8 @@
 // torchtitan's module lists (since July 2025): given per stage, or generated from the number of
 // stages, weights counted. Stages hold tok_embeddings, layers.K, norm, lm_head.
 #include "plan/partition/convention.h"
-#include "plan/partition/shares.h"
-#include "plan/partition/torchtitan_rules.h"
+#include "plan/partition_rules/shares.h"
+#include "plan/partition_rules/torchtitan.h"
 
 namespace sluice::detail {
 

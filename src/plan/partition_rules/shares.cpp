@@ -1,4 +1,4 @@
-#include "plan/partition/shares.h"
+#include "plan/partition_rules/shares.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -4,11 +4,11 @@
 // 1, four stages: 34 = 9 + 9 + 8 + 8, less the weights
 //   | E 0..7 | 8..16 | 17..24 | 25..31 N H |      layers.8, layers.17, layers.25
 // A stage may thus hold only the embedding, or only norm and head.
-#include "plan/partition/torchtitan_rules.h"
+#include "plan/partition_rules/torchtitan.h"
 
 #include <algorithm>
 
-#include "plan/partition/shares.h"
+#include "plan/partition_rules/shares.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "plan/partition/shares.h"
+#include "plan/partition_rules/shares.h"
 #include "sluice/error.h"
 
 namespace sluice {

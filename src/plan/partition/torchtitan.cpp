@@ -1,8 +1,8 @@
 // torchtitan's split points (2025): cut before the named layer, or generated with the weights of
 // embedding and head, 1 unless given. Stages hold tok_embeddings, layers.K, norm, output.
+#include "plan/partition_rules/torchtitan.h"
 #include "plan/partition/convention.h"
-#include "plan/partition/shares.h"
-#include "plan/partition/torchtitan_rules.h"
+#include "plan/partition_rules/shares.h"
 
 namespace sluice::detail {
 

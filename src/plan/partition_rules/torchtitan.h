@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/partition/shares.h"
+#include "plan/partition_rules/shares.h"
 
 namespace sluice::detail {
 

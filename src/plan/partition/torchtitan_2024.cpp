@@ -2,8 +2,8 @@
 // has the base number of layers and the extra ones go to those after it.
 //   10 layers, 4 stages: 2 3 3 2
 #include "plan/partition/convention.h"
-#include "plan/partition/shares.h"
-#include "plan/partition/torchtitan_rules.h"
+#include "plan/partition_rules/shares.h"
+#include "plan/partition_rules/torchtitan.h"
 
 namespace sluice::detail {
 
