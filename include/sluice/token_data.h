@@ -57,7 +57,7 @@ struct TokenBatch {
 
 class TokenData {
  public:
-  // Opens the files, finds the sequences and checks the first 64 MiB of rows.
+  // Opens the files, finds the sequences and checks the first 16 MiB of rows.
   // Throws Error(kUsage): no files, formats mixed, a format or tokenizer that is not built.
   // Throws Error(kInput) naming file (and line): missing, empty, no whole sequence, malformed rows.
   explicit TokenData(TokenDataOptions options);

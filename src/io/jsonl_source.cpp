@@ -14,7 +14,7 @@ constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 // A longer row is no sequence but a broken file, and would be held in memory as a whole.
 constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 // So many bytes of rows are checked before training starts.
-constexpr std::uint64_t kCheckedBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
