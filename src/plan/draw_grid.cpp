@@ -31,19 +31,13 @@ constexpr std::string_view kCut = " ... ";
 bool is_stage_the_rank(const Simulation& simulation) {
   for (std::size_t rank = 0; rank < simulation.timeline.size(); ++rank) {
     for (const TimedAction& timed : simulation.timeline[rank]) {
-      if (timed.action.stage != static_cast<int>(rank) ||
-          timed.action.kind == ActionKind::kOverlap) {
-        return false;
-      }
+      if (timed.action.stage != static_cast<int>(rank)) return false;
     }
   }
   return true;
 }
 
 std::string cell_text(const Action& action, bool without_stage) {
-  if (action.kind == ActionKind::kOverlap) {
-    return to_text(action.overlap_forward()) + "|" + to_text(action.overlap_backward());
-  }
   std::string text = to_text(action);
   if (without_stage) text.erase(0, text.find_first_not_of("0123456789"));
   return text;
@@ -155,7 +149,6 @@ std::string legend(const Simulation& simulation, bool color) {
       {ActionKind::kBackward, "B backward"},
       {ActionKind::kBackwardInput, "I gradient of the input"},
       {ActionKind::kBackwardWeight, "W gradient of the weights"},
-      {ActionKind::kOverlap, "| overlapped"},
   };
   std::set<ActionKind> present;
   for (const auto& row : simulation.timeline) {

@@ -1,26 +1,59 @@
-// Any bytes as a schedule file: an Error or a schedule that survives being written and read again.
+// Any bytes as a schedule file: an Error, or a schedule that survives being written and read again
+// and goes through everything that `sluice schedule` does with a file.
 // With SLUICE_FUZZ this is a libFuzzer target; its corpus is replayed in every build by
 // FuzzCorpusTest.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "sluice/draw.h"
 #include "sluice/error.h"
+#include "sluice/program.h"
 #include "sluice/schedule.h"
+#include "sluice/simulate.h"
+#include "sluice/verify.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// True when `work` finishes; an Error is an answer, unless it says that sluice is broken.
+template <typename Work>
+bool completes(Work work) {
+  try {
+    work();
+    return true;
+  } catch (const sluice::Error& error) {
+    require(error.kind() == sluice::ErrorKind::kInput);
+    return false;
+  }
+}
+
+void check_program(const sluice::Program& program) {
+  const sluice::VerifyReport report = sluice::verify(program);
+  require(!sluice::draw_violations(program, report).empty());
+  if (!report.ok()) return;
+  require(completes([&] { sluice::draw_grid(sluice::simulate(program)); }));
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   sluice::Schedule schedule;
-  try {
-    schedule = sluice::parse_schedule_csv(text, "fuzz.csv");
-  } catch (const sluice::Error& error) {
-    if (error.kind() != sluice::ErrorKind::kInput) std::abort();
-    return 0;
-  }
+  if (!completes([&] { schedule = sluice::parse_schedule_csv(text, "fuzz.csv"); })) return 0;
+
   const std::string written = sluice::to_csv(schedule.rows);
   const sluice::Schedule again = sluice::parse_schedule_csv(written, "fuzz.csv");
-  if (again.stage_to_rank != schedule.stage_to_rank || sluice::to_csv(again.rows) != written) {
-    std::abort();
-  }
+  require(again.stage_to_rank == schedule.stage_to_rank);
+  require(sluice::to_csv(again.rows) == written);
+
+  check_program(sluice::to_program(schedule));
+  sluice::LowerOptions options;
+  options.shard_parameters = options.reduce_gradients = true;
+  options.defer_receives = options.merge_backward = true;
+  completes([&] { check_program(sluice::lower(schedule, options)); });
   return 0;
 }

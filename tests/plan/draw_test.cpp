@@ -29,18 +29,16 @@ TEST(DrawGridTest, DrawsOneRowPerRankAndLeavesOutTheStageWhereItIsTheRank) {
             "F forward  B backward  . idle\n");
 }
 
-TEST(DrawGridTest, NamesStagesWhereARankHasSeveral) {
+TEST(DrawGridTest, NamesStagesWhereTheyAreNotTheRank) {
   Simulation simulation;
-  simulation.makespan = 7;
+  simulation.makespan = 4;
   simulation.timeline = {{{Action::forward(0, 0), 0, 1},
                           {Action::forward(1, 0), 1, 2},
                           {Action::backward_input(1, 0), 2, 3},
-                          {Action::backward_weight(1, 0), 3, 4},
-                          {Action::overlap(Action::forward(0, 1), Action::backward(0, 0)), 4, 7}}};
-  EXPECT_EQ(
-      draw_grid(simulation),
-      "rank 0  0F0 1F0 1I0 1W0 0F1|0B0\n"
-      "F forward  I gradient of the input  W gradient of the weights  | overlapped  . idle\n");
+                          {Action::backward_weight(1, 0), 3, 4}}};
+  EXPECT_EQ(draw_grid(simulation),
+            "rank 0  0F0 1F0 1I0 1W0\n"
+            "F forward  I gradient of the input  W gradient of the weights  . idle\n");
 }
 
 TEST(DrawGridTest, CutsALongGridInTheMiddleAndSaysSo) {
