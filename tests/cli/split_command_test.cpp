@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
 
 #include "support/run_program.h"
 
@@ -185,6 +189,29 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
   expect_refusal({"--model", kModels + "llama_tied", "--pp", "2", "--convention", "automodel"},
                  "use convention sluice, which ties them across stages");
   refusal({"--model", "/nonexistent", "--pp", "2"}, 3);
+}
+
+// The rows "| `--options` | 3 3 2 2 |" of docs/partition.md.
+TEST(SplitCommandTest, AnswersAsTheDocumentationSays) {
+  std::ifstream page(std::string(SLUICE_TEST_DATA) + "/../docs/partition.md");
+  const std::regex row(R"(\| `(--[^`]* --layers [^`]*|--layers [^`]*)` \| ([^|]*) \|)");
+  int rows = 0;
+  for (std::string line; std::getline(page, line);) {
+    std::smatch match;
+    if (!std::regex_match(line, match, row)) continue;
+    ++rows;
+    SCOPED_TRACE(line);
+    std::istringstream words(match[1].str());
+    const std::vector<std::string> options{std::istream_iterator<std::string>(words), {}};
+    if (match[2].str().starts_with("refused")) {
+      refusal(options);
+      continue;
+    }
+    std::istringstream numbers(match[2].str());
+    const std::vector<int> layers{std::istream_iterator<int>(numbers), {}};
+    EXPECT_EQ(layers_per_stage(split_object(options)), layers);
+  }
+  EXPECT_EQ(rows, 27);
 }
 
 TEST(SplitCommandTest, PrintsATableForPeople) {
