@@ -1,0 +1,80 @@
+// What a step came to, for people (a line on the terminal) and for programs (metrics.jsonl).
+//
+// Owns: StepMetrics, both forms, the file. Does not own: how the numbers come about (trainer.h).
+// The keys and the line are described in docs/metrics.md.
+// Thread-safety: values and pure functions; a MetricsFile belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice {
+
+struct StepMetrics {
+  std::int64_t step = 0, num_steps = 0;
+  double loss = 0;            // mean over counted tokens, nats
+  double grad_norm = 0;       // before clipping
+  double lr = 0;
+  std::int64_t tokens = 0;    // counted
+  double step_seconds = 0;
+  double bubble_fraction = 0;
+  std::vector<std::int64_t> memory_bytes;  // per rank: the step's peak of tensor bytes
+  // metrics.parameter_norms: in layer order.
+  std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
+  // Only on the terminal.
+  bool tokens_are_bytes = false;            // adds bits per byte
+  std::optional<double> seconds_left;
+
+  double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }
+};
+
+// 1 - (time in F, B, I, W of all ranks) / (ranks * step_seconds), at least 0.
+double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, double step_seconds);
+
+// One JSON object, no newline. Doubles round-trip.
+std::string to_json(const StepMetrics& metrics);
+
+// "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%  mem: 0.52GiB
+//  ms: 836", then bits per byte and time left. mem is the largest rank's.
+std::string to_line(const StepMetrics& metrics, bool color);
+
+// "45s", "3m07s", "2h05m", "1d03h"
+std::string duration_text(double seconds);
+
+// Logged are the first step, every log_freq-th, and the last.
+bool is_logged(std::int64_t step, std::int64_t num_steps, std::int64_t log_freq);
+
+// Time left from the steps so far. The first step is slower than the others and is left out as soon
+// as there is another.
+class TimeLeft {
+ public:
+  void add_step(double seconds);
+  std::optional<double> after(std::int64_t step, std::int64_t num_steps) const;
+
+ private:
+  std::int64_t steps_ = 0;
+  double first_ = 0, rest_ = 0;
+};
+
+// <folder>/metrics.jsonl. A run replaces that of the run before: runs are not resumed yet.
+class MetricsFile {
+ public:
+  // Creates the folder and an empty file, which takes the name in one step. Throws Error(kUsage).
+  explicit MetricsFile(const std::string& folder);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  // One line, handed to the system before it returns. Throws Error(kUsage).
+  void append(const StepMetrics& metrics);
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace sluice

@@ -1,0 +1,79 @@
+// The end of a training step: tied gradients, global norm, update. Carries out what the executor
+// leaves to StepOps.
+//
+// Owns: the optimizer, the list of all parameters of all ranks in layer order.
+// Does not own: gradients of single uses (Stage), order (Program), what is printed (metrics.h).
+//
+// Invariants:
+//  1. Every rank draws the same report from the same gathered numbers, and so takes the same decisions
+//     (skip an update that is not finite, stop).
+//  2. Gradients of the uses of a tied parameter are summed in layer order, wherever the uses are, and
+//     each use gets the sum; the parameter counts once in the norm, for the rank of its first use; uses on
+//     one rank share storage and are updated once, uses on several ranks by the same update on each.
+//  3. The norm is a fixed tree over the parameters in layer order (gradient_norm.h).
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/executor.h"
+#include "sluice/optimizer.h"
+#include "sluice/program.h"
+#include "sluice/run_config.h"
+#include "sluice/stage.h"
+#include "sluice/transport.h"
+
+namespace sluice {
+
+// What a step came to; the same on every rank.
+struct StepReport {
+  double loss = 0;          // mean over the counted tokens of the step
+  std::int64_t tokens = 0;  // counted
+  double grad_norm = 0;     // of all parameters, before clipping
+  // Of every parameter, in layer order; tied ones once, under the name of the first use. 0: no gradient.
+  std::vector<std::pair<std::string, double>> parameter_norms;
+  bool finite = true;       // else the update was skipped
+  bool stop = false;        // some rank was asked to stop
+};
+
+class TrainOps : public StepOps {
+ public:
+  // Collective over all ranks: names are exchanged once, here. stages: those of this rank. stop_requested
+  // (may be empty) is asked once a step. Throws Error(kInternal) when a parameter has no single owner, or
+  // is tied across ranks without a tie group in the program.
+  TrainOps(const Program& program, std::vector<Stage*> stages, Transport& transport,
+           const OptimizerOptions& options, std::function<bool()> stop_requested = {});
+  ~TrainOps() override;
+
+  // Losses are taken from here; the executor is made after its StepOps.
+  void watch(const Executor& executor);
+  // The rate of the step that follows.
+  void set_learning_rate(double lr);
+
+  void reduce_gradients(int stage) override;
+  void reduce_tied(int group) override;
+  void reduce_norm() override;
+  void optimizer_step() override;
+
+  // Of the last step, complete after REDUCE_NORM.
+  const StepReport& report() const;
+  const Optimizer& optimizer() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Collective over all ranks, after a report that is not finite: runs the step again under watch and
+// throws, on every rank, one Error(kNotFinite) naming step, stage, value or parameter, and microbatch of
+// the first place: forward before backward; the smallest microbatch, then the smallest stage; in
+// backward the first microbatch in backward order, then the largest stage.
+[[noreturn]] void throw_not_finite(Executor& executor, Transport& transport, const Program& program,
+                                   const StepBatch& batch, const StepReport& report);
+
+}  // namespace sluice

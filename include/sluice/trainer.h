@@ -1,0 +1,92 @@
+// One rank of a training run: its stages, its executor and what happens at the end of a step.
+//
+// Owns: the modules of this rank's stages and nothing of any other's; the step.
+// Does not own: the plan (Partition, Program), data, weights on disk, metrics.
+//
+// A run: every rank makes a Trainer, loads or draws its weights, and steps; all ranks make the same
+// calls in the same order, since most are collective. apps/sluice/train_command.cpp is the example.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/executor.h"
+#include "sluice/hf_directory.h"
+#include "sluice/model_spec.h"
+#include "sluice/partition.h"
+#include "sluice/run_config.h"
+#include "sluice/train_ops.h"
+#include "sluice/transport.h"
+
+namespace sluice {
+
+class MemoryLedger;
+
+// What is trained, of whatever family: layers, and the loss of what the last one writes.
+struct TrainableModel {
+  std::vector<LayerSpec> layers;
+  std::vector<std::string> batch_inputs;   // names of the values of a StepBatch
+  std::vector<std::string> final_outputs;  // read by the loss
+  LossFunction loss;
+};
+
+struct TrainerOptions {
+  OptimizerOptions optimizer;
+  std::uint64_t seed = 0;
+  GradientScale scale = GradientScale::kTokens;
+  double divisor = 1.0;
+  std::function<bool()> stop_requested;  // asked once a step on every rank; may be empty
+  MemoryLedger* ledger = nullptr;        // without one, memory is reported as 0
+  ExecutorHooks hooks;
+};
+TrainerOptions trainer_options(const RunConfig& config);
+
+// What the last step cost one rank. Bytes are of tensors, 0 without a ledger.
+struct RankStats {
+  double compute_seconds = 0;         // in F, B, I, W
+  std::int64_t peak_bytes = 0;        // the most that was held at once
+  // Measured in the first step, the largest of the rank's stages: what one microbatch keeps from its
+  // forward, and what its forward or backward needs on top while it runs.
+  std::int64_t activation_bytes = 0;
+  std::int64_t transient_bytes = 0;
+};
+
+class Trainer {
+ public:
+  // Collective. References must outlive the trainer. program: verified; its stages are partition's.
+  // Makes only the modules of this rank's layers; their weights hold nothing yet.
+  Trainer(const TrainableModel& model, const Partition& partition, const Program& program,
+          Transport& transport, TrainerOptions options);
+  ~Trainer();
+
+  // Weights by full name: from a checkpoint (load_parameters), or drawn (initialize_parameters).
+  void load_weights(const HfDirectory& directory, const ModelSpec& spec);
+  void draw_weights();
+
+  // Collective. One step at this learning rate. Returns the same report on every rank. Throws
+  // Error(kNotFinite) on every rank after a loss or gradient that is not finite, and whatever
+  // Executor::run_step throws.
+  const StepReport& step(const StepBatch& batch, double learning_rate);
+
+  // Collective. Of the last step, one entry per rank.
+  std::vector<RankStats> gather_stats();
+
+  // Of this rank's stages, in order; a tied parameter once for each use.
+  std::vector<ParameterInfo> parameters() const;
+  const Optimizer& optimizer() const;
+
+  // After a failure: the last instructions of this rank, and the index of the one that was running, -1
+  // if none was.
+  std::string flight_record() const;
+  int current_instruction() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

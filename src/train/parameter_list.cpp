@@ -1,0 +1,102 @@
+#include "train/parameter_list.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "base/text.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// One line a use: layer, position, name of the first use, name. Names hold no white space.
+std::string write_uses(const std::vector<Stage*>& stages) {
+  std::ostringstream text;
+  for (Stage* stage : stages) {
+    int layer = -1, position = 0;
+    for (const ParameterInfo& info : stage->parameters()) {
+      position = info.layer == layer ? position + 1 : 0;
+      layer = info.layer;
+      if (!info.trainable) continue;
+      text << layer << ' ' << position << ' ' << (info.tied_to.empty() ? info.name : info.tied_to) << ' '
+           << info.name << '\n';
+    }
+  }
+  return text.str();
+}
+
+void attach_local_stages(std::map<std::string, SharedParameter>& parameters,
+                         const std::vector<Stage*>& stages) {
+  for (Stage* stage : stages) {
+    for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
+      const ParameterInfo& info = stage->parameters()[i];
+      if (!info.trainable) continue;
+      for (ParameterUse& use : parameters.at(info.tied_to.empty() ? info.name : info.tied_to).uses) {
+        if (use.name != info.name) continue;
+        use.stage = stage;
+        use.index = i;
+      }
+    }
+  }
+}
+
+void require_one_owner(const SharedParameter& parameter) {
+  std::set<std::string> names;
+  for (const ParameterUse& use : parameter.uses) {
+    if (!names.insert(use.name).second) {
+      throw Error(ErrorKind::kInternal, "parameter '" + use.name + "' is on more than one stage");
+    }
+  }
+  if (parameter.uses.front().name != parameter.name) {
+    throw Error(ErrorKind::kInternal, "parameter '" + parameter.uses.front().name + "' is tied to '" +
+                                          parameter.name + "', which no earlier layer has");
+  }
+}
+
+}  // namespace
+
+const ParameterUse* SharedParameter::local_use() const {
+  const auto use = std::find_if(uses.begin(), uses.end(), [](const ParameterUse& u) { return u.stage; });
+  return use == uses.end() ? nullptr : &*use;
+}
+
+std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, Transport& transport) {
+  std::vector<int> everybody(static_cast<std::size_t>(transport.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const std::vector<std::string> texts = transport.all_gather(write_uses(stages), everybody);
+
+  std::map<std::string, SharedParameter> by_name;
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    std::istringstream text(texts[static_cast<std::size_t>(rank)]);
+    ParameterUse use;
+    std::string first_use;
+    while (text >> use.layer >> use.position >> first_use >> use.name) {
+      use.rank = rank;
+      by_name[first_use].uses.push_back(use);
+    }
+  }
+  attach_local_stages(by_name, stages);
+
+  std::vector<SharedParameter> parameters;
+  for (auto& [name, parameter] : by_name) {
+    parameter.name = name;
+    std::sort(parameter.uses.begin(), parameter.uses.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.layer, a.position) < std::tie(b.layer, b.position);
+    });
+    require_one_owner(parameter);
+    std::set<int> ranks;
+    for (const ParameterUse& use : parameter.uses) ranks.insert(use.rank);
+    parameter.ranks.assign(ranks.begin(), ranks.end());
+    parameters.push_back(std::move(parameter));
+  }
+  std::sort(parameters.begin(), parameters.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.uses[0].layer, a.uses[0].position) < std::tie(b.uses[0].layer, b.uses[0].position);
+  });
+  return parameters;
+}
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+// All trainable parameters of all ranks, in layer order: what norm and tied sums go by.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/stage.h"
+#include "sluice/transport.h"
+
+namespace sluice {
+
+// One use of a parameter somewhere in the pipeline.
+struct ParameterUse {
+  int layer = 0;
+  int position = 0;         // among the parameters of its layer
+  std::string name;         // of this use
+  int rank = 0;
+  Stage* stage = nullptr;   // null on another rank
+  std::size_t index = 0;    // within stage->parameters()
+
+  at::Tensor& gradient() const { return stage->gradient(index); }
+  at::Tensor& value() const { return stage->parameters()[index].tensor; }
+};
+
+// A parameter with all its uses, in layer order. Untied: one use.
+struct SharedParameter {
+  std::string name;  // of the first use
+  std::vector<ParameterUse> uses;
+  std::vector<int> ranks;  // ascending, each once
+
+  int owner() const { return uses.front().rank; }
+  // The first use on this rank, or null.
+  const ParameterUse* local_use() const;
+};
+
+// Collective over all ranks; the same list on each, but for `stage`.
+std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, Transport& transport);
+
+}  // namespace sluice

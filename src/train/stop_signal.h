@@ -1,0 +1,22 @@
+// Ctrl-C and SIGTERM as a request to stop after the step that runs.
+//
+// Before the first step is finished there is nothing to save: the signal ends the process at once with
+// 128 + its number. After that, the first signal is a request and the second ends the process at once.
+// Thread-safety: at most one StopSignal in a process; its members may be called from any thread.
+#pragma once
+
+namespace sluice {
+
+class StopSignal {
+ public:
+  StopSignal();   // installs the handlers
+  ~StopSignal();  // puts the old ones back
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  // From now on there is something to save.
+  void step_finished();
+  bool requested() const;
+};
+
+}  // namespace sluice

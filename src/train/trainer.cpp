@@ -1,0 +1,178 @@
+#include "sluice/trainer.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "run/memory_ledger.h"
+#include "sluice/error.h"
+#include "train/memory_probe.h"
+#include "train/stage_inputs.h"
+
+namespace sluice {
+namespace {
+
+std::vector<int> first_layers(const Partition& partition) {
+  std::vector<int> first;
+  for (const StageContent& stage : partition.stages) first.push_back(stage.layers.front());
+  return first;
+}
+
+// The values that enter every stage, and after the last entry those that leave the model.
+std::vector<std::vector<std::string>> values_at_cuts(const TrainableModel& model, const Partition& partition) {
+  std::vector<int> cuts = first_layers(partition);
+  cuts.erase(cuts.begin());
+  std::vector<std::vector<std::string>> values(1);  // only batch inputs enter the first stage
+  for (auto& crossing : crossing_values(model.layers, cuts, model.batch_inputs, model.final_outputs)) {
+    values.push_back(std::move(crossing));
+  }
+  values.push_back(model.final_outputs);
+  return values;
+}
+
+Chunk make_chunk(const TrainableModel& model, const StageContent& stage, std::vector<std::string> inputs,
+                 std::vector<std::string> outputs) {
+  std::vector<LayerSpec> layers;
+  for (int layer : stage.layers) layers.push_back(model.layers.at(static_cast<std::size_t>(layer)));
+  return {std::move(layers), stage.layers.front(), std::move(inputs), std::move(outputs)};
+}
+
+}  // namespace
+
+struct Trainer::Impl {
+  Transport& transport;
+  const TrainerOptions options;
+  std::vector<std::unique_ptr<Stage>> stages;
+  std::unique_ptr<StageInputs> stage_inputs;
+  std::unique_ptr<TrainOps> ops;
+  std::unique_ptr<Executor> executor;
+  const Program& program;
+  MemoryProbe probe;
+  int current_instruction = -1;
+
+  Impl(const TrainableModel& model, const Partition& partition, const Program& the_program,
+       Transport& the_transport, TrainerOptions the_options)
+      : transport(the_transport),
+        options(std::move(the_options)),
+        program(the_program),
+        probe(options.ledger, transport.rank()) {
+    const std::vector<std::vector<std::string>> values = values_at_cuts(model, partition);
+    make_stages(model, partition, values);
+    stage_inputs = std::make_unique<StageInputs>(
+        model.layers, first_layers(partition),
+        std::vector<std::vector<std::string>>(values.begin(), values.end() - 1));
+    ops = std::make_unique<TrainOps>(program, stage_pointers(), transport, options.optimizer,
+                                     options.stop_requested);
+    executor = std::make_unique<Executor>(program, transport.rank(), stage_pointers(), transport, *ops,
+                                          model.loss, executor_options());
+    ops->watch(*executor);
+  }
+
+  void make_stages(const TrainableModel& model, const Partition& partition,
+                   const std::vector<std::vector<std::string>>& values) {
+    for (const StageContent& content : partition.stages) {
+      if (content.rank != transport.rank()) continue;
+      const auto s = static_cast<std::size_t>(content.stage);
+      Chunk chunk = make_chunk(model, content, values[s], values[s + 1]);
+      chunk.train(true);
+      stages.push_back(std::make_unique<Stage>(content.stage, std::move(chunk)));
+    }
+    std::vector<Chunk*> chunks;
+    for (const auto& stage : stages) chunks.push_back(&stage->chunk());
+    share_tied_storage(chunks);
+  }
+
+  std::vector<Stage*> stage_pointers() const {
+    std::vector<Stage*> pointers;
+    for (const auto& stage : stages) pointers.push_back(stage.get());
+    return pointers;
+  }
+
+  ExecutorOptions executor_options() {
+    ExecutorOptions executor_options;
+    executor_options.seed = options.seed;
+    executor_options.scale = options.scale;
+    executor_options.divisor = options.divisor;
+    executor_options.ledger = options.ledger;
+    executor_options.input_metas = [this](int stage, const Values& batch) {
+      return stage_inputs->metas(stage, batch);
+    };
+    executor_options.hooks = options.hooks;
+    executor_options.hooks.before = [this](int index, const Action& action) {
+      current_instruction = index;
+      probe.before(action);
+      if (options.hooks.before) options.hooks.before(index, action);
+    };
+    executor_options.hooks.after = [this](int index, const Action& action) {
+      probe.after(action);
+      if (options.hooks.after) options.hooks.after(index, action);
+    };
+    return executor_options;
+  }
+};
+
+TrainerOptions trainer_options(const RunConfig& config) {
+  static const std::vector<std::pair<std::string, GradientScale>> scales = {
+      {"tokens", GradientScale::kTokens},
+      {"microbatches", GradientScale::kMicrobatches},
+      {"none", GradientScale::kNone},
+      {"divisor", GradientScale::kDivisor}};
+  TrainerOptions options;
+  options.optimizer = config.optimizer;
+  options.seed = static_cast<std::uint64_t>(config.training.seed);
+  for (const auto& [name, scale] : scales) {
+    if (name == config.parallelism.scale_grads) options.scale = scale;
+  }
+  options.divisor = config.parallelism.scale_grads_divisor;
+  return options;
+}
+
+Trainer::Trainer(const TrainableModel& model, const Partition& partition, const Program& program,
+                 Transport& transport, TrainerOptions options)
+    : impl_(std::make_unique<Impl>(model, partition, program, transport, std::move(options))) {}
+Trainer::~Trainer() = default;
+
+void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) {
+  for (const auto& stage : impl_->stages) load_parameters(directory, stage->parameters(), spec);
+}
+
+void Trainer::draw_weights() {
+  for (const auto& stage : impl_->stages) initialize_parameters(stage->chunk(), impl_->options.seed);
+}
+
+const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
+  impl_->probe.begin_step();
+  impl_->ops->set_learning_rate(learning_rate);
+  impl_->executor->run_step(batch);
+  impl_->probe.end_step();
+  impl_->current_instruction = -1;
+  const StepReport& report = impl_->ops->report();
+  if (!report.finite) throw_not_finite(*impl_->executor, impl_->transport, impl_->program, batch, report);
+  return report;
+}
+
+std::vector<RankStats> Trainer::gather_stats() {
+  const RankStats own = {impl_->executor->times().compute, impl_->probe.step_peak(),
+                         impl_->probe.activations(), impl_->probe.transient()};
+  std::vector<int> everybody(static_cast<std::size_t>(impl_->transport.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const std::string bytes(reinterpret_cast<const char*>(&own), sizeof own);
+  std::vector<RankStats> stats;
+  for (const std::string& received : impl_->transport.all_gather(bytes, everybody)) {
+    std::memcpy(&stats.emplace_back(), received.data(), sizeof(RankStats));
+  }
+  return stats;
+}
+
+std::vector<ParameterInfo> Trainer::parameters() const {
+  std::vector<ParameterInfo> all;
+  for (const auto& stage : impl_->stages) {
+    all.insert(all.end(), stage->parameters().begin(), stage->parameters().end());
+  }
+  return all;
+}
+
+const Optimizer& Trainer::optimizer() const { return impl_->ops->optimizer(); }
+std::string Trainer::flight_record() const { return impl_->executor->flight_record(); }
+int Trainer::current_instruction() const { return impl_->current_instruction; }
+
+}  // namespace sluice
