@@ -31,7 +31,7 @@ Failure describe_current_exception(int rank) {
     return {rank, ErrorKind::kMemory, prefix + "out of memory" + remedy};
   } catch (const c10::Error& error) {
     const std::string what = first_line(error.what_without_backtrace());
-    if (what.find("not enough memory") != std::string::npos) {  // the CPU allocator has no type of its own
+    if (what.find("DefaultCPUAllocator") != std::string::npos) {  // it throws no type of its own
       return {rank, ErrorKind::kMemory, prefix + what + remedy};
     }
     return {rank, ErrorKind::kInternal, prefix + what};

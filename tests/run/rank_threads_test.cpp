@@ -1,0 +1,91 @@
+#include "run/rank_threads.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <new>
+#include <stdexcept>
+
+#include "run/memory_ledger.h"
+
+namespace sluice {
+namespace {
+
+// Runs `fn` on three ranks; returns the error, which must come.
+Error failure_of(const std::function<void(Transport&)>& fn) {
+  const auto transports = make_local_transports(3);
+  try {
+    run_ranks(transports, 1, nullptr, fn);
+  } catch (const Error& error) {
+    return error;
+  }
+  throw std::logic_error("no rank failed");
+}
+
+TEST(RankThreadsTest, EveryRankRunsOnceOnItsOwnThread) {
+  const auto transports = make_local_transports(4);
+  std::atomic<int> sum{0};
+  run_ranks(transports, 1, nullptr, [&](Transport& transport) {
+    transport.barrier();  // ends only if all ranks run at once
+    sum += 1 << transport.rank();
+  });
+  EXPECT_EQ(sum, 15);
+}
+
+TEST(RankThreadsTest, ARankHasTheThreadsThatItWasGiven) {
+  for (int threads : {1, 2, 3}) {
+    const auto transports = make_local_transports(2);
+    run_ranks(transports, threads, nullptr, [&](Transport&) {
+      EXPECT_EQ(at::get_num_threads(), threads);
+      at::ones({100'000}).sum();
+      EXPECT_EQ(at::get_num_threads(), threads);
+    });
+  }
+  EXPECT_EQ(resolve_threads_per_rank(3, 64), 3);
+  EXPECT_GE(resolve_threads_per_rank(0, 1), 1);
+  EXPECT_EQ(resolve_threads_per_rank(0, 1 << 20), 1);
+}
+
+TEST(RankThreadsTest, TheFirstFailureWakesTheOthersAndIsTheOneThatIsReported) {
+  const Error error = failure_of([](Transport& transport) {
+    if (transport.rank() == 1) throw Error(ErrorKind::kInput, "bad row", "data.jsonl:7", "mend it");
+    transport.barrier();  // would wait for ever
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_STREQ(error.what(), "bad row; data.jsonl:7; mend it");
+}
+
+TEST(RankThreadsTest, OutOfMemoryIsKnownInEveryForm) {
+  EXPECT_EQ(failure_of([](Transport&) { throw std::bad_alloc(); }).kind(), ErrorKind::kMemory);
+  const Error huge = failure_of([](Transport& transport) {
+    if (transport.rank() == 2) at::empty({std::int64_t{1} << 60});
+    transport.barrier();
+  });
+  EXPECT_EQ(huge.kind(), ErrorKind::kMemory) << huge.what();
+  EXPECT_EQ(std::string(huge.what()).rfind("rank 2: ", 0), 0u) << huge.what();
+}
+
+TEST(RankThreadsTest, AnyOtherFailureIsInternalAndNamesTheRank) {
+  const Error error = failure_of([](Transport& transport) {
+    if (transport.rank() == 0) throw std::runtime_error("first\nsecond");
+    transport.barrier();
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kInternal);
+  EXPECT_STREQ(error.what(), "rank 0: first");
+}
+
+TEST(RankThreadsTest, AllocationsOfAThreadCountForItsRank) {
+  MemoryLedger ledger(2);
+  const auto transports = make_local_transports(2);
+  run_ranks(transports, 1, &ledger, [&](Transport& transport) {
+    if (transport.rank() == 1) at::empty({1024});
+    transport.barrier();
+  });
+  EXPECT_EQ(ledger.peak_bytes(0), 0);
+  EXPECT_EQ(ledger.peak_bytes(1), 4096);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,281 @@
+// Trainer on models of plain LibTorch modules: the layout changes no number.
+#include "sluice/trainer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "sluice/gradient_norm.h"
+#include "support/train_pipeline.h"
+#include "support/user_models.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr std::int64_t kWidth = 8;
+constexpr int kMicrobatches = 4;
+
+TrainableModel mlp(bool tied, int blocks = 6) {
+  TrainableModel model;
+  model.layers = make_user_layers(UserModel::kMlp, blocks, kWidth, /*dropout=*/0.1);
+  if (tied) model.layers.back().ties = {{"weight", "first.weight"}};
+  model.batch_inputs = {"x", "y"};
+  model.final_outputs = {"prediction"};
+  model.loss = squared_error;
+  return model;
+}
+
+std::vector<StepBatch> random_steps(int num_steps, int num_microbatches = kMicrobatches) {
+  std::vector<StepBatch> steps;
+  for (int step = 1; step <= num_steps; ++step) {
+    StepBatch batch;
+    batch.step = step;
+    for (int m = 0; m < num_microbatches; ++m) {
+      const at::Tensor x = at::sin(at::arange(2 * kWidth, at::kFloat) * (0.7f + 0.1f * m) + step).reshape({2, kWidth});
+      batch.microbatches.push_back({{"x", x}, {"y", at::cos(2 * x)}});
+      batch.counts.push_back(2 * kWidth);
+    }
+    steps.push_back(std::move(batch));
+  }
+  return steps;
+}
+
+TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied = false, int num_steps = 4) {
+  TrainingRun run;
+  run.model = [tied] { return mlp(tied); };
+  run.program = training_program(schedule, num_ranks, kMicrobatches);
+  if (tied) {
+    const int last = run.program.num_stages - 1;
+    if (last > 0) {
+      run.program = training_program(schedule, num_ranks, kMicrobatches, {{"first.weight", {0, last}}});
+    }
+  }
+  run.partition = even_partition(8, run.program);
+  run.steps = random_steps(num_steps);
+  run.options.seed = 3;
+  return run;
+}
+
+TEST(TrainerTest, LossesNormsAndWeightsAreTheSameBitsForEveryLayoutAndSchedule) {
+  const TrainingResult alone = run_training(mlp_run("GPipe", 1));
+  EXPECT_LT(alone.reports.back().loss, alone.reports.front().loss);
+  for (const char* schedule : {"GPipe", "1F1B"}) {
+    for (int ranks : {1, 2, 4}) {
+      EXPECT_TRUE(same_bits(alone, run_training(mlp_run(schedule, ranks)))) << schedule << " " << ranks;
+    }
+  }
+  for (const char* schedule : {"Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"}) {
+    EXPECT_TRUE(same_bits(alone, run_training(mlp_run(schedule, 2)))) << schedule;
+  }
+}
+
+TEST(TrainerTest, EveryRankHasTheSameReport) {
+  const TrainingResult result = run_training(mlp_run("1F1B", 4));
+  for (const auto& reports : result.of_rank) {
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      EXPECT_EQ(reports[i].loss, result.reports[i].loss);
+      EXPECT_EQ(reports[i].grad_norm, result.reports[i].grad_norm);
+      EXPECT_EQ(reports[i].tokens, 2 * kWidth * kMicrobatches);
+      EXPECT_EQ(reports[i].parameter_norms, result.reports[i].parameter_norms);
+    }
+  }
+}
+
+TEST(TrainerTest, TheNormIsThatOfAllParameters) {
+  const TrainingResult result = run_training(mlp_run("1F1B", 2, false, 1));
+  std::vector<double> norms;
+  std::set<std::string> names;
+  for (const auto& [name, norm] : result.reports[0].parameter_norms) {
+    norms.push_back(norm);
+    names.insert(name);
+  }
+  EXPECT_EQ(names.size(), result.weights.size());
+  double squares = 0;
+  for (double norm : norms) squares += norm * norm;
+  EXPECT_NEAR(result.reports[0].grad_norm, std::sqrt(squares), 1e-12);
+}
+
+TEST(TrainerTest, TiedParametersTrainWithTheSameBitsOnOneStageOneRankOrSeveral) {
+  const TrainingResult alone = run_training(mlp_run("GPipe", 1, true));
+  for (const auto& [name, norm] : alone.reports[0].parameter_norms) EXPECT_NE(name, "last.weight");
+  EXPECT_FALSE(same_bits(alone, run_training(mlp_run("GPipe", 1, false))));
+  EXPECT_TRUE(same_bits(alone, run_training(mlp_run("GPipe", 2, true))));
+  EXPECT_TRUE(same_bits(alone, run_training(mlp_run("1F1B", 4, true))));
+  // Both ends on rank 0: the uses share storage across stages.
+  EXPECT_TRUE(same_bits(alone, run_training(mlp_run("ZBVZeroBubble", 2, true))));
+}
+
+TEST(TrainerTest, BothUsesOfATiedParameterStayEqual) {
+  TrainingRun run = mlp_run("1F1B", 2, true);
+  std::map<std::string, at::Tensor> uses;
+  std::mutex mutex;
+  run.after_steps = [&](Trainer& trainer, Transport&) {
+    const std::lock_guard lock(mutex);
+    for (const ParameterInfo& info : trainer.parameters()) uses[info.name] = info.tensor.detach().clone();
+  };
+  run_training(run);
+  EXPECT_TRUE(at::equal(uses.at("first.weight"), uses.at("last.weight")));
+}
+
+TEST(TrainerTest, ATieAcrossRanksWithoutATieGroupInTheProgramIsRefused) {
+  TrainingRun run = mlp_run("1F1B", 2, true);
+  run.program = training_program("1F1B", 2, kMicrobatches);
+  try {
+    run_training(run);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInternal);
+    EXPECT_NE(std::string(error.what()).find("'first.weight'"), std::string::npos);
+  }
+}
+
+TEST(TrainerTest, ClippingScalesTheUpdateToTheLargestNorm) {
+  TrainingRun run = mlp_run("1F1B", 2, false, 1);
+  run.options.optimizer.name = "SGD";
+  run.options.optimizer.weight_decay = 0.0;
+  run.lr = 1.0;
+  std::map<std::string, at::Tensor> start;
+  std::mutex mutex;
+  run.before_steps = [&](Trainer& trainer, Transport&) {
+    const std::lock_guard lock(mutex);
+    for (const ParameterInfo& info : trainer.parameters()) start[info.name] = info.tensor.detach().clone();
+  };
+  auto update_norm = [&](double max_norm) {
+    run.options.optimizer.max_norm = max_norm;
+    const TrainingResult result = run_training(run);
+    std::vector<double> norms;
+    for (const auto& [name, value] : result.weights) norms.push_back(tensor_norm(value - start.at(name)));
+    return std::pair(combine_norms(norms), result.reports[0].grad_norm);
+  };
+  const auto [free, norm] = update_norm(0.0);
+  EXPECT_NEAR(free, norm, 1e-5 * norm);
+  const auto [clipped, same_norm] = update_norm(0.5 * norm);
+  EXPECT_NEAR(clipped, 0.5 * norm, 1e-5 * norm);
+  EXPECT_EQ(same_norm, norm);
+}
+
+TEST(TrainerTest, ARequestToStopOnOneRankReachesAllInTheSameStep) {
+  TrainingRun run = mlp_run("1F1B", 4);
+  run.per_rank = [](int rank, TrainerOptions& options) {
+    options.stop_requested = [rank, asked = 0]() mutable { return ++asked == 3 && rank == 2; };
+  };
+  const TrainingResult result = run_training(run);
+  for (const auto& reports : result.of_rank) {
+    std::vector<bool> stops;
+    for (const StepReport& report : reports) stops.push_back(report.stop);
+    EXPECT_EQ(stops, (std::vector<bool>{false, false, true, false}));
+  }
+}
+
+// ---- not finite ----
+
+// Runs with a NaN written into what `action` produces in step 2; returns the error.
+std::string error_with_nan_at(const std::string& schedule, int num_ranks,
+                              const std::vector<Action>& places) {
+  TrainingRun run = mlp_run(schedule, num_ranks, false, 3);
+  std::atomic<int> in_step{0};
+  run.per_rank = [&](int rank, TrainerOptions& options) {
+    options.hooks.before = [rank, &in_step](int index, const Action&) {
+      if (rank == 0 && index == 0) ++in_step;
+    };
+    options.hooks.produced = [&, places](const Action& action, std::vector<at::Tensor>& produced) {
+      // Rank 0 begins a step before anything of it arrives elsewhere.
+      if (in_step < 2) return;
+      const at::NoGradGuard no_grad;
+      for (const Action& place : places) {
+        if (action == place) produced.at(0).mul_(std::numeric_limits<float>::quiet_NaN());
+      }
+    };
+  };
+  try {
+    run_training(run);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kNotFinite);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(TrainerTest, AValueThatIsNotFiniteIsNamedWithStepStageAndMicrobatch) {
+  const std::string error = error_with_nan_at("1F1B", 4, {Action::forward(1, 2)});
+  EXPECT_NE(error.find("'hidden' is not finite; step 2, stage 1 (rank 1), microbatch 2"), std::string::npos) << error;
+}
+
+TEST(TrainerTest, OfSeveralValuesThatAreNotFiniteTheFirstMicrobatchThenTheFirstStageIsNamed) {
+  const std::string error = error_with_nan_at(
+      "GPipe", 4, {Action::forward(0, 3), Action::forward(2, 1), Action::backward(1, 0)});
+  EXPECT_NE(error.find("stage 2 (rank 2), microbatch 1"), std::string::npos) << error;
+}
+
+TEST(TrainerTest, AGradientThatIsNotFiniteIsNamedWhereItFirstAppears) {
+  // The gradient that stage 2 hands to stage 1 breaks: the first parameters to see it are stage 1's.
+  const std::string error = error_with_nan_at("GPipe", 4, {Action::backward(2, 1)});
+  EXPECT_NE(error.find("the gradient of 'block"), std::string::npos) << error;
+  EXPECT_NE(error.find("step 2, stage 1 (rank 1), microbatch 1"), std::string::npos) << error;
+}
+
+TEST(TrainerTest, ALossThatIsNotFiniteMakesNoUpdate) {
+  TrainingRun run = mlp_run("1F1B", 2, false, 1);
+  run.steps[0].microbatches[1].set("y", at::full({2, kWidth}, std::numeric_limits<float>::infinity()));
+  std::map<std::string, at::Tensor> start, after;
+  std::mutex mutex;
+  run.before_steps = [&](Trainer& trainer, Transport&) {
+    const std::lock_guard lock(mutex);
+    for (const ParameterInfo& info : trainer.parameters()) {
+      start[info.name] = info.tensor.detach().clone();
+      after[info.name] = info.tensor.detach();
+    }
+  };
+  EXPECT_THROW(run_training(run), Error);
+  for (const auto& [name, value] : start) EXPECT_TRUE(at::equal(value, after.at(name))) << name;
+}
+
+// ---- memory ----
+
+TEST(TrainerTest, ARankAllocatesItsOwnParametersAndTheirStateAndNothingElse) {
+  for (int ranks : {1, 2, 4}) {
+    TrainingRun run = mlp_run("1F1B", ranks);
+    MemoryLedger ledger(ranks);
+    run.ledger = &ledger;
+    run.before_steps = [&](Trainer& trainer, Transport& transport) {
+      std::int64_t own = 0, largest = 0;
+      for (const ParameterInfo& info : trainer.parameters()) {
+        own += static_cast<std::int64_t>(info.tensor.nbytes());
+        largest = std::max(largest, static_cast<std::int64_t>(info.tensor.nbytes()));
+      }
+      const std::int64_t expected = own + trainer.optimizer().state_bytes();
+      EXPECT_EQ(ledger.live_bytes(transport.rank()), expected) << ranks;
+      // Modules draw initial values of their own before ours; one more copy of a tensor at a time.
+      EXPECT_LE(ledger.peak_bytes(transport.rank()), expected + 2 * largest) << ranks;
+    };
+    run_training(run);
+  }
+}
+
+TEST(TrainerTest, ThePeakOf1F1BDoesNotGrowWithTheNumberOfMicrobatches) {
+  auto peaks = [](int num_microbatches) {
+    TrainingRun run = mlp_run("1F1B", 2);
+    run.program = training_program("1F1B", 2, num_microbatches);
+    run.steps = random_steps(2, num_microbatches);
+    MemoryLedger ledger(2);
+    run.ledger = &ledger;
+    std::vector<std::int64_t> bytes;
+    for (const RankStats& stats : run_training(run).stats) bytes.push_back(stats.peak_bytes);
+    return bytes;
+  };
+  const auto few = peaks(8), many = peaks(64);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_GT(few[rank], 0);
+    // What is in flight between the ranks depends on their timing: at most a few boundary tensors.
+    EXPECT_LE(many[rank], few[rank] + few[rank] / 5);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test
