@@ -1,0 +1,154 @@
+// What the executor itself costs, and what splitting the backward costs.
+//
+//   bench/executor_bench --benchmark_filter=Overhead   microseconds an action with empty stages
+//   bench/executor_bench --benchmark_filter=Backward   B beside I + W, real layers
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include <thread>
+
+#include "sluice/executor.h"
+#include "sluice/schedule.h"
+#include "sluice/stage.h"
+#include "sluice/transport.h"
+#include "sluice/verify.h"
+
+namespace sluice {
+namespace {
+
+struct NoOps final : StepOps {
+  void reduce_gradients(int) override {}
+  void reduce_tied(int) override {}
+  void reduce_norm() override {}
+  void optimizer_step() override {}
+};
+
+// One number goes in, one comes out: what is left is the executor, the engine's entry and the transport.
+LayerSpec empty_layer(int index, bool first, bool last) {
+  LayerSpec layer;
+  layer.name = "empty" + std::to_string(index);
+  if (first) layer.reads = {"x"};
+  if (last) layer.writes = {"out"};
+  layer.forward = [](torch::nn::Module&, const std::vector<at::Tensor>& inputs) { return inputs; };
+  layer.shapes = [](const std::vector<TensorMeta>& inputs) { return inputs; };
+  return layer;
+}
+
+// Args: ranks, microbatches. Actions are F, B, SEND, RECV of all ranks.
+void BM_ExecutorOverhead(benchmark::State& state) {
+  const int ranks = static_cast<int>(state.range(0)), microbatches = static_cast<int>(state.range(1));
+  const Program program = lower(make_schedule("1F1B", {ranks, 1, microbatches}));
+  require_verified(verify(program), "1F1B");
+  std::int64_t actions = 0;
+  for (const auto& row : program.ranks) actions += static_cast<std::int64_t>(row.size());
+  StepBatch batch;
+  batch.step = 1;
+  for (int m = 0; m < microbatches; ++m) {
+    at::Tensor x = at::ones({1});
+    x.set_requires_grad(true);
+    batch.microbatches.push_back({{"x", x}});
+    batch.counts.push_back(1);
+  }
+  auto transports = make_local_transports(ranks);
+  const int kSteps = 20;
+  for (auto _ : state) {
+    state.PauseTiming();
+    std::vector<std::thread> threads;
+    std::vector<double> seconds(static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        at::set_num_threads(1);
+        at::get_num_threads();
+        const bool first = rank == 0, last = rank == ranks - 1;
+        Stage stage(rank, Chunk({empty_layer(rank, first, last)}, rank,
+                                first ? std::vector<std::string>() : std::vector<std::string>{"hidden"},
+                                {last ? "out" : "hidden"}));
+        NoOps ops;
+        Executor executor(program, rank, {&stage}, *transports[static_cast<std::size_t>(rank)], ops,
+                          [](const Values& outputs, const Values&) {
+                            return LossValue{outputs.get("out").sum(), 1};
+                          },
+                          {});
+        executor.run_step(batch);  // warm-up
+        transports[static_cast<std::size_t>(rank)]->barrier();
+        const auto start = std::chrono::steady_clock::now();
+        for (int i = 0; i < kSteps; ++i) executor.run_step(batch);
+        seconds[static_cast<std::size_t>(rank)] =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    state.ResumeTiming();
+    const double slowest = *std::max_element(seconds.begin(), seconds.end());
+    state.SetIterationTime(slowest);
+    state.counters["us_per_action"] = slowest / kSteps / static_cast<double>(actions) * 1e6 * ranks;
+  }
+}
+BENCHMARK(BM_ExecutorOverhead)
+    ->Args({1, 8})->Args({1, 64})->Args({1, 512})->Args({2, 8})->Args({2, 64})->Args({2, 512})
+    ->UseManualTime()->Unit(benchmark::kMillisecond);
+
+struct Block : torch::nn::Module {
+  explicit Block(std::int64_t width)
+      : norm(torch::nn::LayerNormOptions({width})), up(width, 4 * width), down(4 * width, width) {
+    register_module("norm", norm);
+    register_module("up", up);
+    register_module("down", down);
+  }
+  at::Tensor forward(const at::Tensor& x) { return x + down(at::gelu(up(norm(x)))); }
+  torch::nn::LayerNorm norm;
+  torch::nn::Linear up, down;
+};
+
+// Args: width, rows. The two ways alternate within one loop, so that a drifting machine hits both.
+void BM_BackwardWholeAndSplit(benchmark::State& state) {
+  at::set_num_threads(1);
+  const std::int64_t width = state.range(0), rows = state.range(1);
+  std::vector<LayerSpec> layers;
+  for (int i = 0; i < 4; ++i) {
+    LayerSpec layer;
+    layer.name = "block" + std::to_string(i);
+    layer.make = [=] { return std::make_shared<Block>(width); };
+    layer.forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& inputs) {
+      return std::vector<at::Tensor>{static_cast<Block&>(module).forward(inputs[0])};
+    };
+    layers.push_back(layer);
+  }
+  Stage stage(1, Chunk(layers, 1, {"hidden"}, {"hidden"}));
+  const at::Tensor gradient = at::randn({rows, width});
+  double whole = 0, input = 0, weight = 0;
+  auto timed = [](double& total, auto&& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    total += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  for (auto _ : state) {
+    for (const bool split : {false, true}) {
+      at::Tensor x = at::randn({rows, width});
+      x.set_requires_grad(true);
+      {
+        const Values outputs = stage.forward({0, 1, 0}, {x}, {});
+        stage.keep(0, {outputs.get("hidden")});
+      }
+      if (split) {
+        timed(input, [&] { stage.backward_input(0, {gradient}); });
+        timed(weight, [&] { stage.backward_weight(0); });
+      } else {
+        timed(whole, [&] { stage.backward(0, {gradient}); });
+      }
+    }
+  }
+  const double n = static_cast<double>(state.iterations());
+  state.counters["B_ms"] = whole / n * 1e3;
+  state.counters["I_ms"] = input / n * 1e3;
+  state.counters["W_ms"] = weight / n * 1e3;
+  state.counters["I+W/B"] = (input + weight) / whole;
+}
+BENCHMARK(BM_BackwardWholeAndSplit)->Args({128, 64})->Args({256, 256})->Args({512, 512})->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace sluice
