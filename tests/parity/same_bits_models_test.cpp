@@ -1,0 +1,138 @@
+// The native families through every schedule and layout: the bits of one plain loop.
+#include <gtest/gtest.h>
+
+#include "sluice/model.h"
+#include "sluice/model_spec.h"
+#include "support/pipeline_harness.h"
+
+namespace sluice::test {
+namespace {
+
+const char* const kGeneratedLlama = R"({
+  "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 96, "hidden_size": 32,
+  "intermediate_size": 48, "num_hidden_layers": 12, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "attention_bias": true,
+  "rope_theta": 10000.0, "hidden_act": "silu", "initializer_range": 0.1})";
+
+ModelSpec spec_of(const std::string& name) {
+  if (name == "generated") return parse_model_spec(kGeneratedLlama, "generated.json");
+  return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
+}
+
+HarnessModel model_of(const ModelSpec& spec) {
+  return {make_layers(spec), &causal_lm_loss, model_batch_inputs(), model_final_outputs()};
+}
+
+// Rows of `microbatch_size`, lengths that differ by microbatch, some labels not counted.
+std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbatch_size) {
+  std::vector<StepBatch> steps;
+  for (int k = 1; k <= num_steps; ++k) {
+    StepBatch step;
+    step.step = k;
+    for (int m = 0; m < num_microbatches; ++m) {
+      const std::int64_t length = 6 + (3 * m + k) % 5;
+      at::Tensor ids = (at::arange(microbatch_size * length, at::kLong) * (7 + 2 * k) + 13 * m).remainder(90);
+      ids = ids.view({microbatch_size, length});
+      at::Tensor labels = ids.clone();
+      labels.slice(1, 0, 1 + m % 3).fill_(-100);
+      step.microbatches.push_back({{"input_ids", ids}, {"labels", labels}});
+      step.counts.push_back(labels.slice(1, 1).ne(-100).sum().item<std::int64_t>());
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+struct Case {
+  std::string model, schedule;
+  int ranks, stages_per_rank, microbatch_size;
+};
+
+std::string text(const Case& c) {
+  return c.model + " " + c.schedule + " ranks " + std::to_string(c.ranks) + " stages/rank " +
+         std::to_string(c.stages_per_rank) + " microbatch size " + std::to_string(c.microbatch_size);
+}
+
+std::vector<TieGroup> ties_of(const HarnessModel& model, int num_stages) {
+  const std::vector<int> starts = even_starts(static_cast<int>(model.layers.size()), num_stages);
+  std::map<std::string, std::set<int>> stages;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const int stage = static_cast<int>(std::upper_bound(starts.begin(), starts.end(), static_cast<int>(i)) - starts.begin()) - 1;
+    for (const auto& [local, first] : model.layers[i].ties) {
+      stages[first].insert({0, stage});  // the embedding is the first layer
+    }
+  }
+  std::vector<TieGroup> groups;
+  for (const auto& [name, members] : stages) {
+    if (members.size() > 1) groups.push_back({name, {members.begin(), members.end()}});
+  }
+  return groups;
+}
+
+class SameBits {
+ public:
+  void expect(const Case& c) {
+    constexpr int kBatch = 8, kSteps = 5;
+    const int microbatches = kBatch / c.microbatch_size;
+    const ModelSpec spec = spec_of(c.model);
+    const HarnessModel model = model_of(spec);
+    const auto steps = batches(kSteps, microbatches, c.microbatch_size);
+    HarnessOptions options;
+    options.lr = 0.2;
+    const Schedule schedule = make_schedule(c.schedule, {c.ranks, c.stages_per_rank, microbatches});
+    const bool reverse = c.schedule == "LoopedBFS";
+    const auto key = std::make_tuple(c.model, c.microbatch_size, reverse);
+    if (expected_.count(key) == 0) {
+      std::vector<int> order;
+      for (int m = 0; reverse && m < microbatches; ++m) order.push_back(microbatches - 1 - m);
+      expected_[key] = train_in_one_loop(model, steps, options, order);
+      EXPECT_LT(expected_[key].losses.back(), expected_[key].losses.front()) << "nothing was learned";
+    }
+    const TrainedModel got =
+        train_in_pipeline(model, lowered(schedule, ties_of(model, schedule.num_stages)), steps, options);
+    for (const std::string& error : got.errors) ASSERT_EQ(error, "") << text(c);
+    EXPECT_TRUE(same_bits(got, expected_[key])) << text(c);
+    for (std::size_t stage = 0; stage < got.split.size(); ++stage) EXPECT_TRUE(got.split[stage]) << text(c);
+  }
+
+ private:
+  std::map<std::tuple<std::string, int, bool>, TrainedModel> expected_;
+};
+
+std::vector<Case> every_case() {
+  std::vector<Case> cases;
+  for (const char* model : {"llama_untied", "llama_tied", "generated", "gpt2"}) {
+    const int num_layers = static_cast<int>(spec_of(model).layers.size());
+    for (const ScheduleInfo& info : schedule_table()) {
+      for (int ranks : {1, 2, 4}) {
+        for (int stages_per_rank : {1, 2, 3}) {
+          for (int microbatch_size : {1, 2}) {
+            try {
+              const Schedule schedule = make_schedule(info.name, {ranks, stages_per_rank, 8 / microbatch_size});
+              if (schedule.num_stages > num_layers) continue;
+            } catch (const Error&) {
+              continue;  // not legal
+            }
+            cases.push_back({model, info.name, ranks, stages_per_rank, microbatch_size});
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+TEST(SameBitsModelsTest, HoldsForASampleOfModelsSchedulesAndLayouts) {
+  const std::vector<Case> cases = every_case();
+  ASSERT_GT(cases.size(), 150u);
+  SameBits same_bits;
+  for (std::size_t i = 0; i < cases.size(); i += 7) same_bits.expect(cases[i]);
+}
+
+TEST(SlowSameBitsModelsTest, HoldsForEveryModelScheduleAndLayout) {
+  SameBits same_bits;
+  for (const Case& c : every_case()) same_bits.expect(c);
+}
+
+}  // namespace
+}  // namespace sluice::test
