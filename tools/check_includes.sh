@@ -23,7 +23,8 @@ BEGIN {
   may["train"]  = free "layer comm run train model io"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
-  owner["layer"] = "layer"; owner["step_batch"] = "layer"; owner["transport"] = "comm"; owner["draw"] = "plan"; owner["run_config"] = "config"
+  owner["draw"] = owner["partition_rules"] = "plan"; owner["run_config"] = "config"
+  owner["layer"] = owner["step_batch"] = "layer"; owner["transport"] = "comm"
   for (pass = 1; pass <= 2; pass++) {
     for (i = 1; i < ARGC; i++) {
       parts = split(ARGV[i], path, "/")
