@@ -1,4 +1,6 @@
 // sluice schedule: makes or reads a schedule, lowers it, proves it, predicts it, writes it.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
@@ -9,6 +11,7 @@
 
 #include "base/text.h"
 #include "commands.h"
+#include "sluice/draw.h"
 #include "sluice/error.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"
@@ -205,6 +208,10 @@ std::string to_text(const Simulation& simulation) {
          fixed(100.0 * simulation.bubble_fraction, 1) + "%\n" + table.to_string();
 }
 
+GridOptions grid_options() {
+  return {.color = use_color(STDOUT_FILENO), .width = terminal_width(STDOUT_FILENO)};
+}
+
 Costs costs_of(const ScheduleArguments& arguments) {
   const std::string& text = arguments.costs;
   if (text.empty()) return {};
@@ -231,6 +238,7 @@ void run(const ScheduleArguments& arguments, int& exit_code) {
   std::string text;
   if (arguments.check) {
     VerifyReport report = verify(program);
+    if (!report.ok() && !arguments.json) text += draw_violations(program, report, grid_options());
     if (is_as_given) point_at_cells(schedule, report);
     object.update(to_json(report));
     text += to_text(report);
@@ -239,7 +247,7 @@ void run(const ScheduleArguments& arguments, int& exit_code) {
   if (arguments.simulate && exit_code == 0) {
     const Simulation simulation = simulate(program, costs_of(arguments));
     object.update(to_json(simulation));
-    text += to_text(simulation);
+    text += draw_grid(simulation, grid_options()) + to_text(simulation);
   }
   const bool only_rows = !arguments.check && !arguments.simulate;
   if (!arguments.out.empty() && exit_code == 0) write_file(arguments.out, to_csv(rows));

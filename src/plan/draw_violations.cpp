@@ -82,8 +82,7 @@ class Picture {
         window = window_around(row, violation->index);
         add_line(label(rank) + window.draw(stages, options_.color));
       }
-      note(window.column(violation->index), "^ " + std::to_string(violation->index) + " '" +
-                                                violation->action + "': " + violation->reason);
+      note(window.column(violation->index), "^ '" + violation->action + "': " + violation->reason);
     }
   }
 
