@@ -1,12 +1,15 @@
 #include "command_line.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <new>
 
-#include "sluice/error.h"
+#include "base/text.h"
+#include "sluice/plan.h"
 
 namespace sluice {
 namespace {
@@ -47,7 +50,8 @@ Error unknown_option(const CLI::App& app, std::string option,
   // "--steps" is most likely the key "--training.steps".
   for (const std::string& extra : extra_options) {
     const std::size_t dot = extra.find('.');
-    if (option.size() > 2 && dot != std::string::npos && extra.substr(dot + 1) == option.substr(2)) {
+    if (option.size() > 2 && dot != std::string::npos &&
+        extra.substr(dot + 1) == option.substr(2)) {
       return Error(ErrorKind::kUsage, "unknown option '" + option + "'",
                    "command '" + full_name(app) + "'", "did you mean '" + extra + "'?");
     }
@@ -98,6 +102,10 @@ int report_error(const std::exception& error) {
   }
   std::cout.flush();
   std::fflush(stdout);
+  if (const auto* refused = dynamic_cast<const RefusedSchedule*>(&error)) {
+    const GridOptions options{use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)};
+    std::fputs(draw_violations(refused->program(), refused->report(), options).c_str(), stderr);
+  }
   std::fprintf(stderr, "sluice: error: %s\n", line.c_str());
   return code;
 }
@@ -107,6 +115,9 @@ int run_app(CLI::App& app, std::vector<std::string> arguments, const int& exit_c
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
+    if (!std::cout.flush()) {
+      throw Error(ErrorKind::kInternal, "the result could not be written", "stdout");
+    }
     return exit_code;
   } catch (const CLI::Success& success) {
     return app.exit(success);

@@ -1,5 +1,5 @@
-// What both programs (sluice, sluice-run) do with a command line: parse, and turn every failure into
-// one line on stderr and the exit code of docs/exit-codes.md.
+// What both programs (sluice, sluice-run) do with a command line: parse, and turn every failure
+// into one line on stderr and the exit code of docs/exit-codes.md.
 //
 // Owns: the mapping of CLI11's errors and of sluice::Error. Does not own: the commands.
 // Thread-safety: for the main thread.

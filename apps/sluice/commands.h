@@ -9,9 +9,8 @@
 //    `exit_code` is set only where a result that was printed is itself a failure (`--check`: 3).
 //  - Option values that no CLI::Validator covers are checked in the callback, as Error(kUsage).
 //  - Results go to stdout and everything else to stderr; under --json, stdout has one JSON value.
-//  - A command takes the overrides of the configuration (`--section.key value`) by a third
-//  argument:
-//    they are taken out of the arguments before CLI11 sees them (kTakesOverrides in main.cpp).
+//  - A command takes the overrides of the configuration (`--section.key value`) by a
+//    third argument: main.cpp takes them out of the arguments first (kTakesOverrides).
 // Then: a declaration here, a line in run() of main.cpp, and out of the table kNotBuilt there.
 #pragma once
 
@@ -24,6 +23,7 @@ class App;
 namespace sluice {
 
 void add_config_command(CLI::App& app, const Overrides& overrides, int& exit_code);
+void add_plan_command(CLI::App& app, const Overrides& overrides, int& exit_code);
 void add_split_command(CLI::App& app, int& exit_code);
 void add_schedule_command(CLI::App& app, int& exit_code);
 

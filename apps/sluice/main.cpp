@@ -33,9 +33,6 @@ constexpr std::array kSibling = {
 
 // Commands of docs/command-line.md that nothing acts on yet.
 constexpr std::array kNotBuilt = {
-    CommandText{"plan",
-                "plan CONFIG.toml [overrides] [--json]\n"
-                "Split, schedule, predicted time, bubble and memory."},
     CommandText{"launch",
                 "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
                 "Starts N processes on this machine. Not built yet."},
@@ -129,6 +126,7 @@ int run(int argc, char** argv) {
     app.add_subcommand(std::string(text.name), std::string(help.substr(help.find('\n') + 1)));
   };
   std::for_each(kSibling.begin(), kSibling.end(), add_text);
+  add_plan_command(app, overrides, exit_code);
   add_config_command(app, overrides, exit_code);
   add_split_command(app, exit_code);
   add_schedule_command(app, exit_code);

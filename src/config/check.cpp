@@ -43,9 +43,13 @@ void check_batch(const RunConfig& config) {
 void check_schedule(const RunConfig& config) {
   const ParallelismOptions& options = config.parallelism;
   if (!options.pipeline_parallel_schedule_csv.empty()) {
-    if (is_set(config, "parallelism.pipeline_parallel_schedule")) {
-      refuse_both(config, "parallelism.pipeline_parallel_schedule",
-                  "parallelism.pipeline_parallel_schedule_csv", "name the schedule or its file");
+    for (const char* name :
+         {"pipeline_parallel_schedule", "pipeline_parallel_layers_per_stage",
+          "pipeline_parallel_stages_per_rank", "round_virtual_stages_to_pp_multiple"}) {
+      const std::string key = std::string("parallelism.") + name;
+      if (!is_set(config, key)) continue;
+      refuse_both(config, key, "parallelism.pipeline_parallel_schedule_csv",
+                  "the file settles the schedule and the number of stages");
     }
     return;
   }

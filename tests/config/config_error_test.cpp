@@ -1,9 +1,11 @@
 // Every way in which a configuration is refused, with the exact place and remedy.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "sluice/error.h"
 #include "sluice/run_config.h"
-#include "support/temporary_folder.h"
+#include "support/temp_directory.h"
 
 namespace sluice {
 namespace {
@@ -13,7 +15,8 @@ class ConfigErrorTest : public testing::Test {
   // The message for a file of these lines, with "F" for the file's name.
   std::string refusal(const std::string& text, const Overrides& overrides = {},
                       const std::map<std::string, std::string>& environment = {}) {
-    const std::string file = folder_.write("run.toml", text);
+    const std::string file = folder_ / "run.toml";
+    test::write_file(file, text);
     try {
       load_run_config(file, overrides, environment);
     } catch (const Error& error) {
@@ -26,7 +29,7 @@ class ConfigErrorTest : public testing::Test {
     }
     return "accepted";
   }
-  test::TemporaryFolder folder_;
+  test::TempDirectory folder_;
 };
 
 TEST_F(ConfigErrorTest, NamesTheNearestKeyOfTheSection) {
@@ -148,7 +151,8 @@ TEST_F(ConfigErrorTest, RefusesKeysThatExcludeEachOther) {
   EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_schedule_csv = \"a.csv\"\n"
                     "pipeline_parallel_schedule = \"1F1B\"\n"),
             "parallelism.pipeline_parallel_schedule and parallelism.pipeline_parallel_schedule_csv "
-            "exclude each other; F:2:1; name the schedule or its file");
+            "exclude each other; F:2:1; the file settles the schedule and the number of "
+            "stages");
   EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_cuts = [\"a\"]\n"
                     "pipeline_parallel_split_points = [\"b\"]\n"),
             "parallelism.pipeline_parallel_split_points and parallelism.pipeline_parallel_cuts "
@@ -220,7 +224,7 @@ TEST_F(ConfigErrorTest, NamesVariablesOfPathsThatAreNotSet) {
 }
 
 TEST_F(ConfigErrorTest, NamesAFileThatCannotBeRead) {
-  const std::string file = folder_.path("none.toml");
+  const std::string file = folder_ / "none.toml";
   try {
     load_run_config(file, {}, {});
     FAIL();
@@ -228,7 +232,7 @@ TEST_F(ConfigErrorTest, NamesAFileThatCannotBeRead) {
     EXPECT_EQ(error.what(), "cannot read the configuration: no such file; " + file);
     EXPECT_EQ(error.exit_code(), 2);
   }
-  EXPECT_THROW(load_run_config(folder_.path(), {}, {}), Error);
+  EXPECT_THROW(load_run_config(folder_.str(), {}, {}), Error);
 }
 
 TEST_F(ConfigErrorTest, PointsAtWhatIsNotToml) {
@@ -261,6 +265,40 @@ TEST_F(ConfigErrorTest, SurvivesHostileText) {
   EXPECT_EQ(refusal("", {{"training.steps", "1\nzero1 = true"}}),
             "training.steps: expected an integer, found the string \"1\\nzero1 = true\"; "
             "--training.steps; for example training.steps = 100");
+}
+
+TEST_F(ConfigErrorTest, AnswersEveryMutationWithAnErrorOrAConfiguration) {
+  const std::string original =
+      test::read_file(std::string(SLUICE_TEST_DATA) + "/../examples/quickstart.toml");
+  ASSERT_FALSE(original.empty());
+  std::mt19937 random(7);
+  const std::string alphabet = "[]{}=.,\"'#\\\n\0 abz019-+_eEx\xff";
+  int accepted = 0;
+  for (int sample = 0; sample < 500; ++sample) {
+    std::string text = original;
+    for (unsigned edits = 1 + random() % 4; edits > 0; --edits) {
+      const std::size_t at = random() % text.size();
+      const char letter = alphabet[random() % alphabet.size()];
+      switch (random() % 4) {
+        case 0:
+          text[at] = letter;
+          break;
+        case 1:
+          text.insert(at, 1 + random() % 3, letter);
+          break;
+        case 2:
+          text.erase(at, 1 + random() % 20);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 40));
+      }
+    }
+    const std::string message = refusal(text);  // anything but an Error with code 2 fails
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    accepted += message == "accepted";
+  }
+  EXPECT_GT(accepted, 25);
+  EXPECT_LT(accepted, 475);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "sluice/error.h"
 #include "sluice/run_config.h"
-#include "support/temporary_folder.h"
+#include "support/temp_directory.h"
 
 namespace sluice {
 namespace {
@@ -14,19 +14,19 @@ class DataFilesTest : public testing::Test {
   DataFilesTest() {
     for (const char* name : {"b.txt", "a.txt", "c.md", ".hidden.txt", "x[1].txt", "x1.txt",
                              "deep/d.txt", "deep/er/e.txt", "deep/.git/f.txt"}) {
-      folder_.write(name, "text");
+      test::write_file(folder_ / name, "text");
     }
   }
   // The names that `patterns` match, relative to the folder.
   std::vector<std::string> names(const std::vector<std::string>& patterns) {
     std::vector<std::string> found = expand_data_files(config(patterns));
-    for (std::string& name : found) name = name.substr(folder_.path().size() + 1);
+    for (std::string& name : found) name = name.substr(folder_.str().size() + 1);
     return found;
   }
   RunConfig config(const std::vector<std::string>& patterns) {
     RunConfig result = load_run_config("", {}, {});
     for (const std::string& pattern : patterns) {
-      result.data.files.push_back(folder_.path() + "/" + pattern);
+      result.data.files.push_back(folder_.str() + "/" + pattern);
     }
     result.origins["data.files"] = "run.toml:2:1";
     return result;
@@ -37,15 +37,15 @@ class DataFilesTest : public testing::Test {
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), code);
       std::string message = error.what();
-      for (std::size_t at; (at = message.find(folder_.path())) != std::string::npos;) {
-        message.replace(at, folder_.path().size(), "D");
+      for (std::size_t at; (at = message.find(folder_.str())) != std::string::npos;) {
+        message.replace(at, folder_.str().size(), "D");
       }
       return message;
     }
     return "accepted";
   }
   using Names = std::vector<std::string>;
-  test::TemporaryFolder folder_;
+  test::TempDirectory folder_;
 };
 
 TEST_F(DataFilesTest, AStarMatchesWithinAFolderAndSortsByName) {
@@ -61,7 +61,7 @@ TEST_F(DataFilesTest, TwoStarsMatchAnyDepthButHiddenFolders) {
 }
 
 TEST_F(DataFilesTest, TwoStarsDoNotFollowLinksSoThatCirclesEnd) {
-  std::filesystem::create_directory_symlink(folder_.path(), folder_.path("deep/circle"));
+  std::filesystem::create_directory_symlink(folder_.str(), (folder_ / "deep/circle"));
   EXPECT_EQ(names({"deep/**/*.txt"}), (Names{"deep/d.txt", "deep/er/e.txt"}));
   EXPECT_EQ(names({"deep/circle/deep/*.txt"}), (Names{"deep/circle/deep/d.txt"}));
 }
@@ -87,7 +87,7 @@ TEST_F(DataFilesTest, RefusesAPatternWithoutFiles) {
 }
 
 TEST_F(DataFilesTest, RefusesTokenFilesUnderAuto) {
-  folder_.write("t.bin", "x");
+  test::write_file(folder_ / "t.bin", "x");
   EXPECT_EQ(refusal({"t.bin"}, 2),
             "data.files: 'D/t.bin' is a token file, not built yet; run.toml:2:1; "
             "give .txt or .jsonl files, or data.format = \"text\"");

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sluice/error.h"
-#include "support/temporary_folder.h"
+#include "support/temp_directory.h"
 
 namespace sluice {
 namespace {
@@ -18,9 +18,10 @@ class RunConfigTest : public testing::Test {
  protected:
   RunConfig load(const std::string& text, const Overrides& overrides = {},
                  const Environment& environment = {}) {
-    return load_run_config(folder_.write("run.toml", text), overrides, environment);
+    test::write_file(folder_ / "run.toml", text);
+    return load_run_config(folder_ / "run.toml", overrides, environment);
   }
-  test::TemporaryFolder folder_;
+  test::TempDirectory folder_;
 };
 
 TEST_F(RunConfigTest, TheCommandLineWinsOverTheEnvironmentOverTheFileOverTheDefault) {
@@ -34,7 +35,7 @@ TEST_F(RunConfigTest, TheCommandLineWinsOverTheEnvironmentOverTheFileOverTheDefa
   EXPECT_EQ(config.training.local_batch_size, 8);
   EXPECT_EQ(config.origins.at("training.steps"), "--training.steps");
   EXPECT_EQ(config.origins.at("training.seed"), "SLUICE_TRAINING_SEED");
-  EXPECT_EQ(config.origins.at("training.seq_len"), folder_.path("run.toml") + ":4:1");
+  EXPECT_EQ(config.origins.at("training.seq_len"), (folder_ / "run.toml") + ":4:1");
   EXPECT_EQ(config.origins.at("training.local_batch_size"), "default");
 }
 
@@ -139,11 +140,12 @@ TEST_F(RunConfigTest, RelativePathsAreFromTheFileOrTheWorkingFolder) {
   const std::string text =
       "[model]\npath = \"m\"\n[data]\nfiles = [\"c/*.txt\", \"/abs/x\"]\n"
       "[metrics]\nfolder = \"../out\"\n";
-  const std::string file = folder_.write("sub/run.toml", text);
+  const std::string file = folder_ / "sub/run.toml";
+  test::write_file(file, text);
   const RunConfig config = load_run_config(file, {{"checkpoint.folder", "here"}}, {});
-  EXPECT_EQ(config.model.path, folder_.path("sub/m"));
-  EXPECT_EQ(config.data.files, (std::vector<std::string>{folder_.path("sub/c/*.txt"), "/abs/x"}));
-  EXPECT_EQ(config.metrics.folder, folder_.path("out"));
+  EXPECT_EQ(config.model.path, (folder_ / "sub/m"));
+  EXPECT_EQ(config.data.files, (std::vector<std::string>{folder_ / "sub/c/*.txt", "/abs/x"}));
+  EXPECT_EQ(config.metrics.folder, (folder_ / "out"));
   EXPECT_EQ(config.checkpoint.folder, "here");
   EXPECT_EQ(load_run_config("", {}, {}).metrics.folder, "outputs");
   EXPECT_EQ(load("", {}, {{"SLUICE_MODEL_PATH", "m"}}).model.path, "m");
@@ -159,14 +161,14 @@ TEST_F(RunConfigTest, ExpandsHomeAndVariables) {
   setenv("HOME", home.c_str(), 1);
   unsetenv("SLUICE_TEST_PLACE");
   EXPECT_EQ(config.model.path, "/home/of/test/m");
-  EXPECT_EQ(config.data.files, (std::vector<std::string>{"/place/a/place", folder_.path("a~b")}));
+  EXPECT_EQ(config.data.files, (std::vector<std::string>{"/place/a/place", folder_ / "a~b"}));
 }
 
 TEST_F(RunConfigTest, ShowsEveryKeyWithItsOrigin) {
   const RunConfig config = load("[training]\nsteps = 7\n", {{"optimizer.name", "SGD"}});
   const std::string text = show_config(config);
   EXPECT_NE(text.find("training.steps = 7 "), std::string::npos) << text;
-  EXPECT_NE(text.find("# " + folder_.path("run.toml") + ":2:1\n"), std::string::npos);
+  EXPECT_NE(text.find("# " + (folder_ / "run.toml") + ":2:1\n"), std::string::npos);
   EXPECT_NE(text.find("# --optimizer.name\n"), std::string::npos);
   EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')),
             config_keys().size());

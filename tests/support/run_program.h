@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include <cstdio>
-#include <fstream>
-#include <iterator>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -25,18 +23,20 @@ inline std::string quoted_for_shell(const std::string& word) {
   return quoted + "'";
 }
 
-inline ProgramResult run_sluice(const std::vector<std::string>& arguments) {
+// A line of sh, with nothing on stdin.
+inline ProgramResult run_shell(const std::string& line) {
   const test::TempDirectory directory;
   const std::string out = directory / "out", err = directory / "err";
+  const std::string command =
+      "{ " + line + "; } >" + quoted_for_shell(out) + " 2>" + quoted_for_shell(err) + " </dev/null";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::read_file(out), test::read_file(err)};
+}
+
+inline ProgramResult run_sluice(const std::vector<std::string>& arguments) {
   std::string line = quoted_for_shell(SLUICE_PROGRAM);
   for (const std::string& argument : arguments) line += " " + quoted_for_shell(argument);
-  line += " >" + quoted_for_shell(out) + " 2>" + quoted_for_shell(err) + " </dev/null";
-  const auto read = [](const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  };
-  const int status = std::system(line.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
+  return run_shell(line);
 }
 
 }  // namespace sluice::testing

@@ -1,0 +1,47 @@
+// sluice plan: what a run would do, without starting it.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "base/text.h"
+#include "commands.h"
+#include "sluice/plan.h"
+
+namespace sluice {
+namespace {
+
+struct PlanArguments {
+  std::string file, picture;
+  bool json = false;
+};
+
+void plan(const PlanArguments& arguments, const Overrides& overrides) {
+  if (!arguments.picture.empty()) {
+    throw Error(ErrorKind::kUsage, "the option --draw is not built yet", "command 'sluice plan'");
+  }
+  const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
+  const Plan made = make_plan(config);
+  if (arguments.json) {
+    std::cout << plan_json(config, made);
+  } else {
+    std::cout << describe_plan(config, made,
+                               {use_color(STDOUT_FILENO), terminal_width(STDOUT_FILENO)});
+  }
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, const Overrides& overrides, int&) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Split, schedule, predicted time, bubble and memory of a run.");
+  const auto arguments = std::make_shared<PlanArguments>();
+  command->add_option("CONFIG", arguments->file, "configuration (TOML)")->required();
+  command->add_flag("--json", arguments->json, "as JSON");
+  command->add_option("--draw", arguments->picture, "picture of the schedule; not built yet");
+  command->footer("Overrides: --section.key value or --section.key=value, see `config reference`.");
+  command->callback([arguments, overrides] { plan(*arguments, overrides); });
+}
+
+}  // namespace sluice

@@ -1,0 +1,136 @@
+// From a RunConfig to a proven program: one step after the other.
+#include "sluice/plan.h"
+
+#include <set>
+#include <utility>
+
+#include "config/plan_schedule.h"
+
+namespace sluice {
+namespace {
+
+ModelSpec read_model(const RunConfig& config) {
+  const std::string& path = config.model.path.empty() ? config.model.config : config.model.path;
+  if (path.empty()) {
+    throw Error(ErrorKind::kUsage, "the configuration names no model", config.file,
+                "set model.path or model.config");
+  }
+  return read_model_spec(path);
+}
+
+Rounding rounding_of(const std::string& word) {
+  if (word.empty()) return Rounding::kNone;
+  return word == "up" ? Rounding::kUp : Rounding::kDown;
+}
+
+PartitionOptions partition_options(const RunConfig& config) {
+  const ParallelismOptions& parallelism = config.parallelism;
+  PartitionOptions options;
+  options.convention = parallelism.partition_convention;
+  options.num_ranks = static_cast<int>(parallelism.pipeline_parallel_degree);
+  options.schedule = parallelism.pipeline_parallel_schedule;
+  options.stages_per_rank = static_cast<int>(parallelism.pipeline_parallel_stages_per_rank);
+  options.layers_per_stage = static_cast<int>(parallelism.pipeline_parallel_layers_per_stage);
+  options.rounding = rounding_of(parallelism.round_virtual_stages_to_pp_multiple);
+  // What is not given is for the convention to say.
+  const auto given = [&](const char* key) {
+    const auto origin = config.origins.find(std::string("parallelism.") + key);
+    return origin != config.origins.end() && origin->second != "default";
+  };
+  if (given("first_stage_weight")) {
+    options.first_stage_weight = static_cast<int>(parallelism.first_stage_weight);
+  }
+  if (given("last_stage_weight")) {
+    options.last_stage_weight = static_cast<int>(parallelism.last_stage_weight);
+  }
+  options.split_points = parallelism.pipeline_parallel_split_points;
+  options.cuts = parallelism.pipeline_parallel_cuts;
+  options.modules = parallelism.module_fqns_per_model_part;
+  options.stage_to_rank = parallelism.stage_to_rank;
+  if (!parallelism.stage_to_rank_name.empty()) options.placement = parallelism.stage_to_rank_name;
+  return options;
+}
+
+// The options of a split for stages that a file has settled.
+PartitionOptions partition_options(const RunConfig& config, const Schedule& schedule) {
+  PartitionOptions options = partition_options(config);
+  options.schedule.clear();
+  options.stage_to_rank = schedule.stage_to_rank;
+  options.num_stages = schedule.num_stages;
+  return options;
+}
+
+// The rules of a split know options, not files.
+Partition split(const RunConfig& config, const ModelSpec& model, const PartitionOptions& options) {
+  try {
+    return make_partition(model, options);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.fact(), error.where().empty() ? config.file : error.where(),
+                error.remedy());
+  }
+}
+
+void require_proof(const Program& program, VerifyReport report, const std::string& subject) {
+  try {
+    require_verified(report, subject);
+  } catch (const Error& error) {
+    throw RefusedSchedule(error, program, std::move(report));
+  }
+}
+
+std::vector<RankMemory> memory_of(const RunConfig& config, const Plan& plan) {
+  constexpr std::int64_t kBytes = 4;  // float32
+  const std::int64_t moments = config.optimizer.name == "AdamW" ? 2 : 0;
+  std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks));
+  std::vector<std::set<std::string>> held(memory.size());
+  for (const StageContent& stage : plan.partition.stages) {
+    RankMemory& rank = memory[stage.rank];
+    for (const int layer : stage.layers) {
+      for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
+        rank.gradient_bytes += kBytes * parameter.numel();
+        const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
+        if (held[stage.rank].insert(name).second) rank.num_parameters += parameter.numel();
+      }
+    }
+  }
+  for (RankMemory& rank : memory) {
+    rank.parameter_bytes = kBytes * rank.num_parameters;
+    rank.optimizer_bytes = moments * rank.parameter_bytes;
+  }
+  return memory;
+}
+
+}  // namespace
+
+RefusedSchedule::RefusedSchedule(const Error& error, Program program, VerifyReport report)
+    : Error(error),
+      refused_(std::make_shared<const Refused>(Refused{std::move(program), std::move(report)})) {}
+
+Plan make_plan(const RunConfig& config) {
+  Plan plan;
+  plan.model = read_model(config);
+  if (config.parallelism.pipeline_parallel_schedule_csv.empty()) {
+    plan.partition = split(config, plan.model, partition_options(config));
+    plan.schedule = detail::named_schedule(config, plan.partition);
+  } else {
+    plan.schedule = detail::schedule_of_file(config);
+    // Before the split and the passes, which need a schedule that makes sense.
+    const Program bare = to_program(plan.schedule);
+    require_proof(bare, verify(bare), plan.schedule.name);
+    detail::require_fits(config, plan.schedule);
+    plan.partition = split(config, plan.model, partition_options(config, plan.schedule));
+  }
+
+  LowerOptions lowering;
+  lowering.tie_groups = plan.partition.tie_groups;
+  lowering.optimizer_step = true;
+  lowering.norm = true;
+  plan.program = lower(plan.schedule, lowering);
+  plan.report = verify(plan.program);
+  require_proof(plan.program, plan.report, plan.schedule.name);
+  plan.simulation = simulate(plan.program);
+  plan.memory = memory_of(config, plan);
+  return plan;
+}
+
+}  // namespace sluice

@@ -1,0 +1,112 @@
+#include "config/plan_schedule.h"
+
+#include <algorithm>
+
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+int num_microbatches(const RunConfig& config) {
+  return static_cast<int>(config.training.local_batch_size / config.training.microbatch_size);
+}
+
+std::string origin_of(const RunConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin == config.origins.end() || origin->second == "default" ? config.file
+                                                                       : origin->second;
+}
+
+std::string list_text(const std::vector<int>& list) {
+  std::string text;
+  for (const int value : list) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
+
+// ours[rank of the builder] = rank of the partition; empty when there is no such numbering.
+std::vector<int> renumbering(const std::vector<int>& builder, const std::vector<int>& partition,
+                             int num_ranks) {
+  std::vector<int> ours(static_cast<std::size_t>(num_ranks), -1);
+  std::vector<bool> taken(static_cast<std::size_t>(num_ranks), false);
+  for (std::size_t stage = 0; stage < builder.size(); ++stage) {
+    int& rank = ours[builder[stage]];
+    if (rank == partition[stage]) continue;
+    if (rank != -1 || taken[partition[stage]]) return {};
+    rank = partition[stage];
+    taken[rank] = true;
+  }
+  return ours;
+}
+
+}  // namespace
+
+Schedule named_schedule(const RunConfig& config, const Partition& partition) {
+  const std::string& name = config.parallelism.pipeline_parallel_schedule;
+  ScheduleShape shape;
+  shape.num_ranks = partition.num_ranks;
+  shape.stages_per_rank = partition.stages_per_rank;
+  shape.num_microbatches = num_microbatches(config);
+  Schedule schedule;
+  try {
+    schedule = make_schedule(name, shape);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.fact(),
+                origin_of(config, "parallelism.pipeline_parallel_schedule"), error.remedy());
+  }
+  if (schedule.stage_to_rank == partition.stage_to_rank) return schedule;
+
+  std::vector<int> ours;
+  if (schedule.num_stages == partition.num_stages) {
+    ours = renumbering(schedule.stage_to_rank, partition.stage_to_rank, partition.num_ranks);
+  }
+  if (ours.empty()) {
+    throw Error(ErrorKind::kUsage,
+                "the schedule " + schedule.name + " places its stages on ranks " +
+                    list_text(schedule.stage_to_rank) + ", not " +
+                    list_text(partition.stage_to_rank),
+                origin_of(config, "parallelism.stage_to_rank"),
+                "stage_to_rank = \"auto\", or a schedule of your own by "
+                "pipeline_parallel_schedule_csv");
+  }
+  std::vector<std::vector<Action>> rows(schedule.rows.size());
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    rows[ours[rank]] = std::move(schedule.rows[rank]);
+  }
+  schedule.rows = std::move(rows);
+  schedule.stage_to_rank = partition.stage_to_rank;
+  return schedule;
+}
+
+Schedule schedule_of_file(const RunConfig& config) {
+  const ParallelismOptions& options = config.parallelism;
+  const std::string& path = options.pipeline_parallel_schedule_csv;
+  Schedule schedule = read_schedule_csv(path, options.stage_to_rank);
+  if (options.stage_to_rank_name != "loop" && options.stage_to_rank_name != "v") return schedule;
+  const Placement placement = options.stage_to_rank_name == "v" ? Placement::kV : Placement::kLoop;
+  return read_schedule_csv(path,
+                           make_stage_to_rank(placement, schedule.num_ranks, schedule.num_stages));
+}
+
+void require_fits(const RunConfig& config, const Schedule& schedule) {
+  const ParallelismOptions& options = config.parallelism;
+  const std::string where = origin_of(config, "parallelism.pipeline_parallel_schedule_csv");
+  if (schedule.num_ranks != options.pipeline_parallel_degree) {
+    throw Error(ErrorKind::kUsage,
+                "the schedule " + schedule.name + " has " + std::to_string(schedule.num_ranks) +
+                    " ranks, but parallelism.pipeline_parallel_degree = " +
+                    std::to_string(options.pipeline_parallel_degree),
+                where,
+                "parallelism.pipeline_parallel_degree = " + std::to_string(schedule.num_ranks));
+  }
+  if (schedule.num_microbatches != num_microbatches(config)) {
+    const std::int64_t batch = schedule.num_microbatches * config.training.microbatch_size;
+    throw Error(ErrorKind::kUsage,
+                "the schedule " + schedule.name + " has " +
+                    std::to_string(schedule.num_microbatches) +
+                    " microbatches, but training.local_batch_size / training.microbatch_size = " +
+                    std::to_string(num_microbatches(config)),
+                where, "training.local_batch_size = " + std::to_string(batch));
+  }
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,197 @@
+// The built program, as scripts see it: exit codes, one error line, JSON alone on stdout.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "support/run_program.h"
+
+namespace sluice {
+namespace {
+
+using Outcome = testing::ProgramResult;
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  // In a folder of its own. `arguments` and `environment` are words of sh.
+  Outcome run(const std::string& arguments, const std::string& environment = {},
+              const std::string& program = SLUICE_PROGRAM) {
+    return testing::run_shell("cd '" + folder_.str() + "' && " + environment + " '" + program +
+                              "' " + arguments);
+  }
+  void expect_error(const std::string& arguments, int code, const std::string& line) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, code) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_EQ(outcome.err, "sluice: error: " + line + "\n");
+  }
+  // A configuration that plan and check accept.
+  void write_config(const std::string& more = {}) {
+    test::write_file(folder_ / "corpus/a.txt", "some text");
+    test::write_file(folder_ / "run.toml",
+                     "[model]\nconfig = \"" + std::string(SLUICE_TEST_DATA) +
+                         "/reference/models/llama_untied/config.json\"\n[data]\nfiles = "
+                         "[\"corpus/*.txt\"]\n[parallelism]\npipeline_parallel_degree = 2\n" +
+                         more);
+  }
+  test::TempDirectory folder_;
+};
+
+TEST_F(CommandLineTest, AnswersHelpAndVersion) {
+  const Outcome help = run("--help");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_EQ(help.err, "");
+  for (const char* command :
+       {"train", "plan", "split", "schedule", "launch", "eval", "config", "checkpoint"}) {
+    EXPECT_NE(help.out.find(std::string("\n  ") + command + " "), std::string::npos) << command;
+    const Outcome own = run(std::string(command) + " --help");
+    EXPECT_EQ(own.exit_code, 0) << command;
+    EXPECT_FALSE(own.out.empty()) << command;
+  }
+  const Outcome text = run("--version");
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_TRUE(text.out.starts_with("sluice ")) << text.out;
+  for (const char* arguments : {"--version --json", "--json --version"}) {
+    const auto json = nlohmann::json::parse(run(arguments).out);
+    for (const char* key : {"sluice", "torch", "compiler", "backends"}) {
+      EXPECT_TRUE(json.contains(key)) << key;
+    }
+  }
+}
+
+TEST_F(CommandLineTest, NamesTheNearestCommandAndOption) {
+  write_config();
+  expect_error("pln run.toml", 2, "unknown command 'pln'; command 'sluice'; did you mean 'plan'?");
+  expect_error("config chek run.toml", 2,
+               "unknown command 'chek'; command 'sluice config'; did you mean 'check'?");
+  expect_error("--vrsion", 2,
+               "unknown option '--vrsion'; command 'sluice'; did you mean '--version'?");
+  expect_error("plan run.toml --jsno", 2,
+               "unknown option '--jsno'; command 'sluice plan'; did you mean '--json'?");
+  expect_error("plan run.toml --steps 3", 2,
+               "unknown option '--steps'; command 'sluice plan'; did you mean '--training.steps'?");
+  expect_error("plan run.toml --training.stesp=3", 2,
+               "unknown key 'training.stesp'; --training.stesp; did you mean 'steps'?");
+}
+
+TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
+  write_config();
+  expect_error("config", 2,
+               "no command given; command 'sluice config'; one of: check, show, reference");
+  EXPECT_EQ(run("").exit_code, 2);
+  EXPECT_EQ(run("plan").exit_code, 2);
+  expect_error("plan run.toml more.toml", 2,
+               "unexpected argument 'more.toml'; command 'sluice plan'; see 'sluice plan --help'");
+  expect_error("--json plan run.toml", 2,
+               "--json before the command; give it after the command, or with --version");
+  expect_error("plan run.toml --training.steps", 2,
+               "no value after --training.steps; command line; "
+               "write --training.steps VALUE or --training.steps=VALUE");
+}
+
+TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
+  for (const char* command :
+       {"launch -n 2 -- train run.toml", "eval run.toml", "checkpoint list"}) {
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.exit_code, 2) << command;
+    EXPECT_NE(outcome.err.find("is not built yet"), std::string::npos) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1);
+  }
+  write_config();
+  expect_error("plan run.toml --draw grid.svg", 2,
+               "the option --draw is not built yet; command 'sluice plan'");
+  expect_error("plan run.toml --parallelism.zero1 true", 2,
+               "parallelism.zero1 = true is not built yet; --parallelism.zero1; write false");
+}
+
+TEST_F(CommandLineTest, PlansAndChecksAndShows) {
+  write_config();
+  for (const char* arguments : {"plan run.toml", "config check run.toml", "config show run.toml",
+                                "config show", "config reference"}) {
+    const Outcome text = run(arguments);
+    EXPECT_EQ(text.exit_code, 0) << arguments << text.err;
+    EXPECT_EQ(text.err, "") << arguments;
+    EXPECT_FALSE(text.out.empty()) << arguments;
+    EXPECT_EQ(text.out.find('\x1b'), std::string::npos) << "colours without a terminal";
+    const Outcome json = run(std::string(arguments) + " --json");
+    EXPECT_EQ(json.exit_code, 0) << arguments;
+    EXPECT_EQ(json.err, "") << arguments;
+    EXPECT_TRUE(nlohmann::json::accept(json.out)) << arguments << json.out;
+  }
+}
+
+TEST_F(CommandLineTest, OverridesMayStandAnywhereAfterTheCommand) {
+  write_config("[training]\nlocal_batch_size = 4\n");
+  const std::string expected = "{\"value\":6,\"origin\":\"--training.local_batch_size\"}";
+  for (const char* arguments : {"config show --json run.toml --training.local_batch_size 6",
+                                "config show --training.local_batch_size=6 run.toml --json",
+                                "config --training.local_batch_size 6 show --json run.toml"}) {
+    const Outcome outcome = run(arguments);
+    ASSERT_EQ(outcome.exit_code, 0) << arguments << outcome.err;
+    EXPECT_EQ(nlohmann::ordered_json::parse(outcome.out)["training.local_batch_size"].dump(),
+              expected);
+  }
+  const Outcome variable = run("config show run.toml --json", "SLUICE_TRAINING_STEPS=5");
+  EXPECT_EQ(nlohmann::json::parse(variable.out)["training.steps"]["origin"],
+            "SLUICE_TRAINING_STEPS");
+}
+
+TEST_F(CommandLineTest, CheckRefusesFilesThatAreNotThere) {
+  write_config();
+  expect_error("config check run.toml --data.files '[\"none/*.txt\"]'", 3,
+               "no file matches 'none/*.txt'; --data.files; see data.files");
+  expect_error("config check none.toml", 2,
+               "cannot read the configuration: no such file; none.toml");
+  EXPECT_EQ(run("config check run.toml --model.config none.json").exit_code, 3);
+}
+
+TEST_F(CommandLineTest, DrawsARefusedScheduleBeforeTheErrorLine) {
+  write_config("pipeline_parallel_schedule_csv = \"bad.csv\"\n[training]\nlocal_batch_size = 1\n");
+  test::write_file(folder_ / "bad.csv", "0B0,0F0\n1F0,1B0\n");
+  for (const char* arguments : {"plan run.toml", "plan run.toml --json", "config check run.toml"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 3) << arguments;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find('^'), std::string::npos) << outcome.err;
+    const std::size_t line = outcome.err.find("sluice: error: ");
+    ASSERT_NE(line, std::string::npos);
+    EXPECT_EQ(outcome.err.find('\n', line), outcome.err.size() - 1) << "the last line";
+  }
+}
+
+TEST_F(CommandLineTest, ReplacesItselfByTheProgramBesideIt) {
+  const std::string alone = folder_ / "bin/sluice", beside = folder_ / "bin/sluice-run";
+  std::filesystem::create_directories(folder_ / "bin");
+  std::filesystem::copy_file(SLUICE_PROGRAM, alone);
+  const Outcome missing = run("train run.toml", {}, alone);
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_EQ(missing.err,
+            "sluice: error: 'sluice train' needs the program 'sluice-run'; " + beside +
+                " does not exist; build with LibTorch: cmake -DSLUICE_WITH_TORCH=ON\n");
+
+  test::write_file(beside, "#!/bin/sh\nfor a in \"$@\"; do echo \"[$a]\"; done\nexit 42\n");
+  std::filesystem::permissions(beside, std::filesystem::perms::owner_all);
+  std::filesystem::create_symlink(alone, folder_ / "link");
+  for (const std::string& program : {alone, folder_ / "link"}) {
+    const Outcome outcome = run("train run.toml --training.steps 3 'a b' -- --help", {}, program);
+    EXPECT_EQ(outcome.exit_code, 42);
+    EXPECT_EQ(outcome.out, "[train]\n[run.toml]\n[--training.steps]\n[3]\n[a b]\n[--]\n[--help]\n");
+  }
+}
+
+TEST_F(CommandLineTest, SaysWhenTheResultCannotBeWritten) {
+  EXPECT_EQ(run("config reference >/dev/full").exit_code, 1);
+}
+
+TEST_F(CommandLineTest, LinksNoTorch) {
+  const Outcome outcome = run("'" SLUICE_PROGRAM "'", {}, "ldd");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("libstdc++"), std::string::npos);
+  for (const char* library : {"torch", "c10"}) {
+    EXPECT_EQ(outcome.out.find(library), std::string::npos) << outcome.out;
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,203 @@
+#include "sluice/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "support/temp_directory.h"
+
+namespace sluice {
+namespace {
+
+const std::string kModels = std::string(SLUICE_TEST_DATA) + "/reference/models/";
+
+class PlanTest : public testing::Test {
+ protected:
+  // llama_untied, 4 decoder layers, on 2 ranks with 4 microbatches unless told otherwise.
+  RunConfig config(Overrides overrides = {}, const std::string& model = "llama_untied") {
+    Overrides all = {{"model.config", kModels + model + "/config.json"},
+                     {"parallelism.pipeline_parallel_degree", "2"},
+                     {"training.local_batch_size", "4"},
+                     {"training.seq_len", "32"}};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return load_run_config("", all, {});
+  }
+  // A schedule file instead of a name.
+  RunConfig with_csv(const std::string& text, Overrides overrides = {}) {
+    test::write_file(folder_ / "own.csv", text);
+    overrides.emplace_back("parallelism.pipeline_parallel_schedule_csv", folder_ / "own.csv");
+    return config(overrides);
+  }
+  std::string refusal(const RunConfig& run, int code) {
+    try {
+      make_plan(run);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), code) << error.what();
+      std::string message = error.what();
+      for (std::size_t at; (at = message.find(folder_.str())) != std::string::npos;) {
+        message.replace(at, folder_.str().size(), "D");
+      }
+      return message;
+    }
+    return "accepted";
+  }
+  test::TempDirectory folder_;
+};
+
+TEST_F(PlanTest, GoesFromTheConfigurationToAProvenProgram) {
+  const Plan plan = make_plan(config());
+  EXPECT_EQ(plan.partition.num_stages, 2);
+  EXPECT_EQ(plan.schedule.name, "1F1B");
+  EXPECT_EQ(plan.program.num_microbatches, 4);
+  EXPECT_TRUE(plan.report.ok());
+  EXPECT_EQ(plan.report.required_capacity, verify(plan.program).required_capacity);
+  for (const auto& rank : plan.program.ranks) {
+    ASSERT_GE(rank.size(), 2u);
+    EXPECT_EQ(rank.back().kind, ActionKind::kOptimizerStep);
+    EXPECT_EQ(rank[rank.size() - 2].kind, ActionKind::kReduceNorm);
+  }
+  // F = 1, B = 2: (4 microbatches + 2 ranks - 1) x 3.
+  EXPECT_EQ(plan.simulation.makespan, 15);
+}
+
+TEST_F(PlanTest, CountsTheBytesThatEachRankHolds) {
+  const Plan plan = make_plan(config());
+  std::int64_t parameters = 0;
+  for (const RankMemory& rank : plan.memory) {
+    EXPECT_EQ(rank.parameter_bytes, 4 * rank.num_parameters);
+    EXPECT_EQ(rank.gradient_bytes, rank.parameter_bytes);
+    EXPECT_EQ(rank.optimizer_bytes, 2 * rank.parameter_bytes);
+    parameters += rank.num_parameters;
+  }
+  EXPECT_EQ(parameters, plan.model.num_parameters());
+  EXPECT_EQ(make_plan(config({{"optimizer.name", "SGD"}})).memory[0].optimizer_bytes, 0);
+}
+
+TEST_F(PlanTest, ReducesTiedWeightsAndCountsThemOncePerRank) {
+  const Plan apart = make_plan(config({}, "llama_tied"));
+  ASSERT_EQ(apart.partition.tie_groups.size(), 1u);
+  EXPECT_EQ(apart.partition.tie_groups[0].stages, (std::vector<int>{0, 1}));
+  for (const auto& rank : apart.program.ranks) {
+    EXPECT_TRUE(std::any_of(rank.begin(), rank.end(), [](const Action& action) {
+      return action.kind == ActionKind::kReduceTied;
+    }));
+  }
+  const std::int64_t embedding = apart.model.layers[0].num_parameters();
+  EXPECT_EQ(apart.memory[0].num_parameters + apart.memory[1].num_parameters,
+            apart.model.num_parameters() + embedding);
+
+  const Plan together =
+      make_plan(config({{"parallelism.pipeline_parallel_degree", "1"}}, "llama_tied"));
+  EXPECT_EQ(together.memory[0].num_parameters, together.model.num_parameters());
+  EXPECT_EQ(together.memory[0].gradient_bytes, 4 * (together.model.num_parameters() + embedding));
+}
+
+TEST_F(PlanTest, PlacesStagesAsTheScheduleNeeds) {
+  const Plan loop =
+      make_plan(config({{"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"}}));
+  EXPECT_EQ(loop.partition.stage_to_rank, (std::vector<int>{0, 1, 0, 1}));
+  const Plan v = make_plan(config({{"parallelism.pipeline_parallel_schedule", "zbvzerobubble"}}));
+  EXPECT_EQ(v.partition.stage_to_rank, (std::vector<int>{0, 1, 1, 0}));
+  EXPECT_EQ(v.schedule.stage_to_rank, v.partition.stage_to_rank);
+  EXPECT_EQ(v.program.stage_to_rank, v.partition.stage_to_rank);
+}
+
+TEST_F(PlanTest, RenumbersTheRanksForAMapOfItsOwn) {
+  const Plan plan = make_plan(config({{"parallelism.stage_to_rank", "[1, 0]"}}));
+  EXPECT_EQ(plan.program.stage_to_rank, (std::vector<int>{1, 0}));
+  EXPECT_EQ(plan.partition.stages[0].rank, 1);
+  EXPECT_EQ(to_text(plan.program.ranks[1].front()), "0F0");
+  EXPECT_EQ(plan.simulation.makespan, 15);
+}
+
+TEST_F(PlanTest, RefusesAPlacementThatTheScheduleDoesNotHave) {
+  EXPECT_EQ(refusal(config({{"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"},
+                            {"parallelism.stage_to_rank", "v"}}),
+                    2),
+            "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
+            "[0, 1, 1, 0]; --parallelism.stage_to_rank; stage_to_rank = \"auto\", or a schedule of "
+            "your own by pipeline_parallel_schedule_csv");
+}
+
+TEST_F(PlanTest, NeedsAModel) {
+  EXPECT_EQ(refusal(load_run_config("", {}, {}), 2),
+            "the configuration names no model; set model.path or model.config");
+  EXPECT_NE(refusal(load_run_config("", {{"model.path", "no/such/folder"}}, {}), 3).find("no/such"),
+            std::string::npos);
+}
+
+TEST_F(PlanTest, RefusesMoreStagesThanLayers) {
+  const std::string message = refusal(config({{"parallelism.pipeline_parallel_degree", "9"}}), 2);
+  EXPECT_NE(message.find("9"), std::string::npos) << message;
+}
+
+constexpr const char* kGood = "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n";
+
+TEST_F(PlanTest, ReadsAScheduleOfItsOwn) {
+  const Plan plan = make_plan(with_csv(kGood, {{"training.local_batch_size", "2"}}));
+  EXPECT_EQ(plan.program.num_microbatches, 2);
+  EXPECT_TRUE(plan.report.ok());
+  EXPECT_EQ(plan.partition.stage_to_rank, (std::vector<int>{0, 1}));
+}
+
+TEST_F(PlanTest, RefusesAScheduleThatDoesNotFitTheConfiguration) {
+  EXPECT_EQ(refusal(with_csv(kGood), 2),
+            "the schedule D/own.csv has 2 microbatches, but training.local_batch_size / "
+            "training.microbatch_size = 4; --parallelism.pipeline_parallel_schedule_csv; "
+            "training.local_batch_size = 2");
+  EXPECT_EQ(refusal(with_csv(kGood, {{"training.local_batch_size", "2"},
+                                     {"parallelism.pipeline_parallel_degree", "4"}}),
+                    2),
+            "the schedule D/own.csv has 2 ranks, but parallelism.pipeline_parallel_degree = 4; "
+            "--parallelism.pipeline_parallel_schedule_csv; "
+            "parallelism.pipeline_parallel_degree = 2");
+  EXPECT_EQ(refusal(with_csv(kGood, {{"training.local_batch_size", "2"},
+                                     {"parallelism.pipeline_parallel_split_points",
+                                      "[\"model.layers.1\", \"model.layers.2\"]"}}),
+                    2),
+            "the names make 3 stages, but 2 are asked for; "
+            "give 1 cuts, or leave the number of stages out");
+  EXPECT_EQ(refusal(config({{"parallelism.pipeline_parallel_schedule_csv", "none.csv"}}), 3),
+            "the schedule file cannot be read; none.csv");
+}
+
+TEST_F(PlanTest, RefusesAScheduleThatCannotCompleteAndCanDrawIt) {
+  const Overrides two = {{"training.local_batch_size", "2"}};
+  for (const auto& [text, mark] : std::map<std::string, std::string>{
+           {"0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n", "^ 0 '1B0'"},  // backward before forward
+           {"0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", "never runs"},     // one backward is missing
+           {"1F0,0F0,0B0,0F1,0B1\n1F1,1B0,1B1\n", "^ "}}) {      // a forward on another rank
+    try {
+      make_plan(with_csv(text, two));
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const RefusedSchedule& refused) {
+      EXPECT_EQ(refused.exit_code(), 3);
+      EXPECT_FALSE(refused.report().ok());
+      const std::string picture = draw_violations(refused.program(), refused.report());
+      EXPECT_NE(picture.find(mark), std::string::npos) << picture;
+    }
+  }
+}
+
+TEST_F(PlanTest, DescribesEveryStageAndRank) {
+  const RunConfig run = config({}, "llama_tied");
+  const Plan plan = make_plan(run);
+  const std::string text = describe_plan(run, plan, {});
+  for (const char* part :
+       {"split: llama, ", "model.embed_tokens, layers 0 to 2", "layers 3 to 5, model.norm, lm_head",
+        "tied: model.embed_tokens.weight on stages 0, 1",
+        "schedule: 1F1B, 4 microbatches of 1 x 32",
+        "proof: ", "prediction: 15 units of time, bubble 20.0%"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  const auto json = nlohmann::json::parse(plan_json(run, plan));
+  EXPECT_EQ(json["split"]["num_stages"], 2);
+  EXPECT_EQ(json["split"]["stages"][1]["num_layers"], 3);
+  EXPECT_EQ(json["simulate"]["makespan"], 15);
+  EXPECT_EQ(json["memory"].size(), 2u);
+  EXPECT_EQ(json["check"]["ok"], true);
+}
+
+}  // namespace
+}  // namespace sluice
