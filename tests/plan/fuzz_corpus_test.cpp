@@ -7,23 +7,31 @@
 #include "support/reference_cases.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size);
 
 namespace sluice {
 namespace {
 
-TEST(FuzzCorpusTest, ReplaysTheScheduleFilesFoundSoFar) {
+void replay(const std::string& corpus, int (*target)(const std::uint8_t*, std::size_t)) {
   const std::filesystem::path folder =
-      std::filesystem::path(SLUICE_TEST_DATA) / "fuzz" / "corpus" / "schedule_csv";
+      std::filesystem::path(SLUICE_TEST_DATA) / "fuzz" / "corpus" / corpus;
   int files = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     const std::string name = file.path().filename().string();
     SCOPED_TRACE(name);
-    const std::string text = testing::read_test_file("fuzz/corpus/schedule_csv/" + name);
-    EXPECT_EQ(
-        LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0);
+    const std::string text = testing::read_test_file("fuzz/corpus/" + corpus + "/" + name);
+    EXPECT_EQ(target(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0);
     ++files;
   }
   EXPECT_GT(files, 10);
+}
+
+TEST(FuzzCorpusTest, ReplaysTheScheduleFilesFoundSoFar) {
+  replay("schedule_csv", LLVMFuzzerTestOneInput);
+}
+
+TEST(FuzzCorpusTest, ReplaysTheModelConfigurationsFoundSoFar) {
+  replay("model_config", fuzz_model_config);
 }
 
 }  // namespace

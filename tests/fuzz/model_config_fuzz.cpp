@@ -1,0 +1,37 @@
+// Any bytes as a config.json: an Error of the input, or a model that any convention splits or
+// refuses. The name of the function becomes libFuzzer's in its own target (tests/CMakeLists.txt).
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "sluice/error.h"
+#include "sluice/partition.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size) {
+  sluice::ModelSpec model;
+  try {
+    model = sluice::parse_model_spec(std::string(data, data + size), "config.json");
+  } catch (const sluice::Error& error) {
+    require(error.kind() == sluice::ErrorKind::kInput);
+    return 0;
+  }
+  require(model.num_parameters() > 0);
+  for (const std::string& convention : sluice::partition_conventions()) {
+    try {
+      const sluice::Partition partition =
+          sluice::make_partition(model, {.convention = convention, .num_ranks = 2});
+      require(sluice::stage_shapes(model, partition, 1, 1).size() == partition.stages.size());
+    } catch (const sluice::Error& error) {
+      require(error.kind() == sluice::ErrorKind::kUsage);
+    }
+  }
+  return 0;
+}
