@@ -1,6 +1,5 @@
 // The words in which the rows of the table are written:
-//   key<&RunConfig::training, &TrainingOptions::steps>("training",
-//   "steps").at_least(1).means(".."),
+//   key<&C::training, &Training::steps>("training", "steps").between(1, kMaxSteps).means("...")
 #pragma once
 
 #include <string>
@@ -13,15 +12,43 @@
 namespace sluice::detail {
 
 struct Row : Key {
-  Row& between(double min, double max) { return range = {min, max, false, false}, *this; }
-  Row& at_least(double min) { return range.min = min, *this; }
-  Row& above(double min) { return range.min = min, range.above_min = true, *this; }
-  Row& below(double max) { return range.max = max, range.below_max = true, *this; }
-  Row& one_of(std::vector<std::string> allowed) { return words = std::move(allowed), *this; }
-  Row& only(std::vector<std::string> values) { return built = std::move(values), *this; }
-  Row& path() { return is_path = true, *this; }
-  Row& not_empty() { return may_be_empty = false, *this; }
-  Row& means(std::string text) { return meaning = std::move(text), *this; }
+  Row& between(double min, double max) { return at_least(min).at_most(max); }
+  Row& at_least(double min) {
+    range.min = min;
+    return *this;
+  }
+  Row& above(double min) {
+    range.above_min = true;
+    return at_least(min);
+  }
+  Row& at_most(double max) {
+    range.max = max;
+    return *this;
+  }
+  Row& below(double max) {
+    range.below_max = true;
+    return at_most(max);
+  }
+  Row& one_of(std::vector<std::string> allowed) {
+    words = std::move(allowed);
+    return *this;
+  }
+  Row& only(std::vector<std::string> values) {
+    built = std::move(values);
+    return *this;
+  }
+  Row& path() {
+    is_path = true;
+    return *this;
+  }
+  Row& not_empty() {
+    may_be_empty = false;
+    return *this;
+  }
+  Row& means(std::string text) {
+    meaning = std::move(text);
+    return *this;
+  }
 };
 
 template <auto Section, auto Member>

@@ -6,9 +6,8 @@
 namespace sluice::detail {
 namespace {
 
-constexpr double kMaxCount =
-    1 << 20;                        // microbatches, ranks: products of two fit an int64 with ease
-constexpr double kMaxSteps = 1e15;  // exact in a double
+constexpr double kMaxCount = 1 << 20;  // of ranks, stages, microbatches: an int holds it
+constexpr double kMaxSteps = 1e15;     // a double holds it exactly
 
 std::vector<Key> make_table() {
   using C = RunConfig;

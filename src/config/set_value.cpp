@@ -1,0 +1,120 @@
+#include "config/set_value.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "config/paths.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+std::string example(const Key& key) {
+  Value value = key.default_value();
+  if (key.name == "files") value = std::vector<std::string>{"corpus/*.txt"};
+  return "for example " + key.full_name() + " = " + to_toml(value);
+}
+
+Error wrong_type(const Key& key, const RawValue& raw, const RawValue& misfit,
+                 const Source& source) {
+  std::vector<std::string> types;
+  for (const Kind kind : key.kinds) {
+    const std::string type = to_text(kind);
+    types.push_back((kind == Kind::kBool ? "" : type.starts_with('i') ? "an " : "a ") + type);
+  }
+  std::string remedy = example(key);
+  const bool wants_string =
+      key.kinds.front() == Kind::kString || key.kinds.front() == Kind::kStrings;
+  const bool wants_integer = key.kinds.front() == Kind::kInteger;
+  const bool is_element = &raw != &misfit;
+  if (wants_string && is_element == (key.kinds.front() == Kind::kStrings) &&
+      misfit.type == RawValue::Type::kInteger) {
+    remedy = "write \"" + std::to_string(misfit.integer) + "\" with quotes";
+  } else if (wants_integer && misfit.type == RawValue::Type::kNumber &&
+             std::abs(misfit.number) < 1e15 && misfit.number == std::floor(misfit.number)) {
+    remedy = "write " + std::to_string(static_cast<std::int64_t>(misfit.number));
+  }
+  std::string found = describe(misfit);
+  if (is_element) found += " in the list";
+  return Error(ErrorKind::kUsage,
+               key.full_name() + ": expected " + join(types, " or ") + ", found " + found,
+               source.at(misfit.position), remedy);
+}
+
+void check_number(const Key& key, double number, const RawValue& raw, const Source& source) {
+  if (contains(key.range, number)) return;
+  const std::string range = to_text(key.range);
+  throw Error(ErrorKind::kUsage, key.full_name() + ": " + describe(raw) + " is out of range",
+              source.at(raw.position),
+              range.empty() ? "write a finite number" : "write a number " + range);
+}
+
+void check_string(const Key& key, const std::string& text, const RawValue& raw,
+                  const Source& source) {
+  const std::vector<std::string>& words = key.words;
+  if (!words.empty() && std::find(words.begin(), words.end(), text) == words.end()) {
+    std::vector<std::string> named;  // the empty word is written as ""
+    for (const std::string& word : words) named.push_back(word.empty() ? "\"\"" : word);
+    throw Error(ErrorKind::kUsage, key.full_name() + ": '" + text + "' is not one of its words",
+                source.at(raw.position), suggest_name(text, named));
+  }
+  if (text.empty() && !key.may_be_empty) {
+    throw Error(ErrorKind::kUsage, key.full_name() + ": an empty string", source.at(raw.position),
+                example(key));
+  }
+  if (text.find('\0') != std::string::npos) {
+    throw Error(ErrorKind::kUsage, key.full_name() + ": a string with a NUL character",
+                source.at(raw.position));
+  }
+}
+
+// Range and words hold for the elements of a list too, but for lists beside a word ("full" or
+// names).
+void check_value(const Key& key, const Value& value, const RawValue& raw, const Source& source) {
+  if (raw.type == RawValue::Type::kList) {
+    for (const RawValue& element : raw.list) {
+      if (element.type == RawValue::Type::kString) {
+        if (key.words.empty()) check_string(key, element.string, element, source);
+      } else if (element.type == RawValue::Type::kInteger) {
+        check_number(key, static_cast<double>(element.integer), element, source);
+      } else if (element.type == RawValue::Type::kNumber) {
+        check_number(key, element.number, element, source);
+      }
+    }
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    check_string(key, *text, raw, source);
+  } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    check_number(key, static_cast<double>(*integer), raw, source);
+  } else if (const auto* number = std::get_if<double>(&value)) {
+    check_number(key, *number, raw, source);
+  }
+}
+
+void expand_paths(const Key& key, Value& value, const Source& source) {
+  if (auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    for (std::string& path : *list) path = expand_path(path, source.folder, source.origin);
+  } else if (auto* path = std::get_if<std::string>(&value)) {
+    // "auto", "none" and a step number of checkpoint.resume are no paths.
+    const bool is_step =
+        std::all_of(path->begin(), path->end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (key.full_name() == "checkpoint.resume" && (*path == "auto" || *path == "none" || is_step)) {
+      return;
+    }
+    *path = expand_path(*path, source.folder, source.origin);
+  }
+}
+
+}  // namespace
+
+void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source) {
+  Value value;
+  const RawValue* misfit = nullptr;
+  if (!convert(raw, key.kinds, value, misfit)) throw wrong_type(key, raw, *misfit, source);
+  check_value(key, value, raw, source);
+  if (key.is_path) expand_paths(key, value, source);
+  key.set(config, value);
+  config.origins[key.full_name()] = source.origin;
+}
+
+}  // namespace sluice::detail

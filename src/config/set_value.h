@@ -1,0 +1,28 @@
+// One value into the configuration: type, range, words, paths.
+// Thread-safety: pure functions, but for the environment that paths name.
+#pragma once
+
+#include <string>
+
+#include "config/key_table.h"
+#include "config/value.h"
+#include "sluice/run_config.h"
+
+namespace sluice::detail {
+
+// Where a value was given.
+struct Source {
+  std::string file;    // "" on the command line and in the environment
+  std::string folder;  // of relative paths
+  std::string origin;  // "run.toml:12:1", "--training.steps", "SLUICE_TRAINING_STEPS"
+
+  std::string at(Position position) const {
+    if (file.empty() || position.line == 0) return origin;
+    return file + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
+  }
+};
+
+// Throws Error(kUsage) at the value, or at the element of the list that is wrong.
+void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
+
+}  // namespace sluice::detail
