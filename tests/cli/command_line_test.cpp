@@ -188,7 +188,7 @@ TEST_F(CommandLineTest, LinksNoTorch) {
   const Outcome outcome = run("'" SLUICE_PROGRAM "'", {}, "ldd");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("libstdc++"), std::string::npos);
-  for (const char* library : {"torch", "c10"}) {
+  for (const char* library : {"libtorch", "libc10"}) {
     EXPECT_EQ(outcome.out.find(library), std::string::npos) << outcome.out;
   }
 }
