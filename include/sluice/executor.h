@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sluice/layer.h"
+#include "sluice/loss.h"
 #include "sluice/program.h"
 #include "sluice/stage.h"
 #include "sluice/step_batch.h"
@@ -21,15 +22,6 @@
 namespace sluice {
 
 class MemoryLedger;
-
-// What the last stage makes of its outputs: the sum over counted tokens and their number.
-struct LossValue {
-  at::Tensor loss;            // scalar with a graph: what backward starts from
-  std::int64_t count = 1;     // counted tokens behind it
-};
-// outputs: values of the last chunk; batch: inputs of the microbatch ("labels", ...).
-// Returns the *sum* of the token losses of the microbatch and the number of counted tokens.
-using LossFunction = std::function<LossValue(const Values& outputs, const Values& batch)>;
 
 // Scaling of gradients (RunConfig: parallelism.scale_grads).
 enum class GradientScale {

@@ -55,7 +55,8 @@ class Values {
 
 // One parameter of a local layer.
 struct ParameterInfo {
-  std::string name;  // full name, that of the checkpoint: layer + "." + local
+  std::string
+      name;  // full name, that of the checkpoint: prefix of the layer + "." + name inside it
   std::vector<std::int64_t> global_shape;
   at::Tensor tensor;  // the leaf variable on this rank
   bool trainable = true;
@@ -64,7 +65,8 @@ struct ParameterInfo {
 };
 
 struct LayerSpec {
-  std::string name;  // prefix of its parameters; key of its random numbers
+  std::string name;                   // key of its random numbers
+  std::optional<std::string> prefix;  // of its parameters' full names, when it is not the name
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
   // Allocates the module. Parameters need not be initialised: weights are loaded or drawn

@@ -35,6 +35,8 @@ struct DecoderConfig {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
   std::int64_t max_position_embeddings = 0;
+  // llama: the row of the embedding that takes no gradient and starts as zeros; -1: none.
+  std::int64_t padding_row = -1;
   double norm_eps = 1e-6;
   double initializer_range = 0.02;
   std::string hidden_act = "silu";

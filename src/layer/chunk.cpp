@@ -70,6 +70,7 @@ Chunk::Chunk(std::vector<LayerSpec> layers, int first_layer, Names inputs, Names
 
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];
+  const std::string prefix = layer.prefix.value_or(layer.name);
   Names local_names;
   for (const auto& item : modules_[index]->named_parameters()) {
     const at::Tensor& tensor = item.value();
@@ -79,7 +80,7 @@ void Chunk::collect_parameters(std::size_t index) {
         std::find_if(parameters_.begin(), parameters_.end(),
                      [&](const ParameterInfo& other) { return other.tensor.is_same(tensor); });
     ParameterInfo info;
-    info.name = layer.name.empty() ? item.key() : layer.name + "." + item.key();
+    info.name = prefix.empty() ? item.key() : prefix + "." + item.key();
     if (same != parameters_.end()) {
       // A submodule registered twice within one layer is one parameter, under its first name.
       if (same->layer == first_layer_ + static_cast<int>(index)) continue;

@@ -62,8 +62,8 @@ void initialize_parameters(Chunk& chunk, std::uint64_t seed) {
     if (!drawn.insert(parameter.tensor.const_data_ptr()).second) continue;
     const LayerSpec& layer =
         chunk.layers()[static_cast<std::size_t>(parameter.layer - chunk.first_layer())];
-    const std::string name =
-        layer.name.empty() ? parameter.name : parameter.name.substr(layer.name.size() + 1);
+    const std::size_t prefix = layer.prefix.value_or(layer.name).size();
+    const std::string name = prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
     const std::string& key = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
     at::Tensor value = parameter.tensor.detach();
     if (layer.initialize) {

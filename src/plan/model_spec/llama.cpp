@@ -1,6 +1,8 @@
 // Llama: RMS norms, rotary positions, grouped-query attention, gated MLP.
 // Field meanings and defaults are those of transformers' LlamaConfig; rope_scaling / rope_theta
 // (old) and rope_parameters (new) mean the same.
+#include <cmath>
+
 #include "plan/model_spec/families.h"
 #include "sluice/error.h"
 
@@ -47,6 +49,19 @@ void read_rope(const ConfigReader& config, DecoderConfig& out) {
       config.size("original_max_position_embeddings", out.rope_original_max_position_embeddings);
 }
 
+// pad_token_id is the padding_idx of transformers' embedding: negative counts from the end.
+std::int64_t read_padding_row(const ConfigReader& config, std::int64_t vocab_size) {
+  const std::optional<double> id = config.number("pad_token_id");
+  if (!id) return -1;
+  const double size = static_cast<double>(vocab_size);
+  if (*id != std::floor(*id) || *id < -size || *id >= size) {
+    config.fail("pad_token_id",
+                "must be a token of the vocabulary of " + std::to_string(vocab_size));
+  }
+  const auto row = static_cast<std::int64_t>(*id);
+  return row < 0 ? row + vocab_size : row;
+}
+
 void append_linear(LayerInfo& layer, const std::string& name, std::int64_t out, std::int64_t in,
                    bool bias) {
   layer.parameters.push_back({layer.name + "." + name + ".weight", {out, in}, {}});
@@ -86,6 +101,7 @@ DecoderConfig read_llama(const ConfigReader& config) {
                 "num_attention_heads * head_dim is more than " + std::to_string(kMaxDimension));
   }
   out.max_position_embeddings = config.size("max_position_embeddings", 2048);
+  out.padding_row = read_padding_row(config, out.vocab_size);
   out.norm_eps = config.number("rms_norm_eps", 1e-6, 0.0, 1.0);
   out.initializer_range = config.number("initializer_range", 0.02, 0.0, 1.0);
   out.hidden_act = config.text("hidden_act", "silu");

@@ -1,0 +1,147 @@
+// GPT-2: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+// Legend of shapes: modules.h.
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "model/families.h"
+#include "model/modules.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+class Gpt2Embedding : public torch::nn::Module {
+ public:
+  Gpt2Embedding(const DecoderConfig& config, const LayerOptions& options)
+      : dropout_(config.embedding_dropout) {
+    const std::int64_t d = config.hidden_size;
+    wte_ = register_module("wte", std::make_shared<Embedding>(config.vocab_size, d, -1, options));
+    wpe_ = register_module(
+        "wpe", std::make_shared<Embedding>(config.max_position_embeddings, d, -1, options));
+  }
+
+  at::Tensor forward(const at::Tensor& ids_BL) const {
+    const at::Tensor& positions = wpe_->weight();
+    const std::int64_t length = ids_BL.size(1);
+    if (length > positions.size(0)) {
+      throw Error(ErrorKind::kUsage,
+                  "sequences have " + std::to_string(length) + " tokens, the model has " +
+                      std::to_string(positions.size(0)) + " positions",
+                  "transformer.wpe", "lower training.seq_len");
+    }
+    return at::dropout(wte_->forward(ids_BL) + positions.narrow(0, 0, length), dropout_,
+                       is_training());
+  }
+
+ private:
+  double dropout_;
+  std::shared_ptr<Embedding> wte_, wpe_;
+};
+
+class Gpt2Attention : public torch::nn::Module {
+ public:
+  Gpt2Attention(const DecoderConfig& config, const LayerOptions& options)
+      : head_dim_(config.head_dim),
+        attention_dropout_(config.attention_dropout),
+        residual_dropout_(config.residual_dropout) {
+    const std::int64_t d = config.hidden_size;
+    c_attn_ = register_module("c_attn", std::make_shared<Conv1D>(d, 3 * d, options));
+    c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(d, d, options));
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD) const {
+    const std::vector<at::Tensor> qkv = c_attn_->forward(x_BLD).chunk(3, -1);
+    const at::Tensor out_BLD =
+        causal_attention(split_heads(qkv[0], head_dim_), split_heads(qkv[1], head_dim_),
+                         split_heads(qkv[2], head_dim_), is_training() ? attention_dropout_ : 0.0);
+    return at::dropout(c_proj_->forward(out_BLD), residual_dropout_, is_training());
+  }
+
+ private:
+  std::int64_t head_dim_;
+  double attention_dropout_, residual_dropout_;
+  std::shared_ptr<Conv1D> c_attn_, c_proj_;
+};
+
+class Gpt2Mlp : public torch::nn::Module {
+ public:
+  Gpt2Mlp(const DecoderConfig& config, const LayerOptions& options)
+      : dropout_(config.residual_dropout) {
+    const std::int64_t d = config.hidden_size, f = config.intermediate_size;
+    c_fc_ = register_module("c_fc", std::make_shared<Conv1D>(d, f, options));
+    c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(f, d, options));
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD) const {
+    const at::Tensor inner_BLF = at::gelu(c_fc_->forward(x_BLD), "tanh");
+    return at::dropout(c_proj_->forward(inner_BLF), dropout_, is_training());
+  }
+
+ private:
+  double dropout_;
+  std::shared_ptr<Conv1D> c_fc_, c_proj_;
+};
+
+class Gpt2Layer : public torch::nn::Module {
+ public:
+  Gpt2Layer(const DecoderConfig& config, const LayerOptions& options) {
+    const auto norm = [&] {
+      return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options);
+    };
+    ln_1_ = register_module("ln_1", norm());
+    attn_ = register_module("attn", std::make_shared<Gpt2Attention>(config, options));
+    ln_2_ = register_module("ln_2", norm());
+    mlp_ = register_module("mlp", std::make_shared<Gpt2Mlp>(config, options));
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD) const {
+    const at::Tensor h_BLD = x_BLD + attn_->forward(ln_1_->forward(x_BLD));
+    return h_BLD + mlp_->forward(ln_2_->forward(h_BLD));
+  }
+
+ private:
+  std::shared_ptr<LayerNorm> ln_1_, ln_2_;
+  std::shared_ptr<Gpt2Attention> attn_;
+  std::shared_ptr<Gpt2Mlp> mlp_;
+};
+
+}  // namespace
+
+std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options) {
+  const DecoderConfig config = model.config;
+  // Weights that write into the residual stream start smaller by the number of such writes
+  // (section 2.3).
+  const double std = initializer_std(config);
+  const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+  const InitialStd initial_std = [=](const std::string& name) {
+    return name.ends_with("c_proj.weight") ? residual_std : std;
+  };
+  std::vector<LayerSpec> layers;
+  for (const LayerInfo& info : model.layers) {
+    const std::string prefix = info.kind == LayerKind::kEmbedding ? "transformer" : info.name;
+    LayerSpec spec = describe_layer(info, model, options, prefix, initial_std);
+    switch (info.kind) {
+      case LayerKind::kEmbedding:
+        set_module(spec, [=] { return std::make_shared<Gpt2Embedding>(config, options); });
+        break;
+      case LayerKind::kDecoder:
+        set_module(spec, [=] { return std::make_shared<Gpt2Layer>(config, options); });
+        break;
+      case LayerKind::kNorm:
+        set_module(spec, [=] {
+          return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options);
+        });
+        break;
+      case LayerKind::kHead:
+        set_module(spec, [=] {
+          return std::make_shared<Linear>(config.hidden_size, config.vocab_size, false, options);
+        });
+        break;
+    }
+    layers.push_back(std::move(spec));
+  }
+  return layers;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,89 @@
+#include "model/modules.h"
+
+#include <ATen/ATen.h>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+at::Tensor allocate(at::IntArrayRef sizes, const LayerOptions& options) {
+  return at::empty(sizes, at::TensorOptions(options.dtype).device(options.device));
+}
+
+}  // namespace
+
+Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options) {
+  weight_ = register_parameter("weight", allocate({out, in}, options));
+  if (bias) bias_ = register_parameter("bias", allocate({out}, options));
+}
+
+at::Tensor Linear::forward(const at::Tensor& x) const { return at::linear(x, weight_, bias_); }
+
+Conv1D::Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options) {
+  weight_ = register_parameter("weight", allocate({in, out}, options));
+  bias_ = register_parameter("bias", allocate({out}, options));
+}
+
+at::Tensor Conv1D::forward(const at::Tensor& x) const {
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight_.size(1);
+  return at::addmm(bias_, x.reshape({-1, weight_.size(0)}), weight_).view(sizes);
+}
+
+RmsNorm::RmsNorm(std::int64_t size, double eps, const LayerOptions& options) : eps_(eps) {
+  weight_ = register_parameter("weight", allocate({size}, options));
+}
+
+at::Tensor RmsNorm::forward(const at::Tensor& x_BLD) const {
+  const at::Tensor wide_BLD = x_BLD.to(at::kFloat);
+  const at::Tensor mean_square = wide_BLD.square().mean(-1, /*keepdim=*/true);
+  return weight_ * (wide_BLD * at::rsqrt(mean_square + eps_)).to(x_BLD.scalar_type());
+}
+
+LayerNorm::LayerNorm(std::int64_t size, double eps, const LayerOptions& options) : eps_(eps) {
+  weight_ = register_parameter("weight", allocate({size}, options));
+  bias_ = register_parameter("bias", allocate({size}, options));
+}
+
+at::Tensor LayerNorm::forward(const at::Tensor& x_BLD) const {
+  return at::layer_norm(x_BLD, weight_.sizes(), weight_, bias_, eps_);
+}
+
+Embedding::Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
+                     const LayerOptions& options)
+    : padding_row_(padding_row) {
+  weight_ = register_parameter("weight", allocate({rows, size}, options));
+}
+
+at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
+  try {
+    return at::embedding(weight_, ids_BL, padding_row_);
+  } catch (const c10::IndexError&) {
+    throw Error(ErrorKind::kInput,
+                "token ids reach from " + std::to_string(ids_BL.min().item<std::int64_t>()) +
+                    " to " + std::to_string(ids_BL.max().item<std::int64_t>()) +
+                    ", the embedding has " + std::to_string(weight_.size(0)) + " rows",
+                "input_ids", "use the tokenizer of this model");
+  }
+}
+
+at::Tensor causal_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
+                            const at::Tensor& v_BKLE, double dropout) {
+  const std::int64_t group = q_BHLE.size(1) / k_BKLE.size(1);
+  // The kernels that share key-value heads by themselves: on CPU all, on CUDA those of half types.
+  const bool native =
+      group == 1 || q_BHLE.is_cpu() || at::isReducedFloatingType(q_BHLE.scalar_type());
+  const at::Tensor k = native ? k_BKLE : k_BKLE.repeat_interleave(group, 1);
+  const at::Tensor v = native ? v_BKLE : v_BKLE.repeat_interleave(group, 1);
+  const at::Tensor out_BHLE =
+      at::scaled_dot_product_attention(q_BHLE, k, v, /*attn_mask=*/{}, dropout, /*is_causal=*/true,
+                                       /*scale=*/std::nullopt, /*enable_gqa=*/native && group != 1);
+  return out_BHLE.transpose(1, 2).flatten(2);
+}
+
+at::Tensor split_heads(const at::Tensor& x_BLD, std::int64_t head_dim) {
+  return x_BLD.unflatten(-1, {-1, head_dim}).transpose(1, 2);
+}
+
+}  // namespace sluice

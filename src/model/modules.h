@@ -1,0 +1,83 @@
+// The parts that decoder layers are built of, with parameters under Hugging Face's names.
+//
+// Owns: modules whose parameters are allocated but not initialised (weights are loaded or drawn by
+// full name afterwards; torch::nn's own modules would draw every weight first).
+// Does not own: how a family puts them together (llama.cpp, gpt2.cpp).
+// Shapes of tensors are in their names:
+//   B batch   L length of the sequence   D hidden size   F intermediate size   V vocabulary
+//   H query heads   K key-value heads   E size of a head   R half of it
+// Thread-safety: a module belongs to one thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+
+#include "sluice/model.h"
+
+namespace sluice {
+
+class Linear : public torch::nn::Module {
+ public:
+  Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;  // [.., in] -> [.., out]
+
+ private:
+  at::Tensor weight_, bias_;  // [out, in], [out] or undefined
+};
+
+// Linear with its weight stored as [in, out].
+class Conv1D : public torch::nn::Module {
+ public:
+  Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+// Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019. Computed in float32.
+class RmsNorm : public torch::nn::Module {
+ public:
+  RmsNorm(std::int64_t size, double eps, const LayerOptions& options);
+  at::Tensor forward(const at::Tensor& x_BLD) const;
+
+ private:
+  at::Tensor weight_;
+  double eps_;
+};
+
+class LayerNorm : public torch::nn::Module {
+ public:
+  LayerNorm(std::int64_t size, double eps, const LayerOptions& options);
+  at::Tensor forward(const at::Tensor& x_BLD) const;
+
+ private:
+  at::Tensor weight_, bias_;
+  double eps_;
+};
+
+// padding_row: takes no gradient; -1: none.
+class Embedding : public torch::nn::Module {
+ public:
+  Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
+            const LayerOptions& options);
+  // Throws Error(kInput) for an id outside the table (on CPU).
+  at::Tensor forward(const at::Tensor& ids_BL) const;
+  const at::Tensor& weight() const { return weight_; }
+
+ private:
+  at::Tensor weight_;
+  std::int64_t padding_row_;
+};
+
+// Scaled dot-product attention in which a token sees itself and those before it; query head h uses
+// key-value head h / (H / K). Returns [B, L, H * E].
+at::Tensor causal_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
+                            const at::Tensor& v_BKLE, double dropout);
+
+// [B, L, heads * E] -> [B, heads, L, E], without a copy.
+at::Tensor split_heads(const at::Tensor& x_BLD, std::int64_t head_dim);
+
+}  // namespace sluice

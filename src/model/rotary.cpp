@@ -1,0 +1,90 @@
+#include "model/rotary.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// 1 / theta^(2r / head_dim), in the float32 operations of transformers: a frequency that differs in
+// its last bit turns position 8000 by half a thousandth.
+std::vector<float> default_frequencies(const DecoderConfig& config) {
+  const at::Tensor exponent = at::arange(0, config.head_dim, 2, at::kFloat) / config.head_dim;
+  const at::Tensor frequencies = at::pow(config.rope_theta, exponent).reciprocal();
+  const float* data = frequencies.const_data_ptr<float>();
+  return {data, data + frequencies.numel()};
+}
+
+float llama3_frequency(float frequency, const DecoderConfig& config) {
+  const auto context = static_cast<float>(config.rope_original_max_position_embeddings);
+  const auto low = static_cast<float>(config.rope_low_freq_factor);
+  const auto high = static_cast<float>(config.rope_high_freq_factor);
+  const auto factor = static_cast<float>(config.rope_factor);
+  const float wavelength = 2 * std::numbers::pi_v<float> * (1 / frequency);
+  if (wavelength > context / low) return frequency / factor;
+  if (wavelength < context / high) return frequency;
+  const float smooth = (context * (1 / wavelength) - low) / (high - low);
+  return (1 - smooth) * frequency / factor + smooth * frequency;
+}
+
+}  // namespace
+
+std::vector<float> rotary_frequencies(const DecoderConfig& config) {
+  std::vector<float> frequencies = default_frequencies(config);
+  if (config.rope_type == "default") return frequencies;
+  for (float& frequency : frequencies) {
+    if (config.rope_type == "linear") {
+      frequency /= static_cast<float>(config.rope_factor);
+    } else if (config.rope_type == "llama3") {
+      frequency = llama3_frequency(frequency, config);
+    } else {
+      throw Error(ErrorKind::kInput,
+                  "rotary embedding '" + config.rope_type + "' is not implemented", "rope_type",
+                  "one of: default, linear, llama3");
+    }
+  }
+  return frequencies;
+}
+
+std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Device device) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Entry* entry = nullptr;
+  for (Entry& candidate : entries_) {
+    if (candidate.device == device) entry = &candidate;
+  }
+  if (!entry) entry = &entries_.emplace_back(Entry{device, {}, {}});
+  if (!entry->cos_LR.defined() || entry->cos_LR.size(0) < length) {
+    // A tensor made in inference mode could not be saved for a later backward.
+    const c10::InferenceMode normal_tensors(false);
+    const auto rows = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(length)));
+    const auto columns = static_cast<std::int64_t>(frequencies_.size());
+    at::Tensor cos_LR = at::empty({rows, columns}, at::kFloat),
+               sin_LR = at::empty({rows, columns}, at::kFloat);
+    float* cos_data = cos_LR.mutable_data_ptr<float>();
+    float* sin_data = sin_LR.mutable_data_ptr<float>();
+    for (std::int64_t position = 0; position < rows; ++position) {
+      for (const float frequency : frequencies_) {
+        const double angle = static_cast<float>(position) * frequency;
+        *cos_data++ = static_cast<float>(std::cos(angle));
+        *sin_data++ = static_cast<float>(std::sin(angle));
+      }
+    }
+    entry->cos_LR = cos_LR.to(device);
+    entry->sin_LR = sin_LR.to(device);
+  }
+  return {entry->cos_LR.narrow(0, 0, length), entry->sin_LR.narrow(0, 0, length)};
+}
+
+at::Tensor rotate(const at::Tensor& x_BHLE, const at::Tensor& cos_LR, const at::Tensor& sin_LR) {
+  const at::Tensor cos = cos_LR.to(x_BHLE.scalar_type()), sin = sin_LR.to(x_BHLE.scalar_type());
+  const std::vector<at::Tensor> halves = x_BHLE.chunk(2, -1);
+  return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
+}
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+// Rotary position embedding: Su et al., "RoFormer: Enhanced Transformer with Rotary Position
+// Embedding", arXiv:2104.09864, in the half-split form of Hugging Face checkpoints.
+//
+// Owns: frequencies of the rope types, the table of cosines and sines.
+// Does not own: attention (modules.h).
+// Thread-safety: a table may be shared by threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "sluice/model_spec.h"
+
+namespace sluice {
+
+// Angle per position of each of the head_dim / 2 pairs: rope types "default", "linear" (positions
+// divided by a factor) and "llama3" (Llama 3.1: long wavelengths divided, medium ones blended).
+std::vector<float> rotary_frequencies(const DecoderConfig& config);
+
+// Cosine and sine of position * frequency, float32, computed on the host: the same bits on every
+// device. Grows with the longest sequence asked for.
+class RotaryTable {
+ public:
+  explicit RotaryTable(const DecoderConfig& config) : frequencies_(rotary_frequencies(config)) {}
+  // cos_LR, sin_LR on `device`: views into the table.
+  std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
+
+ private:
+  struct Entry {
+    c10::Device device;
+    at::Tensor cos_LR, sin_LR;
+  };
+  std::vector<float> frequencies_;
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
+// Turns the pair (x[r], x[r + R]) of every head by its angle.
+at::Tensor rotate(const at::Tensor& x_BHLE, const at::Tensor& cos_LR, const at::Tensor& sin_LR);
+
+}  // namespace sluice

@@ -1,0 +1,183 @@
+// Against transformers: the same weights and ids give its loss, logits, hidden states, gradients.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/support.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+using testing::ChunkChain;
+using testing::int_tensor;
+using testing::read_json;
+
+constexpr double kTolerance = 1e-5;          // of losses and logits
+constexpr double kGradientTolerance = 1e-4;  // relative, of gradient norms
+
+struct Reference {
+  json expect;
+  ModelSpec spec;
+  std::string weights;
+  at::Tensor ids, masked_labels;
+};
+
+Reference read_reference(const std::string& model) {
+  const json document = read_json("reference/hf_reference.json");
+  for (const json& test_case : document["cases"]) {
+    if (test_case["model"] != model) continue;
+    const std::string directory = "reference/models/" + model;
+    return {test_case["expect"], read_model_spec(std::string(SLUICE_TEST_DATA) + "/" + directory),
+            directory + "/model.safetensors", int_tensor(test_case["input_ids"]),
+            int_tensor(test_case["expect"]["masked"]["labels"])};
+  }
+  throw std::runtime_error("no reference model " + model);
+}
+
+std::vector<float> floats(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().to(at::kFloat).contiguous();
+  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
+}
+
+void expect_near(const at::Tensor& found, const json& expected, const std::string& what) {
+  const std::vector<float> values = floats(found);
+  ASSERT_EQ(values.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], expected[i].get<double>(), kTolerance) << what;
+}
+
+// expected: {"sum", "abs_sum", ...} of a whole tensor.
+void expect_sums(const at::Tensor& found, const json& expected, const std::string& what) {
+  const double scale = expected["abs_sum"];
+  EXPECT_NEAR(found.to(at::kDouble).sum().item<double>(), expected["sum"].get<double>(),
+              kTolerance * scale)
+      << what;
+  EXPECT_NEAR(found.to(at::kDouble).abs().sum().item<double>(), scale, kTolerance * scale) << what;
+}
+
+void expect_gradient_norms(ChunkChain& model, const json& expected) {
+  const auto gradients = model.gradients();
+  EXPECT_EQ(gradients.size(), expected.size());
+  for (const auto& [name, norm] : expected.items()) {
+    ASSERT_TRUE(gradients.count(name)) << name;
+    const double found = gradients.at(name).to(at::kDouble).norm().item<double>();
+    EXPECT_NEAR(found, norm.get<double>(), kGradientTolerance * norm.get<double>()) << name;
+  }
+}
+
+class HuggingFaceTest : public ::testing::TestWithParam<std::tuple<std::string, std::vector<int>>> {
+ protected:
+  HuggingFaceTest()
+      : reference_(read_reference(std::get<0>(GetParam()))),
+        model_(reference_.spec, std::get<1>(GetParam())) {
+    model_.load(reference_.weights);
+  }
+  Reference reference_;
+  ChunkChain model_;
+};
+
+TEST_P(HuggingFaceTest, LossAndLogitsAgree) {
+  const Values batch{{"input_ids", reference_.ids}, {"labels", reference_.ids}};
+  const Values outputs = model_.forward(batch);
+  const LossValue loss = causal_lm_loss(outputs, batch);
+  EXPECT_EQ(loss.count, reference_.ids.size(0) * (reference_.ids.size(1) - 1));
+  EXPECT_NEAR(loss.loss.item<double>() / static_cast<double>(loss.count),
+              reference_.expect["loss"].get<double>(), kTolerance);
+
+  const at::Tensor& logits = outputs.get("logits");
+  const json& expected = reference_.expect["logits"];
+  ASSERT_EQ(json(logits.sizes().vec()), expected["shape"]);
+  expect_sums(logits, expected, "logits");
+  const json& rows = expected["rows_0_0to3_first8"];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    expect_near(logits[0][static_cast<std::int64_t>(i)].narrow(0, 0, 8), rows[i],
+                "logits of token " + std::to_string(i));
+  }
+  expect_near(logits[-1][-1], expected["last_row_last_token"], "logits of the last token");
+}
+
+TEST_P(HuggingFaceTest, LossOfEveryRowAgrees) {
+  const json& expected = reference_.expect["loss_per_row"];
+  for (std::int64_t row = 0; row < reference_.ids.size(0); ++row) {
+    const at::Tensor ids = reference_.ids.narrow(0, row, 1);
+    const Values batch{{"input_ids", ids}, {"labels", ids}};
+    const LossValue loss = causal_lm_loss(model_.forward(batch), batch);
+    EXPECT_NEAR(loss.loss.item<double>() / static_cast<double>(loss.count),
+                expected[static_cast<std::size_t>(row)].get<double>(), kTolerance)
+        << "row " << row;
+  }
+}
+
+TEST_P(HuggingFaceTest, GradientNormsAgree) {
+  const Values batch{{"input_ids", reference_.ids}, {"labels", reference_.ids}};
+  const LossValue loss = causal_lm_loss(model_.forward(batch), batch);
+  model_.backward(loss.loss / loss.count);
+  expect_gradient_norms(model_, reference_.expect["grad_norms"]);
+}
+
+TEST_P(HuggingFaceTest, MaskedLossAndGradientNormsAgree) {
+  const Values batch{{"input_ids", reference_.ids}, {"labels", reference_.masked_labels}};
+  const LossValue loss = causal_lm_loss(model_.forward(batch), batch);
+  EXPECT_EQ(loss.count, reference_.expect["masked"]["counted_tokens"].get<std::int64_t>());
+  EXPECT_NEAR(loss.loss.item<double>() / static_cast<double>(loss.count),
+              reference_.expect["masked"]["loss"].get<double>(), kTolerance);
+  model_.backward(loss.loss / loss.count);
+  expect_gradient_norms(model_, reference_.expect["masked"]["grad_norms"]);
+}
+
+TEST_P(HuggingFaceTest, EveryCutAndWholeGiveTheSameBits) {
+  const Values batch{{"input_ids", reference_.ids}, {"labels", reference_.ids}};
+  ChunkChain whole(reference_.spec, {});
+  whole.load(reference_.weights);
+  const LossValue expected = causal_lm_loss(whole.forward(batch), batch);
+  whole.backward(expected.loss / expected.count);
+  const LossValue found = causal_lm_loss(model_.forward(batch), batch);
+  model_.backward(found.loss / found.count);
+  EXPECT_TRUE(at::equal(found.loss, expected.loss));
+  const auto gradients = model_.gradients();
+  for (const auto& [name, gradient] : whole.gradients())
+    EXPECT_TRUE(at::equal(gradients.at(name), gradient)) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceTest,
+                         ::testing::Combine(::testing::Values("llama_untied", "llama_tied", "gpt2"),
+                                            ::testing::Values(std::vector<int>{},
+                                                              std::vector<int>{3},
+                                                              std::vector<int>{1, 2, 5})),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_in_" +
+                                  std::to_string(std::get<1>(test.param).size() + 1) + "_chunks";
+                         });
+
+class HiddenStatesTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(HiddenStatesTest, AgreeAfterEveryLayer) {
+  const Reference reference = read_reference(GetParam());
+  std::vector<int> cuts;
+  for (int i = 1; i < static_cast<int>(reference.spec.layers.size()); ++i) cuts.push_back(i);
+  ChunkChain model(reference.spec, cuts);
+  model.load(reference.weights);
+  model.forward({{"input_ids", reference.ids}, {"labels", reference.ids}});
+
+  // transformers lists the embedding's output, that of every decoder layer but the last, and that
+  // of the final norm.
+  const json& expected = reference.expect["hidden_states"];
+  const std::size_t decoders = expected.size() - 1;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::size_t layer = i == decoders ? decoders + 1 : i;
+    const at::Tensor& hidden = model.outputs()[layer].get("hidden");
+    const std::string what = "hidden state " + std::to_string(i);
+    expect_sums(hidden, expected[i], what);
+    const std::int64_t shown = static_cast<std::int64_t>(expected[i]["first"].size());
+    expect_near(hidden[0][0].narrow(0, 0, shown), expected[i]["first"], what);
+    expect_near(hidden[-1][-1].slice(0, -shown), expected[i]["last"], what);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HiddenStatesTest,
+                         ::testing::Values("llama_untied", "llama_tied", "gpt2"),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,105 @@
+#include "model/support.h"
+
+#include <ATen/Parallel.h>
+
+#include <fstream>
+
+#include "sluice/safetensors.h"
+
+namespace sluice::testing {
+namespace {
+
+std::string path_of(const std::string& path_below_tests) {
+  return std::string(SLUICE_TEST_DATA) + "/" + path_below_tests;
+}
+
+}  // namespace
+
+nlohmann::json read_json(const std::string& path_below_tests) {
+  return nlohmann::json::parse(std::ifstream(path_of(path_below_tests)));
+}
+
+at::Tensor int_tensor(const nlohmann::json& rows) {
+  std::vector<std::int64_t> flat;
+  for (const auto& row : rows) {
+    for (const std::int64_t id : row) flat.push_back(id);
+  }
+  return at::tensor(flat, at::kLong).view({static_cast<std::int64_t>(rows.size()), -1});
+}
+
+ChunkChain::ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts) {
+  at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
+  const std::vector<LayerSpec> layers = make_layers(spec);
+  auto crossing = crossing_values(layers, cuts, model_batch_inputs(), model_final_outputs());
+  std::vector<int> bounds{0};
+  bounds.insert(bounds.end(), cuts.begin(), cuts.end());
+  bounds.push_back(static_cast<int>(layers.size()));
+  crossing.insert(crossing.begin(), std::vector<std::string>{});
+  crossing.push_back(model_final_outputs());
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+    chunks_.emplace_back(
+        std::vector<LayerSpec>(layers.begin() + bounds[i], layers.begin() + bounds[i + 1]),
+        bounds[i], crossing[i], crossing[i + 1]);
+  }
+}
+
+void ChunkChain::load(const std::string& path_below_tests) {
+  const at::NoGradGuard no_grad;
+  const SafetensorsReader file(path_of(path_below_tests));
+  for (Chunk& chunk : chunks_) {
+    for (ParameterInfo& parameter : chunk.parameters()) {
+      file.read_into(parameter.tied_to.empty() ? parameter.name : parameter.tied_to,
+                     parameter.tensor);
+    }
+  }
+}
+
+void ChunkChain::initialize(std::uint64_t seed) {
+  for (Chunk& chunk : chunks_) initialize_parameters(chunk, seed);
+}
+
+void ChunkChain::train(bool on) {
+  for (Chunk& chunk : chunks_) chunk.train(on);
+}
+
+Values ChunkChain::forward(const Values& batch, std::uint64_t seed, std::int64_t step,
+                           std::int64_t microbatch) {
+  inputs_.assign(1, {});
+  outputs_.clear();
+  for (Chunk& chunk : chunks_) {
+    outputs_.push_back(chunk.forward(inputs_.back(), batch, seed, step, microbatch));
+    Values next;
+    for (const auto& [name, tensor] : outputs_.back()) {
+      next.set(name, tensor.detach().requires_grad_(tensor.requires_grad()));
+    }
+    inputs_.push_back(next);
+  }
+  inputs_.pop_back();
+  return outputs_.back();
+}
+
+void ChunkChain::backward(const at::Tensor& root) {
+  root.backward();
+  for (std::size_t i = chunks_.size(); i-- > 1;) {
+    for (const auto& [name, tensor] : inputs_[i]) outputs_[i - 1].get(name).backward(tensor.grad());
+  }
+}
+
+std::map<std::string, at::Tensor> ChunkChain::gradients() {
+  std::map<std::string, at::Tensor> sums;
+  for (Chunk& chunk : chunks_) {
+    for (const ParameterInfo& parameter : chunk.parameters()) {
+      at::Tensor& sum = sums[parameter.tied_to.empty() ? parameter.name : parameter.tied_to];
+      sum = sum.defined() ? sum + parameter.tensor.grad() : parameter.tensor.grad();
+    }
+  }
+  return sums;
+}
+
+void ChunkChain::clear_gradients() {
+  for (Chunk& chunk : chunks_) {
+    for (ParameterInfo& parameter : chunk.parameters()) parameter.tensor.mutable_grad().reset();
+  }
+}
+
+}  // namespace sluice::testing

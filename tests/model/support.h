@@ -1,0 +1,49 @@
+// A model of tests/reference in chunks, one after the other on one rank, and its gradients by name.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "sluice/layer.h"
+#include "sluice/model.h"
+#include "sluice/model_spec.h"
+
+namespace sluice::testing {
+
+nlohmann::json read_json(const std::string& path_below_tests);
+at::Tensor int_tensor(const nlohmann::json& rows);
+
+// The model of `spec` cut before the layers `cuts`.
+class ChunkChain {
+ public:
+  ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts);
+
+  // Weights of a safetensors file below tests/; a tied use takes those of the first use.
+  void load(const std::string& path_below_tests);
+  void initialize(std::uint64_t seed);
+  void train(bool on);
+
+  // Forward of every chunk, each on detached inputs; returns the outputs of the last.
+  Values forward(const Values& batch, std::uint64_t seed = 0, std::int64_t step = 1,
+                 std::int64_t microbatch = 0);
+  // Backward from `root`, a function of the last outputs, through every chunk.
+  void backward(const at::Tensor& root);
+  // By name of the first use; several uses are added in the order of the layers.
+  std::map<std::string, at::Tensor> gradients();
+  void clear_gradients();
+
+  std::vector<Chunk>& chunks() { return chunks_; }
+  // What entered each chunk in the last forward, and what left it.
+  const std::vector<Values>& inputs() const { return inputs_; }
+  const std::vector<Values>& outputs() const { return outputs_; }
+
+ private:
+  std::vector<Chunk> chunks_;
+  std::vector<Values> inputs_, outputs_;
+};
+
+}  // namespace sluice::testing
