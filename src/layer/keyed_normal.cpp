@@ -1,10 +1,9 @@
-// Normal numbers by element index: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random
-// Numbers: As Easy as 1, 2, 3", SC 2011), then Box-Muller in double.
+// Normal numbers by element index: random words by counter (philox.h), then Box-Muller in double.
 //
-// Counter block b gives elements 4b .. 4b+3. Logarithm, sine and cosine are polynomials of our own
-// over +, -, *, / and sqrt, which IEEE 754 rounds exactly: a C library's would change the bits with
-// its version and with the processor. For the same reason this file is compiled without contraction
-// into fused multiply-add (src/CMakeLists.txt).
+// The words of counter b give elements 4b .. 4b+3. Logarithm, sine and cosine are polynomials of
+// our own over +, -, *, / and sqrt, which IEEE 754 rounds exactly: a C library's would change the
+// bits with its version and with the processor. For the same reason this file is compiled without
+// contraction into fused multiply-add (src/CMakeLists.txt).
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -15,6 +14,7 @@
 #include <cmath>
 
 #include "layer/key_hash.h"
+#include "layer/philox.h"
 #include "sluice/error.h"
 #include "sluice/keyed_random.h"
 #include "sluice/layer.h"
@@ -22,24 +22,25 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kTile = 512;         // elements that are drawn at once
-constexpr std::int64_t kTilesPerTask = 32;  // smallest share of a thread
-constexpr std::int64_t kCopyElements =
-    1 << 24;  // drawn on the host at once for other types and devices
+constexpr std::int64_t kTile = 512;              // elements that are drawn at once
+constexpr std::int64_t kTilesPerTask = 32;       // smallest share of a thread
+constexpr std::int64_t kCopyElements = 1 << 24;  // drawn at once for other types and devices
 static_assert(kTile % 4 == 0);
 
 struct Key {
-  std::uint32_t low = 0, high = 0;  // Philox key
-  std::uint64_t stream = 0;         // upper half of the counter
+  PhiloxKey key;
+  std::uint32_t stream_low, stream_high;  // upper half of the counter
 };
 
 Key make_key(std::uint64_t seed, std::string_view name) {
   const std::uint64_t key = absorb(absorb(0, seed), hash_name(name));
-  return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32),
-          mix_bits(key ^ hash_name(name))};
+  const std::uint64_t stream = absorb(key, hash_name(name));
+  return {{static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)},
+          static_cast<std::uint32_t>(stream),
+          static_cast<std::uint32_t>(stream >> 32)};
 }
 
-// Blocks first .. first + kTile/4 - 1; word w of block b goes to words[w][b].
+// Word w of counter first + b, at words[w][b].
 using Words = std::array<std::array<std::uint32_t, kTile / 4>, 4>;
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
@@ -52,26 +53,12 @@ using Words = std::array<std::array<std::uint32_t, kTile / 4>, 4>;
 SLUICE_FOR_EACH_CPU
 void philox_tile(const Key& key, std::uint64_t first, Words& words) {
   for (std::size_t b = 0; b < words[0].size(); ++b) {
-    const std::uint64_t block = first + b;
-    std::uint32_t x0 = static_cast<std::uint32_t>(block),
-                  x1 = static_cast<std::uint32_t>(block >> 32);
-    std::uint32_t x2 = static_cast<std::uint32_t>(key.stream),
-                  x3 = static_cast<std::uint32_t>(key.stream >> 32);
-    std::uint32_t k0 = key.low, k1 = key.high;
-    for (int round = 0; round < 10; ++round) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53} * x0;
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * x2;
-      x0 = static_cast<std::uint32_t>(p1 >> 32) ^ x1 ^ k0;
-      x1 = static_cast<std::uint32_t>(p1);
-      x2 = static_cast<std::uint32_t>(p0 >> 32) ^ x3 ^ k1;
-      x3 = static_cast<std::uint32_t>(p0);
-      k0 += 0x9E3779B9;
-      k1 += 0xBB67AE85;
-    }
-    words[0][b] = x0;
-    words[1][b] = x1;
-    words[2][b] = x2;
-    words[3][b] = x3;
+    const std::uint64_t counter = first + b;
+    const PhiloxCounter drawn =
+        philox4x32({static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
+                    key.stream_low, key.stream_high},
+                   key.key);
+    for (std::size_t w = 0; w < 4; ++w) words[w][b] = drawn[w];
   }
 }
 

@@ -1,8 +1,6 @@
 // Against transformers: the same weights and ids give its loss, logits, hidden states, gradients.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "model/support.h"
 
 namespace sluice {
@@ -10,11 +8,12 @@ namespace {
 
 using nlohmann::json;
 using testing::ChunkChain;
+using testing::expect_gradient_norms;
+using testing::expect_near;
+using testing::expect_sums;
 using testing::int_tensor;
+using testing::kTolerance;
 using testing::read_json;
-
-constexpr double kTolerance = 1e-5;          // of losses and logits
-constexpr double kGradientTolerance = 1e-4;  // relative, of gradient norms
 
 struct Reference {
   json expect;
@@ -33,37 +32,6 @@ Reference read_reference(const std::string& model) {
             int_tensor(test_case["expect"]["masked"]["labels"])};
   }
   throw std::runtime_error("no reference model " + model);
-}
-
-std::vector<float> floats(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.detach().to(at::kFloat).contiguous();
-  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
-}
-
-void expect_near(const at::Tensor& found, const json& expected, const std::string& what) {
-  const std::vector<float> values = floats(found);
-  ASSERT_EQ(values.size(), expected.size()) << what;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    EXPECT_NEAR(values[i], expected[i].get<double>(), kTolerance) << what;
-}
-
-// expected: {"sum", "abs_sum", ...} of a whole tensor.
-void expect_sums(const at::Tensor& found, const json& expected, const std::string& what) {
-  const double scale = expected["abs_sum"];
-  EXPECT_NEAR(found.to(at::kDouble).sum().item<double>(), expected["sum"].get<double>(),
-              kTolerance * scale)
-      << what;
-  EXPECT_NEAR(found.to(at::kDouble).abs().sum().item<double>(), scale, kTolerance * scale) << what;
-}
-
-void expect_gradient_norms(ChunkChain& model, const json& expected) {
-  const auto gradients = model.gradients();
-  EXPECT_EQ(gradients.size(), expected.size());
-  for (const auto& [name, norm] : expected.items()) {
-    ASSERT_TRUE(gradients.count(name)) << name;
-    const double found = gradients.at(name).to(at::kDouble).norm().item<double>();
-    EXPECT_NEAR(found, norm.get<double>(), kGradientTolerance * norm.get<double>()) << name;
-  }
 }
 
 class HuggingFaceTest : public ::testing::TestWithParam<std::tuple<std::string, std::vector<int>>> {
@@ -177,6 +145,38 @@ TEST_P(HiddenStatesTest, AgreeAfterEveryLayer) {
 
 INSTANTIATE_TEST_SUITE_P(Models, HiddenStatesTest,
                          ::testing::Values("llama_untied", "llama_tied", "gpt2"),
+                         [](const auto& test) { return test.param; });
+
+// Models that differ from the usual in one thing each (tools/make_reference_models.py).
+class ExtraModelTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ExtraModelTest, LossLogitsAndGradientNormsAgree) {
+  const std::string directory = "reference/models_extra/" + GetParam();
+  const json expected = read_json(directory + "/expected.json");
+  ChunkChain model(read_model_spec(std::string(SLUICE_TEST_DATA) + "/" + directory), {2});
+  model.load(directory + "/model.safetensors");
+  const Values batch{{"input_ids", int_tensor(expected["input_ids"])},
+                     {"labels", int_tensor(expected["labels"])}};
+  const Values outputs = model.forward(batch);
+  const at::Tensor& logits = outputs.get("logits");
+  expect_sums(logits, expected["logits"], "logits");
+  for (std::int64_t row = 0; row < logits.size(0); ++row) {
+    expect_near(logits[row][-1], expected["logits"]["last_token"][static_cast<std::size_t>(row)],
+                "last token");
+  }
+  const LossValue loss = causal_lm_loss(outputs, batch);
+  EXPECT_EQ(loss.count, expected["counted"].get<std::int64_t>());
+  EXPECT_NEAR(loss.loss.item<double>() / static_cast<double>(loss.count),
+              expected["loss"].get<double>(), kTolerance);
+  model.backward(loss.loss / loss.count);
+  expect_gradient_norms(model, expected["grad_norms"]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ExtraModelTest,
+                         ::testing::Values("grouped_query", "one_key_value_head", "wide_heads",
+                                           "biases", "linear_rope", "llama3_rope",
+                                           "tied_with_padding", "old_keys", "gpt2_untied_inner",
+                                           "gpt2_full_length"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

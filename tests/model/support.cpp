@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <gtest/gtest.h>
+
 #include <fstream>
 
 #include "sluice/safetensors.h"
@@ -11,6 +13,11 @@ namespace {
 
 std::string path_of(const std::string& path_below_tests) {
   return std::string(SLUICE_TEST_DATA) + "/" + path_below_tests;
+}
+
+std::vector<float> floats(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().to(at::kFloat).contiguous();
+  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
 }
 
 }  // namespace
@@ -99,6 +106,32 @@ std::map<std::string, at::Tensor> ChunkChain::gradients() {
 void ChunkChain::clear_gradients() {
   for (Chunk& chunk : chunks_) {
     for (ParameterInfo& parameter : chunk.parameters()) parameter.tensor.mutable_grad().reset();
+  }
+}
+
+void expect_near(const at::Tensor& found, const nlohmann::json& expected, const std::string& what) {
+  const std::vector<float> values = floats(found);
+  ASSERT_EQ(values.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], expected[i].get<double>(), kTolerance) << what;
+}
+
+// expected: {"sum", "abs_sum", ...} of a whole tensor.
+void expect_sums(const at::Tensor& found, const nlohmann::json& expected, const std::string& what) {
+  const double scale = expected["abs_sum"];
+  EXPECT_NEAR(found.to(at::kDouble).sum().item<double>(), expected["sum"].get<double>(),
+              kTolerance * scale)
+      << what;
+  EXPECT_NEAR(found.to(at::kDouble).abs().sum().item<double>(), scale, kTolerance * scale) << what;
+}
+
+void expect_gradient_norms(ChunkChain& model, const nlohmann::json& expected) {
+  const auto gradients = model.gradients();
+  EXPECT_EQ(gradients.size(), expected.size());
+  for (const auto& [name, norm] : expected.items()) {
+    ASSERT_TRUE(gradients.count(name)) << name;
+    const double found = gradients.at(name).to(at::kDouble).norm().item<double>();
+    EXPECT_NEAR(found, norm.get<double>(), kGradientTolerance * norm.get<double>()) << name;
   }
 }
 

@@ -46,4 +46,13 @@ class ChunkChain {
   std::vector<Values> inputs_, outputs_;
 };
 
+// Against transformers' numbers.
+inline constexpr double kTolerance = 1e-5;          // of losses and logits
+inline constexpr double kGradientTolerance = 1e-4;  // relative, of gradient norms
+void expect_near(const at::Tensor& found, const nlohmann::json& expected, const std::string& what);
+// expected: {"sum", "abs_sum", ...} of the whole tensor.
+void expect_sums(const at::Tensor& found, const nlohmann::json& expected, const std::string& what);
+// expected: {name: norm}, neither more nor fewer names.
+void expect_gradient_norms(ChunkChain& model, const nlohmann::json& expected);
+
 }  // namespace sluice::testing

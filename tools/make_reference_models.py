@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Writes tests/reference/models_extra: tiny models of the native families that differ in one thing each,
+with the answers of transformers. Needs torch and transformers; not part of the build.
+
+usage: make_reference_models.py [NAME ...]      (all without a name)
+
+Every directory has config.json, model.safetensors and expected.json:
+  input_ids, labels   two rows; some labels are -100
+  loss, counted       mean over the counted labels, and their number
+  logits              sum, abs_sum, and all logits of the last token of every row
+  grad_norms          of every parameter, after backward from that loss
+"""
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "reference" / "models_extra"
+
+LLAMA = dict(
+    vocab_size=40, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=4, max_position_embeddings=64, initializer_range=0.08, bos_token_id=1, eos_token_id=2,
+    use_cache=False, tie_word_embeddings=False,
+)
+GPT2 = dict(
+    vocab_size=40, n_embd=24, n_layer=2, n_head=4, n_positions=32, initializer_range=0.08, bos_token_id=1,
+    eos_token_id=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
+)
+
+
+def default_rope(theta):
+    return {"rope_type": "default", "rope_theta": theta}
+
+
+def to_old_keys(config):
+    """The keys of transformers 4: rope_theta and rope_scaling at the top, torch_dtype, no head_dim."""
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    rope["type"] = rope.pop("rope_type")
+    config["rope_scaling"] = rope
+    config["torch_dtype"] = config.pop("dtype")
+    for key in ("head_dim", "num_key_value_heads", "attention_bias", "mlp_bias"):
+        config.pop(key)
+
+
+# name -> configuration, length of the sequences, change of the written config.json
+MODELS = {
+    "grouped_query": (LlamaConfig(**{**LLAMA, "hidden_size": 32, "num_attention_heads": 8, "num_key_value_heads": 2}), 12, None),
+    "one_key_value_head": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 1}), 12, None),
+    "wide_heads": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 2, "head_dim": 10}), 12, None),
+    "biases": (LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True), 12, None),
+    "linear_rope": (LlamaConfig(**LLAMA, rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}), 24, None),
+    # An original context of 32 puts the pairs of a head of 16 on both sides of, and between, the two wavelengths.
+    "llama3_rope": (
+        LlamaConfig(**{**LLAMA, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16},
+                    rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+                                     "high_freq_factor": 4.0, "original_max_position_embeddings": 32}),
+        48, None),
+    "tied_with_padding": (LlamaConfig(**{**LLAMA, "tie_word_embeddings": True}, pad_token_id=3), 12, None),
+    "old_keys": (LlamaConfig(**LLAMA, rope_parameters={"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0}), 12, to_old_keys),
+    "gpt2_untied_inner": (GPT2Config(**GPT2, n_inner=40, tie_word_embeddings=False), 12, None),
+    "gpt2_full_length": (GPT2Config(**GPT2), 32, None),
+}
+
+
+def make(name):
+    config, length, change = MODELS[name]
+    torch.manual_seed(sum(name.encode()))
+    cls = LlamaForCausalLM if config.model_type == "llama" else GPT2LMHeadModel
+    config._attn_implementation = "eager"
+    model = cls(config).float().eval()
+    with torch.no_grad():  # so that norms and biases matter
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+
+    ids = torch.randint(1, config.vocab_size, (2, length))
+    if config.pad_token_id is not None:
+        ids[0, 1] = ids[1, 4] = config.pad_token_id
+    labels = ids.clone()
+    labels[0, 2:5] = -100
+    labels[1, -2:] = -100
+    output = model(input_ids=ids, labels=labels)
+    output.loss.backward()
+    logits = output.logits.detach().double()
+
+    directory = OUT / name
+    model.save_pretrained(directory)
+    (directory / "generation_config.json").unlink(missing_ok=True)
+    if change:
+        path = directory / "config.json"
+        written = json.loads(path.read_text())
+        change(written)
+        path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
+        again = cls.from_pretrained(directory, attn_implementation="eager")
+        assert again(input_ids=ids, labels=labels).loss == output.loss, f"{name}: the changed keys mean another model"
+    expected = {
+        "source": f"transformers {transformers.__version__}, torch {torch.__version__}",
+        "input_ids": ids.tolist(),
+        "labels": labels.tolist(),
+        "loss": output.loss.item(),
+        "counted": int((labels[:, 1:] != -100).sum()),
+        "logits": {
+            "sum": logits.sum().item(),
+            "abs_sum": logits.abs().sum().item(),
+            "last_token": [[round(x, 8) for x in row] for row in logits[:, -1].tolist()],
+        },
+        "grad_norms": {key: p.grad.double().norm().item() for key, p in model.named_parameters()},
+    }
+    (directory / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    for model_name in sys.argv[1:] or MODELS:
+        make(model_name)
