@@ -1,0 +1,66 @@
+// What must hold for any bytes: an Error of kind kInput, or a value that keeps its invariants. Shared
+// by the libFuzzer targets and the mutation tests. No torch.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "io/jsonl_row.h"
+#include "sluice/error.h"
+#include "sluice/safetensors_header.h"
+
+namespace sluice::test {
+
+inline void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// bytes: header JSON and data, cut at `header_size`. Returns whether the header was accepted.
+inline bool check_safetensors(std::string_view bytes, std::size_t header_size) {
+  const std::string_view json = bytes.substr(0, header_size);
+  const std::uint64_t data_bytes = bytes.size() - json.size();
+  SafetensorsHeader header;
+  try {
+    header = parse_safetensors_header(json, data_bytes, "fuzz.safetensors");
+  } catch (const Error& error) {
+    require(error.kind() == ErrorKind::kInput);
+    return false;
+  }
+  std::uint64_t position = 0;
+  std::set<std::string> names;
+  for (const SafetensorsEntry& entry : header.entries) {
+    require(names.insert(entry.name).second);
+    require(entry.begin == position && entry.end >= entry.begin && entry.end <= data_bytes);
+    auto bits = static_cast<std::uint64_t>(safetensors_dtype_bits(entry.dtype));
+    require(bits != 0);
+    for (const std::int64_t size : entry.shape) {
+      require(size >= 0 && !__builtin_mul_overflow(bits, static_cast<std::uint64_t>(size), &bits));
+    }
+    require(bits % 8 == 0 && entry.end - entry.begin == bits / 8);
+    position = entry.end;
+  }
+  require(position == data_bytes);
+  const std::string written = to_json(header);
+  require(written.size() % 8 == 0);
+  require(to_json(parse_safetensors_header(written, data_bytes, "fuzz.safetensors")) == written);
+  return true;
+}
+
+inline bool check_jsonl_row(std::string_view json) {
+  try {
+    const io::JsonlRow row = io::parse_jsonl_row(json, "fuzz.jsonl:1");
+    // No row can ask for more memory than its text has room for.
+    require(!row.text || row.text->size() <= json.size());
+    require(!row.input_ids || row.input_ids->size() <= json.size());
+  } catch (const Error& error) {
+    require(error.kind() == ErrorKind::kInput);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace sluice::test
