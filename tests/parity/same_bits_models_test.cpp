@@ -31,7 +31,7 @@ std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbat
     step.step = k;
     for (int m = 0; m < num_microbatches; ++m) {
       const std::int64_t length = 6 + (3 * m + k) % 5;
-      at::Tensor ids = (at::arange(microbatch_size * length, at::kLong) * (7 + 2 * k) + 13 * m).remainder(90);
+      at::Tensor ids = (at::arange(microbatch_size * length, at::kLong) * 7 + 13 * (m + k)).remainder(91);
       ids = ids.view({microbatch_size, length});
       at::Tensor labels = ids.clone();
       labels.slice(1, 0, 1 + m % 3).fill_(-100);
@@ -78,7 +78,7 @@ class SameBits {
     const HarnessModel model = model_of(spec);
     const auto steps = batches(kSteps, microbatches, c.microbatch_size);
     HarnessOptions options;
-    options.lr = 0.2;
+    options.lr = 0.5;
     const Schedule schedule = make_schedule(c.schedule, {c.ranks, c.stages_per_rank, microbatches});
     const bool reverse = c.schedule == "LoopedBFS";
     const auto key = std::make_tuple(c.model, c.microbatch_size, reverse);
