@@ -228,7 +228,7 @@ class Clocks {
 
 int max_in_flight(const Traffic& traffic) {
   DirectBounds direct(traffic);
-  Replay<DirectBounds>(traffic, direct).run();
+  run_to_end(traffic, direct);
   std::vector<int> order(traffic.channels.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -247,7 +247,7 @@ int max_in_flight(const Traffic& traffic) {
     }
     if (watched.empty()) break;
     Clocks clocks(traffic, watched);
-    Replay<Clocks>(traffic, clocks).run();
+    run_to_end(traffic, clocks);
     largest = std::max(largest, clocks.largest());
   }
   return largest;

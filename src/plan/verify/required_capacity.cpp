@@ -3,6 +3,8 @@
 // 1974). So: run with capacity 1; when all are stuck, that capacity is too small, and with one more
 // for every channel the run goes on from there (Parks, "Bounded scheduling of process networks",
 // 1995). Each raise frees a SEND, so all of it is linear in the number of events.
+#include <utility>
+
 #include "plan/verify/traffic.h"
 
 namespace sluice::detail {
@@ -16,7 +18,10 @@ class BoundedChannels {
   bool try_run(Replay<BoundedChannels>& replay, int rank, Event event) {
     switch (event.kind) {
       case Event::kSend:
-        if (held_[event.target] == capacity_) return false;
+        if (held_[event.target] == capacity_) {
+          lacks_room_ = true;
+          return false;
+        }
         ++held_[event.target];
         replay.wake(traffic_.channels[event.target].receiver);
         return true;
@@ -35,7 +40,7 @@ class BoundedChannels {
 
   bool relax() {
     ++capacity_;
-    return true;
+    return std::exchange(lacks_room_, false);
   }
 
   int capacity() const { return capacity_; }
@@ -45,6 +50,7 @@ class BoundedChannels {
   Meetings meetings_;
   std::vector<int> held_;
   int capacity_ = 1;
+  bool lacks_room_ = false;  // some SEND waits
 };
 
 }  // namespace
@@ -52,7 +58,7 @@ class BoundedChannels {
 int required_capacity(const Traffic& traffic) {
   if (traffic.channels.empty()) return 0;
   BoundedChannels rules(traffic);
-  Replay<BoundedChannels>(traffic, rules).run();
+  run_to_end(traffic, rules);
   return rules.capacity();
 }
 

@@ -45,8 +45,9 @@ class Reader {
   }
 
   std::int32_t meeting_of(const Action& collective) {
-    const auto [entry, is_new] = meetings_.try_emplace(
-        collective.stage, static_cast<std::int32_t>(meetings_.size()));
+    const int key = collective.kind == ActionKind::kReduceNorm ? -1 : collective.stage;
+    const auto [entry, is_new] =
+        meetings_.try_emplace(key, static_cast<std::int32_t>(meetings_.size()));
     if (is_new) traffic_.meetings.push_back(members_of(program_, collective));
     return entry->second;
   }

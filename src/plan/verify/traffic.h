@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sluice/error.h"
 #include "sluice/program.h"
 
 namespace sluice::detail {
@@ -32,7 +33,7 @@ struct Traffic {
   std::vector<std::vector<int>> meetings;  // members of every collective
 };
 
-// Precondition: the program has no violation.
+// Precondition: the program has no violation, and holds its transfers.
 Traffic read_traffic(const Program& program);
 
 // Smallest capacity of all channels, a SEND waiting for room, with which all ranks finish.
@@ -58,7 +59,8 @@ class Replay {
     runnable_.push_back(rank);
   }
 
-  void run() {
+  // False when ranks are stuck, which a proven program never is.
+  [[nodiscard]] bool run() {
     do {
       for (std::size_t rank = at_.size(); rank-- > 0;) {
         if (at_[rank] < traffic_.events[rank].size()) wake(static_cast<int>(rank));
@@ -74,6 +76,7 @@ class Replay {
         }
       }
     } while (!is_done() && rules_.relax());
+    return is_done();
   }
 
   // The event that the rank is about to run.
@@ -93,6 +96,14 @@ class Replay {
   std::vector<bool> is_queued_;
   std::vector<int> runnable_;
 };
+
+// Runs to the end, or throws Error(kInternal): verify() and the replay disagree.
+template <typename Rules>
+void run_to_end(const Traffic& traffic, Rules& rules) {
+  if (!Replay<Rules>(traffic, rules).run()) {
+    throw Error(ErrorKind::kInternal, "a program that verify() accepts does not complete");
+  }
+}
 
 // Who has come to which collective.
 class Meetings {

@@ -1,0 +1,265 @@
+// Each pass alone.
+#include <gtest/gtest.h>
+
+#include "sluice/error.h"
+#include "sluice/program.h"
+#include "sluice/verify.h"
+#include "support/expect_error.h"
+#include "support/programs.h"
+
+namespace sluice {
+namespace {
+
+using test::error_of;
+using testing::program_of;
+using testing::rows_of;
+using Rows = std::vector<std::string>;
+
+TEST(ToProgramTest, DropsIdleSlots) {
+  const Schedule schedule = parse_schedule_csv("0F0,,0B0\n,1F0,1B0,\n", "f.csv");
+  EXPECT_EQ(rows_of(to_program(schedule)), (Rows{"0F0,0B0", "1F0,1B0"}));
+}
+
+TEST(MergeBackwardTest, JoinsOnlyNeighboursOfOneStageAndMicrobatch) {
+  EXPECT_EQ(rows_of(merge_backward(program_of({"0F0,0F1,0I0,0I1,0W1,0W0,1I0,0W0,1I1,1W0"}))),
+            (Rows{"0F0,0F1,0I0,0B1,0W0,1I0,0W0,1I1,1W0"}));
+}
+
+TEST(SplitBackwardTest, IsTheInverseOfMerging) {
+  const Program program = program_of({"0F0,0B0,0F1,0B1"});
+  EXPECT_EQ(rows_of(split_backward(program)), (Rows{"0F0,0I0,0W0,0F1,0I1,0W1"}));
+  EXPECT_EQ(rows_of(merge_backward(split_backward(program))), rows_of(program));
+}
+
+TEST(SplitBackwardTest, LeavesPairsAlone) {
+  const Rows rows = {"0F0,(0F1;1B0)OVERLAP_F_B"};
+  EXPECT_EQ(rows_of(split_backward(program_of(rows))), rows);
+}
+
+TEST(SplitOverlapTest, PutsTheForwardFirst) {
+  EXPECT_EQ(rows_of(split_overlap(program_of({"0F0,(0F1;1B0)OVERLAP_F_B,(1F1;0I0)OVERLAP_F_B"}))),
+            (Rows{"0F0,0F1,1B0,1F1,0I0"}));
+}
+
+TEST(KeepForwardTest, KeepsForwardsAndTheirTransfersInOrder) {
+  const Program program = keep_forward(program_of(
+      {"0UNSHARD,0F0,0SEND_F0,(0F1;3B0)OVERLAP_F_B,0SEND_F1,3SEND_B0,0B0,0RESHARD,0REDUCE_GRAD",
+       "1RECV_F0,1F0,1RECV_F1,1F1,1B0,OPTIMIZER_STEP"}));
+  EXPECT_EQ(rows_of(program), (Rows{"0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RESHARD",
+                                    "1RECV_F0,1F0,1RECV_F1,1F1"}));
+  EXPECT_TRUE(program.forward_only);
+}
+
+TEST(KeepForwardTest, OfEveryScheduleVerifies) {
+  for (const ScheduleInfo& info : schedule_table()) {
+    LowerOptions options;
+    options.forward_only = true;
+    options.shard_parameters = true;
+    options.reduce_gradients = options.optimizer_step = true;  // nothing to reduce or to step
+    const Program program =
+        lower(make_schedule(info.name, {.num_ranks = 4, .num_microbatches = 8}), options);
+    EXPECT_TRUE(verify(program).ok()) << info.name;
+    for (const auto& row : program.ranks) {
+      for (const Action& action : row) {
+        EXPECT_NE(action.kind, ActionKind::kReduceGrad) << info.name;
+        EXPECT_NE(action.kind, ActionKind::kOptimizerStep) << info.name;
+      }
+    }
+  }
+}
+
+TEST(AddTransfersTest, PlacesBothEndsAtTheSameMoment) {
+  EXPECT_EQ(rows_of(add_transfers(program_of({"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"}))),
+            (Rows{"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+                  "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1"}));
+}
+
+TEST(AddTransfersTest, SendsBothHalvesOfAPairForwardFirst) {
+  const Program program = program_of(
+      {"0F0,3F0,0F1,3B0,3F1,0B0,3B1,0B1", "1F0,2F0,(1F1;2B0)OVERLAP_F_B,2F1,1B0,2B1,1B1"},
+      {0, 1, 1, 0});
+  EXPECT_EQ(rows_of(add_transfers(program))[1],
+            "1RECV_F0,1F0,2F0,2SEND_F0,1RECV_F1,2RECV_B0,(1F1;2B0)OVERLAP_F_B,2F1,2SEND_F1,"
+            "1B0,1SEND_B0,2RECV_B1,2B1,1B1,1SEND_B1");
+}
+
+TEST(AddTransfersTest, TransfersNothingWithinARank) {
+  const Rows rows = {"0F0,1F0,1B0,0B0"};
+  EXPECT_EQ(rows_of(add_transfers(program_of(rows))), rows);
+}
+
+TEST(AddTransfersTest, ExchangesNothingWithAStageThatLivesNowhere) {
+  const Rows rows = {"0F0,2F0,2B0,0B0"};
+  EXPECT_EQ(rows_of(add_transfers(program_of(rows))), rows);
+}
+
+TEST(AddTransfersTest, RefusesAnOrderThatCannotCompleteAndNamesWhereEveryRankIsStuck) {
+  const Error error =
+      error_of([] { add_transfers(program_of({"0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0"})); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.where(), "rank 0 at instruction 1 '0B0', rank 1 at instruction 0 '1F1'");
+}
+
+TEST(AddTransfersTest, RefusesAProgramThatHoldsThemAlready) {
+  const Error error =
+      error_of([] { add_transfers(program_of({"0F0,0SEND_F0", "1RECV_F0,1F0"})); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.where(), "rank 0, instruction 1 '0SEND_F0'");
+}
+
+TEST(AddTransfersTest, RefusesStagesAndMicrobatchesThatTheProgramDoesNotHave) {
+  Program program = program_of({"0F0,0B0"});
+  program.ranks[0][1].stage = 5;
+  EXPECT_EQ(error_of([&] { add_transfers(program); }).where(), "rank 0, instruction 1 '5B0'");
+  program = program_of({"0F0,0B0"});
+  program.ranks[0][0].microbatch = 9;
+  EXPECT_EQ(error_of([&] { add_transfers(program); }).where(), "rank 0, instruction 0 '0F9'");
+}
+
+TEST(AddTransfersTest, LeavesProgramsThatCompleteWithCapacityOne) {
+  std::mt19937 random(5);
+  for (int sample = 0; sample < 300; ++sample) {
+    const Program program =
+        add_transfers(testing::RandomOrder(random, 5, 3, 6).make());
+    EXPECT_LE(verify(program).required_capacity, 1);
+  }
+}
+
+TEST(DeferReceivesTest, PutsReceivesAboveWhatNeedsThem) {
+  EXPECT_EQ(rows_of(defer_receives(program_of(
+                {"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0RECV_B1,0B0,0B1",
+                 "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1"}))),
+            (Rows{"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+                  "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"}));
+}
+
+TEST(DeferReceivesTest, KeepsReceivesAboveASendToTheSamePeerOnTheLowerRank) {
+  EXPECT_EQ(rows_of(defer_receives(program_of(
+                {"0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0B0,0RECV_B1,0B1",
+                 "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"})))[0],
+            "0F0,0SEND_F0,0F1,0RECV_B0,0SEND_F1,0B0,0RECV_B1,0B1");
+}
+
+TEST(DeferReceivesTest, KeepsTheOrderOfAChannelWhereTheUseIsInAnother) {
+  const Program program = program_of({"0F0,0SEND_F0,0F1,0SEND_F1", "1RECV_F0,1RECV_F1,1F1,1F0"});
+  EXPECT_EQ(rows_of(defer_receives(program))[1], "1RECV_F0,1RECV_F1,1F1,1F0");
+}
+
+TEST(DeferReceivesTest, RefusesAReceiveThatNothingNeeds) {
+  const Error error = error_of(
+      [] { defer_receives(program_of({"0F0,0SEND_F0,0F1,0SEND_F1", "1RECV_F0,1RECV_F1,1F0"})); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_NE(std::string(error.what()).find("'1RECV_F1' is received and never used; rank 1"),
+            std::string::npos)
+      << error.what();
+}
+
+TEST(AddUnshardReshardTest, GathersWhatTheRowUsesNext) {
+  EXPECT_EQ(rows_of(add_unshard_reshard(program_of({"0F0,1F0,2F0,2B0,1B0,0B0"}), 2)),
+            (Rows{"0UNSHARD,1UNSHARD,0F0,0RESHARD,2UNSHARD,1F0,2F0,2B0,2RESHARD,0UNSHARD,1B0,"
+                  "1RESHARD,0B0,0RESHARD"}));
+}
+
+TEST(AddUnshardReshardTest, BringsBothHalvesOfAPair) {
+  EXPECT_EQ(rows_of(add_unshard_reshard(program_of({"0F0,(0F1;1B0)OVERLAP_F_B,1W0"}), 1)),
+            (Rows{"0UNSHARD,0F0,1UNSHARD,(0F1;1B0)OVERLAP_F_B,0RESHARD,1W0,1RESHARD"}));
+}
+
+TEST(AddUnshardReshardTest, KeepsAStageNearerThanTheExtraHalfOfAPair) {
+  EXPECT_EQ(rows_of(add_unshard_reshard(program_of({"0F0,0F1,(1F0;2B0)OVERLAP_F_B,0B0"}), 2)),
+            (Rows{"0UNSHARD,1UNSHARD,2UNSHARD,0F0,0F1,0RESHARD,(1F0;2B0)OVERLAP_F_B,1RESHARD,"
+                  "2RESHARD,0UNSHARD,0B0,0RESHARD"}));
+}
+
+TEST(AddUnshardReshardTest, NeverGathersMoreThanTheBoundAndThePair) {
+  std::mt19937 random(6);
+  for (int sample = 0; sample < 300; ++sample) {
+    const int bound = testing::pick(random, 1, 4);
+    const Program program =
+        add_unshard_reshard(testing::RandomOrder(random, 3, 6, 5).make(), bound);
+    EXPECT_TRUE(verify(program).ok());
+    for (const auto& row : program.ranks) {
+      int gathered = 0;
+      for (const Action& action : row) {
+        gathered += (action.kind == ActionKind::kUnshard) - (action.kind == ActionKind::kReshard);
+        EXPECT_LE(gathered, bound + 1);
+      }
+      EXPECT_EQ(gathered, 0);
+    }
+  }
+}
+
+TEST(AddUnshardReshardTest, RefusesABoundBelowOne) {
+  const Error error = error_of([] { add_unshard_reshard(program_of({"0F0,0B0"}), 0); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+}
+
+TEST(AddReduceGradTest, FollowsTheLastGradientOfWeights) {
+  EXPECT_EQ(rows_of(add_reduce_grad(program_of({"0F0,0F1,0I0,0B1,0W0,1F0,1F1,1B0,1I1,1W1"}))),
+            (Rows{"0F0,0F1,0I0,0B1,0W0,0REDUCE_GRAD,1F0,1F1,1B0,1I1,1W1,1REDUCE_GRAD"}));
+}
+
+TEST(AddReduceGradTest, FollowsAPairThatEndsAStage) {
+  EXPECT_EQ(rows_of(add_reduce_grad(program_of({"1F0,(0F0;1B0)OVERLAP_F_B,0B0"}))),
+            (Rows{"1F0,(0F0;1B0)OVERLAP_F_B,1REDUCE_GRAD,0B0,0REDUCE_GRAD"}));
+}
+
+TEST(AddTiedReductionsTest, PutsGroupsOfSeveralStagesBehindAllComputeOfTheirRanks) {
+  const Program program = add_tied_reductions(
+      program_of({"0F0,2F0,2B0,0B0", "1F0,1B0"}, {0, 1, 0}),
+      {{"a", {0, 2}}, {"b", {1}}, {"c", {0, 1}}});
+  EXPECT_EQ(rows_of(program),
+            (Rows{"0F0,2F0,2B0,0B0,0REDUCE_TIED,2REDUCE_TIED", "1F0,1B0,2REDUCE_TIED"}));
+  EXPECT_EQ(program.tie_groups.size(), 3U);
+}
+
+TEST(AddTiedReductionsTest, RefusesAStageThatLivesNowhere) {
+  const Error error = error_of(
+      [] { add_tied_reductions(program_of({"0F0,0B0"}), {{"lm_head.weight", {0, 7}}}); });
+  EXPECT_NE(std::string(error.what()).find("'lm_head.weight' is used by stage 7"),
+            std::string::npos);
+}
+
+TEST(AddOptimizerStepTest, EndsEveryRank) {
+  const Program program = program_of({"0F0,0B0", "1F0,1B0"});
+  EXPECT_EQ(rows_of(add_optimizer_step(program, false)),
+            (Rows{"0F0,0B0,OPTIMIZER_STEP", "1F0,1B0,OPTIMIZER_STEP"}));
+  EXPECT_EQ(rows_of(add_optimizer_step(program, true)),
+            (Rows{"0F0,0B0,REDUCE_NORM,OPTIMIZER_STEP", "1F0,1B0,REDUCE_NORM,OPTIMIZER_STEP"}));
+}
+
+TEST(LowerTest, AppliesThePassesInOneOrder) {
+  LowerOptions options;
+  options.shard_parameters = options.reduce_gradients = options.defer_receives = true;
+  options.merge_backward = options.optimizer_step = options.norm = true;
+  options.tie_groups = {{"t", {0, 1}}};
+  std::vector<std::string> names;
+  for (const NamedPass& pass : lowering_passes(options)) names.push_back(pass.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"merge_backward", "add_unshard_reshard",
+                                             "add_reduce_grad", "add_transfers", "defer_receives",
+                                             "add_tied_reductions", "add_optimizer_step"}));
+  const Program program =
+      lower(make_schedule("1F1B", {.num_ranks = 2, .num_microbatches = 1}), options);
+  EXPECT_EQ(rows_of(program),
+            (Rows{"0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD,0REDUCE_TIED,"
+                  "REDUCE_NORM,OPTIMIZER_STEP",
+                  "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD,0REDUCE_TIED,"
+                  "REDUCE_NORM,OPTIMIZER_STEP"}));
+}
+
+TEST(LowerTest, AddsOnlyTransfersByDefault) {
+  ASSERT_EQ(lowering_passes({}).size(), 1U);
+  EXPECT_EQ(lowering_passes({}).front().name, "add_transfers");
+}
+
+TEST(LowerTest, LeavesOutWhatAScheduleHoldsAlready) {
+  LowerOptions options;
+  options.shard_parameters = options.reduce_gradients = true;
+  const Schedule schedule = make_schedule("ZBVZeroBubble", {.num_ranks = 2, .num_microbatches = 4});
+  const Program once = lower(schedule, options);
+  const Schedule lowered = parse_schedule_csv(to_csv(once.ranks), "f.csv", once.stage_to_rank);
+  EXPECT_EQ(rows_of(lower(lowered, options)), rows_of(once));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,263 @@
+// Predictions against the unit-cost grids of tests/reference/bubble.json, closed formulas, and cases
+// small enough to work out by hand.
+#include "sluice/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "sluice/error.h"
+#include "support/expect_error.h"
+#include "support/programs.h"
+#include "support/reference_cases.h"
+
+namespace sluice {
+namespace {
+
+using test::error_of;
+using testing::program_of;
+using Doubles = std::vector<double>;
+
+Program named(const std::string& name, int ranks, int microbatches, int stages_per_rank = 0) {
+  return to_program(make_schedule(name, {.num_ranks = ranks,
+                                         .stages_per_rank = stages_per_rank,
+                                         .num_microbatches = microbatches}));
+}
+
+// ---- the reference grids ----
+
+Program program_of_case(const nlohmann::json& entry) {
+  if (entry.at("expect").contains("compute")) {
+    return program_of(entry.at("expect").at("compute").get<std::vector<std::string>>());
+  }
+  const auto& input = entry.at("input");
+  return named(input.at("schedule"), input.at("pp_size"), input.at("num_microbatches"),
+               input.at("stages_per_rank"));
+}
+
+void expect_as_reference(const Simulation& simulation, const nlohmann::json& expect) {
+  EXPECT_EQ(simulation.makespan, expect.at("makespan"));
+  EXPECT_EQ(simulation.busy_per_rank, expect.at("busy_per_rank"));
+  EXPECT_EQ(simulation.finish_per_rank, expect.at("finish_per_rank"));
+  EXPECT_NEAR(simulation.bubble_fraction, expect.at("bubble_fraction"), 1e-6);
+  EXPECT_EQ(simulation.peak_live_until_grad_input_per_rank, expect.at("peak_live_until_grad_input"));
+  EXPECT_EQ(simulation.peak_live_per_rank, expect.at("peak_live_until_grad_weight"));
+  const auto sum = [](const Doubles& list) { return std::accumulate(list.begin(), list.end(), 0.0); };
+  EXPECT_EQ(sum(simulation.warmup_per_rank) + sum(simulation.waiting_per_rank) +
+                sum(simulation.drain_per_rank),
+            expect.at("idle_total"));
+}
+
+void expect_start_times(const Simulation& simulation, const nlohmann::json& start_times) {
+  ASSERT_EQ(simulation.timeline.size(), start_times.size());
+  for (std::size_t rank = 0; rank < start_times.size(); ++rank) {
+    ASSERT_EQ(simulation.timeline[rank].size(), start_times[rank].size());
+    for (std::size_t i = 0; i < start_times[rank].size(); ++i) {
+      EXPECT_EQ(to_text(simulation.timeline[rank][i].action), start_times[rank][i][0]);
+      EXPECT_EQ(simulation.timeline[rank][i].start, start_times[rank][i][1]);
+    }
+  }
+}
+
+TEST(SimulateReferenceTest, PredictsTheGridsOfEveryOrder) {
+  int with_start_times = 0;
+  for (const auto& entry : testing::reference_cases("bubble.json", "makespan")) {
+    SCOPED_TRACE(entry.at("id"));
+    const Program program = program_of_case(entry);
+    const auto& expect = entry.at("expect");
+    const Simulation simulation = simulate(program);
+    expect_as_reference(simulation, expect);
+    // Transfers that take no time change nothing.
+    expect_as_reference(simulate(add_transfers(program)), expect);
+    if (!expect.contains("start_times")) continue;
+    expect_start_times(simulation, expect.at("start_times"));
+    ++with_start_times;
+  }
+  EXPECT_GT(with_start_times, 50);
+}
+
+// ---- closed formulas ----
+
+struct Cost {
+  double f, i, w;
+  Costs costs() const {
+    Costs result;
+    result.uniform = {f, i, w, i + w};
+    return result;
+  }
+};
+const Cost kCosts[] = {{1, 1, 1}, {2, 3, 1}, {1, 1.5, 0.5}};
+
+TEST(SimulateFormulaTest, GPipeAnd1F1BTakeOneRoundPerMicrobatchAndRank) {
+  for (const Cost& cost : kCosts) {
+    for (const auto& [p, m] : {std::pair{1, 3}, {2, 2}, {4, 8}, {8, 16}}) {
+      for (const char* name : {"GPipe", "1F1B"}) {
+        const Simulation simulation = simulate(named(name, p, m), cost.costs());
+        EXPECT_DOUBLE_EQ(simulation.makespan, (m + p - 1) * (cost.f + cost.i + cost.w));
+        EXPECT_NEAR(simulation.bubble_fraction, (p - 1.0) / (m + p - 1.0), 1e-12);
+      }
+    }
+  }
+}
+
+TEST(SimulateFormulaTest, InterleavingDividesTheBubble) {
+  for (const auto& [p, m, v] : {std::tuple{4, 8, 2}, {4, 16, 2}, {4, 8, 4}, {8, 16, 2}}) {
+    const Simulation simulation = simulate(named("Interleaved1F1B", p, m, v));
+    const double busy = 3.0 * m * v;
+    EXPECT_NEAR((simulation.makespan - busy) / busy, (p - 1.0) / (v * m), 1e-12) << p << " " << m;
+  }
+}
+
+TEST(SimulateFormulaTest, ZeroBubbleLeavesOnlyTheFill) {
+  // ZB1P of one chunk: (p - 1)(F + B - 2W) with B = I + W.
+  for (const auto& [p, m] : {std::pair{4, 8}, {4, 16}, {8, 16}, {8, 32}}) {
+    const Simulation simulation = simulate(named("ZBVZeroBubble", p, m));
+    EXPECT_NEAR(simulation.makespan - 6.0 * m, p - 1.0, 1e-12);
+  }
+}
+
+TEST(SimulateFormulaTest, LiveActivationsOf1F1BFollowTheRank) {
+  for (const auto& [p, m] : {std::pair{4, 8}, {8, 16}, {4, 2}}) {
+    const Simulation simulation = simulate(named("1F1B", p, m));
+    for (int rank = 0; rank < p; ++rank) {
+      EXPECT_EQ(simulation.peak_live_per_rank[rank], std::min(p - rank, m));
+    }
+  }
+}
+
+// ---- by hand ----
+
+const std::vector<std::string> kTwoRanks = {"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"};
+
+TEST(SimulateTest, SplitsIdleTimeIntoWarmUpWaitingAndDrain) {
+  const Simulation simulation = simulate(program_of(kTwoRanks));
+  EXPECT_EQ(simulation.makespan, 9);
+  EXPECT_EQ(simulation.warmup_per_rank, (Doubles{0, 1}));
+  EXPECT_EQ(simulation.waiting_per_rank, (Doubles{3, 0}));
+  EXPECT_EQ(simulation.drain_per_rank, (Doubles{0, 2}));
+}
+
+TEST(SimulateTest, ChargesStagesAndRanksTheirOwnCosts) {
+  Costs costs;
+  costs.per_stage = {{1, 1, 1, 2}, {10, 10, 10, 20}};
+  EXPECT_EQ(simulate(program_of(kTwoRanks), costs).busy_per_rank, (Doubles{6, 60}));
+  costs.rank_speed = {0.5, 10};
+  EXPECT_EQ(simulate(program_of(kTwoRanks), costs).busy_per_rank, (Doubles{12, 6}));
+}
+
+TEST(SimulateTest, DelaysMessagesByTheLatency) {
+  Costs costs;
+  costs.latency = 0.5;
+  const Simulation simulation = simulate(program_of({"0F0,0B0", "1F0,1B0"}), costs);
+  EXPECT_EQ(simulation.timeline[1][0].start, 1.5);
+  EXPECT_EQ(simulation.makespan, 1 + 0.5 + 1 + 2 + 0.5 + 2);
+}
+
+TEST(SimulateTest, SendsTheMessagesOfAChannelOneAfterTheOther) {
+  Costs costs;
+  costs.bandwidth = 10;
+  costs.message_bytes = {40};
+  costs.latency = 1;
+  const Simulation simulation =
+      simulate(program_of({"0F0,0F1,0F2", "1F0,1F1,1F2"}), costs);
+  // Made at 1, 2, 3; on the wire 1-5, 5-9, 9-13; there one later.
+  EXPECT_EQ(simulation.timeline[1][0].start, 6);
+  EXPECT_EQ(simulation.timeline[1][1].start, 10);
+  EXPECT_EQ(simulation.timeline[1][2].start, 14);
+}
+
+TEST(SimulateTest, LetsAValueLeaveWhenItsInstructionIsReached) {
+  const Simulation simulation =
+      simulate(program_of({"0F0,0F1,0SEND_F0,0SEND_F1", "1RECV_F0,1F0,1RECV_F1,1F1"}));
+  EXPECT_EQ(simulation.timeline[1][0].start, 2);
+}
+
+TEST(SimulateTest, LetsAHalfOfAPairLeaveBeforeTheOtherEnds) {
+  const Simulation simulation = simulate(program_of(
+      {"0F0,0SEND_F0,2RECV_F0,2F0,(0F1;2B0)OVERLAP_F_B,0SEND_F1,2SEND_B0",
+       "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1RECV_B0,1B0"},
+      {0, 1, 0}));
+  EXPECT_EQ(simulation.timeline[1][1].start, 4);  // 0F1 runs from 3 to 4, 2B0 from 4 to 6
+  EXPECT_EQ(simulation.timeline[1][2].start, 6);
+}
+
+TEST(SimulateTest, CountsLiveActivationsAfterEveryInstruction) {
+  const Simulation simulation =
+      simulate(program_of({"0F0,0F1,0I0,0W0,(0F2;0B1)OVERLAP_F_B,0B2"}));
+  EXPECT_EQ(simulation.live_per_rank[0], (std::vector<int>{1, 2, 2, 1, 1, 0}));
+  EXPECT_EQ(simulation.peak_live_per_rank[0], 2);
+  EXPECT_EQ(simulation.peak_live_until_grad_input_per_rank[0], 2);
+}
+
+TEST(SimulateTest, ReturnsAChainThatSpansTheMakespan) {
+  std::mt19937 random(31);
+  for (int sample = 0; sample < 200; ++sample) {
+    Program program = testing::RandomOrder(random, 4, 3, 5).make();
+    if (sample % 2) program = add_transfers(std::move(program));
+    Costs costs;
+    costs.uniform = {1, 2, 1.5, 3};
+    costs.latency = sample % 3;
+    const Simulation simulation = simulate(program, costs);
+    const auto at = [&](const Simulation::Step& step) {
+      return simulation.timeline[step.rank][step.index];
+    };
+    ASSERT_FALSE(simulation.critical_path.empty());
+    EXPECT_EQ(at(simulation.critical_path.front()).start, 0);
+    EXPECT_EQ(at(simulation.critical_path.back()).end, simulation.makespan);
+    for (std::size_t i = 1; i < simulation.critical_path.size(); ++i) {
+      const auto& before = simulation.critical_path[i - 1];
+      const auto& here = simulation.critical_path[i];
+      const double gap = at(here).start - at(before).end;
+      EXPECT_EQ(gap, before.rank == here.rank ? 0.0 : costs.latency);
+    }
+  }
+}
+
+TEST(SimulateTest, TakesTheWholeEndOfAStep) {
+  const Program program = add_optimizer_step(
+      add_tied_reductions(add_reduce_grad(program_of(kTwoRanks)), {{"t", {0, 1}}}), true);
+  EXPECT_EQ(simulate(program).makespan, 9);
+  EXPECT_EQ(simulate(program).live_per_rank[0].size(), program.ranks[0].size());
+}
+
+TEST(SimulateTest, SimulatesForwardOnlyPrograms) {
+  const Simulation simulation = simulate(keep_forward(named("1F1B", 4, 6)));
+  EXPECT_EQ(simulation.makespan, 9);
+  EXPECT_EQ(simulation.peak_live_per_rank, (std::vector<int>{6, 6, 6, 6}));
+}
+
+TEST(SimulateTest, RefusesAProgramThatCannotCompleteAndSaysWhere) {
+  Error error = error_of([] { simulate(program_of({"0F0,0B0,0F1,0B1", "1F0,1F1,1B0,1B1"})); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.where(), "rank 0, instruction 1 '0B0'");
+  error = error_of([] { simulate(program_of({"0F0,0SEND_F0", "1F0"})); });
+  EXPECT_EQ(error.where(), "rank 1, instruction 0 '1F0'");
+  error = error_of([] { simulate(program_of({"0F0,1REDUCE_TIED"})); });
+  EXPECT_EQ(error.where(), "rank 0, instruction 1 '1REDUCE_TIED'");
+}
+
+TEST(SimulateTest, RefusesCostsThatDoNotFit) {
+  const Program program = program_of(kTwoRanks);
+  const auto refused = [&](auto change) {
+    Costs costs;
+    change(costs);
+    return error_of([&] { simulate(program, costs); }).kind();
+  };
+  EXPECT_EQ(refused([](Costs& c) { c.per_stage.resize(3); }), ErrorKind::kUsage);
+  EXPECT_EQ(refused([](Costs& c) { c.message_bytes = {1, 2}; }), ErrorKind::kUsage);
+  EXPECT_EQ(refused([](Costs& c) { c.rank_speed = {1, 0}; }), ErrorKind::kUsage);
+  EXPECT_EQ(refused([](Costs& c) { c.uniform.forward = -1; }), ErrorKind::kUsage);
+  EXPECT_EQ(refused([](Costs& c) { c.latency = std::nan(""); }), ErrorKind::kUsage);
+  EXPECT_EQ(refused([](Costs& c) { c.uniform.backward = 1.7e308; }), ErrorKind::kUsage);
+}
+
+TEST(SimulateTest, TakesCostsOfZero) {
+  Costs costs;
+  costs.uniform = {0, 0, 0, 0};
+  const Simulation simulation = simulate(program_of(kTwoRanks), costs);
+  EXPECT_EQ(simulation.makespan, 0);
+  EXPECT_EQ(simulation.bubble_fraction, 0);
+}
+
+}  // namespace
+}  // namespace sluice

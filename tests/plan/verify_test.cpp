@@ -1,0 +1,310 @@
+// What verify() says about each kind of fault, and that it says it once.
+#include "sluice/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "sluice/error.h"
+#include "support/expect_error.h"
+#include "support/programs.h"
+
+namespace sluice {
+namespace {
+
+using test::error_of;
+using testing::program_of;
+using testing::row_of;
+using Rows = std::vector<std::string>;
+
+struct Found {
+  int rank, index;
+  std::string action, reason;  // reason: a part of it
+};
+
+void expect_found(const Program& program, const std::vector<Found>& expected) {
+  const VerifyReport report = verify(program);
+  std::string listing;
+  for (const Violation& v : report.violations) {
+    listing += std::to_string(v.rank) + ", " + std::to_string(v.index) + " '" + v.action + "': " +
+               v.reason + "\n";
+  }
+  ASSERT_EQ(report.violations.size(), expected.size()) << listing;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(report.violations[i].rank, expected[i].rank) << listing;
+    EXPECT_EQ(report.violations[i].index, expected[i].index) << listing;
+    EXPECT_EQ(report.violations[i].action, expected[i].action) << listing;
+    EXPECT_NE(report.violations[i].reason.find(expected[i].reason), std::string::npos) << listing;
+  }
+}
+
+const Rows kTwoRanks = {"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+                        "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"};
+
+Program with_row(int rank, const std::string& row) {
+  Rows rows = kTwoRanks;
+  rows[rank] = row;
+  Program program = program_of(rows, {0, 1});
+  program.num_microbatches = 2;
+  return program;
+}
+
+TEST(VerifyTest, AcceptsOneForwardOneBackward) {
+  const VerifyReport report = verify(program_of(kTwoRanks));
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.required_capacity, 1);
+  EXPECT_EQ(report.max_in_flight, 2);
+  EXPECT_NO_THROW(require_verified(report, "1F1B"));
+}
+
+TEST(VerifyTest, NeedsNoCapacityWhenNothingIsSent) {
+  const VerifyReport report = verify(program_of({"0F0,1F0,1B0,0B0"}));
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.required_capacity, 0);
+  EXPECT_EQ(report.max_in_flight, 0);
+}
+
+TEST(VerifyTest, AcceptsAComputeOrderWithoutTransfers) {
+  EXPECT_TRUE(verify(program_of({"0F0,0F1,0I0,0I1,0W0,0W1", "1F0,1B0,1F1,1B1"})).ok());
+}
+
+TEST(VerifyTest, RejectsAForwardThatNeverRuns) {
+  expect_found(program_of({"0F0,0B0,0B1", "1F0,1F1,1B0,1B1"}),
+               {{0, -1, "0F1", "microbatch 1 never runs forward on stage 0"}});
+}
+
+TEST(VerifyTest, SummarizesARunOfMissingMicrobatches) {
+  expect_found(program_of({"0F0,0F9,0B0,0B9"}),
+               {{0, -1, "0F1", "microbatches 1 to 8 never run forward on stage 0"},
+                {0, -1, "0B1", "microbatches 1 to 8 never run backward on stage 0"}});
+}
+
+TEST(VerifyTest, StaysSmallForAFarMicrobatch) {
+  Program program = program_of({"0F0,0B0"});
+  program.num_microbatches = 2000000000;
+  expect_found(program, {{0, -1, "0F1", "microbatches 1 to 1999999999 never run forward"},
+                         {0, -1, "0B1", "microbatches 1 to 1999999999 never run backward"}});
+}
+
+TEST(VerifyTest, RejectsASecondBackward) {
+  expect_found(program_of({"0F0,0F1,0B0,0B0,0B1", "1F0,1B0,1F1,1B1"}),
+               {{0, 3, "0B0", "a second time, after instruction 2"}});
+}
+
+TEST(VerifyTest, RejectsAWholeBackwardAfterItsHalves) {
+  expect_found(program_of({"0F0,0F1,0I0,0I1,0W0,0W1,0B1", "1F0,1B0,1F1,1B1"}),
+               {{0, 6, "0B1", "repeats the backward of '0I1' (instruction 3)"}});
+}
+
+TEST(VerifyTest, RejectsInputWithoutWeightAndWeightWithoutInput) {
+  expect_found(program_of({"0F0,0F1,0I0,0W1"}), {{0, -1, "0W0", "though '0I0' (instruction 2) does"},
+                                                 {0, 3, "0W1", "runs without '0I1'"}});
+}
+
+TEST(VerifyTest, RejectsABackwardBeforeItsForward) {
+  expect_found(program_of({"0B0,0F0"}), {{0, 0, "0B0", "needs '0F0' (instruction 1) above it"}});
+}
+
+TEST(VerifyTest, RejectsAWeightGradientBeforeItsInputGradient) {
+  expect_found(program_of({"0F0,0W0,0I0"}), {{0, 1, "0W0", "needs '0I0' (instruction 2) above it"}});
+}
+
+TEST(VerifyTest, RejectsANeighbourOnTheSameRankThatComesLater) {
+  expect_found(program_of({"1F0,0F0,1B0,0B0"}),
+               {{0, 0, "1F0", "needs '0F0' (instruction 1) above it"}});
+}
+
+TEST(VerifyTest, RejectsAPairWhoseHalvesNeedEachOther) {
+  expect_found(program_of({"(0F0;0B0)OVERLAP_F_B"}),
+               {{0, 0, "(0F0;0B0)OVERLAP_F_B", "one half of the pair needs the result of the other"}});
+}
+
+TEST(VerifyTest, RejectsAnActionOnARankThatDoesNotOwnItsStage) {
+  expect_found(program_of({"0F0,1F0,0B0", "1B0"}, {0, 1}),
+               {{0, 1, "1F0", "stage 1 lives on rank 1"}});
+}
+
+TEST(VerifyTest, RejectsStagesAndMicrobatchesOutOfRange) {
+  Program program = program_of({"0F0,0B0"});
+  program.ranks[0].push_back(Action::forward(1, 0));
+  program.ranks[0].push_back(Action::backward(0, 7));
+  program.ranks[0].push_back(Action());
+  program.ranks[0].push_back(Action::make(ActionKind::kReduceTied, 3));
+  expect_found(program, {{0, 2, "1F0", "the program has 1 stages"},
+                         {0, 3, "0B7", "the program has 1 microbatches"},
+                         {0, 4, "", "an idle slot is not an instruction"},
+                         {0, 5, "3REDUCE_TIED", "0 groups of tied parameters"}});
+}
+
+TEST(VerifyTest, RejectsARankWithoutARow) {
+  expect_found(program_of({"0F0,0B0", ""}, {0, 1}),
+               {{1, -1, "", "owns stage 1 and has no instruction"}});
+}
+
+TEST(VerifyTest, RejectsAStageThatNeverRunsOrLivesNowhere) {
+  expect_found(program_of({"0F0,0B0"}, {0, 0}), {{0, -1, "", "owns stage 1 and never runs it"}});
+  expect_found(program_of({"0F0,3F0,3B0,0B0"}),
+               {{-1, -1, "", "stages 1 to 2 live on no rank of the program"}});
+}
+
+TEST(VerifyTest, RejectsSizesThatDisagree) {
+  Program program = program_of({"0F0,0B0"});
+  program.num_ranks = 2;
+  expect_found(program, {{-1, -1, "", "1 rows for 2 ranks"}});
+  program = program_of({"0F0,0B0"});
+  program.num_stages = 3;
+  expect_found(program, {{-1, -1, "", "1 of 3 stages are placed"}});
+  expect_found(Program(), {{-1, -1, "", "at least one rank"}});
+  program = program_of({"0F0,0B0"});
+  program.stage_to_rank = {77};
+  EXPECT_FALSE(verify(program).ok());
+}
+
+TEST(VerifyTest, RejectsRecvWithoutMatchingSend) {
+  expect_found(with_row(0, "0F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1"),
+               {{1, 0, "1RECV_F0", "no '0SEND_F0' on rank 0 sends what this waits for"}});
+}
+
+TEST(VerifyTest, RejectsSendWithoutMatchingRecv) {
+  expect_found(with_row(1, "1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"),
+               {{0, 1, "0SEND_F0", "no '1RECV_F0' on rank 1 takes this message"},
+                {1, 0, "1F0", "its input is never received: no '1RECV_F0'"}});
+}
+
+TEST(VerifyTest, RejectsASendBeforeItsResult) {
+  expect_found(with_row(1, "1RECV_F0,1F0,1SEND_B0,1B0,1RECV_F1,1F1,1B1,1SEND_B1"),
+               {{1, 2, "1SEND_B0", "needs '1B0' (instruction 3) above it"}});
+}
+
+TEST(VerifyTest, RejectsARecvBelowItsUse) {
+  expect_found(with_row(1, "1F0,1RECV_F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"),
+               {{1, 0, "1F0", "needs '1RECV_F0' (instruction 1) above it"}});
+}
+
+TEST(VerifyTest, RejectsTransfersThatGoNowhere) {
+  expect_found(program_of({"0RECV_F0,0F0,0SEND_F0,1RECV_F0,1F0,1SEND_F0,1B0,0B0,0SEND_B0"}),
+               {{0, 0, "0RECV_F0", "there is no stage before stage 0"},
+                {0, 2, "0SEND_F0", "stages 0 and 1 live on one rank"},
+                {0, 3, "1RECV_F0", "stages 1 and 0 live on one rank"},
+                {0, 5, "1SEND_F0", "there is no stage behind stage 1"},
+                {0, 8, "0SEND_B0", "there is no stage before stage 0"}});
+}
+
+TEST(VerifyTest, RejectsAChannelWhoseEndsDisagreeAndNamesTheFewestReceives) {
+  expect_found(
+      program_of({"0F0,0SEND_F0,0F1,0SEND_F1,0F2,0SEND_F2,0F3,0SEND_F3",
+                  "1RECV_F3,1F3,1RECV_F0,1F0,1RECV_F1,1F1,1RECV_F2,1F2"}),
+      {{0, -1, "0B0", "microbatches 0 to 3 never run backward"},
+       {1, -1, "1B0", "microbatches 0 to 3 never run backward"},
+       {1, 0, "1RECV_F3",
+        "out of order on the channel from rank 0, where it is '0SEND_F3' (instruction 7)"}});
+}
+
+TEST(VerifyTest, RejectsADeadlockAndNamesEveryRankOfTheCircle) {
+  expect_found(
+      program_of({"0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0B0,0RECV_B1,0B1",
+                  "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1"}),
+      {{0, 2, "0RECV_B0", "waits for '1SEND_B0' (instruction 5) of rank 1, which is stuck before it "
+                          "at '1RECV_F1' (instruction 2)"},
+       {1, 2, "1RECV_F1", "waits for '0SEND_F1' (instruction 4) of rank 0"}});
+}
+
+TEST(VerifyTest, RejectsADeadlockOfAComputeOrder) {
+  expect_found(program_of({"0F0,0B0,0F1,0B1", "1F0,1F1,1B0,1B1"}),
+               {{0, 1, "0B0", "deadlock: waits for '1B0'"},
+                {1, 1, "1F1", "deadlock: waits for '0F1'"}});
+}
+
+TEST(VerifyTest, LeavesOutRanksThatOnlyWaitForADeadlock) {
+  expect_found(program_of({"0F0,0B0,0F1,0B1", "1F0,1F1,1B0,1B1", "2F0,2B0,2F1,2B1"}),
+               {{0, 1, "0B0", "deadlock"}, {1, 1, "1F1", "deadlock"}});
+}
+
+TEST(VerifyTest, ChecksGatheredParametersOnlyWhereTheProgramGathers) {
+  expect_found(program_of({"0UNSHARD,0F0,0RESHARD,0F1,0B0,0B1,0RESHARD"}),
+               {{0, 3, "0F1", "stage 0 is not gathered: no '0UNSHARD' since it was dropped"}});
+  expect_found(program_of({"0UNSHARD,0F0,0UNSHARD,0B0,0RESHARD"}),
+               {{0, 2, "0UNSHARD", "gathered already, by '0UNSHARD' (instruction 0)"}});
+  expect_found(program_of({"0UNSHARD,0F0,0B0"}), {{0, 0, "0UNSHARD", "no '0RESHARD' drops it again"}});
+  expect_found(program_of({"0UNSHARD,0F0,0B0,0RESHARD,0RESHARD"}),
+               {{0, 4, "0RESHARD", "not gathered"}});
+}
+
+TEST(VerifyTest, ChecksGradientReductions) {
+  expect_found(program_of({"0F0,0REDUCE_GRAD,0B0"}),
+               {{0, 1, "0REDUCE_GRAD", "runs before '0B0' (instruction 2)"}});
+  expect_found(program_of({"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD"}),
+               {{0, 3, "0REDUCE_GRAD", "a second time"}});
+  expect_found(program_of({"0F0,1F0,1B0,0B0,1REDUCE_GRAD"}),
+               {{0, -1, "0REDUCE_GRAD", "never runs on this rank"}});
+}
+
+TEST(VerifyTest, ChecksTiedReductions) {
+  const Program program = add_tied_reductions(program_of({"0F0,0B0", "1F0,1B0"}), {{"t", {0, 1}}});
+  EXPECT_TRUE(verify(program).ok());
+  Program changed = program;
+  changed.ranks[1].pop_back();
+  expect_found(changed, {{1, -1, "0REDUCE_TIED", "never runs on this rank"}});
+  changed = program;
+  std::swap(changed.ranks[1][1], changed.ranks[1][2]);
+  expect_found(changed, {{0, 1, "0B0", "deadlock: waits for '1B0'"},
+                         {1, 1, "0REDUCE_TIED", "runs before '1B0' (instruction 2)"},
+                         {1, 1, "0REDUCE_TIED", "deadlock: waits for '0REDUCE_TIED'"}});
+}
+
+TEST(VerifyTest, RejectsTiedReductionsInAnotherOrderAsADeadlock) {
+  Program program = add_tied_reductions(program_of({"0F0,0B0", "1F0,1B0"}),
+                                        {{"a", {0, 1}}, {"b", {0, 1}}});
+  EXPECT_TRUE(verify(program).ok());
+  std::swap(program.ranks[1][2], program.ranks[1][3]);
+  expect_found(program, {{0, 2, "0REDUCE_TIED", "deadlock"}, {1, 2, "1REDUCE_TIED", "deadlock"}});
+}
+
+TEST(VerifyTest, ChecksTheEndOfTheStep) {
+  const Program program = add_optimizer_step(program_of({"0F0,0B0", "1F0,1B0"}), true);
+  EXPECT_TRUE(verify(program).ok());
+  Program changed = program;
+  changed.ranks[0].pop_back();
+  expect_found(changed, {{0, -1, "OPTIMIZER_STEP", "never runs on this rank"}});
+  changed = program;
+  std::swap(changed.ranks[0][2], changed.ranks[0][3]);
+  expect_found(changed, {{0, 2, "OPTIMIZER_STEP", "runs before 'REDUCE_NORM' (instruction 3)"}});
+  changed = program;
+  std::swap(changed.ranks[1][1], changed.ranks[1][2]);
+  EXPECT_FALSE(verify(changed).ok());  // the norm before a gradient
+}
+
+TEST(VerifyTest, RejectsBackwardsInAForwardOnlyProgram) {
+  Program program = program_of({"0F0", "1F0"});
+  EXPECT_FALSE(verify(program).ok());
+  program.forward_only = true;
+  EXPECT_TRUE(verify(program).ok());
+  program.ranks[1].push_back(Action::backward(1, 0));
+  expect_found(program, {{1, 1, "1B0", "forward only"}});
+}
+
+TEST(VerifyTest, ReportsEveryFaultNotTheFirst) {
+  const VerifyReport report =
+      verify(program_of({"0F0,0B0,0F1,0F1,0B1,0B2", "1F0,1B0,1F1,0B1,1B1,1F2"}, {0, 1}));
+  EXPECT_EQ(report.violations.size(), 4U);  // 0F1 twice, no 0F2, 0B1 on rank 1, no 1B2
+}
+
+TEST(VerifyTest, CutsAListWithoutEnd) {
+  Program program = program_of({"0F0,0B0"});
+  program.ranks[0].insert(program.ranks[0].end(), 100000, Action::forward(0, 0));
+  const VerifyReport report = verify(program);
+  EXPECT_LT(report.violations.size(), 70000U);
+  EXPECT_NE(report.violations.back().reason.find("more violations"), std::string::npos);
+}
+
+TEST(RequireVerifiedTest, ThrowsTheFirstViolationAndTheirNumber) {
+  const Error error = error_of([] {
+    require_verified(verify(program_of({"0B0,0F0", "1F0,1B0,1B0"})), "the schedule 'mine.csv'");
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.fact(), "the schedule 'mine.csv' does not hold (2 violations)");
+  EXPECT_EQ(error.where(), "rank 0, instruction 0 '0B0': needs '0F0' (instruction 1) above it");
+}
+
+}  // namespace
+}  // namespace sluice
