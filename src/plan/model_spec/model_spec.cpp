@@ -15,7 +15,7 @@ constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
 std::string read_dtype(const detail::ConfigReader& config) {
   const std::string key = config.has("dtype") ? "dtype" : "torch_dtype";
-  const std::string dtype = config.text(key, "");
+  std::string dtype = config.text(key, "");
   const std::vector<std::string> known = {"float32", "bfloat16", "float16", "float64"};
   if (!dtype.empty() && std::find(known.begin(), known.end(), dtype) == known.end()) {
     config.fail(key, "unknown data type '" + dtype + "'", suggest_name(dtype, known));
@@ -104,7 +104,7 @@ std::string config_file(const std::string& path) {
     if (fs::exists(path, code)) return path;
     throw Error(ErrorKind::kInput, "no such file or folder", path, remedy);
   }
-  const std::string file = (fs::path(path) / "config.json").string();
+  std::string file = (fs::path(path) / "config.json").string();
   if (fs::exists(file, code)) return file;
   throw Error(ErrorKind::kInput, "the model folder has no config.json", path, remedy);
 }

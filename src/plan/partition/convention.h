@@ -58,8 +58,8 @@ struct Convention {
   std::string name;
   bool split_points = false, cuts = false, modules = false;
   bool layers_per_stage = false, rounding = false, weights = false, remainder = false;
-  bool ends =
-      false;  // embeddings, lm_head, rotary, multimodal, extra_modules, prefix, lm_head_name
+  // embeddings, lm_head, rotary, multimodal, extra_modules, prefix, lm_head_name
+  bool ends = false;
   Split (*split)(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*) = nullptr;
 };
 const std::vector<Convention>& conventions();

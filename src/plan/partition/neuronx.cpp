@@ -9,6 +9,7 @@ Split neuronx_split(const ModelSpec& model, const PartitionOptions& options,
   const LayerNames layers = hf_names(model);
   if (!options.cuts.empty()) return split_after(layers, options.cuts);
   std::vector<std::string> decoders;
+  decoders.reserve(static_cast<std::size_t>(layers.num_decoders));
   for (int k = 0; k < layers.num_decoders; ++k) {
     decoders.push_back(layers.names[layers.position(k)].front());
   }
