@@ -1,15 +1,14 @@
 #include "sluice/executor.h"
 
 #include <ATen/Functions.h>
-#include <ATen/core/grad_mode.h>
 
 #include <chrono>
-#include <cmath>
 #include <map>
-#include <new>
 
+#include "run/finite_check.h"
 #include "run/flight_recorder.h"
 #include "run/input_metas.h"
+#include "run/instruction_failure.h"
 #include "run/mailbox.h"
 #include "run/memory_ledger.h"
 
@@ -37,13 +36,6 @@ at::Tensor without_graph(const at::Tensor& tensor) {
   result.set_requires_grad(tensor.requires_grad());
   return result;
 }
-
-bool is_finite(const at::Tensor& tensor) {
-  if (!tensor.defined() || !at::isFloatingType(tensor.scalar_type())) return true;
-  return at::isfinite(tensor).all().item<bool>();
-}
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // True when some stage of the rank finishes weight gradients in another order than input gradients.
 bool weight_order_differs(const std::vector<Action>& row, int stage) {
@@ -89,8 +81,7 @@ struct Executor::Impl {
   std::vector<MicrobatchLoss> losses;
   // What the consumer of a sent activation will send back.
   std::map<std::pair<int, int>, std::vector<TensorMeta>> gradient_metas;
-  bool checking = false;  // find_non_finite
-  std::optional<NonFinite> non_finite;
+  std::optional<FiniteCheck> finite_check;  // during find_non_finite, in which nothing is reduced or updated
 
   Impl(const Program& the_program, int the_rank, std::vector<Stage*> the_stages, Transport& the_transport,
        StepOps& the_ops, LossFunction loss, ExecutorOptions the_options)
@@ -195,60 +186,30 @@ struct Executor::Impl {
       case ActionKind::kReshard:
         break;  // parameters are not sharded: every rank holds those of its stages whole
       case ActionKind::kReduceGrad:
-        if (!checking) ops.reduce_gradients(action.stage);
+        if (!finite_check) ops.reduce_gradients(action.stage);
         break;
       case ActionKind::kReduceTied:
-        if (!checking) ops.reduce_tied(action.stage);
+        if (!finite_check) ops.reduce_tied(action.stage);
         break;
       case ActionKind::kReduceNorm:
-        if (!checking) ops.reduce_norm();
+        if (!finite_check) ops.reduce_norm();
         break;
       case ActionKind::kOptimizerStep:
-        if (!checking) ops.optimizer_step();
+        if (!finite_check) ops.optimizer_step();
         break;
       case ActionKind::kIdle:
         break;
     }
   }
 
-  // Adds the place to whatever was thrown, wakes the other ranks and throws on.
+  // Says where, wakes the other ranks and throws on.
   [[noreturn]] void fail(int index, const Action& action) {
     if (auto failure = transport.failure()) {
       drop_everything();
       throw Error(failure->kind, failure->message);
     }
-    ErrorKind kind = ErrorKind::kInternal;
-    std::string what, where, remedy;
-    try {
-      throw;
-    } catch (const Error& error) {
-      kind = error.kind();
-      what = error.fact();
-      where = error.where();
-      remedy = error.remedy();
-    } catch (const c10::Error& error) {
-      what = first_line(error.what_without_backtrace());
-      if (what.find("allocate") != std::string::npos || what.find("out of memory") != std::string::npos) {
-        kind = ErrorKind::kMemory;
-        remedy = "use more stages, a smaller training.microbatch_size or a schedule with fewer live activations";
-      }
-    } catch (const std::bad_alloc&) {
-      kind = ErrorKind::kMemory;
-      what = "out of memory";
-    } catch (const std::exception& error) {
-      what = first_line(error.what());
-    } catch (...) {
-      what = "unknown exception";
-    }
-    std::string place = "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) + " '" +
-                        to_text(action) + "'";
-    if (is_compute(action.kind) || is_transfer(action.kind)) {
-      place += " (stage " + std::to_string(action.stage) + ", microbatch " + std::to_string(action.microbatch) + ")";
-    }
-    place += ", step " + std::to_string(batch->step);
-    if (!where.empty()) place += ", " + where;
-    const Error error(kind, what, place, remedy);
-    transport.abort({rank, kind, error.what()});
+    const Error error = describe_instruction_failure(rank, index, action, batch->step);
+    transport.abort({rank, error.kind(), error.what()});
     drop_everything();
     throw error;
   }
@@ -297,7 +258,9 @@ struct Executor::Impl {
         }
         stage_at(s).keep(m, roots);
         if (options.hooks.produced) options.hooks.produced(action, produced);
-        if (checking) check_outputs(action, outputs);
+        if (finite_check) {
+          for (const auto& [name, tensor] : outputs) finite_check->check_output(action, name, tensor);
+        }
       }
     }
     times.compute += seconds_since(start);
@@ -319,9 +282,9 @@ struct Executor::Impl {
     stage_at(action.stage).keep(m, {value.loss});
     Tensors produced{value.loss.detach()};
     if (options.hooks.produced) options.hooks.produced(action, produced);
-    if (checking) {
-      check_outputs(action, outputs);
-      note_non_finite(action, true, "loss", produced[0]);
+    if (finite_check) {
+      for (const auto& [name, tensor] : outputs) finite_check->check_output(action, name, tensor);
+      finite_check->check_output(action, "loss", produced[0]);
     }
     loss_tensors[static_cast<std::size_t>(m)] = {std::move(produced[0]), value.count};
   }
@@ -357,7 +320,7 @@ struct Executor::Impl {
                            : stage_at(s).backward_input(m, std::move(gradients));
     times.compute += seconds_since(start);
     if (options.hooks.produced) options.hooks.produced(action, produced);
-    if (checking) check_gradients(action);
+    if (finite_check) finite_check->check_gradients(action, stage_at(action.stage));
     if (s == 0) return;
     if (rank_of(s - 1) == rank) {
       mailbox.put_arriving(ChannelKind::kGradient, s - 1, m, std::move(produced));
@@ -370,7 +333,7 @@ struct Executor::Impl {
     const Clock::time_point start = Clock::now();
     stage_at(action.stage).backward_weight(action.microbatch);
     times.compute += seconds_since(start);
-    if (checking) check_gradients(action);
+    if (finite_check) finite_check->check_gradients(action, stage_at(action.stage));
   }
 
   // ---- transfers ----
@@ -398,26 +361,6 @@ struct Executor::Impl {
     mailbox.put_posted(kind, s, m, transport.post_receive(rank_of(neighbour), kind, tag(s, m), expected));
   }
 
-  // ---- find_non_finite ----
-
-  void note_non_finite(const Action& action, bool in_forward, const std::string& name, const at::Tensor& tensor) {
-    if (is_finite(tensor)) return;
-    // Of this rank: the first in forward, else the first in backward.
-    if (non_finite && (non_finite->in_forward || !in_forward)) return;
-    non_finite = NonFinite{action.microbatch, action.stage, in_forward, name};
-  }
-
-  void check_outputs(const Action& action, const Values& outputs) {
-    for (const auto& [name, tensor] : outputs) note_non_finite(action, true, name, tensor);
-  }
-
-  // The accumulators were finite before this action, so what is not came from it.
-  void check_gradients(const Action& action) {
-    Stage& stage = stage_at(action.stage);
-    for (std::size_t i = 0; i < stage.parameters().size(); ++i) {
-      note_non_finite(action, false, stage.parameters()[i].name, stage.gradient(i));
-    }
-  }
 };
 
 Executor::Executor(const Program& program, int rank, std::vector<Stage*> stages, Transport& transport,
@@ -441,12 +384,12 @@ const std::vector<MicrobatchLoss>& Executor::losses() const {
 const StepTimes& Executor::times() const { return impl_->times; }
 
 std::optional<NonFinite> Executor::find_non_finite(const StepBatch& batch) {
-  impl_->checking = true;
-  impl_->non_finite.reset();
+  impl_->finite_check.emplace();
   impl_->run(batch);
-  impl_->checking = false;
+  std::optional<NonFinite> found = impl_->finite_check->found();
+  impl_->finite_check.reset();
   for (auto& [index, stage] : impl_->stages) stage->clear_gradients();
-  return impl_->non_finite;
+  return found;
 }
 
 std::string Executor::flight_record() const { return impl_->recorder.text(); }
