@@ -1,0 +1,228 @@
+// `sluice train` as a user runs it: a tiny Llama on a text, and everything that can be wrong with that.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "support/run_program.h"
+#include "support/temp_directory.h"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kModel = SLUICE_TEST_DATA "/reference/models/llama_untied";
+
+// A configuration that trains, in a folder of its own.
+class TrainCommandTest : public ::testing::Test {
+ protected:
+  TrainCommandTest() {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "the quick brown fox no. " + std::to_string(i * i) + "\n";
+    test::write_file(folder_ / "text.txt", text);
+    test::write_file(config(), "[model]\npath = \"" + kModel + R"("
+[data]
+files = ["text.txt"]
+[training]
+steps = 3
+local_batch_size = 4
+microbatch_size = 2
+seq_len = 16
+[optimizer]
+lr = 1e-3
+[parallelism]
+pipeline_parallel_degree = 2
+[checkpoint]
+folder = "out/checkpoint"
+[metrics]
+folder = "out"
+)");
+  }
+
+  std::string config() const { return folder_ / "run.toml"; }
+  std::string out() const { return folder_ / "out"; }
+
+  ProgramResult train(std::vector<std::string> overrides = {}) const {
+    overrides.insert(overrides.begin(), {"train", config()});
+    return run_sluice(overrides);
+  }
+
+  std::vector<nlohmann::json> metrics() const {
+    std::istringstream lines(test::read_file(out() + "/metrics.jsonl"));
+    std::vector<nlohmann::json> objects;
+    for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+    return objects;
+  }
+
+  void expect_refused(const std::vector<std::string>& overrides, int exit_code, const std::string& says) const {
+    const ProgramResult result = train(overrides);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_EQ(result.err.rfind("sluice: error: ", 0), 0u) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(out())) << says;
+  }
+
+  // A copy of the model that can be spoilt.
+  std::string copied_model() const {
+    fs::copy(kModel, folder_ / "model", fs::copy_options::overwrite_existing);
+    return folder_ / "model";
+  }
+
+  const test::TempDirectory folder_;
+};
+
+TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
+  const ProgramResult result = train();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  for (const char* part : {"training.steps", "run.toml", "split:", "schedule: 1F1B", "data:", "unigram entropy",
+                           "step: 1/3  loss: ", "  bpb: ", "  eta: ", "weights: ", "memory:"}) {
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+  }
+  EXPECT_EQ(result.out.find('\033'), std::string::npos) << "colour without a terminal";
+
+  const std::vector<nlohmann::json> lines = metrics();
+  ASSERT_EQ(lines.size(), 3u);
+  std::set<std::string> keys;
+  for (const auto& [key, value] : lines[0].items()) keys.insert(key);
+  EXPECT_EQ(keys, (std::set<std::string>{"step", "loss", "grad_norm", "lr", "tokens", "step_seconds",
+                                         "tokens_per_second", "bubble_fraction", "memory_bytes"}));
+  EXPECT_EQ(lines[2]["step"], 3);
+  EXPECT_EQ(lines[2]["tokens"], 4 * 15);
+  ASSERT_EQ(lines[2]["memory_bytes"].size(), 2u);
+  for (const auto& bytes : lines[2]["memory_bytes"]) EXPECT_GT(bytes, 180'800 * 4);
+  EXPECT_LT(lines[2]["loss"], lines[0]["loss"]);
+
+  const std::set<std::string> files = test::list_directory(out() + "/checkpoint/step-00000003");
+  EXPECT_TRUE(files.count("config.json"));
+  EXPECT_TRUE(files.count("model.safetensors.index.json") || files.count("model.safetensors"));
+  EXPECT_EQ(test::list_directory(out() + "/checkpoint").size(), 1u);
+}
+
+TEST_F(TrainCommandTest, LossesAndWeightsAreTheSameForEveryNumberOfRanks) {
+  auto run = [&](const std::string& ranks, const std::string& schedule) {
+    const ProgramResult result = train({"--parallelism.pipeline_parallel_degree", ranks,
+                                        "--parallelism.pipeline_parallel_schedule=" + schedule});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::string numbers;
+    for (const auto& line : metrics()) numbers += line["loss"].dump() + " " + line["grad_norm"].dump() + "\n";
+    return numbers;
+  };
+  const std::string alone = run("1", "GPipe");
+  EXPECT_EQ(run("2", "1F1B"), alone);
+  EXPECT_EQ(run("4", "1F1B"), alone);
+  EXPECT_EQ(run("2", "Interleaved1F1B"), alone);
+}
+
+TEST_F(TrainCommandTest, TrainsOnFromTheWeightsThatItWrote) {
+  ASSERT_EQ(train().exit_code, 0);
+  const double last = metrics()[2]["loss"];
+  const ProgramResult again = train({"--model.path=" + out() + "/checkpoint/step-00000003", "--training.steps=1"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_LT(metrics()[0]["loss"].get<double>(), last + 0.5);
+}
+
+TEST_F(TrainCommandTest, DrawsWeightsFromAConfigurationAlone) {
+  const ProgramResult result = train({"--model.path=", "--model.config=" + kModel + "/config.json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(metrics().size(), 3u);
+}
+
+TEST_F(TrainCommandTest, ParameterNormsAreLoggedWhenAskedFor) {
+  ASSERT_EQ(train({"--metrics.parameter_norms=true", "--training.steps=1"}).exit_code, 0);
+  const nlohmann::json norms = metrics()[0]["parameter_grad_norms"];
+  EXPECT_EQ(norms.size(), 39u);
+  double squares = 0;
+  for (const auto& [name, norm] : norms.items()) squares += norm.get<double>() * norm.get<double>();
+  EXPECT_NEAR(std::sqrt(squares), metrics()[0]["grad_norm"].get<double>(), 1e-9);
+}
+
+TEST_F(TrainCommandTest, AWrongConfigurationIsRefusedBeforeAnythingIsCreated) {
+  expect_refused({"--training.stpes=3"}, 2, "steps");
+  expect_refused({"--training.steps=many"}, 2, "training.steps");
+  expect_refused({"--parallelism.pipeline_parallel_degree=9"}, 2, "stages");
+  expect_refused({"--training.local_batch_size=5"}, 2, "microbatch_size");
+  expect_refused({"--parallelism.pipeline_parallel_schedule=1F2B"}, 2, "1F1B");
+}
+
+TEST_F(TrainCommandTest, WeightsThatDoNotFitAreRefusedBeforeAnythingIsCreated) {
+  const std::string model = copied_model();
+  const std::string weights = model + "/model.safetensors";
+  const std::string path = "--model.path=" + model;
+  fs::resize_file(weights, fs::file_size(weights) - 100);
+  expect_refused({path}, 3, "model.safetensors");
+  fs::remove(weights);
+  expect_refused({path}, 3, "safetensors");
+
+  fs::copy(kModel + "/model.safetensors", weights);
+  auto config = nlohmann::json::parse(test::read_file(model + "/config.json"));
+  config["intermediate_size"] = 96;
+  test::write_file(model + "/config.json", config.dump());
+  expect_refused({path}, 3, "mlp");
+  expect_refused({"--model.path=" + (folder_ / "nowhere")}, 3, "nowhere");
+}
+
+TEST_F(TrainCommandTest, DataThatCannotBeUsedIsRefusedBeforeAnythingIsCreated) {
+  test::write_file(folder_ / "empty.txt", "");
+  test::write_file(folder_ / "bad.jsonl", "{\"input_ids\": [1, 2, 3]}\n{\"input_ids\": [1, 2");
+  test::write_file(folder_ / "large.jsonl", "{\"input_ids\": [1, 2, 256]}\n");
+  expect_refused({"--data.files=['" + (folder_ / "empty.txt") + "']"}, 3, "empty.txt");
+  expect_refused({"--data.files=['" + (folder_ / "none*.txt") + "']"}, 3, "none*.txt");
+  expect_refused({"--data.files=['" + (folder_ / "bad.jsonl") + "']"}, 3, "bad.jsonl:2");
+  expect_refused({"--data.files=['" + (folder_ / "large.jsonl") + "']"}, 3, "large.jsonl:1");
+}
+
+TEST_F(TrainCommandTest, AFolderThatCannotBeWrittenToIsRefusedBeforeAnythingIsCreated) {
+  test::write_file(folder_ / "file", "x");
+  expect_refused({"--checkpoint.folder=" + (folder_ / "file/checkpoint")}, 4, "file");
+  expect_refused({"--metrics.folder=" + (folder_ / "file/metrics")}, 2, "file");
+}
+
+TEST_F(TrainCommandTest, ALossThatIsNotFiniteEndsTheRunAndNamesItsPlace) {
+  const ProgramResult result = train({"--optimizer.name=SGD", "--optimizer.lr=1e38", "--optimizer.max_norm=0"});
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_NE(result.err.find("is not finite; step 2, stage "), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
+  EXPECT_EQ(metrics().size(), 1u);
+}
+
+TEST_F(TrainCommandTest, CtrlCFinishesTheStepAndSavesTheWeights) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const int null = open("/dev/null", O_WRONLY);
+    dup2(null, STDOUT_FILENO);
+    execl(SLUICE_PROGRAM, SLUICE_PROGRAM, "train", config().c_str(), "--training.steps=1000000", nullptr);
+    _exit(127);
+  }
+  ASSERT_GT(child, 0);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (test::read_file(out() + "/metrics.jsonl").empty() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  kill(child, SIGINT);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 75);
+  const std::vector<nlohmann::json> lines = metrics();
+  ASSERT_FALSE(lines.empty());
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08d", lines.back()["step"].get<int>());
+  EXPECT_EQ(test::list_directory(out() + "/checkpoint"), std::set<std::string>{name});
+}
+
+}  // namespace
+}  // namespace sluice::testing
