@@ -22,6 +22,10 @@ class App;
 
 namespace sluice {
 
+// Of the program sluice-run.
+void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code);
+
+// Of the program sluice.
 void add_config_command(CLI::App& app, const Overrides& overrides, int& exit_code);
 void add_plan_command(CLI::App& app, const Overrides& overrides, int& exit_code);
 void add_split_command(CLI::App& app, int& exit_code);

@@ -76,7 +76,7 @@ folder = "out"
 
   // A copy of the model that can be spoilt.
   std::string copied_model() const {
-    fs::copy(kModel, folder_ / "model", fs::copy_options::overwrite_existing);
+    fs::copy(kModel, folder_ / "model", fs::copy_options::recursive);
     return folder_ / "model";
   }
 

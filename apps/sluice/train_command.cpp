@@ -1,0 +1,136 @@
+// sluice train CONFIG.toml [overrides]: from a configuration to a Hugging Face directory.
+//
+//   plan    the exact instruction list of every rank, proven before anything is allocated
+//   check   data, weights, folders: a run that is refused leaves nothing behind
+//   train   one thread a rank, all making the same calls in the same order
+//   save    every rank its own parameters, published as one directory
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "base/text.h"
+#include "commands.h"
+#include "run/memory_ledger.h"
+#include "run/rank_threads.h"
+#include "sluice/learning_rate.h"
+#include "sluice/model.h"
+#include "sluice/plan.h"
+#include "sluice/token_data.h"
+#include "sluice/trainer.h"
+#include "train/post_mortem.h"
+#include "train/run_inputs.h"
+#include "train/run_log.h"
+#include "train/save_weights.h"
+#include "train/stop_signal.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kStoppedBySignal = 75;
+
+// Everything that the ranks share.
+struct Run {
+  StopSignal stop;
+  const RunConfig& config;
+  Plan plan;
+  TokenData data;
+  std::optional<HfDirectory> weights;  // none: they are drawn
+  RunLog log;
+  MemoryLedger ledger;
+  PostMortem post_mortem;
+
+  explicit Run(const RunConfig& run_config)
+      : config(run_config),
+        plan(make_plan(config)),
+        data(token_data_options(config, plan.model)),
+        weights(open_weights(config, plan.model)),
+        log(config, plan, data),
+        ledger(plan.program.num_ranks) {
+    check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint);
+    check_writable(config.metrics.folder, ErrorKind::kUsage);
+  }
+};
+
+// One step after another; every rank makes the same batch itself. Returns the number of steps done.
+std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
+  const TrainingOptions& training = run.config.training;
+  for (std::int64_t step = 1; step <= training.steps; ++step) {
+    const auto start = std::chrono::steady_clock::now();
+    const StepBatch batch = split_microbatches(run.data.batch(step, training.local_batch_size),
+                                               training.microbatch_size, step);
+    const double lr = learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
+    const StepReport& report = trainer.step(batch, lr);
+    run.stop.step_finished();
+
+    const bool last = report.stop || step == training.steps;
+    const bool logged = last || is_logged(step, training.steps, run.config.metrics.log_freq);
+    const std::vector<RankStats> stats = logged ? trainer.gather_stats() : std::vector<RankStats>();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (logs) logged ? run.log.step(step, lr, seconds, report, stats) : run.log.skip_step(seconds);
+    if (last) return step;
+  }
+  return training.steps;
+}
+
+// What each rank's thread does. Returns the number of steps done.
+std::int64_t run_rank(Run& run, Transport& transport) {
+  const bool logs = transport.rank() == 0;
+  if (logs) run.log.begin();
+
+  const TrainableModel model = {make_layers(run.plan.model), model_batch_inputs(), model_final_outputs(),
+                                causal_lm_loss};
+  TrainerOptions options = trainer_options(run.config);
+  options.stop_requested = [&] { return run.stop.requested(); };
+  options.ledger = &run.ledger;
+  Trainer trainer(model, run.plan.partition, run.plan.program, transport, options);
+  run.weights ? trainer.load_weights(*run.weights, run.plan.model) : trainer.draw_weights();
+
+  std::int64_t steps = 0;
+  try {
+    steps = run_steps(run, trainer, logs);
+  } catch (...) {
+    run.post_mortem.add(transport.rank(), trainer.current_instruction(), trainer.flight_record());
+    throw;
+  }
+  const std::string saved = save_weights(run.config.checkpoint.folder, steps, trainer.parameters(),
+                                         run.plan.model.config_text, run.config.model.path, transport);
+  if (logs) run.log.end(steps < run.config.training.steps, saved);
+  return steps;
+}
+
+int train(const RunConfig& config) {
+  Run run(config);
+  const auto transports = make_local_transports(run.plan.program.num_ranks);
+  std::int64_t steps = 0;
+  try {
+    run_ranks(transports, config.training.threads_per_rank, &run.ledger, [&](Transport& transport) {
+      const std::int64_t done = run_rank(run, transport);
+      if (transport.rank() == 0) steps = done;
+    });
+  } catch (const Error& error) {
+    const std::optional<Failure> failure = transports.front()->failure();
+    if (failure && error.kind() != ErrorKind::kNotFinite) {
+      std::cerr << run.post_mortem.text(run.plan.program, *failure,
+                                        {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
+    }
+    throw;
+  }
+  return steps < config.training.steps ? kStoppedBySignal : 0;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code) {
+  CLI::App* command = app.add_subcommand("train", "trains; prints the configuration and the plan, then steps");
+  const auto file = std::make_shared<std::string>();
+  command->add_option("CONFIG", *file, "configuration (TOML)")->required();
+  command->callback([file, overrides, &exit_code] {
+    exit_code = train(load_run_config(*file, overrides, sluice_environment()));
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,107 @@
+#include "train/run_log.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <numbers>
+
+#include "base/text.h"
+
+namespace sluice {
+namespace {
+
+std::string nats_and_bits(double nats) {
+  return fixed(nats, 4) + " nats, " + fixed(nats / std::numbers::ln2, 4) + " bits";
+}
+
+void print(const std::string& text) { std::cout << text << std::flush; }
+
+}  // namespace
+
+RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data)
+    : config_(config), plan_(plan), data_(data), color_(use_color(STDOUT_FILENO)) {}
+
+void RunLog::begin() {
+  unigram_entropy_ = data_.unigram_entropy();
+  const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
+  print(show_config(config_) + "\n" + describe_plan(config_, plan_, grid) + data_text() + "\n");
+}
+
+std::string RunLog::data_text() const {
+  std::string text = "data: " + with_commas(data_.num_bytes()) + " bytes, " +
+                     with_commas(data_.num_sequences()) + " sequences of at most " +
+                     with_commas(config_.training.seq_len) + " tokens an epoch";
+  if (unigram_entropy_) text += "; unigram entropy " + nats_and_bits(*unigram_entropy_) + " a byte";
+  return text + "\n";
+}
+
+void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport& report,
+                  const std::vector<RankStats>& stats) {
+  time_left_.add_step(seconds);
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.num_steps = config_.training.steps;
+  metrics.loss = report.loss;
+  metrics.grad_norm = report.grad_norm;
+  metrics.lr = lr;
+  metrics.tokens = report.tokens;
+  metrics.step_seconds = seconds;
+  double compute = 0;
+  largest_.resize(stats.size());
+  for (std::size_t rank = 0; rank < stats.size(); ++rank) {
+    compute += stats[rank].compute_seconds;
+    metrics.memory_bytes.push_back(stats[rank].peak_bytes);
+    const std::int64_t peak = std::max(largest_[rank].peak_bytes, stats[rank].peak_bytes);
+    largest_[rank] = stats[rank];
+    largest_[rank].peak_bytes = peak;
+  }
+  metrics.bubble_fraction = bubble_fraction(compute, static_cast<int>(stats.size()), seconds);
+  if (config_.metrics.parameter_norms) metrics.parameter_norms = report.parameter_norms;
+  metrics.tokens_are_bytes = unigram_entropy_.has_value();
+  metrics.seconds_left = time_left_.after(step, metrics.num_steps);
+
+  if (!file_) file_.emplace(config_.metrics.folder);
+  file_->append(metrics);
+  print(to_line(metrics, color_) + "\n");
+  last_ = std::move(metrics);
+}
+
+void RunLog::end(bool stopped, const std::string& weights) const {
+  std::string text = "\n" + memory_text();
+  if (stopped) {
+    text += "stopped by a signal after step " + std::to_string(last_.step) + " of " +
+            std::to_string(last_.num_steps) + "\n";
+  }
+  text += "loss: " + (unigram_entropy_ ? nats_and_bits(last_.loss) + " a byte; unigram entropy " +
+                                             nats_and_bits(*unigram_entropy_)
+                                       : fixed(last_.loss, 4) + " nats a token");
+  text += "\nweights: " + weights + "\n";
+  if (file_) text += "metrics: " + file_->path() + "\n";
+  print(text);
+}
+
+// What a rank holds all the time, what its live microbatches keep, and what one of them needs while it
+// runs, beside the largest peak that was measured.
+std::string RunLog::memory_text() const {
+  TextTable table({{"rank", Align::kRight},
+                   {"weights, gradients, optimizer", Align::kRight},
+                   {"live x activations", Align::kRight},
+                   {"running", Align::kRight},
+                   {"predicted", Align::kRight},
+                   {"measured", Align::kRight}});
+  for (std::size_t rank = 0; rank < largest_.size(); ++rank) {
+    const RankStats& stats = largest_[rank];
+    const int live = plan_.simulation.peak_live_per_rank[rank];
+    const std::int64_t held = plan_.memory[rank].total_bytes();
+    table.add_row({std::to_string(rank), human_bytes(held),
+                   std::to_string(live) + " x " + human_bytes(stats.activation_bytes),
+                   human_bytes(stats.transient_bytes),
+                   human_bytes(held + live * stats.activation_bytes + stats.transient_bytes),
+                   human_bytes(stats.peak_bytes)});
+  }
+  return "memory: bytes of tensors; activations as measured on the first microbatch\n" + table.to_string("  ");
+}
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// What a training run tells its user: the settings and the plan first, then the steps, then the outcome.
+//
+// Owns: the text on stdout and metrics.jsonl, which it creates with the first logged step.
+// Does not own: the numbers. Used by one rank's thread (rank 0) between begin() and end().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/metrics.h"
+#include "sluice/plan.h"
+#include "sluice/run_config.h"
+#include "sluice/token_data.h"
+#include "sluice/trainer.h"
+
+namespace sluice {
+
+class RunLog {
+ public:
+  RunLog(const RunConfig& config, const Plan& plan, const TokenData& data);
+
+  // Settings with their origins, split, schedule, prediction, data.
+  void begin();
+  void step(std::int64_t step, double lr, double seconds, const StepReport& report,
+            const std::vector<RankStats>& stats);
+  // Steps that are not logged count for the time left.
+  void skip_step(double seconds) { time_left_.add_step(seconds); }
+  // Memory predicted and measured, the loss beside what it has to beat, where the weights are.
+  void end(bool stopped, const std::string& weights) const;
+
+ private:
+  std::string data_text() const;
+  std::string memory_text() const;
+
+  const RunConfig& config_;
+  const Plan& plan_;
+  const TokenData& data_;
+  std::optional<double> unigram_entropy_;  // nats a byte; only of text
+  bool color_;
+  std::optional<MetricsFile> file_;
+  TimeLeft time_left_;
+  StepMetrics last_;
+  std::vector<RankStats> largest_;  // per rank, over the logged steps
+};
+
+}  // namespace sluice
