@@ -112,14 +112,25 @@ void fill_in_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   op.redispatchBoxed(keys & kBelowKey, stack);
 }
 
+// Attention without dropout draws nothing, which spares it the lending.
+bool draws_nothing(const c10::OperatorHandle& op, torch::jit::Stack::const_iterator values) {
+  for (const c10::Argument& argument : op.schema().arguments()) {
+    if (argument.name() == "dropout_p" && values->isDouble() && values->toDouble() == 0.0)
+      return true;
+    ++values;
+  }
+  return false;
+}
+
 void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                             torch::jit::Stack* stack) {
-  const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
-  const c10::Device device = with_index(device_of_call(stack->end() - count, stack->end()));
-  if (!current_stream || device.is_cpu() || device.is_meta()) {
+  const auto values = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  const c10::Device device = with_index(device_of_call(values, stack->end()));
+  if (!current_stream || device.is_cpu() || device.is_meta() || draws_nothing(op, values)) {
     op.redispatchBoxed(keys & kBelowKey, stack);
     return;
   }
+  // Ranks that are threads may share a device, and its default generator with it.
   static std::mutex one_at_a_time;
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const c10::impl::ExcludeDispatchKeyGuard inner_calls_too(kKey);

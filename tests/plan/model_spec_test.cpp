@@ -111,6 +111,19 @@ TEST(ModelSpecTest, ReadsOldAndNewRopeFieldsAlike) {
   EXPECT_EQ(parse(linear).config.rope_factor, 2.0);
 }
 
+TEST(ModelSpecTest, ThePaddingRowIsThatOfPadTokenId) {
+  Json config = tiny_llama();
+  EXPECT_EQ(parse(config).config.padding_row, -1);
+  config["pad_token_id"] = 0;
+  EXPECT_EQ(parse(config).config.padding_row, 0);
+  config["pad_token_id"] = -1;
+  EXPECT_EQ(parse(config).config.padding_row, 95);
+  EXPECT_NE(refusal_of("pad_token_id", 96).find("must be a token of the vocabulary of 96"),
+            std::string::npos);
+  EXPECT_NE(refusal_of("pad_token_id", -97).find("field 'pad_token_id'"), std::string::npos);
+  EXPECT_NE(refusal_of("pad_token_id", 1.5).find("field 'pad_token_id'"), std::string::npos);
+}
+
 TEST(ModelSpecTest, MarksTheTiedHead) {
   const ModelSpec tied = read_model_spec(kModels + "llama_tied");
   EXPECT_EQ(tied.layers.back().parameters[0].tied_to, "model.embed_tokens.weight");
