@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "commands.h"
+#include "schedule_output.h"
 #include "sluice/draw.h"
 #include "sluice/error.h"
 #include "sluice/program.h"
@@ -19,8 +20,6 @@
 
 namespace sluice {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct ScheduleArguments {
   std::string name, csv, stage_to_rank, costs, out, draw;
@@ -108,7 +107,7 @@ Schedule read_file(const ScheduleArguments& arguments) {
   return schedule;
 }
 
-Program make_program(const ScheduleArguments& arguments, const Schedule& schedule) {
+LowerOptions lower_options(const ScheduleArguments& arguments) {
   LowerOptions options;
   options.transfers = arguments.lower;
   options.shard_parameters = arguments.shard_parameters;
@@ -117,7 +116,22 @@ Program make_program(const ScheduleArguments& arguments, const Schedule& schedul
   options.merge_backward = arguments.merge_backward;
   options.forward_only = arguments.forward_only;
   options.max_active_stages = arguments.max_active_stages.value_or(options.max_active_stages);
-  return lower(schedule, options);
+  return options;
+}
+
+// With --check, an order that cannot be lowered is shown as it came: the proof says why.
+Program make_program(const ScheduleArguments& arguments, const Schedule& schedule,
+                     bool& is_as_given) {
+  is_as_given = false;
+  if (arguments.lower || arguments.forward_only) {
+    try {
+      return lower(schedule, lower_options(arguments));
+    } catch (const Error& error) {
+      if (!arguments.check || error.kind() != ErrorKind::kInput) throw;
+    }
+  }
+  is_as_given = true;
+  return to_program(schedule);
 }
 
 // A program of the schedule's own rows counts instructions; the user counts cells, with idle ones.
@@ -129,83 +143,6 @@ void point_at_cells(const Schedule& schedule, VerifyReport& report) {
     while (instructions < violation.index) instructions += row[++cell].kind != ActionKind::kIdle;
     violation.index = cell;
   }
-}
-
-Json to_json(const VerifyReport& report) {
-  Json violations = Json::array();
-  for (const Violation& violation : report.violations) {
-    violations.push_back({{"rank", violation.rank},
-                          {"index", violation.index},
-                          {"action", violation.action},
-                          {"reason", violation.reason}});
-  }
-  return {{"ok", report.ok()},
-          {"violations", std::move(violations)},
-          {"required_capacity", report.required_capacity},
-          {"max_in_flight", report.max_in_flight}};
-}
-
-Json to_json(const Simulation& simulation) {
-  return {{"makespan", simulation.makespan},
-          {"bubble_fraction", simulation.bubble_fraction},
-          {"busy_per_rank", simulation.busy_per_rank},
-          {"finish_per_rank", simulation.finish_per_rank},
-          {"warmup_per_rank", simulation.warmup_per_rank},
-          {"waiting_per_rank", simulation.waiting_per_rank},
-          {"drain_per_rank", simulation.drain_per_rank},
-          {"peak_live_per_rank", simulation.peak_live_per_rank},
-          {"peak_live_until_grad_input_per_rank", simulation.peak_live_until_grad_input_per_rank}};
-}
-
-Json to_json(const Program& program, const std::vector<std::vector<Action>>& rows) {
-  Json cells = Json::array();
-  for (const std::vector<Action>& row : rows) {
-    Json& texts = cells.emplace_back(Json::array());
-    for (const Action& action : row) texts.push_back(to_text(action));
-  }
-  return {{"num_ranks", program.num_ranks},
-          {"num_stages", program.num_stages},
-          {"num_microbatches", program.num_microbatches},
-          {"stage_to_rank", program.stage_to_rank},
-          {"rows", std::move(cells)}};
-}
-
-std::string to_text(const VerifyReport& report) {
-  if (report.ok()) {
-    return "ok: completes with channels of capacity " + std::to_string(report.required_capacity) +
-           "; at most " + std::to_string(report.max_in_flight) + " messages in one channel\n";
-  }
-  std::string text;
-  for (const Violation& violation : report.violations) {
-    if (violation.rank >= 0) text += "rank " + std::to_string(violation.rank);
-    if (violation.index >= 0) text += ", cell " + std::to_string(violation.index);
-    if (!violation.action.empty()) text += " '" + violation.action + "'";
-    text += (violation.rank >= 0 ? ": " : "") + violation.reason + "\n";
-  }
-  const std::size_t count = report.violations.size();
-  return text + std::to_string(count) + (count == 1 ? " violation\n" : " violations\n");
-}
-
-std::string to_text(const Simulation& simulation) {
-  TextTable table({{"rank", Align::kRight},
-                   {"busy", Align::kRight},
-                   {"warm-up", Align::kRight},
-                   {"waiting", Align::kRight},
-                   {"drain", Align::kRight},
-                   {"finish", Align::kRight},
-                   {"live", Align::kRight},
-                   {"until I", Align::kRight}});
-  for (std::size_t rank = 0; rank < simulation.busy_per_rank.size(); ++rank) {
-    table.add_row({std::to_string(rank), shortest(simulation.busy_per_rank[rank]),
-                   shortest(simulation.warmup_per_rank[rank]),
-                   shortest(simulation.waiting_per_rank[rank]),
-                   shortest(simulation.drain_per_rank[rank]),
-                   shortest(simulation.finish_per_rank[rank]),
-                   std::to_string(simulation.peak_live_per_rank[rank]),
-                   std::to_string(simulation.peak_live_until_grad_input_per_rank[rank])});
-  }
-  return "makespan " + shortest(simulation.makespan) + ", bubble " +
-         fixed(100.0 * simulation.bubble_fraction, 1) + "%\n" + table.to_string();
 }
 
 GridOptions grid_options() {
@@ -225,40 +162,50 @@ void write_file(const std::string& path, const std::string& text) {
   if (!file) throw Error(ErrorKind::kUsage, "cannot write the schedule", path, "check --out");
 }
 
+// A schedule by itself is its CSV; on a terminal, the grid that it runs as.
+std::string rows_text(const ScheduleArguments& arguments, const Program& program,
+                      const std::vector<std::vector<Action>>& rows) {
+  if (!arguments.lower && is_terminal(STDOUT_FILENO)) {
+    try {
+      return draw_grid(simulate(program), grid_options());
+    } catch (const Error&) {
+      // It does not complete. That is for --check to say: here are its rows.
+    }
+  }
+  return to_csv(rows);
+}
+
 void run(const ScheduleArguments& arguments, int& exit_code) {
   check_arguments(arguments);
-  const Schedule schedule =
-      arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
-  const Program program = make_program(arguments, schedule);
-  // As it came, with its idle slots, unless something has been done to it.
-  const bool is_as_given = !arguments.lower && !arguments.forward_only;
+  const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
+  bool is_as_given = true;  // rows with their idle slots
+  const Program program = make_program(arguments, schedule, is_as_given);
   const auto& rows = is_as_given ? schedule.rows : program.ranks;
 
-  Json object;
+  nlohmann::ordered_json object;
   std::string text;
+  bool holds = true;
   if (arguments.check) {
     VerifyReport report = verify(program);
-    if (!report.ok() && !arguments.json) text += draw_violations(program, report, grid_options());
+    holds = report.ok();
+    if (!holds && !arguments.json) text += draw_violations(program, report, grid_options());
     if (is_as_given) point_at_cells(schedule, report);
-    object.update(to_json(report));
-    text += to_text(report);
-    if (!report.ok()) exit_code = static_cast<int>(ErrorKind::kInput);
+    object.update(verify_json(report));
+    text += verify_text(report, is_as_given ? "cell" : "instruction");
   }
-  if (arguments.simulate && exit_code == 0) {
+  if (arguments.simulate && holds) {
     const Simulation simulation = simulate(program, costs_of(arguments));
-    object.update(to_json(simulation));
-    text += draw_grid(simulation, grid_options()) + to_text(simulation);
+    object.update(simulation_json(simulation));
+    if (!arguments.json) text += draw_grid(simulation, grid_options());
+    text += simulation_text(simulation);
   }
-  const bool only_rows = !arguments.check && !arguments.simulate;
-  if (!arguments.out.empty() && exit_code == 0) write_file(arguments.out, to_csv(rows));
-  if (arguments.json) {
-    if (only_rows) object = to_json(program, rows);
-    std::cout << object.dump() << "\n";
-  } else if (!only_rows) {
-    std::cout << text;
-  } else if (arguments.out.empty()) {
-    std::cout << to_csv(rows);
+  if (!arguments.out.empty() && holds) write_file(arguments.out, to_csv(rows));
+  if (!arguments.check && !arguments.simulate) {
+    if (arguments.json) object = rows_json(program, rows);
+    else if (arguments.out.empty()) text = rows_text(arguments, program, rows);
   }
+  std::cout << (arguments.json ? object.dump() + "\n" : text);
+  if (!holds) exit_code = static_cast<int>(ErrorKind::kInput);
 }
 
 }  // namespace

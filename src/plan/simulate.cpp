@@ -11,6 +11,7 @@
 
 #include "plan/costs.h"
 #include "plan/neighbours.h"
+#include "plan/pair_table.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -45,7 +46,7 @@ class Simulator {
       : program_(program),
         costs_(costs),
         with_transfers_(detail::holds_transfers(program)),
-        pairs_(static_cast<std::size_t>(program.num_stages) * program.num_microbatches),
+        pairs_(program),
         ranks_(program.ranks.size()),
         meetings_(program.tie_groups.size() + 1) {
     const std::size_t count = program.ranks.size();
@@ -88,9 +89,7 @@ class Simulator {
     bool is_over = false;
   };
 
-  Pair& pair(const Action& half) {
-    return pairs_[static_cast<std::size_t>(half.stage) * program_.num_microbatches + half.microbatch];
-  }
+  Pair& pair(const Action& half) { return pairs_.at(half.stage, half.microbatch); }
 
   void wake(int rank) {
     if (ranks_[rank].is_queued) return;
@@ -291,7 +290,7 @@ class Simulator {
   const Program& program_;
   const Costs& costs_;
   const bool with_transfers_;
-  std::vector<Pair> pairs_;
+  detail::PairTable<Pair> pairs_;
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;  // by tie group, then the norm
   std::unordered_map<std::int64_t, Moment> channels_;  // when each is free again

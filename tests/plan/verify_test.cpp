@@ -88,30 +88,30 @@ TEST(VerifyTest, StaysSmallForAFarMicrobatch) {
 
 TEST(VerifyTest, RejectsASecondBackward) {
   expect_found(program_of({"0F0,0F1,0B0,0B0,0B1", "1F0,1B0,1F1,1B1"}),
-               {{0, 3, "0B0", "a second time, after instruction 2"}});
+               {{0, 3, "0B0", "runs a second time"}});
 }
 
 TEST(VerifyTest, RejectsAWholeBackwardAfterItsHalves) {
   expect_found(program_of({"0F0,0F1,0I0,0I1,0W0,0W1,0B1", "1F0,1B0,1F1,1B1"}),
-               {{0, 6, "0B1", "repeats the backward of '0I1' (instruction 3)"}});
+               {{0, 6, "0B1", "repeats the backward of '0I1'"}});
 }
 
 TEST(VerifyTest, RejectsInputWithoutWeightAndWeightWithoutInput) {
-  expect_found(program_of({"0F0,0F1,0I0,0W1"}), {{0, -1, "0W0", "though '0I0' (instruction 2) does"},
+  expect_found(program_of({"0F0,0F1,0I0,0W1"}), {{0, -1, "0W0", "though '0I0' does"},
                                                  {0, 3, "0W1", "runs without '0I1'"}});
 }
 
 TEST(VerifyTest, RejectsABackwardBeforeItsForward) {
-  expect_found(program_of({"0B0,0F0"}), {{0, 0, "0B0", "needs '0F0' (instruction 1) above it"}});
+  expect_found(program_of({"0B0,0F0"}), {{0, 0, "0B0", "needs '0F0' above it"}});
 }
 
 TEST(VerifyTest, RejectsAWeightGradientBeforeItsInputGradient) {
-  expect_found(program_of({"0F0,0W0,0I0"}), {{0, 1, "0W0", "needs '0I0' (instruction 2) above it"}});
+  expect_found(program_of({"0F0,0W0,0I0"}), {{0, 1, "0W0", "needs '0I0' above it"}});
 }
 
 TEST(VerifyTest, RejectsANeighbourOnTheSameRankThatComesLater) {
   expect_found(program_of({"1F0,0F0,1B0,0B0"}),
-               {{0, 0, "1F0", "needs '0F0' (instruction 1) above it"}});
+               {{0, 0, "1F0", "needs '0F0' above it"}});
 }
 
 TEST(VerifyTest, RejectsAPairWhoseHalvesNeedEachOther) {
@@ -173,12 +173,12 @@ TEST(VerifyTest, RejectsSendWithoutMatchingRecv) {
 
 TEST(VerifyTest, RejectsASendBeforeItsResult) {
   expect_found(with_row(1, "1RECV_F0,1F0,1SEND_B0,1B0,1RECV_F1,1F1,1B1,1SEND_B1"),
-               {{1, 2, "1SEND_B0", "needs '1B0' (instruction 3) above it"}});
+               {{1, 2, "1SEND_B0", "needs '1B0' above it"}});
 }
 
 TEST(VerifyTest, RejectsARecvBelowItsUse) {
   expect_found(with_row(1, "1F0,1RECV_F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"),
-               {{1, 0, "1F0", "needs '1RECV_F0' (instruction 1) above it"}});
+               {{1, 0, "1F0", "needs '1RECV_F0' above it"}});
 }
 
 TEST(VerifyTest, RejectsTransfersThatGoNowhere) {
@@ -197,16 +197,16 @@ TEST(VerifyTest, RejectsAChannelWhoseEndsDisagreeAndNamesTheFewestReceives) {
       {{0, -1, "0B0", "microbatches 0 to 3 never run backward"},
        {1, -1, "1B0", "microbatches 0 to 3 never run backward"},
        {1, 0, "1RECV_F3",
-        "out of order on the channel from rank 0, where it is '0SEND_F3' (instruction 7)"}});
+        "out of order on the channel from rank 0, where it is '0SEND_F3'"}});
 }
 
 TEST(VerifyTest, RejectsADeadlockAndNamesEveryRankOfTheCircle) {
   expect_found(
       program_of({"0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0B0,0RECV_B1,0B1",
                   "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1"}),
-      {{0, 2, "0RECV_B0", "waits for '1SEND_B0' (instruction 5) of rank 1, which is stuck before it "
-                          "at '1RECV_F1' (instruction 2)"},
-       {1, 2, "1RECV_F1", "waits for '0SEND_F1' (instruction 4) of rank 0"}});
+      {{0, 2, "0RECV_B0", "waits for '1SEND_B0' of rank 1, which is stuck before it "
+                          "at '1RECV_F1'"},
+       {1, 2, "1RECV_F1", "waits for '0SEND_F1' of rank 0"}});
 }
 
 TEST(VerifyTest, RejectsADeadlockOfAComputeOrder) {
@@ -224,7 +224,7 @@ TEST(VerifyTest, ChecksGatheredParametersOnlyWhereTheProgramGathers) {
   expect_found(program_of({"0UNSHARD,0F0,0RESHARD,0F1,0B0,0B1,0RESHARD"}),
                {{0, 3, "0F1", "stage 0 is not gathered: no '0UNSHARD' since it was dropped"}});
   expect_found(program_of({"0UNSHARD,0F0,0UNSHARD,0B0,0RESHARD"}),
-               {{0, 2, "0UNSHARD", "gathered already, by '0UNSHARD' (instruction 0)"}});
+               {{0, 2, "0UNSHARD", "gathered already, by '0UNSHARD'"}});
   expect_found(program_of({"0UNSHARD,0F0,0B0"}), {{0, 0, "0UNSHARD", "no '0RESHARD' drops it again"}});
   expect_found(program_of({"0UNSHARD,0F0,0B0,0RESHARD,0RESHARD"}),
                {{0, 4, "0RESHARD", "not gathered"}});
@@ -232,7 +232,7 @@ TEST(VerifyTest, ChecksGatheredParametersOnlyWhereTheProgramGathers) {
 
 TEST(VerifyTest, ChecksGradientReductions) {
   expect_found(program_of({"0F0,0REDUCE_GRAD,0B0"}),
-               {{0, 1, "0REDUCE_GRAD", "runs before '0B0' (instruction 2)"}});
+               {{0, 1, "0REDUCE_GRAD", "runs before '0B0'"}});
   expect_found(program_of({"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD"}),
                {{0, 3, "0REDUCE_GRAD", "a second time"}});
   expect_found(program_of({"0F0,1F0,1B0,0B0,1REDUCE_GRAD"}),
@@ -248,7 +248,7 @@ TEST(VerifyTest, ChecksTiedReductions) {
   changed = program;
   std::swap(changed.ranks[1][1], changed.ranks[1][2]);
   expect_found(changed, {{0, 1, "0B0", "deadlock: waits for '1B0'"},
-                         {1, 1, "0REDUCE_TIED", "runs before '1B0' (instruction 2)"},
+                         {1, 1, "0REDUCE_TIED", "runs before '1B0'"},
                          {1, 1, "0REDUCE_TIED", "deadlock: waits for '0REDUCE_TIED'"}});
 }
 
@@ -268,7 +268,7 @@ TEST(VerifyTest, ChecksTheEndOfTheStep) {
   expect_found(changed, {{0, -1, "OPTIMIZER_STEP", "never runs on this rank"}});
   changed = program;
   std::swap(changed.ranks[0][2], changed.ranks[0][3]);
-  expect_found(changed, {{0, 2, "OPTIMIZER_STEP", "runs before 'REDUCE_NORM' (instruction 3)"}});
+  expect_found(changed, {{0, 2, "OPTIMIZER_STEP", "runs before 'REDUCE_NORM'"}});
   changed = program;
   std::swap(changed.ranks[1][1], changed.ranks[1][2]);
   EXPECT_FALSE(verify(changed).ok());  // the norm before a gradient
@@ -302,8 +302,8 @@ TEST(RequireVerifiedTest, ThrowsTheFirstViolationAndTheirNumber) {
     require_verified(verify(program_of({"0B0,0F0", "1F0,1B0,1B0"})), "the schedule 'mine.csv'");
   });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
-  EXPECT_EQ(error.fact(), "the schedule 'mine.csv' does not hold (2 violations)");
-  EXPECT_EQ(error.where(), "rank 0, instruction 0 '0B0': needs '0F0' (instruction 1) above it");
+  EXPECT_EQ(error.fact(), "the schedule 'mine.csv' does not hold (4 violations)");
+  EXPECT_EQ(error.where(), "rank 0, instruction 0 '0B0': needs '0F0' above it");
 }
 
 }  // namespace

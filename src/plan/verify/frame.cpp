@@ -95,8 +95,7 @@ bool is_backward(const Action& action) {
 void record(Verification& v, int rank, int index, const Action& action) {
   std::int32_t& place = v.places.at(action.stage, action.microbatch)[action.kind];
   if (place >= 0) {
-    v.report(rank, index,
-             quote(action) + " runs a second time, after instruction " + std::to_string(place));
+    v.report(rank, index, quote(action) + " runs a second time");
   } else {
     place = index;
   }
@@ -131,7 +130,7 @@ bool check_frame(Verification& v) {
 }
 
 void index_instructions(Verification& v) {
-  v.places = PlaceTable(v.program);
+  v.places = PairTable<Places>(v.program);
   for (int rank = 0; rank < v.program.num_ranks; ++rank) {
     const std::vector<Action>& row = v.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {

@@ -46,7 +46,7 @@ class Reductions {
 
   void once(int& first, int index) {
     if (first == kNowhere) first = index;
-    else v_.report(rank_, index, "runs a second time, after instruction " + std::to_string(first));
+    else v_.report(rank_, index, "runs a second time");
   }
 
   void read_row() {

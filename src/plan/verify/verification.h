@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "plan/neighbours.h"
-#include "plan/place_table.h"
+#include "plan/pair_table.h"
+#include "plan/verify/places.h"
 #include "sluice/program.h"
 #include "sluice/verify.h"
 
@@ -27,7 +28,7 @@ class Verification {
 
   const Program& program;
   const bool with_transfers;  // else what crosses ranks is handed over by the compute actions
-  PlaceTable places;
+  PairTable<Places> places;
   std::vector<bool> rank_is_bare;  // owns stages and has no instruction: reported as a whole
 
   // At an instruction.
@@ -64,8 +65,8 @@ void check_reductions(Verification& verification);
 // No cycle of ranks that wait for each other.
 void check_deadlock(Verification& verification);
 
-// "'1F3' (instruction 17)".
+// "'1F3'". Reasons name instructions, not indices: who shows them may count otherwise.
+std::string quote(const Action& action);
 std::string quote(const Program& program, int rank, int index);
-inline std::string quote(const Action& action) { return "'" + to_text(action) + "'"; }
 
 }  // namespace sluice::detail

@@ -44,8 +44,10 @@ std::vector<Violation> Verification::take_violations() {
   return std::move(violations_);
 }
 
+std::string quote(const Action& action) { return "'" + to_text(action) + "'"; }
+
 std::string quote(const Program& program, int rank, int index) {
-  return "'" + to_text(program.ranks[rank][index]) + "' (instruction " + std::to_string(index) + ")";
+  return quote(program.ranks[rank][index]);
 }
 
 }  // namespace detail

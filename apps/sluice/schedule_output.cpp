@@ -1,0 +1,88 @@
+#include "schedule_output.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace sluice {
+
+using Json = nlohmann::ordered_json;
+
+Json verify_json(const VerifyReport& report) {
+  Json violations = Json::array();
+  for (const Violation& violation : report.violations) {
+    violations.push_back({{"rank", violation.rank},
+                          {"index", violation.index},
+                          {"action", violation.action},
+                          {"reason", violation.reason}});
+  }
+  return {{"ok", report.ok()},
+          {"violations", std::move(violations)},
+          {"required_capacity", report.required_capacity},
+          {"max_in_flight", report.max_in_flight}};
+}
+
+Json simulation_json(const Simulation& simulation) {
+  return {{"makespan", simulation.makespan},
+          {"bubble_fraction", simulation.bubble_fraction},
+          {"busy_per_rank", simulation.busy_per_rank},
+          {"finish_per_rank", simulation.finish_per_rank},
+          {"warmup_per_rank", simulation.warmup_per_rank},
+          {"waiting_per_rank", simulation.waiting_per_rank},
+          {"drain_per_rank", simulation.drain_per_rank},
+          {"peak_live_per_rank", simulation.peak_live_per_rank},
+          {"peak_live_until_grad_input_per_rank", simulation.peak_live_until_grad_input_per_rank}};
+}
+
+Json rows_json(const Program& program, const std::vector<std::vector<Action>>& rows) {
+  Json cells = Json::array();
+  for (const std::vector<Action>& row : rows) {
+    Json& texts = cells.emplace_back(Json::array());
+    for (const Action& action : row) texts.push_back(to_text(action));
+  }
+  return {{"num_ranks", program.num_ranks},
+          {"num_stages", program.num_stages},
+          {"num_microbatches", program.num_microbatches},
+          {"stage_to_rank", program.stage_to_rank},
+          {"rows", std::move(cells)}};
+}
+
+std::string verify_text(const VerifyReport& report, const std::string& place) {
+  if (report.ok()) {
+    return "ok: completes with channels of capacity " + std::to_string(report.required_capacity) +
+           "; at most " + std::to_string(report.max_in_flight) + " messages in one channel\n";
+  }
+  std::string text;
+  for (const Violation& violation : report.violations) {
+    if (violation.rank >= 0) text += "rank " + std::to_string(violation.rank);
+    if (violation.index >= 0) text += ", " + place + " " + std::to_string(violation.index);
+    if (!violation.action.empty()) text += " '" + violation.action + "'";
+    text += (violation.rank >= 0 ? ": " : "") + violation.reason + "\n";
+  }
+  const std::size_t count = report.violations.size();
+  return text + std::to_string(count) + (count == 1 ? " violation\n" : " violations\n");
+}
+
+std::string simulation_text(const Simulation& simulation) {
+  TextTable table({{"rank", Align::kRight},
+                   {"busy", Align::kRight},
+                   {"warm-up", Align::kRight},
+                   {"waiting", Align::kRight},
+                   {"drain", Align::kRight},
+                   {"finish", Align::kRight},
+                   {"live", Align::kRight},
+                   {"until I", Align::kRight}});
+  for (std::size_t rank = 0; rank < simulation.busy_per_rank.size(); ++rank) {
+    table.add_row({std::to_string(rank), shortest(simulation.busy_per_rank[rank]),
+                   shortest(simulation.warmup_per_rank[rank]),
+                   shortest(simulation.waiting_per_rank[rank]),
+                   shortest(simulation.drain_per_rank[rank]),
+                   shortest(simulation.finish_per_rank[rank]),
+                   std::to_string(simulation.peak_live_per_rank[rank]),
+                   std::to_string(simulation.peak_live_until_grad_input_per_rank[rank])});
+  }
+  return "makespan " + shortest(simulation.makespan) + ", bubble " +
+         fixed(100.0 * simulation.bubble_fraction, 1) + "%\n" + table.to_string();
+}
+
+}  // namespace sluice

@@ -1,0 +1,230 @@
+// `sluice schedule` as scripts see it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/run_program.h"
+
+namespace sluice {
+namespace {
+
+using testing::ProgramResult;
+using Words = std::vector<std::string>;
+
+class ScheduleCommandTest : public ::testing::Test {
+ protected:
+  ProgramResult run(Words words) {
+    words.insert(words.begin(), "schedule");
+    return testing::run_sluice(words);
+  }
+  // On a file with these rows.
+  ProgramResult run_on(const std::string& rows, Words words) {
+    test::write_file(file(), rows);
+    words.insert(words.begin(), {"--csv", file()});
+    return run(words);
+  }
+  std::string file() const { return folder_ / "order.csv"; }
+
+  static nlohmann::json json_of(const ProgramResult& result) {
+    EXPECT_EQ(result.err, "");
+    return nlohmann::json::parse(result.out);
+  }
+  void expect_refused(const ProgramResult& result, int code, const std::string& part) {
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_TRUE(result.err.starts_with("sluice: error: ")) << result.err;
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+
+  test::TempDirectory folder_;
+};
+
+TEST_F(ScheduleCommandTest, PrintsTheCsvOfANamedSchedule) {
+  const ProgramResult result = run({"--name", "train1f1bschedule", "--pp", "2", "--microbatches", "2"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(result.out, "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");
+}
+
+TEST_F(ScheduleCommandTest, LowersWithWhatItIsAskedFor) {
+  const Words base = {"--name", "1f1b", "--pp", "2", "--microbatches", "1", "--lower"};
+  EXPECT_EQ(run(base).out, "0F0,0SEND_F0,0RECV_B0,0B0\r\n1RECV_F0,1F0,1B0,1SEND_B0\r\n");
+  Words sharded = base;
+  sharded.insert(sharded.end(), {"--shard-parameters", "--reduce-gradients"});
+  EXPECT_EQ(run(sharded).out,
+            "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\r\n"
+            "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\r\n");
+}
+
+TEST_F(ScheduleCommandTest, BoundsTheStagesThatAreGathered) {
+  EXPECT_EQ(run_on("0F0,1F0,1B0,0B0\n", {"--lower", "--shard-parameters", "--max-active-stages", "1"})
+                .out,
+            "0UNSHARD,0F0,0RESHARD,1UNSHARD,1F0,1B0,1RESHARD,0UNSHARD,0B0,0RESHARD\r\n");
+}
+
+TEST_F(ScheduleCommandTest, MergesAndDefersAndKeepsForwards) {
+  EXPECT_EQ(run_on("0F0,0I0,0W0\n", {"--lower", "--merge-backward"}).out, "0F0,0B0\r\n");
+  EXPECT_EQ(run_on("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F0,1RECV_F1,1F0,1F1\n",
+                   {"--lower", "--defer-recv"})
+                .out,
+            "0F0,0SEND_F0,0F1,0SEND_F1\r\n1RECV_F0,1F0,1RECV_F1,1F1\r\n");
+  EXPECT_EQ(run_on("0F0,0B0\n1F0,1B0\n", {"--lower", "--forward-only"}).out,
+            "0F0,0SEND_F0\r\n1RECV_F0,1F0\r\n");
+}
+
+TEST_F(ScheduleCommandTest, WritesAFileThatReadsBack) {
+  const std::string out = folder_ / "out.csv";
+  const ProgramResult made = run({"--name", "DualPipeV", "--pp", "2", "--microbatches", "6",
+                                  "--lower", "--out", out});
+  EXPECT_EQ(made.exit_code, 0);
+  EXPECT_EQ(made.out, "");
+  const ProgramResult read = run({"--csv", out, "--stage-to-rank", "v"});
+  EXPECT_EQ(read.out, test::read_file(out));
+  EXPECT_EQ(run({"--csv", out, "--stage-to-rank", "0,1,1,0", "--check"}).exit_code, 0);
+}
+
+TEST_F(ScheduleCommandTest, ProvesANamedSchedule) {
+  const auto json =
+      json_of(run({"--name", "GPipe", "--pp", "3", "--microbatches", "5", "--check", "--json"}));
+  EXPECT_EQ(json, nlohmann::json::parse(R"({"ok": true, "violations": [], "required_capacity": 1,
+                                            "max_in_flight": 5})"));
+}
+
+TEST_F(ScheduleCommandTest, FailsAProofWithExitCodeThreeAndTheCellsOfTheFile) {
+  const ProgramResult result =
+      run_on("0F0,,0B0,,0B0\n,1F0,1B0\n", {"--check", "--json"});
+  EXPECT_EQ(result.exit_code, 3);
+  const auto json = json_of(result);
+  EXPECT_EQ(json.at("ok"), false);
+  ASSERT_EQ(json.at("violations").size(), 1U);
+  const auto& violation = json.at("violations")[0];
+  EXPECT_EQ(violation.at("rank"), 0);
+  EXPECT_EQ(violation.at("index"), 4);
+  EXPECT_EQ(violation.at("action"), "0B0");
+  EXPECT_FALSE(violation.at("reason").get<std::string>().empty());
+}
+
+TEST_F(ScheduleCommandTest, ProvesFilesWithTransfersAsTheyAreWritten) {
+  const std::string rows = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n";
+  EXPECT_EQ(run_on(rows + "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n", {"--check"})
+                .exit_code,
+            0);
+  EXPECT_EQ(run_on(rows + "1RECV_F1,1F1,1RECV_F0,1F0,1B0,1SEND_B0,1B1,1SEND_B1\n", {"--check"})
+                .exit_code,
+            3);
+}
+
+TEST_F(ScheduleCommandTest, ProvesWhatItLowered) {
+  for (const char* name : {"1F1B", "Interleaved1F1B", "LoopedBFS", "ZBVZeroBubble", "DualPipeV"}) {
+    const ProgramResult result = run({"--name", name, "--pp", "4", "--microbatches", "8", "--lower",
+                                      "--shard-parameters", "--reduce-gradients", "--defer-recv",
+                                      "--check"});
+    EXPECT_EQ(result.exit_code, 0) << result.out;
+  }
+}
+
+TEST_F(ScheduleCommandTest, ShowsAnOrderThatCannotBeLoweredAsItCame) {
+  const std::string rows = "0F0,,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n";
+  expect_refused(run_on(rows, {"--lower"}), 3, "rank 0 at instruction 1 '0B0'");
+  const ProgramResult checked = run_on(rows, {"--lower", "--check", "--json"});
+  EXPECT_EQ(checked.exit_code, 3);
+  EXPECT_EQ(json_of(checked).at("violations")[0].at("index"), 2);
+}
+
+TEST_F(ScheduleCommandTest, AddsTheCheckAndThePredictionToOneObject) {
+  const auto json = json_of(run({"--name", "1F1B", "--pp", "2", "--microbatches", "2", "--check",
+                                 "--simulate", "--json"}));
+  EXPECT_EQ(json.at("ok"), true);
+  EXPECT_EQ(json.at("makespan"), 9);
+  EXPECT_EQ(json.at("busy_per_rank"), nlohmann::json::parse("[6, 6]"));
+  EXPECT_EQ(json.at("finish_per_rank"), nlohmann::json::parse("[9, 7]"));
+  EXPECT_EQ(json.at("peak_live_per_rank"), nlohmann::json::parse("[2, 1]"));
+  EXPECT_EQ(json.at("peak_live_until_grad_input_per_rank"), nlohmann::json::parse("[2, 1]"));
+  EXPECT_NEAR(json.at("bubble_fraction"), 6.0 / 18.0, 1e-12);
+}
+
+TEST_F(ScheduleCommandTest, SimulatesUnderGivenCosts) {
+  const Words base = {"--name", "1F1B", "--pp", "2", "--microbatches", "1", "--simulate", "--json"};
+  Words words = base;
+  words.insert(words.end(), {"--costs", "F=2,I=1,W=1,B=3,comm=0.5"});
+  EXPECT_EQ(json_of(run(words)).at("makespan"), 2 + 0.5 + 2 + 3 + 0.5 + 3);
+  test::write_file(folder_ / "costs.json", R"({"stages": [{"F": 1}, {"F": 10}], "comm": 1})");
+  words = base;
+  words.insert(words.end(), {"--costs", folder_ / "costs.json"});
+  EXPECT_EQ(json_of(run(words)).at("makespan"), 1 + 1 + 10 + 2 + 1 + 2);
+  words.back() = "F=x";
+  expect_refused(run(words), 2, "'F=x' is not a cost");
+  test::write_file(folder_ / "costs.json", R"([{"F": 1}])");
+  words.back() = folder_ / "costs.json";
+  expect_refused(run(words), 2, "costs of 1 stages for a program with 2");
+  words.back() = folder_ / "none.json";
+  expect_refused(run(words), 3, "none.json");
+}
+
+TEST_F(ScheduleCommandTest, CountsOfTheCommandLineSayWhatAFileMustHold) {
+  const std::string rows = "0F0,0B0\n1F0,1B0\n";
+  EXPECT_EQ(run_on(rows, {"--pp", "2", "--stages", "2", "--microbatches", "1", "--check"}).exit_code,
+            0);
+  expect_refused(run_on(rows, {"--pp", "3"}), 3, "the file has 2 rows, not 3");
+  expect_refused(run_on(rows, {"--stages", "4"}), 3, "the file has 2 stages, not 4");
+  EXPECT_EQ(run_on(rows, {"--microbatches", "2", "--check"}).exit_code, 3);
+}
+
+TEST_F(ScheduleCommandTest, RefusesARankOfTheMapWithoutARow) {
+  const ProgramResult result =
+      run_on("0F0,0B0\n", {"--stage-to-rank", "0,1", "--check", "--json"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(json_of(result).at("violations")[0].at("rank"), 1);
+}
+
+TEST_F(ScheduleCommandTest, RefusesMalformedFilesAndUnknownNames) {
+  expect_refused(run_on("0F0,1F0junk\n", {}), 3, "order.csv:1:2");
+  expect_refused(run({"--csv", folder_ / "none.csv"}), 3, "none.csv");
+  expect_refused(run({"--name", "1F1C", "--pp", "2", "--microbatches", "2"}), 2,
+                 "did you mean '1F1B'?");
+  expect_refused(run({"--name", "zbv", "--pp", "2", "--stages-per-rank", "3", "--microbatches", "2"}),
+                 2, "2 stages per rank");
+  expect_refused(run({"--name", "LoopedBFS", "--pp", "2", "--stages", "5", "--microbatches", "2"}), 2,
+                 "5 stages do not divide evenly over 2 ranks");
+}
+
+TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
+  const Words base = {"--name", "1F1B", "--pp", "2", "--microbatches", "2"};
+  const auto with = [&](Words more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return run(more);
+  };
+  expect_refused(run({}), 2, "neither --name nor --csv");
+  expect_refused(with({"--csv", "f.csv"}), 2, "both --name and --csv");
+  expect_refused(run({"--name", "1F1B", "--pp", "2"}), 2, "--name needs --microbatches");
+  expect_refused(with({"--stage-to-rank", "loop"}), 2, "--stage-to-rank needs --csv");
+  expect_refused(with({"--shard-parameters"}), 2, "--shard-parameters needs --lower");
+  expect_refused(with({"--lower", "--max-active-stages", "2"}), 2, "needs --shard-parameters");
+  expect_refused(with({"--costs", "F=1"}), 2, "--costs needs --simulate");
+  expect_refused(with({"--lower", "--shard-parameters", "--max-active-stages", "0"}), 2,
+                 "allow at least 1");
+  expect_refused(with({"--draw", "x.svg"}), 2, "--draw is not built yet");
+  expect_refused(with({"--chek"}), 2, "did you mean '--check'?");
+  expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2, "cannot write the schedule");
+  expect_refused(run({"--name", "1F1B", "--pp", "x", "--microbatches", "2"}), 2, "--pp");
+}
+
+TEST_F(ScheduleCommandTest, ShowsRowsAsJson) {
+  const auto json = json_of(run_on("0F0,,0B0\n,1F0,1B0\n", {"--json"}));
+  EXPECT_EQ(json.at("num_stages"), 2);
+  EXPECT_EQ(json.at("stage_to_rank"), nlohmann::json::parse("[0, 1]"));
+  EXPECT_EQ(json.at("rows"), nlohmann::json::parse(R"([["0F0", "", "0B0"], ["", "1F0", "1B0"]])"));
+}
+
+TEST_F(ScheduleCommandTest, ExplainsViolationsInWords) {
+  const ProgramResult result = run_on("0F0,0B0\n1B0,1F0\n", {"--check"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_NE(result.out.find("rank 1, cell 0 '1B0': needs '1F0' above it\n"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("1 violation\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice
