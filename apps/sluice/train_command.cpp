@@ -66,6 +66,10 @@ std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
     const StepReport& report = trainer.step(batch, lr);
     run.stop.step_finished();
 
+    if (step == 1) {
+      const std::vector<int> unsplit = trainer.gather_unsplit_stages();
+      if (logs) run.log.unsplit_stages(unsplit);
+    }
     const bool last = report.stop || step == training.steps;
     const bool logged = last || is_logged(step, training.steps, run.config.metrics.log_freq);
     const std::vector<RankStats> stats = logged ? trainer.gather_stats() : std::vector<RankStats>();

@@ -40,6 +40,9 @@ Costs parse_costs(std::string_view text);
 // The JSON file of docs/simulate.md. Throws Error(kInput).
 Costs read_costs(const std::string& path);
 
+// Stages whose backward cannot be split (docs/split-backward.md): I costs what B does, W nothing.
+Costs charge_unsplit_stages(Costs costs, int num_stages, const std::vector<int>& stages);
+
 struct TimedAction {
   Action action;
   double start = 0, end = 0;

@@ -25,6 +25,8 @@ class RunLog {
   void begin();
   void step(std::int64_t step, double lr, double seconds, const StepReport& report,
             const std::vector<RankStats>& stats);
+  // After the first step: which stages did not split their backward, and the prediction with that.
+  void unsplit_stages(const std::vector<int>& stages) const;
   // Steps that are not logged count for the time left.
   void skip_step(double seconds) { time_left_.add_step(seconds); }
   // Memory predicted and measured, the loss beside what it has to beat, where the weights are.

@@ -2,6 +2,8 @@
 
 #include <cstring>
 #include <numeric>
+#include <set>
+#include <sstream>
 
 #include "run/memory_ledger.h"
 #include "sluice/error.h"
@@ -81,6 +83,12 @@ struct Trainer::Impl {
     share_tied_storage(chunks);
   }
 
+  std::vector<int> everybody() const {
+    std::vector<int> ranks(static_cast<std::size_t>(transport.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
   std::vector<Stage*> stage_pointers() const {
     std::vector<Stage*> pointers;
     for (const auto& stage : stages) pointers.push_back(stage.get());
@@ -153,14 +161,25 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
 std::vector<RankStats> Trainer::gather_stats() {
   const RankStats own = {impl_->executor->times().compute, impl_->probe.step_peak(),
                          impl_->probe.activations(), impl_->probe.transient()};
-  std::vector<int> everybody(static_cast<std::size_t>(impl_->transport.size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
   const std::string bytes(reinterpret_cast<const char*>(&own), sizeof own);
   std::vector<RankStats> stats;
-  for (const std::string& received : impl_->transport.all_gather(bytes, everybody)) {
+  for (const std::string& received : impl_->transport.all_gather(bytes, impl_->everybody())) {
     std::memcpy(&stats.emplace_back(), received.data(), sizeof(RankStats));
   }
   return stats;
+}
+
+std::vector<int> Trainer::gather_unsplit_stages() {
+  std::string own;
+  for (const auto& stage : impl_->stages) {
+    if (!stage->splits_backward()) own += std::to_string(stage->index()) + ' ';
+  }
+  std::set<int> stages;
+  for (const std::string& received : impl_->transport.all_gather(own, impl_->everybody())) {
+    std::istringstream text(received);
+    for (int stage = 0; text >> stage;) stages.insert(stage);
+  }
+  return {stages.begin(), stages.end()};
 }
 
 std::vector<ParameterInfo> Trainer::parameters() const {

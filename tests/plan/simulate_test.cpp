@@ -251,6 +251,17 @@ TEST(SimulateTest, RefusesCostsThatDoNotFit) {
   EXPECT_EQ(refused([](Costs& c) { c.uniform.backward = 1.7e308; }), ErrorKind::kUsage);
 }
 
+TEST(SimulateTest, ChargesAStageThatDoesNotSplitItsWholeBackwardAtI) {
+  const Program program = program_of({"0F0,0I0,0W0"});
+  Costs costs;
+  costs.uniform = {1, 2, 3, 7};
+  const Simulation simulation = simulate(program, charge_unsplit_stages(costs, 1, {0}));
+  ASSERT_EQ(simulation.timeline[0].size(), 3u);
+  EXPECT_EQ(simulation.timeline[0][1].end, 8);
+  EXPECT_EQ(simulation.makespan, 8);
+  EXPECT_EQ(simulate(program, charge_unsplit_stages(costs, 1, {})).makespan, 6);
+}
+
 TEST(SimulateTest, TakesCostsOfZero) {
   Costs costs;
   costs.uniform = {0, 0, 0, 0};

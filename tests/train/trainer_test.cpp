@@ -75,6 +75,23 @@ TEST(TrainerTest, LossesNormsAndWeightsAreTheSameBitsForEveryLayoutAndSchedule) 
   }
 }
 
+TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
+  TrainingRun run = mlp_run("ZBVZeroBubble", 2);
+  // Two layers a stage: the third stage has only custom functions.
+  run.model = [] {
+    TrainableModel model = mlp(false);
+    model.layers[4] = layer_of<CustomScale>("scale4", kWidth);
+    model.layers[5] = layer_of<CustomScale>("scale5", kWidth);
+    return model;
+  };
+  std::atomic<int> num_right{0};
+  run.after_steps = [&](Trainer& trainer, Transport&) {
+    num_right += trainer.gather_unsplit_stages() == std::vector<int>{2};
+  };
+  run_training(run);
+  EXPECT_EQ(num_right, 2);
+}
+
 TEST(TrainerTest, EveryRankHasTheSameReport) {
   const TrainingResult result = run_training(mlp_run("1F1B", 4));
   for (const auto& reports : result.of_rank) {
