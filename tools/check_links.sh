@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/.." || exit 2
 dead=0
 for page in *.md docs/*.md; do
-  for link in $(grep -o '](\([^)#: ]*\)' "$page" | sed 's/^](//'); do
+  for link in $(grep -o '](\([^)# ]*\)' "$page" | sed 's/^](//; /:/d'); do
     [ -e "$(dirname "$page")/$link" ] || { echo "$page: $link does not exist"; dead=1; }
   done
 done
