@@ -37,7 +37,8 @@ struct Costs {
 // "F=1,I=1,W=1,B=2,comm=0": any of them, in any order; comm is the latency, and B is I + W where it
 // is not given. Throws Error(kUsage).
 Costs parse_costs(std::string_view text);
-// The JSON file of docs/simulate.md. Throws Error(kInput).
+// The JSON of docs/simulate.md, and a file of it. Throws Error(kInput).
+Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
 
 // Stages whose backward cannot be split (docs/split-backward.md): I costs what B does, W nothing.

@@ -55,8 +55,8 @@ std::optional<double> parse_number(std::string_view text) {
 
 class CostsFile {
  public:
-  explicit CostsFile(const std::string& path)
-      : path_(path), document_(parse_strict_json(read_text_file(path, kMaxFileBytes), path)) {}
+  CostsFile(std::string_view text, const std::string& path)
+      : path_(path), document_(parse_strict_json(text, path)) {}
 
   Costs read() const {
     Costs costs;
@@ -173,7 +173,13 @@ Costs parse_costs(std::string_view text) {
   return costs;
 }
 
-Costs read_costs(const std::string& path) { return CostsFile(path).read(); }
+Costs parse_costs_json(std::string_view text, const std::string& file_name) {
+  return CostsFile(text, file_name).read();
+}
+
+Costs read_costs(const std::string& path) {
+  return parse_costs_json(read_text_file(path, kMaxFileBytes), path);
+}
 
 namespace detail {
 namespace {

@@ -3,13 +3,14 @@
 #   cmake --build build-fuzz --target schedule_csv_fuzz
 #   build-fuzz/bin/schedule_csv_fuzz -dict=tests/fuzz/schedule_csv.dict -max_total_time=60 new_inputs tests/fuzz/corpus/schedule_csv
 target_compile_options(sluice_plan PRIVATE -fsanitize=fuzzer-no-link)
-foreach(target schedule_csv_fuzz model_config_fuzz)
+foreach(target schedule_csv_fuzz model_config_fuzz costs_fuzz)
   add_executable(${target} fuzz/${target}.cpp)
   target_compile_options(${target} PRIVATE -fsanitize=fuzzer)
   target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   target_link_libraries(${target} PRIVATE sluice_plan sluice_warnings)
 endforeach()
 target_compile_definitions(model_config_fuzz PRIVATE fuzz_model_config=LLVMFuzzerTestOneInput)
+target_compile_definitions(costs_fuzz PRIVATE fuzz_costs=LLVMFuzzerTestOneInput)
 # Parsers of io need no torch: compiled into their targets, which MutationTest exercises everywhere else.
 foreach(parser safetensors_header jsonl_row)
   string(REPLACE "_header" "" target ${parser}_fuzz)

@@ -8,6 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size);
 
 namespace sluice {
 namespace {
@@ -33,6 +34,8 @@ TEST(FuzzCorpusTest, ReplaysTheScheduleFilesFoundSoFar) {
 TEST(FuzzCorpusTest, ReplaysTheModelConfigurationsFoundSoFar) {
   replay("model_config", fuzz_model_config);
 }
+
+TEST(FuzzCorpusTest, ReplaysTheCostsFoundSoFar) { replay("costs", fuzz_costs); }
 
 }  // namespace
 }  // namespace sluice

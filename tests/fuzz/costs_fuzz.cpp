@@ -1,0 +1,38 @@
+// Any bytes as a file of costs: an Error, or costs under which a program is predicted or refused.
+// The name of the function becomes libFuzzer's in its own target (tests/fuzz/fuzz.cmake).
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "sluice/error.h"
+#include "sluice/program.h"
+#include "sluice/simulate.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size) {
+  static const sluice::Program program =
+      sluice::lower(sluice::make_schedule("ZBVZeroBubble", {.num_ranks = 2, .num_microbatches = 3}));
+  sluice::Costs costs;
+  try {
+    costs = sluice::parse_costs_json({reinterpret_cast<const char*>(data), size}, "costs.json");
+  } catch (const sluice::Error& error) {
+    require(error.kind() == sluice::ErrorKind::kInput);
+    return 0;
+  }
+  try {
+    const sluice::Simulation simulation = sluice::simulate(program, costs);
+    require(std::isfinite(simulation.makespan) && simulation.makespan >= 0);
+    require(simulation.bubble_fraction >= 0 && simulation.bubble_fraction <= 1);
+  } catch (const sluice::Error& error) {
+    require(error.kind() == sluice::ErrorKind::kUsage);
+  }
+  return 0;
+}
