@@ -62,7 +62,8 @@ std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
     const auto start = std::chrono::steady_clock::now();
     const StepBatch batch = split_microbatches(run.data.batch(step, training.local_batch_size),
                                                training.microbatch_size, step);
-    const double lr = learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
+    const double lr =
+        learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepReport& report = trainer.step(batch, lr);
     run.stop.step_finished();
 
@@ -73,7 +74,8 @@ std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
     const bool last = report.stop || step == training.steps;
     const bool logged = last || is_logged(step, training.steps, run.config.metrics.log_freq);
     const std::vector<RankStats> stats = logged ? trainer.gather_stats() : std::vector<RankStats>();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (logs) logged ? run.log.step(step, lr, seconds, report, stats) : run.log.skip_step(seconds);
     if (last) return step;
   }
@@ -85,8 +87,8 @@ std::int64_t run_rank(Run& run, Transport& transport) {
   const bool logs = transport.rank() == 0;
   if (logs) run.log.begin();
 
-  const TrainableModel model = {make_layers(run.plan.model), model_batch_inputs(), model_final_outputs(),
-                                causal_lm_loss};
+  const TrainableModel model = {make_layers(run.plan.model), model_batch_inputs(),
+                                model_final_outputs(), causal_lm_loss};
   TrainerOptions options = trainer_options(run.config);
   options.stop_requested = [&] { return run.stop.requested(); };
   options.ledger = &run.ledger;
@@ -100,8 +102,9 @@ std::int64_t run_rank(Run& run, Transport& transport) {
     run.post_mortem.add(transport.rank(), trainer.current_instruction(), trainer.flight_record());
     throw;
   }
-  const std::string saved = save_weights(run.config.checkpoint.folder, steps, trainer.parameters(),
-                                         run.plan.model.config_text, run.config.model.path, transport);
+  const std::string saved =
+      save_weights(run.config.checkpoint.folder, steps, trainer.parameters(),
+                   run.plan.model.config_text, run.config.model.path, transport);
   if (logs) run.log.end(steps < run.config.training.steps, saved);
   return steps;
 }
@@ -129,7 +132,8 @@ int train(const RunConfig& config) {
 }  // namespace
 
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code) {
-  CLI::App* command = app.add_subcommand("train", "trains; prints the configuration and the plan, then steps");
+  CLI::App* command =
+      app.add_subcommand("train", "trains; prints the configuration and the plan, then steps");
   const auto file = std::make_shared<std::string>();
   command->add_option("CONFIG", *file, "configuration (TOML)")->required();
   command->callback([file, overrides, &exit_code] {

@@ -15,17 +15,17 @@ namespace sluice {
 
 struct StepMetrics {
   std::int64_t step = 0, num_steps = 0;
-  double loss = 0;            // mean over counted tokens, nats
-  double grad_norm = 0;       // before clipping
+  double loss = 0;       // mean over counted tokens, nats
+  double grad_norm = 0;  // before clipping
   double lr = 0;
-  std::int64_t tokens = 0;    // counted
+  std::int64_t tokens = 0;  // counted
   double step_seconds = 0;
   double bubble_fraction = 0;
   std::vector<std::int64_t> memory_bytes;  // per rank: the step's peak of tensor bytes
   // metrics.parameter_norms: in layer order.
   std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
   // Only on the terminal.
-  bool tokens_are_bytes = false;            // adds bits per byte
+  bool tokens_are_bytes = false;  // adds bits per byte
   std::optional<double> seconds_left;
 
   double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }
@@ -37,7 +37,8 @@ double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, doubl
 // One JSON object, no newline. Doubles round-trip.
 std::string to_json(const StepMetrics& metrics);
 
-// "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%  mem: 0.52GiB
+// "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%  mem:
+// 0.52GiB
 //  ms: 836", then bits per byte and time left. mem is the largest rank's.
 std::string to_line(const StepMetrics& metrics, bool color);
 

@@ -5,11 +5,14 @@
 // Does not own: gradients of single uses (Stage), order (Program), what is printed (metrics.h).
 //
 // Invariants:
-//  1. Every rank draws the same report from the same gathered numbers, and so takes the same decisions
+//  1. Every rank draws the same report from the same gathered numbers, and so takes the same
+//  decisions
 //     (skip an update that is not finite, stop).
-//  2. Gradients of the uses of a tied parameter are summed in layer order, wherever the uses are, and
-//     each use gets the sum; the parameter counts once in the norm, for the rank of its first use; uses on
-//     one rank share storage and are updated once, uses on several ranks by the same update on each.
+//  2. Gradients of the uses of a tied parameter are summed in layer order, wherever the uses are,
+//  and
+//     each use gets the sum; the parameter counts once in the norm, for the rank of its first use;
+//     uses on one rank share storage and are updated once, uses on several ranks by the same update
+//     on each.
 //  3. The norm is a fixed tree over the parameters in layer order (gradient_norm.h).
 // Thread-safety: one rank's thread.
 #pragma once
@@ -35,17 +38,18 @@ struct StepReport {
   double loss = 0;          // mean over the counted tokens of the step
   std::int64_t tokens = 0;  // counted
   double grad_norm = 0;     // of all parameters, before clipping
-  // Of every parameter, in layer order; tied ones once, under the name of the first use. 0: no gradient.
+  // Of every parameter, in layer order; tied ones once, under the name of the first use. 0: no
+  // gradient.
   std::vector<std::pair<std::string, double>> parameter_norms;
-  bool finite = true;       // else the update was skipped
-  bool stop = false;        // some rank was asked to stop
+  bool finite = true;  // else the update was skipped
+  bool stop = false;   // some rank was asked to stop
 };
 
 class TrainOps : public StepOps {
  public:
-  // Collective over all ranks: names are exchanged once, here. stages: those of this rank. stop_requested
-  // (may be empty) is asked once a step. Throws Error(kInternal) when a parameter has no single owner, or
-  // is tied across ranks without a tie group in the program.
+  // Collective over all ranks: names are exchanged once, here. stages: those of this rank.
+  // stop_requested (may be empty) is asked once a step. Throws Error(kInternal) when a parameter
+  // has no single owner, or is tied across ranks without a tie group in the program.
   TrainOps(const Program& program, std::vector<Stage*> stages, Transport& transport,
            const OptimizerOptions& options, std::function<bool()> stop_requested = {});
   ~TrainOps() override;
@@ -70,9 +74,9 @@ class TrainOps : public StepOps {
 };
 
 // Collective over all ranks, after a report that is not finite: runs the step again under watch and
-// throws, on every rank, one Error(kNotFinite) naming step, stage, value or parameter, and microbatch of
-// the first place: forward before backward; the smallest microbatch, then the smallest stage; in
-// backward the first microbatch in backward order, then the largest stage.
+// throws, on every rank, one Error(kNotFinite) naming step, stage, value or parameter, and
+// microbatch of the first place: forward before backward; the smallest microbatch, then the
+// smallest stage; in backward the first microbatch in backward order, then the largest stage.
 [[noreturn]] void throw_not_finite(Executor& executor, Transport& transport, const Program& program,
                                    const StepBatch& batch, const StepReport& report);
 

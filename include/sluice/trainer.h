@@ -47,10 +47,10 @@ TrainerOptions trainer_options(const RunConfig& config);
 
 // What the last step cost one rank. Bytes are of tensors, 0 without a ledger.
 struct RankStats {
-  double compute_seconds = 0;         // in F, B, I, W
-  std::int64_t peak_bytes = 0;        // the most that was held at once
-  // Measured in the first step, the largest of the rank's stages: what one microbatch keeps from its
-  // forward, and what its forward or backward needs on top while it runs.
+  double compute_seconds = 0;   // in F, B, I, W
+  std::int64_t peak_bytes = 0;  // the most that was held at once
+  // Measured in the first step, the largest of the rank's stages: what one microbatch keeps from
+  // its forward, and what its forward or backward needs on top while it runs.
   std::int64_t activation_bytes = 0;
   std::int64_t transient_bytes = 0;
 };
@@ -83,8 +83,8 @@ class Trainer {
   std::vector<ParameterInfo> parameters() const;
   const Optimizer& optimizer() const;
 
-  // After a failure: the last instructions of this rank, and the index of the one that was running, -1
-  // if none was.
+  // After a failure: the last instructions of this rank, and the index of the one that was running,
+  // -1 if none was.
   std::string flight_record() const;
   int current_instruction() const;
 

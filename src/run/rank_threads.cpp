@@ -52,11 +52,12 @@ int resolve_threads_per_rank(int threads_per_rank, int num_ranks) {
 
 void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,
                MemoryLedger* ledger, const std::function<void(Transport&)>& fn) {
-  const int num_threads = resolve_threads_per_rank(threads_per_rank, static_cast<int>(endpoints.size()));
+  const int num_threads =
+      resolve_threads_per_rank(threads_per_rank, static_cast<int>(endpoints.size()));
   auto body = [&](Transport& transport) {
     try {
-      // A thread's first get_num_threads() takes the number that was last set anywhere in the process:
-      // done here at once, no later call can change this thread's number.
+      // A thread's first get_num_threads() takes the number that was last set anywhere in the
+      // process: done here at once, no later call can change this thread's number.
       at::set_num_threads(num_threads);
       at::get_num_threads();
       std::optional<MemoryLedger::Scope> scope;
@@ -72,7 +73,8 @@ void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int thr
   for (std::thread& thread : threads) thread.join();
 
   for (const auto& endpoint : endpoints) {
-    if (const std::optional<Failure> failure = endpoint->failure()) throw Error(failure->kind, failure->message);
+    if (const std::optional<Failure> failure = endpoint->failure())
+      throw Error(failure->kind, failure->message);
   }
 }
 

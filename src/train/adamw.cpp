@@ -20,7 +20,8 @@ class AdamW : public Optimizer {
         parameters_(std::move(parameters)),
         groups_(group_parameters(parameters_, options_)) {
     for (const OptimizedParameter& parameter : parameters_) {
-      const auto type = parameter.value.options().dtype(state_type(parameter.value)).requires_grad(false);
+      const auto type =
+          parameter.value.options().dtype(state_type(parameter.value)).requires_grad(false);
       const auto zeros = [&] {
         return at::empty_strided(parameter.value.sizes(), parameter.value.strides(), type).zero_();
       };
@@ -80,7 +81,8 @@ class AdamW : public Optimizer {
     moments.square.mul_(beta2).addcmul_(g, g, 1.0 - beta2);
     const at::Tensor denominator =
         (moments.square.sqrt() / std::sqrt(1.0 - std::pow(beta2, steps))).add_(options_.eps);
-    at::Tensor value = parameters_[i].value.to(moments.mean.scalar_type()) * (1.0 - lr * weight_decay);
+    at::Tensor value =
+        parameters_[i].value.to(moments.mean.scalar_type()) * (1.0 - lr * weight_decay);
     value.addcdiv_(moments.mean, denominator, -lr / (1.0 - std::pow(beta1, steps)));
     parameters_[i].value.copy_(value);
   }

@@ -25,7 +25,8 @@ double sum_block(const T* x, std::int64_t count, const Term& term) {
     for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(static_cast<double>(x[i + lane]));
   }
   for (int lane = 0; i < count; ++i, ++lane) lanes[lane] += term(static_cast<double>(x[i]));
-  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
+         ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
 template <typename T>
@@ -59,17 +60,21 @@ double root(double sum, double p) {
   return p == 1.0 ? sum : std::pow(sum, 1.0 / p);
 }
 
-double largest_of(std::span<const double> values) { return largest_of_block(values.data(), static_cast<std::int64_t>(values.size())); }
+double largest_of(std::span<const double> values) {
+  return largest_of_block(values.data(), static_cast<std::int64_t>(values.size()));
+}
 
 template <typename T>
 double flat_norm(const T* x, std::int64_t count, double p) {
   std::vector<double> partial(static_cast<std::size_t>((count + kBlock - 1) / kBlock));
-  at::parallel_for(0, static_cast<std::int64_t>(partial.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * kBlock;
-      partial[static_cast<std::size_t>(block)] = block_result(x + first, std::min(kBlock, count - first), p);
-    }
-  });
+  at::parallel_for(0, static_cast<std::int64_t>(partial.size()), 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t block = begin; block < end; ++block) {
+                       const std::int64_t first = block * kBlock;
+                       partial[static_cast<std::size_t>(block)] =
+                           block_result(x + first, std::min(kBlock, count - first), p);
+                     }
+                   });
   return std::isinf(p) ? largest_of(partial) : root(tree_sum(partial), p);
 }
 
@@ -78,8 +83,10 @@ double flat_norm(const T* x, std::int64_t count, double p) {
 double tensor_norm(const at::Tensor& tensor, double p) {
   const at::Tensor values = tensor.detach();
   if (values.is_cpu() && values.is_non_overlapping_and_dense()) {
-    if (values.scalar_type() == at::kFloat) return flat_norm(values.const_data_ptr<float>(), values.numel(), p);
-    if (values.scalar_type() == at::kDouble) return flat_norm(values.const_data_ptr<double>(), values.numel(), p);
+    if (values.scalar_type() == at::kFloat)
+      return flat_norm(values.const_data_ptr<float>(), values.numel(), p);
+    if (values.scalar_type() == at::kDouble)
+      return flat_norm(values.const_data_ptr<double>(), values.numel(), p);
   }
   return at::linalg_vector_norm(values, p, std::nullopt, false, at::kDouble).item<double>();
 }

@@ -14,7 +14,8 @@ double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
   const auto warmup = options.warmup_steps;
   if (step <= warmup) return base * static_cast<double>(step) / static_cast<double>(warmup);
 
-  const double progress = static_cast<double>(step - warmup) / static_cast<double>(num_steps - warmup);
+  const double progress =
+      static_cast<double>(step - warmup) / static_cast<double>(num_steps - warmup);
   const double floor = options.min_lr_factor;
   if (options.decay == "constant") return base;
   if (options.decay == "linear") return base * (1.0 - (1.0 - floor) * progress);

@@ -30,7 +30,8 @@ void MemoryProbe::after(const Action& action) {
   if (!measures(action)) return;
   const std::int64_t live = ledger_->live_bytes(rank_);
   const std::int64_t peak = ledger_->peak_bytes(rank_);
-  if (action.kind == ActionKind::kForward) activations_ = std::max(activations_, live - live_before_);
+  if (action.kind == ActionKind::kForward)
+    activations_ = std::max(activations_, live - live_before_);
   transient_ = std::max(transient_, peak - std::max(live, live_before_));
   measured_.insert({action.stage, action.kind});
 }

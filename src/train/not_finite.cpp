@@ -14,14 +14,16 @@ namespace {
 std::string to_bytes(const std::optional<NonFinite>& found) {
   if (!found) return {};
   std::ostringstream text;
-  text << found->microbatch << ' ' << found->stage << ' ' << found->in_forward << ' ' << found->name;
+  text << found->microbatch << ' ' << found->stage << ' ' << found->in_forward << ' '
+       << found->name;
   return text.str();
 }
 
 std::optional<NonFinite> from_bytes(const std::string& bytes) {
   NonFinite found;
   std::istringstream text(bytes);
-  if (!(text >> found.microbatch >> found.stage >> found.in_forward >> found.name)) return std::nullopt;
+  if (!(text >> found.microbatch >> found.stage >> found.in_forward >> found.name))
+    return std::nullopt;
   return found;
 }
 
@@ -33,7 +35,8 @@ std::vector<int> backward_order(const Program& program) {
   int next = 0;
   for (Action action : program.ranks[static_cast<std::size_t>(rank)]) {
     if (action.kind == ActionKind::kOverlap) action = action.overlap_backward();
-    const bool starts = action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+    const bool starts =
+        action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
     if (starts && action.stage == last) order[static_cast<std::size_t>(action.microbatch)] = next++;
   }
   return order;
@@ -63,18 +66,20 @@ void throw_not_finite(Executor& executor, Transport& transport, const Program& p
   if (first) {
     what = (first->in_forward ? "'" : "the gradient of '") + first->name + "' is not finite";
     where += ", stage " + std::to_string(first->stage) + " (rank " +
-             std::to_string(program.stage_to_rank.at(static_cast<std::size_t>(first->stage))) + "), microbatch " +
-             std::to_string(first->microbatch);
+             std::to_string(program.stage_to_rank.at(static_cast<std::size_t>(first->stage))) +
+             "), microbatch " + std::to_string(first->microbatch);
   } else {
     // Every microbatch alone is finite, so it is their sum that overflowed.
     const auto bad = std::find_if(report.parameter_norms.begin(), report.parameter_norms.end(),
                                   [](const auto& norm) { return !std::isfinite(norm.second); });
     what = bad == report.parameter_norms.end()
                ? "the loss is not finite"
-               : "the gradient of '" + bad->first + "' is not finite when summed over the microbatches";
+               : "the gradient of '" + bad->first +
+                     "' is not finite when summed over the microbatches";
   }
-  throw Error(ErrorKind::kNotFinite, what, where,
-              "no update was made; lower optimizer.lr or optimizer.max_norm, or look at this step's data");
+  throw Error(
+      ErrorKind::kNotFinite, what, where,
+      "no update was made; lower optimizer.lr or optimizer.max_norm, or look at this step's data");
 }
 
 }  // namespace sluice

@@ -69,8 +69,9 @@ at::Tensor gradient_like(const at::Tensor& parameter) {
 
 bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient) {
   const at::ScalarType type = parameter.scalar_type();
-  return (parameter.is_cpu() || parameter.is_cuda()) && (type == at::kFloat || type == at::kDouble) &&
-         gradient.scalar_type() == type && parameter.is_non_overlapping_and_dense();
+  return (parameter.is_cpu() || parameter.is_cuda()) &&
+         (type == at::kFloat || type == at::kDouble) && gradient.scalar_type() == type &&
+         parameter.is_non_overlapping_and_dense();
 }
 
 at::ScalarType state_type(const at::Tensor& parameter) {

@@ -22,8 +22,8 @@ std::string write_uses(const std::vector<Stage*>& stages) {
       position = info.layer == layer ? position + 1 : 0;
       layer = info.layer;
       if (!info.trainable) continue;
-      text << layer << ' ' << position << ' ' << (info.tied_to.empty() ? info.name : info.tied_to) << ' '
-           << info.name << '\n';
+      text << layer << ' ' << position << ' ' << (info.tied_to.empty() ? info.name : info.tied_to)
+           << ' ' << info.name << '\n';
     }
   }
   return text.str();
@@ -35,7 +35,8 @@ void attach_local_stages(std::map<std::string, SharedParameter>& parameters,
     for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
       const ParameterInfo& info = stage->parameters()[i];
       if (!info.trainable) continue;
-      for (ParameterUse& use : parameters.at(info.tied_to.empty() ? info.name : info.tied_to).uses) {
+      for (ParameterUse& use :
+           parameters.at(info.tied_to.empty() ? info.name : info.tied_to).uses) {
         if (use.name != info.name) continue;
         use.stage = stage;
         use.index = i;
@@ -52,19 +53,22 @@ void require_one_owner(const SharedParameter& parameter) {
     }
   }
   if (parameter.uses.front().name != parameter.name) {
-    throw Error(ErrorKind::kInternal, "parameter '" + parameter.uses.front().name + "' is tied to '" +
-                                          parameter.name + "', which no earlier layer has");
+    throw Error(ErrorKind::kInternal, "parameter '" + parameter.uses.front().name +
+                                          "' is tied to '" + parameter.name +
+                                          "', which no earlier layer has");
   }
 }
 
 }  // namespace
 
 const ParameterUse* SharedParameter::local_use() const {
-  const auto use = std::find_if(uses.begin(), uses.end(), [](const ParameterUse& u) { return u.stage; });
+  const auto use =
+      std::find_if(uses.begin(), uses.end(), [](const ParameterUse& u) { return u.stage; });
   return use == uses.end() ? nullptr : &*use;
 }
 
-std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, Transport& transport) {
+std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
+                                             Transport& transport) {
   std::vector<int> everybody(static_cast<std::size_t>(transport.size()));
   std::iota(everybody.begin(), everybody.end(), 0);
   const std::vector<std::string> texts = transport.all_gather(write_uses(stages), everybody);
@@ -94,7 +98,8 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, 
     parameters.push_back(std::move(parameter));
   }
   std::sort(parameters.begin(), parameters.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.uses[0].layer, a.uses[0].position) < std::tie(b.uses[0].layer, b.uses[0].position);
+    return std::tie(a.uses[0].layer, a.uses[0].position) <
+           std::tie(b.uses[0].layer, b.uses[0].position);
   });
   return parameters;
 }

@@ -12,11 +12,11 @@ namespace sluice {
 // One use of a parameter somewhere in the pipeline.
 struct ParameterUse {
   int layer = 0;
-  int position = 0;         // among the parameters of its layer
-  std::string name;         // of this use
+  int position = 0;  // among the parameters of its layer
+  std::string name;  // of this use
   int rank = 0;
-  Stage* stage = nullptr;   // null on another rank
-  std::size_t index = 0;    // within stage->parameters()
+  Stage* stage = nullptr;  // null on another rank
+  std::size_t index = 0;   // within stage->parameters()
 
   at::Tensor& gradient() const { return stage->gradient(index); }
   at::Tensor& value() const { return stage->parameters()[index].tensor; }
@@ -34,6 +34,7 @@ struct SharedParameter {
 };
 
 // Collective over all ranks; the same list on each, but for `stage`.
-std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, Transport& transport);
+std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
+                                             Transport& transport);
 
 }  // namespace sluice

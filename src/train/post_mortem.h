@@ -18,7 +18,8 @@ class PostMortem {
   // instruction: the one that was running, -1 if none was.
   void add(int rank, int instruction, std::string flight_record);
   // Empty when no rank failed while it ran its program.
-  std::string text(const Program& program, const Failure& failure, const GridOptions& options) const;
+  std::string text(const Program& program, const Failure& failure,
+                   const GridOptions& options) const;
 
  private:
   struct Entry {

@@ -80,7 +80,7 @@ void RunLog::unsplit_stages(const std::vector<int>& stages) const {
 }
 
 void RunLog::end(bool stopped, const std::string& weights) const {
-  std::string text = "\n" + memory_text();
+  std::string text = memory_text();
   if (stopped) {
     text += "stopped by a signal after step " + std::to_string(last_.step) + " of " +
             std::to_string(last_.num_steps) + "\n";
@@ -93,8 +93,8 @@ void RunLog::end(bool stopped, const std::string& weights) const {
   print(text);
 }
 
-// What a rank holds all the time, what its live microbatches keep, and what one of them needs while it
-// runs, beside the largest peak that was measured.
+// What a rank holds all the time, what its live microbatches keep, and what one of them needs while
+// it runs, beside the largest peak that was measured.
 std::string RunLog::memory_text() const {
   TextTable table({{"rank", Align::kRight},
                    {"weights, gradients, optimizer", Align::kRight},
@@ -112,7 +112,9 @@ std::string RunLog::memory_text() const {
                    human_bytes(held + live * stats.activation_bytes + stats.transient_bytes),
                    human_bytes(stats.peak_bytes)});
   }
-  return "memory: bytes of tensors; activations as measured on the first microbatch\n" + table.to_string("  ");
+  std::string text =
+      "\nmemory: bytes of tensors; activations as measured on the first microbatch\n";
+  return text += table.to_string("  ");
 }
 
 }  // namespace sluice

@@ -61,8 +61,8 @@ struct TrainOps::Impl {
   const Executor* executor = nullptr;
 
   double lr = 0;
-  bool norm_known = false;               // since the last update
-  std::set<std::string> tied_summed;     // names, since the last update
+  bool norm_known = false;            // since the last update
+  std::set<std::string> tied_summed;  // names, since the last update
   StepReport report;
 
   Impl(const Program& the_program, std::vector<Stage*> the_stages, Transport& the_transport,
@@ -79,7 +79,8 @@ struct TrainOps::Impl {
     for (const SharedParameter& parameter : parameters) require_tie_group(parameter);
     std::vector<OptimizedParameter> own;
     for (const SharedParameter& parameter : parameters) {
-      if (const ParameterUse* use = parameter.local_use()) own.push_back({parameter.name, use->value()});
+      if (const ParameterUse* use = parameter.local_use())
+        own.push_back({parameter.name, use->value()});
     }
     optimizer = make_optimizer(options, std::move(own));
   }
@@ -103,8 +104,8 @@ struct TrainOps::Impl {
     return nullptr;
   }
 
-  // The gradients of all uses, in layer order; one round of gathering for the first use of every rank, one
-  // for the second, and so on. No gradient travels as an empty tensor.
+  // The gradients of all uses, in layer order; one round of gathering for the first use of every
+  // rank, one for the second, and so on. No gradient travels as an empty tensor.
   std::vector<at::Tensor> gather_gradients(const SharedParameter& parameter) {
     std::vector<at::Tensor> gradients(parameter.uses.size());
     std::vector<std::vector<std::size_t>> uses_of_rank(static_cast<std::size_t>(transport.size()));
@@ -119,7 +120,8 @@ struct TrainOps::Impl {
     const auto& own = uses_of_rank[static_cast<std::size_t>(transport.rank())];
     for (std::size_t round = 0; round < rounds; ++round) {
       at::Tensor mine = round < own.size() ? gradients[own[round]] : at::Tensor();
-      if (!mine.defined()) mine = at::empty({0}, parameter.local_use()->value().options().requires_grad(false));
+      if (!mine.defined())
+        mine = at::empty({0}, parameter.local_use()->value().options().requires_grad(false));
       const std::vector<at::Tensor> gathered = transport.all_gather(mine, parameter.ranks);
       for (std::size_t i = 0; i < gathered.size(); ++i) {
         const auto& of_rank = uses_of_rank[static_cast<std::size_t>(parameter.ranks[i])];
@@ -139,7 +141,8 @@ struct TrainOps::Impl {
 
   std::vector<double> pack() const {
     std::vector<double> numbers = {stop_requested && stop_requested() ? 1.0 : 0.0};
-    const std::vector<MicrobatchLoss> losses = executor ? executor->losses() : std::vector<MicrobatchLoss>();
+    const std::vector<MicrobatchLoss> losses =
+        executor ? executor->losses() : std::vector<MicrobatchLoss>();
     numbers.push_back(static_cast<double>(losses.size()));
     for (const MicrobatchLoss& loss : losses) {
       numbers.push_back(loss.sum);
@@ -179,7 +182,8 @@ struct TrainOps::Impl {
 
 TrainOps::TrainOps(const Program& program, std::vector<Stage*> stages, Transport& transport,
                    const OptimizerOptions& options, std::function<bool()> stop_requested)
-    : impl_(std::make_unique<Impl>(program, std::move(stages), transport, options, std::move(stop_requested))) {}
+    : impl_(std::make_unique<Impl>(program, std::move(stages), transport, options,
+                                   std::move(stop_requested))) {}
 TrainOps::~TrainOps() = default;
 
 void TrainOps::watch(const Executor& executor) { impl_->executor = &executor; }
@@ -188,17 +192,20 @@ const StepReport& TrainOps::report() const { return impl_->report; }
 const Optimizer& TrainOps::optimizer() const { return *impl_->optimizer; }
 
 void TrainOps::reduce_gradients(int /*stage*/) {
-  // There is one data-parallel replica, so a stage's gradients are already those of the whole batch.
+  // There is one data-parallel replica, so a stage's gradients are already those of the whole
+  // batch.
 }
 
 void TrainOps::reduce_tied(int group) {
-  if (const SharedParameter* parameter = impl_->parameter_of_group(group)) impl_->sum_tied(*parameter);
+  if (const SharedParameter* parameter = impl_->parameter_of_group(group))
+    impl_->sum_tied(*parameter);
 }
 
 void TrainOps::reduce_norm() {
   // Ties within one stage are no business of the program's.
   for (const SharedParameter& parameter : impl_->parameters) {
-    const bool tied_here = parameter.uses.size() > 1 && parameter.ranks.size() == 1 && parameter.local_use();
+    const bool tied_here =
+        parameter.uses.size() > 1 && parameter.ranks.size() == 1 && parameter.local_use();
     if (tied_here && !impl_->tied_summed.count(parameter.name)) impl_->sum_tied(parameter);
   }
   impl_->unpack(impl_->transport.all_gather(to_bytes(impl_->pack()), impl_->everybody));
@@ -211,7 +218,8 @@ void TrainOps::optimizer_step() {
   }
   if (impl_->report.finite) {
     for (const SharedParameter& parameter : impl_->parameters) {
-      if (const ParameterUse* use = parameter.local_use()) use->value().mutable_grad() = use->gradient();
+      if (const ParameterUse* use = parameter.local_use())
+        use->value().mutable_grad() = use->gradient();
     }
     const double coefficient = clip_coefficient(impl_->report.grad_norm, impl_->options.max_norm);
     impl_->optimizer->step(impl_->lr, 1.0 / coefficient);

@@ -20,19 +20,21 @@ std::vector<int> first_layers(const Partition& partition) {
 }
 
 // The values that enter every stage, and after the last entry those that leave the model.
-std::vector<std::vector<std::string>> values_at_cuts(const TrainableModel& model, const Partition& partition) {
+std::vector<std::vector<std::string>> values_at_cuts(const TrainableModel& model,
+                                                     const Partition& partition) {
   std::vector<int> cuts = first_layers(partition);
   cuts.erase(cuts.begin());
   std::vector<std::vector<std::string>> values(1);  // only batch inputs enter the first stage
-  for (auto& crossing : crossing_values(model.layers, cuts, model.batch_inputs, model.final_outputs)) {
+  for (auto& crossing :
+       crossing_values(model.layers, cuts, model.batch_inputs, model.final_outputs)) {
     values.push_back(std::move(crossing));
   }
   values.push_back(model.final_outputs);
   return values;
 }
 
-Chunk make_chunk(const TrainableModel& model, const StageContent& stage, std::vector<std::string> inputs,
-                 std::vector<std::string> outputs) {
+Chunk make_chunk(const TrainableModel& model, const StageContent& stage,
+                 std::vector<std::string> inputs, std::vector<std::string> outputs) {
   std::vector<LayerSpec> layers;
   for (int layer : stage.layers) layers.push_back(model.layers.at(static_cast<std::size_t>(layer)));
   return {std::move(layers), stage.layers.front(), std::move(inputs), std::move(outputs)};
@@ -64,8 +66,8 @@ struct Trainer::Impl {
         std::vector<std::vector<std::string>>(values.begin(), values.end() - 1));
     ops = std::make_unique<TrainOps>(program, stage_pointers(), transport, options.optimizer,
                                      options.stop_requested);
-    executor = std::make_unique<Executor>(program, transport.rank(), stage_pointers(), transport, *ops,
-                                          model.loss, executor_options());
+    executor = std::make_unique<Executor>(program, transport.rank(), stage_pointers(), transport,
+                                          *ops, model.loss, executor_options());
     ops->watch(*executor);
   }
 
@@ -144,7 +146,8 @@ void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) 
 }
 
 void Trainer::draw_weights() {
-  for (const auto& stage : impl_->stages) initialize_parameters(stage->chunk(), impl_->options.seed);
+  for (const auto& stage : impl_->stages)
+    initialize_parameters(stage->chunk(), impl_->options.seed);
 }
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
@@ -154,7 +157,8 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   impl_->probe.end_step();
   impl_->current_instruction = -1;
   const StepReport& report = impl_->ops->report();
-  if (!report.finite) throw_not_finite(*impl_->executor, impl_->transport, impl_->program, batch, report);
+  if (!report.finite)
+    throw_not_finite(*impl_->executor, impl_->transport, impl_->program, batch, report);
   return report;
 }
 

@@ -1,4 +1,5 @@
-// `sluice train` as a user runs it: a tiny Llama on a text, and everything that can be wrong with that.
+// `sluice train` as a user runs it: a tiny Llama on a text, and everything that can be wrong with
+// that.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -61,11 +62,13 @@ folder = "out"
   std::vector<nlohmann::json> metrics() const {
     std::istringstream lines(test::read_file(out() + "/metrics.jsonl"));
     std::vector<nlohmann::json> objects;
-    for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+    for (std::string line; std::getline(lines, line);)
+      objects.push_back(nlohmann::json::parse(line));
     return objects;
   }
 
-  void expect_refused(const std::vector<std::string>& overrides, int exit_code, const std::string& says) const {
+  void expect_refused(const std::vector<std::string>& overrides, int exit_code,
+                      const std::string& says) const {
     const ProgramResult result = train(overrides);
     EXPECT_EQ(result.exit_code, exit_code) << result.err;
     EXPECT_EQ(result.err.rfind("sluice: error: ", 0), 0u) << result.err;
@@ -87,8 +90,9 @@ TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
   const ProgramResult result = train();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  for (const char* part : {"training.steps", "run.toml", "split:", "schedule: 1F1B", "data:", "unigram entropy",
-                           "step: 1/3  loss: ", "  bpb: ", "  eta: ", "weights: ", "memory:"}) {
+  for (const char* part :
+       {"training.steps", "run.toml", "split:", "schedule: 1F1B", "data:", "unigram entropy",
+        "step: 1/3  loss: ", "  bpb: ", "  eta: ", "weights: ", "memory:"}) {
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
   }
   EXPECT_EQ(result.out.find('\033'), std::string::npos) << "colour without a terminal";
@@ -97,8 +101,9 @@ TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
   ASSERT_EQ(lines.size(), 3u);
   std::set<std::string> keys;
   for (const auto& [key, value] : lines[0].items()) keys.insert(key);
-  EXPECT_EQ(keys, (std::set<std::string>{"step", "loss", "grad_norm", "lr", "tokens", "step_seconds",
-                                         "tokens_per_second", "bubble_fraction", "memory_bytes"}));
+  EXPECT_EQ(keys,
+            (std::set<std::string>{"step", "loss", "grad_norm", "lr", "tokens", "step_seconds",
+                                   "tokens_per_second", "bubble_fraction", "memory_bytes"}));
   EXPECT_EQ(lines[2]["step"], 3);
   EXPECT_EQ(lines[2]["tokens"], 4 * 15);
   ASSERT_EQ(lines[2]["memory_bytes"].size(), 2u);
@@ -117,7 +122,8 @@ TEST_F(TrainCommandTest, LossesAndWeightsAreTheSameForEveryNumberOfRanks) {
                                         "--parallelism.pipeline_parallel_schedule=" + schedule});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     std::string numbers;
-    for (const auto& line : metrics()) numbers += line["loss"].dump() + " " + line["grad_norm"].dump() + "\n";
+    for (const auto& line : metrics())
+      numbers += line["loss"].dump() + " " + line["grad_norm"].dump() + "\n";
     return numbers;
   };
   const std::string alone = run("1", "GPipe");
@@ -129,13 +135,15 @@ TEST_F(TrainCommandTest, LossesAndWeightsAreTheSameForEveryNumberOfRanks) {
 TEST_F(TrainCommandTest, TrainsOnFromTheWeightsThatItWrote) {
   ASSERT_EQ(train().exit_code, 0);
   const double last = metrics()[2]["loss"];
-  const ProgramResult again = train({"--model.path=" + out() + "/checkpoint/step-00000003", "--training.steps=1"});
+  const ProgramResult again =
+      train({"--model.path=" + out() + "/checkpoint/step-00000003", "--training.steps=1"});
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_LT(metrics()[0]["loss"].get<double>(), last + 0.5);
 }
 
 TEST_F(TrainCommandTest, DrawsWeightsFromAConfigurationAlone) {
-  const ProgramResult result = train({"--model.path=", "--model.config=" + kModel + "/config.json"});
+  const ProgramResult result =
+      train({"--model.path=", "--model.config=" + kModel + "/config.json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(metrics().size(), 3u);
 }
@@ -191,7 +199,8 @@ TEST_F(TrainCommandTest, AFolderThatCannotBeWrittenToIsRefusedBeforeAnythingIsCr
 }
 
 TEST_F(TrainCommandTest, ALossThatIsNotFiniteEndsTheRunAndNamesItsPlace) {
-  const ProgramResult result = train({"--optimizer.name=SGD", "--optimizer.lr=1e38", "--optimizer.max_norm=0"});
+  const ProgramResult result =
+      train({"--optimizer.name=SGD", "--optimizer.lr=1e38", "--optimizer.max_norm=0"});
   EXPECT_EQ(result.exit_code, 6) << result.err;
   EXPECT_NE(result.err.find("is not finite; step 2, stage "), std::string::npos) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
@@ -204,12 +213,14 @@ TEST_F(TrainCommandTest, CtrlCFinishesTheStepAndSavesTheWeights) {
   if (child == 0) {
     const int null = open("/dev/null", O_WRONLY);
     dup2(null, STDOUT_FILENO);
-    execl(SLUICE_PROGRAM, SLUICE_PROGRAM, "train", config().c_str(), "--training.steps=1000000", nullptr);
+    execl(SLUICE_PROGRAM, SLUICE_PROGRAM, "train", config().c_str(), "--training.steps=1000000",
+          nullptr);
     _exit(127);
   }
   ASSERT_GT(child, 0);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-  while (test::read_file(out() + "/metrics.jsonl").empty() && std::chrono::steady_clock::now() < deadline) {
+  while (test::read_file(out() + "/metrics.jsonl").empty() &&
+         std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   kill(child, SIGINT);

@@ -29,7 +29,8 @@ const nlohmann::json& reference_case(const std::string& model) {
 
 at::Tensor rows_of(const nlohmann::json& rows) {
   std::vector<at::Tensor> tensors;
-  for (const nlohmann::json& row : rows) tensors.push_back(at::tensor(row.get<std::vector<std::int64_t>>()));
+  for (const nlohmann::json& row : rows)
+    tensors.push_back(at::tensor(row.get<std::vector<std::int64_t>>()));
   return at::stack(tensors);
 }
 
@@ -39,14 +40,16 @@ struct Layout {
   int microbatch_size;
 };
 std::ostream& operator<<(std::ostream& out, const Layout& layout) {
-  return out << layout.num_ranks << " ranks, " << layout.schedule << ", microbatches of " << layout.microbatch_size;
+  return out << layout.num_ranks << " ranks, " << layout.schedule << ", microbatches of "
+             << layout.microbatch_size;
 }
 
 std::vector<Layout> all_layouts() {
   std::vector<Layout> layouts;
   for (int num_ranks : {1, 2, 4}) {
     for (const char* schedule : {"GPipe", "1F1B"}) {
-      for (int microbatch_size : {1, 2, 4, 8}) layouts.push_back({num_ranks, schedule, microbatch_size});
+      for (int microbatch_size : {1, 2, 4, 8})
+        layouts.push_back({num_ranks, schedule, microbatch_size});
     }
   }
   return layouts;
@@ -65,7 +68,8 @@ class ReferenceRun {
   TrainingRun run(const Layout& layout, const std::string& curve, int num_steps) const {
     TrainingRun run;
     run.model = [this] {
-      return TrainableModel{make_layers(spec_), model_batch_inputs(), model_final_outputs(), causal_lm_loss};
+      return TrainableModel{make_layers(spec_), model_batch_inputs(), model_final_outputs(),
+                            causal_lm_loss};
     };
     PartitionOptions split;
     split.num_ranks = layout.num_ranks;
@@ -100,8 +104,10 @@ void expect_curve(const ReferenceRun& reference, const Layout& layout, const std
   const auto losses = reference.expect()[curve]["losses"].get<std::vector<double>>();
   const auto norms = reference.expect()[curve]["grad_norms_before_clip"].get<std::vector<double>>();
   // The last loss of the reference is that after the last of its steps.
-  const TrainingResult result = run_training(reference.run(layout, curve, static_cast<int>(losses.size())));
-  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(result.reports[i].loss, losses[i], kLossTolerance);
+  const TrainingResult result =
+      run_training(reference.run(layout, curve, static_cast<int>(losses.size())));
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(result.reports[i].loss, losses[i], kLossTolerance);
   for (std::size_t i = 0; i < norms.size(); ++i) {
     EXPECT_NEAR(result.reports[i].grad_norm, norms[i], kNormTolerance * norms[i]);
   }
@@ -120,7 +126,8 @@ TEST(PipelineParityTest, TiedModelsFollowTheReferenceCurvesOnOneStageAndSeveral)
   for (const char* model : {"llama_tied", "gpt2"}) {
     SCOPED_TRACE(model);
     const ReferenceRun reference(model);
-    for (const Layout& layout : {Layout{1, "GPipe", 8}, Layout{2, "GPipe", 2}, Layout{4, "1F1B", 1}, Layout{2, "1F1B", 4}}) {
+    for (const Layout& layout : {Layout{1, "GPipe", 8}, Layout{2, "GPipe", 2}, Layout{4, "1F1B", 1},
+                                 Layout{2, "1F1B", 4}}) {
       for (const char* curve : {"adamw", "adamw_clip1", "sgd", "sgd_clip1", "adamw_masked"}) {
         expect_curve(reference, layout, curve);
       }
@@ -132,10 +139,12 @@ TEST(PipelineParityTest, LossesAndFinalWeightsAreTheSameBitsForEveryNumberOfStag
   for (const char* model : {"llama_untied", "llama_tied", "gpt2"}) {
     const ReferenceRun reference(model);
     for (int microbatch_size : {1, 2}) {
-      const TrainingResult alone = run_training(reference.run({1, "GPipe", microbatch_size}, "adamw_clip1", 5));
+      const TrainingResult alone =
+          run_training(reference.run({1, "GPipe", microbatch_size}, "adamw_clip1", 5));
       for (const Layout& layout : all_layouts()) {
         if (layout.microbatch_size != microbatch_size) continue;
-        EXPECT_TRUE(same_bits(alone, run_training(reference.run(layout, "adamw_clip1", 5)))) << model << ": " << layout;
+        EXPECT_TRUE(same_bits(alone, run_training(reference.run(layout, "adamw_clip1", 5))))
+            << model << ": " << layout;
       }
     }
   }
@@ -149,7 +158,8 @@ TEST(PipelineParityTest, EveryParametersGradientNormIsTheReferences) {
     EXPECT_EQ(result.reports[0].parameter_norms.size(), expected.size());
     for (const auto& [name, norm] : result.reports[0].parameter_norms) {
       ASSERT_TRUE(expected.contains(name)) << name;
-      EXPECT_NEAR(norm, expected[name].get<double>(), kNormTolerance * expected[name].get<double>()) << name;
+      EXPECT_NEAR(norm, expected[name].get<double>(), kNormTolerance * expected[name].get<double>())
+          << name;
     }
   }
 }

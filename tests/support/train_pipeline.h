@@ -18,7 +18,7 @@
 namespace sluice::test {
 
 struct TrainingResult {
-  std::vector<StepReport> reports;            // of rank 0, one a step
+  std::vector<StepReport> reports;  // of rank 0, one a step
   std::vector<std::vector<StepReport>> of_rank;
   std::vector<RankStats> stats;               // of the last step
   std::map<std::string, at::Tensor> weights;  // by the name of the first use
@@ -33,7 +33,8 @@ struct TrainingResult {
 inline bool same_bits(const TrainingResult& a, const TrainingResult& b) {
   if (a.reports.size() != b.reports.size() || a.weights.size() != b.weights.size()) return false;
   for (std::size_t i = 0; i < a.reports.size(); ++i) {
-    if (a.reports[i].loss != b.reports[i].loss || a.reports[i].grad_norm != b.reports[i].grad_norm ||
+    if (a.reports[i].loss != b.reports[i].loss ||
+        a.reports[i].grad_norm != b.reports[i].grad_norm ||
         a.reports[i].parameter_norms != b.reports[i].parameter_norms) {
       return false;
     }
@@ -41,7 +42,8 @@ inline bool same_bits(const TrainingResult& a, const TrainingResult& b) {
   for (const auto& [name, tensor] : a.weights) {
     const auto other = b.weights.find(name);
     if (other == b.weights.end() || tensor.sizes() != other->second.sizes()) return false;
-    if (std::memcmp(tensor.const_data_ptr(), other->second.const_data_ptr(), tensor.nbytes()) != 0) return false;
+    if (std::memcmp(tensor.const_data_ptr(), other->second.const_data_ptr(), tensor.nbytes()) != 0)
+      return false;
   }
   return true;
 }
@@ -56,7 +58,8 @@ inline Partition even_partition(int num_layers, const Program& program) {
     StageContent stage;
     stage.stage = s;
     stage.rank = program.stage_to_rank[static_cast<std::size_t>(s)];
-    const int size = num_layers / program.num_stages + (s < num_layers % program.num_stages ? 1 : 0);
+    const int size =
+        num_layers / program.num_stages + (s < num_layers % program.num_stages ? 1 : 0);
     for (int i = 0; i < size; ++i) stage.layers.push_back(layer++);
     partition.stages.push_back(stage);
   }

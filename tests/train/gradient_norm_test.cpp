@@ -57,7 +57,8 @@ TEST(GradientNormTest, LargeFiniteGradientsDoNotOverflow) {
 
 TEST(GradientNormTest, IsNotFiniteExactlyIfAnElementIsNot) {
   for (double p : {2.0, kInfinity}) {
-    for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       at::Tensor x = waves(50'000);
       EXPECT_TRUE(std::isfinite(tensor_norm(x, p)));
       x[40'001] = bad;
@@ -72,7 +73,8 @@ TEST(GradientNormTest, TheNormOfPiecesIsTheNormOfTheWhole) {
   const at::Tensor x = waves(1000);
   for (double p : {1.0, 2.0, 3.0, kInfinity}) {
     std::vector<double> norms;
-    for (const at::Tensor& piece : x.split({100, 1, 399, 500})) norms.push_back(tensor_norm(piece, p));
+    for (const at::Tensor& piece : x.split({100, 1, 399, 500}))
+      norms.push_back(tensor_norm(piece, p));
     EXPECT_NEAR(combine_norms(norms, p), tensor_norm(x, p), 1e-12 * tensor_norm(x, p)) << p;
   }
   EXPECT_EQ(combine_norms({}), 0.0);

@@ -9,7 +9,8 @@
 namespace sluice {
 namespace {
 
-LrSchedulerOptions schedule(std::int64_t warmup_steps, const std::string& decay, double min_lr_factor) {
+LrSchedulerOptions schedule(std::int64_t warmup_steps, const std::string& decay,
+                            double min_lr_factor) {
   LrSchedulerOptions options;
   options.warmup_steps = warmup_steps;
   options.decay = decay;

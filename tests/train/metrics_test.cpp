@@ -27,9 +27,10 @@ StepMetrics example() {
 }
 
 TEST(MetricsTest, TheLineNamesEveryNumberInTheOrderOfTheContract) {
-  EXPECT_EQ(to_line(example(), false),
-            "step: 12/1000  loss: 3.2100  grad_norm: 0.9100  lr: 3.0e-04  tps: 2,449  bubble: 7.1%  "
-            "mem: 0.52GiB  ms: 836");
+  EXPECT_EQ(
+      to_line(example(), false),
+      "step: 12/1000  loss: 3.2100  grad_norm: 0.9100  lr: 3.0e-04  tps: 2,449  bubble: 7.1%  "
+      "mem: 0.52GiB  ms: 836");
 }
 
 TEST(MetricsTest, BitsPerByteAndTimeLeftFollowWhereTheyAreKnown) {
@@ -66,7 +67,8 @@ TEST(MetricsTest, TheJsonObjectHasTheKeysOfTheContractAndTheFullNumbers) {
 
   metrics.parameter_norms = {{"b.weight", 0.5}, {"a.weight", 0.25}};
   object = nlohmann::json::parse(to_json(metrics));
-  EXPECT_EQ(object["parameter_grad_norms"], (nlohmann::json{{"a.weight", 0.25}, {"b.weight", 0.5}}));
+  EXPECT_EQ(object["parameter_grad_norms"],
+            (nlohmann::json{{"a.weight", 0.25}, {"b.weight", 0.5}}));
 }
 
 TEST(MetricsTest, TheBubbleIsTheShareOfTimeThatNoRankComputes) {
@@ -110,7 +112,8 @@ TEST(MetricsTest, ANewRunReplacesTheFileAndEachLineIsAnObject) {
   }
   std::ifstream file(folder + "/metrics.jsonl");
   int lines = 0;
-  for (std::string line; std::getline(file, line); ++lines) EXPECT_EQ(nlohmann::json::parse(line)["step"], 12);
+  for (std::string line; std::getline(file, line); ++lines)
+    EXPECT_EQ(nlohmann::json::parse(line)["step"], 12);
   EXPECT_EQ(lines, 2);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 }

@@ -19,7 +19,8 @@ at::Tensor tensor_of(const nlohmann::json& values, const nlohmann::json& shape) 
 }
 
 // Two leaf variables "a.weight" and "a.bias"; the bias has no weight decay.
-std::vector<OptimizedParameter> two_parameters(const nlohmann::json& values, const nlohmann::json& shapes,
+std::vector<OptimizedParameter> two_parameters(const nlohmann::json& values,
+                                               const nlohmann::json& shapes,
                                                at::ScalarType type = at::kFloat) {
   std::vector<OptimizedParameter> parameters;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -62,7 +63,8 @@ double largest_difference(const nlohmann::json& test, at::ScalarType type) {
     optimizer->step(options.lr, grad_scale);
     for (std::size_t i = 0; i < 2; ++i) {
       const at::Tensor expected = tensor_of(step["values"][i], test["shapes"][i]);
-      largest = std::max(largest, (parameters[i].value.detach() - expected).abs().max().item<double>());
+      largest =
+          std::max(largest, (parameters[i].value.detach() - expected).abs().max().item<double>());
     }
   }
   return largest;
@@ -89,8 +91,9 @@ TEST(OptimizerTest, HalfPrecisionParametersAreUpdatedInFloat32FromFloat32Gradien
     make_optimizer(options, half)->step(0.1, 2.0);
     make_optimizer(options, full)->step(0.1, 2.0);
     // One step of float32 arithmetic, rounded once: at most one unit of bfloat16 apart.
-    EXPECT_LT((half[0].value.detach().to(at::kFloat) - full[0].value.detach()).abs().max().item<double>(),
-              0.005)
+    EXPECT_LT(
+        (half[0].value.detach().to(at::kFloat) - full[0].value.detach()).abs().max().item<double>(),
+        0.005)
         << name;
   }
 }
@@ -156,7 +159,8 @@ TEST(OptimizerTest, StateIsNamedAfterTheParameter) {
   const auto adamw = make_optimizer({}, {{"a.weight", at::ones({2, 3}).requires_grad_()}});
   std::vector<std::string> names;
   for (const auto& [name, tensor] : adamw->state()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"exp_avg/a.weight", "exp_avg_sq/a.weight", "step/a.weight"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"exp_avg/a.weight", "exp_avg_sq/a.weight", "step/a.weight"}));
   EXPECT_EQ(adamw->state_bytes(), 2 * 6 * 4 + 4);
 }
 

@@ -16,8 +16,18 @@ class StopSignalTest : public testing::Test {
 };
 
 TEST_F(StopSignalTest, BeforeTheFirstStepASignalEndsTheProcess) {
-  EXPECT_EXIT({ const StopSignal stop; raise(SIGINT); }, ExitedWithCode(130), "");
-  EXPECT_EXIT({ const StopSignal stop; raise(SIGTERM); }, ExitedWithCode(143), "");
+  EXPECT_EXIT(
+      {
+        const StopSignal stop;
+        raise(SIGINT);
+      },
+      ExitedWithCode(130), "");
+  EXPECT_EXIT(
+      {
+        const StopSignal stop;
+        raise(SIGTERM);
+      },
+      ExitedWithCode(143), "");
 }
 
 TEST_F(StopSignalTest, AfterTheFirstStepItIsARequest) {

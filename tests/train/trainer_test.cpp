@@ -37,7 +37,8 @@ std::vector<StepBatch> random_steps(int num_steps, int num_microbatches = kMicro
     StepBatch batch;
     batch.step = step;
     for (int m = 0; m < num_microbatches; ++m) {
-      const at::Tensor x = at::sin(at::arange(2 * kWidth, at::kFloat) * (0.7f + 0.1f * m) + step).reshape({2, kWidth});
+      const at::Tensor x = at::sin(at::arange(2 * kWidth, at::kFloat) * (0.7f + 0.1f * m) + step)
+                               .reshape({2, kWidth});
       batch.microbatches.push_back({{"x", x}, {"y", at::cos(2 * x)}});
       batch.counts.push_back(2 * kWidth);
     }
@@ -46,14 +47,16 @@ std::vector<StepBatch> random_steps(int num_steps, int num_microbatches = kMicro
   return steps;
 }
 
-TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied = false, int num_steps = 4) {
+TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied = false,
+                    int num_steps = 4) {
   TrainingRun run;
   run.model = [tied] { return mlp(tied); };
   run.program = training_program(schedule, num_ranks, kMicrobatches);
   if (tied) {
     const int last = run.program.num_stages - 1;
     if (last > 0) {
-      run.program = training_program(schedule, num_ranks, kMicrobatches, {{"first.weight", {0, last}}});
+      run.program =
+          training_program(schedule, num_ranks, kMicrobatches, {{"first.weight", {0, last}}});
     }
   }
   run.partition = even_partition(8, run.program);
@@ -67,7 +70,8 @@ TEST(TrainerTest, LossesNormsAndWeightsAreTheSameBitsForEveryLayoutAndSchedule) 
   EXPECT_LT(alone.reports.back().loss, alone.reports.front().loss);
   for (const char* schedule : {"GPipe", "1F1B"}) {
     for (int ranks : {1, 2, 4}) {
-      EXPECT_TRUE(same_bits(alone, run_training(mlp_run(schedule, ranks)))) << schedule << " " << ranks;
+      EXPECT_TRUE(same_bits(alone, run_training(mlp_run(schedule, ranks))))
+          << schedule << " " << ranks;
     }
   }
   for (const char* schedule : {"Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"}) {
@@ -134,7 +138,8 @@ TEST(TrainerTest, BothUsesOfATiedParameterStayEqual) {
   std::mutex mutex;
   run.after_steps = [&](Trainer& trainer, Transport&) {
     const std::lock_guard lock(mutex);
-    for (const ParameterInfo& info : trainer.parameters()) uses[info.name] = info.tensor.detach().clone();
+    for (const ParameterInfo& info : trainer.parameters())
+      uses[info.name] = info.tensor.detach().clone();
   };
   run_training(run);
   EXPECT_TRUE(at::equal(uses.at("first.weight"), uses.at("last.weight")));
@@ -161,13 +166,15 @@ TEST(TrainerTest, ClippingScalesTheUpdateToTheLargestNorm) {
   std::mutex mutex;
   run.before_steps = [&](Trainer& trainer, Transport&) {
     const std::lock_guard lock(mutex);
-    for (const ParameterInfo& info : trainer.parameters()) start[info.name] = info.tensor.detach().clone();
+    for (const ParameterInfo& info : trainer.parameters())
+      start[info.name] = info.tensor.detach().clone();
   };
   auto update_norm = [&](double max_norm) {
     run.options.optimizer.max_norm = max_norm;
     const TrainingResult result = run_training(run);
     std::vector<double> norms;
-    for (const auto& [name, value] : result.weights) norms.push_back(tensor_norm(value - start.at(name)));
+    for (const auto& [name, value] : result.weights)
+      norms.push_back(tensor_norm(value - start.at(name)));
     return std::pair(combine_norms(norms), result.reports[0].grad_norm);
   };
   const auto [free, norm] = update_norm(0.0);
@@ -175,6 +182,23 @@ TEST(TrainerTest, ClippingScalesTheUpdateToTheLargestNorm) {
   const auto [clipped, same_norm] = update_norm(0.5 * norm);
   EXPECT_NEAR(clipped, 0.5 * norm, 1e-5 * norm);
   EXPECT_EQ(same_norm, norm);
+}
+
+TEST(TrainerTest, GradientsAreScaledAsTheConfigurationSays) {
+  auto norm = [](const std::string& scale, double divisor = 0.0) {
+    RunConfig config;
+    config.parallelism.scale_grads = scale;
+    config.parallelism.scale_grads_divisor = divisor;
+    config.training.seed = 3;
+    TrainingRun run = mlp_run("1F1B", 2, false, 1);
+    run.options = trainer_options(config);
+    return run_training(run).reports[0].grad_norm;
+  };
+  // Every microbatch counts as many tokens, so a mean of means is the mean.
+  const double mean = norm("tokens");
+  EXPECT_NEAR(norm("microbatches"), mean, 1e-6 * mean);
+  EXPECT_NEAR(norm("none"), kMicrobatches * mean, 1e-6 * kMicrobatches * mean);
+  EXPECT_NEAR(norm("divisor", 2.0), kMicrobatches * mean / 2.0, 1e-6 * kMicrobatches * mean);
 }
 
 TEST(TrainerTest, ARequestToStopOnOneRankReachesAllInTheSameStep) {
@@ -221,7 +245,9 @@ std::string error_with_nan_at(const std::string& schedule, int num_ranks,
 
 TEST(TrainerTest, AValueThatIsNotFiniteIsNamedWithStepStageAndMicrobatch) {
   const std::string error = error_with_nan_at("1F1B", 4, {Action::forward(1, 2)});
-  EXPECT_NE(error.find("'hidden' is not finite; step 2, stage 1 (rank 1), microbatch 2"), std::string::npos) << error;
+  EXPECT_NE(error.find("'hidden' is not finite; step 2, stage 1 (rank 1), microbatch 2"),
+            std::string::npos)
+      << error;
 }
 
 TEST(TrainerTest, OfSeveralValuesThatAreNotFiniteTheFirstMicrobatchThenTheFirstStageIsNamed) {
@@ -231,7 +257,8 @@ TEST(TrainerTest, OfSeveralValuesThatAreNotFiniteTheFirstMicrobatchThenTheFirstS
 }
 
 TEST(TrainerTest, AGradientThatIsNotFiniteIsNamedWhereItFirstAppears) {
-  // The gradient that stage 2 hands to stage 1 breaks: the first parameters to see it are stage 1's.
+  // The gradient that stage 2 hands to stage 1 breaks: the first parameters to see it are stage
+  // 1's.
   const std::string error = error_with_nan_at("GPipe", 4, {Action::backward(2, 1)});
   EXPECT_NE(error.find("the gradient of 'block"), std::string::npos) << error;
   EXPECT_NE(error.find("step 2, stage 1 (rank 1), microbatch 1"), std::string::npos) << error;
@@ -239,7 +266,8 @@ TEST(TrainerTest, AGradientThatIsNotFiniteIsNamedWhereItFirstAppears) {
 
 TEST(TrainerTest, ALossThatIsNotFiniteMakesNoUpdate) {
   TrainingRun run = mlp_run("1F1B", 2, false, 1);
-  run.steps[0].microbatches[1].set("y", at::full({2, kWidth}, std::numeric_limits<float>::infinity()));
+  run.steps[0].microbatches[1].set("y",
+                                   at::full({2, kWidth}, std::numeric_limits<float>::infinity()));
   std::map<std::string, at::Tensor> start, after;
   std::mutex mutex;
   run.before_steps = [&](Trainer& trainer, Transport&) {
