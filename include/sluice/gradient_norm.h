@@ -13,16 +13,15 @@
 namespace sluice {
 
 // (sum |x|^p)^(1/p), or max |x| for p = infinity; p > 0. Float32 and float64 tensors on the CPU are
-// summed in blocks of a fixed size whatever the alignment and the number of threads; others by
-// LibTorch.
+// summed in blocks of a fixed size whatever alignment and threads are; others by LibTorch.
 double tensor_norm(const at::Tensor& tensor, double p = 2.0);
 
 // The norm of a vector whose pieces have these norms, by pairwise summation in the given order.
 double combine_norms(std::span<const double> norms, double p = 2.0);
 
 // What gradients are multiplied with so that their norm is at most max_norm: as
-// torch.nn.utils.clip_grad_norm_, max_norm / (norm + 1e-6), at most 1. max_norm = 0: 1, no
-// clipping.
+// torch.nn.utils.clip_grad_norm_, max_norm / (norm + 1e-6), at most 1; without clipping (0) it
+// is 1.
 double clip_coefficient(double norm, double max_norm);
 
 }  // namespace sluice

@@ -13,8 +13,7 @@ namespace sluice {
 //   k >  w:     t = (k - w) / (N - w), m = min_lr_factor
 //     constant  lr
 //     linear    lr * (1 - (1 - m) t)
-//     cosine    lr * (m + (1 - m) (1 + cos(pi t)) / 2)     (Loshchilov and Hutter, arXiv
-//     1608.03983)
+//     cosine    lr * (m + (1 - m) (1 + cos(pi t)) / 2)     (arXiv 1608.03983)
 // so that the rate at step N is lr * m. Throws Error(kUsage) for an unknown decay.
 double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
                      const LrSchedulerOptions& options);

@@ -37,9 +37,8 @@ double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, doubl
 // One JSON object, no newline. Doubles round-trip.
 std::string to_json(const StepMetrics& metrics);
 
-// "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%  mem:
-// 0.52GiB
-//  ms: 836", then bits per byte and time left. mem is the largest rank's.
+// "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%
+//  mem: 0.52GiB  ms: 836", then bits per byte and time left. mem is the largest rank's.
 std::string to_line(const StepMetrics& metrics, bool color);
 
 // "45s", "3m07s", "2h05m", "1d03h"

@@ -37,12 +37,11 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One update with gradients divided by `grad_scale` (clipping: 1 / coefficient). The gradients
-  // may be overwritten.
+  // One update with gradients divided by `grad_scale` (clipping: 1 / coefficient). May overwrite
+  // the gradients.
   virtual void step(double lr, double grad_scale = 1.0) = 0;
 
-  // {"exp_avg/model.norm.weight", tensor}, ...: what a checkpoint has to hold beside the
-  // parameters.
+  // {"exp_avg/model.norm.weight", tensor}, ...: what a checkpoint has to hold beside parameters.
   virtual std::vector<std::pair<std::string, at::Tensor>> state() const = 0;
   std::int64_t state_bytes() const;
 };

@@ -6,13 +6,11 @@
 //
 // Invariants:
 //  1. Every rank draws the same report from the same gathered numbers, and so takes the same
-//  decisions
-//     (skip an update that is not finite, stop).
+//     decisions (skip an update that is not finite, stop).
 //  2. Gradients of the uses of a tied parameter are summed in layer order, wherever the uses are,
-//  and
-//     each use gets the sum; the parameter counts once in the norm, for the rank of its first use;
-//     uses on one rank share storage and are updated once, uses on several ranks by the same update
-//     on each.
+//     and each use gets the sum. The parameter counts once in the norm, for the rank of its first
+//     use. Uses on one rank share storage and are updated once; uses on several ranks get the same
+//     update on each.
 //  3. The norm is a fixed tree over the parameters in layer order (gradient_norm.h).
 // Thread-safety: one rank's thread.
 #pragma once
@@ -38,8 +36,8 @@ struct StepReport {
   double loss = 0;          // mean over the counted tokens of the step
   std::int64_t tokens = 0;  // counted
   double grad_norm = 0;     // of all parameters, before clipping
-  // Of every parameter, in layer order; tied ones once, under the name of the first use. 0: no
-  // gradient.
+  // Of every parameter, in layer order; tied ones once, under the name of the first use. Without a
+  // gradient: 0.
   std::vector<std::pair<std::string, double>> parameter_norms;
   bool finite = true;  // else the update was skipped
   bool stop = false;   // some rank was asked to stop

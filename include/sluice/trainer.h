@@ -75,8 +75,8 @@ class Trainer {
   // Collective. Of the last step, one entry per rank.
   std::vector<RankStats> gather_stats();
 
-  // Collective. The stages, of all ranks, that had to compute every weight gradient during I, so far
-  // (docs/split-backward.md). The same on every rank, ascending.
+  // Collective. The stages, of all ranks, that had to compute every weight gradient during I, so
+  // far (docs/split-backward.md). The same on every rank, ascending.
   std::vector<int> gather_unsplit_stages();
 
   // Of this rank's stages, in order; a tied parameter once for each use.

@@ -1,8 +1,8 @@
 // Which rank holds how many bytes of tensors, when ranks are threads of one process.
 //
-// Owns: a table of the storages that were allocated within a Scope, and live and peak bytes per
-// rank. Does not own: memory. It listens to LibTorch's allocators (CPU and CUDA), so it counts what
-// is really allocated and freed, not what anybody believes.
+// Owns: a table of the storages that were allocated within a Scope; live and peak bytes per rank.
+// Does not own: memory. It listens to LibTorch's allocators (CPU and CUDA), so it counts what is
+// really allocated and freed, not what anybody believes.
 //
 // A storage belongs to the rank on whose thread it was allocated until transfer() hands it on; it
 // is taken off its holder whoever frees it. A storage that two ranks refer to counts for the last

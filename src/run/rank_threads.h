@@ -22,9 +22,8 @@ int resolve_threads_per_rank(int threads_per_rank, int num_ranks);
 // resolved here. ledger (may be null): the thread's tensor allocations count for its rank.
 //
 // The first rank that fails aborts the transport with its message; the others are woken by that and
-// end. When all have ended, throws one Error with the first failure's kind and message. Failures
-// that are no sluice::Error become one: kMemory when memory ran out, else kInternal naming the
-// rank.
+// end. When all have ended, throws one Error with the first failure's kind and message. What is no
+// sluice::Error becomes one: kMemory when memory ran out, else kInternal naming the rank.
 void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,
                MemoryLedger* ledger, const std::function<void(Transport&)>& fn);
 

@@ -74,7 +74,8 @@ void RunLog::unsplit_stages(const std::vector<int>& stages) const {
   for (int stage : stages) names += (names.empty() ? "" : ", ") + std::to_string(stage);
   const Simulation simulation =
       simulate(plan_.program, charge_unsplit_stages({}, plan_.program.num_stages, stages));
-  print("note: the backward of stage " + names + " does not split: all its gradients are computed at I. " +
+  print("note: the backward of stage " + names +
+        " does not split: all its gradients are computed at I. " +
         "With that: " + fixed(simulation.makespan, 0) + " units of time, bubble " +
         fixed(100 * simulation.bubble_fraction, 1) + "%\n");
 }

@@ -1,5 +1,4 @@
-// What a training run tells its user: the settings and the plan first, then the steps, then the
-// outcome.
+// What a training run tells its user: settings and plan, then the steps, then the outcome.
 //
 // Owns: the text on stdout and metrics.jsonl, which it creates with the first logged step.
 // Does not own: the numbers. Used by one rank's thread (rank 0) between begin() and end().

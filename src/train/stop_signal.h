@@ -1,9 +1,8 @@
 // Ctrl-C and SIGTERM as a request to stop after the step that runs.
 //
 // Before the first step is finished there is nothing to save: the signal ends the process at once
-// with 128 + its number. After that, the first signal is a request and the second ends the process
-// at once. Thread-safety: at most one StopSignal in a process; its members may be called from any
-// thread.
+// with 128 + its number. After that, the first signal is a request and the second ends the process.
+// Thread-safety: at most one StopSignal in a process; its members may be called from any thread.
 #pragma once
 
 namespace sluice {

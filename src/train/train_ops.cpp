@@ -192,8 +192,7 @@ const StepReport& TrainOps::report() const { return impl_->report; }
 const Optimizer& TrainOps::optimizer() const { return *impl_->optimizer; }
 
 void TrainOps::reduce_gradients(int /*stage*/) {
-  // There is one data-parallel replica, so a stage's gradients are already those of the whole
-  // batch.
+  // With one data-parallel replica a stage's gradients are already those of the whole batch.
 }
 
 void TrainOps::reduce_tied(int group) {

@@ -1,5 +1,4 @@
-// `sluice train` as a user runs it: a tiny Llama on a text, and everything that can be wrong with
-// that.
+// `sluice train` as a user runs it: a tiny Llama on a text, and all that can be wrong with it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -257,8 +257,7 @@ TEST(TrainerTest, OfSeveralValuesThatAreNotFiniteTheFirstMicrobatchThenTheFirstS
 }
 
 TEST(TrainerTest, AGradientThatIsNotFiniteIsNamedWhereItFirstAppears) {
-  // The gradient that stage 2 hands to stage 1 breaks: the first parameters to see it are stage
-  // 1's.
+  // The gradient that stage 2 hands over breaks: the first parameters to see it are stage 1's.
   const std::string error = error_with_nan_at("GPipe", 4, {Action::backward(2, 1)});
   EXPECT_NE(error.find("the gradient of 'block"), std::string::npos) << error;
   EXPECT_NE(error.find("step 2, stage 1 (rank 1), microbatch 1"), std::string::npos) << error;
