@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <random>
 #include <system_error>
@@ -16,6 +17,28 @@ namespace {
 
 // Linux transfers at most 0x7ffff000 bytes per call; smaller pieces also keep signals timely.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
+
+// A write beyond the limit on file sizes (a quota by `ulimit -f`) fails with EFBIG, but first sends
+// this thread SIGXFSZ, which ends the process. In this scope the signal is held back and dropped.
+class FileSizeSignalHold {
+ public:
+  FileSizeSignalHold() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~FileSizeSignalHold() {
+    const timespec at_once{};
+    while (::sigtimedwait(&signal_, nullptr, &at_once) < 0 && errno == EINTR) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  FileSizeSignalHold(const FileSizeSignalHold&) = delete;
+  FileSizeSignalHold& operator=(const FileSizeSignalHold&) = delete;
+
+ private:
+  sigset_t signal_, before_;
+};
 
 [[noreturn]] void fail_checkpoint(const std::string& what, const std::string& path, int error_number) {
   throw Error(ErrorKind::kCheckpoint, what + ": " + errno_text(error_number), path);
@@ -88,6 +111,7 @@ void File::read(void* buffer, std::size_t count, std::uint64_t offset) const {
 }
 
 void File::write(const void* buffer, std::size_t count, std::uint64_t offset) {
+  const FileSizeSignalHold hold;
   std::size_t done = 0;
   while (done < count) {
     const ssize_t put = ::pwrite(descriptor_, static_cast<const char*>(buffer) + done,
