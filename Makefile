@@ -3,14 +3,12 @@
 .NOTPARALLEL:
 .PHONY: help run build test test-release test-asan test-tsan test-all bench format lint install clean setup
 
-CMAKE = $(if $(wildcard .venv/bin/cmake),.venv/bin/cmake,cmake)
-CTEST = $(if $(wildcard .venv/bin/cmake),.venv/bin/ctest,ctest)
 # One compiler per core, as far as there is memory (a torch source takes up to 2 GB).
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2000000); \
           print fit < 1 ? 1 : fit < cores ? fit : cores}' /proc/meminfo)
 LIBTORCH = $(shell sed -n 2p build/setup.stamp)
 PREFIX ?= /usr/local
-TEST = $(CTEST) --output-on-failure --no-tests=error -j $(JOBS)
+TEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +18,7 @@ setup:
 	@tools/setup.sh
 
 build: setup  ## build/bin/sluice (Release)
-	@$(CMAKE) --build build -j $(JOBS)
+	@cmake --build build -j $(JOBS)
 
 run: build  ## train examples/quickstart.toml: 4 pipeline stages on this machine, about two minutes
 	@build/bin/sluice train examples/quickstart.toml $(ARGS)
@@ -45,8 +43,8 @@ test-all: test  ## also the slow sweeps, and every test under the sanitizers
 	@$(TEST) --test-dir build -L slow
 
 bench: setup  ## the benchmarks
-	@$(CMAKE) build -DSLUICE_BUILD_BENCH=ON >/dev/null
-	@$(CMAKE) --build build -j $(JOBS) --target benchmarks
+	@cmake build -DSLUICE_BUILD_BENCH=ON >/dev/null
+	@cmake --build build -j $(JOBS) --target benchmarks
 	@for program in build/bin/*_bench; do $$program || exit 1; done
 
 format:  ## clang-format every source
@@ -56,7 +54,7 @@ lint: setup  ## format, include order and clang-tidy
 	@tools/lint.sh '$(LIBTORCH)' $(JOBS)
 
 install: build  ## into PREFIX (/usr/local)
-	@$(CMAKE) --install build --prefix $(PREFIX)
+	@cmake --install build --prefix $(PREFIX)
 
 clean:  ## remove what was built; .venv stays
 	@rm -rf build build-*

@@ -5,7 +5,6 @@ set -e
 cd "$(dirname "$0")/.."
 libtorch=$1 jobs=$2
 shift 2
-[ ! -x .venv/bin/cmake ] || PATH=$PWD/.venv/bin:$PATH
 
 tools/check_includes.sh
 command -v clang-format >/dev/null || { echo "lint: clang-format is not installed (apt-get install clang-format)" >&2; exit 1; }

@@ -5,7 +5,6 @@ set -e
 cd "$(dirname "$0")/.."
 preset=$1 libtorch=$2 jobs=$3
 shift 3
-[ ! -x .venv/bin/cmake ] || PATH=$PWD/.venv/bin:$PATH
 [ -f "build-$preset/build.ninja" ] && grep -qxF "LibTorch_DIR:PATH=$libtorch" "build-$preset/CMakeCache.txt" ||
   cmake --fresh --preset "$preset" -DTORCH_DIR="$libtorch" >"build-$preset.log" 2>&1 || { cat "build-$preset.log" >&2; exit 1; }
 if [ "$1" = all ]; then

@@ -15,13 +15,17 @@ stamp=$build/setup.stamp
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
 
-# What a finished setup rests on. Any change of it, or a LibTorch that went away, sets up anew.
-fingerprint() { printf '%s|%s|%s\n' "$PWD" "${TORCH_DIR:-}" "$(cksum <tools/setup.sh)"; }
+# The stamp of a finished setup: what it rests on, the LibTorch that it found, and the TORCH_DIR that it
+# was given, which holds until another is given.
+fingerprint() { printf '%s %s\n' "$PWD" "$(cksum <tools/setup.sh)"; }
+known='' libtorch='' given=''
+[ ! -f $stamp ] || { read -r known && read -r libtorch && read -r given; } <$stamp || true
+TORCH_DIR=${TORCH_DIR:-$given}
+export TORCH_DIR
 
 is_ready() {
-  [ -f "$stamp" ] && [ -f $build/build.ninja ] || return 1
-  { read -r known && read -r libtorch; } <"$stamp" || return 1
-  [ "$known" = "$(fingerprint)" ] && [ -f "$libtorch/include/ATen/ATen.h" ]
+  [ -f $build/build.ninja ] && [ "$known" = "$(fingerprint)" ] && [ "$given" = "$TORCH_DIR" ] &&
+    [ -f "$libtorch/include/ATen/ATen.h" ]
 }
 
 # ---- compiler, tools and header libraries ----
@@ -45,8 +49,8 @@ python_has() { python3 -c "from importlib.util import find_spec; exit(not find_s
 has() {
   case $1 in
     *.h | *.hpp) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$1" | g++ -E -x c++ - >/dev/null 2>&1 ;;
-    python3) [ -n "${TORCH_DIR:-}" ] || command -v python3 >/dev/null ;;
-    venv) [ -n "${TORCH_DIR:-}" ] || [ -x .venv/bin/pip ] || python_has torch || python_has ensurepip ;;
+    python3) [ -n "$TORCH_DIR" ] || command -v python3 >/dev/null ;;
+    venv) [ -n "$TORCH_DIR" ] || [ -x .venv/bin/pip ] || python_has torch || python_has ensurepip ;;
     *) command -v "$1" >/dev/null ;;
   esac
 }
@@ -72,21 +76,14 @@ install_packages() {
   # The package lists of a fresh container are empty, those of an old machine are stale.
   # shellcheck disable=SC2086
   { ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1 && $install; } >&2 || { apt-get update -qq && $install; } >&2 ||
-    die "the packages could not be installed (above); one that this release does not have comes with Debian 12 or Ubuntu 24.04"
+    die "the packages could not be installed (above); Debian 12, Ubuntu 24.04 and later have them all"
 }
 
-# A CMake that is too old is replaced inside .venv.
 check_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')
-  if [ "$(printf '%s\n3.25\n' "$version" | sort -V | head -1)" != 3.25 ]; then
-    if [ ! -x .venv/bin/cmake ]; then
-      say "cmake $version is older than 3.25: installing a newer one into .venv"
-      make_venv
-      .venv/bin/pip install --quiet 'cmake>=3.25,<4' >&2 || die "cmake 3.25 or newer is needed, and pip could not install it"
-    fi
-    PATH=$PWD/.venv/bin:$PATH
-  fi
+  [ "$(printf '%s\n3.25\n' "$version" | sort -V | head -1)" = 3.25 ] ||
+    die "cmake $version is too old: 3.25 or newer is needed (Debian 12, Ubuntu 24.04, or pip install cmake)"
 }
 
 # ---- LibTorch ----
@@ -102,7 +99,7 @@ make_venv() {
 install_torch() {
   make_venv
   local pip=".venv/bin/pip --disable-pip-version-check install --retries 1 --timeout 20"
-  say "no LibTorch found: installing torch $torch_release into .venv"
+  say "installing torch $torch_release into .venv"
   # shellcheck disable=SC2086
   $pip "torch==$torch_release+cpu" >&2 2>/dev/null ||
     $pip "torch==$torch_release+cpu" --extra-index-url https://download.pytorch.org/whl/cpu >&2 2>/dev/null ||
@@ -116,10 +113,10 @@ find_libtorch() {
   local reasons
   reasons=$(mktemp)
   if cmake -DLibTorch_VENV="$PWD/.venv" -P cmake/FindLibTorch.cmake 2>"$reasons"; then
+    cat "$reasons" >&2
     rm "$reasons"
   else
-    sed '/^CMake Error/d; /^Call Stack/,$d; /^$/d' "$reasons" | tr -s ' \n' ' ' >&2
-    echo >&2
+    sed '/^CMake Error/d; /^Call Stack/,$d; /^$/d; s/^ */ /' "$reasons" | tr -d '\n' | sed 's/^ /setup: /; s/$/\n/' >&2
     rm "$reasons"
     return 1
   fi
@@ -127,15 +124,15 @@ find_libtorch() {
 
 main() {
   is_ready && return
-  local packages libtorch
+  local packages
   packages=$(missing_packages)
   # shellcheck disable=SC2086
   [ -z "$packages" ] || install_packages $packages
   check_cmake
 
-  if [ -n "${TORCH_DIR:-}" ]; then
-    libtorch=$(find_libtorch 2>&1) || die "${libtorch# }"
-  elif ! libtorch=$(find_libtorch 2>/dev/null); then
+  if [ -n "$TORCH_DIR" ]; then
+    libtorch=$(find_libtorch 2>&1) || die "${libtorch#setup: }"
+  elif ! libtorch=$(find_libtorch); then
     install_torch
     libtorch=$(find_libtorch) || die "torch was installed into .venv, but holds no LibTorch"
   fi
@@ -144,7 +141,7 @@ main() {
   mkdir -p $build
   cmake --fresh --preset release -DTORCH_DIR="$libtorch" >$build/setup.log 2>&1 ||
     { cat $build/setup.log >&2; die "cmake failed (above)"; }
-  { fingerprint; printf '%s\n' "$libtorch"; } >"$stamp"
+  { fingerprint; printf '%s\n' "$libtorch" "$TORCH_DIR"; } >$stamp
 }
 
 main
