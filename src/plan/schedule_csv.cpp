@@ -46,8 +46,8 @@ class CsvReader {
 
     std::vector<std::vector<Action>> rows;
     while (!text_.empty()) {
-      if (rows.size() == kMaxRanks) fail("more than " + std::to_string(kMaxRanks) + " rows", 0);
       ++row_;
+      if (rows.size() == kMaxRanks) fail("more than " + std::to_string(kMaxRanks) + " rows", 1);
       rows.push_back(read_row(take_line()));
     }
     return rows;

@@ -111,7 +111,8 @@ TEST(ScheduleCsvTest, RefusesNumbersThatAreOutOfProportion) {
   EXPECT_NE(refusal("0F2147483647\n").find("microbatch 2147483647 is beyond"), std::string::npos);
   EXPECT_NE(refusal("0F1048575,65535F0\n").find("only 2 actions for 65536 stages x 1048576"),
             std::string::npos);
-  EXPECT_NE(refusal("0F0" + std::string(1 << 17, '\n') + "1F0").find("more than 65536 rows"),
+  EXPECT_NE(refusal("0F0" + std::string(1 << 17, '\n') + "1F0")
+                .find("more than 65536 rows; order.csv:65537:1"),
             std::string::npos);
   EXPECT_NE(refusal("0F0" + std::string(40 << 20, ',')).find("more than 33554432 cells"),
             std::string::npos);
