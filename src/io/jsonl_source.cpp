@@ -64,23 +64,30 @@ class JsonlSource final : public SequenceSource {
       num_sequences_ += files_.back().size() - 1;
       num_bytes_ += files_.back().back();
     }
-    if (num_sequences_ == 0) throw Error(ErrorKind::kInput, "the data has no rows", options_.files.front());
-    std::vector<std::int64_t> ids(static_cast<std::size_t>(options_.seq_len)), labels(ids.size());
+    if (num_sequences_ == 0)
+      throw Error(ErrorKind::kInput, "the data has no rows", options_.files.front());
     std::uint64_t checked = 0;
-    for (std::uint64_t i = 0; i < num_sequences_ && checked < kCheckedBytes; ++i) {
-      checked += read_row(i, ids.data(), labels.data());
-    }
+    for (std::uint64_t i = 0; i < num_sequences_ && checked < kCheckedBytes; ++i)
+      checked += read_row(i).json_bytes;
   }
 
   std::uint64_t num_sequences() const override { return num_sequences_; }
   std::uint64_t num_bytes() const override { return num_bytes_; }
   void read(std::uint64_t index, std::int64_t* ids, std::int64_t* labels) const override {
-    read_row(index, ids, labels);
+    const auto length = static_cast<std::size_t>(options_.seq_len);
+    const Row row = read_row(index);
+    const std::size_t count = std::min(row.ids.size(), length);
+    std::fill(std::copy_n(row.ids.begin(), count, ids), ids + length, 0);
+    std::fill(std::copy_n(row.labels.begin(), count, labels), labels + length, kIgnoredLabel);
   }
 
  private:
-  // Returns the bytes of the row.
-  std::uint64_t read_row(std::uint64_t index, std::int64_t* ids, std::int64_t* labels) const {
+  struct Row {
+    std::vector<std::int64_t> ids, labels;  // as many of both
+    std::uint64_t json_bytes = 0;
+  };
+
+  Row read_row(std::uint64_t index) const {
     const auto file_index =
         static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) - 1;
     const std::vector<std::uint64_t>& rows = files_[file_index];
@@ -91,20 +98,21 @@ class JsonlSource final : public SequenceSource {
     json.resize(std::min(json.size(), json.find('\n')));
     try {
       if (json.size() > kMaxRowBytes) refuse("the row is longer than 64 MiB", "");
-      fill(parse_jsonl_row(json, ""), ids, labels);
+      JsonlRow parsed = checked(parse_jsonl_row(json, ""));
+      return {std::move(*parsed.input_ids), std::move(*parsed.labels), json.size()};
     } catch (const Error& error) {
       // The line is counted only now: most rows are good.
       throw Error(error.kind(), error.fact(), file.path() + ":" + std::to_string(line_number(file, rows[row])),
                   error.remedy());
     }
-    return json.size();
   }
 
   [[noreturn]] static void refuse(const std::string& what, const std::string& remedy) {
     throw Error(ErrorKind::kInput, what, "", remedy);
   }
 
-  void fill(JsonlRow row, std::int64_t* ids, std::int64_t* labels) const {
+  // With ids and labels, whatever the row was given as.
+  JsonlRow checked(JsonlRow row) const {
     if (!row.input_ids) {
       if (!row.text) refuse("the row has neither 'text' nor 'input_ids'", "");
       if (row.labels) refuse("'labels' without 'input_ids'", "labels stand for ids one by one");
@@ -123,9 +131,7 @@ class JsonlSource final : public SequenceSource {
       refuse("the row has " + std::to_string(row.input_ids->size()) + " tokens, more than training.seq_len = " +
                  std::to_string(length), "raise training.seq_len or set data.truncate = true");
     }
-    const std::size_t count = std::min(row.input_ids->size(), length);
-    std::fill(std::copy_n(row.input_ids->begin(), count, ids), ids + length, 0);
-    std::fill(std::copy_n(row.labels->begin(), count, labels), labels + length, kIgnoredLabel);
+    return row;
   }
 
   static void mask_labels(const std::vector<std::int64_t>& mask, std::vector<std::int64_t>& labels) {

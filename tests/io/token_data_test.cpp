@@ -243,6 +243,11 @@ TEST(JsonlDataTest, CutsLongRowsOnlyWhenAsked) {
   EXPECT_EQ(to_vector(rows(directory, text, 4, true).batch(1, 2).ids), (std::vector<std::int64_t>{1, 2, 3, 4, 1, 2, 3, 4}));
 }
 
+TEST(JsonlDataTest, ChecksRowsInTheirOwnLengthWhateverTheSequenceLength) {
+  const TempDirectory directory;
+  EXPECT_EQ(rows(directory, "{\"input_ids\":[1,2,3]}\n", std::int64_t{1} << 50).num_sequences(), 1);
+}
+
 TEST(JsonlDataTest, NamesFileAndLineOfMalformedRows) {
   const TempDirectory directory;
   const std::string nul("{\"text\":\"a\"}\0{", 14);
