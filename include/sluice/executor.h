@@ -54,6 +54,8 @@ struct NonFinite {
   int stage = -1;
   bool in_forward = false;   // an output or the loss; else a gradient
   std::string name;          // value or full parameter name
+  std::string
+      parameter;  // in_forward: the first of the stage that is itself not finite, "" if none
 };
 
 // For tests, fault injection and traces. Called on the rank's thread.

@@ -388,6 +388,8 @@ std::optional<NonFinite> Executor::find_non_finite(const StepBatch& batch) {
   impl_->run(batch);
   std::optional<NonFinite> found = impl_->finite_check->found();
   impl_->finite_check.reset();
+  if (found && found->in_forward)
+    found->parameter = non_finite_parameter(impl_->stage_at(found->stage));
   for (auto& [index, stage] : impl_->stages) stage->clear_gradients();
   return found;
 }

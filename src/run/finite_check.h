@@ -28,4 +28,7 @@ class FiniteCheck {
   std::optional<NonFinite> found_;
 };
 
+// Full name of the first parameter of the stage that is not finite, "" if all are.
+std::string non_finite_parameter(Stage& stage);
+
 }  // namespace sluice

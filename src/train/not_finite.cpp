@@ -14,16 +14,20 @@ namespace {
 std::string to_bytes(const std::optional<NonFinite>& found) {
   if (!found) return {};
   std::ostringstream text;
-  text << found->microbatch << ' ' << found->stage << ' ' << found->in_forward << ' '
-       << found->name;
+  text << found->microbatch << ' ' << found->stage << ' ' << found->in_forward << ' ' << found->name
+       << '\n'
+       << found->parameter;
   return text.str();
 }
 
 std::optional<NonFinite> from_bytes(const std::string& bytes) {
   NonFinite found;
   std::istringstream text(bytes);
-  if (!(text >> found.microbatch >> found.stage >> found.in_forward >> found.name))
+  if (!(text >> found.microbatch >> found.stage >> found.in_forward >> std::ws)) {
     return std::nullopt;
+  }
+  std::getline(text, found.name);
+  std::getline(text, found.parameter);
   return found;
 }
 
@@ -63,8 +67,14 @@ void throw_not_finite(Executor& executor, Transport& transport, const Program& p
   }
 
   std::string what, where = "step " + std::to_string(batch.step);
+  std::string remedy =
+      "no update was made; lower optimizer.lr or optimizer.max_norm, or look at this step's data";
   if (first) {
     what = (first->in_forward ? "'" : "the gradient of '") + first->name + "' is not finite";
+    if (!first->parameter.empty()) {
+      what += ", nor is the parameter '" + first->parameter + "'";
+      remedy = "no update was made; begin from weights that are finite, or lower optimizer.lr";
+    }
     where += ", stage " + std::to_string(first->stage) + " (rank " +
              std::to_string(program.stage_to_rank.at(static_cast<std::size_t>(first->stage))) +
              "), microbatch " + std::to_string(first->microbatch);
@@ -77,9 +87,7 @@ void throw_not_finite(Executor& executor, Transport& transport, const Program& p
                : "the gradient of '" + bad->first +
                      "' is not finite when summed over the microbatches";
   }
-  throw Error(
-      ErrorKind::kNotFinite, what, where,
-      "no update was made; lower optimizer.lr or optimizer.max_norm, or look at this step's data");
+  throw Error(ErrorKind::kNotFinite, what, where, remedy);
 }
 
 }  // namespace sluice

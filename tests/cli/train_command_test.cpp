@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -205,6 +207,23 @@ TEST_F(TrainCommandTest, ALossThatIsNotFiniteEndsTheRunAndNamesItsPlace) {
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
   EXPECT_EQ(metrics().size(), 1u);
+}
+
+TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {
+  const std::string model = copied_model();
+  std::string file = test::read_file(model + "/model.safetensors");
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
+  const auto header = nlohmann::json::parse(file.substr(8, header_bytes));
+  const auto offset =
+      header["model.layers.2.mlp.up_proj.weight"]["data_offsets"][0].get<std::uint64_t>();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(file.data() + 8 + header_bytes + offset, &nan, sizeof nan);
+  test::write_file(model + "/model.safetensors", file);
+  expect_refused(
+      {"--model.path=" + model}, 6,
+      "'logits' is not finite, nor is the parameter 'model.layers.2.mlp.up_proj.weight'; "
+      "step 1, stage 1 (rank 1), microbatch 0; ");
 }
 
 TEST_F(TrainCommandTest, CtrlCFinishesTheStepAndSavesTheWeights) {
