@@ -251,6 +251,77 @@ TEST(ExecutorTest, FindsWhereAValueStoppedBeingFinite) {
   }
 }
 
+// NaN in what one compute action hands on: found where it was written, or in the weights of the stage
+// that it was sent to.
+void expect_found(const Program& program, const Action& poisoned) {
+  HarnessOptions options;
+  options.lr = 0;
+  options.find_non_finite = true;
+  options.per_rank = [&](int, ExecutorOptions& executor) {
+    executor.hooks.produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
+      if (action == poisoned) produced[0] = at::full_like(produced[0], std::numeric_limits<double>::quiet_NaN());
+    };
+  };
+  const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
+                                     user_batches(1, program.num_microbatches, {2}), options);
+  for (const std::string& error : got.errors) ASSERT_EQ(error, "") << to_text(poisoned);
+  const bool in_forward = poisoned.kind == ActionKind::kForward;
+  const bool loss = in_forward && poisoned.stage == program.num_stages - 1;
+  const int stage = loss ? poisoned.stage : poisoned.stage + (in_forward ? 1 : -1);
+  const auto& found = got.non_finite[static_cast<std::size_t>(program.stage_to_rank[static_cast<std::size_t>(stage)])];
+  ASSERT_TRUE(found.has_value()) << to_text(poisoned);
+  EXPECT_EQ(found->in_forward, in_forward) << to_text(poisoned);
+  EXPECT_EQ(found->stage, stage) << to_text(poisoned);
+  EXPECT_EQ(found->microbatch, poisoned.microbatch) << to_text(poisoned);
+}
+
+void expect_found_everywhere(const Program& program, std::size_t every) {
+  std::vector<Action> producers;
+  auto add = [&](const Action& action) {
+    const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+    if (action.kind == ActionKind::kForward || (backward && action.stage > 0)) producers.push_back(action);
+  };
+  for (const auto& row : program.ranks) {
+    for (const Action& action : row) {
+      if (action.kind == ActionKind::kOverlap) {
+        add(action.overlap_forward());
+        add(action.overlap_backward());
+      } else {
+        add(action);
+      }
+    }
+  }
+  for (std::size_t i = 0; i < producers.size(); i += every) expect_found(program, producers[i]);
+}
+
+TEST(ExecutorTest, FindsANanThatASampleOfActionsHandsOn) {
+  expect_found_everywhere(program_of("DualPipeV", 2, 4), 5);
+}
+
+TEST(SlowExecutorTest, FindsANanThatAnyActionHandsOn) {
+  for (const ScheduleInfo& info : schedule_table()) expect_found_everywhere(program_of(info.name, 2, 4), 1);
+}
+
+TEST(SlowExecutorTest, SurvivesADelayAtEachInstruction) {
+  const Program program = program_of("DualPipeV", 2, 4);
+  const HarnessModel model = user_model(UserModel::kMlp, 6);
+  const auto steps = user_batches(1, 4, {2, 3});
+  const TrainedModel expected = train_in_one_loop(model, steps, {});
+  for (int slow_rank = 0; slow_rank < 2; ++slow_rank) {
+    const int size = static_cast<int>(program.ranks[static_cast<std::size_t>(slow_rank)].size());
+    for (int slow_index = 0; slow_index < size; ++slow_index) {
+      HarnessOptions options;
+      options.per_rank = [&](int rank, ExecutorOptions& executor) {
+        if (rank != slow_rank) return;
+        executor.hooks.before = [=](int index, const Action&) {
+          if (index == slow_index) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        };
+      };
+      EXPECT_TRUE(same_bits(train_in_pipeline(model, program, steps, options), expected)) << slow_rank << " " << slow_index;
+    }
+  }
+}
+
 TEST(ExecutorTest, NamesATensorThatContradictsItsShapeFunction) {
   HarnessOptions options;
   options.executor.input_metas = [](int, const Values&) {
