@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "sluice/layer.h"
+#include "sluice/values.h"
 
 namespace sluice {
 

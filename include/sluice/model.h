@@ -30,8 +30,8 @@ struct LayerOptions {
   c10::Device device = c10::kCPU;
 };
 
-// One LayerSpec per entry of model.layers, under the same name; allocates nothing. Layers of one
-// call share one rotary table per device, so let each rank make its own list.
+// One LayerSpec per entry of model.layers, under the same name; allocates nothing. The layers of one
+// call share one rotary table per device.
 // Throws Error(kInput) for a family or setting without modules.
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
 

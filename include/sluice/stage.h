@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/layer.h"
+#include "sluice/chunk.h"
 
 namespace sluice {
 

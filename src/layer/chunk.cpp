@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <set>
 
+#include "sluice/chunk.h"
 #include "sluice/error.h"
 #include "sluice/keyed_random.h"
-#include "sluice/layer.h"
 
 namespace sluice {
 namespace {

@@ -17,7 +17,7 @@
 #include "layer/philox.h"
 #include "sluice/error.h"
 #include "sluice/keyed_random.h"
-#include "sluice/layer.h"
+#include "sluice/values.h"
 
 namespace sluice {
 namespace {

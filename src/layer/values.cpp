@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "sluice/error.h"
-#include "sluice/layer.h"
+#include "sluice/values.h"
 
 namespace sluice {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/layer.h"
+#include "sluice/chunk.h"
 
 namespace sluice {
 

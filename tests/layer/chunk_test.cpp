@@ -3,8 +3,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 
+#include "sluice/chunk.h"
 #include "sluice/error.h"
-#include "sluice/layer.h"
 
 namespace sluice {
 namespace {
@@ -114,12 +114,13 @@ TEST(ChunkTest, OutputsKeepTheOrderOfTheMessage) {
             (std::vector<std::pair<std::string, double>>{{"relayed", 9}, {"b", 2}, {"a", 1}}));
 }
 
-// Whether the value that `watched` writes is still alive when `probe` runs, without gradients.
+// Whether `watched` is gone when each layer runs: neither the chunk nor the caller holds it then.
 TEST(ChunkTest, ReleasesAValueBeforeItsLastReaderEnds) {
+  c10::weak_intrusive_ptr<c10::TensorImpl> input(c10::intrusive_ptr<c10::TensorImpl>{});
   c10::weak_intrusive_ptr<c10::TensorImpl> first(c10::intrusive_ptr<c10::TensorImpl>{});
-  std::vector<bool> alive;
+  std::vector<std::pair<bool, bool>> alive;
   const auto probe = [&](const std::vector<at::Tensor>& read) {
-    alive.push_back(!first.expired());
+    alive.emplace_back(!input.expired(), !first.expired());
     return std::vector<at::Tensor>{read[0] + 1};
   };
   const auto remember = [&](const std::vector<at::Tensor>& read) {
@@ -130,8 +131,11 @@ TEST(ChunkTest, ReleasesAValueBeforeItsLastReaderEnds) {
   Chunk chunk({plain_layer("a", {"hidden"}, {"x"}, remember), plain_layer("b", {"x"}, {"y"}, probe),
                plain_layer("c", {"y"}, {"y"}, probe), plain_layer("d", {"y"}, {"y"}, probe)},
               0, {"hidden"}, {"y"});
-  chunk.forward({{"hidden", at::zeros({4})}}, {}, 0, 1, 0);
-  EXPECT_EQ(alive, (std::vector<bool>{true, false, false}));
+  Values received{{"hidden", at::zeros({4}) + 1}};
+  input = c10::weak_intrusive_ptr<c10::TensorImpl>(received.get("hidden").getIntrusivePtr());
+  chunk.forward(std::move(received), {}, 0, 1, 0);
+  EXPECT_EQ(alive,
+            (std::vector<std::pair<bool, bool>>{{false, true}, {false, false}, {false, false}}));
 }
 
 TEST(ChunkTest, ReleasesAValueThatNobodyReads) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/layer.h"
+#include "sluice/chunk.h"
 #include "sluice/model.h"
 #include "sluice/model_spec.h"
 

@@ -1,0 +1,83 @@
+// The consecutive layers that one stage runs, as one callable.
+//
+// Owns: modules, parameters and storage of local layers; lifetime of values inside a forward.
+// Does not own: autograd of a stage (stage.h), weights on disk (hf_directory.h).
+// Thread-safety: a Chunk belongs to one rank's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/layer.h"
+
+namespace sluice {
+
+// The layers [first, first + layers.size()) of the model on this rank, as one callable.
+//
+// Invariants:
+//  1. parameters() follows the order of the layers, then that of registration.
+//  2. Every use of a tied parameter is a leaf of its own (its own gradient); uses that are in one
+//     chunk, or were given to share_tied_storage(), share the storage of the first of them.
+//  3. forward() drops a value before the last layer that reads it runs (unless it leaves the
+//  chunk).
+class Chunk {
+ public:
+  // first_layer: position of layers[0] in the whole model. inputs / outputs: the values that enter
+  // and leave, in the order of the message. Creates the modules; random numbers drawn meanwhile are
+  // keyed by the layer's name. Throws Error(kUsage) for layers that contradict themselves.
+  Chunk(std::vector<LayerSpec> layers, int first_layer, std::vector<std::string> inputs,
+        std::vector<std::string> outputs);
+
+  // received: exactly `inputs()`. batch: the microbatch's inputs, from every rank's own loader.
+  // Returns the values named by `outputs()`, in order. Random numbers inside are keyed by
+  // (seed, step, layer name, microbatch), see keyed_random.h. Throws Error(kUsage) naming the layer
+  // when a value is missing or a layer returns another number of values than it writes.
+  Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
+                 std::int64_t microbatch);
+
+  // Metas of outputs(), given those of inputs(); nullopt when a layer has no shape function.
+  std::optional<std::vector<TensorMeta>> output_metas(const std::vector<TensorMeta>& inputs,
+                                                      const Values& batch) const;
+
+  const std::vector<std::string>& inputs() const { return inputs_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+  const std::vector<LayerSpec>& layers() const { return layers_; }
+  int first_layer() const { return first_layer_; }
+  torch::nn::Module& module(std::size_t i) { return *modules_[i]; }
+  std::vector<ParameterInfo>& parameters() { return parameters_; }
+  const std::vector<ParameterInfo>& parameters() const { return parameters_; }
+  void train(bool on);
+
+  // The values written by the first layer during the last forward, if they require a gradient and
+  // no received value does: the inner boundary at which such a stage splits its backward. Otherwise
+  // empty. Cleared by the call; until then the chunk holds the tensors.
+  std::vector<at::Tensor> take_first_layer_outputs();
+
+ private:
+  void collect_parameters(std::size_t layer);
+  void plan_releases();
+
+  std::vector<LayerSpec> layers_;
+  int first_layer_;
+  std::vector<std::string> inputs_, outputs_;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::vector<ParameterInfo> parameters_;
+  std::vector<std::string> unused_inputs_;                // relayed to nobody, read by nobody
+  std::vector<std::vector<std::string>> release_before_;  // per layer: values that it reads last
+  std::vector<std::vector<std::string>> release_after_;   // per layer: written, never read
+  std::vector<at::Tensor> first_layer_outputs_;
+};
+
+// Makes later uses of a tied parameter share the storage of the first use among these chunks (all
+// of one rank). Values of later uses are lost: call it before weights are loaded or drawn.
+// Throws Error(kUsage) when shapes or dtypes differ.
+void share_tied_storage(const std::vector<Chunk*>& chunks);
+
+// Draws every parameter of the chunk (LayerSpec::initialize): a function of (seed, full name,
+// element) alone, so the same for every partition. Tied uses get the value of the first use.
+void initialize_parameters(Chunk& chunk, std::uint64_t seed);
+
+}  // namespace sluice
