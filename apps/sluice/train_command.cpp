@@ -31,8 +31,18 @@ namespace sluice {
 namespace {
 
 constexpr int kStoppedBySignal = 75;
+// Threads cannot vanish, and a rank that fails wakes the others; what a rank waits for is at worst
+// a slow disk or a large stage.
+constexpr std::chrono::hours kLongestWait{1};
 
-// Everything that the ranks share.
+struct Stopwatch {
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+};
+
+// Everything that the ranks share; checked before anything is created.
 struct Run {
   StopSignal stop;
   const RunConfig& config;
@@ -55,63 +65,14 @@ struct Run {
   }
 };
 
-// One step after another; every rank makes the same batch itself. Returns the number of steps done.
-std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
-  const TrainingOptions& training = run.config.training;
-  for (std::int64_t step = 1; step <= training.steps; ++step) {
-    const auto start = std::chrono::steady_clock::now();
-    const StepBatch batch = split_microbatches(run.data.batch(step, training.local_batch_size),
-                                               training.microbatch_size, step);
-    const double lr =
-        learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
-    const StepReport& report = trainer.step(batch, lr);
-    run.stop.step_finished();
-
-    if (step == 1) {
-      const std::vector<int> unsplit = trainer.gather_unsplit_stages();
-      if (logs) run.log.unsplit_stages(unsplit);
-    }
-    const bool last = report.stop || step == training.steps;
-    const bool logged = last || is_logged(step, training.steps, run.config.metrics.log_freq);
-    const std::vector<RankStats> stats = logged ? trainer.gather_stats() : std::vector<RankStats>();
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (logs) logged ? run.log.step(step, lr, seconds, report, stats) : run.log.skip_step(seconds);
-    if (last) return step;
-  }
-  return training.steps;
-}
-
-// What each rank's thread does. Returns the number of steps done.
-std::int64_t run_rank(Run& run, Transport& transport) {
-  const bool logs = transport.rank() == 0;
-  if (logs) run.log.begin();
-
-  const TrainableModel model = {make_layers(run.plan.model), model_batch_inputs(),
-                                model_final_outputs(), causal_lm_loss};
-  TrainerOptions options = trainer_options(run.config);
-  options.stop_requested = [&] { return run.stop.requested(); };
-  options.ledger = &run.ledger;
-  Trainer trainer(model, run.plan.partition, run.plan.program, transport, options);
-  run.weights ? trainer.load_weights(*run.weights, run.plan.model) : trainer.draw_weights();
-
-  std::int64_t steps = 0;
-  try {
-    steps = run_steps(run, trainer, logs);
-  } catch (...) {
-    run.post_mortem.add(transport.rank(), trainer.current_instruction(), trainer.flight_record());
-    throw;
-  }
-  const std::string saved =
-      save_weights(run.config.checkpoint.folder, steps, trainer.parameters(),
-                   run.plan.model.config_text, run.config.model.path, transport);
-  if (logs) run.log.end(steps < run.config.training.steps, saved);
-  return steps;
-}
+// Below, in this order. Both return the number of steps done.
+std::int64_t run_rank(Run& run, Transport& transport);
+std::int64_t run_steps(Run& run, Trainer& trainer, bool logs);
 
 int train(const RunConfig& config) {
   Run run(config);
-  const auto transports = make_local_transports(run.plan.program.num_ranks);
+  run.log.begin();
+  const auto transports = make_local_transports(run.plan.program.num_ranks, {kLongestWait});
   std::int64_t steps = 0;
   try {
     run_ranks(transports, config.training.threads_per_rank, &run.ledger, [&](Transport& transport) {
@@ -127,6 +88,64 @@ int train(const RunConfig& config) {
     throw;
   }
   return steps < config.training.steps ? kStoppedBySignal : 0;
+}
+
+// What the thread of each rank does.
+std::int64_t run_rank(Run& run, Transport& transport) {
+  const bool logs = transport.rank() == 0;
+  const TrainableModel model = {make_layers(run.plan.model), model_batch_inputs(),
+                                model_final_outputs(), causal_lm_loss};
+  TrainerOptions options = trainer_options(run.config);
+  options.stop_requested = [&] { return run.stop.requested(); };
+  options.ledger = &run.ledger;
+
+  // Makes the modules of this rank's stages and of no others.
+  Trainer trainer(model, run.plan.partition, run.plan.program, transport, options);
+  if (run.weights) {
+    trainer.load_weights(*run.weights, run.plan.model);
+  } else {
+    trainer.draw_weights();
+  }
+
+  std::int64_t steps = 0;
+  try {
+    steps = run_steps(run, trainer, logs);
+  } catch (...) {
+    run.post_mortem.add(transport.rank(), trainer.current_instruction(), trainer.flight_record());
+    throw;
+  }
+  const std::string saved =
+      save_weights(run.config.checkpoint.folder, steps, trainer.parameters(),
+                   run.plan.model.config_text, run.config.model.path, transport);
+  if (logs) run.log.end(steps < run.config.training.steps, saved);
+  return steps;
+}
+
+// Every rank makes the same batches itself, and decides alike when to log and when to stop.
+std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
+  const TrainingOptions& training = run.config.training;
+  for (std::int64_t step = 1;; ++step) {
+    const Stopwatch watch;
+    const StepBatch batch = split_microbatches(run.data.batch(step, training.local_batch_size),
+                                               training.microbatch_size, step);
+    const double lr =
+        learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
+    const StepReport& report = trainer.step(batch, lr);
+    run.stop.step_finished();
+
+    if (step == 1) {
+      const std::vector<int> unsplit = trainer.gather_unsplit_stages();
+      if (logs) run.log.unsplit_stages(unsplit);
+    }
+    const bool last = report.stop || step == training.steps;
+    if (last || is_logged(step, training.steps, run.config.metrics.log_freq)) {
+      const std::vector<RankStats> stats = trainer.gather_stats();
+      if (logs) run.log.step(step, lr, watch.seconds(), report, stats);
+    } else if (logs) {
+      run.log.skip_step(watch.seconds());
+    }
+    if (last) return step;
+  }
 }
 
 }  // namespace
