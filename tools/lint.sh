@@ -11,7 +11,8 @@ command -v clang-format >/dev/null || { echo "lint: clang-format is not installe
 git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run -Werror
 command -v clang-tidy >/dev/null || { echo "lint: clang-tidy is not installed (apt-get install clang-tidy)" >&2; exit 1; }
 # clang cannot read the precompiled headers of g++.
+mkdir -p build-lint
 cmake --preset release -B build-lint -DTORCH_DIR="$libtorch" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
-  -DSLUICE_BUILD_TESTS=OFF >build-lint.log 2>&1 || { cat build-lint.log >&2; exit 1; }
+  -DSLUICE_BUILD_TESTS=OFF >build-lint/setup.log 2>&1 || { cat build-lint/setup.log >&2; exit 1; }
 [ $# -gt 0 ] || set -- $(git ls-files 'src/*.cpp' 'apps/*.cpp')
 printf '%s\n' "$@" | xargs -P "$jobs" -n 1 clang-tidy --quiet -p build-lint
