@@ -32,7 +32,8 @@ struct NoOps final : StepOps {
   void optimizer_step() override {}
 };
 
-// One number goes in, one comes out: what is left is the executor, the engine's entry and the transport.
+// One number goes in, one comes out: what is left is the executor, the engine's entry and the
+// transport.
 LayerSpec empty_layer(int index, bool first, bool last) {
   LayerSpec layer;
   layer.name = "empty" + std::to_string(index);
@@ -51,7 +52,8 @@ double thread_cpu_seconds() {
 
 // Args: ranks, microbatches. Actions are F, B, SEND, RECV of all ranks.
 void BM_ExecutorOverhead(benchmark::State& state) {
-  const int ranks = static_cast<int>(state.range(0)), microbatches = static_cast<int>(state.range(1));
+  const int ranks = static_cast<int>(state.range(0)),
+            microbatches = static_cast<int>(state.range(1));
   const Program program = lower(make_schedule("1F1B", {ranks, 1, microbatches}));
   require_verified(verify(program), "1F1B");
   std::int64_t actions = 0;
@@ -75,9 +77,10 @@ void BM_ExecutorOverhead(benchmark::State& state) {
         at::set_num_threads(1);
         at::get_num_threads();
         const bool first = rank == 0, last = rank == ranks - 1;
-        Stage stage(rank, Chunk({empty_layer(rank, first, last)}, rank,
-                                first ? std::vector<std::string>() : std::vector<std::string>{"hidden"},
-                                {last ? "out" : "hidden"}));
+        Stage stage(rank,
+                    Chunk({empty_layer(rank, first, last)}, rank,
+                          first ? std::vector<std::string>() : std::vector<std::string>{"hidden"},
+                          {last ? "out" : "hidden"}));
         NoOps ops;
         Executor executor(program, rank, {&stage}, *transports[static_cast<std::size_t>(rank)], ops,
                           [](const Values& outputs, const Values&) {
@@ -105,8 +108,14 @@ void BM_ExecutorOverhead(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_ExecutorOverhead)
-    ->Args({1, 8})->Args({1, 64})->Args({1, 512})->Args({2, 8})->Args({2, 64})->Args({2, 512})
-    ->UseManualTime()->Unit(benchmark::kMillisecond);
+    ->Args({1, 8})
+    ->Args({1, 64})
+    ->Args({1, 512})
+    ->Args({2, 8})
+    ->Args({2, 64})
+    ->Args({2, 512})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
 
 struct Block : torch::nn::Module {
   explicit Block(std::int64_t width)
@@ -164,7 +173,11 @@ void BM_BackwardWholeAndSplit(benchmark::State& state) {
   state.counters["W_ms"] = weight / n * 1e3;
   state.counters["I+W/B"] = (input + weight) / whole;
 }
-BENCHMARK(BM_BackwardWholeAndSplit)->Args({128, 64})->Args({256, 256})->Args({512, 512})->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_BackwardWholeAndSplit)
+    ->Args({128, 64})
+    ->Args({256, 256})
+    ->Args({512, 512})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace sluice

@@ -64,7 +64,8 @@ Schedule make_named(const ScheduleArguments& arguments) {
   shape.num_microbatches = *arguments.num_microbatches;
   shape.stages_per_rank = arguments.stages_per_rank.value_or(0);
   const auto require_positive = [](int value, const char* option) {
-    if (value < 1) refuse(std::string(option) + " must be at least 1, got " + std::to_string(value));
+    if (value < 1)
+      refuse(std::string(option) + " must be at least 1, got " + std::to_string(value));
   };
   require_positive(shape.num_ranks, "--pp");
   if (arguments.stages_per_rank) require_positive(shape.stages_per_rank, "--stages-per-rank");
@@ -84,10 +85,10 @@ Schedule make_named(const ScheduleArguments& arguments) {
 Schedule read_file(const ScheduleArguments& arguments) {
   const auto must_be = [&](const std::optional<int>& wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
-    throw Error(ErrorKind::kInput,
-                "the file has " + std::to_string(found) + " " + what + ", not " +
-                    std::to_string(*wanted),
-                arguments.csv);
+    throw Error(
+        ErrorKind::kInput,
+        "the file has " + std::to_string(found) + " " + what + ", not " + std::to_string(*wanted),
+        arguments.csv);
   };
   Schedule schedule = read_schedule_csv(arguments.csv);
   must_be(arguments.num_ranks, static_cast<int>(schedule.rows.size()), "rows");
@@ -201,8 +202,10 @@ void run(const ScheduleArguments& arguments, int& exit_code) {
   }
   if (!arguments.out.empty() && holds) write_file(arguments.out, to_csv(rows));
   if (!arguments.check && !arguments.simulate) {
-    if (arguments.json) object = rows_json(program, rows);
-    else if (arguments.out.empty()) text = rows_text(arguments, program, rows);
+    if (arguments.json)
+      object = rows_json(program, rows);
+    else if (arguments.out.empty())
+      text = rows_text(arguments, program, rows);
   }
   std::cout << (arguments.json ? object.dump() + "\n" : text);
   if (!holds) exit_code = static_cast<int>(ErrorKind::kInput);
@@ -225,8 +228,7 @@ void add_schedule_command(CLI::App& app, int& exit_code) {
   command->add_flag("--lower", arguments->lower, "add SEND and RECV");
   command->add_flag("--shard-parameters", arguments->shard_parameters,
                     "with --lower: UNSHARD and RESHARD");
-  command->add_flag("--reduce-gradients", arguments->reduce_gradients,
-                    "with --lower: REDUCE_GRAD");
+  command->add_flag("--reduce-gradients", arguments->reduce_gradients, "with --lower: REDUCE_GRAD");
   command->add_option("--max-active-stages", arguments->max_active_stages,
                       "with --shard-parameters: stages gathered at once (default 3)");
   command->add_flag("--defer-recv", arguments->defer_receives,

@@ -73,13 +73,12 @@ std::string simulation_text(const Simulation& simulation) {
                    {"live", Align::kRight},
                    {"until I", Align::kRight}});
   for (std::size_t rank = 0; rank < simulation.busy_per_rank.size(); ++rank) {
-    table.add_row({std::to_string(rank), shortest(simulation.busy_per_rank[rank]),
-                   shortest(simulation.warmup_per_rank[rank]),
-                   shortest(simulation.waiting_per_rank[rank]),
-                   shortest(simulation.drain_per_rank[rank]),
-                   shortest(simulation.finish_per_rank[rank]),
-                   std::to_string(simulation.peak_live_per_rank[rank]),
-                   std::to_string(simulation.peak_live_until_grad_input_per_rank[rank])});
+    table.add_row(
+        {std::to_string(rank), shortest(simulation.busy_per_rank[rank]),
+         shortest(simulation.warmup_per_rank[rank]), shortest(simulation.waiting_per_rank[rank]),
+         shortest(simulation.drain_per_rank[rank]), shortest(simulation.finish_per_rank[rank]),
+         std::to_string(simulation.peak_live_per_rank[rank]),
+         std::to_string(simulation.peak_live_until_grad_input_per_rank[rank])});
   }
   return "makespan " + shortest(simulation.makespan) + ", bubble " +
          fixed(100.0 * simulation.bubble_fraction, 1) + "%\n" + table.to_string();

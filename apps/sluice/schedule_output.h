@@ -18,7 +18,8 @@ namespace sluice {
 nlohmann::ordered_json verify_json(const VerifyReport& report);
 nlohmann::ordered_json simulation_json(const Simulation& simulation);
 // The rows as lists of texts, with the sizes and the placement.
-nlohmann::ordered_json rows_json(const Program& program, const std::vector<std::vector<Action>>& rows);
+nlohmann::ordered_json rows_json(const Program& program,
+                                 const std::vector<std::vector<Action>>& rows);
 
 // Several lines. `place` is what an index counts: "cell" or "instruction".
 std::string verify_text(const VerifyReport& report, const std::string& place);

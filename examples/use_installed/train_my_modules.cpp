@@ -25,7 +25,8 @@ namespace {
 constexpr int kNumLayers = 4, kNumMicrobatches = 4, kNumSteps = 20;
 constexpr std::int64_t kWidth = 16, kRows = 8;
 
-// x -> tanh(linear(x)); the first layer reads the batch's "x", the others what the layer before wrote.
+// x -> tanh(linear(x)); the first layer reads the batch's "x", the others what the layer before
+// wrote.
 sluice::LayerSpec make_layer(int i) {
   sluice::LayerSpec layer;
   layer.name = "layers." + std::to_string(i);
@@ -34,9 +35,8 @@ sluice::LayerSpec make_layer(int i) {
   layer.forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& inputs) {
     return std::vector<at::Tensor>{at::tanh(module.as<torch::nn::Linear>()->forward(inputs[0]))};
   };
-  layer.initialize = [](const std::string&, const std::string& key, at::Tensor& value, std::uint64_t seed) {
-    sluice::keyed_normal_(value, seed, key, 0.0, 0.3);
-  };
+  layer.initialize = [](const std::string&, const std::string& key, at::Tensor& value,
+                        std::uint64_t seed) { sluice::keyed_normal_(value, seed, key, 0.0, 0.3); };
   return layer;
 }
 
@@ -94,7 +94,8 @@ std::vector<double> train(int num_ranks) {
     const int per_stage = kNumLayers / num_ranks, first = rank * per_stage;
     std::vector<sluice::LayerSpec> layers;
     for (int i = first; i < first + per_stage; ++i) layers.push_back(make_layer(i));
-    const std::vector<std::string> received = rank == 0 ? std::vector<std::string>{} : std::vector<std::string>{"hidden"};
+    const std::vector<std::string> received =
+        rank == 0 ? std::vector<std::string>{} : std::vector<std::string>{"hidden"};
     sluice::Chunk chunk(layers, first, received, {"hidden"});
     sluice::initialize_parameters(chunk, 0);
     sluice::Stage stage(rank, std::move(chunk));
@@ -105,7 +106,8 @@ std::vector<double> train(int num_ranks) {
       executor.run_step(make_batch(step));
       if (executor.losses().empty()) continue;
       double sum = 0, count = 0;
-      for (const sluice::MicrobatchLoss& loss : executor.losses()) sum += loss.sum, count += loss.count;
+      for (const sluice::MicrobatchLoss& loss : executor.losses())
+        sum += loss.sum, count += loss.count;
       losses.push_back(sum / count);
     }
   };
@@ -131,7 +133,8 @@ std::vector<double> train(int num_ranks) {
 int main() try {
   const std::vector<double> one = train(1), two = train(2);
   std::cout << "loss " << one.front() << " -> " << one.back() << " in " << kNumSteps << " steps; ";
-  std::cout << (one == two ? "losses are the same on 1 and 2 ranks\n" : "losses differ between 1 and 2 ranks\n");
+  std::cout << (one == two ? "losses are the same on 1 and 2 ranks\n"
+                           : "losses differ between 1 and 2 ranks\n");
   return one == two && one.back() < 0.5 * one.front() ? 0 : 1;
 } catch (const sluice::Error& error) {
   std::cerr << error.what() << '\n';

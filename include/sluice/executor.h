@@ -1,8 +1,8 @@
 // Runs one rank's row of a proven program.
 //
 // Owns: the loop over instructions, mailboxes, the flight recorder of this rank.
-// Does not own: autograd of a chunk (Stage), wires (Transport), reductions and the optimizer (StepOps).
-// Thread-safety: one Executor per rank, used by that rank's thread only.
+// Does not own: autograd of a chunk (Stage), wires (Transport), reductions and the optimizer
+// (StepOps). Thread-safety: one Executor per rank, used by that rank's thread only.
 #pragma once
 
 #include <cstdint>
@@ -44,16 +44,16 @@ class StepOps {
 // The loss of one microbatch, as the last stage computed it.
 struct MicrobatchLoss {
   std::int64_t microbatch = 0;
-  double sum = 0;            // of token losses
-  std::int64_t count = 0;    // counted tokens
+  double sum = 0;          // of token losses
+  std::int64_t count = 0;  // counted tokens
 };
 
 // Where a value stopped being finite, found by Executor::find_non_finite.
 struct NonFinite {
   std::int64_t microbatch = -1;
   int stage = -1;
-  bool in_forward = false;   // an output or the loss; else a gradient
-  std::string name;          // value or full parameter name
+  bool in_forward = false;  // an output or the loss; else a gradient
+  std::string name;         // value or full parameter name
   std::string
       parameter;  // in_forward: the first of the stage that is itself not finite, "" if none
 };
@@ -69,12 +69,12 @@ struct ExecutorHooks {
 struct ExecutorOptions {
   std::uint64_t seed = 0;
   GradientScale scale = GradientScale::kTokens;
-  double divisor = 1.0;                 // with kDivisor
+  double divisor = 1.0;  // with kDivisor
   std::size_t flight_recorder_size = 32;
   // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
   // from the memo of earlier steps, else from the message itself).
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
-  MemoryLedger* ledger = nullptr;       // told of every received tensor; may be null
+  MemoryLedger* ledger = nullptr;  // told of every received tensor; may be null
   ExecutorHooks hooks;
 };
 
@@ -102,8 +102,9 @@ class Executor {
   const std::vector<MicrobatchLoss>& losses() const;
   const StepTimes& times() const;
 
-  // Runs the compute and transfers of the step again with every output and gradient checked, without
-  // reductions or update; returns the first place on this rank, if any. Collective: every rank calls it.
+  // Runs the compute and transfers of the step again with every output and gradient checked,
+  // without reductions or update; returns the first place on this rank, if any. Collective: every
+  // rank calls it.
   std::optional<NonFinite> find_non_finite(const StepBatch& batch);
 
   // The last actions of this rank, newest last, one a line.

@@ -7,7 +7,8 @@
 // Invariants:
 //  1. Opening reads headers only; loading reads the tensors that are asked for and no others.
 //  2. Pickles are never opened.
-//  3. A directory under its final name is complete and on disk. It replaces an older one of the same
+//  3. A directory under its final name is complete and on disk. It replaces an older one of the
+//  same
 //     name in one exchange; a run that is killed leaves the old one or the new one.
 // Thread-safety: HfDirectory may be shared; an HfWriter belongs to one thread, write_hf_shards may
 // run on many at once.
@@ -60,8 +61,8 @@ class HfDirectory {
 
 // Fills every tensor of `parameters` (those of this rank) by full name, converting floating dtypes.
 // Uses of a tied parameter are all filled from the first that the checkpoint has, in the order of
-// `model` (an empty one for modules of one's own), so they are equal. Throws Error(kInput) naming file, tensor, expected and found shape, or
-// the nearest name of a missing one.
+// `model` (an empty one for modules of one's own), so they are equal. Throws Error(kInput) naming
+// file, tensor, expected and found shape, or the nearest name of a missing one.
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
 
@@ -93,7 +94,8 @@ std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
 // One rank creates the directory, every rank writes its shards into it, one rank publishes:
 //   HfWriter writer(folder, step);                                      // one rank
 //   shards += write_hf_shards(writer.directory(), rank, parameters);    // every rank
-//   writer.publish(shards, spec.config_text, model_directory);          // the one rank, with all shards
+//   writer.publish(shards, spec.config_text, model_directory);          // the one rank, with all
+//   shards
 class HfWriter {
  public:
   // Creates <folder>/.step-XXXXXXXX.tmp-... and removes what killed runs left in `folder`.

@@ -23,7 +23,7 @@ namespace sluice {
 
 // Parameters that are one: the stages that use it, ascending, each once.
 struct TieGroup {
-  std::string name;         // full name of the first use
+  std::string name;  // full name of the first use
   std::vector<int> stages;
 };
 
@@ -55,11 +55,11 @@ Program split_overlap(Program program);
 // SEND directly after its compute action (both halves of a pair: forward first); the matching RECV
 // is placed on the destination at the same moment of the replay, so the order on every channel
 // agrees by construction (torch `_add_send_recv` order). Same-rank neighbours exchange nothing.
-// Throws Error(kInput) when the program holds transfers already, and, with the first stuck action of
-// every rank, when the order cannot complete.
+// Throws Error(kInput) when the program holds transfers already, and, with the first stuck action
+// of every rank, when the order cannot complete.
 Program add_transfers(Program program);
-// Moves every RECV down to just before the instruction that needs it, and on the lower rank of a pair
-// to before the next SEND to the same peer, without changing the order on a channel (torch
+// Moves every RECV down to just before the instruction that needs it, and on the lower rank of a
+// pair to before the next SEND to the same peer, without changing the order on a channel (torch
 // `_defer_recv_ops`). Throws Error(kInput) for a RECV that nothing below it needs.
 Program defer_receives(Program program);
 // UNSHARD before a stage's use, RESHARD after, at most `max_active_stages` gathered at once
@@ -76,13 +76,13 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
 Program add_optimizer_step(Program program, bool with_norm);
 
 struct LowerOptions {
-  bool shard_parameters = false;   // UNSHARD / RESHARD
+  bool shard_parameters = false;  // UNSHARD / RESHARD
   int max_active_stages = 3;
-  bool reduce_gradients = false;   // REDUCE_GRAD
-  bool transfers = true;           // SEND / RECV
+  bool reduce_gradients = false;  // REDUCE_GRAD
+  bool transfers = true;          // SEND / RECV
   bool defer_receives = false;
-  bool merge_backward = false;     // adjacent I, W -> B
-  bool forward_only = false;       // for evaluation: no backward, reduction or optimizer step
+  bool merge_backward = false;  // adjacent I, W -> B
+  bool forward_only = false;    // for evaluation: no backward, reduction or optimizer step
   std::vector<TieGroup> tie_groups;
   bool optimizer_step = false;
   bool norm = false;

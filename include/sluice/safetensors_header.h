@@ -5,7 +5,8 @@
 // Format: https://huggingface.co/docs/safetensors (8 bytes little-endian length, JSON, data).
 //
 // Invariants of a parsed header (everything else is refused):
-//  1. Entries are in the order of their data and cover it without hole or overlap, from 0 to the end.
+//  1. Entries are in the order of their data and cover it without hole or overlap, from 0 to the
+//  end.
 //  2. end - begin is exactly the size that dtype and shape ask for; no multiplication overflowed.
 //  3. Names are unique. They are data: a name is never used as a path.
 // Thread-safety: values.

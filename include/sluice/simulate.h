@@ -1,13 +1,12 @@
 // Prediction: event-driven replay of a program under given costs.
 //
 // Meaning of instructions as in program.h: SEND and RECV are posts that take no time on the rank;
-// a compute action starts when the rank is free and its inputs have arrived. A pair runs its forward,
-// then its backward; a SEND that follows its pair leaves when its own half has ended. Messages of one
-// channel follow each other over it: each occupies it for bytes / bandwidth and arrives `latency`
-// later. Reductions take no time, but collectives wait for all members. A program without transfers
-// hands over at the end of each action. Units: any one unit of time; sizes in bytes, bandwidth in
-// bytes per unit of time.
-// Thread-safety: pure functions.
+// a compute action starts when the rank is free and its inputs have arrived. A pair runs its
+// forward, then its backward; a SEND that follows its pair leaves when its own half has ended.
+// Messages of one channel follow each other over it: each occupies it for bytes / bandwidth and
+// arrives `latency` later. Reductions take no time, but collectives wait for all members. A program
+// without transfers hands over at the end of each action. Units: any one unit of time; sizes in
+// bytes, bandwidth in bytes per unit of time. Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -26,12 +25,12 @@ struct StageCosts {
 };
 
 struct Costs {
-  StageCosts uniform;                  // used when per_stage is empty
-  std::vector<StageCosts> per_stage;   // empty, or one per stage
-  double latency = 0.0;                // of a transfer
-  double bandwidth = 0.0;              // bytes per unit of time; 0: infinite
-  std::vector<double> message_bytes;   // per cut (stage s -> s+1), empty: 0
-  std::vector<double> rank_speed;      // relative; empty: 1
+  StageCosts uniform;                 // used when per_stage is empty
+  std::vector<StageCosts> per_stage;  // empty, or one per stage
+  double latency = 0.0;               // of a transfer
+  double bandwidth = 0.0;             // bytes per unit of time; 0: infinite
+  std::vector<double> message_bytes;  // per cut (stage s -> s+1), empty: 0
+  std::vector<double> rank_speed;     // relative; empty: 1
 };
 
 // "F=1,I=1,W=1,B=2,comm=0": any of them, in any order; comm is the latency, and B is I + W where it
@@ -51,7 +50,7 @@ struct TimedAction {
 
 struct Simulation {
   double makespan = 0;
-  double bubble_fraction = 0;                 // idle / (ranks * makespan)
+  double bubble_fraction = 0;  // idle / (ranks * makespan)
   std::vector<double> busy_per_rank;
   std::vector<double> finish_per_rank;
   // Idle time of every rank, split: before its first action, between, after its last.
@@ -59,18 +58,21 @@ struct Simulation {
   // Largest number of (stage, microbatch) forwards whose W or B (resp. I or B) has not run.
   std::vector<int> peak_live_per_rank;
   std::vector<int> peak_live_until_grad_input_per_rank;
-  std::vector<std::vector<int>> live_per_rank;       // after each instruction of the rank, until W or B
+  std::vector<std::vector<int>> live_per_rank;  // after each instruction of the rank, until W or B
   // Compute actions per rank, in order; a pair is two.
   std::vector<std::vector<TimedAction>> timeline;
   // A chain of compute actions, each starting when the one before it (or its message) ends, that
   // spans the makespan; "rank" and index into timeline[rank].
-  struct Step { int rank = 0; int index = 0; };
+  struct Step {
+    int rank = 0;
+    int index = 0;
+  };
   std::vector<Step> critical_path;
 };
 
-// For a program that has passed verify(); what passes the wrong way on a channel is not noticed here.
-// Throws Error(kInput) if the program cannot complete, Error(kUsage) for costs that are negative or of
-// the wrong size. Linear in the number of instructions.
+// For a program that has passed verify(); what passes the wrong way on a channel is not noticed
+// here. Throws Error(kInput) if the program cannot complete, Error(kUsage) for costs that are
+// negative or of the wrong size. Linear in the number of instructions.
 Simulation simulate(const Program& program, const Costs& costs = {});
 
 }  // namespace sluice

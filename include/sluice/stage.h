@@ -53,15 +53,18 @@ class Stage {
   // root_gradients: one per root of keep(); undefined where none arrived. Returns one gradient per
   // input, undefined for inputs without.
   std::vector<at::Tensor> backward(std::int64_t microbatch, std::vector<at::Tensor> root_gradients);
-  std::vector<at::Tensor> backward_input(std::int64_t microbatch, std::vector<at::Tensor> root_gradients);
+  std::vector<at::Tensor> backward_input(std::int64_t microbatch,
+                                         std::vector<at::Tensor> root_gradients);
   void backward_weight(std::int64_t microbatch);
 
   // Microbatches whose B or W has not run.
   std::size_t num_live() const;
-  // Adds the gradients that a backward_input had to compute only during the W of the same microbatch:
-  // for programs in which the order of a stage's W differs from that of its I (the sums then follow W).
+  // Adds the gradients that a backward_input had to compute only during the W of the same
+  // microbatch: for programs in which the order of a stage's W differs from that of its I (the sums
+  // then follow W).
   void hold_early_weights(bool on);
-  // False once a backward_input had to compute every weight gradient itself (docs/split-backward.md).
+  // False once a backward_input had to compute every weight gradient itself
+  // (docs/split-backward.md).
   bool splits_backward() const;
   // Drops everything in flight, after a failure.
   void reset();

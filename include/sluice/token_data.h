@@ -9,7 +9,8 @@
 //     itself, and a resumed run continues where it was, with nothing to save.
 //  2. Files are read where a batch needs them; memory does not grow with their size, but for the
 //     list of files and 8 bytes a row of .jsonl.
-//  3. Each epoch uses every sequence once. A batch may hold the end of one and the start of the next.
+//  3. Each epoch uses every sequence once. A batch may hold the end of one and the start of the
+//  next.
 // Thread-safety: const members may be called from any thread; ranks that are threads share one.
 #pragma once
 
@@ -85,6 +86,7 @@ class TokenData {
 // Consecutive rows in microbatches of microbatch_size (the last may be smaller), as the values
 // "input_ids" and "labels"; counts are the labels that the shifted loss counts: not -100, and not
 // in the first column.
-StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_size, std::int64_t step);
+StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_size,
+                             std::int64_t step);
 
 }  // namespace sluice

@@ -10,7 +10,8 @@
 //  3. Every wait ends: by its message, by the deadline (Error kPeer naming the missing message), or
 //     by abort (Error with the first failure).
 //  4. After abort() on any rank, every present and later wait of every rank ends with that failure.
-// Thread-safety: one endpoint belongs to one rank's thread, except abort(), which any thread may call.
+// Thread-safety: one endpoint belongs to one rank's thread, except abort(), which any thread may
+// call.
 #pragma once
 
 #include <chrono>
@@ -30,7 +31,7 @@ enum class ChannelKind : std::uint8_t { kActivation, kGradient };
 
 // What a message is, checked against what the receiver expects.
 struct MessageTag {
-  std::int32_t stage = -1;       // the stage that receives
+  std::int32_t stage = -1;  // the stage that receives
   std::int32_t microbatch = -1;
   std::int64_t step = 0;
   friend bool operator==(const MessageTag&, const MessageTag&) = default;
@@ -76,8 +77,10 @@ class Transport {
   // Collectives over `group` (ascending ranks, this one among them). Results in group order, the
   // same on every member. Members call the collectives of a group in the same order. Tensors may
   // share storage with the giver's: nobody writes to them, neither afterwards.
-  virtual std::vector<std::string> all_gather(const std::string& bytes, const std::vector<int>& group) = 0;
-  virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor, const std::vector<int>& group) = 0;
+  virtual std::vector<std::string> all_gather(const std::string& bytes,
+                                              const std::vector<int>& group) = 0;
+  virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor,
+                                             const std::vector<int>& group) = 0;
   virtual void barrier() = 0;
 
   // Wakes everybody with this failure. The first abort wins.
@@ -90,6 +93,7 @@ struct TransportOptions {
 };
 
 // Endpoints of `size` ranks that are threads of this process.
-std::vector<std::unique_ptr<Transport>> make_local_transports(int size, const TransportOptions& options = {});
+std::vector<std::unique_ptr<Transport>> make_local_transports(int size,
+                                                              const TransportOptions& options = {});
 
 }  // namespace sluice

@@ -19,8 +19,8 @@
 namespace sluice {
 
 struct Violation {
-  int rank = -1;    // -1: no single rank
-  int index = -1;   // instruction of that rank; -1: the rank as a whole
+  int rank = -1;       // -1: no single rank
+  int index = -1;      // instruction of that rank; -1: the rank as a whole
   std::string action;  // text form; "" where there is none
   std::string reason;
 };

@@ -104,7 +104,8 @@ class LocalTransport final : public Transport {
   Message wait(Ticket ticket) override {
     const auto found = posts_.find(ticket);
     if (found == posts_.end()) {
-      throw Error(ErrorKind::kInternal, "receive ticket " + std::to_string(ticket) + " is not posted",
+      throw Error(ErrorKind::kInternal,
+                  "receive ticket " + std::to_string(ticket) + " is not posted",
                   "rank " + std::to_string(rank_));
     }
     const Post post = std::move(found->second);
@@ -130,7 +131,8 @@ class LocalTransport final : public Transport {
     return message;
   }
 
-  std::vector<std::string> all_gather(const std::string& bytes, const std::vector<int>& group) override {
+  std::vector<std::string> all_gather(const std::string& bytes,
+                                      const std::vector<int>& group) override {
     std::vector<std::string> result;
     gather(
         group, [&](Gathering& gathering) { gathering.bytes[rank_] = bytes; },
@@ -140,7 +142,8 @@ class LocalTransport final : public Transport {
     return result;
   }
 
-  std::vector<at::Tensor> all_gather(const at::Tensor& tensor, const std::vector<int>& group) override {
+  std::vector<at::Tensor> all_gather(const at::Tensor& tensor,
+                                     const std::vector<int>& group) override {
     std::vector<at::Tensor> result;
     gather(
         group, [&](Gathering& gathering) { gathering.tensors[rank_] = tensor; },
@@ -153,7 +156,8 @@ class LocalTransport final : public Transport {
   void barrier() override {
     std::vector<int> everybody;
     for (int rank = 0; rank < size(); ++rank) everybody.push_back(rank);
-    gather(everybody, [](Gathering&) {}, [](Gathering&) {});
+    gather(
+        everybody, [](Gathering&) {}, [](Gathering&) {});
   }
 
   void abort(const Failure& failure) noexcept override {
@@ -196,10 +200,12 @@ class LocalTransport final : public Transport {
   }
 
   void check(const Post& post, const Message& message) const {
-    const std::string where = "rank " + std::to_string(rank_) + ", " + describe(post.tag, post.kind) +
-                              " from rank " + std::to_string(post.source);
+    const std::string where = "rank " + std::to_string(rank_) + ", " +
+                              describe(post.tag, post.kind) + " from rank " +
+                              std::to_string(post.source);
     if (message.tag != post.tag) {
-      throw Error(ErrorKind::kInternal, "another message arrived: " + describe(message.tag, post.kind), where);
+      throw Error(ErrorKind::kInternal,
+                  "another message arrived: " + describe(message.tag, post.kind), where);
     }
     if (!post.tensors || !post.tensors->certain) return;
     const std::vector<TensorMeta>& expected = post.tensors->metas;
@@ -214,8 +220,8 @@ class LocalTransport final : public Transport {
       const TensorMeta got = meta_of(message.tensors[i]);
       if (got != expected[i]) {
         throw Error(ErrorKind::kInternal,
-                    "tensor " + std::to_string(i) + ": expected " + to_text(expected[i]) + ", got " +
-                        to_text(got),
+                    "tensor " + std::to_string(i) + ": expected " + to_text(expected[i]) +
+                        ", got " + to_text(got),
                     where);
       }
     }
@@ -229,14 +235,16 @@ class LocalTransport final : public Transport {
     Gathering& gathering = hub_->gatherings[key];
     give(gathering);
     if (++gathering.num_arrived == group.size()) hub_->gathered.notify_all();
-    const bool in_time = hub_->gathered.wait_until(lock, Clock::now() + hub_->options.deadline, [&] {
-      return gathering.num_arrived == group.size() || hub_->failed.load(std::memory_order_acquire);
-    });
+    const bool in_time =
+        hub_->gathered.wait_until(lock, Clock::now() + hub_->options.deadline, [&] {
+          return gathering.num_arrived == group.size() ||
+                 hub_->failed.load(std::memory_order_acquire);
+        });
     hub_->throw_if_failed();
     if (!in_time) {
       throw Error(ErrorKind::kPeer,
-                  "only " + std::to_string(gathering.num_arrived) + " of " + std::to_string(group.size()) +
-                      " ranks reached a collective within " +
+                  "only " + std::to_string(gathering.num_arrived) + " of " +
+                      std::to_string(group.size()) + " ranks reached a collective within " +
                       std::to_string(hub_->options.deadline.count()) + " ms",
                   "rank " + std::to_string(rank_));
     }
@@ -253,11 +261,13 @@ class LocalTransport final : public Transport {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> make_local_transports(int size, const TransportOptions& options) {
+std::vector<std::unique_ptr<Transport>> make_local_transports(int size,
+                                                              const TransportOptions& options) {
   if (size < 1) throw Error(ErrorKind::kInternal, "a transport needs at least one rank");
   auto hub = std::make_shared<Hub>(size, options);
   std::vector<std::unique_ptr<Transport>> transports;
-  for (int rank = 0; rank < size; ++rank) transports.push_back(std::make_unique<LocalTransport>(hub, rank));
+  for (int rank = 0; rank < size; ++rank)
+    transports.push_back(std::make_unique<LocalTransport>(hub, rank));
   return transports;
 }
 

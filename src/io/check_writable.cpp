@@ -19,7 +19,8 @@ void check_writable(const std::string& folder, ErrorKind kind) {
     // A link without a target is there, though nothing can be created through it.
     const bool missing = error_number == ENOENT && ::lstat(ancestor.c_str(), &status) != 0;
     if (!missing) {
-      throw Error(kind, "cannot write into '" + folder + "': " + io::errno_text(error_number), ancestor, remedy);
+      throw Error(kind, "cannot write into '" + folder + "': " + io::errno_text(error_number),
+                  ancestor, remedy);
     }
     ancestor = io::parent_directory(ancestor);
   }
@@ -30,7 +31,8 @@ void check_writable(const std::string& folder, ErrorKind kind) {
   // or file systems without directories.
   std::string probe = ancestor + "/.sluice-probe-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
-    throw Error(kind, "cannot write into '" + folder + "': " + io::errno_text(errno), ancestor, remedy);
+    throw Error(kind, "cannot write into '" + folder + "': " + io::errno_text(errno), ancestor,
+                remedy);
   }
   ::rmdir(probe.c_str());
 }

@@ -40,21 +40,22 @@ class FileSizeSignalHold {
   sigset_t signal_, before_;
 };
 
-[[noreturn]] void fail_checkpoint(const std::string& what, const std::string& path, int error_number) {
+[[noreturn]] void fail_checkpoint(const std::string& what, const std::string& path,
+                                  int error_number) {
   throw Error(ErrorKind::kCheckpoint, what + ": " + errno_text(error_number), path);
 }
 
 }  // namespace
 
-std::string errno_text(int error_number) {
-  return std::generic_category().message(error_number);
-}
+std::string errno_text(int error_number) { return std::generic_category().message(error_number); }
 
 File::File(int descriptor, std::string path, ErrorKind kind)
     : descriptor_(descriptor), path_(std::move(path)), kind_(kind) {}
 
 File::File(File&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)), kind_(other.kind_) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      kind_(other.kind_) {}
 
 File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -76,7 +77,8 @@ File File::open(const std::string& path, ErrorKind kind) {
 }
 
 File File::create(const std::string& path, ErrorKind kind) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  const int descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   File file(descriptor, path, kind);
   if (descriptor < 0) file.fail("cannot create file", errno);
   return file;
@@ -91,8 +93,9 @@ std::uint64_t File::size() const {
 std::size_t File::read_some(void* buffer, std::size_t count, std::uint64_t offset) const {
   std::size_t done = 0;
   while (done < count) {
-    const ssize_t got = ::pread(descriptor_, static_cast<char*>(buffer) + done,
-                                std::min(count - done, kMaxTransfer), static_cast<off_t>(offset + done));
+    const ssize_t got =
+        ::pread(descriptor_, static_cast<char*>(buffer) + done,
+                std::min(count - done, kMaxTransfer), static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail("cannot read file", errno);
     if (got == 0) break;
@@ -104,8 +107,9 @@ std::size_t File::read_some(void* buffer, std::size_t count, std::uint64_t offse
 void File::read(void* buffer, std::size_t count, std::uint64_t offset) const {
   const std::size_t got = read_some(buffer, count, offset);
   if (got != count) {
-    throw Error(kind_, "file ends at byte " + std::to_string(size()) + ", expected at least " +
-                           std::to_string(offset + count) + " bytes",
+    throw Error(kind_,
+                "file ends at byte " + std::to_string(size()) + ", expected at least " +
+                    std::to_string(offset + count) + " bytes",
                 path_, "it was truncated, maybe while it was being read");
   }
 }
@@ -114,8 +118,9 @@ void File::write(const void* buffer, std::size_t count, std::uint64_t offset) {
   const FileSizeSignalHold hold;
   std::size_t done = 0;
   while (done < count) {
-    const ssize_t put = ::pwrite(descriptor_, static_cast<const char*>(buffer) + done,
-                                 std::min(count - done, kMaxTransfer), static_cast<off_t>(offset + done));
+    const ssize_t put =
+        ::pwrite(descriptor_, static_cast<const char*>(buffer) + done,
+                 std::min(count - done, kMaxTransfer), static_cast<off_t>(offset + done));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail("cannot write file", errno);
     if (put == 0) fail("cannot write file", ENOSPC);
@@ -135,8 +140,10 @@ std::string read_text(const std::string& path, std::uint64_t limit, ErrorKind ki
   const File file = File::open(path, kind);
   const std::uint64_t size = file.size();
   if (size > limit) {
-    throw Error(kind, "file has " + std::to_string(size) + " bytes, at most " + std::to_string(limit) +
-                          " are expected", path);
+    throw Error(kind,
+                "file has " + std::to_string(size) + " bytes, at most " + std::to_string(limit) +
+                    " are expected",
+                path);
   }
   std::string text(size, '\0');
   file.read(text.data(), text.size(), 0);
@@ -156,14 +163,16 @@ void sync_directory(const std::string& directory) {
   const int result = ::fsync(descriptor);
   const int error_number = errno;
   ::close(descriptor);
-  // Some network file systems cannot sync directories and say EINVAL; they order metadata themselves.
+  // Some network file systems cannot sync directories and say EINVAL; they order metadata
+  // themselves.
   if (result != 0 && error_number != EINVAL) {
     fail_checkpoint("cannot sync directory to disk", directory, error_number);
   }
 }
 
 void rename_path(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) fail_checkpoint("cannot rename to '" + to + "'", from, errno);
+  if (std::rename(from.c_str(), to.c_str()) != 0)
+    fail_checkpoint("cannot rename to '" + to + "'", from, errno);
 }
 
 std::string parent_directory(const std::string& path) {

@@ -48,7 +48,8 @@ class File {
 };
 
 // The whole of a small file. Throws when it is longer than `limit`.
-std::string read_text(const std::string& path, std::uint64_t limit, ErrorKind kind = ErrorKind::kInput);
+std::string read_text(const std::string& path, std::uint64_t limit,
+                      ErrorKind kind = ErrorKind::kInput);
 // Creates, writes, syncs. Not atomic: for files inside a directory that is published as a whole.
 void write_text(const std::string& path, const std::string& text);
 

@@ -20,40 +20,53 @@ constexpr std::size_t kMaxIndexBytes = std::size_t{64} << 20;
 
 bool ends_with_pickle(const std::string& name) {
   static constexpr std::array<std::string_view, 4> kEndings = {".bin", ".pt", ".pth", ".ckpt"};
-  return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view e) { return name.ends_with(e); });
+  return std::any_of(kEndings.begin(), kEndings.end(),
+                     [&](std::string_view e) { return name.ends_with(e); });
 }
 
 std::string conversion_advice(const std::string& path) {
-  return "pickles can run code and are never opened; convert once: python -c \"from transformers import "
-         "AutoModelForCausalLM as M; M.from_pretrained('" + path + "').save_pretrained('NEW_DIRECTORY')\"";
+  return "pickles can run code and are never opened; convert once: python -c \"from transformers "
+         "import "
+         "AutoModelForCausalLM as M; M.from_pretrained('" +
+         path + "').save_pretrained('NEW_DIRECTORY')\"";
 }
 
 [[noreturn]] void refuse_without_safetensors(const std::string& path) {
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path)) names.push_back(entry.path().filename());
+  for (const fs::directory_entry& entry : fs::directory_iterator(path))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   const auto pickle = std::find_if(names.begin(), names.end(), ends_with_pickle);
   if (pickle != names.end()) {
-    throw Error(ErrorKind::kInput, "the weights are pickles ('" + printable(*pickle) + "'), not safetensors", path,
+    throw Error(ErrorKind::kInput,
+                "the weights are pickles ('" + printable(*pickle) + "'), not safetensors", path,
                 conversion_advice(path));
   }
-  const auto other = std::find_if(names.begin(), names.end(),
-                                  [](const std::string& name) { return name.ends_with(".safetensors"); });
+  const auto other = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.ends_with(".safetensors");
+  });
   throw Error(ErrorKind::kInput, std::string("neither ") + kSingleFile + " nor " + kIndexFile, path,
-              other == names.end() ? "model.path is a Hugging Face directory with weights"
-                                   : "'" + printable(*other) + "' is there: shards need their index");
+              other == names.end()
+                  ? "model.path is a Hugging Face directory with weights"
+                  : "'" + printable(*other) + "' is there: shards need their index");
 }
 
 // A shard is a name inside the directory, never a path.
-void check_shard_name(const std::string& shard, const std::string& directory, const std::string& index) {
+void check_shard_name(const std::string& shard, const std::string& directory,
+                      const std::string& index) {
   const bool is_path = shard.empty() || shard.find('/') != std::string::npos ||
-                       shard.find('\\') != std::string::npos || shard.find('\0') != std::string::npos;
-  if (is_path) throw Error(ErrorKind::kInput, "shard name '" + printable(shard) + "' is not a plain file name", index);
+                       shard.find('\\') != std::string::npos ||
+                       shard.find('\0') != std::string::npos;
+  if (is_path)
+    throw Error(ErrorKind::kInput, "shard name '" + printable(shard) + "' is not a plain file name",
+                index);
   if (ends_with_pickle(shard)) {
-    throw Error(ErrorKind::kInput, "shard '" + printable(shard) + "' is a pickle", index, conversion_advice(directory));
+    throw Error(ErrorKind::kInput, "shard '" + printable(shard) + "' is a pickle", index,
+                conversion_advice(directory));
   }
   if (!shard.ends_with(".safetensors")) {
-    throw Error(ErrorKind::kInput, "shard '" + printable(shard) + "' does not end in .safetensors", index);
+    throw Error(ErrorKind::kInput, "shard '" + printable(shard) + "' does not end in .safetensors",
+                index);
   }
 }
 
@@ -69,7 +82,8 @@ WeightMap read_weight_map(const std::string& directory) {
   WeightMap map;
   for (const auto& [name, shard] : json["weight_map"].items()) {
     if (!shard.is_string()) {
-      throw Error(ErrorKind::kInput, "the shard of tensor '" + printable(name) + "' is not a string", index);
+      throw Error(ErrorKind::kInput,
+                  "the shard of tensor '" + printable(name) + "' is not a string", index);
     }
     map.emplace_back(name, shard.get<std::string>());
     check_shard_name(map.back().second, directory, index);
@@ -83,7 +97,8 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   std::error_code error;
   if (!fs::is_directory(path_, error)) {
-    throw Error(ErrorKind::kInput, error ? "cannot open directory: " + error.message() : "not a directory", path_,
+    throw Error(ErrorKind::kInput,
+                error ? "cannot open directory: " + error.message() : "not a directory", path_,
                 "model.path is a Hugging Face directory");
   }
   // The order in which transformers looks for them.
@@ -96,7 +111,8 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
     for (const auto& [name, shard] : map) files.insert(shard);
     for (const std::string& file : files) {
       if (!fs::exists(path_ + "/" + file, error)) {
-        throw Error(ErrorKind::kInput, "shard '" + printable(file) + "' of " + kIndexFile + " is missing", path_,
+        throw Error(ErrorKind::kInput,
+                    "shard '" + printable(file) + "' of " + kIndexFile + " is missing", path_,
                     "copy or download it again");
       }
       shards_.emplace_back(path_ + "/" + file);
@@ -109,8 +125,9 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
     for (const SafetensorsEntry& entry : shards_[i].entries()) by_name_.emplace_back(entry.name, i);
   }
   std::sort(by_name_.begin(), by_name_.end());
-  const auto twice = std::adjacent_find(by_name_.begin(), by_name_.end(),
-                                        [](const auto& a, const auto& b) { return a.first == b.first; });
+  const auto twice =
+      std::adjacent_find(by_name_.begin(), by_name_.end(),
+                         [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != by_name_.end()) {
     throw Error(ErrorKind::kInput, "tensor '" + printable(twice->first) + "' is in two shards",
                 shards_[twice->second].path() + " and " + shards_[(twice + 1)->second].path());
@@ -118,8 +135,9 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
   for (const auto& [name, file] : map) {
     const std::optional<TensorSource> source = find_stored(name);
     if (!source || source->file->path() != path_ + "/" + file) {
-      throw Error(ErrorKind::kInput, "the index places tensor '" + printable(name) + "' in '" + printable(file) +
-                                         "', which does not have it",
+      throw Error(ErrorKind::kInput,
+                  "the index places tensor '" + printable(name) + "' in '" + printable(file) +
+                      "', which does not have it",
                   path_ + "/" + kIndexFile);
     }
   }
@@ -133,8 +151,9 @@ std::vector<std::string> HfDirectory::names() const {
 }
 
 std::optional<TensorSource> HfDirectory::find_stored(std::string_view name) const {
-  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                      [](const auto& item, std::string_view wanted) { return item.first < wanted; });
+  const auto found = std::lower_bound(
+      by_name_.begin(), by_name_.end(), name,
+      [](const auto& item, std::string_view wanted) { return item.first < wanted; });
   if (found == by_name_.end() || found->first != name) return std::nullopt;
   const SafetensorsReader& file = shards_[found->second];
   return TensorSource{&file, file.find(name)};
@@ -152,7 +171,8 @@ TensorSource HfDirectory::locate(std::string_view name) const {
   if (const auto source = find(name)) return *source;
   const std::string near = nearest_name(name, names());
   throw Error(ErrorKind::kInput, "no tensor '" + printable(name) + "' among the weights", path_,
-              near.empty() ? "does config.json belong to these weights?" : "did you mean '" + printable(near) + "'?");
+              near.empty() ? "does config.json belong to these weights?"
+                           : "did you mean '" + printable(near) + "'?");
 }
 
 }  // namespace sluice

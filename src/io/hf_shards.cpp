@@ -8,7 +8,8 @@ namespace {
 
 std::uint64_t bytes_of(const ParameterInfo& parameter) { return parameter.tensor.nbytes(); }
 
-HfShard write_shard(const std::string& directory, std::string file, const std::vector<const ParameterInfo*>& parameters) {
+HfShard write_shard(const std::string& directory, std::string file,
+                    const std::vector<const ParameterInfo*>& parameters) {
   HfShard shard{std::move(file), {}, 0};
   SafetensorsWriter::Plan plan;
   for (const ParameterInfo* parameter : parameters) {
@@ -17,7 +18,8 @@ HfShard write_shard(const std::string& directory, std::string file, const std::v
     shard.bytes += bytes_of(*parameter);
   }
   SafetensorsWriter writer(directory + "/" + shard.file, plan);
-  for (const ParameterInfo* parameter : parameters) writer.write(parameter->name, parameter->tensor);
+  for (const ParameterInfo* parameter : parameters)
+    writer.write(parameter->name, parameter->tensor);
   writer.finish();
   return shard;
 }
@@ -45,7 +47,8 @@ std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
   std::uint64_t next_bytes = 0;
   const auto flush = [&] {
     if (next.empty()) return;
-    std::string file = "rank-" + std::to_string(rank) + "-" + std::to_string(shards.size()) + ".safetensors";
+    std::string file =
+        "rank-" + std::to_string(rank) + "-" + std::to_string(shards.size()) + ".safetensors";
     shards.push_back(write_shard(directory, std::move(file), next));
     next.clear();
     next_bytes = 0;

@@ -13,10 +13,16 @@ namespace sluice {
 namespace {
 
 // Carried along from the directory that training started from.
-constexpr std::array<const char*, 10> kTokenizerFiles = {
-    "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json",      "vocab.json",     "merges.txt",            "tokenizer.model",
-    "chat_template.jinja",    "chat_template.json"};
+constexpr std::array<const char*, 10> kTokenizerFiles = {"generation_config.json",
+                                                         "tokenizer.json",
+                                                         "tokenizer_config.json",
+                                                         "special_tokens_map.json",
+                                                         "added_tokens.json",
+                                                         "vocab.json",
+                                                         "merges.txt",
+                                                         "tokenizer.model",
+                                                         "chat_template.jinja",
+                                                         "chat_template.json"};
 
 bool is_ours(const std::string& name) {
   return name == "config.json" || name == "model.safetensors.index.json" ||
@@ -66,14 +72,15 @@ void name_shards(const std::string& directory, const std::vector<HfShard>& shard
   std::map<std::string, std::string> weight_map;
   std::uint64_t total_bytes = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shards.size() == 1
-                                 ? std::string("model.safetensors")
-                                 : "model-" + five_digits(i + 1) + "-of-" + five_digits(shards.size()) + ".safetensors";
+    const std::string name = shards.size() == 1 ? std::string("model.safetensors")
+                                                : "model-" + five_digits(i + 1) + "-of-" +
+                                                      five_digits(shards.size()) + ".safetensors";
     io::rename_path(directory + "/" + shards[i].file, directory + "/" + name);
     total_bytes += shards[i].bytes;
     for (const std::string& tensor : shards[i].tensors) {
       if (!weight_map.emplace(tensor, name).second) {
-        throw Error(ErrorKind::kInternal, "tensor '" + tensor + "' was written by two ranks", directory);
+        throw Error(ErrorKind::kInternal, "tensor '" + tensor + "' was written by two ranks",
+                    directory);
       }
     }
   }

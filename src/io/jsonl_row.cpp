@@ -16,11 +16,14 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return value("null"); }
   bool boolean(bool) override { return value("a boolean"); }
-  bool number_float(number_float_t, const string_t&) override { return value("a number that is no integer"); }
+  bool number_float(number_float_t, const string_t&) override {
+    return value("a number that is no integer");
+  }
   bool binary(binary_t&) override { return value("binary data"); }
   bool number_integer(number_integer_t number) override { return integer(number); }
   bool number_unsigned(number_unsigned_t number) override {
-    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return value("a huge number");
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return value("a huge number");
     return integer(static_cast<std::int64_t>(number));
   }
 
@@ -60,7 +63,8 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception&) override {
     malformed(position);
   }
   [[noreturn]] void malformed(std::size_t position) const {
@@ -69,7 +73,8 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::kInput, what, where_, "a row is {\"text\": \"...\"} or {\"input_ids\": [...], \"labels\": [...]}");
+    throw Error(ErrorKind::kInput, what, where_,
+                "a row is {\"text\": \"...\"} or {\"input_ids\": [...], \"labels\": [...]}");
   }
 
   std::optional<std::vector<std::int64_t>>* list_of_field() {
@@ -112,7 +117,8 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where) {
   RowHandler handler(where);
   // The JSON library takes NUL for the end of the text.
-  if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos) handler.malformed(nul + 1);
+  if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos)
+    handler.malformed(nul + 1);
   nlohmann::json::sax_parse(json, &handler);
   return handler.take();
 }

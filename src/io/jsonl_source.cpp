@@ -47,7 +47,8 @@ std::uint64_t line_number(const File& file, std::uint64_t offset) {
   std::vector<char> block(kBlockBytes);
   std::uint64_t lines = 1;
   for (std::uint64_t done = 0; done < offset;) {
-    const std::size_t count = file.read_some(block.data(), std::min<std::uint64_t>(block.size(), offset - done), done);
+    const std::size_t count =
+        file.read_some(block.data(), std::min<std::uint64_t>(block.size(), offset - done), done);
     if (count == 0) break;
     lines += static_cast<std::uint64_t>(std::count(block.data(), block.data() + count, '\n'));
     done += count;
@@ -89,7 +90,9 @@ class JsonlSource final : public SequenceSource {
 
   Row read_row(std::uint64_t index) const {
     const auto file_index =
-        static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) - 1;
+        static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) -
+                                 first_.begin()) -
+        1;
     const std::vector<std::uint64_t>& rows = files_[file_index];
     const auto row = static_cast<std::size_t>(index - first_[file_index]);
     const File file = File::open(options_.files[file_index]);
@@ -102,8 +105,8 @@ class JsonlSource final : public SequenceSource {
       return {std::move(*parsed.input_ids), std::move(*parsed.labels), json.size()};
     } catch (const Error& error) {
       // The line is counted only now: most rows are good.
-      throw Error(error.kind(), error.fact(), file.path() + ":" + std::to_string(line_number(file, rows[row])),
-                  error.remedy());
+      throw Error(error.kind(), error.fact(),
+                  file.path() + ":" + std::to_string(line_number(file, rows[row])), error.remedy());
     }
   }
 
@@ -128,13 +131,15 @@ class JsonlSource final : public SequenceSource {
     check(row);
     const auto length = static_cast<std::size_t>(options_.seq_len);
     if (row.input_ids->size() > length && !options_.truncate) {
-      refuse("the row has " + std::to_string(row.input_ids->size()) + " tokens, more than training.seq_len = " +
-                 std::to_string(length), "raise training.seq_len or set data.truncate = true");
+      refuse("the row has " + std::to_string(row.input_ids->size()) +
+                 " tokens, more than training.seq_len = " + std::to_string(length),
+             "raise training.seq_len or set data.truncate = true");
     }
     return row;
   }
 
-  static void mask_labels(const std::vector<std::int64_t>& mask, std::vector<std::int64_t>& labels) {
+  static void mask_labels(const std::vector<std::int64_t>& mask,
+                          std::vector<std::int64_t>& labels) {
     for (std::size_t i = 0; i < std::min(mask.size(), labels.size()); ++i) {
       if (mask[i] == 0) labels[i] = kIgnoredLabel;
     }
@@ -143,7 +148,8 @@ class JsonlSource final : public SequenceSource {
   void check(const JsonlRow& row) const {
     const std::vector<std::int64_t>&ids = *row.input_ids, &labels = *row.labels;
     if (labels.size() != ids.size()) {
-      refuse(std::to_string(labels.size()) + " labels for " + std::to_string(ids.size()) + " input_ids",
+      refuse(std::to_string(labels.size()) + " labels for " + std::to_string(ids.size()) +
+                 " input_ids",
              "labels are aligned with ids; -100 is not counted");
     }
     const auto outside = [&](std::int64_t id) { return id < 0 || id >= options_.vocab_size; };
@@ -155,22 +161,27 @@ class JsonlSource final : public SequenceSource {
   }
 
   [[noreturn]] void refuse_id(const char* field, std::size_t i, std::int64_t id) const {
-    refuse(std::string(field) + "[" + std::to_string(i) + "] = " + std::to_string(id) + " is outside of the vocabulary of " +
-               std::to_string(options_.vocab_size), "were the rows made with another tokenizer?");
+    refuse(std::string(field) + "[" + std::to_string(i) + "] = " + std::to_string(id) +
+               " is outside of the vocabulary of " + std::to_string(options_.vocab_size),
+           "were the rows made with another tokenizer?");
   }
 
   // Attention is causal: tokens after the last one that counts change nothing, so a mask that only
   // cuts those off needs no work. Any other would, and is refused.
-  static void check_mask(const std::vector<std::int64_t>& mask, const std::vector<std::int64_t>& labels) {
+  static void check_mask(const std::vector<std::int64_t>& mask,
+                         const std::vector<std::int64_t>& labels) {
     const auto padding = std::find(mask.begin(), mask.end(), 0);
-    bool is_right_padding = mask.size() == labels.size() &&
-                            std::all_of(mask.begin(), padding, [](std::int64_t m) { return m == 1; }) &&
-                            std::all_of(padding, mask.end(), [](std::int64_t m) { return m == 0; });
-    for (auto i = static_cast<std::size_t>(padding - mask.begin()); is_right_padding && i < labels.size(); ++i) {
+    bool is_right_padding =
+        mask.size() == labels.size() &&
+        std::all_of(mask.begin(), padding, [](std::int64_t m) { return m == 1; }) &&
+        std::all_of(padding, mask.end(), [](std::int64_t m) { return m == 0; });
+    for (auto i = static_cast<std::size_t>(padding - mask.begin());
+         is_right_padding && i < labels.size(); ++i) {
       is_right_padding = labels[i] == kIgnoredLabel;
     }
     if (!is_right_padding) {
-      refuse("'attention_mask' is more than padding on the right with labels -100", "leave it out, or pad on the right");
+      refuse("'attention_mask' is more than padding on the right with labels -100",
+             "leave it out, or pad on the right");
     }
   }
 

@@ -32,8 +32,8 @@ TieUses tie_uses(const ModelSpec& model) {
 }
 
 // The stored tensor behind a parameter: that of its first use that is stored.
-TensorSource source_of(const HfDirectory& directory, const std::string& name, const std::string& tied_to,
-                       const TieUses& ties) {
+TensorSource source_of(const HfDirectory& directory, const std::string& name,
+                       const std::string& tied_to, const TieUses& ties) {
   const std::string& first = tied_to.empty() ? name : tied_to;
   const auto uses = ties.find(first);
   const std::vector<std::string> candidates =
@@ -44,16 +44,20 @@ TensorSource source_of(const HfDirectory& directory, const std::string& name, co
   return directory.locate(first);
 }
 
-void check_fits(const TensorSource& source, const std::string& name, const std::vector<std::int64_t>& shape) {
-  const std::string where = source.file->path() + ", tensor '" + io::printable(source.entry->name) + "'";
+void check_fits(const TensorSource& source, const std::string& name,
+                const std::vector<std::int64_t>& shape) {
+  const std::string where =
+      source.file->path() + ", tensor '" + io::printable(source.entry->name) + "'";
   if (source.entry->shape != shape) {
-    throw Error(ErrorKind::kInput, "expected shape " + shape_text(shape) + " for '" + name + "', found " +
-                                       shape_text(source.entry->shape),
+    throw Error(ErrorKind::kInput,
+                "expected shape " + shape_text(shape) + " for '" + name + "', found " +
+                    shape_text(source.entry->shape),
                 where, "config.json and the weights are of different models");
   }
   const auto dtype = io::torch_dtype(source.entry->dtype);
   if (!dtype || !io::is_plain_float(*dtype)) {
-    throw Error(ErrorKind::kInput, "dtype " + source.entry->dtype + " is no weight that can be trained", where,
+    throw Error(ErrorKind::kInput,
+                "dtype " + source.entry->dtype + " is no weight that can be trained", where,
                 "F32, F16, BF16 and F64 are; convert quantized weights first");
   }
 }
@@ -66,9 +70,10 @@ bool equal_bytes(const TensorSource& a, const TensorSource& b) {
 
 // Buffers that older versions of transformers stored beside the weights.
 bool is_known_buffer(std::string_view name) {
-  static constexpr std::array<std::string_view, 4> kEndings = {".rotary_emb.inv_freq", ".attn.bias",
-                                                               ".attn.masked_bias", ".position_ids"};
-  return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view e) { return name.ends_with(e); });
+  static constexpr std::array<std::string_view, 4> kEndings = {
+      ".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".position_ids"};
+  return std::any_of(kEndings.begin(), kEndings.end(),
+                     [&](std::string_view e) { return name.ends_with(e); });
 }
 
 }  // namespace
@@ -96,9 +101,11 @@ std::vector<std::string> check_checkpoint(const HfDirectory& directory, const Mo
       if (own->entry == source.entry) continue;
       check_fits(*own, parameter.name, parameter.shape);
       if (!equal_bytes(*own, source)) {
-        throw Error(ErrorKind::kInput, "config.json ties '" + parameter.name + "' to '" + parameter.tied_to +
-                                           "', but both are stored with different values",
-                    own->file->path(), "set \"tie_word_embeddings\": false in config.json to train them apart");
+        throw Error(ErrorKind::kInput,
+                    "config.json ties '" + parameter.name + "' to '" + parameter.tied_to +
+                        "', but both are stored with different values",
+                    own->file->path(),
+                    "set \"tie_word_embeddings\": false in config.json to train them apart");
       }
     }
   }

@@ -48,7 +48,8 @@ std::string safetensors_dtype(at::ScalarType dtype) {
 }
 
 bool is_plain_float(at::ScalarType dtype) {
-  return dtype == at::kDouble || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16;
+  return dtype == at::kDouble || dtype == at::kFloat || dtype == at::kHalf ||
+         dtype == at::kBFloat16;
 }
 
 }  // namespace sluice::io

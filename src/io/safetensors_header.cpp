@@ -1,5 +1,5 @@
-// The parse is a stream: entries are built while the JSON is read, so a hostile header costs no more
-// memory than its entries, and nothing is ever nested on the stack.
+// The parse is a stream: entries are built while the JSON is read, so a hostile header costs no
+// more memory than its entries, and nothing is ever nested on the stack.
 #include "sluice/safetensors_header.h"
 
 #include <algorithm>
@@ -28,20 +28,23 @@ struct DtypeRow {
 };
 // In the reference package's order, which its layout of files follows.
 constexpr std::array<DtypeRow, 22> kDtypes = {{
-    {"BOOL", 8},        {"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
-    {"I8", 8},          {"F8_E5M2", 8},     {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
-    {"F8_E5M2FNUZ", 8}, {"I16", 16},        {"U16", 16},    {"F16", 16},    {"BF16", 16},
-    {"I32", 32},        {"U32", 32},        {"F32", 32},    {"C64", 64},    {"F64", 64},
+    {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+    {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+    {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+    {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
     {"I64", 64},        {"U64", 64},
 }};
 
 const DtypeRow* find_dtype(std::string_view dtype) {
-  const auto row = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeRow& r) { return r.name == dtype; });
+  const auto row = std::find_if(kDtypes.begin(), kDtypes.end(),
+                                [&](const DtypeRow& r) { return r.name == dtype; });
   return row == kDtypes.end() ? nullptr : row;
 }
 
-[[noreturn]] void refuse(const std::string& file, const std::string& what, const std::string& name = {}) {
-  throw Error(ErrorKind::kInput, what, name.empty() ? file : file + ", tensor '" + printable(name) + "'");
+[[noreturn]] void refuse(const std::string& file, const std::string& what,
+                         const std::string& name = {}) {
+  throw Error(ErrorKind::kInput, what,
+              name.empty() ? file : file + ", tensor '" + printable(name) + "'");
 }
 
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
@@ -100,19 +103,30 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     descend();
     if (skipping()) return true;
     switch (state_) {
-      case State::kStart: state_ = State::kTop; return true;
-      case State::kMetadataValue: state_ = State::kMetadata; return true;
-      case State::kTensorValue: state_ = State::kTensor; return true;
-      default: return unexpected("an object");
+      case State::kStart:
+        state_ = State::kTop;
+        return true;
+      case State::kMetadataValue:
+        state_ = State::kMetadata;
+        return true;
+      case State::kTensorValue:
+        state_ = State::kTensor;
+        return true;
+      default:
+        return unexpected("an object");
     }
   }
 
   bool key(string_t& key) override {
     if (skipping()) return true;
     switch (state_) {
-      case State::kTop: return top_key(key);
-      case State::kMetadata: metadata_key_ = key; return true;
-      default: return field_key(key);
+      case State::kTop:
+        return top_key(key);
+      case State::kMetadata:
+        metadata_key_ = key;
+        return true;
+      default:
+        return field_key(key);
     }
   }
 
@@ -145,12 +159,23 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception&) override {
     refuse(file_, "the header is not valid JSON at its byte " + std::to_string(position));
   }
 
  private:
-  enum class State { kStart, kTop, kMetadataValue, kMetadata, kTensorValue, kTensor, kShape, kOffsets, kEnd };
+  enum class State {
+    kStart,
+    kTop,
+    kMetadataValue,
+    kMetadata,
+    kTensorValue,
+    kTensor,
+    kShape,
+    kOffsets,
+    kEnd
+  };
   enum class Field { kDtype, kShape, kOffsets, kUnknown };
 
   bool skipping() const { return skip_from_ >= 0; }
@@ -184,8 +209,10 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool field_key(const string_t& key) {
-    field_ = key == "dtype" ? Field::kDtype : key == "shape" ? Field::kShape
-             : key == "data_offsets" ? Field::kOffsets : Field::kUnknown;
+    field_ = key == "dtype"          ? Field::kDtype
+             : key == "shape"        ? Field::kShape
+             : key == "data_offsets" ? Field::kOffsets
+                                     : Field::kUnknown;
     if (field_ == Field::kUnknown) {
       skip_from_ = depth_;
       return true;
@@ -199,7 +226,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   void finish_tensor() {
     static constexpr std::array<const char*, 3> kFields = {"dtype", "shape", "data_offsets"};
     for (std::size_t i = 0; i < kFields.size(); ++i) {
-      if (!has_field_[i]) refuse(file_, std::string("field '") + kFields[i] + "' is missing", entry_.name);
+      if (!has_field_[i])
+        refuse(file_, std::string("field '") + kFields[i] + "' is missing", entry_.name);
     }
     header_.entries.push_back(std::move(entry_));
   }
@@ -210,15 +238,21 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     std::string name;
     switch (state_) {
       case State::kMetadataValue:
-      case State::kMetadata: place = "in '__metadata__', a map of strings"; break;
-      case State::kTensorValue: place = "instead of dtype, shape and data_offsets"; name = entry_.name; break;
+      case State::kMetadata:
+        place = "in '__metadata__', a map of strings";
+        break;
+      case State::kTensorValue:
+        place = "instead of dtype, shape and data_offsets";
+        name = entry_.name;
+        break;
       case State::kTensor:
       case State::kShape:
       case State::kOffsets:
         place = std::string("in ") + kFields[static_cast<std::size_t>(field_)];
         name = entry_.name;
         break;
-      default: break;
+      default:
+        break;
     }
     refuse(file_, found + " " + place, name);
   }
@@ -247,29 +281,36 @@ std::uint64_t checked_bytes(const SafetensorsEntry& entry, const std::string& fi
   if (__builtin_mul_overflow(bits, element_bits, &bits)) {
     refuse(file, "the shape's number of bytes overflows", entry.name);
   }
-  if (bits % 8 != 0) refuse(file, "elements of " + entry.dtype + " do not fill whole bytes", entry.name);
+  if (bits % 8 != 0)
+    refuse(file, "elements of " + entry.dtype + " do not fill whole bytes", entry.name);
   return bits / 8;
 }
 
-void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes, const std::string& file) {
+void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes,
+                  const std::string& file) {
   std::uint64_t position = 0;
   for (const SafetensorsEntry& entry : header.entries) {
     if (entry.begin != position || entry.end < entry.begin) {
-      refuse(file, "data_offsets [" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) +
-                       "] leave a hole or overlap: expected to begin at " + std::to_string(position),
+      refuse(file,
+             "data_offsets [" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) +
+                 "] leave a hole or overlap: expected to begin at " + std::to_string(position),
              entry.name);
     }
     const std::uint64_t bytes = checked_bytes(entry, file);
     if (entry.end - entry.begin != bytes) {
-      refuse(file, "data_offsets span " + std::to_string(entry.end - entry.begin) +
-                       " bytes, dtype and shape need " + std::to_string(bytes), entry.name);
+      refuse(file,
+             "data_offsets span " + std::to_string(entry.end - entry.begin) +
+                 " bytes, dtype and shape need " + std::to_string(bytes),
+             entry.name);
     }
     position = entry.end;
   }
   if (position != data_bytes) {
-    throw Error(ErrorKind::kInput, "the header describes " + std::to_string(position) +
-                                       " bytes of data, the file has " + std::to_string(data_bytes),
-                file, position > data_bytes ? "the file is truncated: copy or download it again" : "");
+    throw Error(ErrorKind::kInput,
+                "the header describes " + std::to_string(position) +
+                    " bytes of data, the file has " + std::to_string(data_bytes),
+                file,
+                position > data_bytes ? "the file is truncated: copy or download it again" : "");
   }
 }
 
@@ -309,10 +350,11 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
 }
 
 void lay_out(SafetensorsHeader& header) {
-  std::sort(header.entries.begin(), header.entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    const DtypeRow *dtype_a = find_dtype(a.dtype), *dtype_b = find_dtype(b.dtype);
-    return dtype_a != dtype_b ? dtype_a > dtype_b : a.name < b.name;
-  });
+  std::sort(header.entries.begin(), header.entries.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+              const DtypeRow *dtype_a = find_dtype(a.dtype), *dtype_b = find_dtype(b.dtype);
+              return dtype_a != dtype_b ? dtype_a > dtype_b : a.name < b.name;
+            });
   std::uint64_t position = 0;
   for (SafetensorsEntry& entry : header.entries) {
     std::uint64_t bits = static_cast<std::uint64_t>(safetensors_dtype_bits(entry.dtype));

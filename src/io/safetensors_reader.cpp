@@ -21,20 +21,25 @@ constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
 std::uint64_t read_length_prefix(const io::File& file, std::uint64_t file_size) {
   std::array<unsigned char, 8> bytes{};
   if (file_size < bytes.size()) {
-    throw Error(ErrorKind::kInput, "not a safetensors file: " + std::to_string(file_size) +
-                                       " bytes, fewer than the 8 of the header's length", file.path());
+    throw Error(ErrorKind::kInput,
+                "not a safetensors file: " + std::to_string(file_size) +
+                    " bytes, fewer than the 8 of the header's length",
+                file.path());
   }
   file.read(bytes.data(), bytes.size(), 0);
   std::uint64_t length = 0;
   for (std::size_t i = bytes.size(); i-- > 0;) length = (length << 8) | bytes[i];
   if (length > kMaxSafetensorsHeaderBytes) {
-    throw Error(ErrorKind::kInput, "not a safetensors file: its first 8 bytes ask for a header of " +
-                                       std::to_string(length) + " bytes, at most " +
-                                       std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed", file.path());
+    throw Error(ErrorKind::kInput,
+                "not a safetensors file: its first 8 bytes ask for a header of " +
+                    std::to_string(length) + " bytes, at most " +
+                    std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed",
+                file.path());
   }
   if (length > file_size - bytes.size()) {
-    throw Error(ErrorKind::kInput, "the header needs " + std::to_string(length) + " bytes, the file has " +
-                                       std::to_string(file_size - bytes.size()) + " after its length",
+    throw Error(ErrorKind::kInput,
+                "the header needs " + std::to_string(length) + " bytes, the file has " +
+                    std::to_string(file_size - bytes.size()) + " after its length",
                 file.path(), "the file is truncated: copy or download it again");
   }
   return length;
@@ -74,9 +79,10 @@ std::vector<std::string> SafetensorsReader::names() const {
 }
 
 const SafetensorsEntry* SafetensorsReader::find(std::string_view name) const {
-  const auto found = std::lower_bound(
-      by_name_.begin(), by_name_.end(), name,
-      [this](std::uint32_t i, std::string_view wanted) { return header_.entries[i].name < wanted; });
+  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                      [this](std::uint32_t i, std::string_view wanted) {
+                                        return header_.entries[i].name < wanted;
+                                      });
   if (found == by_name_.end() || header_.entries[*found].name != name) return nullptr;
   return &header_.entries[*found];
 }
@@ -107,11 +113,13 @@ void SafetensorsReader::read_into(std::string_view name, at::Tensor& destination
   const TensorMeta stored = meta(name);
   const at::ScalarType wanted = destination.scalar_type();
   if (destination.sizes() != at::IntArrayRef(stored.sizes)) {
-    throw Error(ErrorKind::kInput, "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
+    throw Error(ErrorKind::kInput,
+                "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
                 where(name));
   }
   if (wanted != stored.dtype && !(io::is_plain_float(wanted) && io::is_plain_float(stored.dtype))) {
-    throw Error(ErrorKind::kInput, "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
+    throw Error(ErrorKind::kInput,
+                "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
                 where(name), "only F64, F32, F16 and BF16 are converted into each other");
   }
 

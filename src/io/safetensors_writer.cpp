@@ -49,7 +49,8 @@ struct SafetensorsWriter::Impl {
 
   explicit Impl(std::string final_path)
       : path(std::move(final_path)),
-        temporary(io::parent_directory(path) + "/." + io::base_name(path) + ".tmp-" + io::unique_suffix()),
+        temporary(io::parent_directory(path) + "/." + io::base_name(path) + ".tmp-" +
+                  io::unique_suffix()),
         file(io::File::create(temporary)) {}
   ~Impl() {
     if (!published) ::unlink(temporary.c_str());
@@ -69,9 +70,11 @@ SafetensorsWriter::SafetensorsWriter(std::string path, const Plan& tensors,
   for (const SafetensorsEntry& entry : header.entries) {
     const bool added =
         impl_->slots
-            .emplace(entry.name, Impl::Slot{8 + json.size() + entry.begin, {entry.shape, *io::torch_dtype(entry.dtype)}})
+            .emplace(entry.name, Impl::Slot{8 + json.size() + entry.begin,
+                                            {entry.shape, *io::torch_dtype(entry.dtype)}})
             .second;
-    if (!added) throw Error(ErrorKind::kInternal, "tensor '" + entry.name + "' planned twice", impl_->path);
+    if (!added)
+      throw Error(ErrorKind::kInternal, "tensor '" + entry.name + "' planned twice", impl_->path);
   }
   const std::array<unsigned char, 8> prefix = little_endian(json.size());
   impl_->file->write(prefix.data(), prefix.size(), 0);
@@ -84,20 +87,24 @@ void SafetensorsWriter::write(std::string_view name, const at::Tensor& tensor) {
   const auto found = impl_->slots.find(std::string(name));
   if (found == impl_->slots.end() || found->second.written ||
       tensor.sizes() != at::IntArrayRef(found->second.meta.sizes)) {
-    throw Error(ErrorKind::kInternal, "tensor '" + std::string(name) + "' is not what was planned, or written twice",
+    throw Error(ErrorKind::kInternal,
+                "tensor '" + std::string(name) + "' is not what was planned, or written twice",
                 impl_->path);
   }
   Impl::Slot& slot = found->second;
   const at::NoGradGuard no_grad;
-  if (tensor.device().is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == slot.meta.dtype) {
+  if (tensor.device().is_cpu() && tensor.is_contiguous() &&
+      tensor.scalar_type() == slot.meta.dtype) {
     impl_->file->write(tensor.const_data_ptr(), tensor.nbytes(), slot.offset);
   } else {
     const at::Tensor flat = tensor.detach().reshape(-1);
     const auto element = static_cast<std::uint64_t>(c10::elementSize(slot.meta.dtype));
     for (std::int64_t done = 0; done < flat.numel(); done += kStagingElements) {
       const std::int64_t count = std::min(kStagingElements, flat.numel() - done);
-      const at::Tensor piece = flat.narrow(0, done, count).to(at::kCPU, slot.meta.dtype).contiguous();
-      impl_->file->write(piece.const_data_ptr(), piece.nbytes(), slot.offset + static_cast<std::uint64_t>(done) * element);
+      const at::Tensor piece =
+          flat.narrow(0, done, count).to(at::kCPU, slot.meta.dtype).contiguous();
+      impl_->file->write(piece.const_data_ptr(), piece.nbytes(),
+                         slot.offset + static_cast<std::uint64_t>(done) * element);
     }
   }
   slot.written = true;
@@ -105,7 +112,9 @@ void SafetensorsWriter::write(std::string_view name, const at::Tensor& tensor) {
 
 void SafetensorsWriter::finish() {
   for (const auto& [name, slot] : impl_->slots) {
-    if (!slot.written) throw Error(ErrorKind::kInternal, "tensor '" + name + "' was planned but not written", impl_->path);
+    if (!slot.written)
+      throw Error(ErrorKind::kInternal, "tensor '" + name + "' was planned but not written",
+                  impl_->path);
   }
   impl_->file->sync();
   impl_->file->close();

@@ -122,7 +122,8 @@ std::string StepDirectory::replace() {
     move_aside(final_ + ".kept-" + unique_suffix());
     return {};
   }
-  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) == 0) return temporary_;
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) == 0)
+    return temporary_;
   if (errno != EINVAL && errno != ENOSYS && errno != EXDEV) {
     fail("cannot exchange with '" + final_ + "'", temporary_, errno);
   }

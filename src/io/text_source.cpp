@@ -31,25 +31,32 @@ class TextSource final : public SequenceSource {
   explicit TextSource(SourceOptions options) : options_(std::move(options)) {
     starts_.reserve(options_.files.size() + 1);
     starts_.push_back(0);
-    for (const std::string& file : options_.files) starts_.push_back(starts_.back() + File::open(file).size());
+    for (const std::string& file : options_.files)
+      starts_.push_back(starts_.back() + File::open(file).size());
     require_byte_tokens(options_, options_.files.front());
     if (num_sequences() == 0) {
-      throw Error(ErrorKind::kInput, "the data has " + std::to_string(num_bytes()) +
-                                         " bytes, not one whole sequence of " + std::to_string(options_.seq_len),
+      throw Error(ErrorKind::kInput,
+                  "the data has " + std::to_string(num_bytes()) +
+                      " bytes, not one whole sequence of " + std::to_string(options_.seq_len),
                   options_.files.front(), "add files to data.files or lower training.seq_len");
     }
   }
 
-  std::uint64_t num_sequences() const override { return num_bytes() / static_cast<std::uint64_t>(options_.seq_len); }
+  std::uint64_t num_sequences() const override {
+    return num_bytes() / static_cast<std::uint64_t>(options_.seq_len);
+  }
   std::uint64_t num_bytes() const override { return starts_.back(); }
 
   void read(std::uint64_t index, std::int64_t* ids, std::int64_t* labels) const override {
     const auto length = static_cast<std::size_t>(options_.seq_len);
     std::vector<unsigned char> bytes(length);
     std::uint64_t position = index * length;
-    auto file = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), position) - starts_.begin()) - 1;
+    auto file = static_cast<std::size_t>(
+                    std::upper_bound(starts_.begin(), starts_.end(), position) - starts_.begin()) -
+                1;
     for (std::size_t done = 0; done < length; ++file) {
-      const std::size_t count = std::min<std::uint64_t>(length - done, starts_[file + 1] - position);
+      const std::size_t count =
+          std::min<std::uint64_t>(length - done, starts_[file + 1] - position);
       if (count == 0) continue;
       File::open(options_.files[file]).read(bytes.data() + done, count, position - starts_[file]);
       done += count;

@@ -19,20 +19,22 @@ Format format_of(const std::string& file, const std::string& format) {
   if (format == "jsonl") return Format::kJsonl;
   const bool is_binary = file.ends_with(".bin") || file.ends_with(".idx");
   if (format != "auto" || is_binary) {
-    throw Error(ErrorKind::kUsage, format == "auto" ? "reading .bin and .idx is not built yet"
-                                                    : "data.format '" + format + "' is not built yet",
+    throw Error(ErrorKind::kUsage,
+                format == "auto" ? "reading .bin and .idx is not built yet"
+                                 : "data.format '" + format + "' is not built yet",
                 file, "use text or .jsonl files");
   }
   return file.ends_with(".jsonl") ? Format::kJsonl : Format::kText;
 }
 
 Format common_format(const DataOptions& data) {
-  if (data.files.empty()) throw Error(ErrorKind::kUsage, "data.files names no file", "", "set data.files");
+  if (data.files.empty())
+    throw Error(ErrorKind::kUsage, "data.files names no file", "", "set data.files");
   const Format first = format_of(data.files.front(), data.format);
   for (const std::string& file : data.files) {
     if (format_of(file, data.format) != first) {
-      throw Error(ErrorKind::kUsage, "data.files mixes text and .jsonl", data.files.front() + " and " + file,
-                  "use one kind, or set data.format");
+      throw Error(ErrorKind::kUsage, "data.files mixes text and .jsonl",
+                  data.files.front() + " and " + file, "use one kind, or set data.format");
     }
   }
   return first;
@@ -64,9 +66,10 @@ void require_byte_tokens(const SourceOptions& options, const std::string& where)
                 "set data.tokenizer = \"bytes\", or use .jsonl rows with input_ids");
   }
   if (options.vocab_size < kByteVocabulary) {
-    throw Error(ErrorKind::kInput, "text becomes one token per byte, which needs a vocabulary of 256; the model has " +
-                                       std::to_string(options.vocab_size), where,
-                "use .jsonl rows with input_ids, or a model with vocab_size >= 256");
+    throw Error(ErrorKind::kInput,
+                "text becomes one token per byte, which needs a vocabulary of 256; the model has " +
+                    std::to_string(options.vocab_size),
+                where, "use .jsonl rows with input_ids, or a model with vocab_size >= 256");
   }
 }
 
@@ -81,29 +84,38 @@ struct TokenData::Impl {
     const std::uint64_t count = source->num_sequences();
     const std::uint64_t epoch = place / count, i = place % count;
     if (!options.data.shuffle) return i;
-    return Permutation(count, absorb(absorb(0, static_cast<std::uint64_t>(options.seed)), epoch)).at(i);
+    return Permutation(count, absorb(absorb(0, static_cast<std::uint64_t>(options.seed)), epoch))
+        .at(i);
   }
 };
 
 TokenData::TokenData(TokenDataOptions options) : impl_(std::make_unique<Impl>()) {
   const Format format = common_format(options.data);
-  io::SourceOptions source{options.data.files, options.seq_len, options.vocab_size, options.data.truncate,
-                           text_refusal(options)};
+  io::SourceOptions source{options.data.files, options.seq_len, options.vocab_size,
+                           options.data.truncate, text_refusal(options)};
   impl_->options = std::move(options);
-  impl_->source = format == Format::kText ? io::open_text(std::move(source)) : io::open_jsonl(std::move(source));
+  impl_->source = format == Format::kText ? io::open_text(std::move(source))
+                                          : io::open_jsonl(std::move(source));
 }
 
 TokenData::~TokenData() = default;
 TokenData::TokenData(TokenData&&) noexcept = default;
 TokenData& TokenData::operator=(TokenData&&) noexcept = default;
 
-std::int64_t TokenData::num_sequences() const { return static_cast<std::int64_t>(impl_->source->num_sequences()); }
-std::int64_t TokenData::num_bytes() const { return static_cast<std::int64_t>(impl_->source->num_bytes()); }
-std::optional<double> TokenData::unigram_entropy() const { return impl_->source->unigram_entropy(); }
+std::int64_t TokenData::num_sequences() const {
+  return static_cast<std::int64_t>(impl_->source->num_sequences());
+}
+std::int64_t TokenData::num_bytes() const {
+  return static_cast<std::int64_t>(impl_->source->num_bytes());
+}
+std::optional<double> TokenData::unigram_entropy() const {
+  return impl_->source->unigram_entropy();
+}
 
 TokenBatch TokenData::batch(std::int64_t step, std::int64_t batch_size) const {
   const std::int64_t length = impl_->options.seq_len;
-  TokenBatch batch{at::empty({batch_size, length}, at::kLong), at::empty({batch_size, length}, at::kLong)};
+  TokenBatch batch{at::empty({batch_size, length}, at::kLong),
+                   at::empty({batch_size, length}, at::kLong)};
   auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
   auto* labels = batch.labels.mutable_data_ptr<std::int64_t>();
   for (std::int64_t row = 0; row < batch_size; ++row) {
@@ -113,9 +125,11 @@ TokenBatch TokenData::batch(std::int64_t step, std::int64_t batch_size) const {
   return batch;
 }
 
-StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_size, std::int64_t step) {
+StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_size,
+                             std::int64_t step) {
   if (microbatch_size < 1) {
-    throw Error(ErrorKind::kUsage, "training.microbatch_size is " + std::to_string(microbatch_size), "", "at least 1");
+    throw Error(ErrorKind::kUsage, "training.microbatch_size is " + std::to_string(microbatch_size),
+                "", "at least 1");
   }
   StepBatch parts;
   parts.step = step;
@@ -124,7 +138,8 @@ StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_si
     const std::int64_t count = std::min(microbatch_size, rows - row);
     const at::Tensor labels = batch.labels.narrow(0, row, count);
     parts.counts.push_back(count_labels(labels));
-    parts.microbatches.push_back({{"input_ids", batch.ids.narrow(0, row, count)}, {"labels", labels}});
+    parts.microbatches.push_back(
+        {{"input_ids", batch.ids.narrow(0, row, count)}, {"labels", labels}});
   }
   return parts;
 }

@@ -35,7 +35,8 @@ struct GivenCosts {
     costs.forward = forward.value_or(otherwise.forward);
     costs.backward_input = backward_input.value_or(otherwise.backward_input);
     costs.backward_weight = backward_weight.value_or(otherwise.backward_weight);
-    if (backward) costs.backward = *backward;
+    if (backward)
+      costs.backward = *backward;
     else if (backward_input || backward_weight) {
       costs.backward = costs.backward_input + costs.backward_weight;
     }
@@ -66,7 +67,8 @@ class CostsFile {
     }
     if (!document_.is_object()) fail("", "must be an object, or a list with one object per stage");
     static const std::vector<std::string> kKeys = {
-        "F", "I", "W", "B", "comm", "latency", "bandwidth", "message_bytes", "stages", "rank_speed"};
+        "F",      "I",         "W", "B", "comm", "latency", "bandwidth", "message_bytes",
+        "stages", "rank_speed"};
     for (const auto& [key, value] : document_.items()) {
       if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
         fail(key, "is not a key of costs", suggest_name(key, kKeys));
@@ -108,7 +110,8 @@ class CostsFile {
     if (!list.is_array()) fail(field, "must be a list of numbers");
     std::vector<double> result;
     for (const Json& value : list) {
-      result.push_back(number(value, std::string(field) + "[" + std::to_string(result.size()) + "]"));
+      result.push_back(
+          number(value, std::string(field) + "[" + std::to_string(result.size()) + "]"));
     }
     return result;
   }
@@ -120,8 +123,10 @@ class CostsFile {
     for (const auto& [key, value] : object.items()) {
       std::optional<double>* cost = given.find(key);
       const std::string where = field.empty() ? key : field + "." + key;
-      if (cost) *cost = number(value, where);
-      else if (!other_keys) fail(where, "is not a cost", suggest_name(key, kActionNames));
+      if (cost)
+        *cost = number(value, where);
+      else if (!other_keys)
+        fail(where, "is not a cost", suggest_name(key, kActionNames));
     }
     return given.over(otherwise);
   }
@@ -157,9 +162,8 @@ Costs parse_costs(std::string_view text) {
                   suggest_name(name, kNames));
     }
     const std::optional<double> value =
-        equals == std::string::npos
-            ? std::nullopt
-            : parse_number(trim(std::string_view(part).substr(equals + 1)));
+        equals == std::string::npos ? std::nullopt
+                                    : parse_number(trim(std::string_view(part).substr(equals + 1)));
     if (!value || *cost) {
       throw Error(ErrorKind::kUsage,
                   *cost ? "cost '" + name + "' is given twice"
@@ -191,8 +195,8 @@ void require_number(double value, const char* what) {
 
 void require_size(const std::vector<double>& list, int size, const char* what) {
   if (list.empty() || list.size() == static_cast<std::size_t>(size)) return;
-  throw Error(ErrorKind::kUsage, std::to_string(list.size()) + " values of " + what + " for " +
-                                     std::to_string(size));
+  throw Error(ErrorKind::kUsage,
+              std::to_string(list.size()) + " values of " + what + " for " + std::to_string(size));
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 
 namespace sluice::detail {
 
-// Throws Error(kUsage): a list of the wrong size, a cost that is negative or not finite, a speed of 0.
+// Throws Error(kUsage): a list of the wrong size, a cost that is negative or not finite, a speed of
+// 0.
 void require_fitting(const Costs& costs, const Program& program);
 
 }  // namespace sluice::detail

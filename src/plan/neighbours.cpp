@@ -76,8 +76,8 @@ void require_in_range(const Program& program) {
   }
   for (int rank = 0; rank < program.num_ranks; ++rank) {
     const std::vector<Action>& row = program.ranks[rank];
-    const auto wrong = std::find_if_not(row.begin(), row.end(),
-                                        [&](const Action& a) { return fits(program, a); });
+    const auto wrong =
+        std::find_if_not(row.begin(), row.end(), [&](const Action& a) { return fits(program, a); });
     if (wrong == row.end()) continue;
     throw Error(ErrorKind::kInput,
                 "the program has " + std::to_string(program.num_stages) + " stages and " +

@@ -50,8 +50,8 @@ inline bool exchanges(const Program& program, int stage, int neighbour) {
 
 // The stage at the other end of a transfer.
 inline int peer_stage(const Action& transfer) {
-  const bool upwards = transfer.kind == ActionKind::kSendForward ||
-                       transfer.kind == ActionKind::kRecvBackward;
+  const bool upwards =
+      transfer.kind == ActionKind::kSendForward || transfer.kind == ActionKind::kRecvBackward;
   return transfer.stage + (upwards ? 1 : -1);
 }
 

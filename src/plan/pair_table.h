@@ -1,8 +1,8 @@
 // Something for every stage and microbatch of a program.
 //
-// A complete program has at least one instruction for each stage and microbatch, so a table over all
-// pairs is in proportion to it. With fewer instructions, only the pairs that occur are kept: a few
-// lines of text that name stage 60000 and microbatch 1000000 must not fill the memory.
+// A complete program has at least one instruction for each stage and microbatch, so a table over
+// all pairs is in proportion to it. With fewer instructions, only the pairs that occur are kept: a
+// few lines of text that name stage 60000 and microbatch 1000000 must not fill the memory.
 //
 // Thread-safety: values.
 #pragma once

@@ -1,5 +1,5 @@
-// The replay. Its result does not depend on the order in which ranks are looked at: each runs its row
-// until an input is missing, and goes on when the input's time of arrival is known.
+// The replay. Its result does not depend on the order in which ranks are looked at: each runs its
+// row until an input is missing, and goes on when the input's time of arrival is known.
 #include "sluice/simulate.h"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ struct Input {
 
 // One stage and microbatch.
 struct Pair {
-  std::array<Input, 2> inputs;              // of F, and of B or I
-  std::array<Moment, 2> results;            // of F, and of B or I
+  std::array<Input, 2> inputs;                  // of F, and of B or I
+  std::array<Moment, 2> results;                // of F, and of B or I
   std::array<std::int32_t, 2> made_by{-1, -1};  // instruction that made it; -1: not yet
 };
 enum Direction : std::size_t { kUp = 0, kDown = 1 };  // activations, gradients
@@ -127,7 +127,8 @@ class Simulator {
   // When the inputs are there; time kUnknown: not yet.
   Moment inputs_ready(int rank, const Action& half) {
     Pair& own = pair(half);
-    if (half.kind == ActionKind::kBackwardWeight) return own.made_by[kDown] < 0 ? never() : Moment();
+    if (half.kind == ActionKind::kBackwardWeight)
+      return own.made_by[kDown] < 0 ? never() : Moment();
     const Direction towards = half.kind == ActionKind::kForward ? kUp : kDown;
     if (towards == kDown && own.made_by[kUp] < 0) return never();
     const int neighbour = half.stage + (towards == kUp ? -1 : 1);
@@ -186,8 +187,10 @@ class Simulator {
     own.results[towards] = ranks_[rank].free;
     own.made_by[towards] = ranks_[rank].last_compute;
     const int there = detail::rank_of(program_, half.stage + (towards == kUp ? 1 : -1));
-    if (there == rank) deliver(half, towards, ranks_[rank].free);
-    else if (there >= 0 && !with_transfers_) transmit(rank, half, towards, ranks_[rank].free);
+    if (there == rank)
+      deliver(half, towards, ranks_[rank].free);
+    else if (there >= 0 && !with_transfers_)
+      transmit(rank, half, towards, ranks_[rank].free);
   }
 
   bool try_send(int rank, const Action& send) {
@@ -230,7 +233,8 @@ class Simulator {
     if (!is_norm && collective.stage >= static_cast<int>(program_.tie_groups.size())) return false;
     Meeting& meeting = meetings_[is_norm ? meetings_.size() - 1 : collective.stage];
     if (!meeting.is_over) {
-      if (std::find(meeting.arrived.begin(), meeting.arrived.end(), rank) != meeting.arrived.end()) {
+      if (std::find(meeting.arrived.begin(), meeting.arrived.end(), rank) !=
+          meeting.arrived.end()) {
         return false;
       }
       meeting.arrived.push_back(rank);
@@ -292,7 +296,7 @@ class Simulator {
   const bool with_transfers_;
   detail::PairTable<Pair> pairs_;
   std::vector<Rank> ranks_;
-  std::vector<Meeting> meetings_;  // by tie group, then the norm
+  std::vector<Meeting> meetings_;                      // by tie group, then the norm
   std::unordered_map<std::int64_t, Moment> channels_;  // when each is free again
   std::vector<int> runnable_;
   std::vector<std::vector<Step>> causes_;  // as timeline: what each action waited for

@@ -3,7 +3,8 @@
 namespace sluice {
 
 Costs charge_unsplit_stages(Costs costs, int num_stages, const std::vector<int>& stages) {
-  if (costs.per_stage.empty()) costs.per_stage.assign(static_cast<std::size_t>(num_stages), costs.uniform);
+  if (costs.per_stage.empty())
+    costs.per_stage.assign(static_cast<std::size_t>(num_stages), costs.uniform);
   for (int stage : stages) {
     StageCosts& cost = costs.per_stage.at(static_cast<std::size_t>(stage));
     cost.backward_input = cost.backward;

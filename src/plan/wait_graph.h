@@ -1,8 +1,7 @@
 // Ranks that run their rows and wait for each other: can they finish?
 //
-// Owns: "instruction i of rank r waits until instruction j of rank q is done", and the replay of it.
-// Does not own: why (verify).
-// Thread-safety: values.
+// Owns: "instruction i of rank r waits until instruction j of rank q is done", and the replay of
+// it. Does not own: why (verify). Thread-safety: values.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +22,8 @@ class WaitGraph {
     int rank = 0, index = 0;              // this instruction never starts
     int other_rank = 0, other_index = 0;  // it waits for this one
   };
-  // The ranks that wait for each other in circles, circle by circle; ranks that only wait for one of
-  // these are left out. Empty: every rank finishes. O(waits log ranks).
+  // The ranks that wait for each other in circles, circle by circle; ranks that only wait for one
+  // of these are left out. Empty: every rank finishes. O(waits log ranks).
   std::vector<Stuck> find_circles() const;
 
  private:

@@ -81,10 +81,11 @@ struct Executor::Impl {
   std::vector<MicrobatchLoss> losses;
   // What the consumer of a sent activation will send back.
   std::map<std::pair<int, int>, std::vector<TensorMeta>> gradient_metas;
-  std::optional<FiniteCheck> finite_check;  // during find_non_finite, in which nothing is reduced or updated
+  std::optional<FiniteCheck>
+      finite_check;  // during find_non_finite, in which nothing is reduced or updated
 
-  Impl(const Program& the_program, int the_rank, std::vector<Stage*> the_stages, Transport& the_transport,
-       StepOps& the_ops, LossFunction loss, ExecutorOptions the_options)
+  Impl(const Program& the_program, int the_rank, std::vector<Stage*> the_stages,
+       Transport& the_transport, StepOps& the_ops, LossFunction loss, ExecutorOptions the_options)
       : program(the_program),
         rank(the_rank),
         transport(the_transport),
@@ -134,8 +135,8 @@ struct Executor::Impl {
     if (step_batch.microbatches.size() != static_cast<std::size_t>(program.num_microbatches) ||
         step_batch.counts.size() != step_batch.microbatches.size()) {
       throw Error(ErrorKind::kUsage,
-                  "the program has " + std::to_string(program.num_microbatches) + " microbatches, the batch " +
-                      std::to_string(step_batch.microbatches.size()),
+                  "the program has " + std::to_string(program.num_microbatches) +
+                      " microbatches, the batch " + std::to_string(step_batch.microbatches.size()),
                   "step " + std::to_string(step_batch.step));
     }
   }
@@ -237,7 +238,8 @@ struct Executor::Impl {
         if (tensor.defined()) options.ledger->transfer(tensor.storage().data(), rank);
       }
     }
-    if (kind == ChannelKind::kActivation) input_metas.remember(stage, inputs_of(microbatch), message.tensors);
+    if (kind == ChannelKind::kActivation)
+      input_metas.remember(stage, inputs_of(microbatch), message.tensors);
     return std::move(message.tensors);
   }
 
@@ -247,7 +249,8 @@ struct Executor::Impl {
     const Clock::time_point start = Clock::now();
     Tensors produced;
     {
-      Values outputs = stage_at(s).forward({options.seed, batch->step, m}, std::move(inputs), inputs_of(m));
+      Values outputs =
+          stage_at(s).forward({options.seed, batch->step, m}, std::move(inputs), inputs_of(m));
       if (is_last(s)) {
         compute_loss(action, outputs);
       } else {
@@ -259,7 +262,8 @@ struct Executor::Impl {
         stage_at(s).keep(m, roots);
         if (options.hooks.produced) options.hooks.produced(action, produced);
         if (finite_check) {
-          for (const auto& [name, tensor] : outputs) finite_check->check_output(action, name, tensor);
+          for (const auto& [name, tensor] : outputs)
+            finite_check->check_output(action, name, tensor);
         }
       }
     }
@@ -346,7 +350,8 @@ struct Executor::Impl {
       metas.clear();
       for (const at::Tensor& tensor : tensors) metas.push_back(meta_of(tensor));
     }
-    transport.send(rank_of(neighbour), kind, {tag(neighbour, action.microbatch), std::move(tensors)});
+    transport.send(rank_of(neighbour), kind,
+                   {tag(neighbour, action.microbatch), std::move(tensors)});
   }
 
   void post_receive(ChannelKind kind, const Action& action, int neighbour) {
@@ -358,15 +363,15 @@ struct Executor::Impl {
       expected = ExpectedTensors{std::move(sent->second), /*certain=*/true};
       gradient_metas.erase(sent);
     }
-    mailbox.put_posted(kind, s, m, transport.post_receive(rank_of(neighbour), kind, tag(s, m), expected));
+    mailbox.put_posted(kind, s, m,
+                       transport.post_receive(rank_of(neighbour), kind, tag(s, m), expected));
   }
-
 };
 
-Executor::Executor(const Program& program, int rank, std::vector<Stage*> stages, Transport& transport,
-                   StepOps& ops, LossFunction loss, ExecutorOptions options)
-    : impl_(std::make_unique<Impl>(program, rank, std::move(stages), transport, ops, std::move(loss),
-                                   std::move(options))) {}
+Executor::Executor(const Program& program, int rank, std::vector<Stage*> stages,
+                   Transport& transport, StepOps& ops, LossFunction loss, ExecutorOptions options)
+    : impl_(std::make_unique<Impl>(program, rank, std::move(stages), transport, ops,
+                                   std::move(loss), std::move(options))) {}
 Executor::~Executor() = default;
 
 void Executor::run_step(const StepBatch& batch) { impl_->run(batch); }
@@ -375,7 +380,8 @@ const std::vector<MicrobatchLoss>& Executor::losses() const {
   if (impl_->losses.empty()) {
     for (std::size_t m = 0; m < impl_->loss_tensors.size(); ++m) {
       const auto& [loss, count] = impl_->loss_tensors[m];
-      if (loss.defined()) impl_->losses.push_back({static_cast<std::int64_t>(m), loss.item<double>(), count});
+      if (loss.defined())
+        impl_->losses.push_back({static_cast<std::int64_t>(m), loss.item<double>(), count});
     }
   }
   return impl_->losses;

@@ -19,7 +19,8 @@ std::string non_finite_parameter(Stage& stage) {
   return {};
 }
 
-void FiniteCheck::note(const Action& action, bool in_forward, const std::string& name, const at::Tensor& tensor) {
+void FiniteCheck::note(const Action& action, bool in_forward, const std::string& name,
+                       const at::Tensor& tensor) {
   if (found_ && (found_->in_forward || !in_forward)) return;
   if (!is_finite(tensor)) found_ = NonFinite{action.microbatch, action.stage, in_forward, name, ""};
 }

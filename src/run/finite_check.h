@@ -23,7 +23,8 @@ class FiniteCheck {
   const std::optional<NonFinite>& found() const { return found_; }
 
  private:
-  void note(const Action& action, bool in_forward, const std::string& name, const at::Tensor& tensor);
+  void note(const Action& action, bool in_forward, const std::string& name,
+            const at::Tensor& tensor);
 
   std::optional<NonFinite> found_;
 };

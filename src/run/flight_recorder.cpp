@@ -28,7 +28,8 @@ std::string FlightRecorder::text() const {
     const Entry& entry = entries_[i % entries_.size()];
     const bool ended = entry.stop.time_since_epoch().count() != 0;
     const double ms =
-        std::chrono::duration<double, std::milli>((ended ? entry.stop : Clock::now()) - entry.start).count();
+        std::chrono::duration<double, std::milli>((ended ? entry.stop : Clock::now()) - entry.start)
+            .count();
     char line[160];
     std::snprintf(line, sizeof line, "step %lld  #%-5d %-28s %-8s %10.3f ms %12lld bytes\n",
                   static_cast<long long>(entry.step), entry.index, to_text(entry.action).c_str(),

@@ -13,15 +13,16 @@ namespace {
 // Hands the gradient to the accumulator and leaves AccumulateGrad nothing to do.
 struct TakeGradient final : torch::autograd::FunctionPreHook {
   explicit TakeGradient(GradientAccumulator& owner) : accumulator(owner) {}
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& gradients) override {
     accumulator.add(gradients[0]);
     return {at::Tensor()};
   }
   GradientAccumulator& accumulator;
 };
 
-// Nobody else can see the memory: one reference to the tensor is the caller's, one to the storage the
-// tensor's, and a view's base is held by the view alone.
+// Nobody else can see the memory: one reference to the tensor is the caller's, one to the storage
+// the tensor's, and a view's base is held by the view alone.
 bool is_alone(const at::Tensor& gradient) {
   if (gradient.use_count() != 1) return false;
   if (!gradient.is_view()) return gradient.storage().use_count() == 1;
@@ -30,7 +31,8 @@ bool is_alone(const at::Tensor& gradient) {
 
 bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
   return gradient.scalar_type() == dtype && gradient.is_contiguous() && is_alone(gradient) &&
-         gradient.storage().nbytes() == static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
+         gradient.storage().nbytes() ==
+             static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
 }
 
 }  // namespace
@@ -46,7 +48,8 @@ GradientAccumulator::GradientAccumulator(const at::Tensor& parameter)
 void GradientAccumulator::add(const at::Tensor& gradient) {
   if (!gradient.defined()) return;
   if (gradient.layout() != at::kStrided) {
-    throw Error(ErrorKind::kUsage, "a sparse gradient", "of a parameter of shape " + c10::str(gradient.sizes()),
+    throw Error(ErrorKind::kUsage, "a sparse gradient",
+                "of a parameter of shape " + c10::str(gradient.sizes()),
                 "use dense gradients (sparse = false)");
   }
   at::NoGradGuard no_grad;

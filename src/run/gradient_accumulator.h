@@ -2,11 +2,11 @@
 //
 // Owns: the sum, and the hook that takes gradients at the engine's edge into the parameter, so that
 // nothing is ever written to `.grad` during backward and no gradient waits for the end of it.
-// Invariant: additions happen in the order of the calls; half-precision gradients add up in float32.
-// The first gradient ever is taken over without a copy when nobody else holds its storage. Its memory
-// serves the steps that follow, so that the peak does not depend on the number of microbatches and no
-// pages are mapped anew.
-// Thread-safety: none; on CUDA the engine's thread adds while the rank's thread waits for it.
+// Invariant: additions happen in the order of the calls; half-precision gradients add up in
+// float32. The first gradient ever is taken over without a copy when nobody else holds its storage.
+// Its memory serves the steps that follow, so that the peak does not depend on the number of
+// microbatches and no pages are mapped anew. Thread-safety: none; on CUDA the engine's thread adds
+// while the rank's thread waits for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,7 @@ class GradientAccumulator {
   GradientAccumulator& operator=(const GradientAccumulator&) = delete;
 
   void add(const at::Tensor& gradient);  // undefined: nothing
-  at::Tensor& sum() { return sum_; }  // undefined: no gradient since clear()
+  at::Tensor& sum() { return sum_; }     // undefined: no gradient since clear()
   void clear();
   const torch::autograd::Node* node() const { return node_.get(); }
 

@@ -17,7 +17,8 @@ InputMetas::Key InputMetas::key(int stage, const Values& batch) {
 
 std::optional<ExpectedTensors> InputMetas::expect(int stage, const Values& batch) const {
   if (shapes_) {
-    if (auto metas = shapes_(stage, batch)) return ExpectedTensors{std::move(*metas), /*certain=*/true};
+    if (auto metas = shapes_(stage, batch))
+      return ExpectedTensors{std::move(*metas), /*certain=*/true};
   }
   const auto found = memo_.find(key(stage, batch));
   if (found == memo_.end()) return std::nullopt;

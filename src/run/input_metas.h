@@ -1,6 +1,6 @@
-// What will enter a stage, before it arrives: from shape functions (certain), else from what entered it
-// earlier for batch inputs of the same sizes (a guess), else unknown.
-// Thread-safety: one rank's thread.
+// What will enter a stage, before it arrives: from shape functions (certain), else from what
+// entered it earlier for batch inputs of the same sizes (a guess), else unknown. Thread-safety: one
+// rank's thread.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@ namespace sluice {
 
 class InputMetas {
  public:
-  using ShapeFunction = std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)>;
+  using ShapeFunction =
+      std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)>;
   explicit InputMetas(ShapeFunction shapes) : shapes_(std::move(shapes)) {}
 
   std::optional<ExpectedTensors> expect(int stage, const Values& batch) const;

@@ -15,7 +15,8 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 // LibTorch's allocators throw plain c10::Error on CPU.
 bool says_out_of_memory(const std::string& what) {
-  return what.find("allocate memory") != std::string::npos || what.find("out of memory") != std::string::npos;
+  return what.find("allocate memory") != std::string::npos ||
+         what.find("out of memory") != std::string::npos;
 }
 
 }  // namespace
@@ -45,10 +46,11 @@ Error describe_instruction_failure(int rank, int index, const Action& action, st
   } catch (...) {
     what = "unknown exception";
   }
-  std::string place = "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) + " '" +
-                      to_text(action) + "'";
+  std::string place = "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) +
+                      " '" + to_text(action) + "'";
   if (is_compute(action.kind) || is_transfer(action.kind)) {
-    place += " (stage " + std::to_string(action.stage) + ", microbatch " + std::to_string(action.microbatch) + ")";
+    place += " (stage " + std::to_string(action.stage) + ", microbatch " +
+             std::to_string(action.microbatch) + ")";
   }
   place += ", step " + std::to_string(step);
   if (!where.empty()) place += ", " + where;

@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// To be called while an exception is handled. Keeps what a sluice::Error says and adds the place: "rank 2,
-// instruction 17 '1B3' (stage 1, microbatch 3), step 5"; failed allocations become kMemory, all else
-// kInternal with the first line of its message.
+// To be called while an exception is handled. Keeps what a sluice::Error says and adds the place:
+// "rank 2, instruction 17 '1B3' (stage 1, microbatch 3), step 5"; failed allocations become
+// kMemory, all else kInternal with the first line of its message.
 Error describe_instruction_failure(int rank, int index, const Action& action, std::int64_t step);
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
 // What waits on one rank to be used: values between neighbouring stages, by stage and microbatch.
 //
-// An *arriving* value waits for the compute action of its stage; a *leaving* one for its SEND. Same-rank
-// neighbours put straight into arriving. Everything is taken exactly once, so nothing outlives its use.
-// Thread-safety: one rank's thread.
+// An *arriving* value waits for the compute action of its stage; a *leaving* one for its SEND.
+// Same-rank neighbours put straight into arriving. Everything is taken exactly once, so nothing
+// outlives its use. Thread-safety: one rank's thread.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,8 @@ class Mailbox {
     arriving_[key(kind, stage, microbatch)] = {{}, ticket};
   }
   // The tensors, or the ticket of a receive that was posted for them.
-  std::pair<Tensors, std::optional<Transport::Ticket>> take_arriving(ChannelKind kind, int stage, int microbatch) {
+  std::pair<Tensors, std::optional<Transport::Ticket>> take_arriving(ChannelKind kind, int stage,
+                                                                     int microbatch) {
     return take(arriving_, kind, stage, microbatch, "arrived");
   }
   void put_leaving(ChannelKind kind, int stage, int microbatch, Tensors tensors) {
@@ -54,7 +55,8 @@ class Mailbox {
     const auto found = slots.find(key(kind, stage, microbatch));
     if (found == slots.end()) {
       throw Error(ErrorKind::kInternal,
-                  std::string("no ") + (kind == ChannelKind::kActivation ? "activation " : "gradient ") + verb,
+                  std::string("no ") +
+                      (kind == ChannelKind::kActivation ? "activation " : "gradient ") + verb,
                   "stage " + std::to_string(stage) + ", microbatch " + std::to_string(microbatch));
     }
     Slot slot = std::move(found->second);

@@ -21,7 +21,8 @@ using torch::autograd::variable_list;
 constexpr std::uint8_t kReachesInput = 1;
 constexpr std::uint8_t kReachesWeights = 2;
 
-// A node of a user's torch::autograd::Function: it computes all its gradients whatever is asked for.
+// A node of a user's torch::autograd::Function: it computes all its gradients whatever is asked
+// for.
 bool is_custom_function(const Node& node) {
   return std::strstr(typeid(node).name(), "CppNode") != nullptr;
 }
@@ -29,7 +30,8 @@ bool is_custom_function(const Node& node) {
 // The graph below the roots, children before parents.
 class Graph {
  public:
-  Graph(const edge_list& roots, std::unordered_set<const Node*> inputs) : inputs_(std::move(inputs)) {
+  Graph(const edge_list& roots, std::unordered_set<const Node*> inputs)
+      : inputs_(std::move(inputs)) {
     for (const Edge& root : roots) collect(root.function.get());
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       is_leaf_.push_back(dynamic_cast<AccumulateGrad*>(nodes_[i]) != nullptr);
@@ -54,7 +56,8 @@ class Graph {
   bool is_frontier(std::size_t i) const {
     if (!reaches_input(i)) return false;
     const edge_list& edges = nodes_[i]->next_edges();
-    return std::any_of(edges.begin(), edges.end(), [&](const Edge& edge) { return weights_only(edge); });
+    return std::any_of(edges.begin(), edges.end(),
+                       [&](const Edge& edge) { return weights_only(edge); });
   }
 
  private:
@@ -91,7 +94,8 @@ class Graph {
   // Marks leaves that no single frontier node can finish. True when the reach must be marked again.
   bool find_early_weights() {
     bool found = false;
-    std::vector<std::size_t> owner(nodes_.size(), nodes_.size());  // frontier node above a weights-only node
+    std::vector<std::size_t> owner(nodes_.size(),
+                                   nodes_.size());  // frontier node above a weights-only node
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       if (!is_frontier(i)) continue;
       const bool all = is_custom_function(*nodes_[i]);
@@ -180,10 +184,12 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   if (wanted.empty()) return result;
 
   variable_list captured = Engine::get_default_engine().execute(
-      roots, gradients, /*keep_graph=*/true, /*create_graph=*/false, /*accumulate_grad=*/false, wanted);
+      roots, gradients, /*keep_graph=*/true, /*create_graph=*/false, /*accumulate_grad=*/false,
+      wanted);
 
   auto next = captured.begin();
-  for (std::size_t i = 0; i < inputs.size(); ++i) result.input_gradients.push_back(std::move(*next++));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    result.input_gradients.push_back(std::move(*next++));
   for (auto& [node, gradient] : result.early_weights) gradient = std::move(*next++);
   for (DeferredWeights::Frontier& frontier : result.deferred.frontier_) {
     for (std::uint32_t k = 0; k < frontier.node->num_inputs(); ++k) {
@@ -196,8 +202,9 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
     }
   }
   // In the engine's order of a whole backward: latest node first.
-  std::stable_sort(result.deferred.frontier_.begin(), result.deferred.frontier_.end(),
-                   [](const auto& a, const auto& b) { return a.node->sequence_nr() > b.node->sequence_nr(); });
+  std::stable_sort(
+      result.deferred.frontier_.begin(), result.deferred.frontier_.end(),
+      [](const auto& a, const auto& b) { return a.node->sequence_nr() > b.node->sequence_nr(); });
   return result;
 }
 
@@ -212,7 +219,8 @@ void DeferredWeights::run() && {
     }
     frontier = {};
     if (roots.empty()) continue;
-    Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false, /*create_graph=*/false,
+    Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
+                                         /*create_graph=*/false,
                                          /*accumulate_grad=*/true);
   }
   frontier_.clear();

@@ -1,4 +1,5 @@
-// Splits the backward of one microbatch: gradients of the inputs first (I), of the weights later (W).
+// Splits the backward of one microbatch: gradients of the inputs first (I), of the weights later
+// (W).
 //
 // Theory. Walk the autograd graph from its roots. A node *reaches the input* when a gradient that
 // flows through it gets to a stage input, and *reaches weights* when it gets to a parameter. A node
@@ -8,7 +9,8 @@
 // dropped, which frees every node that led to the input only. W runs the engine once per frontier
 // node on what was captured, into what is left below it: the weights.
 //
-//        loss ── F1 ── n ── F2 ── input           I: loss → F1 → n → F2 → input, capturing at F1, F2
+//        loss ── F1 ── n ── F2 ── input           I: loss → F1 → n → F2 → input, capturing at F1,
+//        F2
 //                 │          │                    W: F1 → w1, then F2 → w2
 //                w1         w2
 //
@@ -63,8 +65,8 @@ struct InputBackward {
 };
 
 // roots, gradients: where backward starts and what arrives there (defined, same number).
-// inputs: edges whose gradient is wanted. boundary: further nodes to be treated as inputs, whose own
-// gradients nobody wants: where a stage without differentiable inputs is split.
+// inputs: edges whose gradient is wanted. boundary: further nodes to be treated as inputs, whose
+// own gradients nobody wants: where a stage without differentiable inputs is split.
 InputBackward run_input_backward(const torch::autograd::edge_list& roots,
                                  const torch::autograd::variable_list& gradients,
                                  const torch::autograd::edge_list& inputs,

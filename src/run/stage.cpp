@@ -20,8 +20,8 @@ using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Where the graph of a microbatch begins. Unlike a leaf it holds no tensor, so that an input that no
-// operator saved is free as soon as the forward is over.
+// Where the graph of a microbatch begins. Unlike a leaf it holds no tensor, so that an input that
+// no operator saved is free as soon as the forward is over.
 struct StageInput final : Node {
   variable_list apply(variable_list&& gradients) override {
     received = std::move(gradients);
@@ -41,12 +41,12 @@ Pointer make_stage_input() {
 
 // A microbatch between its forward and the end of its backward.
 struct InFlight {
-  NodePtr input;                         // a StageInput
-  std::vector<int> input_slots;          // chunk input -> slot of the node, -1: needs no gradient
-  std::vector<NodePtr> inner_boundary;   // without differentiable inputs: after the first layer
-  edge_list roots;                       // invalid where an output needs no gradient
+  NodePtr input;                        // a StageInput
+  std::vector<int> input_slots;         // chunk input -> slot of the node, -1: needs no gradient
+  std::vector<NodePtr> inner_boundary;  // without differentiable inputs: after the first layer
+  edge_list roots;                      // invalid where an output needs no gradient
   bool kept = false;
-  bool input_done = false;               // I has run
+  bool input_done = false;  // I has run
   DeferredWeights deferred;
   std::vector<std::pair<GradientAccumulator*, at::Tensor>> held;  // early weights, added during W
 };
@@ -65,9 +65,11 @@ struct Stage::Impl {
 
   Impl(int stage_index, Chunk stage_chunk) : index(stage_index), chunk(std::move(stage_chunk)) {
     for (ParameterInfo& parameter : chunk.parameters()) {
-      accumulators.push_back(
-          parameter.tensor.requires_grad() ? std::make_unique<GradientAccumulator>(parameter.tensor) : nullptr);
-      if (accumulators.back()) accumulator_of[accumulators.back()->node()] = accumulators.back().get();
+      accumulators.push_back(parameter.tensor.requires_grad()
+                                 ? std::make_unique<GradientAccumulator>(parameter.tensor)
+                                 : nullptr);
+      if (accumulators.back())
+        accumulator_of[accumulators.back()->node()] = accumulators.back().get();
     }
   }
 
@@ -81,11 +83,12 @@ struct Stage::Impl {
   }
 
   // The roots that need a gradient and got one.
-  static void select_roots(InFlight& work, std::vector<at::Tensor>& root_gradients, edge_list& roots,
-                           variable_list& gradients) {
+  static void select_roots(InFlight& work, std::vector<at::Tensor>& root_gradients,
+                           edge_list& roots, variable_list& gradients) {
     if (root_gradients.size() != work.roots.size()) {
       throw Error(ErrorKind::kInternal, "expected " + std::to_string(work.roots.size()) +
-                                            " output gradients, got " + std::to_string(root_gradients.size()));
+                                            " output gradients, got " +
+                                            std::to_string(root_gradients.size()));
     }
     for (std::size_t i = 0; i < work.roots.size(); ++i) {
       if (!work.roots[i].is_valid() || !root_gradients[i].defined()) continue;
@@ -132,7 +135,8 @@ void Stage::reset() {
   clear_gradients();
 }
 
-Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, const Values& batch) {
+Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
+                      const Values& batch) {
   const std::vector<std::string>& names = impl_->chunk.inputs();
   if (inputs.size() != names.size()) {
     throw Error(ErrorKind::kInternal, "expected " + std::to_string(names.size()) + " inputs, got " +
@@ -148,12 +152,14 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, 
     const bool differentiable = inputs[i].requires_grad() && at::GradMode::is_enabled();
     inputs[i].reset();
     if (differentiable) {
-      torch::autograd::impl::set_gradient_edge(input, Edge(work.input, work.input->add_input_metadata(input)));
+      torch::autograd::impl::set_gradient_edge(
+          input, Edge(work.input, work.input->add_input_metadata(input)));
     }
     work.input_slots.push_back(differentiable ? num_slots++ : -1);
     received.set(names[i], std::move(input));
   }
-  Values outputs = impl_->chunk.forward(std::move(received), batch, key.seed, key.step, key.microbatch);
+  Values outputs =
+      impl_->chunk.forward(std::move(received), batch, key.seed, key.step, key.microbatch);
   const std::vector<at::Tensor> first = impl_->chunk.take_first_layer_outputs();
   if (num_slots == 0) {
     for (const at::Tensor& tensor : first) {
@@ -166,20 +172,23 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, 
 void Stage::keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots) {
   InFlight& work = impl_->in_flight.at(microbatch);
   for (const at::Tensor& root : roots) {
-    work.roots.push_back(root.defined() && root.requires_grad() ? torch::autograd::impl::gradient_edge(root)
-                                                                : Edge());
+    work.roots.push_back(root.defined() && root.requires_grad()
+                             ? torch::autograd::impl::gradient_edge(root)
+                             : Edge());
   }
   work.kept = true;
 }
 
-std::vector<at::Tensor> Stage::backward(std::int64_t microbatch, std::vector<at::Tensor> root_gradients) {
+std::vector<at::Tensor> Stage::backward(std::int64_t microbatch,
+                                        std::vector<at::Tensor> root_gradients) {
   InFlight& work = impl_->find(microbatch, "backward");
   edge_list roots;
   variable_list gradients;
   Impl::select_roots(work, root_gradients, roots, gradients);
   if (!roots.empty()) {
     torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
-                                                          /*create_graph=*/false, /*accumulate_grad=*/true);
+                                                          /*create_graph=*/false,
+                                                          /*accumulate_grad=*/true);
   }
   std::vector<at::Tensor> result =
       Impl::by_input(work, std::move(static_cast<StageInput*>(work.input.get())->received));
@@ -191,14 +200,16 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
                                               std::vector<at::Tensor> root_gradients) {
   InFlight& work = impl_->find(microbatch, "input backward");
   if (work.input_done) {
-    throw Error(ErrorKind::kInternal, "input backward twice", "microbatch " + std::to_string(microbatch));
+    throw Error(ErrorKind::kInternal, "input backward twice",
+                "microbatch " + std::to_string(microbatch));
   }
   work.input_done = true;
   edge_list roots;
   variable_list gradients;
   Impl::select_roots(work, root_gradients, roots, gradients);
   edge_list inputs;
-  for (std::uint32_t slot = 0; slot < work.input->num_inputs(); ++slot) inputs.emplace_back(work.input, slot);
+  for (std::uint32_t slot = 0; slot < work.input->num_inputs(); ++slot)
+    inputs.emplace_back(work.input, slot);
   if (roots.empty()) return Impl::by_input(work, {});
 
   InputBackward done = run_input_backward(roots, gradients, inputs, work.inner_boundary);
@@ -207,7 +218,8 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
   work.deferred = std::move(done.deferred);
   for (auto& [node, gradient] : done.early_weights) {
     const auto found = impl_->accumulator_of.find(node.get());
-    if (found == impl_->accumulator_of.end()) continue;  // a leaf of the user's that is no parameter
+    if (found == impl_->accumulator_of.end())
+      continue;  // a leaf of the user's that is no parameter
     if (impl_->hold_early_weights) {
       work.held.emplace_back(found->second, std::move(gradient));
     } else {

@@ -6,7 +6,8 @@ namespace sluice {
 namespace {
 
 TEST(ErrorTest, JoinsFactPlaceAndRemedyOnOneLine) {
-  const Error error(ErrorKind::kUsage, "unknown key\n'stps'", "run.toml:3:1", "did you mean 'steps'?");
+  const Error error(ErrorKind::kUsage, "unknown key\n'stps'", "run.toml:3:1",
+                    "did you mean 'steps'?");
   EXPECT_STREQ(error.what(), "unknown key 'stps'; run.toml:3:1; did you mean 'steps'?");
   EXPECT_EQ(error.exit_code(), 2);
 }

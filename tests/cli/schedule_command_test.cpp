@@ -41,7 +41,8 @@ class ScheduleCommandTest : public ::testing::Test {
 };
 
 TEST_F(ScheduleCommandTest, PrintsTheCsvOfANamedSchedule) {
-  const ProgramResult result = run({"--name", "train1f1bschedule", "--pp", "2", "--microbatches", "2"});
+  const ProgramResult result =
+      run({"--name", "train1f1bschedule", "--pp", "2", "--microbatches", "2"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(result.out, "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");
@@ -58,25 +59,26 @@ TEST_F(ScheduleCommandTest, LowersWithWhatItIsAskedFor) {
 }
 
 TEST_F(ScheduleCommandTest, BoundsTheStagesThatAreGathered) {
-  EXPECT_EQ(run_on("0F0,1F0,1B0,0B0\n", {"--lower", "--shard-parameters", "--max-active-stages", "1"})
-                .out,
-            "0UNSHARD,0F0,0RESHARD,1UNSHARD,1F0,1B0,1RESHARD,0UNSHARD,0B0,0RESHARD\r\n");
+  EXPECT_EQ(
+      run_on("0F0,1F0,1B0,0B0\n", {"--lower", "--shard-parameters", "--max-active-stages", "1"})
+          .out,
+      "0UNSHARD,0F0,0RESHARD,1UNSHARD,1F0,1B0,1RESHARD,0UNSHARD,0B0,0RESHARD\r\n");
 }
 
 TEST_F(ScheduleCommandTest, MergesAndDefersAndKeepsForwards) {
   EXPECT_EQ(run_on("0F0,0I0,0W0\n", {"--lower", "--merge-backward"}).out, "0F0,0B0\r\n");
-  EXPECT_EQ(run_on("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F0,1RECV_F1,1F0,1F1\n",
-                   {"--lower", "--defer-recv"})
-                .out,
-            "0F0,0SEND_F0,0F1,0SEND_F1\r\n1RECV_F0,1F0,1RECV_F1,1F1\r\n");
+  EXPECT_EQ(
+      run_on("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F0,1RECV_F1,1F0,1F1\n", {"--lower", "--defer-recv"})
+          .out,
+      "0F0,0SEND_F0,0F1,0SEND_F1\r\n1RECV_F0,1F0,1RECV_F1,1F1\r\n");
   EXPECT_EQ(run_on("0F0,0B0\n1F0,1B0\n", {"--lower", "--forward-only"}).out,
             "0F0,0SEND_F0\r\n1RECV_F0,1F0\r\n");
 }
 
 TEST_F(ScheduleCommandTest, WritesAFileThatReadsBack) {
   const std::string out = folder_ / "out.csv";
-  const ProgramResult made = run({"--name", "DualPipeV", "--pp", "2", "--microbatches", "6",
-                                  "--lower", "--out", out});
+  const ProgramResult made =
+      run({"--name", "DualPipeV", "--pp", "2", "--microbatches", "6", "--lower", "--out", out});
   EXPECT_EQ(made.exit_code, 0);
   EXPECT_EQ(made.out, "");
   const ProgramResult read = run({"--csv", out, "--stage-to-rank", "v"});
@@ -92,8 +94,7 @@ TEST_F(ScheduleCommandTest, ProvesANamedSchedule) {
 }
 
 TEST_F(ScheduleCommandTest, FailsAProofWithExitCodeThreeAndTheCellsOfTheFile) {
-  const ProgramResult result =
-      run_on("0F0,,0B0,,0B0\n,1F0,1B0\n", {"--check", "--json"});
+  const ProgramResult result = run_on("0F0,,0B0,,0B0\n,1F0,1B0\n", {"--check", "--json"});
   EXPECT_EQ(result.exit_code, 3);
   const auto json = json_of(result);
   EXPECT_EQ(json.at("ok"), false);
@@ -107,19 +108,19 @@ TEST_F(ScheduleCommandTest, FailsAProofWithExitCodeThreeAndTheCellsOfTheFile) {
 
 TEST_F(ScheduleCommandTest, ProvesFilesWithTransfersAsTheyAreWritten) {
   const std::string rows = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n";
-  EXPECT_EQ(run_on(rows + "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n", {"--check"})
-                .exit_code,
-            0);
-  EXPECT_EQ(run_on(rows + "1RECV_F1,1F1,1RECV_F0,1F0,1B0,1SEND_B0,1B1,1SEND_B1\n", {"--check"})
-                .exit_code,
-            3);
+  EXPECT_EQ(
+      run_on(rows + "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n", {"--check"}).exit_code,
+      0);
+  EXPECT_EQ(
+      run_on(rows + "1RECV_F1,1F1,1RECV_F0,1F0,1B0,1SEND_B0,1B1,1SEND_B1\n", {"--check"}).exit_code,
+      3);
 }
 
 TEST_F(ScheduleCommandTest, ProvesWhatItLowered) {
   for (const char* name : {"1F1B", "Interleaved1F1B", "LoopedBFS", "ZBVZeroBubble", "DualPipeV"}) {
-    const ProgramResult result = run({"--name", name, "--pp", "4", "--microbatches", "8", "--lower",
-                                      "--shard-parameters", "--reduce-gradients", "--defer-recv",
-                                      "--check"});
+    const ProgramResult result =
+        run({"--name", name, "--pp", "4", "--microbatches", "8", "--lower", "--shard-parameters",
+             "--reduce-gradients", "--defer-recv", "--check"});
     EXPECT_EQ(result.exit_code, 0) << result.out;
   }
 }
@@ -133,8 +134,8 @@ TEST_F(ScheduleCommandTest, ShowsAnOrderThatCannotBeLoweredAsItCame) {
 }
 
 TEST_F(ScheduleCommandTest, AddsTheCheckAndThePredictionToOneObject) {
-  const auto json = json_of(run({"--name", "1F1B", "--pp", "2", "--microbatches", "2", "--check",
-                                 "--simulate", "--json"}));
+  const auto json = json_of(run(
+      {"--name", "1F1B", "--pp", "2", "--microbatches", "2", "--check", "--simulate", "--json"}));
   EXPECT_EQ(json.at("ok"), true);
   EXPECT_EQ(json.at("makespan"), 9);
   EXPECT_EQ(json.at("busy_per_rank"), nlohmann::json::parse("[6, 6]"));
@@ -164,16 +165,15 @@ TEST_F(ScheduleCommandTest, SimulatesUnderGivenCosts) {
 
 TEST_F(ScheduleCommandTest, CountsOfTheCommandLineSayWhatAFileMustHold) {
   const std::string rows = "0F0,0B0\n1F0,1B0\n";
-  EXPECT_EQ(run_on(rows, {"--pp", "2", "--stages", "2", "--microbatches", "1", "--check"}).exit_code,
-            0);
+  EXPECT_EQ(
+      run_on(rows, {"--pp", "2", "--stages", "2", "--microbatches", "1", "--check"}).exit_code, 0);
   expect_refused(run_on(rows, {"--pp", "3"}), 3, "the file has 2 rows, not 3");
   expect_refused(run_on(rows, {"--stages", "4"}), 3, "the file has 2 stages, not 4");
   EXPECT_EQ(run_on(rows, {"--microbatches", "2", "--check"}).exit_code, 3);
 }
 
 TEST_F(ScheduleCommandTest, RefusesARankOfTheMapWithoutARow) {
-  const ProgramResult result =
-      run_on("0F0,0B0\n", {"--stage-to-rank", "0,1", "--check", "--json"});
+  const ProgramResult result = run_on("0F0,0B0\n", {"--stage-to-rank", "0,1", "--check", "--json"});
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(json_of(result).at("violations")[0].at("rank"), 1);
 }
@@ -183,10 +183,11 @@ TEST_F(ScheduleCommandTest, RefusesMalformedFilesAndUnknownNames) {
   expect_refused(run({"--csv", folder_ / "none.csv"}), 3, "none.csv");
   expect_refused(run({"--name", "1F1C", "--pp", "2", "--microbatches", "2"}), 2,
                  "did you mean '1F1B'?");
-  expect_refused(run({"--name", "zbv", "--pp", "2", "--stages-per-rank", "3", "--microbatches", "2"}),
-                 2, "2 stages per rank");
-  expect_refused(run({"--name", "LoopedBFS", "--pp", "2", "--stages", "5", "--microbatches", "2"}), 2,
-                 "5 stages do not divide evenly over 2 ranks");
+  expect_refused(
+      run({"--name", "zbv", "--pp", "2", "--stages-per-rank", "3", "--microbatches", "2"}), 2,
+      "2 stages per rank");
+  expect_refused(run({"--name", "LoopedBFS", "--pp", "2", "--stages", "5", "--microbatches", "2"}),
+                 2, "5 stages do not divide evenly over 2 ranks");
 }
 
 TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
@@ -220,8 +221,7 @@ TEST_F(ScheduleCommandTest, ShowsRowsAsJson) {
 TEST_F(ScheduleCommandTest, ExplainsViolationsInWords) {
   const ProgramResult result = run_on("0F0,0B0\n1B0,1F0\n", {"--check"});
   EXPECT_EQ(result.exit_code, 3);
-  EXPECT_NE(result.out.find("rank 1, cell 0 '1B0': needs '1F0' above it\n"),
-            std::string::npos)
+  EXPECT_NE(result.out.find("rank 1, cell 0 '1B0': needs '1F0' above it\n"), std::string::npos)
       << result.out;
   EXPECT_NE(result.out.find("1 violation\n"), std::string::npos);
 }

@@ -18,8 +18,8 @@ void require(bool holds) {
 }  // namespace
 
 extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size) {
-  static const sluice::Program program =
-      sluice::lower(sluice::make_schedule("ZBVZeroBubble", {.num_ranks = 2, .num_microbatches = 3}));
+  static const sluice::Program program = sluice::lower(
+      sluice::make_schedule("ZBVZeroBubble", {.num_ranks = 2, .num_microbatches = 3}));
   sluice::Costs costs;
   try {
     costs = sluice::parse_costs_json({reinterpret_cast<const char*>(data), size}, "costs.json");

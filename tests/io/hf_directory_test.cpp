@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 const std::string kModels = SLUICE_TEST_DATA "/reference/models/";
 const std::string kIndex = "model.safetensors.index.json";
 
-void write_tensors(const std::string& path, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+void write_tensors(const std::string& path,
+                   const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
   SafetensorsWriter::Plan plan;
   for (const auto& [name, tensor] : tensors) plan.emplace_back(name, meta_of(tensor));
   SafetensorsWriter writer(path, plan);
@@ -32,7 +33,8 @@ void write_index(const TempDirectory& directory, const nlohmann::json& weight_ma
   test::write_file(directory / kIndex, nlohmann::json{{"weight_map", weight_map}}.dump());
 }
 
-ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape, const std::string& tied_to = {}) {
+ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape,
+                        const std::string& tied_to = {}) {
   ParameterInfo info;
   info.name = name;
   info.global_shape = shape;
@@ -43,14 +45,16 @@ ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape
 
 ModelSpec tied_spec() {
   ModelSpec spec;
-  spec.layers = {{"model.embed_tokens", LayerKind::kEmbedding, {{"model.embed_tokens.weight", {4, 2}, ""}}},
-                 {"lm_head", LayerKind::kHead, {{"lm_head.weight", {4, 2}, "model.embed_tokens.weight"}}}};
+  spec.layers = {
+      {"model.embed_tokens", LayerKind::kEmbedding, {{"model.embed_tokens.weight", {4, 2}, ""}}},
+      {"lm_head", LayerKind::kHead, {{"lm_head.weight", {4, 2}, "model.embed_tokens.weight"}}}};
   return spec;
 }
 
 // Two shards: a, b in the first, c in the second.
 void write_sharded(const TempDirectory& directory) {
-  write_tensors(directory / "model-00001-of-00002.safetensors", {{"a", at::ones({2})}, {"b", at::full({3}, 2.0)}});
+  write_tensors(directory / "model-00001-of-00002.safetensors",
+                {{"a", at::ones({2})}, {"b", at::full({3}, 2.0)}});
   write_tensors(directory / "model-00002-of-00002.safetensors", {{"c", at::full({4}, 3.0)}});
   write_index(directory, {{"a", "model-00001-of-00002.safetensors"},
                           {"b", "model-00001-of-00002.safetensors"},
@@ -82,8 +86,8 @@ TEST(HfDirectoryTest, FollowsLinksAsTheHubCacheHasThem) {
 
 TEST(HfDirectoryTest, RefusesShardNamesThatArePaths) {
   const TempDirectory directory;
-  for (const char* shard : {"../../etc/passwd", "/etc/passwd", "sub/model.safetensors", "..\\x.safetensors", "", "..",
-                            "model.safetensors\0x"}) {
+  for (const char* shard : {"../../etc/passwd", "/etc/passwd", "sub/model.safetensors",
+                            "..\\x.safetensors", "", "..", "model.safetensors\0x"}) {
     write_index(directory, {{"a", shard}});
     const Error error = error_of([&] { HfDirectory opened(directory.str()); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
@@ -94,7 +98,8 @@ TEST(HfDirectoryTest, RefusesShardNamesThatArePaths) {
 TEST(HfDirectoryTest, RefusesAnIndexThatDisagreesWithItsShards) {
   const TempDirectory directory;
   write_sharded(directory);
-  const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
+  const std::string first = "model-00001-of-00002.safetensors",
+                    second = "model-00002-of-00002.safetensors";
   write_index(directory, {{"a", second}, {"c", second}});
   EXPECT_EQ(error_of([&] { HfDirectory opened(directory.str()); }).fact(),
             "the index places tensor 'a' in '" + second + "', which does not have it");
@@ -109,17 +114,21 @@ TEST(HfDirectoryTest, RefusesAnIndexThatDisagreesWithItsShards) {
 TEST(HfDirectoryTest, RefusesATensorInTwoShards) {
   const TempDirectory directory;
   write_sharded(directory);
-  write_tensors(directory / "model-00002-of-00002.safetensors", {{"a", at::ones({2})}, {"c", at::ones({4})}});
-  EXPECT_EQ(error_of([&] { HfDirectory opened(directory.str()); }).fact(), "tensor 'a' is in two shards");
-  test::write_file(directory / kIndex,
-                   R"({"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00002-of-00002.safetensors"}})");
+  write_tensors(directory / "model-00002-of-00002.safetensors",
+                {{"a", at::ones({2})}, {"c", at::ones({4})}});
+  EXPECT_EQ(error_of([&] { HfDirectory opened(directory.str()); }).fact(),
+            "tensor 'a' is in two shards");
+  test::write_file(
+      directory / kIndex,
+      R"({"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00002-of-00002.safetensors"}})");
   EXPECT_EQ(error_of([&] { HfDirectory opened(directory.str()); }).kind(), ErrorKind::kInput);
 }
 
 TEST(HfDirectoryTest, RefusesAnIndexThatIsNoMap) {
   const TempDirectory directory;
-  for (const char* text : {"", "[]", "{}", "{\"weight_map\":[]}", "{\"weight_map\":{}}", "{\"weight_map\":{\"a\":1}}",
-                           "{\"weight_map\":{\"a\":\"m.safetensors\"}", "\xff"}) {
+  for (const char* text :
+       {"", "[]", "{}", "{\"weight_map\":[]}", "{\"weight_map\":{}}", "{\"weight_map\":{\"a\":1}}",
+        "{\"weight_map\":{\"a\":\"m.safetensors\"}", "\xff"}) {
     test::write_file(directory / kIndex, text);
     const Error error = error_of([&] { HfDirectory opened(directory.str()); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput) << text;
@@ -168,14 +177,16 @@ TEST(LoadParametersTest, ConvertsHalfPrecisionToTheParametersDtype) {
 }
 
 TEST(LoadParametersTest, FillsEveryUseOfATiedParameterFromTheOneThatIsStored) {
-  for (const char* stored : {"model.embed_tokens.weight", "lm_head.weight", "embed_tokens.weight"}) {
+  for (const char* stored :
+       {"model.embed_tokens.weight", "lm_head.weight", "embed_tokens.weight"}) {
     const TempDirectory directory;
     const at::Tensor value = at::randn({4, 2});
     write_tensors(directory / "model.safetensors", {{stored, value}});
     const HfDirectory opened(directory.str());
     EXPECT_TRUE(check_checkpoint(opened, tied_spec()).empty());
-    std::vector<ParameterInfo> parameters = {parameter("model.embed_tokens.weight", {4, 2}),
-                                             parameter("lm_head.weight", {4, 2}, "model.embed_tokens.weight")};
+    std::vector<ParameterInfo> parameters = {
+        parameter("model.embed_tokens.weight", {4, 2}),
+        parameter("lm_head.weight", {4, 2}, "model.embed_tokens.weight")};
     load_parameters(opened, parameters, tied_spec());
     EXPECT_TRUE(parameters[0].tensor.equal(value)) << stored;
     EXPECT_TRUE(parameters[1].tensor.equal(value)) << stored;
@@ -186,15 +197,18 @@ TEST(LoadParametersTest, SaysExpectedAndFoundShape) {
   const TempDirectory directory;
   write_tensors(directory / "model.safetensors", {{"a", at::ones({2, 3})}});
   std::vector<ParameterInfo> parameters = {parameter("a", {3, 2})};
-  const Error error = error_of([&] { load_parameters(HfDirectory(directory.str()), parameters, {}); });
+  const Error error =
+      error_of([&] { load_parameters(HfDirectory(directory.str()), parameters, {}); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.fact(), "expected shape [3, 2] for 'a', found [2, 3]");
   EXPECT_EQ(error.where(), directory / "model.safetensors" + ", tensor 'a'");
 }
 
 TEST(LoadParametersTest, NamesTheNearestTensorForOneThatIsMissing) {
-  std::vector<ParameterInfo> parameters = {parameter("model.layers.0.mlp.gate_prj.weight", {128, 64})};
-  const Error error = error_of([&] { load_parameters(HfDirectory(kModels + "llama_untied"), parameters, {}); });
+  std::vector<ParameterInfo> parameters = {
+      parameter("model.layers.0.mlp.gate_prj.weight", {128, 64})};
+  const Error error =
+      error_of([&] { load_parameters(HfDirectory(kModels + "llama_untied"), parameters, {}); });
   EXPECT_EQ(error.fact(), "no tensor 'model.layers.0.mlp.gate_prj.weight' among the weights");
   EXPECT_EQ(error.remedy(), "did you mean 'model.layers.0.mlp.gate_proj.weight'?");
 }
@@ -204,7 +218,8 @@ TEST(LoadParametersTest, RefusesQuantizedAndIntegerWeights) {
   for (const auto dtype : {at::kChar, at::kFloat8_e4m3fn}) {
     write_tensors(directory / "model.safetensors", {{"a", at::zeros({2}, dtype)}});
     std::vector<ParameterInfo> parameters = {parameter("a", {2})};
-    const Error error = error_of([&] { load_parameters(HfDirectory(directory.str()), parameters, {}); });
+    const Error error =
+        error_of([&] { load_parameters(HfDirectory(directory.str()), parameters, {}); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_NE(error.fact().find("no weight that can be trained"), std::string::npos);
   }
@@ -220,8 +235,9 @@ std::uint64_t bytes_read_so_far() {
 
 TEST(LoadParametersTest, ReadsOnlyTheTensorsOfThisRank) {
   const HfDirectory directory(kModels + "llama_untied");
-  std::vector<ParameterInfo> parameters = {parameter("model.layers.3.mlp.up_proj.weight", {128, 64}),
-                                           parameter("model.norm.weight", {64})};
+  std::vector<ParameterInfo> parameters = {
+      parameter("model.layers.3.mlp.up_proj.weight", {128, 64}),
+      parameter("model.norm.weight", {64})};
   bytes_read_so_far();
   const std::uint64_t start = bytes_read_so_far();
   const std::uint64_t of_measuring = bytes_read_so_far() - start;
@@ -233,25 +249,31 @@ TEST(LoadParametersTest, ReadsOnlyTheTensorsOfThisRank) {
 TEST(CheckCheckpointTest, AcceptsTheReferenceModels) {
   for (const char* model : {"llama_untied", "llama_tied", "gpt2"}) {
     const ModelSpec spec = read_model_spec(kModels + model);
-    EXPECT_EQ(check_checkpoint(HfDirectory(kModels + model), spec), std::vector<std::string>()) << model;
+    EXPECT_EQ(check_checkpoint(HfDirectory(kModels + model), spec), std::vector<std::string>())
+        << model;
   }
 }
 
 TEST(CheckCheckpointTest, ReturnsStrangersButNotKnownBuffers) {
   const TempDirectory directory;
-  write_tensors(directory / "model.safetensors", {{"model.embed_tokens.weight", at::ones({4, 2})},
-                                                  {"model.layers.0.self_attn.rotary_emb.inv_freq", at::ones({2})},
-                                                  {"adapter.weight", at::ones({2})}});
-  EXPECT_EQ(check_checkpoint(HfDirectory(directory.str()), tied_spec()), std::vector<std::string>{"adapter.weight"});
+  write_tensors(directory / "model.safetensors",
+                {{"model.embed_tokens.weight", at::ones({4, 2})},
+                 {"model.layers.0.self_attn.rotary_emb.inv_freq", at::ones({2})},
+                 {"adapter.weight", at::ones({2})}});
+  EXPECT_EQ(check_checkpoint(HfDirectory(directory.str()), tied_spec()),
+            std::vector<std::string>{"adapter.weight"});
 }
 
 TEST(CheckCheckpointTest, RefusesTiedParametersThatAreStoredWithDifferentValues) {
   const TempDirectory directory;
   const at::Tensor value = at::ones({4, 2});
-  write_tensors(directory / "model.safetensors", {{"model.embed_tokens.weight", value}, {"lm_head.weight", value}});
+  write_tensors(directory / "model.safetensors",
+                {{"model.embed_tokens.weight", value}, {"lm_head.weight", value}});
   EXPECT_TRUE(check_checkpoint(HfDirectory(directory.str()), tied_spec()).empty());
-  write_tensors(directory / "model.safetensors", {{"model.embed_tokens.weight", value}, {"lm_head.weight", value * 2}});
-  const Error error = error_of([&] { check_checkpoint(HfDirectory(directory.str()), tied_spec()); });
+  write_tensors(directory / "model.safetensors",
+                {{"model.embed_tokens.weight", value}, {"lm_head.weight", value * 2}});
+  const Error error =
+      error_of([&] { check_checkpoint(HfDirectory(directory.str()), tied_spec()); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_NE(error.remedy().find("tie_word_embeddings"), std::string::npos);
 }

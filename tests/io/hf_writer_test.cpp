@@ -1,10 +1,10 @@
 #include <ATen/ATen.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 const std::string kModels = SLUICE_TEST_DATA "/reference/models/";
 const char* const kConfig = R"({"model_type": "llama", "vocab_size": 4, "dtype": "bfloat16"})";
 
-ParameterInfo parameter(const std::string& name, const at::Tensor& value, const std::string& tied_to = {}) {
+ParameterInfo parameter(const std::string& name, const at::Tensor& value,
+                        const std::string& tied_to = {}) {
   ParameterInfo info;
   info.name = name;
   info.global_shape = value.sizes().vec();
@@ -40,7 +41,8 @@ ParameterInfo parameter(const std::string& name, const at::Tensor& value, const 
 // A whole checkpoint of one rank with one tensor.
 std::string write_step(const std::string& folder, std::int64_t step, double value) {
   HfWriter writer(folder, step);
-  const auto shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::full({4}, value))});
+  const auto shards =
+      write_hf_shards(writer.directory(), 0, {parameter("a", at::full({4}, value))});
   return writer.publish(shards, kConfig, "");
 }
 
@@ -66,10 +68,13 @@ TEST(HfWriterTest, EveryRankWritesItsOwnShardsAndOneWritesTheIndex) {
   for (int rank = 0; rank < 3; ++rank) {
     ranks.emplace_back([&, rank] {
       std::vector<ParameterInfo> parameters;
-      if (rank == 0) parameters = {parameter("embed", embedding), parameter("w0", at::full({8}, 0.0))};
-      if (rank == 1) parameters = {parameter("w1", at::full({8}, 1.0)), parameter("w2", at::full({8}, 2.0))};
+      if (rank == 0)
+        parameters = {parameter("embed", embedding), parameter("w0", at::full({8}, 0.0))};
+      if (rank == 1)
+        parameters = {parameter("w1", at::full({8}, 1.0)), parameter("w2", at::full({8}, 2.0))};
       if (rank == 2) parameters = {parameter("head", embedding, "embed")};
-      of_rank[static_cast<std::size_t>(rank)] = write_hf_shards(writer.directory(), rank, parameters, 40);
+      of_rank[static_cast<std::size_t>(rank)] =
+          write_hf_shards(writer.directory(), rank, parameters, 40);
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -80,9 +85,10 @@ TEST(HfWriterTest, EveryRankWritesItsOwnShardsAndOneWritesTheIndex) {
   EXPECT_TRUE(of_rank[2].empty()) << "another use of a tied parameter is not written";
   const std::string path = writer.publish(shards, kConfig, "");
   EXPECT_EQ(list_directory(path),
-            (std::set<std::string>{"config.json", "model.safetensors.index.json", "model-00001-of-00004.safetensors",
-                                   "model-00002-of-00004.safetensors", "model-00003-of-00004.safetensors",
-                                   "model-00004-of-00004.safetensors"}));
+            (std::set<std::string>{
+                "config.json", "model.safetensors.index.json", "model-00001-of-00004.safetensors",
+                "model-00002-of-00004.safetensors", "model-00003-of-00004.safetensors",
+                "model-00004-of-00004.safetensors"}));
   const auto index = nlohmann::json::parse(read_file(path + "/model.safetensors.index.json"));
   EXPECT_EQ(index["metadata"]["total_size"], 4 * 2 * 4 + 3 * 32);
   EXPECT_EQ(index["weight_map"]["w2"], "model-00004-of-00004.safetensors");
@@ -96,7 +102,8 @@ TEST(HfWriterTest, RefusesATensorOfTwoRanksAndLeavesNothing) {
   const TempDirectory directory;
   {
     HfWriter writer(directory.str(), 1);
-    std::vector<HfShard> shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
+    std::vector<HfShard> shards =
+        write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
     shards.push_back(write_hf_shards(writer.directory(), 1, {parameter("a", at::ones({2}))}).at(0));
     EXPECT_EQ(error_of([&] { writer.publish(shards, kConfig, ""); }).kind(), ErrorKind::kInternal);
   }
@@ -108,11 +115,16 @@ TEST(HfWriterTest, KeepsTheConfigurationButForTheDtype) {
   HfWriter writer(directory.str(), 1);
   const auto shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
   const std::string path = writer.publish(
-      shards, R"({"zeta": [1, 2], "model_type": "llama", "torch_dtype": "bfloat16", "x": {"y": null}})", "");
-  EXPECT_EQ(nlohmann::json::parse(read_file(path + "/config.json")),
-            nlohmann::json::parse(R"({"zeta": [1, 2], "model_type": "llama", "torch_dtype": "float32", "x": {"y": null},
+      shards,
+      R"({"zeta": [1, 2], "model_type": "llama", "torch_dtype": "bfloat16", "x": {"y": null}})",
+      "");
+  EXPECT_EQ(
+      nlohmann::json::parse(read_file(path + "/config.json")),
+      nlohmann::json::parse(
+          R"({"zeta": [1, 2], "model_type": "llama", "torch_dtype": "float32", "x": {"y": null},
                                       "architectures": ["LlamaForCausalLM"]})"));
-  EXPECT_LT(read_file(path + "/config.json").find("zeta"), read_file(path + "/config.json").find("model_type"));
+  EXPECT_LT(read_file(path + "/config.json").find("zeta"),
+            read_file(path + "/config.json").find("model_type"));
 }
 
 TEST(HfWriterTest, CopiesTheTokenizerOfTheSource) {
@@ -124,7 +136,8 @@ TEST(HfWriterTest, CopiesTheTokenizerOfTheSource) {
   HfWriter writer(directory / "out", 1);
   const auto shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
   const std::string path = writer.publish(shards, kConfig, directory / "source");
-  EXPECT_EQ(list_directory(path), (std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json", "merges.txt"}));
+  EXPECT_EQ(list_directory(path), (std::set<std::string>{"config.json", "model.safetensors",
+                                                         "tokenizer.json", "merges.txt"}));
   EXPECT_EQ(read_file(path + "/tokenizer.json").size(), 3'000'000u);
 }
 
@@ -172,8 +185,9 @@ TEST(HfWriterTest, CleansUpAfterKilledRunsButNotAfterLivingOnes) {
   const int lock = ::open((directory / ".step-00000008.tmp-alive").c_str(), O_RDONLY | O_DIRECTORY);
   ASSERT_EQ(::flock(lock, LOCK_EX), 0);
   write_step(directory.str(), 9, 1.0);
-  EXPECT_EQ(list_directory(directory.str()),
-            (std::set<std::string>{".step-00000008.tmp-alive", ".step-x.tmp-foreign", "step-00000009"}));
+  EXPECT_EQ(
+      list_directory(directory.str()),
+      (std::set<std::string>{".step-00000008.tmp-alive", ".step-x.tmp-foreign", "step-00000009"}));
   ::close(lock);
 }
 
@@ -185,7 +199,8 @@ TEST(HfWriterTest, PutsBackWhatWasMovedAsideWhenTheSuccessorIsMissing) {
   EXPECT_EQ(value_of(directory / "step-00000005"), 1.0);
   fs::create_directories(directory / ".step-00000005.old-dead");
   write_step(directory.str(), 7, 2.0);
-  EXPECT_EQ(list_directory(directory.str()), (std::set<std::string>{"step-00000005", "step-00000006", "step-00000007"}));
+  EXPECT_EQ(list_directory(directory.str()),
+            (std::set<std::string>{"step-00000005", "step-00000006", "step-00000007"}));
 }
 
 // Killed at any moment, a run leaves the old checkpoint or the new one under the final name.
@@ -211,7 +226,8 @@ TEST(HfWriterTest, AKilledReplacementLeavesTheOldOrTheNewCheckpoint) {
     EXPECT_TRUE(value >= 1.0 && value <= 2.0 + round);
   }
   write_step(directory.str(), 6, 0.0);
-  EXPECT_EQ(list_directory(directory.str()), (std::set<std::string>{"step-00000005", "step-00000006"}));
+  EXPECT_EQ(list_directory(directory.str()),
+            (std::set<std::string>{"step-00000005", "step-00000006"}));
 }
 
 // Stands for a full disk: the limit on the size of a file makes write() fail in the same place.
@@ -243,14 +259,16 @@ TEST(CheckWritableTest, NamesWhatStandsInTheWay) {
   const TempDirectory directory;
   test::write_file(directory / "file", "");
   fs::create_symlink("nowhere", directory / "dangling");
-  for (const std::string& folder : {directory / "file", directory / "file/below", directory / "dangling/below",
-                                    std::string("/proc/self/nowhere")}) {
+  for (const std::string& folder :
+       {directory / "file", directory / "file/below", directory / "dangling/below",
+        std::string("/proc/self/nowhere")}) {
     const Error error = error_of([&] { check_writable(folder); });
     EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
     EXPECT_NE(error.fact().find(folder), std::string::npos) << error.what();
     EXPECT_FALSE(error.where().empty());
   }
-  EXPECT_EQ(error_of([&] { check_writable(directory / "file", ErrorKind::kUsage); }).kind(), ErrorKind::kUsage);
+  EXPECT_EQ(error_of([&] { check_writable(directory / "file", ErrorKind::kUsage); }).kind(),
+            ErrorKind::kUsage);
 }
 
 }  // namespace

@@ -12,16 +12,34 @@ namespace sluice {
 namespace {
 
 // One to four edits: flip, drop, double or splice bytes, replace a number by one at a limit.
-std::string mutate(std::string bytes, const std::vector<std::string>& others, std::mt19937& random) {
-  static const std::vector<std::string> kLimits = {"0", "1", "-1", "8", "4294967296", "9223372036854775807",
-                                                   "18446744073709551615", "18446744073709551616", "1e3", "[]", "{}", "\"a\""};
+std::string mutate(std::string bytes, const std::vector<std::string>& others,
+                   std::mt19937& random) {
+  static const std::vector<std::string> kLimits = {"0",
+                                                   "1",
+                                                   "-1",
+                                                   "8",
+                                                   "4294967296",
+                                                   "9223372036854775807",
+                                                   "18446744073709551615",
+                                                   "18446744073709551616",
+                                                   "1e3",
+                                                   "[]",
+                                                   "{}",
+                                                   "\"a\""};
   const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
   for (std::size_t edits = 1 + below(4); edits > 0; --edits) {
-    const std::size_t at = below(bytes.size()), count = std::min<std::size_t>(below(12), bytes.size() - at);
+    const std::size_t at = below(bytes.size()),
+                      count = std::min<std::size_t>(below(12), bytes.size() - at);
     switch (below(5)) {
-      case 0: if (!bytes.empty()) bytes[at] = static_cast<char>(random()); break;
-      case 1: bytes.erase(at, count); break;
-      case 2: bytes.insert(at, bytes.substr(at, count)); break;
+      case 0:
+        if (!bytes.empty()) bytes[at] = static_cast<char>(random());
+        break;
+      case 1:
+        bytes.erase(at, count);
+        break;
+      case 2:
+        bytes.insert(at, bytes.substr(at, count));
+        break;
       case 3: {
         const std::string& other = others[below(others.size())];
         bytes.insert(at, other.substr(below(other.size()), below(40)));
@@ -31,7 +49,8 @@ std::string mutate(std::string bytes, const std::vector<std::string>& others, st
         const std::size_t digits = bytes.find_first_of("0123456789", at);
         if (digits == std::string::npos) break;
         const std::size_t end = bytes.find_first_not_of("0123456789", digits);
-        bytes.replace(digits, (end == std::string::npos ? bytes.size() : end) - digits, kLimits[below(kLimits.size())]);
+        bytes.replace(digits, (end == std::string::npos ? bytes.size() : end) - digits,
+                      kLimits[below(kLimits.size())]);
       }
     }
   }
@@ -55,14 +74,16 @@ TEST(MutationTest, NoSafetensorsHeaderBreaksItsInvariants) {
   for (int round = 0; round < 40'000; ++round) {
     const std::string bytes = mutate(seeds[random() % seeds.size()], seeds, random);
     const std::size_t brace = bytes.rfind('}');
-    accepted += test::check_safetensors(bytes, brace == std::string::npos ? random() % (bytes.size() + 1) : brace + 1);
+    accepted += test::check_safetensors(
+        bytes, brace == std::string::npos ? random() % (bytes.size() + 1) : brace + 1);
   }
   EXPECT_GT(accepted, 100);
 }
 
 TEST(MutationTest, NoRowAsksForMoreThanItsText) {
   const std::vector<std::string> seeds = {
-      R"({"text":"a\u00e9b \"q\""})", R"({"input_ids":[1,2,3],"labels":[-100,2,3],"attention_mask":[1,1,0]})",
+      R"({"text":"a\u00e9b \"q\""})",
+      R"({"input_ids":[1,2,3],"labels":[-100,2,3],"attention_mask":[1,1,0]})",
       R"({"meta":{"input_ids":[[1],{"text":"x"}],"n":null},"input_ids":[255]})"};
   std::mt19937 random(2);
   int accepted = 0;

@@ -26,21 +26,24 @@ TEST(PermutationTest, TakesEveryValueOnceForEverySizeAndKey) {
 }
 
 TEST(PermutationTest, WorksAtTheEndsOfItsRange) {
-  for (const std::uint64_t size : {std::uint64_t{1} << 32, (std::uint64_t{1} << 32) + 1, (std::uint64_t{1} << 62) + 12345}) {
+  for (const std::uint64_t size :
+       {std::uint64_t{1} << 32, (std::uint64_t{1} << 32) + 1, (std::uint64_t{1} << 62) + 12345}) {
     const Permutation permutation(size, 7);
     std::vector<std::uint64_t> values;
     for (std::uint64_t i = 0; i < 1000; ++i) {
       values.push_back(permutation.at(i));
       values.push_back(permutation.at(size - 1 - i));
     }
-    EXPECT_TRUE(std::all_of(values.begin(), values.end(), [&](std::uint64_t v) { return v < size; }));
+    EXPECT_TRUE(
+        std::all_of(values.begin(), values.end(), [&](std::uint64_t v) { return v < size; }));
     std::sort(values.begin(), values.end());
     EXPECT_EQ(std::adjacent_find(values.begin(), values.end()), values.end());
   }
 }
 
 TEST(PermutationTest, StaysTheSameFromVersionToVersion) {
-  EXPECT_EQ(all_of(Permutation(10, 1), 10), (std::vector<std::uint64_t>{7, 6, 3, 1, 9, 2, 8, 0, 4, 5}));
+  EXPECT_EQ(all_of(Permutation(10, 1), 10),
+            (std::vector<std::uint64_t>{7, 6, 3, 1, 9, 2, 8, 0, 4, 5}));
 }
 
 // Over many keys every value is about as often at every place: chi-square with (size - 1)^2
@@ -55,7 +58,8 @@ TEST(PermutationTest, PutsEveryValueAtEveryPlaceAboutAsOften) {
     }
     const double expected = static_cast<double>(kKeys) / static_cast<double>(size);
     double chi_square = 0;
-    for (const double count : counts) chi_square += (count - expected) * (count - expected) / expected;
+    for (const double count : counts)
+      chi_square += (count - expected) * (count - expected) / expected;
     const double freedom = static_cast<double>((size - 1) * (size - 1));
     EXPECT_LT(chi_square, freedom + 6 * std::sqrt(2 * freedom)) << size;
   }

@@ -45,7 +45,9 @@ TEST(SafetensorsCasesTest, AgreesWithTheReferencePackageOnEveryFile) {
       EXPECT_EQ(error.kind(), ErrorKind::kInput);
       const std::string line = error.what();
       EXPECT_NE(line.find("case.safetensors"), std::string::npos) << line;
-      EXPECT_EQ(std::count_if(line.begin(), line.end(), [](char c) { return c >= 0 && c < ' '; }), 0) << line;
+      EXPECT_EQ(std::count_if(line.begin(), line.end(), [](char c) { return c >= 0 && c < ' '; }),
+                0)
+          << line;
     }
   }
 }

@@ -41,7 +41,8 @@ TEST(SafetensorsReaderTest, ReadsWhatThePythonPackageWrote) {
   const SafetensorsReader reader(kDtypes);
   for (const char* name : {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8"}) {
     const at::Tensor tensor = reader.read(name);
-    EXPECT_TRUE(tensor.to(at::kDouble).equal(at::tensor({0.0, 1.0, 2.0, 100.0}, at::kDouble))) << name;
+    EXPECT_TRUE(tensor.to(at::kDouble).equal(at::tensor({0.0, 1.0, 2.0, 100.0}, at::kDouble)))
+        << name;
   }
   EXPECT_EQ(reader.meta("BF16"), (TensorMeta{{4}, at::kBFloat16}));
   EXPECT_TRUE(reader.read("BOOL").equal(at::tensor({1, 0, 1}).to(at::kBool)));
@@ -134,10 +135,13 @@ TEST(SafetensorsReaderTest, NeverYieldsABoolThatIsNeitherTrueNorFalse) {
 
 TEST(SafetensorsReaderTest, RefusesDirectoriesPipesAndMissingFiles) {
   const test::TempDirectory directory;
-  EXPECT_EQ(error_of([&] { SafetensorsReader reader(directory.str()); }).fact(), "not a regular file");
+  EXPECT_EQ(error_of([&] { SafetensorsReader reader(directory.str()); }).fact(),
+            "not a regular file");
   ASSERT_EQ(::mkfifo((directory / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { SafetensorsReader reader(directory / "pipe"); }).fact(), "not a regular file");
-  EXPECT_EQ(error_of([&] { SafetensorsReader reader(directory / "none"); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { SafetensorsReader reader(directory / "pipe"); }).fact(),
+            "not a regular file");
+  EXPECT_EQ(error_of([&] { SafetensorsReader reader(directory / "none"); }).kind(),
+            ErrorKind::kInput);
 }
 
 TEST(SafetensorsWriterTest, WritesTheSameBytesAsThePythonPackage) {
@@ -162,14 +166,16 @@ TEST(SafetensorsWriterTest, ConvertsAndFlattensWhileWriting) {
   SafetensorsWriter writer(directory / "m.safetensors", {{"m", {{3, 2}, at::kFloat}}});
   writer.write("m", matrix);
   writer.finish();
-  EXPECT_TRUE(SafetensorsReader(directory / "m.safetensors").read("m").equal(matrix.to(at::kFloat)));
+  EXPECT_TRUE(
+      SafetensorsReader(directory / "m.safetensors").read("m").equal(matrix.to(at::kFloat)));
 }
 
 TEST(SafetensorsWriterTest, KeepsTheOldFileUntilTheNewOneIsWhole) {
   const test::TempDirectory directory;
   const std::string path = directory / "model.safetensors";
   test::write_file(path, "old");
-  const std::vector<std::pair<std::string, at::Tensor>> tensors = {{"a", at::ones({4})}, {"b", at::zeros({4})}};
+  const std::vector<std::pair<std::string, at::Tensor>> tensors = {{"a", at::ones({4})},
+                                                                   {"b", at::zeros({4})}};
   {
     SafetensorsWriter writer(path, plan_of(tensors));
     writer.write("a", tensors[0].second);
@@ -182,7 +188,8 @@ TEST(SafetensorsWriterTest, KeepsTheOldFileUntilTheNewOneIsWhole) {
 
 TEST(SafetensorsWriterTest, RefusesToPublishWithATensorMissing) {
   const test::TempDirectory directory;
-  SafetensorsWriter writer(directory / "m.safetensors", {{"a", {{1}, at::kFloat}}, {"b", {{1}, at::kFloat}}});
+  SafetensorsWriter writer(directory / "m.safetensors",
+                           {{"a", {{1}, at::kFloat}}, {"b", {{1}, at::kFloat}}});
   writer.write("a", at::ones({1}));
   EXPECT_EQ(error_of([&] { writer.finish(); }).kind(), ErrorKind::kInternal);
   EXPECT_EQ(error_of([&] { writer.write("a", at::ones({1})); }).kind(), ErrorKind::kInternal);
@@ -221,7 +228,8 @@ TEST(SafetensorsWriterTest, LeavesNothingWhenTheDiskIsFull) {
 }
 
 TEST(SafetensorsWriterTest, NamesAFolderThatDoesNotExist) {
-  const Error error = error_of([] { SafetensorsWriter writer("/nonexistent/folder/m.safetensors", {}); });
+  const Error error =
+      error_of([] { SafetensorsWriter writer("/nonexistent/folder/m.safetensors", {}); });
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_NE(std::string(error.what()).find("/nonexistent/folder"), std::string::npos);
 }

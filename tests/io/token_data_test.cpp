@@ -17,7 +17,8 @@ namespace {
 using test::error_of;
 using test::TempDirectory;
 
-TokenDataOptions options_of(std::vector<std::string> files, std::int64_t seq_len, bool shuffle = false) {
+TokenDataOptions options_of(std::vector<std::string> files, std::int64_t seq_len,
+                            bool shuffle = false) {
   TokenDataOptions options;
   options.data.files = std::move(files);
   options.data.shuffle = shuffle;
@@ -27,7 +28,8 @@ TokenDataOptions options_of(std::vector<std::string> files, std::int64_t seq_len
 }
 
 // Bytes 0, 1, 2, ... in files of the given sizes.
-std::vector<std::string> counting_files(const TempDirectory& directory, const std::vector<int>& sizes) {
+std::vector<std::string> counting_files(const TempDirectory& directory,
+                                        const std::vector<int>& sizes) {
   std::vector<std::string> files;
   int next = 0;
   for (const int size : sizes) {
@@ -44,7 +46,8 @@ std::vector<std::int64_t> to_vector(const at::Tensor& tensor) {
   return {flat.const_data_ptr<std::int64_t>(), flat.const_data_ptr<std::int64_t>() + flat.numel()};
 }
 
-TokenData rows(const TempDirectory& directory, const std::string& text, std::int64_t seq_len = 4, bool truncate = false) {
+TokenData rows(const TempDirectory& directory, const std::string& text, std::int64_t seq_len = 4,
+               bool truncate = false) {
   test::write_file(directory / "rows.jsonl", text);
   TokenDataOptions options = options_of({directory / "rows.jsonl"}, seq_len);
   options.data.truncate = truncate;
@@ -76,7 +79,8 @@ TEST(TextDataTest, BeginsAgainAtTheEndInFileOrder) {
   const TokenData data(options_of(counting_files(directory, {6}), 2));
   EXPECT_EQ(to_vector(data.batch(1, 2).ids), (std::vector<std::int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(to_vector(data.batch(2, 2).ids), (std::vector<std::int64_t>{4, 5, 0, 1}));
-  EXPECT_EQ(to_vector(data.batch(1, 5).ids), (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3}));
+  EXPECT_EQ(to_vector(data.batch(1, 5).ids),
+            (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3}));
 }
 
 TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
@@ -114,7 +118,8 @@ TEST(TextDataTest, MakesTheSameBatchOnEveryThreadInAnyOrder) {
     threads.emplace_back([&, t] {
       for (std::int64_t i = 0; i < 40; ++i) {
         const std::int64_t step = (i * 7 + static_cast<std::int64_t>(t)) % 40 + 1;
-        mismatches[t] += !data.batch(step, 7).ids.equal(expected[static_cast<std::size_t>(step - 1)]);
+        mismatches[t] +=
+            !data.batch(step, 7).ids.equal(expected[static_cast<std::size_t>(step - 1)]);
       }
     });
   }
@@ -151,7 +156,8 @@ TEST(TextDataTest, ComputesTheUnigramEntropy) {
   std::string every_byte(256 * 5000, '\0');
   for (std::size_t i = 0; i < every_byte.size(); ++i) every_byte[i] = static_cast<char>(i % 256);
   test::write_file(directory / "c.txt", every_byte);
-  EXPECT_NEAR(*TokenData(options_of({directory / "c.txt"}, 2)).unigram_entropy(), std::log(256.0), 1e-12);
+  EXPECT_NEAR(*TokenData(options_of({directory / "c.txt"}, 2)).unigram_entropy(), std::log(256.0),
+              1e-12);
 }
 
 TEST(TextDataTest, RefusesDataThatMakesNoSequence) {
@@ -161,9 +167,12 @@ TEST(TextDataTest, RefusesDataThatMakesNoSequence) {
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.fact(), "the data has 0 bytes, not one whole sequence of 4");
   test::write_file(directory / "short.txt", "abc");
-  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory / "short.txt"}, 4)); }).kind(), ErrorKind::kInput);
-  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory / "none.txt"}, 4)); }).kind(), ErrorKind::kInput);
-  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory.str()}, 4)); }).fact(), "not a regular file");
+  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory / "short.txt"}, 4)); }).kind(),
+            ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory / "none.txt"}, 4)); }).kind(),
+            ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { TokenData data(options_of({directory.str()}, 4)); }).fact(),
+            "not a regular file");
   EXPECT_EQ(error_of([&] { TokenData data(options_of({}, 4)); }).kind(), ErrorKind::kUsage);
 }
 
@@ -188,9 +197,14 @@ TEST(TextDataTest, RefusesMixedAndUnbuiltFormats) {
   test::write_file(directory / "a.txt", "abcd");
   test::write_file(directory / "a.jsonl", R"({"text":"abcd"})");
   test::write_file(directory / "a.bin", "abcd");
-  EXPECT_EQ(error_of([&] { TokenData d(options_of({directory / "a.txt", directory / "a.jsonl"}, 4)); }).kind(), ErrorKind::kUsage);
-  EXPECT_EQ(error_of([&] { TokenData d(options_of({directory / "a.bin"}, 4)); }).kind(), ErrorKind::kUsage);
-  TokenDataOptions as_text = options_of({directory / "a.txt", directory / "a.jsonl", directory / "a.bin"}, 4);
+  EXPECT_EQ(error_of([&] {
+              TokenData d(options_of({directory / "a.txt", directory / "a.jsonl"}, 4));
+            }).kind(),
+            ErrorKind::kUsage);
+  EXPECT_EQ(error_of([&] { TokenData d(options_of({directory / "a.bin"}, 4)); }).kind(),
+            ErrorKind::kUsage);
+  TokenDataOptions as_text =
+      options_of({directory / "a.txt", directory / "a.jsonl", directory / "a.bin"}, 4);
   as_text.data.format = "text";
   EXPECT_EQ(TokenData(as_text).num_bytes(), 4 + 15 + 4);
 }
@@ -204,7 +218,8 @@ TEST(JsonlDataTest, PadsOnTheRightAndCountsOnlyLabels) {
 )");
   EXPECT_EQ(data.num_sequences(), 3);
   const TokenBatch batch = data.batch(1, 3);
-  EXPECT_EQ(to_vector(batch.ids), (std::vector<std::int64_t>{5, 6, 7, 8, 9, 10, 0, 0, 'h', 0xc3, 0xa9, 0}));
+  EXPECT_EQ(to_vector(batch.ids),
+            (std::vector<std::int64_t>{5, 6, 7, 8, 9, 10, 0, 0, 'h', 0xc3, 0xa9, 0}));
   EXPECT_EQ(to_vector(batch.labels),
             (std::vector<std::int64_t>{-100, 6, 7, 8, 9, 10, -100, -100, 'h', 0xc3, 0xa9, -100}));
   EXPECT_EQ(split_microbatches(batch, 2, 1).counts, (std::vector<std::int64_t>{3 + 1, 2}));
@@ -216,7 +231,8 @@ TEST(JsonlDataTest, ReadsRowsOverSeveralFilesAndWithoutALastLineEnd) {
   test::write_file(directory / "a.jsonl", "\r\n{\"input_ids\":[1]}\r\n\t\n{\"input_ids\":[2]}");
   test::write_file(directory / "b.jsonl", "");
   test::write_file(directory / "c.jsonl", "{\"input_ids\":[3]}\n\n\n");
-  const TokenData data(options_of({directory / "a.jsonl", directory / "b.jsonl", directory / "c.jsonl"}, 2));
+  const TokenData data(
+      options_of({directory / "a.jsonl", directory / "b.jsonl", directory / "c.jsonl"}, 2));
   EXPECT_EQ(data.num_sequences(), 3);
   EXPECT_EQ(to_vector(data.batch(1, 4).ids), (std::vector<std::int64_t>{1, 0, 2, 0, 3, 0, 1, 0}));
 }
@@ -225,8 +241,8 @@ TEST(JsonlDataTest, FindsRowsThatCrossReadBlocks) {
   const TempDirectory directory;
   std::string text;
   for (int i = 0; i < 3; ++i) {
-    text += "{\"pad\":\"" + std::string(700'000, 'p') + "\",\"input_ids\":[" + std::to_string(i) + "]}\n" +
-            std::string(400'000, ' ') + "\n";
+    text += "{\"pad\":\"" + std::string(700'000, 'p') + "\",\"input_ids\":[" + std::to_string(i) +
+            "]}\n" + std::string(400'000, ' ') + "\n";
   }
   const TokenData data = rows(directory, text, 1);
   EXPECT_EQ(to_vector(data.batch(1, 3).ids), (std::vector<std::int64_t>{0, 1, 2}));
@@ -240,7 +256,8 @@ TEST(JsonlDataTest, CutsLongRowsOnlyWhenAsked) {
   EXPECT_EQ(error.fact(), "the row has 5 tokens, more than training.seq_len = 4");
   EXPECT_EQ(error.where(), directory / "rows.jsonl" + ":2");
   EXPECT_NE(error.remedy().find("data.truncate"), std::string::npos);
-  EXPECT_EQ(to_vector(rows(directory, text, 4, true).batch(1, 2).ids), (std::vector<std::int64_t>{1, 2, 3, 4, 1, 2, 3, 4}));
+  EXPECT_EQ(to_vector(rows(directory, text, 4, true).batch(1, 2).ids),
+            (std::vector<std::int64_t>{1, 2, 3, 4, 1, 2, 3, 4}));
 }
 
 TEST(JsonlDataTest, ChecksRowsInTheirOwnLengthWhateverTheSequenceLength) {
@@ -251,18 +268,46 @@ TEST(JsonlDataTest, ChecksRowsInTheirOwnLengthWhateverTheSequenceLength) {
 TEST(JsonlDataTest, NamesFileAndLineOfMalformedRows) {
   const TempDirectory directory;
   const std::string nul("{\"text\":\"a\"}\0{", 14);
-  for (const std::string& row : std::vector<std::string>{
-           "{", "[]", "7", "null", "\"text\"", "{}", "{\"text\":1}", "{\"text\":null}", "{\"text\":[\"a\"]}", "{\"text\":\"\"}",
-           "{\"text\":\"a\"}}", "{\"text\":\"a\"}{}", "{\"text\":\"\xff\"}", "{\"text\":\"\\ud800\"}",
-           "{\"text\":\"a\",\"text\":\"b\"}", "{\"text\":\"a\",\"labels\":[1]}", "{\"input_ids\":\"a\"}",
-           "{\"input_ids\":[]}", "{\"input_ids\":[1.0]}", "{\"input_ids\":[\"1\"]}", "{\"input_ids\":[[1]]}",
-           "{\"input_ids\":[{}]}", "{\"input_ids\":[null]}", "{\"input_ids\":[true]}", "{\"input_ids\":{\"0\":1}}",
-           "{\"input_ids\":[256]}", "{\"input_ids\":[-1]}", "{\"input_ids\":[-100]}", "{\"input_ids\":[1e30]}",
-           "{\"input_ids\":[18446744073709551615]}", "{\"input_ids\":[1,2],\"labels\":[1]}",
-           "{\"input_ids\":[1],\"labels\":[256]}", "{\"input_ids\":[1],\"labels\":[-1]}",
-           "{\"input_ids\":[1],\"input_ids\":[1]}", "{\"labels\":[1]}", nul, std::string(100'000, '['),
-           "{\"x\":" + std::string(100'000, '[')}) {
-    const Error error = error_of([&] { rows(directory, "{\"text\":\"good\"}\n\n" + row + "\n{\"text\":\"good\"}\n"); });
+  for (const std::string& row : std::vector<std::string>{"{",
+                                                         "[]",
+                                                         "7",
+                                                         "null",
+                                                         "\"text\"",
+                                                         "{}",
+                                                         "{\"text\":1}",
+                                                         "{\"text\":null}",
+                                                         "{\"text\":[\"a\"]}",
+                                                         "{\"text\":\"\"}",
+                                                         "{\"text\":\"a\"}}",
+                                                         "{\"text\":\"a\"}{}",
+                                                         "{\"text\":\"\xff\"}",
+                                                         "{\"text\":\"\\ud800\"}",
+                                                         "{\"text\":\"a\",\"text\":\"b\"}",
+                                                         "{\"text\":\"a\",\"labels\":[1]}",
+                                                         "{\"input_ids\":\"a\"}",
+                                                         "{\"input_ids\":[]}",
+                                                         "{\"input_ids\":[1.0]}",
+                                                         "{\"input_ids\":[\"1\"]}",
+                                                         "{\"input_ids\":[[1]]}",
+                                                         "{\"input_ids\":[{}]}",
+                                                         "{\"input_ids\":[null]}",
+                                                         "{\"input_ids\":[true]}",
+                                                         "{\"input_ids\":{\"0\":1}}",
+                                                         "{\"input_ids\":[256]}",
+                                                         "{\"input_ids\":[-1]}",
+                                                         "{\"input_ids\":[-100]}",
+                                                         "{\"input_ids\":[1e30]}",
+                                                         "{\"input_ids\":[18446744073709551615]}",
+                                                         "{\"input_ids\":[1,2],\"labels\":[1]}",
+                                                         "{\"input_ids\":[1],\"labels\":[256]}",
+                                                         "{\"input_ids\":[1],\"labels\":[-1]}",
+                                                         "{\"input_ids\":[1],\"input_ids\":[1]}",
+                                                         "{\"labels\":[1]}",
+                                                         nul,
+                                                         std::string(100'000, '['),
+                                                         "{\"x\":" + std::string(100'000, '[')}) {
+    const Error error = error_of(
+        [&] { rows(directory, "{\"text\":\"good\"}\n\n" + row + "\n{\"text\":\"good\"}\n"); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput) << row.substr(0, 60);
     EXPECT_EQ(error.where(), directory / "rows.jsonl" + ":3") << error.what();
   }
@@ -270,10 +315,14 @@ TEST(JsonlDataTest, NamesFileAndLineOfMalformedRows) {
 
 TEST(JsonlDataTest, TakesAnAttentionMaskOnlyForPaddingOnTheRight) {
   const TempDirectory directory;
-  EXPECT_EQ(to_vector(rows(directory, R"({"input_ids":[1,2,3],"attention_mask":[1,1,0]})").batch(1, 1).labels),
-            (std::vector<std::int64_t>{1, 2, -100, -100}));
-  EXPECT_NO_THROW(rows(directory, R"({"input_ids":[1,2],"labels":[1,-100],"attention_mask":[1,0]})"));
-  for (const char* row : {R"({"input_ids":[1,2],"attention_mask":[0,1]})", R"({"input_ids":[1,2],"attention_mask":[1]})",
+  EXPECT_EQ(
+      to_vector(
+          rows(directory, R"({"input_ids":[1,2,3],"attention_mask":[1,1,0]})").batch(1, 1).labels),
+      (std::vector<std::int64_t>{1, 2, -100, -100}));
+  EXPECT_NO_THROW(
+      rows(directory, R"({"input_ids":[1,2],"labels":[1,-100],"attention_mask":[1,0]})"));
+  for (const char* row : {R"({"input_ids":[1,2],"attention_mask":[0,1]})",
+                          R"({"input_ids":[1,2],"attention_mask":[1]})",
                           R"({"input_ids":[1,2],"attention_mask":[1,2]})",
                           R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":[1,0]})"}) {
     EXPECT_EQ(error_of([&] { rows(directory, row); }).kind(), ErrorKind::kInput) << row;
@@ -304,7 +353,8 @@ TEST(JsonlDataTest, RefusesFilesWithoutRows) {
 }
 
 TEST(SplitMicrobatchesTest, KeepsRowsInOrderAndCountsShiftedLabels) {
-  TokenBatch batch{at::arange(15, at::kLong).view({5, 3}), at::arange(15, at::kLong).view({5, 3}).clone()};
+  TokenBatch batch{at::arange(15, at::kLong).view({5, 3}),
+                   at::arange(15, at::kLong).view({5, 3}).clone()};
   batch.labels.select(0, 1).fill_(-100);
   batch.labels.select(1, 0).fill_(-100);
   const StepBatch parts = split_microbatches(batch, 2, 9);

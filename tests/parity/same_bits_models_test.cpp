@@ -31,7 +31,8 @@ std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbat
     step.step = k;
     for (int m = 0; m < num_microbatches; ++m) {
       const std::int64_t length = 6 + (3 * m + k) % 5;
-      at::Tensor ids = (at::arange(microbatch_size * length, at::kLong) * 7 + 13 * (m + k)).remainder(91);
+      at::Tensor ids =
+          (at::arange(microbatch_size * length, at::kLong) * 7 + 13 * (m + k)).remainder(91);
       ids = ids.view({microbatch_size, length});
       at::Tensor labels = ids.clone();
       labels.slice(1, 0, 1 + m % 3).fill_(-100);
@@ -50,14 +51,18 @@ struct Case {
 
 std::string text(const Case& c) {
   return c.model + " " + c.schedule + " ranks " + std::to_string(c.ranks) + " stages/rank " +
-         std::to_string(c.stages_per_rank) + " microbatch size " + std::to_string(c.microbatch_size);
+         std::to_string(c.stages_per_rank) + " microbatch size " +
+         std::to_string(c.microbatch_size);
 }
 
 std::vector<TieGroup> ties_of(const HarnessModel& model, int num_stages) {
   const std::vector<int> starts = even_starts(static_cast<int>(model.layers.size()), num_stages);
   std::map<std::string, std::set<int>> stages;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const int stage = static_cast<int>(std::upper_bound(starts.begin(), starts.end(), static_cast<int>(i)) - starts.begin()) - 1;
+    const int stage =
+        static_cast<int>(std::upper_bound(starts.begin(), starts.end(), static_cast<int>(i)) -
+                         starts.begin()) -
+        1;
     for (const auto& [local, first] : model.layers[i].ties) {
       stages[first].insert({0, stage});  // the embedding is the first layer
     }
@@ -86,13 +91,15 @@ class SameBits {
       std::vector<int> order;
       for (int m = 0; reverse && m < microbatches; ++m) order.push_back(microbatches - 1 - m);
       expected_[key] = train_in_one_loop(model, steps, options, order);
-      EXPECT_LT(expected_[key].losses.back(), expected_[key].losses.front()) << "nothing was learned";
+      EXPECT_LT(expected_[key].losses.back(), expected_[key].losses.front())
+          << "nothing was learned";
     }
-    const TrainedModel got =
-        train_in_pipeline(model, lowered(schedule, ties_of(model, schedule.num_stages)), steps, options);
+    const TrainedModel got = train_in_pipeline(
+        model, lowered(schedule, ties_of(model, schedule.num_stages)), steps, options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "") << text(c);
     EXPECT_TRUE(same_bits(got, expected_[key])) << text(c);
-    for (std::size_t stage = 0; stage < got.split.size(); ++stage) EXPECT_TRUE(got.split[stage]) << text(c);
+    for (std::size_t stage = 0; stage < got.split.size(); ++stage)
+      EXPECT_TRUE(got.split[stage]) << text(c);
   }
 
  private:
@@ -108,7 +115,8 @@ std::vector<Case> every_case() {
         for (int stages_per_rank : {1, 2, 3}) {
           for (int microbatch_size : {1, 2}) {
             try {
-              const Schedule schedule = make_schedule(info.name, {ranks, stages_per_rank, 8 / microbatch_size});
+              const Schedule schedule =
+                  make_schedule(info.name, {ranks, stages_per_rank, 8 / microbatch_size});
               if (schedule.num_stages > num_layers) continue;
             } catch (const Error&) {
               continue;  // not legal

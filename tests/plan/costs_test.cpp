@@ -78,12 +78,28 @@ TEST_F(CostsFileTest, AcceptsCommAsOnTheCommandLine) {
 }
 
 TEST_F(CostsFileTest, RefusesHostileFiles) {
-  const std::vector<std::string> files = {
-      "", "{", "nul", "3", "\"F\"", "null", "[]", "[[]]", std::string(100000, '['),
-      R"({"F": "1"})", R"({"F": -1})", R"({"F": 1e999})", R"({"F": null})", R"({"G": 1})",
-      R"({"F": 1, "F": 2})", R"({"stages": {}})", R"({"stages": []})", R"({"stages": [1]})",
-      R"({"stages": [{"comm": 1}]})", R"({"message_bytes": 1})", R"({"rank_speed": [true]})",
-      "{\"\\u0000\xff\": 1}"};
+  const std::vector<std::string> files = {"",
+                                          "{",
+                                          "nul",
+                                          "3",
+                                          "\"F\"",
+                                          "null",
+                                          "[]",
+                                          "[[]]",
+                                          std::string(100000, '['),
+                                          R"({"F": "1"})",
+                                          R"({"F": -1})",
+                                          R"({"F": 1e999})",
+                                          R"({"F": null})",
+                                          R"({"G": 1})",
+                                          R"({"F": 1, "F": 2})",
+                                          R"({"stages": {}})",
+                                          R"({"stages": []})",
+                                          R"({"stages": [1]})",
+                                          R"({"stages": [{"comm": 1}]})",
+                                          R"({"message_bytes": 1})",
+                                          R"({"rank_speed": [true]})",
+                                          "{\"\\u0000\xff\": 1}"};
   for (const std::string& text : files) {
     EXPECT_EQ(refusal(text).kind(), ErrorKind::kInput) << text.substr(0, 60);
   }

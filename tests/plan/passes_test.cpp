@@ -45,8 +45,8 @@ TEST(KeepForwardTest, KeepsForwardsAndTheirTransfersInOrder) {
   const Program program = keep_forward(program_of(
       {"0UNSHARD,0F0,0SEND_F0,(0F1;3B0)OVERLAP_F_B,0SEND_F1,3SEND_B0,0B0,0RESHARD,0REDUCE_GRAD",
        "1RECV_F0,1F0,1RECV_F1,1F1,1B0,OPTIMIZER_STEP"}));
-  EXPECT_EQ(rows_of(program), (Rows{"0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RESHARD",
-                                    "1RECV_F0,1F0,1RECV_F1,1F1"}));
+  EXPECT_EQ(rows_of(program),
+            (Rows{"0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RESHARD", "1RECV_F0,1F0,1RECV_F1,1F1"}));
   EXPECT_TRUE(program.forward_only);
 }
 
@@ -94,15 +94,15 @@ TEST(AddTransfersTest, ExchangesNothingWithAStageThatLivesNowhere) {
 }
 
 TEST(AddTransfersTest, RefusesAnOrderThatCannotCompleteAndNamesWhereEveryRankIsStuck) {
-  const Error error =
-      error_of([] { add_transfers(program_of({"0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0"})); });
+  const Error error = error_of([] {
+    add_transfers(program_of({"0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0"}));
+  });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.where(), "rank 0 at instruction 1 '0B0', rank 1 at instruction 0 '1F1'");
 }
 
 TEST(AddTransfersTest, RefusesAProgramThatHoldsThemAlready) {
-  const Error error =
-      error_of([] { add_transfers(program_of({"0F0,0SEND_F0", "1RECV_F0,1F0"})); });
+  const Error error = error_of([] { add_transfers(program_of({"0F0,0SEND_F0", "1RECV_F0,1F0"})); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.where(), "rank 0, instruction 1 '0SEND_F0'");
 }
@@ -119,24 +119,23 @@ TEST(AddTransfersTest, RefusesStagesAndMicrobatchesThatTheProgramDoesNotHave) {
 TEST(AddTransfersTest, LeavesProgramsThatCompleteWithCapacityOne) {
   std::mt19937 random(5);
   for (int sample = 0; sample < 300; ++sample) {
-    const Program program =
-        add_transfers(testing::RandomOrder(random, 5, 3, 6).make());
+    const Program program = add_transfers(testing::RandomOrder(random, 5, 3, 6).make());
     EXPECT_LE(verify(program).required_capacity, 1);
   }
 }
 
 TEST(DeferReceivesTest, PutsReceivesAboveWhatNeedsThem) {
-  EXPECT_EQ(rows_of(defer_receives(program_of(
-                {"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0RECV_B1,0B0,0B1",
-                 "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1"}))),
-            (Rows{"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
-                  "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"}));
+  EXPECT_EQ(
+      rows_of(defer_receives(program_of({"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0RECV_B1,0B0,0B1",
+                                         "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1"}))),
+      (Rows{"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"}));
 }
 
 TEST(DeferReceivesTest, KeepsReceivesAboveASendToTheSamePeerOnTheLowerRank) {
-  EXPECT_EQ(rows_of(defer_receives(program_of(
-                {"0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0B0,0RECV_B1,0B1",
-                 "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"})))[0],
+  EXPECT_EQ(rows_of(defer_receives(
+                program_of({"0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0B0,0RECV_B1,0B1",
+                            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"})))[0],
             "0F0,0SEND_F0,0F1,0RECV_B0,0SEND_F1,0B0,0RECV_B1,0B1");
 }
 
@@ -146,8 +145,9 @@ TEST(DeferReceivesTest, KeepsTheOrderOfAChannelWhereTheUseIsInAnother) {
 }
 
 TEST(DeferReceivesTest, RefusesAReceiveThatNothingNeeds) {
-  const Error error = error_of(
-      [] { defer_receives(program_of({"0F0,0SEND_F0,0F1,0SEND_F1", "1RECV_F0,1RECV_F1,1F0"})); });
+  const Error error = error_of([] {
+    defer_receives(program_of({"0F0,0SEND_F0,0F1,0SEND_F1", "1RECV_F0,1RECV_F1,1F0"}));
+  });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_NE(std::string(error.what()).find("'1RECV_F1' is received and never used; rank 1"),
             std::string::npos)
@@ -205,17 +205,17 @@ TEST(AddReduceGradTest, FollowsAPairThatEndsAStage) {
 }
 
 TEST(AddTiedReductionsTest, PutsGroupsOfSeveralStagesBehindAllComputeOfTheirRanks) {
-  const Program program = add_tied_reductions(
-      program_of({"0F0,2F0,2B0,0B0", "1F0,1B0"}, {0, 1, 0}),
-      {{"a", {0, 2}}, {"b", {1}}, {"c", {0, 1}}});
+  const Program program = add_tied_reductions(program_of({"0F0,2F0,2B0,0B0", "1F0,1B0"}, {0, 1, 0}),
+                                              {{"a", {0, 2}}, {"b", {1}}, {"c", {0, 1}}});
   EXPECT_EQ(rows_of(program),
             (Rows{"0F0,2F0,2B0,0B0,0REDUCE_TIED,2REDUCE_TIED", "1F0,1B0,2REDUCE_TIED"}));
   EXPECT_EQ(program.tie_groups.size(), 3U);
 }
 
 TEST(AddTiedReductionsTest, RefusesAStageThatLivesNowhere) {
-  const Error error = error_of(
-      [] { add_tied_reductions(program_of({"0F0,0B0"}), {{"lm_head.weight", {0, 7}}}); });
+  const Error error = error_of([] {
+    add_tied_reductions(program_of({"0F0,0B0"}), {{"lm_head.weight", {0, 7}}});
+  });
   EXPECT_NE(std::string(error.what()).find("'lm_head.weight' is used by stage 7"),
             std::string::npos);
 }

@@ -1,5 +1,5 @@
-// Every schedule at every size either is refused with a reason, or builds, lowers, verifies clean and
-// completes in the simulation. A seeded sample always; all sizes under the label `slow`.
+// Every schedule at every size either is refused with a reason, or builds, lowers, verifies clean
+// and completes in the simulation. A seeded sample always; all sizes under the label `slow`.
 #include <gtest/gtest.h>
 
 #include "sluice/error.h"

@@ -1,5 +1,5 @@
-// Predictions against the unit-cost grids of tests/reference/bubble.json, closed formulas, and cases
-// small enough to work out by hand.
+// Predictions against the unit-cost grids of tests/reference/bubble.json, closed formulas, and
+// cases small enough to work out by hand.
 #include "sluice/simulate.h"
 
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@ using testing::program_of;
 using Doubles = std::vector<double>;
 
 Program named(const std::string& name, int ranks, int microbatches, int stages_per_rank = 0) {
-  return to_program(make_schedule(name, {.num_ranks = ranks,
-                                         .stages_per_rank = stages_per_rank,
-                                         .num_microbatches = microbatches}));
+  return to_program(make_schedule(
+      name,
+      {.num_ranks = ranks, .stages_per_rank = stages_per_rank, .num_microbatches = microbatches}));
 }
 
 // ---- the reference grids ----
@@ -40,9 +40,12 @@ void expect_as_reference(const Simulation& simulation, const nlohmann::json& exp
   EXPECT_EQ(simulation.busy_per_rank, expect.at("busy_per_rank"));
   EXPECT_EQ(simulation.finish_per_rank, expect.at("finish_per_rank"));
   EXPECT_NEAR(simulation.bubble_fraction, expect.at("bubble_fraction"), 1e-6);
-  EXPECT_EQ(simulation.peak_live_until_grad_input_per_rank, expect.at("peak_live_until_grad_input"));
+  EXPECT_EQ(simulation.peak_live_until_grad_input_per_rank,
+            expect.at("peak_live_until_grad_input"));
   EXPECT_EQ(simulation.peak_live_per_rank, expect.at("peak_live_until_grad_weight"));
-  const auto sum = [](const Doubles& list) { return std::accumulate(list.begin(), list.end(), 0.0); };
+  const auto sum = [](const Doubles& list) {
+    return std::accumulate(list.begin(), list.end(), 0.0);
+  };
   EXPECT_EQ(sum(simulation.warmup_per_rank) + sum(simulation.waiting_per_rank) +
                 sum(simulation.drain_per_rank),
             expect.at("idle_total"));
@@ -158,8 +161,7 @@ TEST(SimulateTest, SendsTheMessagesOfAChannelOneAfterTheOther) {
   costs.bandwidth = 10;
   costs.message_bytes = {40};
   costs.latency = 1;
-  const Simulation simulation =
-      simulate(program_of({"0F0,0F1,0F2", "1F0,1F1,1F2"}), costs);
+  const Simulation simulation = simulate(program_of({"0F0,0F1,0F2", "1F0,1F1,1F2"}), costs);
   // Made at 1, 2, 3; on the wire 1-5, 5-9, 9-13; there one later.
   EXPECT_EQ(simulation.timeline[1][0].start, 6);
   EXPECT_EQ(simulation.timeline[1][1].start, 10);
@@ -173,17 +175,16 @@ TEST(SimulateTest, LetsAValueLeaveWhenItsInstructionIsReached) {
 }
 
 TEST(SimulateTest, LetsAHalfOfAPairLeaveBeforeTheOtherEnds) {
-  const Simulation simulation = simulate(program_of(
-      {"0F0,0SEND_F0,2RECV_F0,2F0,(0F1;2B0)OVERLAP_F_B,0SEND_F1,2SEND_B0",
-       "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1RECV_B0,1B0"},
-      {0, 1, 0}));
+  const Simulation simulation =
+      simulate(program_of({"0F0,0SEND_F0,2RECV_F0,2F0,(0F1;2B0)OVERLAP_F_B,0SEND_F1,2SEND_B0",
+                           "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1RECV_B0,1B0"},
+                          {0, 1, 0}));
   EXPECT_EQ(simulation.timeline[1][1].start, 4);  // 0F1 runs from 3 to 4, 2B0 from 4 to 6
   EXPECT_EQ(simulation.timeline[1][2].start, 6);
 }
 
 TEST(SimulateTest, CountsLiveActivationsAfterEveryInstruction) {
-  const Simulation simulation =
-      simulate(program_of({"0F0,0F1,0I0,0W0,(0F2;0B1)OVERLAP_F_B,0B2"}));
+  const Simulation simulation = simulate(program_of({"0F0,0F1,0I0,0W0,(0F2;0B1)OVERLAP_F_B,0B2"}));
   EXPECT_EQ(simulation.live_per_rank[0], (std::vector<int>{1, 2, 2, 1, 1, 0}));
   EXPECT_EQ(simulation.peak_live_per_rank[0], 2);
   EXPECT_EQ(simulation.peak_live_until_grad_input_per_rank[0], 2);

@@ -79,8 +79,8 @@ TEST(VerifyChannelsTest, AreMeasuredExactlyForEverySchedule) {
   for (const ScheduleInfo& info : schedule_table()) {
     for (const int num_ranks : {2, 3, 5}) {
       LowerOptions options;
-      const Program program =
-          lower(make_schedule(info.name, {.num_ranks = num_ranks, .num_microbatches = 12}), options);
+      const Program program = lower(
+          make_schedule(info.name, {.num_ranks = num_ranks, .num_microbatches = 12}), options);
       EXPECT_EQ(verify(program).max_in_flight, PlainClocks(program).max_in_flight()) << info.name;
     }
   }

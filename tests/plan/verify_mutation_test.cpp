@@ -1,4 +1,5 @@
-// verify() against an interpreter that shares no code with it, on programs that hold and on mutations.
+// verify() against an interpreter that shares no code with it, on programs that hold and on
+// mutations.
 #include <gtest/gtest.h>
 
 #include "sluice/verify.h"
@@ -108,8 +109,8 @@ TEST(VerifyMutationTest, AgreesWithTheInterpreterOnTenThousandMutations) {
     const int mutations = pick(random, 1, 3);
     for (int i = 0; i < mutations; ++i) Mutator(program, random).mutate();
     const VerifyReport report = verify(program);
-    ASSERT_EQ(report.ok(), Interpreter(program).accepts())
-        << "sample " << sample << "\n" << listing(program, report);
+    ASSERT_EQ(report.ok(), Interpreter(program).accepts()) << "sample " << sample << "\n"
+                                                           << listing(program, report);
     expect_well_formed(program, report);
     ++(report.ok() ? held : refused);
   }
@@ -127,8 +128,9 @@ TEST(VerifyMutationTest, AcceptsWhatThePassesMake) {
   }
 }
 
-// Instructions moved anywhere in their rows where the program still holds. What add_transfers() makes
-// completes with capacity 1, since it places both ends at one moment; after this it may need more.
+// Instructions moved anywhere in their rows where the program still holds. What add_transfers()
+// makes completes with capacity 1, since it places both ends at one moment; after this it may need
+// more.
 Program with_drift(Program program, int attempts, std::mt19937& random) {
   for (int attempt = 0; attempt < attempts; ++attempt) {
     Program moved = program;

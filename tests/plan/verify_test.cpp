@@ -26,8 +26,8 @@ void expect_found(const Program& program, const std::vector<Found>& expected) {
   const VerifyReport report = verify(program);
   std::string listing;
   for (const Violation& v : report.violations) {
-    listing += std::to_string(v.rank) + ", " + std::to_string(v.index) + " '" + v.action + "': " +
-               v.reason + "\n";
+    listing += std::to_string(v.rank) + ", " + std::to_string(v.index) + " '" + v.action +
+               "': " + v.reason + "\n";
   }
   ASSERT_EQ(report.violations.size(), expected.size()) << listing;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -97,8 +97,8 @@ TEST(VerifyTest, RejectsAWholeBackwardAfterItsHalves) {
 }
 
 TEST(VerifyTest, RejectsInputWithoutWeightAndWeightWithoutInput) {
-  expect_found(program_of({"0F0,0F1,0I0,0W1"}), {{0, -1, "0W0", "though '0I0' does"},
-                                                 {0, 3, "0W1", "runs without '0I1'"}});
+  expect_found(program_of({"0F0,0F1,0I0,0W1"}),
+               {{0, -1, "0W0", "though '0I0' does"}, {0, 3, "0W1", "runs without '0I1'"}});
 }
 
 TEST(VerifyTest, RejectsABackwardBeforeItsForward) {
@@ -110,13 +110,13 @@ TEST(VerifyTest, RejectsAWeightGradientBeforeItsInputGradient) {
 }
 
 TEST(VerifyTest, RejectsANeighbourOnTheSameRankThatComesLater) {
-  expect_found(program_of({"1F0,0F0,1B0,0B0"}),
-               {{0, 0, "1F0", "needs '0F0' above it"}});
+  expect_found(program_of({"1F0,0F0,1B0,0B0"}), {{0, 0, "1F0", "needs '0F0' above it"}});
 }
 
 TEST(VerifyTest, RejectsAPairWhoseHalvesNeedEachOther) {
-  expect_found(program_of({"(0F0;0B0)OVERLAP_F_B"}),
-               {{0, 0, "(0F0;0B0)OVERLAP_F_B", "one half of the pair needs the result of the other"}});
+  expect_found(
+      program_of({"(0F0;0B0)OVERLAP_F_B"}),
+      {{0, 0, "(0F0;0B0)OVERLAP_F_B", "one half of the pair needs the result of the other"}});
 }
 
 TEST(VerifyTest, RejectsAnActionOnARankThatDoesNotOwnItsStage) {
@@ -196,23 +196,22 @@ TEST(VerifyTest, RejectsAChannelWhoseEndsDisagreeAndNamesTheFewestReceives) {
                   "1RECV_F3,1F3,1RECV_F0,1F0,1RECV_F1,1F1,1RECV_F2,1F2"}),
       {{0, -1, "0B0", "microbatches 0 to 3 never run backward"},
        {1, -1, "1B0", "microbatches 0 to 3 never run backward"},
-       {1, 0, "1RECV_F3",
-        "out of order on the channel from rank 0, where it is '0SEND_F3'"}});
+       {1, 0, "1RECV_F3", "out of order on the channel from rank 0, where it is '0SEND_F3'"}});
 }
 
 TEST(VerifyTest, RejectsADeadlockAndNamesEveryRankOfTheCircle) {
-  expect_found(
-      program_of({"0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0B0,0RECV_B1,0B1",
-                  "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1"}),
-      {{0, 2, "0RECV_B0", "waits for '1SEND_B0' of rank 1, which is stuck before it "
-                          "at '1RECV_F1'"},
-       {1, 2, "1RECV_F1", "waits for '0SEND_F1' of rank 0"}});
+  expect_found(program_of({"0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0B0,0RECV_B1,0B1",
+                           "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1"}),
+               {{0, 2, "0RECV_B0",
+                 "waits for '1SEND_B0' of rank 1, which is stuck before it "
+                 "at '1RECV_F1'"},
+                {1, 2, "1RECV_F1", "waits for '0SEND_F1' of rank 0"}});
 }
 
 TEST(VerifyTest, RejectsADeadlockOfAComputeOrder) {
-  expect_found(program_of({"0F0,0B0,0F1,0B1", "1F0,1F1,1B0,1B1"}),
-               {{0, 1, "0B0", "deadlock: waits for '1B0'"},
-                {1, 1, "1F1", "deadlock: waits for '0F1'"}});
+  expect_found(
+      program_of({"0F0,0B0,0F1,0B1", "1F0,1F1,1B0,1B1"}),
+      {{0, 1, "0B0", "deadlock: waits for '1B0'"}, {1, 1, "1F1", "deadlock: waits for '0F1'"}});
 }
 
 TEST(VerifyTest, LeavesOutRanksThatOnlyWaitForADeadlock) {
@@ -225,14 +224,14 @@ TEST(VerifyTest, ChecksGatheredParametersOnlyWhereTheProgramGathers) {
                {{0, 3, "0F1", "stage 0 is not gathered: no '0UNSHARD' since it was dropped"}});
   expect_found(program_of({"0UNSHARD,0F0,0UNSHARD,0B0,0RESHARD"}),
                {{0, 2, "0UNSHARD", "gathered already, by '0UNSHARD'"}});
-  expect_found(program_of({"0UNSHARD,0F0,0B0"}), {{0, 0, "0UNSHARD", "no '0RESHARD' drops it again"}});
+  expect_found(program_of({"0UNSHARD,0F0,0B0"}),
+               {{0, 0, "0UNSHARD", "no '0RESHARD' drops it again"}});
   expect_found(program_of({"0UNSHARD,0F0,0B0,0RESHARD,0RESHARD"}),
                {{0, 4, "0RESHARD", "not gathered"}});
 }
 
 TEST(VerifyTest, ChecksGradientReductions) {
-  expect_found(program_of({"0F0,0REDUCE_GRAD,0B0"}),
-               {{0, 1, "0REDUCE_GRAD", "runs before '0B0'"}});
+  expect_found(program_of({"0F0,0REDUCE_GRAD,0B0"}), {{0, 1, "0REDUCE_GRAD", "runs before '0B0'"}});
   expect_found(program_of({"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD"}),
                {{0, 3, "0REDUCE_GRAD", "a second time"}});
   expect_found(program_of({"0F0,1F0,1B0,0B0,1REDUCE_GRAD"}),
@@ -253,8 +252,8 @@ TEST(VerifyTest, ChecksTiedReductions) {
 }
 
 TEST(VerifyTest, RejectsTiedReductionsInAnotherOrderAsADeadlock) {
-  Program program = add_tied_reductions(program_of({"0F0,0B0", "1F0,1B0"}),
-                                        {{"a", {0, 1}}, {"b", {0, 1}}});
+  Program program =
+      add_tied_reductions(program_of({"0F0,0B0", "1F0,1B0"}), {{"a", {0, 1}}, {"b", {0, 1}}});
   EXPECT_TRUE(verify(program).ok());
   std::swap(program.ranks[1][2], program.ranks[1][3]);
   expect_found(program, {{0, 2, "0REDUCE_TIED", "deadlock"}, {1, 2, "1REDUCE_TIED", "deadlock"}});

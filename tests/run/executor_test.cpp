@@ -35,11 +35,13 @@ TEST(ExecutorTest, HoldsAsManyActivationsAsTheSimulationSaysAfterEveryInstructio
       executor.hooks.after = [&, rank](int, const Action&) {
         if (step[static_cast<std::size_t>(rank)] != 1) return;
         int count = 0;
-        for (Stage* stage : stages_of[static_cast<std::size_t>(rank)]) count += static_cast<int>(stage->num_live());
+        for (Stage* stage : stages_of[static_cast<std::size_t>(rank)])
+          count += static_cast<int>(stage->num_live());
         live[static_cast<std::size_t>(rank)].push_back(count);
       };
     };
-    const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program, user_batches(2, 8, {2}), options);
+    const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
+                                       user_batches(2, 8, {2}), options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
     EXPECT_EQ(live, simulation.live_per_rank) << info.name;
   }
@@ -50,19 +52,22 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
     const Program program = program_of(schedule, 2, 4);
     HarnessOptions options;
     std::mutex mutex;
-    std::map<std::pair<int, int>, c10::weak_intrusive_ptr<c10::StorageImpl>> storages;  // stage, microbatch
+    std::map<std::pair<int, int>, c10::weak_intrusive_ptr<c10::StorageImpl>>
+        storages;  // stage, microbatch
     int num_checked = 0;
     options.per_rank = [&](int, ExecutorOptions& executor) {
       executor.hooks.produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
         if (action.kind != ActionKind::kForward) return;
         std::lock_guard lock(mutex);
-        storages.emplace(std::make_pair(action.stage, action.microbatch),
-                         c10::weak_intrusive_ptr<c10::StorageImpl>(produced[0].storage().getWeakStorageImpl()));
+        storages.emplace(
+            std::make_pair(action.stage, action.microbatch),
+            c10::weak_intrusive_ptr<c10::StorageImpl>(produced[0].storage().getWeakStorageImpl()));
       };
-      // In a residual block the output of the stage before is saved by the norm of the stage after, so it
-      // lives until that stage's backward; with nobody else left it must be gone.
+      // In a residual block the output of the stage before is saved by the norm of the stage after,
+      // so it lives until that stage's backward; with nobody else left it must be gone.
       executor.hooks.after = [&](int, const Action& action) {
-        const bool consumed = action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
+        const bool consumed =
+            action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
         if (!consumed || action.stage == 0) return;
         std::lock_guard lock(mutex);
         const auto found = storages.find({action.stage - 1, action.microbatch});
@@ -71,14 +76,15 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
         ++num_checked;
       };
     };
-    const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program, user_batches(1, 4, {2}), options);
+    const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
+                                       user_batches(1, 4, {2}), options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
     EXPECT_EQ(num_checked, (program.num_stages - 1) * 4);
   }
 }
 
-// y = x + 1 in front of every cut: nobody saves it, so its storage must die right at the receiver's forward,
-// and on the sender nothing may be left of it after the SEND.
+// y = x + 1 in front of every cut: nobody saves it, so its storage must die right at the receiver's
+// forward, and on the sender nothing may be left of it after the SEND.
 struct AddOne : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return x + 1; }
 };
@@ -115,8 +121,9 @@ TEST(ExecutorTest, NeedsNoMoreMemoryForMoreMicrobatchesUnder1F1B) {
     MemoryLedger ledger(4);
     HarnessOptions options;
     options.ledger = &ledger;
-    const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6, 64), program_of("1F1B", 4, microbatches),
-                                       user_batches(2, microbatches, {32}, 64), options);
+    const auto got =
+        train_in_pipeline(user_model(UserModel::kMlp, 6, 64), program_of("1F1B", 4, microbatches),
+                          user_batches(2, microbatches, {32}, 64), options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
     peaks.emplace_back();
     for (int rank = 0; rank < 4; ++rank) peaks.back().push_back(ledger.peak_bytes(rank));
@@ -152,8 +159,10 @@ FaultResult inject(const Program& program, int fault_rank, int fault_index) {
 
 void expect_named(const Program& program, int rank, int index) {
   const FaultResult result = inject(program, rank, index);
-  const std::string place = "injected fault; rank " + std::to_string(rank) + ", instruction " + std::to_string(index) +
-                            " '" + to_text(program.ranks[static_cast<std::size_t>(rank)][static_cast<std::size_t>(index)]) + "'";
+  const std::string place =
+      "injected fault; rank " + std::to_string(rank) + ", instruction " + std::to_string(index) +
+      " '" +
+      to_text(program.ranks[static_cast<std::size_t>(rank)][static_cast<std::size_t>(index)]) + "'";
   for (std::size_t r = 0; r < result.errors.size(); ++r) {
     // A rank that had finished its row before the fault has nothing to say.
     if (result.errors[r].empty() && static_cast<int>(r) != rank) continue;
@@ -194,11 +203,13 @@ TEST(ExecutorTest, LeavesNoTensorBehindAFailure) {
           };
         }
       };
-      TrainedModel got = train_in_pipeline(user_model(UserModel::kMlp, 6), program, user_batches(1, 4, {2}), options);
+      TrainedModel got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
+                                           user_batches(1, 4, {2}), options);
       EXPECT_NE(got.errors[0], "");
       // The copies of the weights that the harness returns are all that is left.
       std::int64_t returned = 0;
-      for (const auto& [name, weight] : got.weights) returned += static_cast<std::int64_t>(weight.nbytes());
+      for (const auto& [name, weight] : got.weights)
+        returned += static_cast<std::int64_t>(weight.nbytes());
       EXPECT_LT(ledger.live_bytes(0) + ledger.live_bytes(1), returned + 64 * 64);
     }
   }
@@ -213,7 +224,9 @@ TEST(ExecutorTest, SurvivesDelaysAtAnyInstruction) {
     HarnessOptions options;
     options.per_rank = [&](int rank, ExecutorOptions& executor) {
       if (rank != slow_rank) return;
-      executor.hooks.before = [](int, const Action&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+      executor.hooks.before = [](int, const Action&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      };
     };
     EXPECT_TRUE(same_bits(train_in_pipeline(model, program, steps, options), expected));
   }
@@ -232,7 +245,8 @@ TEST(ExecutorTest, FindsWhereAValueStoppedBeingFinite) {
         produced[0].fill_(std::numeric_limits<double>::quiet_NaN());
       };
     };
-    const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program, user_batches(1, 4, {2}), options);
+    const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
+                                       user_batches(1, 4, {2}), options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
     if (in_forward) {
       ASSERT_TRUE(got.non_finite[1].has_value());
@@ -251,15 +265,16 @@ TEST(ExecutorTest, FindsWhereAValueStoppedBeingFinite) {
   }
 }
 
-// NaN in what one compute action hands on: found where it was written, or in the weights of the stage
-// that it was sent to.
+// NaN in what one compute action hands on: found where it was written, or in the weights of the
+// stage that it was sent to.
 void expect_found(const Program& program, const Action& poisoned) {
   HarnessOptions options;
   options.lr = 0;
   options.find_non_finite = true;
   options.per_rank = [&](int, ExecutorOptions& executor) {
     executor.hooks.produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
-      if (action == poisoned) produced[0] = at::full_like(produced[0], std::numeric_limits<double>::quiet_NaN());
+      if (action == poisoned)
+        produced[0] = at::full_like(produced[0], std::numeric_limits<double>::quiet_NaN());
     };
   };
   const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
@@ -268,7 +283,8 @@ void expect_found(const Program& program, const Action& poisoned) {
   const bool in_forward = poisoned.kind == ActionKind::kForward;
   const bool loss = in_forward && poisoned.stage == program.num_stages - 1;
   const int stage = loss ? poisoned.stage : poisoned.stage + (in_forward ? 1 : -1);
-  const auto& found = got.non_finite[static_cast<std::size_t>(program.stage_to_rank[static_cast<std::size_t>(stage)])];
+  const auto& found = got.non_finite[static_cast<std::size_t>(
+      program.stage_to_rank[static_cast<std::size_t>(stage)])];
   ASSERT_TRUE(found.has_value()) << to_text(poisoned);
   EXPECT_EQ(found->in_forward, in_forward) << to_text(poisoned);
   EXPECT_EQ(found->stage, stage) << to_text(poisoned);
@@ -278,8 +294,10 @@ void expect_found(const Program& program, const Action& poisoned) {
 void expect_found_everywhere(const Program& program, std::size_t every) {
   std::vector<Action> producers;
   auto add = [&](const Action& action) {
-    const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
-    if (action.kind == ActionKind::kForward || (backward && action.stage > 0)) producers.push_back(action);
+    const bool backward =
+        action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+    if (action.kind == ActionKind::kForward || (backward && action.stage > 0))
+      producers.push_back(action);
   };
   for (const auto& row : program.ranks) {
     for (const Action& action : row) {
@@ -299,7 +317,8 @@ TEST(ExecutorTest, FindsANanThatASampleOfActionsHandsOn) {
 }
 
 TEST(SlowExecutorTest, FindsANanThatAnyActionHandsOn) {
-  for (const ScheduleInfo& info : schedule_table()) expect_found_everywhere(program_of(info.name, 2, 4), 1);
+  for (const ScheduleInfo& info : schedule_table())
+    expect_found_everywhere(program_of(info.name, 2, 4), 1);
 }
 
 TEST(SlowExecutorTest, SurvivesADelayAtEachInstruction) {
@@ -317,7 +336,8 @@ TEST(SlowExecutorTest, SurvivesADelayAtEachInstruction) {
           if (index == slow_index) std::this_thread::sleep_for(std::chrono::milliseconds(30));
         };
       };
-      EXPECT_TRUE(same_bits(train_in_pipeline(model, program, steps, options), expected)) << slow_rank << " " << slow_index;
+      EXPECT_TRUE(same_bits(train_in_pipeline(model, program, steps, options), expected))
+          << slow_rank << " " << slow_index;
     }
   }
 }
@@ -327,8 +347,10 @@ TEST(ExecutorTest, NamesATensorThatContradictsItsShapeFunction) {
   options.executor.input_metas = [](int, const Values&) {
     return std::vector<TensorMeta>{TensorMeta{{7, 16}, at::kFloat}};
   };
-  const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program_of("1F1B", 2, 4), user_batches(1, 4, {2}), options);
-  EXPECT_NE(got.errors[1].find("expected float32[7, 16], got float32[2, 16]"), std::string::npos) << got.errors[1];
+  const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program_of("1F1B", 2, 4),
+                                     user_batches(1, 4, {2}), options);
+  EXPECT_NE(got.errors[1].find("expected float32[7, 16], got float32[2, 16]"), std::string::npos)
+      << got.errors[1];
   EXPECT_EQ(got.errors[0], got.errors[1]);
 }
 
@@ -341,7 +363,8 @@ TEST(ExecutorTest, RecordsTheLastActionsWithTheFailedOne) {
       if (action == Action::backward(1, 2)) throw std::runtime_error("injected fault");
     };
   };
-  const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program_of("1F1B", 2, 4), user_batches(1, 4, {2}), options);
+  const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program_of("1F1B", 2, 4),
+                                     user_batches(1, 4, {2}), options);
   const std::string& record = got.flight_records[1];
   EXPECT_EQ(std::count(record.begin(), record.end(), '\n'), 4);
   const std::string last = record.substr(record.rfind("step", record.size() - 2));

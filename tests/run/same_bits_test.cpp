@@ -15,9 +15,9 @@ struct Case {
 };
 
 std::string text(const Case& c) {
-  return c.schedule + " ranks " + std::to_string(c.ranks) + " stages/rank " + std::to_string(c.stages_per_rank) +
-         " microbatches " + std::to_string(c.microbatches) + " model " + std::to_string(static_cast<int>(c.model)) +
-         (c.ragged ? " ragged" : "");
+  return c.schedule + " ranks " + std::to_string(c.ranks) + " stages/rank " +
+         std::to_string(c.stages_per_rank) + " microbatches " + std::to_string(c.microbatches) +
+         " model " + std::to_string(static_cast<int>(c.model)) + (c.ragged ? " ragged" : "");
 }
 
 // Every legal combination of the axes, in a fixed order.
@@ -52,11 +52,15 @@ std::vector<int> reversed(int n) {
 
 void expect_bits_of_one_loop(const Case& c) {
   const HarnessModel model = user_model(c.model, 10);
-  const auto steps = user_batches(5, c.microbatches, c.ragged ? std::vector<std::int64_t>{3, 1, 4, 2, 6} : std::vector<std::int64_t>{2});
-  const Program program = lowered(make_schedule(c.schedule, {c.ranks, c.stages_per_rank, c.microbatches}));
+  const auto steps = user_batches(
+      5, c.microbatches,
+      c.ragged ? std::vector<std::int64_t>{3, 1, 4, 2, 6} : std::vector<std::int64_t>{2});
+  const Program program =
+      lowered(make_schedule(c.schedule, {c.ranks, c.stages_per_rank, c.microbatches}));
   const HarnessOptions options;
-  const TrainedModel expected = train_in_one_loop(
-      model, steps, options, c.schedule == "LoopedBFS" ? reversed(c.microbatches) : std::vector<int>());
+  const TrainedModel expected =
+      train_in_one_loop(model, steps, options,
+                        c.schedule == "LoopedBFS" ? reversed(c.microbatches) : std::vector<int>());
   const TrainedModel got = train_in_pipeline(model, program, steps, options);
   for (const std::string& error : got.errors) ASSERT_EQ(error, "") << text(c);
   EXPECT_TRUE(same_bits(got, expected)) << text(c);
@@ -91,9 +95,11 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
     const std::vector<StepBatch> one(steps.begin(), steps.begin() + 1);
     const TrainedModel first = train_in_pipeline(model, lowered(schedule), one, options);
     for (int stage = 0; stage < 4; ++stage) {
-      const TrainedModel expected = train_in_one_loop(model, one, options, orders[static_cast<std::size_t>(stage)]);
+      const TrainedModel expected =
+          train_in_one_loop(model, one, options, orders[static_cast<std::size_t>(stage)]);
       EXPECT_EQ(first.losses, expected.losses);
-      const int end = stage < 3 ? starts[static_cast<std::size_t>(stage) + 1] : static_cast<int>(model.layers.size());
+      const int end = stage < 3 ? starts[static_cast<std::size_t>(stage) + 1]
+                                : static_cast<int>(model.layers.size());
       for (int layer = starts[static_cast<std::size_t>(stage)]; layer < end; ++layer) {
         const std::string prefix = model.layers[static_cast<std::size_t>(layer)].name + ".";
         for (const auto& [name, weight] : expected.weights) {
@@ -123,7 +129,10 @@ TieGroup tie_group(const HarnessModel& model, int num_stages) {
   const std::vector<int> starts = even_starts(static_cast<int>(model.layers.size()), num_stages);
   std::set<int> stages;
   for (std::size_t i = 0; i < model.layers.size(); i += 3) {
-    stages.insert(static_cast<int>(std::upper_bound(starts.begin(), starts.end(), static_cast<int>(i)) - starts.begin()) - 1);
+    stages.insert(
+        static_cast<int>(std::upper_bound(starts.begin(), starts.end(), static_cast<int>(i)) -
+                         starts.begin()) -
+        1);
   }
   return {"first.weight", {stages.begin(), stages.end()}};
 }

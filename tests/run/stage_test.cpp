@@ -78,14 +78,17 @@ Gradients run(Stage& stage, How how, int num_microbatches = 3) {
 
 void expect_same_bits(const Gradients& a, const Gradients& b) {
   ASSERT_EQ(a.inputs.size(), b.inputs.size());
-  for (std::size_t i = 0; i < a.inputs.size(); ++i) EXPECT_TRUE(at::equal(a.inputs[i], b.inputs[i])) << i;
+  for (std::size_t i = 0; i < a.inputs.size(); ++i)
+    EXPECT_TRUE(at::equal(a.inputs[i], b.inputs[i])) << i;
   ASSERT_EQ(a.weights.size(), b.weights.size());
-  for (const auto& [name, gradient] : a.weights) EXPECT_TRUE(at::equal(gradient, b.weights.at(name))) << name;
+  for (const auto& [name, gradient] : a.weights)
+    EXPECT_TRUE(at::equal(gradient, b.weights.at(name))) << name;
 }
 
 class EveryModel : public ::testing::TestWithParam<UserModel> {};
 INSTANTIATE_TEST_SUITE_P(Stage, EveryModel,
-                         ::testing::Values(UserModel::kMlp, UserModel::kUnsplittable, UserModel::kShared));
+                         ::testing::Values(UserModel::kMlp, UserModel::kUnsplittable,
+                                           UserModel::kShared));
 
 TEST_P(EveryModel, WholeBackwardHasTheBitsOfPlainAutograd) {
   // A stage takes what would go to .grad, so the plain run has a chunk of its own.
@@ -119,7 +122,8 @@ TEST_P(EveryModel, NeverWritesToGrad) {
   Stage stage = middle_stage(GetParam());
   run(stage, How::kWhole);
   run(stage, How::kSplit);
-  for (ParameterInfo& info : stage.parameters()) EXPECT_FALSE(info.tensor.grad().defined()) << info.name;
+  for (ParameterInfo& info : stage.parameters())
+    EXPECT_FALSE(info.tensor.grad().defined()) << info.name;
 }
 
 std::size_t num_gradients(Stage& stage) {
@@ -175,7 +179,9 @@ TEST(StageTest, HoldsEarlyWeightsUntilWWhenToldTo) {
 // Counts the matrix products that run while it lives, on this thread.
 class ProductCounter {
  public:
-  ProductCounter() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&count).scopes({at::RecordScope::FUNCTION}))) {
+  ProductCounter()
+      : handle_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(&count).scopes({at::RecordScope::FUNCTION}))) {
     products = 0;
   }
   ~ProductCounter() { at::removeCallback(handle_); }
@@ -241,7 +247,8 @@ TEST(StageTest, FreesEverythingOfAMicrobatchAfterItsBackward) {
 TEST(StageTest, InputBackwardFreesWhatOnlyTheInputNeeded) {
   MemoryLedger ledger(1);
   const MemoryLedger::Scope scope(ledger, 0);
-  // Dropout masks and what gelu saved serve the input alone; linear inputs and norm statistics the weights.
+  // Dropout masks and what gelu saved serve the input alone; linear inputs and norm statistics the
+  // weights.
   Stage stage = middle_stage(UserModel::kMlp);
   run_forward(stage, 0);
   stage.backward(0, {input_of(100)});
@@ -250,7 +257,8 @@ TEST(StageTest, InputBackwardFreesWhatOnlyTheInputNeeded) {
   const std::int64_t forward = ledger.live_bytes(0) - before;
   stage.backward_input(1, {input_of(101)});
   const std::int64_t mask = kRows * kWidth, gelu_input = kRows * 2 * kWidth * 4;
-  // For W stay also the gradients that arrived at the frontier: norm [N, W], up [N, 2W], down [N, W].
+  // For W stay also the gradients that arrived at the frontier: norm [N, W], up [N, 2W], down [N,
+  // W].
   const std::int64_t arrived = kRows * (kWidth + 2 * kWidth + kWidth) * 4;
   EXPECT_LE(ledger.live_bytes(0) - before, forward - 3 * (mask + gelu_input) + 3 * arrived);
   stage.backward_weight(1);

@@ -1,5 +1,5 @@
-// The meaning of a program, as directly as it can be written: queues, sets and a loop. The tests hold
-// verify() against it; it shares no code with src/plan.
+// The meaning of a program, as directly as it can be written: queues, sets and a loop. The tests
+// hold verify() against it; it shares no code with src/plan.
 #pragma once
 
 #include <deque>
@@ -28,8 +28,8 @@ class Interpreter {
     }
   }
 
-  // Runs the program under the strict reading. True when every instruction is right where it is, all
-  // rows end, and nothing is left undone.
+  // Runs the program under the strict reading. True when every instruction is right where it is,
+  // all rows end, and nothing is left undone.
   bool accepts() {
     std::vector<std::size_t> at(p_.ranks.size(), 0);
     for (bool moved = true; moved;) {
@@ -157,8 +157,10 @@ class Interpreter {
   void hand_over(int rank, const Action& a, Kind kind, int to_stage) {
     if (!exists(to_stage)) return;
     const std::pair<Value, Kind> value{{to_stage, a.microbatch}, kind};
-    if (owner(to_stage) == rank || !transfers_) inputs_.insert(value);
-    else outputs_.insert(value);
+    if (owner(to_stage) == rank || !transfers_)
+      inputs_.insert(value);
+    else
+      outputs_.insert(value);
   }
 
   Outcome send(int rank, const Action& a, Kind kind, int to_stage) {
@@ -230,8 +232,7 @@ class Interpreter {
     const std::size_t pairs =
         static_cast<std::size_t>(p_.num_stages) * static_cast<std::size_t>(p_.num_microbatches);
     if (forward_.size() != pairs) return false;
-    if (!p_.forward_only &&
-        (input_gradient_.size() != pairs || weight_gradient_.size() != pairs)) {
+    if (!p_.forward_only && (input_gradient_.size() != pairs || weight_gradient_.size() != pairs)) {
       return false;
     }
     for (const auto& channel : channels_) {

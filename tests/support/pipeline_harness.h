@@ -27,11 +27,11 @@
 namespace sluice::test {
 
 struct TrainedModel {
-  std::vector<double> losses;                // mean over counted values, one a step
+  std::vector<double> losses;  // mean over counted values, one a step
   std::map<std::string, at::Tensor> weights;
-  std::vector<std::string> errors;           // per rank; "" where none
-  std::vector<bool> split;                   // per stage: did its backward split
-  std::vector<std::string> flight_records;   // per rank
+  std::vector<std::string> errors;                   // per rank; "" where none
+  std::vector<bool> split;                           // per stage: did its backward split
+  std::vector<std::string> flight_records;           // per rank
   std::vector<std::optional<NonFinite>> non_finite;  // per rank, when options.find_non_finite
 };
 
@@ -41,7 +41,8 @@ inline bool same_bits(const TrainedModel& a, const TrainedModel& b) {
   for (const auto& [name, tensor] : a.weights) {
     const auto other = b.weights.find(name);
     if (other == b.weights.end() || tensor.sizes() != other->second.sizes()) return false;
-    if (std::memcmp(tensor.const_data_ptr(), other->second.const_data_ptr(), tensor.nbytes()) != 0) return false;
+    if (std::memcmp(tensor.const_data_ptr(), other->second.const_data_ptr(), tensor.nbytes()) != 0)
+      return false;
   }
   return true;
 }
@@ -79,11 +80,13 @@ class PlainSgd final : public StepOps {
   void reduce_tied(int group) override {
     const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
     std::vector<int> ranks;
-    for (int stage : tie.stages) ranks.push_back(program_.stage_to_rank[static_cast<std::size_t>(stage)]);
+    for (int stage : tie.stages)
+      ranks.push_back(program_.stage_to_rank[static_cast<std::size_t>(stage)]);
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     std::map<int, at::Tensor> by_layer;
-    for_uses(tie.name, [&](ParameterInfo& info, at::Tensor& gradient) { by_layer[info.layer] = gradient; });
+    for_uses(tie.name,
+             [&](ParameterInfo& info, at::Tensor& gradient) { by_layer[info.layer] = gradient; });
     std::string layers;
     std::vector<at::Tensor> mine;
     for (auto& [layer, gradient] : by_layer) {
@@ -145,10 +148,12 @@ class PlainSgd final : public StepOps {
   std::set<std::string> summed_;
 };
 
-// The whole model in this thread, by LibTorch's own backward into `.grad`; microbatches in the order of
-// `backward_order` (empty: 0, 1, 2, ...).
-inline TrainedModel train_in_one_loop(const HarnessModel& model, const std::vector<StepBatch>& steps,
-                                      const HarnessOptions& options, std::vector<int> backward_order = {}) {
+// The whole model in this thread, by LibTorch's own backward into `.grad`; microbatches in the
+// order of `backward_order` (empty: 0, 1, 2, ...).
+inline TrainedModel train_in_one_loop(const HarnessModel& model,
+                                      const std::vector<StepBatch>& steps,
+                                      const HarnessOptions& options,
+                                      std::vector<int> backward_order = {}) {
   set_one_thread();
   Chunk chunk(model.layers, 0, {}, model.final_outputs);
   initialize_parameters(chunk, options.seed);
@@ -185,7 +190,8 @@ inline TrainedModel train_in_one_loop(const HarnessModel& model, const std::vect
       gradient = gradient.defined() ? gradient + info.tensor.grad() : info.tensor.grad();
     }
     for (ParameterInfo& info : chunk.parameters()) {
-      if (info.tied_to.empty() && gradients.count(info.name)) info.tensor.sub_(gradients[info.name] * options.lr);
+      if (info.tied_to.empty() && gradients.count(info.name))
+        info.tensor.sub_(gradients[info.name] * options.lr);
       info.tensor.mutable_grad().reset();
     }
   }
@@ -217,10 +223,13 @@ inline std::vector<int> even_starts(int num_layers, int num_stages) {
 }
 
 inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& program,
-                                      const std::vector<StepBatch>& steps, const HarnessOptions& options) {
-  const std::vector<int> starts = even_starts(static_cast<int>(model.layers.size()), program.num_stages);
-  const auto crossing = crossing_values(model.layers, std::vector<int>(starts.begin() + 1, starts.end()),
-                                        model.batch_inputs, model.final_outputs);
+                                      const std::vector<StepBatch>& steps,
+                                      const HarnessOptions& options) {
+  const std::vector<int> starts =
+      even_starts(static_cast<int>(model.layers.size()), program.num_stages);
+  const auto crossing =
+      crossing_values(model.layers, std::vector<int>(starts.begin() + 1, starts.end()),
+                      model.batch_inputs, model.final_outputs);
   auto transports = make_local_transports(program.num_ranks, options.transport);
   TrainedModel result;
   result.errors.resize(static_cast<std::size_t>(program.num_ranks));
@@ -241,11 +250,12 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
         if (program.stage_to_rank[static_cast<std::size_t>(s)] != rank) continue;
         const int first = starts[static_cast<std::size_t>(s)];
         const int last = s + 1 < program.num_stages ? starts[static_cast<std::size_t>(s) + 1]
-                                                     : static_cast<int>(model.layers.size());
+                                                    : static_cast<int>(model.layers.size());
         owned.push_back(std::make_unique<Stage>(
             s, Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
                      s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
-                     s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)] : model.final_outputs)));
+                     s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)]
+                                                : model.final_outputs)));
         stages.push_back(owned.back().get());
         chunks.push_back(&stages.back()->chunk());
       }
@@ -277,7 +287,8 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
           if (options.after_step) options.after_step(rank, stages);
         }
         if (options.find_non_finite) {
-          result.non_finite[static_cast<std::size_t>(rank)] = executor.find_non_finite(steps.back());
+          result.non_finite[static_cast<std::size_t>(rank)] =
+              executor.find_non_finite(steps.back());
         }
       } catch (const Error& error) {
         result.errors[static_cast<std::size_t>(rank)] = error.what();

@@ -1,5 +1,6 @@
-// Options of the sanitizers, compiled in so that a test program behaves alike under ctest and by hand.
-// The suppressions (tests/*.supp) are for reports from inside libtorch, which is not instrumented.
+// Options of the sanitizers, compiled in so that a test program behaves alike under ctest and by
+// hand. The suppressions (tests/*.supp) are for reports from inside libtorch, which is not
+// instrumented.
 extern "C" {
 const char* __asan_default_options();
 const char* __lsan_default_options();
@@ -11,7 +12,8 @@ const char* __lsan_default_options() {
   return "print_suppressions=0:suppressions=" SLUICE_TEST_DATA "/lsan.supp";
 }
 const char* __tsan_default_options() {
-  return "ignore_noninstrumented_modules=1:second_deadlock_stack=1:suppressions=" SLUICE_TEST_DATA "/tsan.supp";
+  return "ignore_noninstrumented_modules=1:second_deadlock_stack=1:suppressions=" SLUICE_TEST_DATA
+         "/tsan.supp";
 }
 const char* __ubsan_default_options() { return "print_stacktrace=1"; }
 }

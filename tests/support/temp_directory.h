@@ -45,7 +45,8 @@ inline std::string read_file(const std::string& path) {
 // Names in a directory, hidden ones included.
 inline std::set<std::string> list_directory(const std::string& path) {
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) names.insert(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(path))
+    names.insert(entry.path().filename());
   return names;
 }
 

@@ -1,5 +1,6 @@
 // What every transport must do. Instantiate with
-//   INSTANTIATE_TEST_SUITE_P(Local, TransportConformance, ::testing::Values(&make_local_transports));
+//   INSTANTIATE_TEST_SUITE_P(Local, TransportConformance,
+//   ::testing::Values(&make_local_transports));
 #pragma once
 
 #include <ATen/Functions.h>
@@ -13,7 +14,8 @@
 
 namespace sluice::test {
 
-using TransportFactory = std::vector<std::unique_ptr<Transport>> (*)(int size, const TransportOptions&);
+using TransportFactory = std::vector<std::unique_ptr<Transport>> (*)(int size,
+                                                                     const TransportOptions&);
 
 class TransportConformance : public ::testing::TestWithParam<TransportFactory> {
  protected:
@@ -65,8 +67,10 @@ TEST_P(TransportConformance, KeepsTheOrderOfEveryChannel) {
     for (int i = 0; i < kCount; ++i) {
       transport.send(other, ChannelKind::kActivation, message(1, i, i));
       transport.send(other, ChannelKind::kGradient, message(0, i, 1000 + i));
-      activations.push_back(transport.post_receive(other, ChannelKind::kActivation, {1, i, 1}, std::nullopt));
-      gradients.push_back(transport.post_receive(other, ChannelKind::kGradient, {0, i, 1}, std::nullopt));
+      activations.push_back(
+          transport.post_receive(other, ChannelKind::kActivation, {1, i, 1}, std::nullopt));
+      gradients.push_back(
+          transport.post_receive(other, ChannelKind::kGradient, {0, i, 1}, std::nullopt));
     }
     for (int i = 0; i < kCount; ++i) {
       EXPECT_EQ(value_of(transport.wait(gradients[static_cast<std::size_t>(i)])), 1000 + i);
@@ -79,12 +83,14 @@ TEST_P(TransportConformance, CompletesPostsInWhateverOrderTheyAreWaitedFor) {
   start(2);
   expect_no_errors(on_every_rank([](Transport& transport) {
     if (transport.rank() == 0) {
-      for (int i = 0; i < 3; ++i) transport.send(1, ChannelKind::kActivation, message(1, i, 10 * i));
+      for (int i = 0; i < 3; ++i)
+        transport.send(1, ChannelKind::kActivation, message(1, i, 10 * i));
       return;
     }
     std::vector<Transport::Ticket> tickets;
     for (int i = 0; i < 3; ++i) {
-      tickets.push_back(transport.post_receive(0, ChannelKind::kActivation, {1, i, 1}, std::nullopt));
+      tickets.push_back(
+          transport.post_receive(0, ChannelKind::kActivation, {1, i, 1}, std::nullopt));
     }
     EXPECT_EQ(value_of(transport.wait(tickets[2])), 20);
     EXPECT_EQ(value_of(transport.wait(tickets[0])), 0);
@@ -98,11 +104,13 @@ TEST_P(TransportConformance, CarriesSeveralTensorsTheirTypesAndWhetherTheyWantGr
     if (transport.rank() == 0) {
       at::Tensor wanted = at::ones({2, 3});
       wanted.set_requires_grad(true);
-      transport.send(1, ChannelKind::kActivation,
-                     {{1, 0, 1}, {wanted, at::arange(4, at::kLong), at::Tensor(), at::empty({0, 5})}});
+      transport.send(
+          1, ChannelKind::kActivation,
+          {{1, 0, 1}, {wanted, at::arange(4, at::kLong), at::Tensor(), at::empty({0, 5})}});
       return;
     }
-    const Message got = transport.wait(transport.post_receive(0, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
+    const Message got = transport.wait(
+        transport.post_receive(0, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
     ASSERT_EQ(got.tensors.size(), 4u);
     EXPECT_TRUE(got.tensors[0].requires_grad());
     EXPECT_TRUE(at::equal(got.tensors[0].detach(), at::ones({2, 3})));
@@ -126,7 +134,8 @@ TEST_P(TransportConformance, RefusesAMessageOfAnotherMicrobatch) {
   EXPECT_NE(errors[1].find("1RECV_F6"), std::string::npos) << errors[1];
 }
 
-TEST_P(TransportConformance, RefusesSizesThatContradictCertainOnesAndTakesThoseThatContradictAGuess) {
+TEST_P(TransportConformance,
+       RefusesSizesThatContradictCertainOnesAndTakesThoseThatContradictAGuess) {
   for (const bool certain : {true, false}) {
     start(2);
     const auto errors = on_every_rank([&](Transport& transport) {
@@ -135,10 +144,13 @@ TEST_P(TransportConformance, RefusesSizesThatContradictCertainOnesAndTakesThoseT
         return;
       }
       const ExpectedTensors expected{{TensorMeta{{4}, at::kFloat}}, certain};
-      EXPECT_EQ(value_of(transport.wait(transport.post_receive(0, ChannelKind::kActivation, {1, 0, 1}, expected))), 5);
+      EXPECT_EQ(value_of(transport.wait(
+                    transport.post_receive(0, ChannelKind::kActivation, {1, 0, 1}, expected))),
+                5);
     });
     if (certain) {
-      EXPECT_NE(errors[1].find("expected float32[4], got float32[3]"), std::string::npos) << errors[1];
+      EXPECT_NE(errors[1].find("expected float32[4], got float32[3]"), std::string::npos)
+          << errors[1];
     } else {
       EXPECT_EQ(errors[1], "");
     }
@@ -152,8 +164,9 @@ TEST_P(TransportConformance, NamesTheMissingMessageAtTheDeadline) {
       transport.wait(transport.post_receive(0, ChannelKind::kGradient, {1, 3, 9}, std::nullopt));
     }
   });
-  EXPECT_NE(errors[1].find("no message within 60 ms; rank 1 waits for 1RECV_B3 of step 9 from rank 0"),
-            std::string::npos)
+  EXPECT_NE(
+      errors[1].find("no message within 60 ms; rank 1 waits for 1RECV_B3 of step 9 from rank 0"),
+      std::string::npos)
       << errors[1];
 }
 
@@ -205,7 +218,8 @@ TEST_P(TransportConformance, AbortEndsEveryWaitWithTheFirstFailure) {
   const auto errors = on_every_rank([](Transport& transport) {
     switch (transport.rank()) {
       case 0:
-        transport.wait(transport.post_receive(1, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
+        transport.wait(
+            transport.post_receive(1, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
         break;
       case 1:
         transport.barrier();
@@ -230,7 +244,8 @@ TEST_P(TransportConformance, AbortEndsEveryWaitWithTheFirstFailure) {
 TEST_P(TransportConformance, RefusesRanksThatDoNotExist) {
   start(2);
   EXPECT_THROW(transports[0]->send(2, ChannelKind::kActivation, message(0, 0, 0)), Error);
-  EXPECT_THROW(transports[0]->post_receive(-1, ChannelKind::kActivation, {0, 0, 1}, std::nullopt), Error);
+  EXPECT_THROW(transports[0]->post_receive(-1, ChannelKind::kActivation, {0, 0, 1}, std::nullopt),
+               Error);
 }
 
 TEST_P(TransportConformance, KeepsManyRanksApartUnderLoad) {
@@ -240,14 +255,16 @@ TEST_P(TransportConformance, KeepsManyRanksApartUnderLoad) {
     const int rank = transport.rank();
     for (int i = 0; i < kCount; ++i) {
       for (int other = 0; other < kRanks; ++other) {
-        if (other != rank) transport.send(other, ChannelKind::kActivation, message(other, i, 100 * rank + i));
+        if (other != rank)
+          transport.send(other, ChannelKind::kActivation, message(other, i, 100 * rank + i));
       }
       if (i % 7 == rank) std::this_thread::yield();
     }
     for (int i = 0; i < kCount; ++i) {
       for (int other = 0; other < kRanks; ++other) {
         if (other == rank) continue;
-        const auto ticket = transport.post_receive(other, ChannelKind::kActivation, {rank, i, 1}, std::nullopt);
+        const auto ticket =
+            transport.post_receive(other, ChannelKind::kActivation, {rank, i, 1}, std::nullopt);
         EXPECT_EQ(value_of(transport.wait(ticket)), 100 * other + i);
       }
     }

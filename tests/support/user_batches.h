@@ -10,12 +10,15 @@
 
 namespace sluice::test {
 
-inline HarnessModel user_model(UserModel kind, int blocks, std::int64_t width = 16, double dropout = 0.25) {
-  return {make_user_layers(kind, blocks, width, dropout), &squared_error, {"x", "y"}, {"prediction"}};
+inline HarnessModel user_model(UserModel kind, int blocks, std::int64_t width = 16,
+                               double dropout = 0.25) {
+  return {
+      make_user_layers(kind, blocks, width, dropout), &squared_error, {"x", "y"}, {"prediction"}};
 }
 
 // rows: of every microbatch, cycled; the first seen step is 1.
-inline std::vector<StepBatch> user_batches(int num_steps, int num_microbatches, const std::vector<std::int64_t>& rows,
+inline std::vector<StepBatch> user_batches(int num_steps, int num_microbatches,
+                                           const std::vector<std::int64_t>& rows,
                                            std::int64_t width = 16) {
   std::vector<StepBatch> steps;
   std::size_t next = 0;

@@ -18,7 +18,10 @@ namespace sluice::test {
 
 struct ResidualBlock : torch::nn::Module {
   ResidualBlock(std::int64_t width, double dropout)
-      : norm(torch::nn::LayerNormOptions({width})), up(width, 2 * width), down(2 * width, width), drop(dropout) {
+      : norm(torch::nn::LayerNormOptions({width})),
+        up(width, 2 * width),
+        down(2 * width, width),
+        drop(dropout) {
     register_module("norm", norm);
     register_module("up", up);
     register_module("down", down);
@@ -32,7 +35,8 @@ struct ResidualBlock : torch::nn::Module {
 
 // y = x * w, all gradients computed at once whatever is asked for: a layer that cannot be split.
 struct ScaleFunction : torch::autograd::Function<ScaleFunction> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& w) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& w) {
     context->save_for_backward({x, w});
     return x * w;
   }
@@ -43,7 +47,9 @@ struct ScaleFunction : torch::autograd::Function<ScaleFunction> {
   }
 };
 struct CustomScale : torch::nn::Module {
-  explicit CustomScale(std::int64_t width) { weight = register_parameter("weight", at::ones({width})); }
+  explicit CustomScale(std::int64_t width) {
+    weight = register_parameter("weight", at::ones({width}));
+  }
   at::Tensor forward(const at::Tensor& x) { return ScaleFunction::apply(x, weight); }
   at::Tensor weight;
 };
@@ -86,8 +92,10 @@ inline LayerSpec linear_layer(const std::string& name, std::int64_t from, std::i
 
 enum class UserModel { kMlp, kUnsplittable, kShared };
 
-// x [N, width] -> prediction [N, width]: a first linear layer, `blocks` blocks, a last linear layer.
-inline std::vector<LayerSpec> make_user_layers(UserModel model, int blocks, std::int64_t width, double dropout) {
+// x [N, width] -> prediction [N, width]: a first linear layer, `blocks` blocks, a last linear
+// layer.
+inline std::vector<LayerSpec> make_user_layers(UserModel model, int blocks, std::int64_t width,
+                                               double dropout) {
   std::vector<LayerSpec> layers{linear_layer("first", width, width)};
   layers.front().reads = {"x"};
   for (int i = 0; i < blocks; ++i) {

@@ -1,7 +1,7 @@
-// Replays the compute order and writes both ends of every transfer at one moment: the SEND behind the
-// action that made the value, the RECV at the end of what its rank has replayed so far. So both ends
-// of a channel agree on the order, and the replay itself is a timing in which every RECV finds its
-// message. The result is torch's `_add_send_recv`:
+// Replays the compute order and writes both ends of every transfer at one moment: the SEND behind
+// the action that made the value, the RECV at the end of what its rank has replayed so far. So both
+// ends of a channel agree on the order, and the replay itself is a timing in which every RECV finds
+// its message. The result is torch's `_add_send_recv`:
 //
 //   sweep over the ranks in ascending order, each replaying one action if what it needs is there
 //
@@ -9,8 +9,8 @@
 //   rank 1                 1RECV_F0  1F0  1B0  1SEND_B0
 //
 // Idle slots, which a Program does not have and a grid may, take their turn and vanish.
-// torch asks every rank in every sweep, which is quadratic. Here a rank without its input is left out
-// of the sweeps until a RECV is written into its row: linear in the number of actions.
+// torch asks every rank in every sweep, which is quadratic. Here a rank without its input is left
+// out of the sweeps until a RECV is written into its row: linear in the number of actions.
 #include <algorithm>
 #include <utility>
 
@@ -56,7 +56,12 @@ class Placer {
   }
 
  private:
-  enum Mark : unsigned char { kInput = 1, kOutputGradient = 2, kForwardDone = 4, kGradientDone = 8 };
+  enum Mark : unsigned char {
+    kInput = 1,
+    kOutputGradient = 2,
+    kForwardDone = 4,
+    kGradientDone = 8
+  };
 
   unsigned char& marks(int stage, int microbatch) {
     return marks_[static_cast<std::size_t>(stage) * program_.num_microbatches + microbatch];
@@ -92,8 +97,10 @@ class Placer {
     if (!is_ready) return;
     if (action.kind != ActionKind::kIdle) program_.ranks[rank].push_back(action);
     detail::for_each_half(action, [&](const Action& half) { finish(rank, half); });
-    if (++at_[rank] < todo_[rank].size()) next_sweep_.insert(rank);
-    else --unfinished_;
+    if (++at_[rank] < todo_[rank].size())
+      next_sweep_.insert(rank);
+    else
+      --unfinished_;
   }
 
   void finish(int rank, const Action& half) {
@@ -119,8 +126,10 @@ class Placer {
     marks(recv.stage, recv.microbatch) |= arrived;
     if (at_[peer] == todo_[peer].size()) return;
     // A rank above has its turn in this sweep still to come.
-    if (peer > rank) this_sweep_.insert(peer);
-    else if (peer < rank) next_sweep_.insert(peer);
+    if (peer > rank)
+      this_sweep_.insert(peer);
+    else if (peer < rank)
+      next_sweep_.insert(peer);
   }
 
   [[noreturn]] void refuse() const {

@@ -1,7 +1,7 @@
-// Moves receives down to where they are needed, so that a pending one disturbs nothing: a RECV stays
-// directly above the compute action that takes its value. On the lower rank of two that exchange, it
-// also stays above the next SEND to that peer, so that of two ranks that send to each other one
-// receives first. torch's `_defer_recv_ops`.
+// Moves receives down to where they are needed, so that a pending one disturbs nothing: a RECV
+// stays directly above the compute action that takes its value. On the lower rank of two that
+// exchange, it also stays above the next SEND to that peer, so that of two ranks that send to each
+// other one receives first. torch's `_defer_recv_ops`.
 //
 // A RECV takes along those above it on its channel: the order of a channel is that of its sends.
 #include <deque>
@@ -86,8 +86,8 @@ class Deferral {
   void flush_input(const Action& half, std::vector<Action>& result) {
     const bool forward = half.kind == ActionKind::kForward;
     if (!forward && !detail::makes_input_gradient(half.kind)) return;
-    const Action recv = Action::make(
-        forward ? ActionKind::kRecvForward : ActionKind::kRecvBackward, half.stage, half.microbatch);
+    const Action recv = Action::make(forward ? ActionKind::kRecvForward : ActionKind::kRecvBackward,
+                                     half.stage, half.microbatch);
     if (!pending(recv)) return;
     Channel& channel = channel_of(recv);
     while (pending(recv)) emit_front(channel, result);

@@ -1,5 +1,5 @@
-// I directly followed by the W of the same stage and microbatch is one backward: the graph is walked
-// once. torch's `_merge_bw`.
+// I directly followed by the W of the same stage and microbatch is one backward: the graph is
+// walked once. torch's `_merge_bw`.
 #include "sluice/program.h"
 
 namespace sluice {
@@ -9,9 +9,8 @@ Program merge_backward(Program program) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const Action action = row[i];
-      const bool merges =
-          action.kind == ActionKind::kBackwardInput && i + 1 < row.size() &&
-          row[i + 1] == Action::backward_weight(action.stage, action.microbatch);
+      const bool merges = action.kind == ActionKind::kBackwardInput && i + 1 < row.size() &&
+                          row[i + 1] == Action::backward_weight(action.stage, action.microbatch);
       row[kept++] = merges ? Action::backward(action.stage, action.microbatch) : action;
       if (merges) ++i;
     }

@@ -1,5 +1,5 @@
-// {s}REDUCE_GRAD directly after the stage's last gradient of weights (its num_microbatches-th B or W),
-// as early as its gradients are whole. torch's `_add_reduce_grad`.
+// {s}REDUCE_GRAD directly after the stage's last gradient of weights (its num_microbatches-th B or
+// W), as early as its gradients are whole. torch's `_add_reduce_grad`.
 #include "plan/neighbours.h"
 
 namespace sluice {

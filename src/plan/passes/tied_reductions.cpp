@@ -1,5 +1,5 @@
-// {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that holds
-// a member. Behind all compute of the rank: the same order everywhere cannot deadlock.
+// {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that
+// holds a member. Behind all compute of the rank: the same order everywhere cannot deadlock.
 #include <algorithm>
 
 #include "plan/neighbours.h"
@@ -23,8 +23,7 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     for (const int rank : ranks) {
-      program.ranks[rank].push_back(
-          Action::make(ActionKind::kReduceTied, static_cast<int>(group)));
+      program.ranks[rank].push_back(Action::make(ActionKind::kReduceTied, static_cast<int>(group)));
     }
   }
   program.tie_groups = std::move(groups);

@@ -1,13 +1,13 @@
 // Which stages have their sharded parameters gathered: before every compute action, those that the
-// row uses next, at most `max_active_stages` of them. What leaves this window is dropped first, what
-// enters it is gathered in the order of use:
+// row uses next, at most `max_active_stages` of them. What leaves this window is dropped first,
+// what enters it is gathered in the order of use:
 //
 //   0F0 1F0 2F0 2B0 1B0 0B0, two at once:
 //   0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 2F0 2B0 2RESHARD 0UNSHARD 1B0 1RESHARD 0B0 0RESHARD
 //
-// The result is torch's `_add_unshard_reshard`, which looks through the rest of the row before every
-// action. Here the window is kept up: after an action only its own stages can leave it, since every
-// other stage's next use has come nearer. O(n log(stages of the rank)).
+// The result is torch's `_add_unshard_reshard`, which looks through the rest of the row before
+// every action. Here the window is kept up: after an action only its own stages can leave it, since
+// every other stage's next use has come nearer. O(n log(stages of the rank)).
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -67,8 +67,7 @@ class Window {
   Uses uses_of(Use i) const {
     const Action& action = row_[i];
     if (!is_compute(action.kind)) return {};
-    const bool two =
-        action.kind == ActionKind::kOverlap && action.backward_stage != action.stage;
+    const bool two = action.kind == ActionKind::kOverlap && action.backward_stage != action.stage;
     return {two ? 2 : 1, {action.stage, action.backward_stage}};
   }
 
@@ -88,9 +87,12 @@ class Window {
     while (num_counted_ < max_active_) {
       const bool extra_is_next =
           extra_ != kNone && (waiting_.empty() || next_[slots_[extra_]] < waiting_.top().first);
-      if (extra_is_next) extra_ = kNone;
-      else if (!waiting_.empty()) entering.push_back(gather_next());
-      else return;
+      if (extra_is_next)
+        extra_ = kNone;
+      else if (!waiting_.empty())
+        entering.push_back(gather_next());
+      else
+        return;
       ++num_counted_;
     }
     if (extra_ == kNone && !waiting_.empty() && follows_gathered_half(waiting_.top().first)) {
@@ -117,8 +119,10 @@ class Window {
     for (int k = 0; k < uses.count; ++k) {
       const int stage = uses.stages[k], slot = slots_[stage];
       gathered_[slot] = false;
-      if (stage == extra_) extra_ = kNone;
-      else --num_counted_;
+      if (stage == extra_)
+        extra_ = kNone;
+      else
+        --num_counted_;
       leaving.push_back(stage);
       next_[slot] = following_[2 * i + k];
       if (next_[slot] != kNever) waiting_.emplace(next_[slot], stage);
@@ -131,8 +135,10 @@ class Window {
     std::sort(leaving.begin(), leaving.end());
     for (const int stage : leaving) {
       const auto back = std::find(entering.begin(), entering.end(), stage);
-      if (back != entering.end()) entering.erase(back);
-      else result.push_back(Action::make(ActionKind::kReshard, stage));
+      if (back != entering.end())
+        entering.erase(back);
+      else
+        result.push_back(Action::make(ActionKind::kReshard, stage));
     }
     for (const int stage : entering) result.push_back(Action::make(ActionKind::kUnshard, stage));
     leaving.clear();
@@ -143,12 +149,12 @@ class Window {
   const std::vector<Action>& row_;
   int max_active_;
   std::vector<int>& slots_;
-  std::vector<Use> following_;   // by use: the same stage's next one
-  std::vector<int> stages_;      // by slot
-  std::vector<Use> next_;        // by slot
-  std::vector<bool> gathered_;   // by slot
-  int num_counted_ = 0;          // gathered stages without the extra one
-  int extra_ = kNone;            // stage
+  std::vector<Use> following_;  // by use: the same stage's next one
+  std::vector<int> stages_;     // by slot
+  std::vector<Use> next_;       // by slot
+  std::vector<bool> gathered_;  // by slot
+  int num_counted_ = 0;         // gathered stages without the extra one
+  int extra_ = kNone;           // stage
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;  // not gathered
 };
 
@@ -156,8 +162,9 @@ class Window {
 
 Program add_unshard_reshard(Program program, int max_active_stages) {
   if (max_active_stages < 1) {
-    throw Error(ErrorKind::kUsage, "at most " + std::to_string(max_active_stages) +
-                                       " stages gathered at once leaves none to compute on",
+    throw Error(ErrorKind::kUsage,
+                "at most " + std::to_string(max_active_stages) +
+                    " stages gathered at once leaves none to compute on",
                 {}, "allow at least 1");
   }
   detail::require_in_range(program);

@@ -54,7 +54,8 @@ std::vector<Action> make_row(const ScheduleShape& shape, const Rounds& rounds, i
 }
 
 // Holds every forward back, in empty slots, until the stage before it is done; the rows advance
-// together, one slot at a time. As in torch, backwards do not wait: the grid shows their order only.
+// together, one slot at a time. As in torch, backwards do not wait: the grid shows their order
+// only.
 void delay_forwards(Schedule& schedule) {
   constexpr int kNotYet = std::numeric_limits<int>::max();
   const auto num_mb = static_cast<std::size_t>(schedule.num_microbatches);

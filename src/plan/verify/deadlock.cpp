@@ -10,8 +10,8 @@ namespace {
 
 // Where the members of one collective execute it.
 struct Gathering {
-  int hub_rank = -1, hub_index = -1;            // the first member
-  std::vector<std::pair<int, int>> others;      // rank, index
+  int hub_rank = -1, hub_index = -1;        // the first member
+  std::vector<std::pair<int, int>> others;  // rank, index
 };
 
 class Waits {

@@ -5,8 +5,9 @@ namespace sluice::detail {
 namespace {
 
 std::string range_text(int first, int last) {
-  return first == last ? "stage " + std::to_string(first) + " lives"
-                       : "stages " + std::to_string(first) + " to " + std::to_string(last) + " live";
+  return first == last
+             ? "stage " + std::to_string(first) + " lives"
+             : "stages " + std::to_string(first) + " to " + std::to_string(last) + " live";
 }
 
 // One violation for a run of stages without a rank.
@@ -150,8 +151,10 @@ void index_instructions(Verification& v) {
         continue;
       }
       const auto place = [&](const Action& part) {
-        if (rank_of(v.program, part.stage) == rank) record(v, rank, index, part);
-        else record_elsewhere(v, part);
+        if (rank_of(v.program, part.stage) == rank)
+          record(v, rank, index, part);
+        else
+          record_elsewhere(v, part);
       };
       if (is_compute(action.kind)) {
         for_each_half(action, place);

@@ -6,9 +6,10 @@
 //   max over SENDs k of one channel (k + 1 - receives of the channel that the sender has heard of).
 //
 // Clocks say what a rank has heard of (Mattern, "Virtual time and global states of distributed
-// systems", 1989): for another rank, how many of its events are certainly over. Each message carries
-// the sender's clock. A clock over all ranks would cost messages x ranks, so:
-//  1. a bound from above for every channel, from messages that went straight from receiver to sender;
+// systems", 1989): for another rank, how many of its events are certainly over. Each message
+// carries the sender's clock. A clock over all ranks would cost messages x ranks, so:
+//  1. a bound from above for every channel, from messages that went straight from receiver to
+//  sender;
 //  2. clocks of some ranks at a time, for the channels in falling order of their bounds, until no
 //     bound is left above what was found. In pipelines one or two passes do.
 #include <algorithm>
@@ -70,8 +71,8 @@ class DirectBounds {
     switch (event.kind) {
       case Event::kSend:
         messages_[channel].push_back(replay.at(rank) + 1);
-        bounds_[channel] = std::max(bounds_[channel],
-                                    ++sent_[channel] - covered_.count(channel, heard_[channel]));
+        bounds_[channel] =
+            std::max(bounds_[channel], ++sent_[channel] - covered_.count(channel, heard_[channel]));
         replay.wake(traffic_.channels[channel].receiver);
         return true;
       case Event::kRecv:
@@ -95,7 +96,8 @@ class DirectBounds {
   Meetings meetings_;
   CoveredReceives covered_;
   std::vector<int> sent_;
-  std::vector<std::int32_t> heard_;  // by channel: events of its receiver that its sender knows over
+  std::vector<std::int32_t>
+      heard_;  // by channel: events of its receiver that its sender knows over
   std::vector<std::deque<std::int32_t>> messages_;  // the sender's events that are over
   std::vector<std::vector<int>> backwards_;         // channels that go the other way
   std::vector<int> bounds_;
@@ -130,9 +132,8 @@ class Clocks {
       case Event::kRecv:
         return try_receive(rank, event.target);
       case Event::kMeet:
-        return meetings_.try_pass(rank, event.target, [&](const std::vector<int>& members) {
-          meet(replay, members);
-        });
+        return meetings_.try_pass(rank, event.target,
+                                  [&](const std::vector<int>& members) { meet(replay, members); });
     }
     return false;
   }
@@ -219,7 +220,7 @@ class Clocks {
   std::vector<int> sent_;
   std::vector<std::deque<Message>> messages_;
   std::vector<Clock> pool_;
-  std::vector<int> users_;            // by copy: messages, and the rank that shares it
+  std::vector<int> users_;  // by copy: messages, and the rank that shares it
   std::vector<std::int32_t> free_;
   int largest_ = 0;
 };
@@ -231,9 +232,8 @@ int max_in_flight(const Traffic& traffic) {
   run_to_end(traffic, direct);
   std::vector<int> order(traffic.channels.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return direct.bounds()[a] > direct.bounds()[b];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return direct.bounds()[a] > direct.bounds()[b]; });
 
   int largest = 0;
   std::vector<bool> is_known(traffic.events.size(), false);  // receivers whose channels are exact

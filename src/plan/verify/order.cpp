@@ -45,14 +45,16 @@ class RowOrder {
   void need_from(int neighbour, ActionKind recv_kind, const Action& half) {
     if (rank_of(v_.program, neighbour) == rank_) {
       const Places& there = v_.places.find(neighbour, half.microbatch);
-      need(half.kind == ActionKind::kForward ? there[ActionKind::kForward] : there.input_gradient());
+      need(half.kind == ActionKind::kForward ? there[ActionKind::kForward]
+                                             : there.input_gradient());
       return;
     }
     if (!v_.with_transfers || rank_of(v_.program, neighbour) < 0) return;
     const std::int32_t recv = v_.places.find(half.stage, half.microbatch)[recv_kind];
     if (recv == Places::kAbsent) {
-      v_.report(rank_, index_, "its input is never received: no " +
-                                   quote(Action::make(recv_kind, half.stage, half.microbatch)));
+      v_.report(rank_, index_,
+                "its input is never received: no " +
+                    quote(Action::make(recv_kind, half.stage, half.microbatch)));
     } else {
       need(recv);
     }

@@ -1,7 +1,7 @@
 // Where the instructions of one stage and microbatch are.
 //
-// Owns: their indices in the row of the rank that owns the stage. Does not own: what they should be.
-// Thread-safety: values.
+// Owns: their indices in the row of the rank that owns the stage. Does not own: what they should
+// be. Thread-safety: values.
 #pragma once
 
 #include <algorithm>

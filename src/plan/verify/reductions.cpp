@@ -11,10 +11,10 @@ constexpr int kNowhere = -1;
 
 // What has happened in a row, by index.
 struct RowEnd {
-  int compute = kNowhere;         // last compute action
+  int compute = kNowhere;  // last compute action
   int weight_gradient = kNowhere;
-  int reduction = kNowhere;       // last REDUCE_GRAD or REDUCE_TIED
-  int norm = kNowhere;            // first of each
+  int reduction = kNowhere;  // last REDUCE_GRAD or REDUCE_TIED
+  int norm = kNowhere;       // first of each
   int optimizer = kNowhere;
 };
 
@@ -45,8 +45,10 @@ class Reductions {
   bool knows_tie(int group) const { return group >= 0 && group < static_cast<int>(tied_.size()); }
 
   void once(int& first, int index) {
-    if (first == kNowhere) first = index;
-    else v_.report(rank_, index, "runs a second time");
+    if (first == kNowhere)
+      first = index;
+    else
+      v_.report(rank_, index, "runs a second time");
   }
 
   void read_row() {
@@ -97,16 +99,18 @@ class Reductions {
     stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
     for (const int stage : stages) {
       if (!is_ours(stage)) continue;
-      if (reduced_[stage] != kNowhere) must_follow(reduced_[stage], last_gradient_[stage]);
-      else if (last_gradient_[stage] != kNowhere) absent(Action::make(ActionKind::kReduceGrad, stage));
+      if (reduced_[stage] != kNowhere)
+        must_follow(reduced_[stage], last_gradient_[stage]);
+      else if (last_gradient_[stage] != kNowhere)
+        absent(Action::make(ActionKind::kReduceGrad, stage));
     }
   }
 
   void check_ties() {
     for (int group = 0; group < static_cast<int>(tied_.size()); ++group) {
       const std::vector<int>& stages = v_.program.tie_groups[group].stages;
-      const bool is_member = std::any_of(stages.begin(), stages.end(),
-                                         [&](int stage) { return is_ours(stage); });
+      const bool is_member =
+          std::any_of(stages.begin(), stages.end(), [&](int stage) { return is_ours(stage); });
       if (tied_[group] != kNowhere && !is_member) {
         v_.report(rank_, tied_[group], "no stage of this rank is in the group");
       } else if (tied_[group] != kNowhere) {

@@ -14,9 +14,12 @@ class Sharding {
     const std::vector<Action>& row = v_.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {
       const Action& action = row[index];
-      if (action.kind == ActionKind::kUnshard) unshard(index, action.stage);
-      else if (action.kind == ActionKind::kReshard) reshard(index, action.stage);
-      else for_each_half(action, [&](const Action& half) { use(index, half.stage); });
+      if (action.kind == ActionKind::kUnshard)
+        unshard(index, action.stage);
+      else if (action.kind == ActionKind::kReshard)
+        reshard(index, action.stage);
+      else
+        for_each_half(action, [&](const Action& half) { use(index, half.stage); });
     }
     for (const Action& action : row) {
       if (action.kind == ActionKind::kUnshard) finish(action.stage);
@@ -33,8 +36,9 @@ class Sharding {
   void unshard(int index, int stage) {
     if (!is_ours(stage)) return;
     if (gathered_at_[stage] >= 0) {
-      v_.report(rank_, index, "the stage is gathered already, by " +
-                                  quote(v_.program, rank_, gathered_at_[stage]));
+      v_.report(
+          rank_, index,
+          "the stage is gathered already, by " + quote(v_.program, rank_, gathered_at_[stage]));
     }
     gathered_at_[stage] = index;
   }
@@ -47,9 +51,9 @@ class Sharding {
 
   void use(int index, int stage) {
     if (!is_ours(stage) || gathered_at_[stage] != kDropped) return;
-    v_.report(rank_, index, "stage " + std::to_string(stage) + " is not gathered: no " +
-                                quote(Action::make(ActionKind::kUnshard, stage)) +
-                                " since it was dropped");
+    v_.report(rank_, index,
+              "stage " + std::to_string(stage) + " is not gathered: no " +
+                  quote(Action::make(ActionKind::kUnshard, stage)) + " since it was dropped");
     gathered_at_[stage] = kAssumed;
   }
 

@@ -38,8 +38,8 @@ class Reader {
 
   std::int32_t channel_of(const Action& transfer, int sender, int receiver) {
     const std::int64_t pair = static_cast<std::int64_t>(sender) * program_.num_ranks + receiver;
-    const auto [entry, is_new] = channels_.try_emplace(
-        2 * pair + is_activation(transfer.kind), static_cast<std::int32_t>(channels_.size()));
+    const auto [entry, is_new] = channels_.try_emplace(2 * pair + is_activation(transfer.kind),
+                                                       static_cast<std::int32_t>(channels_.size()));
     if (is_new) traffic_.channels.push_back({sender, receiver, {}});
     return entry->second;
   }

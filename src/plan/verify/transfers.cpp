@@ -25,9 +25,8 @@ struct Meeting {
 // The receives that do not lie on the longest run in the order of the sends: the fewest whose move
 // would put the channel in order. `channel` is in the order of the receives.
 std::vector<Meeting> out_of_order(const std::vector<Meeting>& channel) {
-  const auto in_order = std::is_sorted(channel.begin(), channel.end(), [](auto& a, auto& b) {
-    return a.sent < b.sent;
-  });
+  const auto in_order = std::is_sorted(channel.begin(), channel.end(),
+                                       [](auto& a, auto& b) { return a.sent < b.sent; });
   if (in_order) return {};
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<std::size_t> ends;  // by length - 1: the run of that length that ends lowest
@@ -37,8 +36,10 @@ std::vector<Meeting> out_of_order(const std::vector<Meeting>& channel) {
         ends.begin(), ends.end(), channel[i].sent,
         [&](std::size_t end, std::int32_t sent) { return channel[end].sent < sent; });
     if (longer != ends.begin()) before[i] = *std::prev(longer);
-    if (longer == ends.end()) ends.push_back(i);
-    else *longer = i;
+    if (longer == ends.end())
+      ends.push_back(i);
+    else
+      *longer = i;
   }
   std::vector<bool> on_run(channel.size(), false);
   for (std::size_t i = ends.back(); i != kNone; i = before[i]) on_run[i] = true;

@@ -4,7 +4,8 @@
 // Thread-safety: one Verification per call.
 //
 // Invariants:
-// 1. A fault is reported once, where it can be mended. What follows from it is not: whoever needs an
+// 1. A fault is reported once, where it can be mended. What follows from it is not: whoever needs
+// an
 //    instruction that is missing, doubled or on the wrong rank is silent about it.
 // 2. `places` holds the first occurrence of every instruction that is in range and on its own rank.
 #pragma once

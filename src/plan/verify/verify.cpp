@@ -18,8 +18,10 @@ constexpr std::size_t kMaxViolations = 1 << 16;
 }  // namespace
 
 void Verification::add(Violation violation) {
-  if (violations_.size() < kMaxViolations) violations_.push_back(std::move(violation));
-  else ++num_cut_;
+  if (violations_.size() < kMaxViolations)
+    violations_.push_back(std::move(violation));
+  else
+    ++num_cut_;
 }
 
 void Verification::report(int rank, int index, std::string reason) {
