@@ -29,7 +29,7 @@ BEGIN {
     for (i = 1; i < ARGC; i++) {
       parts = split(ARGV[i], path, "/")
       if (path[1] != "src") continue
-      for (k = 2; k <= parts; k++) {
+      for (k = 4 - pass; k <= parts; k++) {
         name = path[k]; sub(/\.cpp$/, "", name)
         if (pass == 2) sub(/_[^_]*$/, "", name)
         if (!(name in owner)) owner[name] = path[2]
