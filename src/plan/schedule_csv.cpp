@@ -3,9 +3,8 @@
 // microbatches.
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 
+#include "base/strict_json.h"
 #include "sluice/error.h"
 #include "sluice/schedule.h"
 
@@ -19,6 +18,7 @@ constexpr int kMaxStages = 1 << 16;
 constexpr int kMaxMicrobatches = 1 << 20;
 constexpr std::int64_t kPairsPerAction = 16;
 constexpr std::int64_t kFreePairs = 1 << 16;
+constexpr const char* kTooLarge = "is it the right file?";
 
 // What the actions of a file name.
 struct Extent {
@@ -41,13 +41,15 @@ class CsvReader {
     if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
     // Blank lines at the end are an editor's; a blank line between rows is a rank without actions.
     const std::size_t last = text_.find_last_not_of(" \t\r\n");
-    const std::size_t line_end = last == std::string_view::npos ? 0 : text_.find('\n', last);
+    const std::size_t line_end =
+        last == std::string_view::npos ? 0 : text_.find_first_of("\r\n", last);
     text_ = text_.substr(0, line_end);
 
     std::vector<std::vector<Action>> rows;
     while (!text_.empty()) {
       ++row_;
-      if (rows.size() == kMaxRanks) fail("more than " + std::to_string(kMaxRanks) + " rows", 1);
+      if (rows.size() == kMaxRanks)
+        fail("more than " + std::to_string(kMaxRanks) + " rows", 1, kTooLarge);
       rows.push_back(read_row(take_line()));
     }
     return rows;
@@ -63,10 +65,10 @@ class CsvReader {
   }
 
   std::string_view take_line() {
-    const std::size_t end = text_.find('\n');
-    std::string_view line = text_.substr(0, end);
-    text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::size_t end = std::min(text_.find_first_of("\r\n"), text_.size());
+    const std::string_view line = text_.substr(0, end);
+    text_.remove_prefix(end);
+    text_.remove_prefix(text_.starts_with("\r\n") ? 2 : text_.empty() ? 0 : 1);
     return line;
   }
 
@@ -76,7 +78,8 @@ class CsvReader {
     const std::size_t cells =
         1 + static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
     num_cells_ += cells;
-    if (num_cells_ > kMaxCells) fail("more than " + std::to_string(kMaxCells) + " cells", 1);
+    if (num_cells_ > kMaxCells)
+      fail("more than " + std::to_string(kMaxCells) + " cells", 1, kTooLarge);
     row.reserve(cells);
     for (std::size_t column = 1; column <= cells; ++column) {
       const std::size_t end = line.find(',');
@@ -111,7 +114,7 @@ class CsvReader {
     if (number >= limit) {
       fail(std::string(what) + " " + std::to_string(number) + " is beyond the limit of " +
                std::to_string(limit - 1),
-           column);
+           column, "count from 0");
     }
     count = std::max(count, number + 1);
   }
@@ -124,7 +127,10 @@ class CsvReader {
 };
 
 void require_plausible(const Extent& extent, const std::string& file) {
-  if (extent.num_actions == 0) throw Error(ErrorKind::kInput, "the schedule has no action", file);
+  if (extent.num_actions == 0) {
+    throw Error(ErrorKind::kInput, "the schedule has no action", file,
+                "write a row a rank, a cell a slot: 0F0,0B0");
+  }
   const std::int64_t pairs = std::int64_t{extent.num_stages} * extent.num_microbatches;
   if (pairs > std::max(kFreePairs, kPairsPerAction * extent.num_actions)) {
     throw Error(ErrorKind::kInput,
@@ -188,23 +194,7 @@ Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
 }
 
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank) {
-  std::error_code ignored;
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path, ignored)) {
-    throw Error(ErrorKind::kInput, "the schedule file cannot be read", path);
-  }
-  // Read in pieces with a limit, not by file size: the path may be a pipe.
-  std::string text;
-  std::vector<char> piece(std::size_t{1} << 16);
-  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
-    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kMaxFileBytes) {
-      throw Error(
-          ErrorKind::kInput,
-          "the schedule file is larger than " + std::to_string(kMaxFileBytes >> 20) + " MiB", path);
-    }
-  }
-  return parse_schedule_csv(text, path, stage_to_rank);
+  return parse_schedule_csv(read_text_file(path, kMaxFileBytes), path, stage_to_rank);
 }
 
 std::string to_csv(const std::vector<std::vector<Action>>& rows) {

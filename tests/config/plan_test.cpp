@@ -159,7 +159,7 @@ TEST_F(PlanTest, RefusesAScheduleThatDoesNotFitTheConfiguration) {
             "the names make 3 stages, but 2 are asked for; "
             "give 1 cuts, or leave the number of stages out");
   EXPECT_EQ(refusal(config({{"parallelism.pipeline_parallel_schedule_csv", "none.csv"}}), 3),
-            "the schedule file cannot be read; none.csv");
+            "cannot open the file; none.csv; check the path and its permissions");
 }
 
 TEST_F(PlanTest, RefusesAScheduleThatCannotCompleteAndCanDrawIt) {

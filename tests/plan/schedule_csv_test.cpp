@@ -33,10 +33,12 @@ TEST(ScheduleCsvTest, KeepsIdleSlotsWhereTheyAre) {
 
 TEST(ScheduleCsvTest, ReadsEitherLineEndingByteOrderMarkQuotesAndBlankEnds) {
   const Schedule expected = parse_schedule_csv(kTwoRanks, "order.csv");
-  for (const char* text : {"0F0,0F1,,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1\r\n",
-                           "\xef\xbb\xbf"
-                           "0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1",
-                           "0F0, 0F1 ,,\"\",\"0B0\",,0B1\n,1F0,1B0,1F1,1B1\n\n  \n\r\n"}) {
+  for (const char* text :
+       {"0F0,0F1,,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1\r\n", "0F0,0F1,,,0B0,,0B1\r,1F0,1B0,1F1,1B1\r",
+        "0F0,0F1,,,0B0,,0B1\r,1F0,1B0,1F1,1B1\n\r\r\n",
+        "\xef\xbb\xbf"
+        "0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1",
+        "0F0, 0F1 ,,\"\",\"0B0\",,0B1\n,1F0,1B0,1F1,1B1\n\n  \n\r\n"}) {
     EXPECT_EQ(parse_schedule_csv(text, "order.csv").rows, expected.rows) << text;
   }
 }
