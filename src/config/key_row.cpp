@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 
 #include "base/text.h"
@@ -85,7 +86,14 @@ Row scale_grads_key() {
 Row resume_key() {
   return mixed_key(
       "checkpoint", "resume", {Kind::kString, Kind::kInteger},
-      [](const RunConfig& config) -> Value { return config.checkpoint.resume; },
+      [](const RunConfig& config) -> Value {
+        const std::string& resume = config.checkpoint.resume;
+        std::int64_t step = 0;
+        const char* const end = resume.data() + resume.size();
+        const auto [rest, error] = std::from_chars(resume.data(), end, step);
+        if (error == std::errc() && rest == end) return step;
+        return resume;
+      },
       [](RunConfig& config, const Value& value) {
         const auto* step = std::get_if<std::int64_t>(&value);
         config.checkpoint.resume = step ? std::to_string(*step) : std::get<std::string>(value);

@@ -84,6 +84,11 @@ TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
   EXPECT_TRUE(
       load("[training]\nactivation_checkpoint = []\n").training.activation_checkpoint.empty());
   EXPECT_EQ(load("[checkpoint]\nresume = \"none\"\n").checkpoint.resume, "none");
+  RunConfig resumed = words;
+  resumed.checkpoint.resume = "3";
+  EXPECT_NE(show_config(resumed).find("checkpoint.resume = 3 "), std::string::npos);
+  resumed.checkpoint.resume = "3rd";
+  EXPECT_NE(show_config(resumed).find("checkpoint.resume = \"3rd\" "), std::string::npos);
 }
 
 TEST_F(RunConfigTest, ReadsOverridesAsTomlAndBareWordsAsStrings) {
