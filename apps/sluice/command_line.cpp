@@ -62,6 +62,15 @@ Error unknown_option(const CLI::App& app, std::string option,
                near.empty() ? suggest_name(option, own) : "did you mean '" + near + "'?");
 }
 
+// "Could not convert: --pp = x" -> "'x' is not a value of --pp".
+std::string fact_of(const CLI::ParseError& error) {
+  const std::string text = error.what(), before = "Could not convert: ", equals = " = ";
+  const std::size_t at = text.find(equals);
+  if (!text.starts_with(before) || at == std::string::npos) return text;
+  return "'" + text.substr(at + equals.size()) + "' is not a value of " +
+         text.substr(before.size(), at - before.size());
+}
+
 Error describe(CLI::App& app, const CLI::ParseError& error,
                const std::vector<std::string>& extra_options) {
   const CLI::App& at = selected(app);
@@ -82,8 +91,19 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
     return Error(ErrorKind::kUsage, "no command given", "command '" + full_name(at) + "'",
                  suggest_name("", commands));
   }
-  return Error(ErrorKind::kUsage, error.what(), "command '" + full_name(at) + "'",
+  return Error(ErrorKind::kUsage, fact_of(error), "command '" + full_name(at) + "'",
                "see '" + full_name(at) + " --help'");
+}
+
+// CLI11 takes the argument after "--name=" for its value; to us the value is empty.
+std::vector<std::string> with_empty_values(const std::vector<std::string>& arguments) {
+  std::vector<std::string> result;
+  for (const std::string& argument : arguments) {
+    const bool no_value = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    result.push_back(no_value ? argument.substr(0, argument.size() - 1) : argument);
+    if (no_value) result.emplace_back();
+  }
+  return result;
 }
 
 }  // namespace
@@ -110,13 +130,24 @@ int report_error(const std::exception& error) {
   return code;
 }
 
+void at_command(const std::string& name, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (!error.where().empty()) throw;
+    throw Error(error.kind(), error.fact(), "command 'sluice " + name + "'", error.remedy());
+  }
+}
+
 int run_app(CLI::App& app, std::vector<std::string> arguments, const int& exit_code,
             const std::vector<std::string>& extra_options) {
   try {
+    arguments = with_empty_values(arguments);
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
     if (!std::cout.flush()) {
-      throw Error(ErrorKind::kInternal, "the result could not be written", "stdout");
+      throw Error(ErrorKind::kInternal, "the result could not be written", "stdout",
+                  "check where it goes");
     }
     return exit_code;
   } catch (const CLI::Success& success) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ namespace sluice {
 // nearest name of an unknown option. Returns the process exit code: `exit_code` after a success.
 int run_app(CLI::App& app, std::vector<std::string> arguments, const int& exit_code,
             const std::vector<std::string>& extra_options = {});
+
+// Runs `call`; an error that names no place is given "command 'sluice NAME'": rules know options,
+// not commands.
+void at_command(const std::string& name, const std::function<void()>& call);
 
 // "sluice: error: WHAT; WHERE; HOW TO MEND IT" on stderr. Returns the exit code of the exception;
 // out of memory is 7 and anything unknown is 1.

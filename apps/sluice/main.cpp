@@ -68,8 +68,8 @@ bool asks_help(const std::vector<std::string>& arguments) {
     argv[0] = const_cast<char*>(sibling.c_str());
     execv(sibling.c_str(), argv);
     throw Error(ErrorKind::kUsage,
-                "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
-                sibling.string());
+                "cannot start 'sluice-run': " + std::string(std::strerror(errno)), sibling.string(),
+                "check its permissions");
   }
   throw Error(ErrorKind::kUsage, "'sluice " + command + "' needs the program 'sluice-run'",
               sibling.string() + " does not exist",
@@ -105,7 +105,8 @@ int run(int argc, char** argv) {
   }
   if (find_command(kSibling, command)) execute_sibling(command, argv);
   if (find_command(kNotBuilt, command)) {
-    throw Error(ErrorKind::kUsage, "the command '" + command + "' is not built yet");
+    throw Error(ErrorKind::kUsage, "the command '" + command + "' is not built yet",
+                "command 'sluice'", "see 'sluice --help' for those that are");
   }
 
   Overrides overrides;

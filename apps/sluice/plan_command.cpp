@@ -19,7 +19,8 @@ struct PlanArguments {
 
 void plan(const PlanArguments& arguments, const Overrides& overrides) {
   if (!arguments.picture.empty()) {
-    throw Error(ErrorKind::kUsage, "the option --draw is not built yet", "command 'sluice plan'");
+    throw Error(ErrorKind::kUsage, "the option --draw is not built yet", "command 'sluice plan'",
+                "leave it out: the schedule is drawn on the terminal");
   }
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   const Plan made = make_plan(config);

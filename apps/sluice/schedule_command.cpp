@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "command_line.h"
 #include "commands.h"
 #include "schedule_output.h"
 #include "sluice/draw.h"
@@ -22,7 +23,8 @@ namespace sluice {
 namespace {
 
 struct ScheduleArguments {
-  std::string name, csv, stage_to_rank, costs, out, draw;
+  std::string name, csv;
+  std::optional<std::string> stage_to_rank, costs, out, draw;
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
@@ -30,11 +32,19 @@ struct ScheduleArguments {
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
-  throw Error(ErrorKind::kUsage, what, "command 'sluice schedule'", remedy);
+  throw Error(ErrorKind::kUsage, what, {}, remedy);
 }
 
 void require(bool given, const char* option, bool needed, const char* needs) {
-  if (given && !needed) refuse(std::string(option) + " needs " + needs);
+  if (given && !needed) {
+    refuse(std::string(option) + " needs " + needs, "give " + std::string(needs) + " too");
+  }
+}
+
+void require_positive(const std::optional<int>& value, const char* option) {
+  if (value && *value < 1) {
+    refuse(std::string(option) + " is " + std::to_string(*value), "give at least 1");
+  }
 }
 
 void check_arguments(const ScheduleArguments& arguments) {
@@ -43,19 +53,26 @@ void check_arguments(const ScheduleArguments& arguments) {
     refuse(from_name ? "both --name and --csv" : "neither --name nor --csv",
            "give --name NAME --pp P --microbatches M, or --csv FILE");
   }
-  if (!arguments.draw.empty()) refuse("--draw is not built yet");
+  if (arguments.draw) refuse("--draw is not built yet", "leave it out: a terminal shows the grid");
+  if (arguments.num_stages && arguments.stages_per_rank) {
+    refuse("both --stages and --stages-per-rank", "give one of them");
+  }
+  if (arguments.out && arguments.out->empty()) refuse("--out is empty", "name a file");
   require(from_name, "--name", arguments.num_ranks.has_value(), "--pp");
   require(from_name, "--name", arguments.num_microbatches.has_value(), "--microbatches");
-  require(!arguments.stage_to_rank.empty(), "--stage-to-rank", from_file, "--csv");
-  require(arguments.num_stages && arguments.stages_per_rank, "--stages", false,
-          "to stand without --stages-per-rank");
+  require(arguments.stage_to_rank.has_value(), "--stage-to-rank", from_file, "--csv");
   require(arguments.shard_parameters, "--shard-parameters", arguments.lower, "--lower");
   require(arguments.reduce_gradients, "--reduce-gradients", arguments.lower, "--lower");
   require(arguments.defer_receives, "--defer-recv", arguments.lower, "--lower");
   require(arguments.merge_backward, "--merge-backward", arguments.lower, "--lower");
   require(arguments.max_active_stages.has_value(), "--max-active-stages",
           arguments.shard_parameters, "--shard-parameters");
-  require(!arguments.costs.empty(), "--costs", arguments.simulate, "--simulate");
+  require(arguments.costs.has_value(), "--costs", arguments.simulate, "--simulate");
+  require_positive(arguments.num_ranks, "--pp");
+  require_positive(arguments.stages_per_rank, "--stages-per-rank");
+  require_positive(arguments.num_stages, "--stages");
+  require_positive(arguments.num_microbatches, "--microbatches");
+  require_positive(arguments.max_active_stages, "--max-active-stages");
 }
 
 Schedule make_named(const ScheduleArguments& arguments) {
@@ -63,14 +80,7 @@ Schedule make_named(const ScheduleArguments& arguments) {
   shape.num_ranks = *arguments.num_ranks;
   shape.num_microbatches = *arguments.num_microbatches;
   shape.stages_per_rank = arguments.stages_per_rank.value_or(0);
-  const auto require_positive = [](int value, const char* option) {
-    if (value < 1)
-      refuse(std::string(option) + " must be at least 1, got " + std::to_string(value));
-  };
-  require_positive(shape.num_ranks, "--pp");
-  if (arguments.stages_per_rank) require_positive(shape.stages_per_rank, "--stages-per-rank");
   if (arguments.num_stages) {
-    require_positive(*arguments.num_stages, "--stages");
     if (*arguments.num_stages % shape.num_ranks != 0) {
       refuse(std::to_string(*arguments.num_stages) + " stages do not divide evenly over " +
                  std::to_string(shape.num_ranks) + " ranks",
@@ -83,28 +93,26 @@ Schedule make_named(const ScheduleArguments& arguments) {
 
 // The counts of the command line say what the file must hold.
 Schedule read_file(const ScheduleArguments& arguments) {
-  const auto must_be = [&](const std::optional<int>& wanted, int found, const char* what) {
+  const auto must_be = [&](std::optional<std::int64_t> wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
     throw Error(
         ErrorKind::kInput,
         "the file has " + std::to_string(found) + " " + what + ", not " + std::to_string(*wanted),
-        arguments.csv);
+        arguments.csv, "leave the count out, or name another file");
   };
   Schedule schedule = read_schedule_csv(arguments.csv);
   must_be(arguments.num_ranks, static_cast<int>(schedule.rows.size()), "rows");
-  if (!arguments.stage_to_rank.empty()) {
+  if (arguments.stage_to_rank) {
     schedule = read_schedule_csv(
         arguments.csv,
-        parse_stage_to_rank(arguments.stage_to_rank, schedule.num_ranks, schedule.num_stages));
+        parse_stage_to_rank(*arguments.stage_to_rank, schedule.num_ranks, schedule.num_stages));
   }
   must_be(arguments.num_stages, schedule.num_stages, "stages");
   if (arguments.stages_per_rank) {
-    must_be(*arguments.stages_per_rank * schedule.num_ranks, schedule.num_stages, "stages");
+    must_be(std::int64_t{*arguments.stages_per_rank} * schedule.num_ranks, schedule.num_stages,
+            "stages");
   }
-  if (arguments.num_microbatches) {
-    if (*arguments.num_microbatches < 1) refuse("--microbatches must be at least 1");
-    schedule.num_microbatches = *arguments.num_microbatches;
-  }
+  schedule.num_microbatches = arguments.num_microbatches.value_or(schedule.num_microbatches);
   return schedule;
 }
 
@@ -151,9 +159,10 @@ GridOptions grid_options() {
 }
 
 Costs costs_of(const ScheduleArguments& arguments) {
-  const std::string& text = arguments.costs;
-  if (text.empty()) return {};
-  return text.find('=') == std::string::npos ? read_costs(text) : parse_costs(text);
+  if (!arguments.costs) return {};
+  const std::string& text = *arguments.costs;
+  const bool is_file = !text.empty() && text.find('=') == std::string::npos;
+  return is_file ? read_costs(text) : parse_costs(text);
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -200,11 +209,11 @@ void run(const ScheduleArguments& arguments, int& exit_code) {
     if (!arguments.json) text += draw_grid(simulation, grid_options());
     text += simulation_text(simulation);
   }
-  if (!arguments.out.empty() && holds) write_file(arguments.out, to_csv(rows));
+  if (arguments.out && holds) write_file(*arguments.out, to_csv(rows));
   if (!arguments.check && !arguments.simulate) {
     if (arguments.json)
       object = rows_json(program, rows);
-    else if (arguments.out.empty())
+    else if (!arguments.out)
       text = rows_text(arguments, program, rows);
   }
   std::cout << (arguments.json ? object.dump() + "\n" : text);
@@ -244,7 +253,8 @@ void add_schedule_command(CLI::App& app, int& exit_code) {
                       "with --simulate: F=1,I=1,W=1,B=2,comm=0, or a JSON file");
   command->add_option("--draw", arguments->draw, "picture (.svg, .html, .json)");
   command->add_flag("--json", arguments->json, "one JSON value on stdout");
-  command->callback([arguments, &exit_code] { run(*arguments, exit_code); });
+  command->callback(
+      [arguments, &exit_code] { at_command("schedule", [&] { run(*arguments, exit_code); }); });
 }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include "base/strict_json.h"
 #include "base/text.h"
+#include "command_line.h"
 #include "commands.h"
 #include "sluice/error.h"
 #include "split_output.h"
@@ -25,13 +26,13 @@ struct SplitArguments {
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
-  throw Error(ErrorKind::kUsage, what, "sluice split", remedy);
+  throw Error(ErrorKind::kUsage, what, {}, remedy);
 }
 
 // In PartitionOptions 0 stands for "not given".
 int count_of(const char* option, const std::optional<int>& value) {
   if (value && *value < 1) {
-    refuse(std::string(option) + " must be at least 1, got " + std::to_string(*value));
+    refuse(std::string(option) + " is " + std::to_string(*value), "give at least 1");
   }
   return value.value_or(0);
 }
@@ -146,18 +147,24 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const SplitRe
                       *arguments.seq_len);
 }
 
+// A number of stages that is given outright stands, as with torchtitan. A schedule of one stage a
+// rank only places them, and refuses to run them later.
+std::string note_of(const PartitionOptions& options, const Partition& partition) {
+  if (options.schedule.empty() || partition.stages_per_rank == 1) return {};
+  const ScheduleInfo& schedule = find_schedule(options.schedule);
+  if (!schedule.single_stage) return {};
+  return schedule.name + " runs exactly 1 stage a rank and refuses this split: use " +
+         std::to_string(partition.num_ranks) + " stages, or Interleaved1F1B\n";
+}
+
 void run_split(const SplitArguments& arguments) {
   SplitResult result;
-  try {
-    const PartitionOptions options = options_of(arguments);
-    result.model = model_of(arguments);
-    result.convention = options.convention;
-    result.partition = make_partition(result.model, options);
-    result.shapes = shapes_of(arguments, result);
-  } catch (const Error& error) {  // the rules of a split know options, not commands
-    if (!error.where().empty()) throw;
-    refuse(error.fact(), error.remedy());
-  }
+  const PartitionOptions options = options_of(arguments);
+  result.model = model_of(arguments);
+  result.convention = options.convention;
+  result.partition = make_partition(result.model, options);
+  result.shapes = shapes_of(arguments, result);
+  result.note = note_of(options, result.partition);
   std::cout << (arguments.json ? split_json(result) : split_text(result));
 }
 
@@ -211,7 +218,7 @@ void add_split_command(CLI::App& app, int&) {
       ->group(output);
   command->add_option("--seq-len", a.seq_len, "for shapes: tokens of a sequence")->group(output);
   command->add_flag("--json", a.json, "one JSON object")->group(output);
-  command->callback([arguments] { run_split(*arguments); });
+  command->callback([arguments] { at_command("split", [&] { run_split(*arguments); }); });
 }
 
 }  // namespace sluice

@@ -105,7 +105,7 @@ std::string split_text(const SplitResult& result) {
     for (const int stage : group.stages) stages.push_back(std::to_string(stage));
     text += "tied: " + group.name + " on stages " + join(stages, ", ") + "\n";
   }
-  return text;
+  return text + result.note;
 }
 
 }  // namespace sluice

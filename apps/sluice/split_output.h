@@ -15,6 +15,7 @@ struct SplitResult {
   std::string convention;
   Partition partition;
   std::vector<StageShape> shapes;  // empty: not asked for
+  std::string note;                // for people, under the table
 };
 
 // One line. Keys: docs/partition.md.

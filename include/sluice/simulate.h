@@ -31,6 +31,7 @@ struct Costs {
   double bandwidth = 0.0;             // bytes per unit of time; 0: infinite
   std::vector<double> message_bytes;  // per cut (stage s -> s+1), empty: 0
   std::vector<double> rank_speed;     // relative; empty: 1
+  std::string file;                   // that they were read from; for errors
 };
 
 // "F=1,I=1,W=1,B=2,comm=0": any of them, in any order; comm is the latency, and B is I + W where it

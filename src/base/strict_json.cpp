@@ -41,7 +41,7 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
         if (depth >= kMaxJsonDepth) {
           throw Error(ErrorKind::kInput,
                       "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels",
-                      file_name);
+                      file_name, "name a JSON file made for this");
         }
         if (event == Json::parse_event_t::object_start) keys.emplace_back();
         break;
@@ -64,16 +64,17 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
     return Json::parse(text, check);
   } catch (const Json::parse_error& error) {
     throw Error(ErrorKind::kInput, "not valid JSON: " + reason_of(error),
-                position_text(text, error.byte, file_name));
+                position_text(text, error.byte, file_name), "mend it there");
   } catch (const Json::out_of_range& error) {
-    throw Error(ErrorKind::kInput, std::string("not valid JSON: ") + error.what(), file_name);
+    throw Error(ErrorKind::kInput, std::string("not valid JSON: ") + error.what(), file_name,
+                "write a smaller number");
   }
 }
 
 std::string read_text_file(const std::string& path, std::size_t max_bytes) {
   std::error_code code;
   if (std::filesystem::is_directory(path, code)) {
-    throw Error(ErrorKind::kInput, "is a folder, not a file", path);
+    throw Error(ErrorKind::kInput, "is a folder, not a file", path, "name a file in it");
   }
   std::ifstream file(path, std::ios::binary);
   if (!file)
@@ -84,11 +85,14 @@ std::string read_text_file(const std::string& path, std::size_t max_bytes) {
   while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
     text.append(block.data(), static_cast<std::size_t>(file.gcount()));
     if (text.size() > max_bytes) {
-      throw Error(ErrorKind::kInput, "file is larger than " + std::to_string(max_bytes) + " bytes",
-                  path);
+      throw Error(ErrorKind::kInput,
+                  "the file is larger than " + std::to_string(max_bytes >> 20) + " MiB", path,
+                  "is it the right file?");
     }
   }
-  if (file.bad()) throw Error(ErrorKind::kInput, "cannot read the file", path);
+  if (file.bad()) {
+    throw Error(ErrorKind::kInput, "cannot read the file", path, "check the disk it is on");
+  }
   return text;
 }
 

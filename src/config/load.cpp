@@ -55,7 +55,7 @@ std::string read_file(const std::string& file) {
     throw Error(ErrorKind::kUsage,
                 std::string("cannot read the configuration: ") +
                     (std::filesystem::exists(file, error) ? "no permission" : "no such file"),
-                file);
+                file, "name a .toml file that is there");
   }
   // One byte more than the reader takes, so that it can refuse.
   std::string text(kMaxTomlBytes + 1, '\0');

@@ -30,7 +30,8 @@ bool has_wildcard(std::string_view component) {
 
 Error unreadable(const fs::path& folder, const std::error_code& error, const std::string& where) {
   return Error(ErrorKind::kInput,
-               "cannot read the folder '" + folder.string() + "': " + error.message(), where);
+               "cannot read the folder '" + folder.string() + "': " + error.message(), where,
+               "check its permissions");
 }
 
 std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::string& where) {
@@ -95,7 +96,7 @@ std::string expand_path(std::string_view text, const std::string& folder,
     const std::size_t close = text.find('}', open);
     if (close == std::string_view::npos) {
       throw Error(ErrorKind::kUsage, "'${' without '}' in the path '" + std::string(text) + "'",
-                  where);
+                  where, "close it");
     }
     expanded += variable(std::string(text.substr(open + 2, close - open - 2)), where);
     text.remove_prefix(close + 1);

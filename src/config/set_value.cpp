@@ -65,7 +65,7 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
   }
   if (text.find('\0') != std::string::npos) {
     throw Error(ErrorKind::kUsage, key.full_name() + ": a string with a NUL character",
-                source.at(raw.position));
+                source.at(raw.position), "leave it out");
   }
 }
 

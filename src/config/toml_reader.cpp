@@ -106,7 +106,8 @@ toml::table parse(std::string_view text, const std::string& file) {
 
 std::vector<RawKey> read_toml(std::string_view text, const std::string& file) {
   if (text.size() > kMaxTomlBytes) {
-    throw Error(ErrorKind::kUsage, "a configuration of more than 1 MiB", file);
+    throw Error(ErrorKind::kUsage, "a configuration of more than 1 MiB", file,
+                "is it the right file?");
   }
   const toml::table root = parse(text, file);
   std::vector<RawKey> keys;

@@ -15,6 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
+constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
 const std::vector<std::string> kActionNames = {"F", "I", "W", "B"};
 
 // F, I, W and B as far as they are given.
@@ -61,11 +63,12 @@ class CostsFile {
 
   Costs read() const {
     Costs costs;
+    costs.file = path_;
     if (document_.is_array()) {
       costs.per_stage = stages(document_, "", costs.uniform);
       return costs;
     }
-    if (!document_.is_object()) fail("", "must be an object, or a list with one object per stage");
+    if (!document_.is_object()) fail("", "are no object and no list", kFileRemedy);
     static const std::vector<std::string> kKeys = {
         "F",      "I",         "W", "B", "comm", "latency", "bandwidth", "message_bytes",
         "stages", "rank_speed"};
@@ -75,7 +78,7 @@ class CostsFile {
       }
     }
     if (document_.contains("comm") && document_.contains("latency")) {
-      fail("comm", "is another name of 'latency'; give one of them");
+      fail("comm", "is another name of 'latency'", "give one of them");
     }
     costs.uniform = stage(document_, "", costs.uniform, /*other_keys=*/true);
     for (const char* key : {"comm", "latency"}) {
@@ -101,13 +104,14 @@ class CostsFile {
 
   double number(const Json& value, const std::string& field) const {
     const double result = value.is_number() ? value.get<double>() : -1.0;
-    if (!(result >= 0.0) || !std::isfinite(result)) fail(field, "must be a number of at least 0");
+    if (!(result >= 0.0) || !std::isfinite(result))
+      fail(field, "is no number of at least 0", "write 0 or more");
     return result;
   }
 
   std::vector<double> numbers(const char* field) const {
     const Json& list = document_[field];
-    if (!list.is_array()) fail(field, "must be a list of numbers");
+    if (!list.is_array()) fail(field, "is not a list", "write a list of numbers");
     std::vector<double> result;
     for (const Json& value : list) {
       result.push_back(
@@ -118,7 +122,7 @@ class CostsFile {
 
   StageCosts stage(const Json& object, const std::string& field, const StageCosts& otherwise,
                    bool other_keys) const {
-    if (!object.is_object()) fail(field, "must be an object with F, I, W, B");
+    if (!object.is_object()) fail(field, "is not an object", "write {\"F\": 1, \"B\": 2}");
     GivenCosts given;
     for (const auto& [key, value] : object.items()) {
       std::optional<double>* cost = given.find(key);
@@ -133,7 +137,9 @@ class CostsFile {
 
   std::vector<StageCosts> stages(const Json& list, const std::string& field,
                                  const StageCosts& otherwise) const {
-    if (!list.is_array() || list.empty()) fail(field, "must be a list with one object per stage");
+    if (!list.is_array() || list.empty()) {
+      fail(field, "is not a list with one object per stage", kFileRemedy);
+    }
     std::vector<StageCosts> result;
     for (const Json& each : list) {
       const std::string where = field + "[" + std::to_string(result.size()) + "]";
@@ -153,10 +159,17 @@ Costs parse_costs(std::string_view text) {
   Costs costs;
   GivenCosts given;
   std::optional<double> latency;
+  if (trim(text).empty()) {
+    throw Error(ErrorKind::kUsage, "no costs are given", "--costs", kTextRemedy);
+  }
   for (const std::string& part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string name(trim(std::string_view(part).substr(0, equals)));
     std::optional<double>* cost = name == "comm" ? &latency : given.find(name);
+    if (trim(part).empty()) {
+      throw Error(ErrorKind::kUsage, "a cost is missing between the commas", "--costs",
+                  kTextRemedy);
+    }
     if (!cost) {
       throw Error(ErrorKind::kUsage, "unknown cost '" + name + "'", "--costs",
                   suggest_name(name, kNames));
@@ -168,7 +181,7 @@ Costs parse_costs(std::string_view text) {
       throw Error(ErrorKind::kUsage,
                   *cost ? "cost '" + name + "' is given twice"
                         : "'" + part + "' is not a cost of at least 0",
-                  "--costs", "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file");
+                  "--costs", kTextRemedy);
     }
     *cost = value;
   }
@@ -188,43 +201,66 @@ Costs read_costs(const std::string& path) {
 namespace detail {
 namespace {
 
-void require_number(double value, const char* what) {
-  if (std::isfinite(value) && value >= 0.0) return;
-  throw Error(ErrorKind::kUsage, std::string(what) + " must be a number of at least 0");
-}
+// Costs against the program that they are for.
+class FittingCheck {
+ public:
+  FittingCheck(const Costs& costs, const Program& program) : costs_(costs), program_(program) {}
 
-void require_size(const std::vector<double>& list, int size, const char* what) {
-  if (list.empty() || list.size() == static_cast<std::size_t>(size)) return;
-  throw Error(ErrorKind::kUsage,
-              std::to_string(list.size()) + " values of " + what + " for " + std::to_string(size));
-}
-
-}  // namespace
-
-void require_fitting(const Costs& costs, const Program& program) {
-  if (!costs.per_stage.empty() &&
-      costs.per_stage.size() != static_cast<std::size_t>(program.num_stages)) {
-    throw Error(ErrorKind::kUsage, "costs of " + std::to_string(costs.per_stage.size()) +
-                                       " stages for a program with " +
-                                       std::to_string(program.num_stages));
+  void run() const {
+    require_size("stages", costs_.per_stage.size(), program_.num_stages, "stages");
+    require_size("message_bytes", costs_.message_bytes.size(), program_.num_stages - 1,
+                 "cuts between stages");
+    require_size("rank_speed", costs_.rank_speed.size(), program_.num_ranks, "ranks");
+    check_stage(costs_.uniform);
+    for (const StageCosts& stage : costs_.per_stage) check_stage(stage);
+    require_number(costs_.latency, "latency");
+    require_number(costs_.bandwidth, "bandwidth");
+    for (const double bytes : costs_.message_bytes) require_number(bytes, "message_bytes");
+    for (const double speed : costs_.rank_speed) {
+      require_number(speed, "rank_speed");
+      if (speed == 0.0) fail("a rank_speed is 0", "write numbers above 0; 1 is the usual speed");
+    }
   }
-  const auto check_stage = [](const StageCosts& stage) {
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& remedy) const {
+    throw wrong_costs(costs_, what, remedy);
+  }
+
+  void require_number(double value, const char* what) const {
+    if (std::isfinite(value) && value >= 0.0) return;
+    fail(std::string(what) + " is " + shortest(value), "give a finite number of at least 0");
+  }
+
+  void check_stage(const StageCosts& stage) const {
     for (const double cost :
          {stage.forward, stage.backward_input, stage.backward_weight, stage.backward}) {
       require_number(cost, "a cost");
     }
-  };
-  check_stage(costs.uniform);
-  for (const StageCosts& stage : costs.per_stage) check_stage(stage);
-  require_number(costs.latency, "latency");
-  require_number(costs.bandwidth, "bandwidth");
-  require_size(costs.message_bytes, program.num_stages - 1, "message_bytes (one per cut)");
-  require_size(costs.rank_speed, program.num_ranks, "rank_speed (one per rank)");
-  for (const double bytes : costs.message_bytes) require_number(bytes, "message_bytes");
-  for (const double speed : costs.rank_speed) {
-    require_number(speed, "rank_speed");
-    if (speed == 0.0) throw Error(ErrorKind::kUsage, "rank_speed must be above 0");
   }
+
+  // An empty list says nothing.
+  void require_size(const std::string& field, std::size_t size, int wanted,
+                    const std::string& of_what) const {
+    if (size == 0 || size == static_cast<std::size_t>(wanted)) return;  // empty: not given
+    fail("'" + field + "' has " + std::to_string(size) + (size == 1 ? " entry" : " entries") +
+             " for " + std::to_string(wanted) + " " + of_what,
+         "give " + std::to_string(wanted) + ", or leave '" + field + "' out");
+  }
+
+  const Costs& costs_;
+  const Program& program_;
+};
+
+}  // namespace
+
+Error wrong_costs(const Costs& costs, const std::string& what, const std::string& remedy) {
+  const bool from_file = !costs.file.empty();
+  return Error(from_file ? ErrorKind::kInput : ErrorKind::kUsage, what, costs.file, remedy);
+}
+
+void require_fitting(const Costs& costs, const Program& program) {
+  FittingCheck(costs, program).run();
 }
 
 }  // namespace detail

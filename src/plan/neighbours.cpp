@@ -61,17 +61,20 @@ void require_in_range(const Program& program) {
            program.stage_to_rank.size() == static_cast<std::size_t>(program.num_stages);
   };
   if (!sizes_agree()) {
-    throw Error(ErrorKind::kInput, "the program has " + std::to_string(program.ranks.size()) +
-                                       " rows for " + std::to_string(program.num_ranks) +
-                                       " ranks and places " +
-                                       std::to_string(program.stage_to_rank.size()) + " of " +
-                                       std::to_string(program.num_stages) + " stages");
+    throw Error(ErrorKind::kInput,
+                "the program has " + std::to_string(program.ranks.size()) + " rows for " +
+                    std::to_string(program.num_ranks) + " ranks and places " +
+                    std::to_string(program.stage_to_rank.size()) + " of " +
+                    std::to_string(program.num_stages) + " stages",
+                {}, "give a row a rank and a rank a stage");
   }
   for (int stage = 0; stage < program.num_stages; ++stage) {
     if (program.stage_to_rank[stage] >= program.num_ranks) {
-      throw Error(ErrorKind::kInput, "stage " + std::to_string(stage) + " is placed on rank " +
-                                         std::to_string(program.stage_to_rank[stage]) + " of " +
-                                         std::to_string(program.num_ranks));
+      throw Error(ErrorKind::kInput,
+                  "stage " + std::to_string(stage) + " is placed on rank " +
+                      std::to_string(program.stage_to_rank[stage]) + " of " +
+                      std::to_string(program.num_ranks),
+                  {}, "count ranks from 0");
     }
   }
   for (int rank = 0; rank < program.num_ranks; ++rank) {
@@ -82,7 +85,8 @@ void require_in_range(const Program& program) {
     throw Error(ErrorKind::kInput,
                 "the program has " + std::to_string(program.num_stages) + " stages and " +
                     std::to_string(program.num_microbatches) + " microbatches, not this one",
-                place_text(program, rank, static_cast<int>(wrong - row.begin())));
+                place_text(program, rank, static_cast<int>(wrong - row.begin())),
+                "count stages and microbatches from 0");
   }
 }
 

@@ -22,8 +22,8 @@ constexpr std::array<std::string_view, 4> kAbstractNames = {
 
 void require_positive(int count, const char* what) {
   if (count < 1) {
-    throw Error(ErrorKind::kUsage,
-                std::string(what) + " must be at least 1, got " + std::to_string(count));
+    throw Error(ErrorKind::kUsage, "the " + std::string(what) + " is " + std::to_string(count), {},
+                "give at least 1");
   }
 }
 
@@ -38,7 +38,7 @@ void require_positive(int count, const char* what) {
 }
 
 int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
-  if (requested < 0) require_positive(requested, "stages per rank");
+  if (requested < 0) require_positive(requested, "number of stages per rank");
   const int natural = info.single_stage ? 1 : 2;
   if (requested == 0) return natural;
   const bool fixed = info.single_stage || info.placement == Placement::kV;

@@ -269,7 +269,8 @@ class Simulator {
       last = {rank, static_cast<int>(row.size()) - 1};
     }
     if (!std::isfinite(result_.makespan)) {
-      throw Error(ErrorKind::kUsage, "the costs add up to more than a number can hold");
+      throw detail::wrong_costs(costs_, "the costs add up to more than a number can hold",
+                                "use another unit of time");
     }
     double idle = 0.0;
     for (int rank = 0; rank < program_.num_ranks; ++rank) {

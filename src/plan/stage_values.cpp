@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/partition_rules/shares.h"
 #include "sluice/error.h"
-#include "sluice/partition_rules.h"
 
 namespace sluice {
 namespace {
@@ -73,11 +73,7 @@ std::vector<StageTraffic> live_values_between_stages(const std::vector<StageValu
 
 SharedWeights analyze_shared_weights_across_stages(
     int pp_size, const std::vector<std::vector<std::pair<std::string, std::string>>>& stages) {
-  if (pp_size < 1 || pp_size > kMaxCount) {
-    throw Error(ErrorKind::kUsage, "the number of ranks must be between 1 and " +
-                                       std::to_string(kMaxCount) + ", got " +
-                                       std::to_string(pp_size));
-  }
+  detail::require_count("the number of ranks", pp_size, 1);
   using Uses = std::vector<std::pair<std::string, int>>;
   std::vector<std::pair<std::string, Uses>> weights;  // in the order of the first use
   SharedWeights result;

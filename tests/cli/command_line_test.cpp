@@ -100,7 +100,8 @@ TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
   }
   write_config();
   expect_error("plan run.toml --draw grid.svg", 2,
-               "the option --draw is not built yet; command 'sluice plan'");
+               "the option --draw is not built yet; command 'sluice plan'; leave it out: the "
+               "schedule is drawn on the terminal");
   expect_error("plan run.toml --parallelism.zero1 true", 2,
                "parallelism.zero1 = true is not built yet; --parallelism.zero1; write false");
 }
@@ -142,7 +143,8 @@ TEST_F(CommandLineTest, CheckRefusesFilesThatAreNotThere) {
   expect_error("config check run.toml --data.files '[\"none/*.txt\"]'", 3,
                "no file matches 'none/*.txt'; --data.files; see data.files");
   expect_error("config check none.toml", 2,
-               "cannot read the configuration: no such file; none.toml");
+               "cannot read the configuration: no such file; none.toml; name a .toml file that is "
+               "there");
   EXPECT_EQ(run("config check run.toml --model.config none.json").exit_code, 3);
 }
 

@@ -34,6 +34,7 @@ class ScheduleCommandTest : public ::testing::Test {
     EXPECT_EQ(result.out, "");
     EXPECT_TRUE(result.err.starts_with("sluice: error: ")) << result.err;
     EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+    EXPECT_EQ(testing::parts_of(result.err), 3) << result.err;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   }
 
@@ -158,9 +159,41 @@ TEST_F(ScheduleCommandTest, SimulatesUnderGivenCosts) {
   expect_refused(run(words), 2, "'F=x' is not a cost");
   test::write_file(folder_ / "costs.json", R"([{"F": 1}])");
   words.back() = folder_ / "costs.json";
-  expect_refused(run(words), 2, "costs of 1 stages for a program with 2");
+  expect_refused(run(words), 3, "'stages' has 1 entry for 2 stages; " + words.back());
+  test::write_file(folder_ / "costs.json", R"({"message_bytes": [1, 2]})");
+  expect_refused(run(words), 3, "'message_bytes' has 2 entries for 1 cuts between stages");
+  test::write_file(folder_ / "costs.json", R"({"rank_speed": [1, 0]})");
+  expect_refused(run(words), 3, words.back());
+  test::write_file(folder_ / "costs.json", R"({"F": 1e308, "B": 1e308})");
+  expect_refused(run(words), 3, words.back());
   words.back() = folder_ / "none.json";
   expect_refused(run(words), 3, "none.json");
+}
+
+TEST_F(ScheduleCommandTest, RefusesCostsThatAreNotThere) {
+  const Words base = {"--name", "1F1B", "--pp", "2", "--microbatches", "1", "--simulate"};
+  const auto with = [&](Words more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return run(more);
+  };
+  expect_refused(with({"--costs", ""}), 2, "no costs are given");
+  expect_refused(with({"--costs="}), 2, "no costs are given");
+  expect_refused(with({"--costs", "F=1,"}), 2, "a cost is missing between the commas");
+  expect_refused(with({"--costs", "F=1,,B=2"}), 2, "a cost is missing between the commas");
+  expect_refused(with({"--costs", "G=1"}), 2, "unknown cost 'G'");
+}
+
+TEST_F(ScheduleCommandTest, NamesTheCommandWhereARuleOfSchedulesRefuses) {
+  expect_refused(run({"--name", "1F1B", "--pp", "2", "--microbatches", "0"}), 2,
+                 "--microbatches is 0; command 'sluice schedule'; give at least 1");
+  expect_refused(run({"--name", "1F1B", "--pp", "4", "--stages", "8", "--microbatches", "8"}), 2,
+                 "got 2; command 'sluice schedule'; give 1 stage per rank");
+  expect_refused(run({"--name", "DualPipeV", "--pp", "2", "--microbatches", "1"}), 2,
+                 "command 'sluice schedule'");
+  expect_refused(run_on("0F0,0B0\n", {"--stage-to-rank", "x"}), 2, "command 'sluice schedule'");
+  expect_refused(run_on("0F0,0B0\n", {"--stage-to-rank="}), 2, "command 'sluice schedule'");
+  expect_refused(run_on("0F0,0B0\n", {"--pp", "0"}), 2, "--pp is 0");
+  expect_refused(run_on("0F0,0B0\n", {"--out", ""}), 2, "--out is empty");
 }
 
 TEST_F(ScheduleCommandTest, CountsOfTheCommandLineSayWhatAFileMustHold) {
@@ -204,11 +237,14 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
   expect_refused(with({"--lower", "--max-active-stages", "2"}), 2, "needs --shard-parameters");
   expect_refused(with({"--costs", "F=1"}), 2, "--costs needs --simulate");
   expect_refused(with({"--lower", "--shard-parameters", "--max-active-stages", "0"}), 2,
-                 "allow at least 1");
+                 "--max-active-stages is 0");
   expect_refused(with({"--draw", "x.svg"}), 2, "--draw is not built yet");
   expect_refused(with({"--chek"}), 2, "did you mean '--check'?");
   expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2, "cannot write the schedule");
-  expect_refused(run({"--name", "1F1B", "--pp", "x", "--microbatches", "2"}), 2, "--pp");
+  expect_refused(with({"--stages", "2", "--stages-per-rank", "1"}), 2,
+                 "both --stages and --stages-per-rank");
+  expect_refused(run({"--name", "1F1B", "--pp", "x", "--microbatches", "2"}), 2,
+                 "'x' is not a value of --pp");
 }
 
 TEST_F(ScheduleCommandTest, ShowsRowsAsJson) {

@@ -42,6 +42,7 @@ std::string refusal(const std::vector<std::string>& arguments, int exit_code = 2
   EXPECT_EQ(result.exit_code, exit_code) << result.err;
   EXPECT_EQ(result.out, "");
   EXPECT_EQ(result.err.find('\n') + 1, result.err.size()) << result.err;
+  EXPECT_EQ(testing::parts_of(result.err), 3) << result.err;
   return result.err;
 }
 
@@ -117,6 +118,26 @@ TEST(SplitCommandTest, NamesTheEndsAsAutoModelIsTold) {
   EXPECT_EQ(object.at("stages").at(1).at("modules"), Json({"layers.1", "norm", "score"}));
 }
 
+TEST(SplitCommandTest, TakesAnEmptyValueBehindAnEqualsSign) {
+  const Json object = split_object({"--convention=automodel", "--layers=2", "--stages=2",
+                                    "--no-rotary", "--prefix=", "--lm-head=score"});
+  EXPECT_EQ(object.at("stages").at(0).at("modules"), Json({"embed_tokens", "layers.0"}));
+  EXPECT_EQ(object.at("stages").at(1).at("modules"), Json({"layers.1", "norm", "score"}));
+}
+
+TEST(SplitCommandTest, SaysWhenTheScheduleDoesNotRunTheSplit) {
+  const std::vector<std::string> arguments = {"--layers", "8", "--pp",       "4",
+                                              "--stages", "8", "--schedule", "1f1b"};
+  EXPECT_EQ(split_object(arguments).at("stage_to_rank"), Json({0, 1, 2, 3, 0, 1, 2, 3}));
+  const std::string text = split(arguments).out;
+  EXPECT_NE(text.find("1F1B runs exactly 1 stage a rank and refuses this split: use 4 stages, or "
+                      "Interleaved1F1B\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(split({"--layers", "8", "--pp", "4", "--schedule", "1F1B"}).out.find("refuses"),
+            std::string::npos);
+}
+
 TEST(SplitCommandTest, ReadsTheLanguageModelInsideAConfiguration) {
   const test::TempDirectory directory;
   std::ifstream flat(kModels + "llama_untied/config.json");
@@ -157,6 +178,10 @@ TEST(SplitCommandTest, RefusesOptionsThatTheConventionDoesNotKnow) {
     const std::string line = refusal(arguments);
     EXPECT_NE(line.find("convention " + convention + " has no "), std::string::npos) << line;
   }
+  EXPECT_EQ(
+      refusal({"--layers", "8", "--pp", "2", "--no-rotary"}),
+      "sluice: error: convention sluice has no option to leave out rotary embeddings; command "
+      "'sluice split'; leave it out, or use a convention that has: automodel\n");
 }
 
 TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
@@ -166,8 +191,9 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
   };
   expect_refusal({"--layers", "8"}, "give it, or the number of stages");
   expect_refusal({"--pp", "2"}, "no model is given");
-  expect_refusal({"--layers", "8", "--pp", "0"}, "--pp must be at least 1, got 0");
-  expect_refusal({"--layers", "3", "--pp", "4"}, "4 stages are more than 3 layers");
+  expect_refusal({"--layers", "8", "--pp", "0"},
+                 "--pp is 0; command 'sluice split'; give at least 1");
+  expect_refusal({"--layers", "3", "--pp", "4"}, "3 layers cannot fill 4 stages");
   expect_refusal({"--layers", "30", "--pp", "4", "--schedule", "1F1B", "--layers-per-stage", "4"},
                  "30 layers with layers_per_stage 4 make 8 stages, 2 on each of 4 ranks");
   expect_refusal({"--layers", "8", "--pp", "4", "--schedule", "DualPipeV", "--stages", "4"},
@@ -188,6 +214,10 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
                  "give --model");
   expect_refusal({"--model", kModels + "llama_tied", "--pp", "2", "--convention", "automodel"},
                  "use convention sluice, which ties them across stages");
+  expect_refusal({"--layers", "8", "--pp", "2", "--split-points="}, "empty name");
+  expect_refusal({"--layers", "8", "--pp", "2", "--stage-to-rank", "0,2"}, "count ranks from 0");
+  expect_refusal({"--layers", "8", "--modules", "x"}, "--modules:1:1; mend it there");
+  expect_refusal({"--layers", "10001", "--pp", "2"}, "give a number from 0 to 10000");
   refusal({"--model", "/nonexistent", "--pp", "2"}, 3);
 }
 

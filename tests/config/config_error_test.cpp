@@ -185,7 +185,7 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
       {"parallelism.transport", "\"gloo\""},
       {"checkpoint.interval", "10"},
       {"checkpoint.keep_latest_k", "1"},
-      {"checkpoint.resume", "\"7\""},
+      {"checkpoint.resume", "7"},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});
@@ -220,7 +220,7 @@ TEST_F(ConfigErrorTest, NamesVariablesOfPathsThatAreNotSet) {
       refusal("[model]\npath = \"${SLUICE_NO_SUCH_VARIABLE}/x\"\n"),
       "the variable SLUICE_NO_SUCH_VARIABLE is not set; F:2:1; set it, or write the path out");
   EXPECT_EQ(refusal("[model]\npath = \"a/${HOME\"\n"),
-            "'${' without '}' in the path 'a/${HOME'; F:2:1");
+            "'${' without '}' in the path 'a/${HOME'; F:2:1; close it");
 }
 
 TEST_F(ConfigErrorTest, NamesAFileThatCannotBeRead) {
@@ -229,7 +229,8 @@ TEST_F(ConfigErrorTest, NamesAFileThatCannotBeRead) {
     load_run_config(file, {}, {});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.what(), "cannot read the configuration: no such file; " + file);
+    EXPECT_EQ(error.what(), "cannot read the configuration: no such file; " + file +
+                                "; name a .toml file that is there");
     EXPECT_EQ(error.exit_code(), 2);
   }
   EXPECT_THROW(load_run_config(folder_.str(), {}, {}), Error);
@@ -260,7 +261,7 @@ TEST_F(ConfigErrorTest, SurvivesHostileText) {
   EXPECT_TRUE(refusal("x = " + std::string(many, '[')).starts_with("not TOML: "));
   EXPECT_TRUE(refusal("x = " + inline_tables).starts_with("not TOML: "));
   EXPECT_EQ(refusal(std::string((std::size_t{1} << 20) + 1, '\n')),
-            "a configuration of more than 1 MiB; F");
+            "a configuration of more than 1 MiB; F; is it the right file?");
   EXPECT_EQ(refusal("[model]\npath = \"a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t\"\n"), "accepted");
   EXPECT_EQ(refusal("", {{"training.steps", "1\nzero1 = true"}}),
             "training.steps: expected an integer, found the string \"1\\nzero1 = true\"; "

@@ -32,7 +32,7 @@ extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size) {
     require(std::isfinite(simulation.makespan) && simulation.makespan >= 0);
     require(simulation.bubble_fraction >= 0 && simulation.bubble_fraction <= 1);
   } catch (const sluice::Error& error) {
-    require(error.kind() == sluice::ErrorKind::kUsage);
+    require(error.kind() == sluice::ErrorKind::kInput && error.where() == "costs.json");
   }
   return 0;
 }

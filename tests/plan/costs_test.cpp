@@ -107,7 +107,7 @@ TEST_F(CostsFileTest, RefusesHostileFiles) {
 
 TEST_F(CostsFileTest, SaysWhichFieldIsWrong) {
   const Error error = refusal(R"({"stages": [{"F": 1}, {"W": "x"}]})");
-  EXPECT_EQ(error.fact(), "'stages[1].W' must be a number of at least 0");
+  EXPECT_EQ(error.fact(), "'stages[1].W' is no number of at least 0");
   EXPECT_EQ(refusal(R"({"bandwith": 1})").remedy(), "did you mean 'bandwidth'?");
 }
 

@@ -118,7 +118,7 @@ TEST(ModelSpecTest, ThePaddingRowIsThatOfPadTokenId) {
   EXPECT_EQ(parse(config).config.padding_row, 0);
   config["pad_token_id"] = -1;
   EXPECT_EQ(parse(config).config.padding_row, 95);
-  EXPECT_NE(refusal_of("pad_token_id", 96).find("must be a token of the vocabulary of 96"),
+  EXPECT_NE(refusal_of("pad_token_id", 96).find("is no token of the vocabulary of 96"),
             std::string::npos);
   EXPECT_NE(refusal_of("pad_token_id", -97).find("field 'pad_token_id'"), std::string::npos);
   EXPECT_NE(refusal_of("pad_token_id", 1.5).find("field 'pad_token_id'"), std::string::npos);
@@ -186,7 +186,7 @@ TEST(ModelSpecTest, RefusesBrokenJsonWithItsPlace) {
   EXPECT_NE(refusal("{\n  \"a\": }").find("config.json:2:8"), std::string::npos)
       << refusal("{\n  \"a\": }");
   EXPECT_NE(refusal("").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(refusal("[]").find("must be a JSON object"), std::string::npos);
+  EXPECT_NE(refusal("[]").find("is not a JSON object"), std::string::npos);
   EXPECT_NE(refusal("{\"a\": 1, \"a\": 2}").find("key 'a' appears twice"), std::string::npos);
   EXPECT_NE(refusal(std::string(100000, '[')).find("nested deeper than 64"), std::string::npos);
   EXPECT_NE(refusal("{\"a\": \"\xff\"}").find("not valid JSON"), std::string::npos);

@@ -85,9 +85,10 @@ TEST(ScheduleTableTest, RefusesTorchsBaseClassesByName) {
 }
 
 TEST(MakeScheduleTest, RefusesCountsBelowOneAndOutOfProportion) {
-  EXPECT_EQ(refusal("1F1B", {0, 1, 4}), "number of ranks must be at least 1, got 0");
-  EXPECT_EQ(refusal("1F1B", {2, 1, 0}), "number of microbatches must be at least 1, got 0");
-  EXPECT_EQ(refusal("Interleaved1F1B", {2, -1, 4}), "stages per rank must be at least 1, got -1");
+  EXPECT_EQ(refusal("1F1B", {0, 1, 4}), "the number of ranks is 0; give at least 1");
+  EXPECT_EQ(refusal("1F1B", {2, 1, 0}), "the number of microbatches is 0; give at least 1");
+  EXPECT_EQ(refusal("Interleaved1F1B", {2, -1, 4}),
+            "the number of stages per rank is -1; give at least 1");
   for (const ScheduleShape& shape :
        {ScheduleShape{2147483647, 2147483647, 2147483647}, ScheduleShape{1, 1, 2147483647},
         ScheduleShape{1 << 25, 1, 1}, ScheduleShape{4, 1 << 30, 1}}) {

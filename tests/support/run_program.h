@@ -39,4 +39,13 @@ inline ProgramResult run_sluice(const std::vector<std::string>& arguments) {
   return run_shell(line);
 }
 
+// Parts of an error line: WHAT; WHERE; HOW TO MEND IT. A longer remedy counts as one part.
+inline int parts_of(const std::string& line) {
+  int parts = 1;
+  for (std::size_t at = 0; parts < 3 && (at = line.find("; ", at)) != std::string::npos; ++at) {
+    ++parts;
+  }
+  return parts;
+}
+
 }  // namespace sluice::testing

@@ -33,13 +33,14 @@ bool ConfigReader::has(const std::string& key) const { return find(key) != nullp
 
 std::int64_t ConfigReader::checked_size(const std::string& key, const nlohmann::json& value,
                                         std::int64_t max) const {
-  if (!value.is_number_integer()) fail(key, "must be a whole number, found " + shown(value));
+  const std::string remedy = "write a whole number between 1 and " + std::to_string(max);
+  if (!value.is_number_integer()) fail(key, shown(value) + " is not a whole number", remedy);
   const bool fits = value.is_number_unsigned()
                         ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max)
                         : value.get<std::int64_t>() <= max;
   if (!fits || (!value.is_number_unsigned() && value.get<std::int64_t>() < 1) ||
       (value.is_number_unsigned() && value.get<std::uint64_t>() < 1)) {
-    fail(key, "must be between 1 and " + std::to_string(max) + ", found " + shown(value));
+    fail(key, shown(value) + " is out of range", remedy);
   }
   return value.get<std::int64_t>();
 }
@@ -74,7 +75,7 @@ std::optional<double> ConfigReader::number(const std::string& key) const {
   const nlohmann::json* value = find(key);
   if (!value) return std::nullopt;
   if (!value->is_number() || !std::isfinite(value->get<double>())) {
-    fail(key, "must be a finite number, found " + shown(*value));
+    fail(key, shown(*value) + " is not a finite number", "write a number");
   }
   return value->get<double>();
 }
@@ -82,7 +83,8 @@ std::optional<double> ConfigReader::number(const std::string& key) const {
 double ConfigReader::number(const std::string& key, double fallback, double min, double max) const {
   const double value = number(key).value_or(fallback);
   if (!(value >= min && value <= max)) {
-    fail(key, "must be between " + shown(min) + " and " + shown(max) + ", found " + shown(value));
+    fail(key, shown(value) + " is out of range",
+         "write a number between " + shown(min) + " and " + shown(max));
   }
   return value;
 }
@@ -90,27 +92,28 @@ double ConfigReader::number(const std::string& key, double fallback, double min,
 bool ConfigReader::flag(const std::string& key, bool fallback) const {
   const nlohmann::json* value = find(key);
   if (!value) return fallback;
-  if (!value->is_boolean()) fail(key, "must be true or false, found " + shown(*value));
+  if (!value->is_boolean()) fail(key, shown(*value) + " is no truth value", "write true or false");
   return value->get<bool>();
 }
 
 std::string ConfigReader::text(const std::string& key, const std::string& fallback) const {
   const nlohmann::json* value = find(key);
   if (!value) return fallback;
-  if (!value->is_string()) fail(key, "must be a string, found " + shown(*value));
+  if (!value->is_string()) fail(key, shown(*value) + " is not a string", "write it in quotes");
   return value->get<std::string>();
 }
 
 std::optional<ConfigReader> ConfigReader::object(const std::string& key) const {
   const nlohmann::json* value = find(key);
   if (!value) return std::nullopt;
-  if (!value->is_object()) fail(key, "must be an object, found " + shown(*value));
+  if (!value->is_object()) fail(key, shown(*value) + " is not an object", "write {...} or null");
   return ConfigReader(*value, file_name_, prefix_ + key + ".");
 }
 
 void ConfigReader::require_flag(const std::string& key, bool accepted, bool fallback) const {
   if (flag(key, fallback) != accepted) {
-    fail(key, std::string("only ") + (accepted ? "true" : "false") + " is implemented");
+    fail(key, std::string(accepted ? "false" : "true") + " is not implemented",
+         "use a model with " + std::string(accepted ? "true" : "false"));
   }
 }
 

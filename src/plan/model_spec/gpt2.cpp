@@ -22,8 +22,10 @@ DecoderConfig read_gpt2(const ConfigReader& config) {
   out.num_key_value_heads = out.num_attention_heads;
   out.max_position_embeddings = config.required_size({"n_positions", "max_position_embeddings"});
   if (out.hidden_size % out.num_attention_heads != 0) {
-    config.fail("n_head", std::to_string(out.num_attention_heads) +
-                              " does not divide n_embd = " + std::to_string(out.hidden_size));
+    config.fail("n_head",
+                std::to_string(out.num_attention_heads) +
+                    " does not divide n_embd = " + std::to_string(out.hidden_size),
+                "every head has as many channels");
   }
   out.head_dim = out.hidden_size / out.num_attention_heads;
   out.intermediate_size = config.size("n_inner", 4 * out.hidden_size, 4 * kMaxDimension);

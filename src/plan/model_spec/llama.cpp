@@ -16,13 +16,13 @@ void read_rope(const ConfigReader& config, DecoderConfig& out) {
   constexpr double kMinTheta = 1e-3, kMaxTheta = 1e15;
   out.rope_theta = config.number("rope_theta", 10000.0, kMinTheta, kMaxTheta);
   if (config.number("partial_rotary_factor").value_or(1.0) != 1.0) {
-    config.fail("partial_rotary_factor", "only 1 is implemented");
+    config.fail("partial_rotary_factor", "only 1 is implemented", "use a model that turns all");
   }
   if (!rope) return;
   out.rope_theta = rope->number("rope_theta", out.rope_theta, kMinTheta, kMaxTheta);
   out.rope_type = rope->text("rope_type", rope->text("type", "default"));
   if (rope->number("partial_rotary_factor").value_or(1.0) != 1.0) {
-    rope->fail("partial_rotary_factor", "only 1 is implemented");
+    rope->fail("partial_rotary_factor", "only 1 is implemented", "use a model that turns all");
   }
   if (out.rope_type == "default") return;
   const std::vector<std::string> known = {"default", "linear", "llama3"};
@@ -32,8 +32,9 @@ void read_rope(const ConfigReader& config, DecoderConfig& out) {
                suggest_name(out.rope_type, known));
   }
   const auto required = [&](const char* key) {
-    if (!rope->has(key))
-      rope->fail(key, "is missing, which rope type '" + out.rope_type + "' needs");
+    if (!rope->has(key)) {
+      rope->fail(key, "is missing", "rope type '" + out.rope_type + "' needs it: add a number");
+    }
     return rope->number(key, 0.0, 1e-6, 1e9);
   };
   out.rope_factor = required("factor");
@@ -41,7 +42,7 @@ void read_rope(const ConfigReader& config, DecoderConfig& out) {
   out.rope_low_freq_factor = required("low_freq_factor");
   out.rope_high_freq_factor = required("high_freq_factor");
   if (out.rope_high_freq_factor <= out.rope_low_freq_factor) {
-    rope->fail("high_freq_factor", "must be greater than low_freq_factor");
+    rope->fail("high_freq_factor", "is not greater than low_freq_factor", "exchange the two?");
   }
   out.rope_original_max_position_embeddings =
       rope->size("original_max_position_embeddings", out.max_position_embeddings);
@@ -55,8 +56,8 @@ std::int64_t read_padding_row(const ConfigReader& config, std::int64_t vocab_siz
   if (!id) return -1;
   const double size = static_cast<double>(vocab_size);
   if (*id != std::floor(*id) || *id < -size || *id >= size) {
-    config.fail("pad_token_id",
-                "must be a token of the vocabulary of " + std::to_string(vocab_size));
+    config.fail("pad_token_id", "is no token of the vocabulary of " + std::to_string(vocab_size),
+                "write one of its numbers, or null");
   }
   const auto row = static_cast<std::int64_t>(*id);
   return row < 0 ? row + vocab_size : row;
@@ -83,22 +84,27 @@ DecoderConfig read_llama(const ConfigReader& config) {
   out.num_attention_heads = config.required_size({"num_attention_heads"});
   out.num_key_value_heads = config.size("num_key_value_heads", out.num_attention_heads);
   if (out.num_attention_heads % out.num_key_value_heads != 0) {
-    config.fail("num_key_value_heads", std::to_string(out.num_key_value_heads) +
-                                           " does not divide num_attention_heads = " +
-                                           std::to_string(out.num_attention_heads));
+    config.fail(
+        "num_key_value_heads",
+        std::to_string(out.num_key_value_heads) +
+            " does not divide num_attention_heads = " + std::to_string(out.num_attention_heads),
+        "every key and value head serves as many query heads");
   }
   if (out.hidden_size % out.num_attention_heads != 0) {
     config.fail("num_attention_heads",
                 std::to_string(out.num_attention_heads) +
-                    " does not divide hidden_size = " + std::to_string(out.hidden_size));
+                    " does not divide hidden_size = " + std::to_string(out.hidden_size),
+                "every head has as many channels");
   }
   out.head_dim = config.size("head_dim", out.hidden_size / out.num_attention_heads);
   if (out.head_dim % 2 != 0) {
-    config.fail("head_dim", std::to_string(out.head_dim) + " is odd; rotary embedding turns pairs");
+    config.fail("head_dim", std::to_string(out.head_dim) + " is odd",
+                "rotary embedding turns pairs: write an even number");
   }
   if (out.num_attention_heads * out.head_dim > kMaxDimension) {
     config.fail("head_dim",
-                "num_attention_heads * head_dim is more than " + std::to_string(kMaxDimension));
+                "num_attention_heads * head_dim is more than " + std::to_string(kMaxDimension),
+                "check both");
   }
   out.max_position_embeddings = config.size("max_position_embeddings", 2048);
   out.padding_row = read_padding_row(config, out.vocab_size);

@@ -48,7 +48,8 @@ double approximate_parameters(const DecoderConfig& c) {
 nlohmann::json parse_config(const std::string& text, const std::string& file_name) {
   nlohmann::json document = parse_strict_json(text, file_name);
   if (!document.is_object()) {
-    throw Error(ErrorKind::kInput, "a model configuration must be a JSON object", file_name);
+    throw Error(ErrorKind::kInput, "the model configuration is not a JSON object", file_name,
+                "name the config.json of a Hugging Face model");
   }
   return document;
 }
@@ -149,9 +150,8 @@ std::int64_t ModelSpec::num_parameters() const {
 
 ModelSpec outline_model_spec(int num_layers) {
   if (num_layers < 0 || num_layers > detail::kMaxLayers) {
-    throw Error(ErrorKind::kUsage, "the number of layers must be between 0 and " +
-                                       std::to_string(detail::kMaxLayers) + ", got " +
-                                       std::to_string(num_layers));
+    throw Error(ErrorKind::kUsage, "the number of layers is " + std::to_string(num_layers), {},
+                "give a number from 0 to " + std::to_string(detail::kMaxLayers));
   }
   ModelSpec spec;
   spec.config.num_layers = num_layers;

@@ -134,8 +134,9 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
                                      std::int64_t microbatch_size, std::int64_t seq_len) {
   for (const auto& [what, value] : {std::pair{"the microbatch size", microbatch_size},
                                     std::pair{"the sequence length", seq_len}}) {
-    if (value < 1)
-      detail::refuse(std::string(what) + " must be at least 1, got " + std::to_string(value));
+    if (value < 1) {
+      detail::refuse(std::string(what) + " is " + std::to_string(value), "give at least 1");
+    }
   }
   const std::vector<std::int64_t> hidden = {microbatch_size, seq_len, model.config.hidden_size};
   std::vector<StageShape> shapes(partition.stages.size(), {hidden, hidden});

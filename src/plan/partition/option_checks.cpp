@@ -9,34 +9,41 @@ namespace sluice::detail {
 namespace {
 
 struct GivenOption {
-  const char* what;
+  const char* what;  // "convention X has no ..."
   bool given;
-  bool applies;
+  bool Convention::*applies;
 };
 
+std::string conventions_with(bool Convention::*applies) {
+  std::string names;
+  for (const Convention& convention : conventions()) {
+    if (convention.*applies) names += (names.empty() ? "" : ", ") + convention.name;
+  }
+  return names;
+}
+
 void require_applicable(const Convention& convention, const PartitionOptions& options) {
-  const std::vector<GivenOption> given = {
-      {"split points", !options.split_points.empty(), convention.split_points},
-      {"cuts", !options.cuts.empty(), convention.cuts},
-      {"modules", !options.modules.empty(), convention.modules},
-      {"layers_per_stage", options.layers_per_stage != 0, convention.layers_per_stage},
+  const std::vector<GivenOption> all = {
+      {"split points", !options.split_points.empty(), &Convention::split_points},
+      {"cuts", !options.cuts.empty(), &Convention::cuts},
+      {"modules", !options.modules.empty(), &Convention::modules},
+      {"layers_per_stage", options.layers_per_stage != 0, &Convention::layers_per_stage},
       {"rounding of the number of stages", options.rounding != Rounding::kNone,
-       convention.rounding},
-      {"weight of the first stage", options.first_stage_weight.has_value(), convention.weights},
-      {"weight of the last stage", options.last_stage_weight.has_value(), convention.weights},
-      {"remainder", options.remainder.has_value(), convention.remainder},
-      {"leaving out embeddings", !options.embeddings, convention.ends},
-      {"leaving out the head", !options.lm_head, convention.ends},
-      {"leaving out rotary embeddings", !options.rotary, convention.ends},
-      {"multimodal encoders", options.multimodal, convention.ends},
-      {"extra modules", !options.extra_modules.empty(), convention.ends},
-      {"prefix", options.prefix.has_value(), convention.ends},
-      {"name of the head", options.lm_head_name.has_value(), convention.ends}};
-  for (const GivenOption& option : given) {
-    if (option.given && !option.applies) {
-      refuse("convention " + convention.name + " has no " + option.what,
-             "leave it out, or use another convention");
-    }
+       &Convention::rounding},
+      {"weight of the first stage", options.first_stage_weight.has_value(), &Convention::weights},
+      {"weight of the last stage", options.last_stage_weight.has_value(), &Convention::weights},
+      {"remainder", options.remainder.has_value(), &Convention::remainder},
+      {"option to leave out embeddings", !options.embeddings, &Convention::ends},
+      {"option to leave out the head", !options.lm_head, &Convention::ends},
+      {"option to leave out rotary embeddings", !options.rotary, &Convention::ends},
+      {"multimodal encoders", options.multimodal, &Convention::ends},
+      {"extra modules", !options.extra_modules.empty(), &Convention::ends},
+      {"prefix", options.prefix.has_value(), &Convention::ends},
+      {"name of the head", options.lm_head_name.has_value(), &Convention::ends}};
+  for (const GivenOption& option : all) {
+    if (!option.given || convention.*option.applies) continue;
+    refuse("convention " + convention.name + " has no " + option.what,
+           "leave it out, or use a convention that has: " + conventions_with(option.applies));
   }
 }
 

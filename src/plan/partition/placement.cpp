@@ -18,7 +18,8 @@ std::vector<int> checked_map(const std::vector<int>& map, int num_ranks, int num
   for (const int rank : map) {
     if (rank < 0 || rank >= num_ranks) {
       refuse("rank " + std::to_string(rank) + " in the stage-to-rank map is not one of " +
-             counted(num_ranks, "rank"));
+                 counted(num_ranks, "rank"),
+             "count ranks from 0");
     }
     used[rank] = true;
   }

@@ -18,10 +18,7 @@ Split sluice_split(const ModelSpec& model, const PartitionOptions& options,
   require_count("the weight of the last stage", output_weight, 0);
   const int num_stages =
       counted_stages(options, schedule, layers.num_decoders, input_weight + output_weight);
-  if (num_stages > layers.num_decoders) {
-    refuse(counted(num_stages, "stage") + " are more than " + counted(layers.num_decoders, "layer"),
-           "use at most as many stages as layers");
-  }
+  require_layer_each(num_stages, layers.num_decoders);
   return split_by_shares(
       layers, weighted_shares(layers.num_decoders, num_stages, input_weight, output_weight,
                               options.remainder.value_or(Remainder::kFirst)));

@@ -92,10 +92,7 @@ ModuleNames generate_hf_model_fqn_per_model_part(int num_stages, int num_layers,
                                                  const HfStageOptions& options) {
   detail::require_count("the number of stages", num_stages, 1);
   detail::require_count("the number of layers", num_layers, 0);
-  if (num_stages > num_layers) {
-    refuse(counted(num_stages, "stage") + " are more than " + counted(num_layers, "layer"),
-           "use at most " + counted(std::max(num_layers, 1), "stage"));
-  }
+  detail::require_layer_each(num_stages, num_layers);
   const std::vector<int> shares = detail::even_shares(num_layers, num_stages, Remainder::kFirst);
   ModuleNames stages(shares.size());
   int layer = 0;

@@ -1,15 +1,11 @@
+#include "plan/partition_rules/shares.h"
 #include "sluice/error.h"
-#include "sluice/partition_rules.h"
 
 namespace sluice {
 
 std::vector<RowRange> split_batch_into_microbatches(std::int64_t batch,
                                                     std::int64_t num_microbatches) {
-  if (num_microbatches < 1 || num_microbatches > kMaxCount) {
-    throw Error(ErrorKind::kUsage, "the number of microbatches must be between 1 and " +
-                                       std::to_string(kMaxCount) + ", got " +
-                                       std::to_string(num_microbatches));
-  }
+  detail::require_count("the number of microbatches", num_microbatches, 1);
   if (batch < num_microbatches) {
     throw Error(ErrorKind::kUsage,
                 "a batch of " + std::to_string(batch) + " rows has fewer rows than the " +

@@ -1,8 +1,6 @@
 // NeuronX Distributed's automatic cuts: even, the last partitions take the remainder, and a cut is
 // named after the last layer before it.
 //   10 layers, 4 partitions: 2 2 3 3, cuts after layers 1, 3, 6
-#include <algorithm>
-
 #include "plan/partition_rules/shares.h"
 
 namespace sluice {
@@ -10,15 +8,9 @@ namespace sluice {
 std::vector<std::string> create_partitions(int num_partitions,
                                            const std::vector<std::string>& layer_names) {
   detail::require_count("the number of partitions", num_partitions, 1);
-  if (layer_names.size() > static_cast<std::size_t>(kMaxCount)) {
-    detail::refuse("more than " + std::to_string(kMaxCount) + " layers");
-  }
+  detail::require_count("the number of layers", static_cast<std::int64_t>(layer_names.size()), 0);
   const int num_layers = static_cast<int>(layer_names.size());
-  if (num_partitions > num_layers) {
-    detail::refuse(detail::counted(num_partitions, "partition") + " are more than " +
-                       detail::counted(num_layers, "layer"),
-                   "use at most " + detail::counted(std::max(num_layers, 1), "partition"));
-  }
+  detail::require_layer_each(num_partitions, num_layers);
   const std::vector<int> starts =
       detail::first_layers(detail::even_shares(num_layers, num_partitions, Remainder::kLast));
   std::vector<std::string> cuts;

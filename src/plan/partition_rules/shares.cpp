@@ -11,14 +11,20 @@ void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, what, {}, remedy);
 }
 
-void require_count(const char* what, int value, int min) {
+void require_count(const char* what, std::int64_t value, int min) {
   if (value >= min && value <= kMaxCount) return;
-  refuse(std::string(what) + " must be between " + std::to_string(min) + " and " +
-         std::to_string(kMaxCount) + ", got " + std::to_string(value));
+  refuse(std::string(what) + " is " + std::to_string(value),
+         "give a number from " + std::to_string(min) + " to " + std::to_string(kMaxCount));
 }
 
 std::string counted(int count, const char* noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+void require_layer_each(int num_stages, int num_layers) {
+  if (num_stages <= num_layers) return;
+  refuse(counted(num_layers, "layer") + " cannot fill " + counted(num_stages, "stage"),
+         "use at most as many stages as layers");
 }
 
 std::vector<int> even_shares(int total, int parts, Remainder remainder) {

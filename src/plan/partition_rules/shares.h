@@ -1,6 +1,7 @@
 // How many layers go to each stage, by counts alone. Internal to the rules.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +13,10 @@ namespace sluice::detail {
 // Error(kUsage) without a place: the caller's options are the place.
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {});
 // Throws unless min <= value <= kMaxCount.
-void require_count(const char* what, int value, int min);
+void require_count(const char* what, std::int64_t value, int min);
 std::string counted(int count, const char* noun);  // "1 stage", "8 stages"
+// Throws when there are more stages than layers.
+void require_layer_each(int num_stages, int num_layers);
 
 // total = sum; every part has total / parts, and total % parts of them one more:
 //   kFirst, kLast: the first, the last; kMiddle: those around the middle, the earlier half first.

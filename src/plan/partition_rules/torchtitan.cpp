@@ -50,10 +50,7 @@ int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_
 std::vector<int> shares_2024(int num_layers, int num_stages) {
   require_count("the number of layers", num_layers, 0);
   require_count("the number of stages", num_stages, 1);
-  if (num_stages > num_layers) {
-    refuse(counted(num_stages, "stage") + " are more than " + counted(num_layers, "layer"),
-           "use at most " + counted(std::max(num_layers, 1), "stage"));
-  }
+  require_layer_each(num_stages, num_layers);
   std::vector<int> shares(static_cast<std::size_t>(num_stages), num_layers / num_stages);
   // The first stage gets none; what the middle stages do not take is left to the last.
   std::for_each_n(shares.begin() + (num_stages > 1 ? 1 : 0), num_layers % num_stages,
@@ -138,7 +135,8 @@ std::vector<int> stage_ids_this_rank(int pp_rank, int pp_size, int num_stages,
   detail::require_count("the number of ranks", pp_size, 1);
   detail::require_count("the number of stages", num_stages, 1);
   if (pp_rank < 0 || pp_rank >= pp_size) {
-    refuse("rank " + std::to_string(pp_rank) + " is not one of " + counted(pp_size, "rank"));
+    refuse("rank " + std::to_string(pp_rank) + " is not one of " + counted(pp_size, "rank"),
+           "count ranks from 0");
   }
   const bool v = style == "v";
   if (!v && style != "loop") {

@@ -165,7 +165,8 @@ Program add_transfers(Program program) {
                                     [](const Action& action) { return is_transfer(action.kind); });
     if (found == row.end()) continue;
     throw Error(ErrorKind::kInput, "the program holds transfers already",
-                detail::place_text(program, rank, static_cast<int>(found - row.begin())));
+                detail::place_text(program, rank, static_cast<int>(found - row.begin())),
+                "leave lowering out, or give the compute order alone");
   }
   return Placer(std::move(program)).place();
 }

@@ -14,8 +14,10 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
     std::vector<int> ranks;
     for (const int stage : tie.stages) {
       if (detail::rank_of(program, stage) < 0) {
-        throw Error(ErrorKind::kInput, "tied parameter '" + tie.name + "' is used by stage " +
-                                           std::to_string(stage) + ", which lives on no rank");
+        throw Error(ErrorKind::kInput,
+                    "tied parameter '" + tie.name + "' is used by stage " + std::to_string(stage) +
+                        ", which lives on no rank",
+                    {}, "place every stage");
       }
       ranks.push_back(program.stage_to_rank[stage]);
     }
