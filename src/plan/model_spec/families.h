@@ -21,6 +21,9 @@ struct Family {
 
 const std::vector<Family>& families();
 
+// `lm_head`, tied to the parameter `embedding` where the configuration says so.
+LayerInfo head_layer(const DecoderConfig& config, const std::string& embedding);
+
 DecoderConfig read_llama(const ConfigReader& config);
 std::vector<LayerInfo> llama_layers(const DecoderConfig& config);
 

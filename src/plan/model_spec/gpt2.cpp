@@ -74,11 +74,7 @@ std::vector<LayerInfo> gpt2_layers(const DecoderConfig& config) {
                     LayerKind::kNorm,
                     {{"transformer.ln_f.weight", {d}, {}}, {"transformer.ln_f.bias", {d}, {}}},
                     {}});
-  layers.push_back(
-      {"lm_head",
-       LayerKind::kHead,
-       {{"lm_head.weight", {config.vocab_size, d}, config.tie_word_embeddings ? embedding : ""}},
-       {}});
+  layers.push_back(head_layer(config, embedding));
   return layers;
 }
 

@@ -147,11 +147,7 @@ std::vector<LayerInfo> llama_layers(const DecoderConfig& config) {
     layers.push_back(std::move(layer));
   }
   layers.push_back({"model.norm", LayerKind::kNorm, {{"model.norm.weight", {d}, {}}}, {}});
-  layers.push_back(
-      {"lm_head",
-       LayerKind::kHead,
-       {{"lm_head.weight", {config.vocab_size, d}, config.tie_word_embeddings ? embedding : ""}},
-       {}});
+  layers.push_back(head_layer(config, embedding));
   return layers;
 }
 

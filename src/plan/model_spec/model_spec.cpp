@@ -122,6 +122,15 @@ const std::vector<Family>& families() {
   return table;
 }
 
+LayerInfo head_layer(const DecoderConfig& config, const std::string& embedding) {
+  return {"lm_head",
+          LayerKind::kHead,
+          {{"lm_head.weight",
+            {config.vocab_size, config.hidden_size},
+            config.tie_word_embeddings ? embedding : ""}},
+          {}};
+}
+
 }  // namespace detail
 
 std::int64_t ParameterSpec::numel() const {

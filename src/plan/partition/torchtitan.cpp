@@ -1,27 +1,68 @@
-// torchtitan's split points (2025): cut before the named layer, or generated with the weights of
-// embedding and head, 1 unless given. Stages hold tok_embeddings, layers.K, norm, output.
+// torchtitan's three generations. Stages hold tok_embeddings, layers.K, norm and the head.
+//   torchtitan-2024     split points (October 2024): no weights, no layers per stage; the first
+//                       stage has the base number of layers, the extra ones go to those after it
+//   torchtitan          split points (2025): cut before the named layer, or generated with the
+//                       weights of embedding and head, 1 unless given
+//   torchtitan-current  module lists (since July 2025): given per stage, or generated from the
+//                       number of stages with the same weights; the head is lm_head
+// 4 stages of 32 layers: 8 8 8 8 without weights, 8 9 8 7 with them; of 10 layers: 2 3 3 2 in all.
 #include "plan/partition_rules/torchtitan.h"
+
 #include "plan/partition/convention.h"
 #include "plan/partition_rules/shares.h"
 
 namespace sluice::detail {
+namespace {
+
+struct Weights {
+  int input, output;
+  explicit Weights(const PartitionOptions& options)
+      : input(options.first_stage_weight.value_or(1)),
+        output(options.last_stage_weight.value_or(1)) {}
+};
+
+// The cuts are named by decoder layers even where a stage has none: `layers.8` of 8.
+Split weighted_split(const LayerNames& layers, int num_stages, const Weights& weights) {
+  const std::vector<int> shares = weighted_shares(layers.num_decoders, num_stages, weights.input,
+                                                  weights.output, Remainder::kFirst);
+  Split split = split_by_shares(layers, shares);
+  split.split_points = titan_split_points(first_layers(shares));
+  return split;
+}
+
+}  // namespace
+
+Split torchtitan_2024_split(const ModelSpec& model, const PartitionOptions& options,
+                            const ScheduleInfo* schedule) {
+  const LayerNames layers = titan_names(model, "output");
+  if (!options.split_points.empty()) return split_before(layers, options.split_points, true);
+  return split_by_shares(
+      layers,
+      shares_2024(layers.num_decoders, counted_stages(options, schedule, layers.num_decoders)));
+}
 
 Split torchtitan_split(const ModelSpec& model, const PartitionOptions& options,
                        const ScheduleInfo* schedule) {
   const LayerNames layers = titan_names(model, "output");
   if (!options.split_points.empty()) return split_before(layers, options.split_points, true);
-  const int input_weight = options.first_stage_weight.value_or(1);
-  const int output_weight = options.last_stage_weight.value_or(1);
+  const Weights weights(options);
   const int num_stages =
       options.layers_per_stage > 0
           ? rigid_num_stages(stages_need(schedule), required_ranks(options), layers.num_decoders,
-                             options.layers_per_stage, input_weight, output_weight)
+                             options.layers_per_stage, weights.input, weights.output)
           : counted_stages(options, schedule, layers.num_decoders);
-  const std::vector<int> shares = weighted_shares(layers.num_decoders, num_stages, input_weight,
-                                                  output_weight, Remainder::kFirst);
-  Split split = split_by_shares(layers, shares);
-  split.split_points = titan_split_points(first_layers(shares));
-  return split;
+  return weighted_split(layers, num_stages, weights);
+}
+
+Split torchtitan_current_split(const ModelSpec& model, const PartitionOptions& options,
+                               const ScheduleInfo* schedule) {
+  const LayerNames layers = titan_names(model, "lm_head");
+  if (!options.modules.empty()) return split_as_listed(layers, options.modules);
+  const Weights weights(options);
+  return weighted_split(
+      layers,
+      counted_stages(options, schedule, layers.num_decoders, weights.input + weights.output),
+      weights);
 }
 
 }  // namespace sluice::detail

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
-#include "plan/costs.h"
 #include "plan/neighbours.h"
 #include "plan/pair_table.h"
+#include "plan/simulate/costs.h"
+#include "plan/simulate/summary.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -70,7 +70,7 @@ class Simulator {
       while (ranks_[rank].at < program_.ranks[rank].size() && try_run(rank)) ++ranks_[rank].at;
     }
     require_finished();
-    summarize();
+    detail::summarize(program_, costs_, causes_, result_);
     return std::move(result_);
   }
 
@@ -256,40 +256,6 @@ class Simulator {
                   detail::place_text(program_, rank, static_cast<int>(at)),
                   "see what is missing with --check");
     }
-  }
-
-  void summarize() {
-    Step last{-1, -1};
-    for (int rank = 0; rank < program_.num_ranks; ++rank) {
-      const std::vector<TimedAction>& row = result_.timeline[rank];
-      const double finish = row.empty() ? 0.0 : row.back().end;
-      result_.finish_per_rank.push_back(finish);
-      if (row.empty() || (last.rank >= 0 && finish <= result_.makespan)) continue;
-      result_.makespan = finish;
-      last = {rank, static_cast<int>(row.size()) - 1};
-    }
-    if (!std::isfinite(result_.makespan)) {
-      throw detail::wrong_costs(costs_, "the costs add up to more than a number can hold",
-                                "use another unit of time");
-    }
-    double idle = 0.0;
-    for (int rank = 0; rank < program_.num_ranks; ++rank) {
-      const std::vector<TimedAction>& row = result_.timeline[rank];
-      const double warmup = row.empty() ? result_.makespan : row.front().start;
-      const double drain = row.empty() ? 0.0 : result_.makespan - row.back().end;
-      const double all = result_.makespan - result_.busy_per_rank[rank];
-      result_.warmup_per_rank.push_back(warmup);
-      result_.drain_per_rank.push_back(drain);
-      result_.waiting_per_rank.push_back(std::max(0.0, all - warmup - drain));
-      idle += all;
-    }
-    if (result_.makespan > 0.0) {
-      result_.bubble_fraction = std::max(0.0, idle / (program_.num_ranks * result_.makespan));
-    }
-    for (Step step = last; step.rank >= 0; step = causes_[step.rank][step.index]) {
-      result_.critical_path.push_back(step);
-    }
-    std::reverse(result_.critical_path.begin(), result_.critical_path.end());
   }
 
   const Program& program_;

@@ -1,5 +1,5 @@
 // Costs from text and from files (docs/simulate.md).
-#include "plan/costs.h"
+#include "plan/simulate/costs.h"
 
 #include <charconv>
 #include <cmath>

@@ -1,0 +1,19 @@
+// What a finished replay amounts to.
+//
+// Owns: makespan, idle time and its parts, the critical path. Does not own: the replay.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <vector>
+
+#include "sluice/simulate.h"
+
+namespace sluice::detail {
+
+// Preconditions: `result` has the timeline and the busy time of every rank; causes[rank][index] is
+// the action that timeline[rank][index] waited for, rank -1: none. Throws for a makespan that is
+// not finite.
+void summarize(const Program& program, const Costs& costs,
+               const std::vector<std::vector<Simulation::Step>>& causes, Simulation& result);
+
+}  // namespace sluice::detail
