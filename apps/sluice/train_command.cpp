@@ -126,8 +126,8 @@ std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
   const TrainingOptions& training = run.config.training;
   for (std::int64_t step = 1;; ++step) {
     const Stopwatch watch;
-    const StepBatch batch = split_microbatches(run.data.batch(step, training.local_batch_size),
-                                               training.microbatch_size, step);
+    const StepBatch batch =
+        run.data.step_batch(step, training.local_batch_size, training.microbatch_size);
     const double lr =
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepReport& report = trainer.step(batch, lr);

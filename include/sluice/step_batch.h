@@ -1,20 +1,39 @@
 // One step's data, as the data set makes it and the executor runs it.
 //
-// Owns: StepBatch. Does not own: where it comes from (token_data.h), what is done with it
-// (executor.h). Thread-safety: values.
+// Owns: StepBatch, MicrobatchList. Does not own: where it comes from (token_data.h), what is done
+// with it (executor.h). Thread-safety: values.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "sluice/layer.h"
 
 namespace sluice {
 
+// The batch inputs of every microbatch: held ready, or made anew where they are used, so that a
+// rank holds no more of them than it has microbatches in flight.
+class MicrobatchList {
+ public:
+  void push_back(Values inputs) {
+    makers_.push_back([inputs = std::move(inputs)] { return inputs; });
+  }
+  // Called on the rank's thread, once for each of its stages and whenever a size is needed: the
+  // same values every time.
+  void push_back(std::function<Values()> make) { makers_.push_back(std::move(make)); }
+  std::size_t size() const { return makers_.size(); }
+  // Precondition: microbatch < size().
+  Values at(std::size_t microbatch) const { return makers_.at(microbatch)(); }
+
+ private:
+  std::vector<std::function<Values()>> makers_;
+};
+
 // One step's data: the same on every rank.
 struct StepBatch {
-  std::int64_t step = 0;             // 1-based; key of random numbers
-  std::vector<Values> microbatches;  // batch inputs of each
+  std::int64_t step = 0;  // 1-based; key of random numbers
+  MicrobatchList microbatches;
   std::vector<std::int64_t> counts;  // counted tokens of each
 };
 

@@ -74,6 +74,12 @@ class TokenData {
   // the vocabulary, a row longer than seq_len unless data.truncate.
   TokenBatch batch(std::int64_t step, std::int64_t batch_size) const;
 
+  // As split_microbatches(batch(step, batch_size), microbatch_size, step), but a microbatch is read
+  // again wherever it is used instead of being held. Throws what both throw.
+  // The data set must outlive the result.
+  StepBatch step_batch(std::int64_t step, std::int64_t batch_size,
+                       std::int64_t microbatch_size) const;
+
   // Nats per token of a model that knows only how often each byte occurs: what a trained model has
   // to beat. Of text files only; of their first GiB.
   std::optional<double> unigram_entropy() const;
@@ -85,7 +91,7 @@ class TokenData {
 
 // Consecutive rows in microbatches of microbatch_size (the last may be smaller), as the values
 // "input_ids" and "labels"; counts are the labels that the shifted loss counts: not -100, and not
-// in the first column.
+// in the first column. Throws Error(kUsage) for a microbatch_size below 1.
 StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_size,
                              std::int64_t step);
 

@@ -56,6 +56,23 @@ std::int64_t count_labels(const at::Tensor& labels) {
   return labels.narrow(1, 1, length - 1).ne(io::kIgnoredLabel).sum().item<std::int64_t>();
 }
 
+// {first row, number of rows} of every microbatch.
+std::vector<std::pair<std::int64_t, std::int64_t>> microbatch_rows(std::int64_t batch_size,
+                                                                   std::int64_t microbatch_size) {
+  if (microbatch_size < 1) {
+    throw Error(ErrorKind::kUsage, "training.microbatch_size is " + std::to_string(microbatch_size),
+                "", "at least 1");
+  }
+  std::vector<std::pair<std::int64_t, std::int64_t>> result;
+  for (std::int64_t row = 0; row < batch_size; row += microbatch_size)
+    result.emplace_back(row, std::min(microbatch_size, batch_size - row));
+  return result;
+}
+
+Values named(TokenBatch batch) {
+  return {{"input_ids", std::move(batch.ids)}, {"labels", std::move(batch.labels)}};
+}
+
 }  // namespace
 
 namespace io {
@@ -87,6 +104,18 @@ struct TokenData::Impl {
     return Permutation(count, absorb(absorb(0, static_cast<std::uint64_t>(options.seed)), epoch))
         .at(i);
   }
+
+  TokenBatch read(std::int64_t first_place, std::int64_t rows) const {
+    const std::int64_t length = options.seq_len;
+    TokenBatch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong)};
+    auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
+    auto* labels = batch.labels.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto place = static_cast<std::uint64_t>(first_place + row);
+      source->read(sequence_at(place), ids + row * length, labels + row * length);
+    }
+    return batch;
+  }
 };
 
 TokenData::TokenData(TokenDataOptions options) : impl_(std::make_unique<Impl>()) {
@@ -113,35 +142,33 @@ std::optional<double> TokenData::unigram_entropy() const {
 }
 
 TokenBatch TokenData::batch(std::int64_t step, std::int64_t batch_size) const {
-  const std::int64_t length = impl_->options.seq_len;
-  TokenBatch batch{at::empty({batch_size, length}, at::kLong),
-                   at::empty({batch_size, length}, at::kLong)};
-  auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
-  auto* labels = batch.labels.mutable_data_ptr<std::int64_t>();
-  for (std::int64_t row = 0; row < batch_size; ++row) {
-    const auto place = static_cast<std::uint64_t>((step - 1) * batch_size + row);
-    impl_->source->read(impl_->sequence_at(place), ids + row * length, labels + row * length);
+  return impl_->read((step - 1) * batch_size, batch_size);
+}
+
+StepBatch TokenData::step_batch(std::int64_t step, std::int64_t batch_size,
+                                std::int64_t microbatch_size) const {
+  StepBatch result;
+  result.step = step;
+  for (const auto& [row, rows] : microbatch_rows(batch_size, microbatch_size)) {
+    const auto read = [data = impl_.get(), place = (step - 1) * batch_size + row, rows = rows] {
+      return data->read(place, rows);
+    };
+    result.counts.push_back(count_labels(read().labels));
+    result.microbatches.push_back([read] { return named(read()); });
   }
-  return batch;
+  return result;
 }
 
 StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_size,
                              std::int64_t step) {
-  if (microbatch_size < 1) {
-    throw Error(ErrorKind::kUsage, "training.microbatch_size is " + std::to_string(microbatch_size),
-                "", "at least 1");
+  StepBatch result;
+  result.step = step;
+  for (const auto& [row, rows] : microbatch_rows(batch.ids.size(0), microbatch_size)) {
+    TokenBatch part{batch.ids.narrow(0, row, rows), batch.labels.narrow(0, row, rows)};
+    result.counts.push_back(count_labels(part.labels));
+    result.microbatches.push_back(named(std::move(part)));
   }
-  StepBatch parts;
-  parts.step = step;
-  const std::int64_t rows = batch.ids.size(0);
-  for (std::int64_t row = 0; row < rows; row += microbatch_size) {
-    const std::int64_t count = std::min(microbatch_size, rows - row);
-    const at::Tensor labels = batch.labels.narrow(0, row, count);
-    parts.counts.push_back(count_labels(labels));
-    parts.microbatches.push_back(
-        {{"input_ids", batch.ids.narrow(0, row, count)}, {"labels", labels}});
-  }
-  return parts;
+  return result;
 }
 
 }  // namespace sluice

@@ -110,8 +110,8 @@ struct Executor::Impl {
   int rank_of(int stage) const { return program.stage_to_rank[static_cast<std::size_t>(stage)]; }
   bool is_last(int stage) const { return stage == program.num_stages - 1; }
   Stage& stage_at(int stage) { return *stages.at(stage); }
-  const Values& inputs_of(int microbatch) const {
-    return batch->microbatches[static_cast<std::size_t>(microbatch)];
+  Values inputs_of(int microbatch) const {
+    return batch->microbatches.at(static_cast<std::size_t>(microbatch));
   }
   MessageTag tag(int stage, int microbatch) const { return {stage, microbatch, batch->step}; }
 
@@ -238,8 +238,6 @@ struct Executor::Impl {
         if (tensor.defined()) options.ledger->transfer(tensor.storage().data(), rank);
       }
     }
-    if (kind == ChannelKind::kActivation)
-      input_metas.remember(stage, inputs_of(microbatch), message.tensors);
     return std::move(message.tensors);
   }
 
@@ -249,10 +247,12 @@ struct Executor::Impl {
     const Clock::time_point start = Clock::now();
     Tensors produced;
     {
+      const Values batch_inputs = inputs_of(m);
+      if (s > 0 && rank_of(s - 1) != rank) input_metas.remember(s, batch_inputs, inputs);
       Values outputs =
-          stage_at(s).forward({options.seed, batch->step, m}, std::move(inputs), inputs_of(m));
+          stage_at(s).forward({options.seed, batch->step, m}, std::move(inputs), batch_inputs);
       if (is_last(s)) {
-        compute_loss(action, outputs);
+        compute_loss(action, outputs, batch_inputs);
       } else {
         Tensors roots;
         for (const auto& [name, tensor] : outputs) {
@@ -276,9 +276,9 @@ struct Executor::Impl {
     }
   }
 
-  void compute_loss(const Action& action, const Values& outputs) {
+  void compute_loss(const Action& action, const Values& outputs, const Values& batch_inputs) {
     const int m = action.microbatch;
-    LossValue value = loss_function(outputs, inputs_of(m));
+    LossValue value = loss_function(outputs, batch_inputs);
     if (!value.loss.defined() || value.loss.numel() != 1) {
       throw Error(ErrorKind::kUsage, "the loss function must return one number",
                   value.loss.defined() ? "got " + to_text(meta_of(value.loss)) : "got nothing");

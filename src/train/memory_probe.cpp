@@ -8,15 +8,18 @@ namespace sluice {
 
 void MemoryProbe::begin_step() {
   if (!ledger_) return;
+  ++step_;
   step_peak_ = 0;
+  measured_.clear();
   ledger_->reset_peak(rank_);
 }
 
-// The first forward, and the first whole backward, of every stage of this rank in the first step. A
-// split backward spreads what it needs over two actions and is left out.
+// The first of each kind in every stage of this rank. Of the second step too: in the first, the
+// gradients of the first backward become the sums, from then on they are needed beside them.
+// Overlapped pairs mix two microbatches and are left out.
 bool MemoryProbe::measures(const Action& action) const {
-  const bool kind = action.kind == ActionKind::kForward || action.kind == ActionKind::kBackward;
-  return ledger_ && first_step_ && kind && measured_.count({action.stage, action.kind}) == 0;
+  return ledger_ && step_ <= 2 && is_compute(action.kind) && action.kind != ActionKind::kOverlap &&
+         measured_.count({action.stage, action.kind}) == 0;
 }
 
 void MemoryProbe::before(const Action& action) {
@@ -37,9 +40,7 @@ void MemoryProbe::after(const Action& action) {
 }
 
 void MemoryProbe::end_step() {
-  if (!ledger_) return;
-  step_peak_ = std::max(step_peak_, ledger_->peak_bytes(rank_));
-  first_step_ = false;
+  if (ledger_) step_peak_ = std::max(step_peak_, ledger_->peak_bytes(rank_));
 }
 
 }  // namespace sluice

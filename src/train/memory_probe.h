@@ -1,4 +1,4 @@
-// Measures the peak of every step, and in the first step what one microbatch needs in a stage.
+// Measures the peak of every step, and in the first two what one microbatch needs in a stage.
 //
 // Owns: readings of the ledger around actions. Does not own: the ledger (run/memory_ledger.h).
 // Thread-safety: one rank's thread.
@@ -26,7 +26,8 @@ class MemoryProbe {
 
   // The most that the first microbatch kept from its forward in one stage.
   std::int64_t activations() const { return activations_; }
-  // The most that its forward, or its backward without the gradients it left, needed on top.
+  // The most that an action of a microbatch needed while it ran, on top of what was held before it
+  // or after it, whichever is more.
   std::int64_t transient() const { return transient_; }
   // The largest number of bytes held at once in the last step.
   std::int64_t step_peak() const { return step_peak_; }
@@ -36,10 +37,10 @@ class MemoryProbe {
 
   MemoryLedger* ledger_;
   int rank_;
-  bool first_step_ = true;
+  int step_ = 0;
   std::int64_t live_before_ = 0;
   std::int64_t activations_ = 0, transient_ = 0, step_peak_ = 0;
-  std::set<std::pair<int, ActionKind>> measured_;
+  std::set<std::pair<int, ActionKind>> measured_;  // in this step
 };
 
 }  // namespace sluice

@@ -117,6 +117,21 @@ TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
   EXPECT_EQ(test::list_directory(out() + "/checkpoint").size(), 1u);
 }
 
+TEST_F(TrainCommandTest, MemoryUnder1F1BDoesNotGrowWithTheNumberOfMicrobatches) {
+  auto peaks = [&](const std::string& rows) {
+    const ProgramResult result =
+        train({"--parallelism.pipeline_parallel_degree=4", "--training.microbatch_size=1",
+               "--training.local_batch_size=" + rows});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return metrics().back().at("memory_bytes").get<std::vector<std::int64_t>>();
+  };
+  const std::vector<std::int64_t> few = peaks("4"), many = peaks("64");
+  // How many messages are on their way depends on timing: at most one each way more or less.
+  const std::int64_t message = 16 * 64 * 4;
+  for (std::size_t rank = 0; rank < 4; ++rank)
+    EXPECT_LE(std::abs(few[rank] - many[rank]), 2 * message) << "rank " << rank;
+}
+
 TEST_F(TrainCommandTest, LossesAndWeightsAreTheSameForEveryNumberOfRanks) {
   auto run = [&](const std::string& ranks, const std::string& schedule) {
     const ProgramResult result = train({"--parallelism.pipeline_parallel_degree", ranks,

@@ -107,6 +107,24 @@ TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
   }
 }
 
+TEST(TextDataTest, ReadsTheMicrobatchesOfAStepOneByOne) {
+  const TempDirectory directory;
+  const TokenData data(options_of(counting_files(directory, {100, 100}), 4, true));
+  const StepBatch whole = split_microbatches(data.batch(3, 7), 2, 3);
+  const StepBatch parts = data.step_batch(3, 7, 2);
+  EXPECT_EQ(parts.step, 3);
+  EXPECT_EQ(parts.counts, whole.counts);
+  ASSERT_EQ(parts.microbatches.size(), 4u);
+  for (std::size_t m = 0; m < 4; ++m) {
+    for (const char* name : {"input_ids", "labels"}) {
+      const at::Tensor tensor = parts.microbatches.at(m).get(name);
+      EXPECT_TRUE(tensor.equal(whole.microbatches.at(m).get(name))) << name << m;
+      EXPECT_EQ(tensor.storage().nbytes(), static_cast<std::size_t>(tensor.numel()) * 8);
+    }
+  }
+  EXPECT_EQ(error_of([&] { data.step_batch(1, 4, 0); }).kind(), ErrorKind::kUsage);
+}
+
 TEST(TextDataTest, MakesTheSameBatchOnEveryThreadInAnyOrder) {
   const TempDirectory directory;
   const TokenData data(options_of(counting_files(directory, {120, 120}), 3, true));
@@ -362,7 +380,8 @@ TEST(SplitMicrobatchesTest, KeepsRowsInOrderAndCountsShiftedLabels) {
   EXPECT_EQ(parts.counts, (std::vector<std::int64_t>{2, 4, 2}));
   ASSERT_EQ(parts.microbatches.size(), 3u);
   std::vector<at::Tensor> ids, labels;
-  for (const Values& microbatch : parts.microbatches) {
+  for (std::size_t m = 0; m < parts.microbatches.size(); ++m) {
+    const Values microbatch = parts.microbatches.at(m);
     ids.push_back(microbatch.get("input_ids"));
     labels.push_back(microbatch.get("labels"));
   }

@@ -165,9 +165,10 @@ inline TrainedModel train_in_one_loop(const HarnessModel& model,
     std::vector<double> sums(step.microbatches.size());
     std::vector<at::Tensor> losses;
     for (std::size_t m = 0; m < step.microbatches.size(); ++m) {
-      const Values outputs = chunk.forward(Values(), step.microbatches[m], options.seed, step.step,
-                                           static_cast<std::int64_t>(m));
-      losses.push_back(model.loss(outputs, step.microbatches[m]).loss);
+      const Values batch = step.microbatches.at(m);
+      const Values outputs =
+          chunk.forward(Values(), batch, options.seed, step.step, static_cast<std::int64_t>(m));
+      losses.push_back(model.loss(outputs, batch).loss);
       sums[m] = losses.back().item<double>();
     }
     if (backward_order.empty()) {

@@ -265,8 +265,12 @@ TEST(TrainerTest, AGradientThatIsNotFiniteIsNamedWhereItFirstAppears) {
 
 TEST(TrainerTest, ALossThatIsNotFiniteMakesNoUpdate) {
   TrainingRun run = mlp_run("1F1B", 2, false, 1);
-  run.steps[0].microbatches[1].set("y",
-                                   at::full({2, kWidth}, std::numeric_limits<float>::infinity()));
+  Values broken = run.steps[0].microbatches.at(1);
+  broken.set("y", at::full({2, kWidth}, std::numeric_limits<float>::infinity()));
+  MicrobatchList microbatches;
+  microbatches.push_back(run.steps[0].microbatches.at(0));
+  microbatches.push_back(std::move(broken));
+  run.steps[0].microbatches = std::move(microbatches);
   std::map<std::string, at::Tensor> start, after;
   std::mutex mutex;
   run.before_steps = [&](Trainer& trainer, Transport&) {
