@@ -33,7 +33,7 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
   std::cout << arguments.file << ": ok: " << plan.model.family << ", "
             << with_commas(plan.model.num_parameters()) << " parameters on "
             << plan.partition.num_stages << " stages, schedule " << plan.schedule.name << ", "
-            << files.size() << " data files\n";
+            << files.size() << (files.size() == 1 ? " data file\n" : " data files\n");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "config/plan_schedule.h"
 
 namespace sluice {
@@ -60,13 +61,26 @@ PartitionOptions partition_options(const RunConfig& config, const Schedule& sche
   return options;
 }
 
+// Where what decides a split was given: "run.toml:8:1, --parallelism.stage_to_rank".
+std::string places_of_split(const RunConfig& config) {
+  static const std::set<std::string> others = {"scale_grads", "reduce_grad_per_microbatch",
+                                               "data_parallel_degree", "zero1", "transport"};
+  const std::string section = "parallelism.";
+  std::vector<std::string> places;
+  for (const auto& [key, origin] : config.origins) {
+    if (!key.starts_with(section) || others.contains(key.substr(section.size()))) continue;
+    if (origin != "default") places.push_back(origin);
+  }
+  return places.empty() ? config.file : join(places, ", ");
+}
+
 // The rules of a split know options, not files.
 Partition split(const RunConfig& config, const ModelSpec& model, const PartitionOptions& options) {
   try {
     return make_partition(model, options);
   } catch (const Error& error) {
-    throw Error(error.kind(), error.fact(), error.where().empty() ? config.file : error.where(),
-                error.remedy());
+    throw Error(error.kind(), error.fact(),
+                error.where().empty() ? places_of_split(config) : error.where(), error.remedy());
   }
 }
 

@@ -156,8 +156,10 @@ TEST_F(PlanTest, RefusesAScheduleThatDoesNotFitTheConfiguration) {
                                      {"parallelism.pipeline_parallel_split_points",
                                       "[\"model.layers.1\", \"model.layers.2\"]"}}),
                     2),
-            "the names make 3 stages, but 2 are asked for; "
-            "give 1 cuts, or leave the number of stages out");
+            "the names make 3 stages, but 2 are asked for; --parallelism.pipeline_parallel_degree, "
+            "--parallelism.pipeline_parallel_schedule_csv, "
+            "--parallelism.pipeline_parallel_split_points; "
+            "give 1 cut, or leave the number of stages out");
   EXPECT_EQ(refusal(config({{"parallelism.pipeline_parallel_schedule_csv", "none.csv"}}), 3),
             "cannot open the file; none.csv; check the path and its permissions");
 }
