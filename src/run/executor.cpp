@@ -1,7 +1,5 @@
 #include "sluice/executor.h"
 
-#include <ATen/Functions.h>
-
 #include <chrono>
 #include <map>
 
@@ -11,6 +9,8 @@
 #include "run/instruction_failure.h"
 #include "run/mailbox.h"
 #include "run/memory_ledger.h"
+#include "run/step_losses.h"
+#include "run/weight_order.h"
 
 namespace sluice {
 namespace {
@@ -37,28 +37,6 @@ at::Tensor without_graph(const at::Tensor& tensor) {
   return result;
 }
 
-// True when some stage of the rank finishes weight gradients in another order than input gradients.
-bool weight_order_differs(const std::vector<Action>& row, int stage) {
-  std::vector<int> inputs, weights;
-  auto note = [&](const Action& action) {
-    if (action.stage != stage) return;
-    if (action.kind != ActionKind::kForward && action.kind != ActionKind::kBackwardWeight) {
-      inputs.push_back(action.microbatch);
-    }
-    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
-      weights.push_back(action.microbatch);
-    }
-  };
-  for (const Action& action : row) {
-    if (action.kind == ActionKind::kOverlap) {
-      note(action.overlap_backward());
-    } else if (is_compute(action.kind)) {
-      note(action);
-    }
-  }
-  return inputs != weights;
-}
-
 }  // namespace
 
 struct Executor::Impl {
@@ -71,14 +49,11 @@ struct Executor::Impl {
   std::map<int, Stage*> stages;
 
   const StepBatch* batch = nullptr;
-  std::int64_t counted_tokens = 0;
   Mailbox mailbox;
   InputMetas input_metas;
   FlightRecorder recorder;
   StepTimes times;
-  // Loss sums stay tensors until somebody asks, so that a GPU need not be waited for.
-  std::vector<std::pair<at::Tensor, std::int64_t>> loss_tensors;
-  std::vector<MicrobatchLoss> losses;
+  StepLosses losses;
   // What the consumer of a sent activation will send back.
   std::map<std::pair<int, int>, std::vector<TensorMeta>> gradient_metas;
   std::optional<FiniteCheck>
@@ -93,7 +68,8 @@ struct Executor::Impl {
         loss_function(std::move(loss)),
         options(std::move(the_options)),
         input_metas(options.input_metas),
-        recorder(options.flight_recorder_size) {
+        recorder(options.flight_recorder_size),
+        losses(options.scale, options.divisor) {
     for (Stage* stage : the_stages) {
       stages[stage->index()] = stage;
       stage->hold_early_weights(weight_order_differs(row(), stage->index()));
@@ -120,10 +96,7 @@ struct Executor::Impl {
   void run(const StepBatch& step_batch) {
     check(step_batch);
     batch = &step_batch;
-    counted_tokens = 0;
-    for (std::int64_t count : step_batch.counts) counted_tokens += count;
-    loss_tensors.assign(step_batch.microbatches.size(), {});
-    losses.clear();
+    losses.begin_step(step_batch.counts);
     times = {};
     for (auto& [index, stage] : stages) stage->clear_gradients();
     const Clock::time_point start = Clock::now();
@@ -218,7 +191,7 @@ struct Executor::Impl {
   void drop_everything() {
     mailbox.clear();
     for (auto& [index, stage] : stages) stage->reset();
-    loss_tensors.clear();
+    losses.clear();
     gradient_metas.clear();
   }
 
@@ -290,34 +263,13 @@ struct Executor::Impl {
       for (const auto& [name, tensor] : outputs) finite_check->check_output(action, name, tensor);
       finite_check->check_output(action, "loss", produced[0]);
     }
-    loss_tensors[static_cast<std::size_t>(m)] = {std::move(produced[0]), value.count};
-  }
-
-  // What backward of the loss of a microbatch starts with (GradientScale).
-  at::Tensor loss_gradient(int microbatch) const {
-    const auto& [loss, count] = loss_tensors[static_cast<std::size_t>(microbatch)];
-    const double own = count > 0 ? 1.0 / static_cast<double>(count) : 0.0;
-    double scale = own;
-    switch (options.scale) {
-      case GradientScale::kTokens:
-        scale = counted_tokens > 0 ? 1.0 / static_cast<double>(counted_tokens) : 0.0;
-        break;
-      case GradientScale::kMicrobatches:
-        scale = own / program.num_microbatches;
-        break;
-      case GradientScale::kNone:
-        break;
-      case GradientScale::kDivisor:
-        scale = own / options.divisor;
-        break;
-    }
-    return at::full_like(loss, scale);
+    losses.put(m, std::move(produced[0]), value.count);
   }
 
   void backward(const Action& action) {
     const int s = action.stage, m = action.microbatch;
     Tensors gradients =
-        is_last(s) ? Tensors{loss_gradient(m)} : take_inputs(ChannelKind::kGradient, s, m);
+        is_last(s) ? Tensors{losses.gradient(m)} : take_inputs(ChannelKind::kGradient, s, m);
     const Clock::time_point start = Clock::now();
     Tensors produced = action.kind == ActionKind::kBackward
                            ? stage_at(s).backward(m, std::move(gradients))
@@ -376,17 +328,7 @@ Executor::~Executor() = default;
 
 void Executor::run_step(const StepBatch& batch) { impl_->run(batch); }
 
-const std::vector<MicrobatchLoss>& Executor::losses() const {
-  if (impl_->losses.empty()) {
-    for (std::size_t m = 0; m < impl_->loss_tensors.size(); ++m) {
-      const auto& [loss, count] = impl_->loss_tensors[m];
-      if (loss.defined())
-        impl_->losses.push_back({static_cast<std::int64_t>(m), loss.item<double>(), count});
-    }
-  }
-  return impl_->losses;
-}
-
+const std::vector<MicrobatchLoss>& Executor::losses() const { return impl_->losses.values(); }
 const StepTimes& Executor::times() const { return impl_->times; }
 
 std::optional<NonFinite> Executor::find_non_finite(const StepBatch& batch) {
