@@ -155,6 +155,22 @@ TEST(SplitCommandTest, ReadsTheLanguageModelInsideAConfiguration) {
   EXPECT_EQ(object.at("stages").at(1).at("output_shape"), Json({1, 8, 300}));
 }
 
+TEST(SplitCommandTest, TiesTheHeadOfALanguageModelInsideWhenEitherConfigurationSaysSo) {
+  const test::TempDirectory directory;
+  std::ifstream flat(kModels + "llama_untied/config.json");
+  const Json text_config = Json::parse(flat);
+  for (const bool outer : {false, true}) {
+    for (const bool inner : {false, true}) {
+      Json config = {{"model_type", "llava"}, {"text_config", text_config}};
+      config["tie_word_embeddings"] = outer;
+      config["text_config"]["tie_word_embeddings"] = inner;
+      std::ofstream(directory / "config.json") << config;
+      const Json object = split_object({"--model", directory / "config.json", "--stages", "2"});
+      EXPECT_EQ(object.at("tie_groups").size(), outer || inner ? 1u : 0u) << outer << inner;
+    }
+  }
+}
+
 TEST(SplitCommandTest, RefusesOptionsThatTheConventionDoesNotKnow) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> inapplicable = {
       {"torchtitan", {"--cuts", "layers.1"}},

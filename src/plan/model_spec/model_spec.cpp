@@ -88,6 +88,9 @@ nlohmann::json nested_config(const nlohmann::json& outer, const nlohmann::json& 
   for (const char* key : {"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config"}) {
     if (!config.contains(key) && outer.contains(key)) config[key] = outer.at(key);
   }
+  // transformers ties the head when either object says so.
+  const char* const tie = "tie_word_embeddings";
+  if (outer.contains(tie) && outer.at(tie) == true) config[tie] = true;
   return config;
 }
 
