@@ -33,10 +33,47 @@ void MemoryProbe::after(const Action& action) {
   if (!measures(action)) return;
   const std::int64_t live = ledger_->live_bytes(rank_);
   const std::int64_t peak = ledger_->peak_bytes(rank_);
-  if (action.kind == ActionKind::kForward)
-    activations_ = std::max(activations_, live - live_before_);
+  Kept& kept = kept_[action.stage];
+  if (action.kind == ActionKind::kForward) kept.after_forward = live - live_before_;
+  if (action.kind == ActionKind::kBackwardInput)
+    kept.after_input = std::max<std::int64_t>(0, kept.after_forward + live - live_before_);
   transient_ = std::max(transient_, peak - std::max(live, live_before_));
   measured_.insert({action.stage, action.kind});
+}
+
+std::int64_t MemoryProbe::peak_activations(const std::vector<Action>& row) const {
+  std::int64_t held = 0, most = 0;
+  auto count = [&](const Action& action) {
+    const auto found = kept_.find(action.stage);
+    if (found == kept_.end()) return;
+    const Kept& kept = found->second;
+    switch (action.kind) {
+      case ActionKind::kForward:
+        held += kept.after_forward;
+        break;
+      case ActionKind::kBackwardInput:
+        held += kept.after_input - kept.after_forward;
+        break;
+      case ActionKind::kBackward:
+        held -= kept.after_forward;
+        break;
+      case ActionKind::kBackwardWeight:
+        held -= kept.after_input;
+        break;
+      default:
+        break;
+    }
+    most = std::max(most, held);
+  };
+  for (const Action& action : row) {
+    if (action.kind == ActionKind::kOverlap) {
+      count(action.overlap_forward());
+      count(action.overlap_backward());
+    } else if (is_compute(action.kind)) {
+      count(action);
+    }
+  }
+  return most;
 }
 
 void MemoryProbe::end_step() {

@@ -99,7 +99,8 @@ void RunLog::end(bool stopped, const std::string& weights) const {
 std::string RunLog::memory_text() const {
   TextTable table({{"rank", Align::kRight},
                    {"weights, gradients, optimizer", Align::kRight},
-                   {"live x activations", Align::kRight},
+                   {"live", Align::kRight},
+                   {"activations", Align::kRight},
                    {"running", Align::kRight},
                    {"predicted", Align::kRight},
                    {"measured", Align::kRight}});
@@ -107,14 +108,13 @@ std::string RunLog::memory_text() const {
     const RankStats& stats = largest_[rank];
     const int live = plan_.simulation.peak_live_per_rank[rank];
     const std::int64_t held = plan_.memory[rank].total_bytes();
-    table.add_row({std::to_string(rank), human_bytes(held),
-                   std::to_string(live) + " x " + human_bytes(stats.activation_bytes),
-                   human_bytes(stats.transient_bytes),
-                   human_bytes(held + live * stats.activation_bytes + stats.transient_bytes),
+    table.add_row({std::to_string(rank), human_bytes(held), std::to_string(live),
+                   human_bytes(stats.activation_bytes), human_bytes(stats.transient_bytes),
+                   human_bytes(held + stats.activation_bytes + stats.transient_bytes),
                    human_bytes(stats.peak_bytes)});
   }
   std::string text =
-      "\nmemory: bytes of tensors; activations as measured on the first microbatch\n";
+      "\nmemory: bytes of tensors; activations of the live microbatches as measured on the first\n";
   return text += table.to_string("  ");
 }
 

@@ -91,6 +91,10 @@ struct Trainer::Impl {
     return ranks;
   }
 
+  const std::vector<Action>& row() const {
+    return program.ranks[static_cast<std::size_t>(transport.rank())];
+  }
+
   std::vector<Stage*> stage_pointers() const {
     std::vector<Stage*> pointers;
     for (const auto& stage : stages) pointers.push_back(stage.get());
@@ -164,7 +168,7 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
 
 std::vector<RankStats> Trainer::gather_stats() {
   const RankStats own = {impl_->executor->times().compute, impl_->probe.step_peak(),
-                         impl_->probe.activations(), impl_->probe.transient()};
+                         impl_->probe.peak_activations(impl_->row()), impl_->probe.transient()};
   const std::string bytes(reinterpret_cast<const char*>(&own), sizeof own);
   std::vector<RankStats> stats;
   for (const std::string& received : impl_->transport.all_gather(bytes, impl_->everybody())) {

@@ -132,6 +132,32 @@ TEST_F(TrainCommandTest, MemoryUnder1F1BDoesNotGrowWithTheNumberOfMicrobatches) 
     EXPECT_LE(std::abs(few[rank] - many[rank]), 2 * message) << "rank " << rank;
 }
 
+// "1.25MiB" in bytes.
+double bytes_of(const std::string& text) {
+  std::size_t end = 0;
+  const double number = std::stod(text, &end);
+  const std::string unit = text.substr(end);
+  return number * (unit == "MiB" ? 1 << 20 : unit == "KiB" ? 1 << 10 : 1);
+}
+
+TEST_F(TrainCommandTest, PredictsThePeakMemoryOfEveryRank) {
+  for (const std::string schedule : {"1F1B", "LoopedBFS", "ZBVZeroBubble", "DualPipeV"}) {
+    const ProgramResult result =
+        train({"--parallelism.pipeline_parallel_schedule=" + schedule,
+               "--training.microbatch_size=1", "--training.local_batch_size=8"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const std::size_t table = result.out.find("predicted", result.out.find("\nmemory: "));
+    ASSERT_NE(table, std::string::npos);
+    std::istringstream lines(result.out.substr(result.out.find('\n', table) + 1));
+    for (int rank = 0; rank < 2; ++rank) {
+      std::string number, held, live, activations, running, predicted, measured;
+      lines >> number >> held >> live >> activations >> running >> predicted >> measured;
+      ASSERT_EQ(number, std::to_string(rank)) << result.out;
+      EXPECT_NEAR(bytes_of(predicted) / bytes_of(measured), 1, 0.1) << schedule << " rank " << rank;
+    }
+  }
+}
+
 TEST_F(TrainCommandTest, LossesAndWeightsAreTheSameForEveryNumberOfRanks) {
   auto run = [&](const std::string& ranks, const std::string& schedule) {
     const ProgramResult result = train({"--parallelism.pipeline_parallel_degree", ranks,
