@@ -32,8 +32,8 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
   }
   std::cout << arguments.file << ": ok: " << plan.model.family << ", "
             << with_commas(plan.model.num_parameters()) << " parameters on "
-            << plan.partition.num_stages << " stages, schedule " << plan.schedule.name << ", "
-            << files.size() << (files.size() == 1 ? " data file\n" : " data files\n");
+            << counted(plan.partition.num_stages, "stage") << ", schedule " << plan.schedule.name
+            << ", " << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ Schedule make_named(const ScheduleArguments& arguments) {
   shape.stages_per_rank = arguments.stages_per_rank.value_or(0);
   if (arguments.num_stages) {
     if (*arguments.num_stages % shape.num_ranks != 0) {
-      refuse(std::to_string(*arguments.num_stages) + " stages do not divide evenly over " +
-                 std::to_string(shape.num_ranks) + " ranks",
+      refuse(counted(*arguments.num_stages, "stage") + " cannot be divided evenly over " +
+                 counted(shape.num_ranks, "rank"),
              "give --stages as a multiple of --pp");
     }
     shape.stages_per_rank = *arguments.num_stages / shape.num_ranks;
@@ -95,22 +95,21 @@ Schedule make_named(const ScheduleArguments& arguments) {
 Schedule read_file(const ScheduleArguments& arguments) {
   const auto must_be = [&](std::optional<std::int64_t> wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
-    throw Error(
-        ErrorKind::kInput,
-        "the file has " + std::to_string(found) + " " + what + ", not " + std::to_string(*wanted),
-        arguments.csv, "leave the count out, or name another file");
+    throw Error(ErrorKind::kInput,
+                "the file has " + counted(found, what) + ", not " + std::to_string(*wanted),
+                arguments.csv, "leave the count out, or name another file");
   };
   Schedule schedule = read_schedule_csv(arguments.csv);
-  must_be(arguments.num_ranks, static_cast<int>(schedule.rows.size()), "rows");
+  must_be(arguments.num_ranks, static_cast<int>(schedule.rows.size()), "row");
   if (arguments.stage_to_rank) {
     schedule = read_schedule_csv(
         arguments.csv,
         parse_stage_to_rank(*arguments.stage_to_rank, schedule.num_ranks, schedule.num_stages));
   }
-  must_be(arguments.num_stages, schedule.num_stages, "stages");
+  must_be(arguments.num_stages, schedule.num_stages, "stage");
   if (arguments.stages_per_rank) {
     must_be(std::int64_t{*arguments.stages_per_rank} * schedule.num_ranks, schedule.num_stages,
-            "stages");
+            "stage");
   }
   schedule.num_microbatches = arguments.num_microbatches.value_or(schedule.num_microbatches);
   return schedule;

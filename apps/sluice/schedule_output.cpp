@@ -50,7 +50,7 @@ Json rows_json(const Program& program, const std::vector<std::vector<Action>>& r
 std::string verify_text(const VerifyReport& report, const std::string& place) {
   if (report.ok()) {
     return "ok: completes with channels of capacity " + std::to_string(report.required_capacity) +
-           "; at most " + std::to_string(report.max_in_flight) + " messages in one channel\n";
+           "; at most " + counted(report.max_in_flight, "message") + " in one channel\n";
   }
   std::string text;
   for (const Violation& violation : report.violations) {
@@ -59,8 +59,7 @@ std::string verify_text(const VerifyReport& report, const std::string& place) {
     if (!violation.action.empty()) text += " '" + violation.action + "'";
     text += (violation.rank >= 0 ? ": " : "") + violation.reason + "\n";
   }
-  const std::size_t count = report.violations.size();
-  return text + std::to_string(count) + (count == 1 ? " violation\n" : " violations\n");
+  return text + counted(static_cast<std::int64_t>(report.violations.size()), "violation") + "\n";
 }
 
 std::string simulation_text(const Simulation& simulation) {

@@ -76,9 +76,9 @@ std::string split_json(const SplitResult& result) {
 std::string split_text(const SplitResult& result) {
   const Partition& partition = result.partition;
   const bool has_model = !result.model.family.empty();
-  std::string text = std::to_string(result.model.config.num_layers) + " layers, " +
-                     std::to_string(partition.num_stages) + " stages, " +
-                     std::to_string(partition.num_ranks) + " ranks (" + result.convention + ")\n";
+  std::string text = counted(result.model.config.num_layers, "layer") + ", " +
+                     counted(partition.num_stages, "stage") + ", " +
+                     counted(partition.num_ranks, "rank") + " (" + result.convention + ")\n";
   std::vector<TextTable::Column> columns = {
       {"stage", Align::kRight}, {"rank", Align::kRight}, {"layers", Align::kRight}};
   if (has_model) columns.push_back({"parameters", Align::kRight});

@@ -65,6 +65,11 @@ std::string with_commas(std::int64_t value) {
   return digits;
 }
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  const char* const plural = noun.ends_with("ch") ? "es" : "s";
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : plural);
+}
+
 std::string fixed(double value, int digits) {
   std::array<char, 400> buffer;
   const int length = std::snprintf(buffer.data(), buffer.size(), "%.*f", digits, value);

@@ -20,10 +20,12 @@ bool use_color(int file_descriptor);
 int terminal_width(int file_descriptor, int otherwise = 120);
 
 // ---- numbers ----
-std::string human_bytes(std::int64_t bytes);                     // "512B", "1.50KiB", "7.00GiB"
-std::string with_commas(std::int64_t value);                     // "2,449"
-std::string fixed(double value, int digits);                     // "3.21"
-std::string shortest(double value);                              // round-trips: "0.25", "3e-04"
+std::string human_bytes(std::int64_t bytes);  // "512B", "1.50KiB", "7.00GiB"
+std::string with_commas(std::int64_t value);  // "2,449"
+std::string counted(std::int64_t count,
+                    std::string_view noun);   // "1 stage", "8 stages", "2 microbatches"
+std::string fixed(double value, int digits);  // "3.21"
+std::string shortest(double value);           // round-trips: "0.25", "3e-04"
 std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 
 // ---- tables ----

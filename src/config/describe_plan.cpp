@@ -43,8 +43,8 @@ std::string split_text(const RunConfig& config, const Plan& plan) {
   }
   std::string text = "split: " + plan.model.family + ", " +
                      with_commas(plan.model.num_parameters()) + " parameters, " +
-                     std::to_string(partition.num_stages) + " stages on " +
-                     std::to_string(partition.num_ranks) + " ranks, convention " +
+                     counted(partition.num_stages, "stage") + " on " +
+                     counted(partition.num_ranks, "rank") + ", convention " +
                      config.parallelism.partition_convention + "\n" + table.to_string("  ");
   for (const TieGroup& group : partition.tie_groups) {
     std::vector<std::string> stages;
@@ -59,12 +59,13 @@ std::string schedule_text(const RunConfig& config, const Plan& plan, const GridO
   const TrainingOptions& training = config.training;
   std::size_t num_instructions = 0;
   for (const auto& rank : plan.program.ranks) num_instructions += rank.size();
-  return "schedule: " + plan.schedule.name + ", " + std::to_string(plan.program.num_microbatches) +
-         " microbatches of " + std::to_string(training.microbatch_size) + " x " +
-         std::to_string(training.seq_len) + " tokens\n" + draw_grid(plan.simulation, options) +
+  return "schedule: " + plan.schedule.name + ", " +
+         counted(plan.program.num_microbatches, "microbatch") + " of " +
+         std::to_string(training.microbatch_size) + " x " + std::to_string(training.seq_len) +
+         " tokens\n" + draw_grid(plan.simulation, options) +
          "proof: " + with_commas(static_cast<std::int64_t>(num_instructions)) +
          " instructions complete; channels hold at most " +
-         std::to_string(plan.report.max_in_flight) + " messages, " +
+         counted(plan.report.max_in_flight, "message") + ", " +
          std::to_string(plan.report.required_capacity) + " would do\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -92,8 +93,8 @@ void require_fits(const RunConfig& config, const Schedule& schedule) {
   const std::string where = origin_of(config, "parallelism.pipeline_parallel_schedule_csv");
   if (schedule.num_ranks != options.pipeline_parallel_degree) {
     throw Error(ErrorKind::kUsage,
-                "the schedule " + schedule.name + " has " + std::to_string(schedule.num_ranks) +
-                    " ranks, but parallelism.pipeline_parallel_degree = " +
+                "the schedule " + schedule.name + " has " + counted(schedule.num_ranks, "rank") +
+                    ", but parallelism.pipeline_parallel_degree = " +
                     std::to_string(options.pipeline_parallel_degree),
                 where,
                 "parallelism.pipeline_parallel_degree = " + std::to_string(schedule.num_ranks));
@@ -102,8 +103,8 @@ void require_fits(const RunConfig& config, const Schedule& schedule) {
     const std::int64_t batch = schedule.num_microbatches * config.training.microbatch_size;
     throw Error(ErrorKind::kUsage,
                 "the schedule " + schedule.name + " has " +
-                    std::to_string(schedule.num_microbatches) +
-                    " microbatches, but training.local_batch_size / training.microbatch_size = " +
+                    counted(schedule.num_microbatches, "microbatch") +
+                    ", but training.local_batch_size / training.microbatch_size = " +
                     std::to_string(num_microbatches(config)),
                 where, "training.local_batch_size = " + std::to_string(batch));
   }

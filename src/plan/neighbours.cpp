@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -83,8 +84,8 @@ void require_in_range(const Program& program) {
         std::find_if_not(row.begin(), row.end(), [&](const Action& a) { return fits(program, a); });
     if (wrong == row.end()) continue;
     throw Error(ErrorKind::kInput,
-                "the program has " + std::to_string(program.num_stages) + " stages and " +
-                    std::to_string(program.num_microbatches) + " microbatches, not this one",
+                "the program has " + counted(program.num_stages, "stage") + " and " +
+                    counted(program.num_microbatches, "microbatch") + ", not this one",
                 place_text(program, rank, static_cast<int>(wrong - row.begin())),
                 "count stages and microbatches from 0");
   }

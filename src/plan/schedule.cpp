@@ -50,9 +50,8 @@ void require_bounded(const ScheduleShape& shape) {
   const std::int64_t stages = std::int64_t{shape.num_ranks} * shape.stages_per_rank;
   if (stages > kMaxPairs || stages * shape.num_microbatches > kMaxPairs) {
     throw Error(ErrorKind::kUsage,
-                std::to_string(shape.num_ranks) + " ranks x " +
-                    std::to_string(shape.stages_per_rank) + " stages x " +
-                    std::to_string(shape.num_microbatches) + " microbatches is more than " +
+                counted(shape.num_ranks, "rank") + " x " + counted(shape.stages_per_rank, "stage") +
+                    " x " + counted(shape.num_microbatches, "microbatch") + " is more than " +
                     std::to_string(kMaxPairs) + " forwards in one step",
                 {}, "use fewer microbatches");
   }
@@ -64,8 +63,8 @@ std::vector<int> make_stage_to_rank(Placement placement, int num_ranks, int num_
   require_positive(num_ranks, "number of ranks");
   if (num_stages < 1 || num_stages % num_ranks != 0) {
     throw Error(ErrorKind::kUsage,
-                std::to_string(num_stages) + " stages do not divide evenly over " +
-                    std::to_string(num_ranks) + " ranks",
+                counted(num_stages, "stage") + " cannot be divided evenly over " +
+                    counted(num_ranks, "rank"),
                 {}, "use a multiple of the number of ranks");
   }
   std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages));

@@ -8,6 +8,12 @@
 namespace sluice {
 namespace {
 
+TEST(TextTest, CountsInSingularAndPlural) {
+  EXPECT_EQ(counted(1, "stage"), "1 stage");
+  EXPECT_EQ(counted(0, "stage"), "0 stages");
+  EXPECT_EQ(counted(2, "microbatch"), "2 microbatches");
+}
+
 TEST(TextTest, WritesBytesInTheLargestUnitThatIsNotBelowOne) {
   EXPECT_EQ(human_bytes(0), "0B");
   EXPECT_EQ(human_bytes(1023), "1023B");

@@ -220,7 +220,7 @@ TEST_F(ScheduleCommandTest, RefusesMalformedFilesAndUnknownNames) {
       run({"--name", "zbv", "--pp", "2", "--stages-per-rank", "3", "--microbatches", "2"}), 2,
       "2 stages per rank");
   expect_refused(run({"--name", "LoopedBFS", "--pp", "2", "--stages", "5", "--microbatches", "2"}),
-                 2, "5 stages do not divide evenly over 2 ranks");
+                 2, "5 stages cannot be divided evenly over 2 ranks");
 }
 
 TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {

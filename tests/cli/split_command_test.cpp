@@ -109,6 +109,15 @@ TEST(SplitCommandTest, TakesCutsInTheThreeWaysOfNamingThem) {
       (std::vector{1, 1}));
 }
 
+TEST(SplitCommandTest, MakesAsManyStagesAsAGivenMapPlaces) {
+  const Json object = split_object({"--layers", "8", "--stage-to-rank", "0,1,1,0"});
+  EXPECT_EQ(object.at("stage_to_rank"), Json({0, 1, 1, 0}));
+  EXPECT_EQ(object.at("stages_per_rank"), 2);
+  EXPECT_EQ(layers_per_stage(object), (std::vector{2, 2, 2, 2}));
+  EXPECT_EQ(
+      split_object({"--layers", "8", "--pp", "2", "--stage-to-rank", "0,1,0"}).at("num_stages"), 3);
+}
+
 TEST(SplitCommandTest, NamesTheEndsAsAutoModelIsTold) {
   const Json object =
       split_object({"--convention", "automodel", "--layers", "2", "--stages", "2", "--prefix", "",

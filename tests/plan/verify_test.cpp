@@ -130,8 +130,8 @@ TEST(VerifyTest, RejectsStagesAndMicrobatchesOutOfRange) {
   program.ranks[0].push_back(Action::backward(0, 7));
   program.ranks[0].push_back(Action());
   program.ranks[0].push_back(Action::make(ActionKind::kReduceTied, 3));
-  expect_found(program, {{0, 2, "1F0", "the program has 1 stages"},
-                         {0, 3, "0B7", "the program has 1 microbatches"},
+  expect_found(program, {{0, 2, "1F0", "the program has 1 stage"},
+                         {0, 3, "0B7", "the program has 1 microbatch"},
                          {0, 4, "", "an idle slot is not an instruction"},
                          {0, 5, "3REDUCE_TIED", "0 groups of tied parameters"}});
 }

@@ -80,6 +80,9 @@ int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule
                           weight > 0 ? "effective layer" : "layer")
         .num_stages;
   }
+  if (options.stages_per_rank == 0 && !options.stage_to_rank.empty()) {
+    return static_cast<int>(options.stage_to_rank.size());
+  }
   const int per_rank =
       options.stages_per_rank > 0 ? options.stages_per_rank : natural_stages_per_rank(schedule);
   const std::int64_t stages = std::int64_t{required_ranks(options)} * per_rank;

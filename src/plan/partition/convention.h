@@ -47,7 +47,7 @@ Split split_after(const LayerNames& layers, const std::vector<std::string>& cuts
 Split split_as_listed(const LayerNames& layers, const ModuleNames& modules);
 
 // Number of stages: num_stages, stages_per_rank, layers_per_stage of so many layers (weight of them
-// no decoder layers), else what the schedule needs.
+// no decoder layers), else the size of a given map, else what the schedule needs.
 int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule, int num_layers,
                    int weight = 0);
 // Ranks that the counts of stages refer to. Throws when they are not given.

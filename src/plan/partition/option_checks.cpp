@@ -109,8 +109,7 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
   if (asked != 0 && asked != num_stages) {
     refuse("the names make " + counted(num_stages, "stage") + ", but " + std::to_string(asked) +
                " are asked for",
-           "give " + counted(static_cast<int>(asked) - 1, "cut") +
-               ", or leave the number of stages out");
+           "give " + counted(asked - 1, "cut") + ", or leave the number of stages out");
   }
 }
 

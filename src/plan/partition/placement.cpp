@@ -10,8 +10,8 @@ namespace {
 
 std::vector<int> checked_map(const std::vector<int>& map, int num_ranks, int num_stages) {
   if (static_cast<int>(map.size()) != num_stages) {
-    refuse("the stage-to-rank map has " + counted(static_cast<int>(map.size()), "rank") + " for " +
-               counted(num_stages, "stage"),
+    refuse("the stage-to-rank map has " + counted(static_cast<std::int64_t>(map.size()), "rank") +
+               " for " + counted(num_stages, "stage"),
            "give one rank a stage");
   }
   std::vector<bool> used(static_cast<std::size_t>(num_ranks), false);

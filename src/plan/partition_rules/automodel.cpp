@@ -12,7 +12,6 @@
 namespace sluice {
 namespace {
 
-using detail::counted;
 using detail::refuse;
 
 int ceil_div(int a, int b) { return a / b + (a % b != 0); }

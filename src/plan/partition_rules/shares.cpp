@@ -17,10 +17,6 @@ void require_count(const char* what, std::int64_t value, int min) {
          "give a number from " + std::to_string(min) + " to " + std::to_string(kMaxCount));
 }
 
-std::string counted(int count, const char* noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 void require_layer_each(int num_stages, int num_layers) {
   if (num_stages <= num_layers) return;
   refuse(counted(num_layers, "layer") + " cannot fill " + counted(num_stages, "stage"),

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "sluice/partition.h"
 
 namespace sluice::detail {
@@ -14,7 +15,6 @@ namespace sluice::detail {
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {});
 // Throws unless min <= value <= kMaxCount.
 void require_count(const char* what, std::int64_t value, int min);
-std::string counted(int count, const char* noun);  // "1 stage", "8 stages"
 // Throws when there are more stages than layers.
 void require_layer_each(int num_stages, int num_layers);
 

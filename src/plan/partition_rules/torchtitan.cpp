@@ -81,7 +81,6 @@ ModuleNames titan_modules(const std::vector<int>& starts, int num_layers, const 
 
 }  // namespace detail
 
-using detail::counted;
 using detail::refuse;
 
 std::vector<std::string> generate_split_points(std::string_view schedule, int pp_degree,

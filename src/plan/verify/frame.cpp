@@ -1,4 +1,5 @@
 // Sizes, placement, and what makes an instruction impossible by itself.
+#include "base/text.h"
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -49,12 +50,12 @@ std::string impossible(const Program& program, const Action& action) {
   const bool is_pair = action.kind == ActionKind::kOverlap;
   if (beyond(action.stage, program.num_stages) ||
       (is_pair && beyond(action.backward_stage, program.num_stages))) {
-    return "the program has " + std::to_string(program.num_stages) + " stages";
+    return "the program has " + counted(program.num_stages, "stage");
   }
   const bool has_microbatch = is_compute(action.kind) || is_transfer(action.kind);
   if ((has_microbatch && beyond(action.microbatch, program.num_microbatches)) ||
       (is_pair && beyond(action.backward_microbatch, program.num_microbatches))) {
-    return "the program has " + std::to_string(program.num_microbatches) + " microbatches";
+    return "the program has " + counted(program.num_microbatches, "microbatch");
   }
   if (is_pair && !makes_input_gradient(action.backward_kind)) {
     return "the second of a pair must be B or I";
