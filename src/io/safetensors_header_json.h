@@ -1,0 +1,26 @@
+// The JSON of a safetensors header, read as a stream; and how a header is refused. No torch.
+//
+// Owns: the form of the JSON. Does not own: whether the entries fit the file
+// (safetensors_header.cpp).
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "sluice/safetensors_header.h"
+
+namespace sluice::io {
+
+inline constexpr std::string_view kMetadataKey = "__metadata__";
+
+// Throws Error(kInput) "file, tensor 'name'".
+[[noreturn]] void refuse_header(const std::string& file, const std::string& what,
+                                const std::string& name = {});
+
+// The tensors in the order of the text, each with its three fields and a dtype of the format;
+// offsets and shapes are not yet compared with anything. Throws Error(kInput) as
+// parse_safetensors_header().
+SafetensorsHeader read_header_json(std::string_view json, const std::string& file);
+
+}  // namespace sluice::io
