@@ -22,6 +22,11 @@ std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_fun
   };
 }
 
+// A layer of several modules is the module around them.
+std::string prefix_of(const LayerInfo& info) {
+  return info.modules.empty() ? info.name : info.name.substr(0, info.name.rfind('.'));
+}
+
 }  // namespace
 
 double initializer_std(const DecoderConfig& config) {
@@ -29,9 +34,10 @@ double initializer_std(const DecoderConfig& config) {
 }
 
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
-                         const std::string& prefix, const InitialStd& initial_std) {
+                         const InitialStd& initial_std) {
   LayerSpec spec;
   spec.name = info.name;
+  const std::string prefix = prefix_of(info);
   spec.prefix = prefix;
   if (info.kind == LayerKind::kEmbedding) spec.reads = {"input_ids"};
   if (info.kind == LayerKind::kHead) spec.writes = {"logits"};

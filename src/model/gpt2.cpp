@@ -117,31 +117,10 @@ std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptio
   const InitialStd initial_std = [=](const std::string& name) {
     return name.ends_with("c_proj.weight") ? residual_std : std;
   };
-  std::vector<LayerSpec> layers;
-  for (const LayerInfo& info : model.layers) {
-    const std::string prefix = info.kind == LayerKind::kEmbedding ? "transformer" : info.name;
-    LayerSpec spec = describe_layer(info, model, options, prefix, initial_std);
-    switch (info.kind) {
-      case LayerKind::kEmbedding:
-        set_module(spec, [=] { return std::make_shared<Gpt2Embedding>(config, options); });
-        break;
-      case LayerKind::kDecoder:
-        set_module(spec, [=] { return std::make_shared<Gpt2Layer>(config, options); });
-        break;
-      case LayerKind::kNorm:
-        set_module(spec, [=] {
-          return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options);
-        });
-        break;
-      case LayerKind::kHead:
-        set_module(spec, [=] {
-          return std::make_shared<Linear>(config.hidden_size, config.vocab_size, false, options);
-        });
-        break;
-    }
-    layers.push_back(std::move(spec));
-  }
-  return layers;
+  return assemble_layers(
+      model, options, initial_std, [=] { return std::make_shared<Gpt2Embedding>(config, options); },
+      [=] { return std::make_shared<Gpt2Layer>(config, options); },
+      [=] { return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options); });
 }
 
 }  // namespace sluice::detail

@@ -96,33 +96,14 @@ std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOpti
   const InitialStd initial_std = [std = initializer_std(config)](const std::string&) {
     return std;
   };
-  std::vector<LayerSpec> layers;
-  for (const LayerInfo& info : model.layers) {
-    LayerSpec spec = describe_layer(info, model, options, info.name, initial_std);
-    switch (info.kind) {
-      case LayerKind::kEmbedding:
-        set_module(spec, [=] {
-          return std::make_shared<Embedding>(config.vocab_size, config.hidden_size,
-                                             config.padding_row, options);
-        });
-        break;
-      case LayerKind::kDecoder:
-        set_module(spec, [=] { return std::make_shared<LlamaLayer>(config, rotary, options); });
-        break;
-      case LayerKind::kNorm:
-        set_module(spec, [=] {
-          return std::make_shared<RmsNorm>(config.hidden_size, config.norm_eps, options);
-        });
-        break;
-      case LayerKind::kHead:
-        set_module(spec, [=] {
-          return std::make_shared<Linear>(config.hidden_size, config.vocab_size, false, options);
-        });
-        break;
-    }
-    layers.push_back(std::move(spec));
-  }
-  return layers;
+  return assemble_layers(
+      model, options, initial_std,
+      [=] {
+        return std::make_shared<Embedding>(config.vocab_size, config.hidden_size,
+                                           config.padding_row, options);
+      },
+      [=] { return std::make_shared<LlamaLayer>(config, rotary, options); },
+      [=] { return std::make_shared<RmsNorm>(config.hidden_size, config.norm_eps, options); });
 }
 
 }  // namespace sluice::detail
