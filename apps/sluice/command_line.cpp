@@ -115,7 +115,7 @@ int report_error(const std::exception& error) {
     code = known->exit_code();
   } else if (dynamic_cast<const std::bad_alloc*>(&error)) {
     code = static_cast<int>(ErrorKind::kMemory);
-    line = "out of memory";
+    line = "out of memory; use fewer ranks, stages or microbatches";
   } else {
     std::replace(line.begin(), line.end(), '\n', ' ');
     line = "internal: " + line;

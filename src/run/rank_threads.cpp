@@ -4,12 +4,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <new>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "run/memory_ledger.h"
+#include "run/out_of_memory.h"
 
 namespace sluice {
 namespace {
@@ -18,23 +18,18 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 // Called within a catch block.
 Failure describe_current_exception(int rank) {
-  const std::string prefix = "rank " + std::to_string(rank) + ": ";
-  const char* const remedy =
-      "; lower training.microbatch_size or training.seq_len, or use more pipeline stages";
+  const std::string place = "rank " + std::to_string(rank);
+  if (const std::optional<std::string> memory = out_of_memory_fact()) {
+    const Error error(ErrorKind::kMemory, *memory, place, kOutOfMemoryRemedy);
+    return {rank, error.kind(), error.what()};
+  }
+  const std::string prefix = place + ": ";
   try {
     throw;
   } catch (const Error& error) {
     return {rank, error.kind(), error.what()};
-  } catch (const c10::OutOfMemoryError& error) {
-    return {rank, ErrorKind::kMemory, prefix + first_line(error.what_without_backtrace()) + remedy};
-  } catch (const std::bad_alloc&) {
-    return {rank, ErrorKind::kMemory, prefix + "out of memory" + remedy};
   } catch (const c10::Error& error) {
-    const std::string what = first_line(error.what_without_backtrace());
-    if (what.find("DefaultCPUAllocator") != std::string::npos) {  // it throws no type of its own
-      return {rank, ErrorKind::kMemory, prefix + what + remedy};
-    }
-    return {rank, ErrorKind::kInternal, prefix + what};
+    return {rank, ErrorKind::kInternal, prefix + first_line(error.what_without_backtrace())};
   } catch (const std::exception& error) {
     return {rank, ErrorKind::kInternal, prefix + first_line(error.what())};
   } catch (...) {

@@ -58,14 +58,23 @@ TEST(RankThreadsTest, TheFirstFailureWakesTheOthersAndIsTheOneThatIsReported) {
 }
 
 TEST(RankThreadsTest, OutOfMemoryIsKnownInEveryForm) {
-  EXPECT_EQ(failure_of([](Transport&) { throw std::bad_alloc(); }).kind(), ErrorKind::kMemory);
+  const Error small = failure_of([](Transport& transport) {
+    if (transport.rank() == 1) throw std::bad_alloc();
+    transport.barrier();
+  });
+  EXPECT_EQ(small.kind(), ErrorKind::kMemory);
+  EXPECT_EQ(std::string(small.what()).rfind("out of memory; rank 1; use more stages", 0), 0u)
+      << small.what();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the process instead
   const Error huge = failure_of([](Transport& transport) {
     if (transport.rank() == 2) at::empty({std::int64_t{1} << 60});
     transport.barrier();
   });
   EXPECT_EQ(huge.kind(), ErrorKind::kMemory) << huge.what();
-  EXPECT_EQ(std::string(huge.what()).rfind("rank 2: ", 0), 0u) << huge.what();
+  EXPECT_EQ(std::string(huge.what())
+                .rfind("out of memory: 4096.00PiB could not be allocated; rank 2; ", 0),
+            0u)
+      << huge.what();
 #endif
 }
 
