@@ -42,12 +42,55 @@ class FileSizeSignalHold {
 
 [[noreturn]] void fail_checkpoint(const std::string& what, const std::string& path,
                                   int error_number) {
-  throw Error(ErrorKind::kCheckpoint, what + ": " + errno_text(error_number), path);
+  throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
 }
 
 }  // namespace
 
 std::string errno_text(int error_number) { return std::generic_category().message(error_number); }
+
+Error file_error(ErrorKind kind, const std::string& what, const std::string& path,
+                 int error_number) {
+  const bool written = kind != ErrorKind::kInput;
+  std::string remedy;
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      remedy = "free some space there, or choose another folder";
+      break;
+    case EFBIG:
+      remedy = "raise the limit on the size of files (ulimit -f), or choose another folder";
+      break;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      remedy = written ? "choose a folder that you may write to" : "let this user read it";
+      break;
+    case ENOTDIR:
+      remedy = "a file is where a folder should be: choose another path";
+      break;
+    case ENOENT:
+      remedy = written ? "was the folder removed meanwhile?" : "check the path";
+      break;
+    case EISDIR:
+      remedy = "a folder is where the file should be: move it away";
+      break;
+    case ELOOP:
+      remedy = "a symbolic link leads back to itself: mend it";
+      break;
+    case EMFILE:
+    case ENFILE:
+      remedy = "raise the limit on open files (ulimit -n)";
+      break;
+    case EIO:
+    case ESTALE:
+      remedy = "look at the disk or the network file system";
+      break;
+    default:
+      break;
+  }
+  return Error(kind, what + ": " + errno_text(error_number), path, remedy);
+}
 
 File::File(int descriptor, std::string path, ErrorKind kind)
     : descriptor_(descriptor), path_(std::move(path)), kind_(kind) {}
@@ -62,7 +105,7 @@ File::~File() {
 }
 
 void File::fail(const std::string& what, int error_number) const {
-  throw Error(kind_, what + ": " + errno_text(error_number), path_);
+  throw file_error(kind_, what, path_, error_number);
 }
 
 File File::open(const std::string& path, ErrorKind kind) {

@@ -14,6 +14,10 @@ namespace sluice::io {
 // "No space left on device", from errno at the call.
 std::string errno_text(int error_number);
 
+// "WHAT: No space left on device" at `path`, with what can be done about it.
+Error file_error(ErrorKind kind, const std::string& what, const std::string& path,
+                 int error_number);
+
 class File {
  public:
   // A regular file, following symbolic links. kind: of every error about this file.

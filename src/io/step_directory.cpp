@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error_number) {
-  throw Error(ErrorKind::kCheckpoint, what + ": " + errno_text(error_number), path);
+  throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
 }
 
 std::string step_name(std::int64_t step) {
