@@ -84,6 +84,17 @@ Partition split(const RunConfig& config, const ModelSpec& model, const Partition
   }
 }
 
+// Learned positions (gpt2) end; those of rotary embeddings do not.
+void require_positions(const RunConfig& config, const ModelSpec& model) {
+  const std::int64_t positions = model.config.max_position_embeddings;
+  if (model.config.rope_type != "none" || config.training.seq_len <= positions) return;
+  throw Error(ErrorKind::kUsage,
+              "training.seq_len = " + std::to_string(config.training.seq_len) +
+                  " is more than the model's " + std::to_string(positions) + " positions",
+              config.origins.at("training.seq_len"),
+              "set training.seq_len to at most " + std::to_string(positions));
+}
+
 void require_proof(const Program& program, VerifyReport report, const std::string& subject) {
   try {
     require_verified(report, subject);
@@ -123,6 +134,7 @@ RefusedSchedule::RefusedSchedule(const Error& error, Program program, VerifyRepo
 Plan make_plan(const RunConfig& config) {
   Plan plan;
   plan.model = read_model(config);
+  require_positions(config, plan.model);
   if (config.parallelism.pipeline_parallel_schedule_csv.empty()) {
     plan.partition = split(config, plan.model, partition_options(config));
     plan.schedule = detail::named_schedule(config, plan.partition);

@@ -127,6 +127,13 @@ TEST_F(PlanTest, NeedsAModel) {
             std::string::npos);
 }
 
+TEST_F(PlanTest, RefusesSequencesLongerThanLearnedPositions) {
+  EXPECT_EQ(make_plan(config({{"training.seq_len", "64"}}, "gpt2")).partition.num_stages, 2);
+  EXPECT_EQ(refusal(config({{"training.seq_len", "65"}}, "gpt2"), 2),
+            "training.seq_len = 65 is more than the model's 64 positions; --training.seq_len; set "
+            "training.seq_len to at most 64");
+}
+
 TEST_F(PlanTest, RefusesMoreStagesThanLayers) {
   const std::string message = refusal(config({{"parallelism.pipeline_parallel_degree", "9"}}), 2);
   EXPECT_NE(message.find("9"), std::string::npos) << message;
