@@ -75,10 +75,16 @@ class TokenData {
   TokenBatch batch(std::int64_t step, std::int64_t batch_size) const;
 
   // As split_microbatches(batch(step, batch_size), microbatch_size, step), but a microbatch is read
-  // again wherever it is used instead of being held. Throws what both throw.
+  // again wherever it is used instead of being held. Throws what both throw, and Error(kInput) with
+  // the step and its rows when the loss counts none of their labels.
   // The data set must outlive the result.
   StepBatch step_batch(std::int64_t step, std::int64_t batch_size,
                        std::int64_t microbatch_size) const;
+
+  // Refuses what leaves a step nothing to learn, as far as that is known from the rows that were
+  // read: a file in which no label is counted, or a step up to `steps` whose rows have none.
+  // Throws Error(kInput) naming the file, or the step and its rows as step_batch() does.
+  void require_counted_labels(std::int64_t steps, std::int64_t batch_size) const;
 
   // Nats per token of a model that knows only how often each byte occurs: what a trained model has
   // to beat. Of text files only; of their first GiB.

@@ -68,8 +68,8 @@ class Trainer {
   void draw_weights();
 
   // Collective. One step at this learning rate. Returns the same report on every rank. Throws
-  // Error(kNotFinite) on every rank after a loss or gradient that is not finite, and whatever
-  // Executor::run_step throws.
+  // Error(kInput) for a batch without a counted token, Error(kNotFinite) on every rank after a loss
+  // or gradient that is not finite, and whatever Executor::run_step throws.
   const StepReport& step(const StepBatch& batch, double learning_rate);
 
   // Collective. Of the last step, one entry per rank.

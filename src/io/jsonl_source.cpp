@@ -67,9 +67,12 @@ class JsonlSource final : public SequenceSource {
     }
     if (num_sequences_ == 0)
       throw Error(ErrorKind::kInput, "the data has no rows", options_.files.front());
-    std::uint64_t checked = 0;
-    for (std::uint64_t i = 0; i < num_sequences_ && checked < kCheckedBytes; ++i)
-      checked += read_row(i).json_bytes;
+    std::uint64_t bytes = 0;
+    for (; num_checked_ < num_sequences_ && bytes < kCheckedBytes; ++num_checked_) {
+      const Row row = read_row(num_checked_);
+      bytes += row.json_bytes;
+      if (!counts(row)) uncounted_.push_back(num_checked_);
+    }
   }
 
   std::uint64_t num_sequences() const override { return num_sequences_; }
@@ -82,17 +85,51 @@ class JsonlSource final : public SequenceSource {
     std::fill(std::copy_n(row.labels.begin(), count, labels), labels + length, kIgnoredLabel);
   }
 
+  std::string place(std::uint64_t index) const override {
+    const std::size_t file_index = file_of(index);
+    const File file = File::open(options_.files[file_index]);
+    const std::uint64_t offset =
+        files_[file_index][static_cast<std::size_t>(index - first_[file_index])];
+    return file.path() + ":" + std::to_string(line_number(file, offset));
+  }
+
+  const std::vector<std::uint64_t>& uncounted() const override { return uncounted_; }
+
+  std::string uncounted_file() const override {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const std::uint64_t rows = files_[i].size() - 1, end = first_[i] + rows;
+      const auto uncounted = std::lower_bound(uncounted_.begin(), uncounted_.end(), end) -
+                             std::lower_bound(uncounted_.begin(), uncounted_.end(), first_[i]);
+      if (rows > 0 && end <= num_checked_ && static_cast<std::uint64_t>(uncounted) == rows)
+        return options_.files[i];
+    }
+    return {};
+  }
+
  private:
   struct Row {
     std::vector<std::int64_t> ids, labels;  // as many of both
     std::uint64_t json_bytes = 0;
   };
 
+  // A label is what the position before it has to predict, so the first is never counted.
+  bool counts(const Row& row) const {
+    const std::size_t length =
+        std::min(row.labels.size(), static_cast<std::size_t>(options_.seq_len));
+    return std::any_of(row.labels.begin() + 1,
+                       row.labels.begin() + static_cast<std::ptrdiff_t>(length),
+                       [](std::int64_t label) { return label != kIgnoredLabel; });
+  }
+
+  // Of the files that begin at or before this row the last, which is not empty.
+  std::size_t file_of(std::uint64_t index) const {
+    return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) -
+                                    first_.begin()) -
+           1;
+  }
+
   Row read_row(std::uint64_t index) const {
-    const auto file_index =
-        static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) -
-                                 first_.begin()) -
-        1;
+    const std::size_t file_index = file_of(index);
     const std::vector<std::uint64_t>& rows = files_[file_index];
     const auto row = static_cast<std::size_t>(index - first_[file_index]);
     const File file = File::open(options_.files[file_index]);
@@ -189,6 +226,8 @@ class JsonlSource final : public SequenceSource {
   std::vector<std::vector<std::uint64_t>> files_;  // offsets of rows, then the size
   std::vector<std::uint64_t> first_;               // number of the first row of every file
   std::uint64_t num_sequences_ = 0, num_bytes_ = 0;
+  std::uint64_t num_checked_ = 0;         // rows that were read at the start
+  std::vector<std::uint64_t> uncounted_;  // of those
 };
 
 }  // namespace

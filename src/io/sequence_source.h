@@ -25,6 +25,12 @@ class SequenceSource {
   virtual std::uint64_t num_bytes() const = 0;
   // Writes seq_len ids and labels. Precondition: index < num_sequences().
   virtual void read(std::uint64_t index, std::int64_t* ids, std::int64_t* labels) const = 0;
+  // Where the sequence lies, for messages: "file:line". Precondition: index < num_sequences().
+  virtual std::string place(std::uint64_t index) const = 0;
+  // Of the sequences that were read when the files were opened: those in which the loss counts no
+  // label, ascending; and the first file that has no others, "" for none.
+  virtual const std::vector<std::uint64_t>& uncounted() const = 0;
+  virtual std::string uncounted_file() const = 0;
   // Nats per token; of text only.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };

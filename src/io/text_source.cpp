@@ -51,9 +51,7 @@ class TextSource final : public SequenceSource {
     const auto length = static_cast<std::size_t>(options_.seq_len);
     std::vector<unsigned char> bytes(length);
     std::uint64_t position = index * length;
-    auto file = static_cast<std::size_t>(
-                    std::upper_bound(starts_.begin(), starts_.end(), position) - starts_.begin()) -
-                1;
+    std::size_t file = file_of(position);
     for (std::size_t done = 0; done < length; ++file) {
       const std::size_t count =
           std::min<std::uint64_t>(length - done, starts_[file + 1] - position);
@@ -65,6 +63,15 @@ class TextSource final : public SequenceSource {
     std::copy(bytes.begin(), bytes.end(), ids);
     std::copy(bytes.begin(), bytes.end(), labels);
   }
+
+  std::string place(std::uint64_t index) const override {
+    const std::uint64_t position = index * static_cast<std::uint64_t>(options_.seq_len);
+    const std::size_t file = file_of(position);
+    return options_.files[file] + ", byte " + std::to_string(position - starts_[file]);
+  }
+  // Every byte is counted but the first of its sequence.
+  const std::vector<std::uint64_t>& uncounted() const override { return uncounted_; }
+  std::string uncounted_file() const override { return {}; }
 
   std::optional<double> unigram_entropy() const override {
     Histogram histogram{};
@@ -90,8 +97,15 @@ class TextSource final : public SequenceSource {
   }
 
  private:
+  std::size_t file_of(std::uint64_t position) const {
+    return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), position) -
+                                    starts_.begin()) -
+           1;
+  }
+
   SourceOptions options_;
-  std::vector<std::uint64_t> starts_;  // of every file in the row of bytes, and its end
+  std::vector<std::uint64_t> uncounted_;  // none
+  std::vector<std::uint64_t> starts_;     // of every file in the row of bytes, and its end
 };
 
 }  // namespace

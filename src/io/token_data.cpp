@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "io/sequence_source.h"
 #include "layer/key_hash.h"
@@ -11,6 +12,12 @@
 
 namespace sluice {
 namespace {
+
+// So many steps are looked at before the first, where rows without counted labels are known.
+constexpr std::int64_t kForeseenSteps = 1'000'000;
+constexpr const char* kCountedRemedy =
+    "-100 is not counted, nor is the first label of a row: give rows with other labels, or raise "
+    "training.local_batch_size";
 
 enum class Format { kText, kJsonl };
 
@@ -116,6 +123,29 @@ struct TokenData::Impl {
     }
     return batch;
   }
+
+  // Known to be so from the rows that were read when the files were opened.
+  bool is_uncounted(std::int64_t step, std::int64_t batch_size) const {
+    const std::vector<std::uint64_t>& uncounted = source->uncounted();
+    for (std::int64_t row = 0; row < batch_size; ++row) {
+      const auto place = static_cast<std::uint64_t>((step - 1) * batch_size + row);
+      if (!std::binary_search(uncounted.begin(), uncounted.end(), sequence_at(place))) return false;
+    }
+    return true;
+  }
+
+  [[noreturn]] void refuse_uncounted(std::int64_t step, std::int64_t batch_size) const {
+    constexpr std::int64_t kNamedRows = 4;
+    std::string where = "step " + std::to_string(step);
+    for (std::int64_t row = 0; row < std::min(batch_size, kNamedRows); ++row) {
+      const auto place = static_cast<std::uint64_t>((step - 1) * batch_size + row);
+      where += ", " + source->place(sequence_at(place));
+    }
+    if (batch_size > kNamedRows)
+      where += " and " + std::to_string(batch_size - kNamedRows) + " more";
+    throw Error(ErrorKind::kInput, "no label of the step's batch is counted", where,
+                kCountedRemedy);
+  }
 };
 
 TokenData::TokenData(TokenDataOptions options) : impl_(std::make_unique<Impl>()) {
@@ -156,7 +186,21 @@ StepBatch TokenData::step_batch(std::int64_t step, std::int64_t batch_size,
     result.counts.push_back(count_labels(read().labels));
     result.microbatches.push_back([read] { return named(read()); });
   }
+  if (std::accumulate(result.counts.begin(), result.counts.end(), std::int64_t{0}) == 0)
+    impl_->refuse_uncounted(step, batch_size);
   return result;
+}
+
+void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_size) const {
+  const std::string file = impl_->source->uncounted_file();
+  if (!file.empty()) {
+    throw Error(ErrorKind::kInput, "no row of the file has a label that is counted", file,
+                kCountedRemedy);
+  }
+  if (impl_->source->uncounted().empty()) return;
+  for (std::int64_t step = 1; step <= std::min(steps, kForeseenSteps); ++step) {
+    if (impl_->is_uncounted(step, batch_size)) impl_->refuse_uncounted(step, batch_size);
+  }
 }
 
 StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_size,

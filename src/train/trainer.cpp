@@ -1,5 +1,6 @@
 #include "sluice/trainer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <set>
@@ -38,6 +39,15 @@ Chunk make_chunk(const TrainableModel& model, const StageContent& stage,
   std::vector<LayerSpec> layers;
   for (int layer : stage.layers) layers.push_back(model.layers.at(static_cast<std::size_t>(layer)));
   return {std::move(layers), stage.layers.front(), std::move(inputs), std::move(outputs)};
+}
+
+// The mean over no token is no loss.
+void require_counted(const StepBatch& batch) {
+  if (std::any_of(batch.counts.begin(), batch.counts.end(), [](auto count) { return count > 0; }))
+    return;
+  throw Error(ErrorKind::kInput, "no label of the step's batch is counted",
+              "step " + std::to_string(batch.step),
+              "give every step at least one label that counts");
 }
 
 }  // namespace
@@ -155,6 +165,7 @@ void Trainer::draw_weights() {
 }
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
+  require_counted(batch);
   impl_->probe.begin_step();
   impl_->ops->set_learning_rate(learning_rate);
   impl_->executor->run_step(batch);

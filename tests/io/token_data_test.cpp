@@ -244,6 +244,29 @@ TEST(JsonlDataTest, PadsOnTheRightAndCountsOnlyLabels) {
   EXPECT_FALSE(data.unigram_entropy());
 }
 
+TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
+  const TempDirectory directory;
+  const std::string none =
+      "{\"input_ids\":[1,2,3],\"labels\":[7,-100,-100]}\n{\"input_ids\":[1]}\n";
+  const std::string some = "{\"input_ids\":[1,2]}\n";
+  rows(directory, none + some).require_counted_labels(100, 3);
+  const Error step =
+      error_of([&] { rows(directory, some + none + some + none).require_counted_labels(9, 2); });
+  EXPECT_EQ(step.kind(), ErrorKind::kInput);
+  EXPECT_EQ(step.where(),
+            "step 3, " + directory / "rows.jsonl" + ":5, " + (directory / "rows.jsonl") + ":6");
+  // What is cut off is not counted.
+  EXPECT_EQ(error_of([&] {
+              rows(directory, "{\"input_ids\":[1,2,3],\"labels\":[1,-100,3]}\n", 2, true)
+                  .require_counted_labels(1, 1);
+            }).where(),
+            directory / "rows.jsonl");
+  test::write_file(directory / "b.jsonl", none);
+  test::write_file(directory / "a.jsonl", some);
+  const TokenData data(options_of({directory / "a.jsonl", directory / "b.jsonl"}, 4));
+  EXPECT_EQ(error_of([&] { data.require_counted_labels(1, 1); }).where(), directory / "b.jsonl");
+}
+
 TEST(JsonlDataTest, ReadsRowsOverSeveralFilesAndWithoutALastLineEnd) {
   const TempDirectory directory;
   test::write_file(directory / "a.jsonl", "\r\n{\"input_ids\":[1]}\r\n\t\n{\"input_ids\":[2]}");

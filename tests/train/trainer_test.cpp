@@ -12,6 +12,7 @@
 #include <set>
 
 #include "sluice/gradient_norm.h"
+#include "support/expect_error.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
 
@@ -94,6 +95,16 @@ TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
   };
   run_training(run);
   EXPECT_EQ(num_right, 2);
+}
+
+TEST(TrainerTest, AStepWithoutACountedLabelIsRefused) {
+  TrainingRun run = mlp_run("1F1B", 2);
+  run.steps[2].counts.assign(kMicrobatches, 0);
+  const Error error = test::error_of([&] { run_training(run); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(std::string(error.what()).rfind("no label of the step's batch is counted; step 3; ", 0),
+            0u)
+      << error.what();
 }
 
 TEST(TrainerTest, EveryRankHasTheSameReport) {
