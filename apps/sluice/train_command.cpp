@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "run/memory_ledger.h"
+#include "run/out_of_memory.h"
 #include "run/rank_threads.h"
 #include "sluice/learning_rate.h"
 #include "sluice/model.h"
@@ -60,14 +61,17 @@ struct Run {
         weights(open_weights(config, plan.model)),
         log(config, plan, data),
         ledger(plan.program.num_ranks) {
+    data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint);
-    check_writable(config.metrics.folder, ErrorKind::kUsage);
+    MetricsFile::check(config.metrics.folder);
   }
 };
 
-// Below, in this order. Both return the number of steps done.
-std::int64_t run_rank(Run& run, Transport& transport);
-std::int64_t run_steps(Run& run, Trainer& trainer, bool logs);
+// Below, in this order. doing: kept up to date, for the message of memory that runs out between
+// instructions. The number of steps done.
+std::int64_t run_rank(Run& run, Transport& transport, std::string& doing);
+std::int64_t run_steps(Run& run, Trainer& trainer, bool logs, std::string& doing);
+std::string place_of(const Plan& plan, int rank);
 
 int train(const RunConfig& config) {
   Run run(config);
@@ -76,8 +80,13 @@ int train(const RunConfig& config) {
   std::int64_t steps = 0;
   try {
     run_ranks(transports, config.training.threads_per_rank, &run.ledger, [&](Transport& transport) {
-      const std::int64_t done = run_rank(run, transport);
-      if (transport.rank() == 0) steps = done;
+      std::string doing;
+      try {
+        const std::int64_t done = run_rank(run, transport, doing);
+        if (transport.rank() == 0) steps = done;
+      } catch (...) {
+        rethrow_with_place(place_of(run.plan, transport.rank()) + ", " + doing, kOutOfMemoryRemedy);
+      }
     });
   } catch (const Error& error) {
     const std::optional<Failure> failure = transports.front()->failure();
@@ -91,16 +100,19 @@ int train(const RunConfig& config) {
 }
 
 // What the thread of each rank does.
-std::int64_t run_rank(Run& run, Transport& transport) {
+std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
   const bool logs = transport.rank() == 0;
   const TrainableModel model = {make_layers(run.plan.model), model_batch_inputs(),
                                 model_final_outputs(), causal_lm_loss};
   TrainerOptions options = trainer_options(run.config);
   options.stop_requested = [&] { return run.stop.requested(); };
   options.ledger = &run.ledger;
+  if (logs)
+    options.hooks.after = [&](int index, const Action&) { run.log.instruction_done(index); };
 
-  // Makes the modules of this rank's stages and of no others.
+  doing = "making the modules";  // of this rank's stages and of no others
   Trainer trainer(model, run.plan.partition, run.plan.program, transport, options);
+  doing = run.weights ? "loading the weights" : "drawing the weights";
   if (run.weights) {
     trainer.load_weights(*run.weights, run.plan.model);
   } else {
@@ -109,11 +121,12 @@ std::int64_t run_rank(Run& run, Transport& transport) {
 
   std::int64_t steps = 0;
   try {
-    steps = run_steps(run, trainer, logs);
+    steps = run_steps(run, trainer, logs, doing);
   } catch (...) {
     run.post_mortem.add(transport.rank(), trainer.current_instruction(), trainer.flight_record());
     throw;
   }
+  doing = "saving the weights";
   const std::string saved =
       save_weights(run.config.checkpoint.folder, steps, trainer.parameters(),
                    run.plan.model.config_text, run.config.model.path, transport);
@@ -122,10 +135,11 @@ std::int64_t run_rank(Run& run, Transport& transport) {
 }
 
 // Every rank makes the same batches itself, and decides alike when to log and when to stop.
-std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
+std::int64_t run_steps(Run& run, Trainer& trainer, bool logs, std::string& doing) {
   const TrainingOptions& training = run.config.training;
   for (std::int64_t step = 1;; ++step) {
     const Stopwatch watch;
+    doing = "step " + std::to_string(step);
     const StepBatch batch =
         run.data.step_batch(step, training.local_batch_size, training.microbatch_size);
     const double lr =
@@ -148,6 +162,16 @@ std::int64_t run_steps(Run& run, Trainer& trainer, bool logs) {
   }
 }
 
+// "rank 1 (stages 1, 2)"
+std::string place_of(const Plan& plan, int rank) {
+  std::vector<std::string> stages;
+  for (const StageContent& stage : plan.partition.stages) {
+    if (stage.rank == rank) stages.push_back(std::to_string(stage.stage));
+  }
+  return "rank " + std::to_string(rank) + (stages.size() == 1 ? " (stage " : " (stages ") +
+         join(stages, ", ") + ")";
+}
+
 }  // namespace
 
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code) {
@@ -156,7 +180,13 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
   const auto file = std::make_shared<std::string>();
   command->add_option("CONFIG", *file, "configuration (TOML)")->required();
   command->callback([file, overrides, &exit_code] {
-    exit_code = train(load_run_config(*file, overrides, sluice_environment()));
+    try {
+      exit_code = train(load_run_config(*file, overrides, sluice_environment()));
+    } catch (...) {
+      rethrow_with_place("planning, before any rank started",
+                         "use fewer microbatches a step: lower training.local_batch_size or raise "
+                         "training.microbatch_size");
+    }
   });
 }
 

@@ -62,19 +62,24 @@ class TimeLeft {
 // <folder>/metrics.jsonl. A run replaces that of the run before: runs are not resumed yet.
 class MetricsFile {
  public:
+  static std::string path_in(const std::string& folder);
+  // That the file can be made, without leaving anything behind. Throws Error(kUsage).
+  static void check(const std::string& folder);
   // Creates the folder and an empty file, which takes the name in one step. Throws Error(kUsage).
   explicit MetricsFile(const std::string& folder);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // One line, handed to the system before it returns. Throws Error(kUsage).
+  // One line, handed to the system before it returns. Throws Error(kUsage); the file then ends with
+  // the line before.
   void append(const StepMetrics& metrics);
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
   int descriptor_ = -1;
+  std::int64_t size_ = 0;
 };
 
 }  // namespace sluice

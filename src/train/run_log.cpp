@@ -1,9 +1,11 @@
 #include "train/run_log.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <numbers>
 
@@ -12,11 +14,11 @@
 namespace sluice {
 namespace {
 
+constexpr std::chrono::seconds kNoteInterval{20};
+
 std::string nats_and_bits(double nats) {
   return fixed(nats, 4) + " nats, " + fixed(nats / std::numbers::ln2, 4) + " bits";
 }
-
-void print(const std::string& text) { std::cout << text << std::flush; }
 
 }  // namespace
 
@@ -27,6 +29,24 @@ void RunLog::begin() {
   unigram_entropy_ = data_.unigram_entropy();
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
   print(show_config(config_) + "\n" + describe_plan(config_, plan_, grid) + data_text() + "\n");
+  began_ = std::chrono::steady_clock::now();
+  next_note_ = began_ + kNoteInterval;
+}
+
+// The run is worth more than its text: when stdout breaks (a closed pipe or terminal, a full disk),
+// it goes on without.
+void RunLog::print(const std::string& text) const {
+  errno = 0;
+  if (std::cout << text << std::flush) return;
+  const int reason = errno;
+  std::cerr << "sluice: warning: cannot write to stdout"
+            << (reason != 0 ? std::string(": ") + std::strerror(reason) : "")
+            << "; the run goes on without it, its steps are in "
+            << MetricsFile::path_in(config_.metrics.folder) << "\n";
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  dup2(nowhere, STDOUT_FILENO);
+  close(nowhere);
+  std::cout.clear();
 }
 
 std::string RunLog::data_text() const {
@@ -35,6 +55,17 @@ std::string RunLog::data_text() const {
                      with_commas(config_.training.seq_len) + " tokens an epoch";
   if (unigram_entropy_) text += "; unigram entropy " + nats_and_bits(*unigram_entropy_) + " a byte";
   return text + "\n";
+}
+
+void RunLog::instruction_done(int index) {
+  if (last_.step > 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_note_) return;
+  next_note_ = now + kNoteInterval;
+  const double share = (index + 1.0) / static_cast<double>(plan_.program.ranks.front().size());
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  print("note: " + fixed(100 * share, 1) + "% of the first step after " + duration_text(seconds) +
+        ", " + duration_text(seconds / share - seconds) + " to go\n");
 }
 
 void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport& report,
@@ -70,11 +101,11 @@ void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport
 
 void RunLog::unsplit_stages(const std::vector<int>& stages) const {
   if (stages.empty()) return;
-  std::string names;
-  for (int stage : stages) names += (names.empty() ? "" : ", ") + std::to_string(stage);
+  std::vector<std::string> names;
+  for (const int stage : stages) names.push_back(std::to_string(stage));
   const Simulation simulation =
       simulate(plan_.program, charge_unsplit_stages({}, plan_.program.num_stages, stages));
-  print("note: the backward of stage " + names +
+  print("note: the backward of stage " + join(names, ", ") +
         " does not split: all its gradients are computed at I. " +
         "With that: " + fixed(simulation.makespan, 0) + " units of time, bubble " +
         fixed(100 * simulation.bubble_fraction, 1) + "%\n");

@@ -1,9 +1,11 @@
 // What a training run tells its user: settings and plan, then the steps, then the outcome.
 //
-// Owns: the text on stdout and metrics.jsonl, which it creates with the first logged step.
+// Owns: the text on stdout and metrics.jsonl, which it creates with the first logged step. A stdout
+// that breaks is given up with a warning, and the run goes on.
 // Does not own: the numbers. Used by one rank's thread (rank 0) between begin() and end().
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +25,9 @@ class RunLog {
 
   // Settings with their origins, split, schedule, prediction, data.
   void begin();
+  // After every instruction of rank 0. The first step has no line before it, and may take long:
+  // says every 20 seconds how far it is.
+  void instruction_done(int index);
   void step(std::int64_t step, double lr, double seconds, const StepReport& report,
             const std::vector<RankStats>& stats);
   // After the first step: which stages did not split their backward, and the prediction with that.
@@ -33,6 +38,7 @@ class RunLog {
   void end(bool stopped, const std::string& weights) const;
 
  private:
+  void print(const std::string& text) const;
   std::string data_text() const;
   std::string memory_text() const;
 
@@ -43,6 +49,7 @@ class RunLog {
   bool color_;
   std::optional<MetricsFile> file_;
   TimeLeft time_left_;
+  std::chrono::steady_clock::time_point began_, next_note_;
   StepMetrics last_;
   std::vector<RankStats> largest_;  // per rank, over the logged steps
 };

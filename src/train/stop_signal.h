@@ -1,7 +1,11 @@
-// Ctrl-C and SIGTERM as a request to stop after the step that runs.
+// Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) as a request to stop after the step that
+// runs.
 //
 // Before the first step is finished there is nothing to save: the signal ends the process at once
 // with 128 + its number. After that, the first signal is a request and the second ends the process.
+// (The system merges equal signals that arrive before the first was handled: those are one
+// request.) A SIGHUP that was ignored before, as by nohup, stays ignored. SIGPIPE and SIGXFSZ are
+// ignored: a closed pipe and a file that grew too large are errors of the write that met them.
 // Thread-safety: at most one StopSignal in a process; its members may be called from any thread.
 #pragma once
 

@@ -1,91 +1,16 @@
 // `sluice train` as a user runs it: a tiny Llama on a text, and all that can be wrong with it.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
-#include <thread>
 
-#include "support/run_program.h"
-#include "support/temp_directory.h"
+#include "train_fixture.h"
 
 namespace sluice::testing {
 namespace {
-
-namespace fs = std::filesystem;
-const std::string kModel = SLUICE_TEST_DATA "/reference/models/llama_untied";
-
-// A configuration that trains, in a folder of its own.
-class TrainCommandTest : public ::testing::Test {
- protected:
-  TrainCommandTest() {
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += "the quick brown fox no. " + std::to_string(i * i) + "\n";
-    test::write_file(folder_ / "text.txt", text);
-    test::write_file(config(), "[model]\npath = \"" + kModel + R"("
-[data]
-files = ["text.txt"]
-[training]
-steps = 3
-local_batch_size = 4
-microbatch_size = 2
-seq_len = 16
-[optimizer]
-lr = 1e-3
-[parallelism]
-pipeline_parallel_degree = 2
-[checkpoint]
-folder = "out/checkpoint"
-[metrics]
-folder = "out"
-)");
-  }
-
-  std::string config() const { return folder_ / "run.toml"; }
-  std::string out() const { return folder_ / "out"; }
-
-  ProgramResult train(std::vector<std::string> overrides = {}) const {
-    overrides.insert(overrides.begin(), {"train", config()});
-    return run_sluice(overrides);
-  }
-
-  std::vector<nlohmann::json> metrics() const {
-    std::istringstream lines(test::read_file(out() + "/metrics.jsonl"));
-    std::vector<nlohmann::json> objects;
-    for (std::string line; std::getline(lines, line);)
-      objects.push_back(nlohmann::json::parse(line));
-    return objects;
-  }
-
-  void expect_refused(const std::vector<std::string>& overrides, int exit_code,
-                      const std::string& says) const {
-    const ProgramResult result = train(overrides);
-    EXPECT_EQ(result.exit_code, exit_code) << result.err;
-    EXPECT_EQ(result.err.rfind("sluice: error: ", 0), 0u) << result.err;
-    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
-    EXPECT_FALSE(fs::exists(out())) << says;
-  }
-
-  // A copy of the model that can be spoilt.
-  std::string copied_model() const {
-    fs::copy(kModel, folder_ / "model", fs::copy_options::recursive);
-    return folder_ / "model";
-  }
-
-  const test::TempDirectory folder_;
-};
 
 TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
   const ProgramResult result = train();
@@ -265,33 +190,6 @@ TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {
       {"--model.path=" + model}, 6,
       "'logits' is not finite, nor is the parameter 'model.layers.2.mlp.up_proj.weight'; "
       "step 1, stage 1 (rank 1), microbatch 0; ");
-}
-
-TEST_F(TrainCommandTest, CtrlCFinishesTheStepAndSavesTheWeights) {
-  const pid_t child = fork();
-  if (child == 0) {
-    const int null = open("/dev/null", O_WRONLY);
-    dup2(null, STDOUT_FILENO);
-    execl(SLUICE_PROGRAM, SLUICE_PROGRAM, "train", config().c_str(), "--training.steps=1000000",
-          nullptr);
-    _exit(127);
-  }
-  ASSERT_GT(child, 0);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-  while (test::read_file(out() + "/metrics.jsonl").empty() &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  kill(child, SIGINT);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 75);
-  const std::vector<nlohmann::json> lines = metrics();
-  ASSERT_FALSE(lines.empty());
-  char name[32];
-  std::snprintf(name, sizeof name, "step-%08d", lines.back()["step"].get<int>());
-  EXPECT_EQ(test::list_directory(out() + "/checkpoint"), std::set<std::string>{name});
 }
 
 }  // namespace

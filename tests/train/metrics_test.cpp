@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "sluice/error.h"
+#include "support/expect_error.h"
 #include "support/temp_directory.h"
 
 namespace sluice {
@@ -128,6 +130,17 @@ TEST(MetricsTest, AFolderThatCannotBeMadeIsAUsageError) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     EXPECT_NE(std::string(error.what()).find("metrics.folder"), std::string::npos);
   }
+}
+
+TEST(MetricsTest, AFolderInThePlaceOfTheFileIsFoundWithoutCreatingAnything) {
+  const test::TempDirectory directory;
+  MetricsFile::check(directory / "new/folder");
+  EXPECT_EQ(test::list_directory(directory.str()), std::set<std::string>());
+  std::filesystem::create_directories(directory / "metrics.jsonl");
+  const Error error = test::error_of([&] { MetricsFile::check(directory.str()); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_EQ(error.where(), directory / "metrics.jsonl");
+  EXPECT_FALSE(error.remedy().empty());
 }
 
 }  // namespace

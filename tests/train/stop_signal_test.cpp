@@ -28,6 +28,12 @@ TEST_F(StopSignalTest, BeforeTheFirstStepASignalEndsTheProcess) {
         raise(SIGTERM);
       },
       ExitedWithCode(143), "");
+  EXPECT_EXIT(
+      {
+        const StopSignal stop;
+        raise(SIGHUP);
+      },
+      ExitedWithCode(129), "");
 }
 
 TEST_F(StopSignalTest, AfterTheFirstStepItIsARequest) {
@@ -36,6 +42,30 @@ TEST_F(StopSignalTest, AfterTheFirstStepItIsARequest) {
   EXPECT_FALSE(stop.requested());
   raise(SIGTERM);
   EXPECT_TRUE(stop.requested());
+}
+
+TEST_F(StopSignalTest, AClosedTerminalIsARequestUnlessItWasIgnoredBefore) {
+  {
+    StopSignal stop;
+    stop.step_finished();
+    raise(SIGHUP);
+    EXPECT_TRUE(stop.requested());
+  }
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    StopSignal stop;
+    stop.step_finished();
+    raise(SIGHUP);
+    EXPECT_FALSE(stop.requested());
+  }
+  EXPECT_EQ(std::signal(SIGHUP, before), SIG_IGN) << "put back";
+}
+
+TEST_F(StopSignalTest, AClosedPipeAndAFileThatIsTooLargeAreErrorsOfTheirWrites) {
+  const StopSignal stop;
+  raise(SIGPIPE);
+  raise(SIGXFSZ);
+  EXPECT_FALSE(stop.requested());
 }
 
 TEST_F(StopSignalTest, TheSecondSignalEndsTheProcess) {

@@ -1,0 +1,138 @@
+// What a run of `sluice train` does when the world around it fails: signals, pipes, disks, memory,
+// data without anything to learn.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "train_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+TEST_F(TrainCommandTest, EverySignalThatStopsFinishesTheStepAndSavesTheWeights) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    fs::remove_all(out());
+    const int status = stopped_by({signal});
+    ASSERT_TRUE(WIFEXITED(status)) << signal;
+    EXPECT_EQ(WEXITSTATUS(status), 75) << signal;
+    expect_last_step_is_saved();
+  }
+}
+
+TEST_F(TrainCommandTest, ARunUnderNohupOutlivesItsTerminal) {
+  const int status = stopped_by({SIGHUP, SIGHUP, SIGTERM}, "trap '' HUP;");
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 75);
+  expect_last_step_is_saved();
+}
+
+TEST_F(TrainCommandTest, AClosedPipeEndsTheTextButNotTheRun) {
+  const ProgramResult result =
+      run_shell("{ " + quoted_for_shell(SLUICE_PROGRAM) + " train " + quoted_for_shell(config()) +
+                " --training.steps=50; echo exit $? >&2; } | head -n 1");
+  EXPECT_NE(result.out.find("model.path"), std::string::npos) << result.out;
+  EXPECT_EQ(result.err,
+            "sluice: warning: cannot write to stdout: Broken pipe; the run goes on without it, its "
+            "steps are in " +
+                out() + "/metrics.jsonl\nexit 0\n");
+  EXPECT_EQ(metrics().size(), 50u);
+  expect_last_step_is_saved();
+}
+
+TEST_F(TrainCommandTest, AFullDiskUnderTheTextDoesNotEndTheRun) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const ProgramResult result = run_shell(quoted_for_shell(SLUICE_PROGRAM) + " train " +
+                                         quoted_for_shell(config()) + " >/dev/full");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("No space left on device; the run goes on"), std::string::npos);
+  expect_last_step_is_saved();
+}
+
+TEST_F(TrainCommandTest, AFileLimitUnderTheWeightsIsACheckpointErrorThatLeavesNothingBehind) {
+  const ProgramResult result =
+      run_shell("ulimit -f 64; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
+                quoted_for_shell(config()) + " --training.steps=1");
+  EXPECT_EQ(result.exit_code, 4) << result.err;
+  EXPECT_NE(result.err.find("File too large"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("ulimit -f"), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(test::list_directory(out() + "/checkpoint"), std::set<std::string>());
+}
+
+TEST_F(TrainCommandTest, AFileLimitUnderTheMetricsLeavesWholeLines) {
+  const ProgramResult result =
+      run_shell("ulimit -f 2; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
+                quoted_for_shell(config()) + " --training.steps=100 >/dev/null");
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("metrics.folder"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("File too large"), std::string::npos) << result.err;
+  EXPECT_FALSE(metrics().empty());  // parses every line
+}
+
+TEST_F(TrainCommandTest, MetricsThatAreAFolderAreRefusedBeforeAnythingIsCreated) {
+  fs::create_directories(out() + "/metrics.jsonl");
+  const ProgramResult result = train();
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("metrics.jsonl"), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
+}
+
+TEST_F(TrainCommandTest, DataWithoutACountedLabelIsRefusedBeforeAnythingIsCreated) {
+  const std::string rows = folder_ / "rows.jsonl";
+  const std::string data = "--data.files=['" + rows + "']";
+  const std::string none = "{\"input_ids\": [1, 2, 3], \"labels\": [5, -100, -100]}\n";
+  const std::string some = "{\"input_ids\": [1, 2, 3]}\n";
+  test::write_file(rows, none + none);
+  expect_refused({data}, 3, "no row of the file has a label that is counted; " + rows);
+
+  // The third step has nothing to learn.
+  std::string text;
+  for (int i = 0; i < 12; ++i) text += i < 8 ? some : none;
+  test::write_file(rows, text);
+  expect_refused({data, "--data.shuffle=false"}, 3,
+                 "step 3, " + rows + ":9, " + rows + ":10, " + rows + ":11, " + rows + ":12;");
+
+  // A batch that also has other rows learns from those.
+  const ProgramResult mixed =
+      train({data, "--data.shuffle=false", "--training.local_batch_size=12"});
+  EXPECT_EQ(mixed.exit_code, 0) << mixed.err;
+  EXPECT_EQ(metrics()[0]["tokens"], 8 * 2);
+}
+
+TEST_F(TrainCommandTest, ABatchWithoutACountedLabelThatWasNotForeseenEndsTheRun) {
+  const std::string rows = folder_ / "rows.jsonl";
+  // More than is read before the first step.
+  std::string text;
+  const std::string filler(std::size_t{4} << 20, 'x');
+  for (int i = 0; i < 5; ++i)
+    text += "{\"input_ids\": [1, 2, 3], \"filler\": \"" + filler + "\"}\n";
+  for (int i = 0; i < 4; ++i) text += "{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n";
+  test::write_file(rows, text);
+  const ProgramResult result = train({"--data.files=['" + rows + "']", "--data.shuffle=false",
+                                      "--training.local_batch_size=1",
+                                      "--training.microbatch_size=1", "--training.steps=9"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_NE(result.err.find("step 6, " + rows + ":6;"), std::string::npos) << result.err;
+  EXPECT_EQ(metrics().size(), 5u);
+  EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
+}
+
+TEST_F(TrainCommandTest, MemoryThatRunsOutIsNamedWithItsPlace) {
+  // A microbatch of 2^20 tokens needs more than the address space that is left to it.
+  const ProgramResult result =
+      run_shell("ulimit -v 8000000; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
+                quoted_for_shell(config()) +
+                " --training.local_batch_size=65536 --training.microbatch_size=65536 "
+                "--training.steps=1 >/dev/null");
+  EXPECT_EQ(result.exit_code, 7) << result.err;
+  const std::string line = result.err.substr(result.err.find("sluice: error: "));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(line.rfind("sluice: error: out of memory: ", 0), 0u) << line;
+  EXPECT_NE(line.find("could not be allocated; rank "), std::string::npos) << line;
+  EXPECT_NE(line.find("(stage "), std::string::npos) << line;
+  EXPECT_NE(line.find("training.microbatch_size"), std::string::npos) << line;
+}
+
+}  // namespace
+}  // namespace sluice::testing

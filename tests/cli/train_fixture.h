@@ -1,0 +1,125 @@
+// `sluice train` as a user runs it: a configuration that trains, in a folder of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/run_program.h"
+#include "support/temp_directory.h"
+
+namespace sluice::testing {
+
+namespace fs = std::filesystem;
+inline const std::string kModel = SLUICE_TEST_DATA "/reference/models/llama_untied";
+
+class TrainCommandTest : public ::testing::Test {
+ protected:
+  TrainCommandTest() {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "the quick brown fox no. " + std::to_string(i * i) + "\n";
+    test::write_file(folder_ / "text.txt", text);
+    test::write_file(config(), "[model]\npath = \"" + kModel + R"("
+[data]
+files = ["text.txt"]
+[training]
+steps = 3
+local_batch_size = 4
+microbatch_size = 2
+seq_len = 16
+[optimizer]
+lr = 1e-3
+[parallelism]
+pipeline_parallel_degree = 2
+[checkpoint]
+folder = "out/checkpoint"
+[metrics]
+folder = "out"
+)");
+  }
+
+  std::string config() const { return folder_ / "run.toml"; }
+  std::string out() const { return folder_ / "out"; }
+
+  ProgramResult train(std::vector<std::string> overrides = {}) const {
+    overrides.insert(overrides.begin(), {"train", config()});
+    return run_sluice(overrides);
+  }
+
+  // Waits for the first step of a run of its own process, sends it the signals, returns its status.
+  int stopped_by(const std::vector<int>& signals, const std::string& prefix = "") const {
+    const pid_t child = fork();
+    if (child == 0) {
+      const std::string line = prefix + " exec " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
+                               quoted_for_shell(config()) +
+                               " --training.steps=1000000 >/dev/null 2>&1";
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(127);
+    }
+    wait_for_metrics();
+    for (const int signal : signals) {
+      kill(child, signal);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return status;
+  }
+
+  void wait_for_metrics() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    while (test::read_file(out() + "/metrics.jsonl").empty() &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  // That the weights of the last logged step, and nothing else, are in the checkpoint folder.
+  void expect_last_step_is_saved() const {
+    const std::vector<nlohmann::json> lines = metrics();
+    ASSERT_FALSE(lines.empty());
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08d", lines.back()["step"].get<int>());
+    EXPECT_EQ(test::list_directory(out() + "/checkpoint"), std::set<std::string>{name});
+  }
+
+  std::vector<nlohmann::json> metrics() const {
+    std::istringstream lines(test::read_file(out() + "/metrics.jsonl"));
+    std::vector<nlohmann::json> objects;
+    for (std::string line; std::getline(lines, line);)
+      objects.push_back(nlohmann::json::parse(line));
+    return objects;
+  }
+
+  void expect_refused(const std::vector<std::string>& overrides, int exit_code,
+                      const std::string& says) const {
+    const ProgramResult result = train(overrides);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_EQ(result.err.rfind("sluice: error: ", 0), 0u) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(out())) << says;
+  }
+
+  // A copy of the model that can be spoilt.
+  std::string copied_model() const {
+    fs::copy(kModel, folder_ / "model", fs::copy_options::recursive);
+    return folder_ / "model";
+  }
+
+  const test::TempDirectory folder_;
+};
+
+}  // namespace sluice::testing
