@@ -22,6 +22,7 @@
 #include "sluice/plan.h"
 #include "sluice/token_data.h"
 #include "sluice/trainer.h"
+#include "train/machine_memory.h"
 #include "train/post_mortem.h"
 #include "train/run_inputs.h"
 #include "train/run_log.h"
@@ -61,6 +62,7 @@ struct Run {
         weights(open_weights(config, plan.model)),
         log(config, plan, data),
         ledger(plan.program.num_ranks) {
+    require_memory(config, plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint);
     MetricsFile::check(config.metrics.folder);

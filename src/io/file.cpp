@@ -115,7 +115,8 @@ File File::open(const std::string& path, ErrorKind kind) {
   if (descriptor < 0) file.fail("cannot open file", errno);
   struct stat status;
   if (::fstat(descriptor, &status) != 0) file.fail("cannot inspect file", errno);
-  if (!S_ISREG(status.st_mode)) throw Error(kind, "not a regular file", path);
+  if (!S_ISREG(status.st_mode))
+    throw Error(kind, "not a regular file", path, "name a file, or a link to one");
   return file;
 }
 

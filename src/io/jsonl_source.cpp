@@ -66,7 +66,8 @@ class JsonlSource final : public SequenceSource {
       num_bytes_ += files_.back().back();
     }
     if (num_sequences_ == 0)
-      throw Error(ErrorKind::kInput, "the data has no rows", options_.files.front());
+      throw Error(ErrorKind::kInput, "the data has no rows", options_.files.front(),
+                  "a row is a line with a JSON object: name files with rows in data.files");
     std::uint64_t bytes = 0;
     for (; num_checked_ < num_sequences_ && bytes < kCheckedBytes; ++num_checked_) {
       const Row row = read_row(num_checked_);

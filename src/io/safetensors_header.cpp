@@ -73,7 +73,8 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes,
                 "the header describes " + std::to_string(position) +
                     " bytes of data, the file has " + std::to_string(data_bytes),
                 file,
-                position > data_bytes ? "the file is truncated: copy or download it again" : "");
+                position > data_bytes ? "the file is truncated: copy or download it again"
+                                      : io::kDamagedRemedy);
   }
 }
 

@@ -244,7 +244,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
 
 void refuse_header(const std::string& file, const std::string& what, const std::string& name) {
   throw Error(ErrorKind::kInput, what,
-              name.empty() ? file : file + ", tensor '" + printable(name) + "'");
+              name.empty() ? file : file + ", tensor '" + printable(name) + "'", kDamagedRemedy);
 }
 
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file) {

@@ -14,7 +14,10 @@ namespace sluice::io {
 
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
-// Throws Error(kInput) "file, tensor 'name'".
+// What can be done about a file that is not what its format says.
+inline constexpr const char* kDamagedRemedy = "the file is damaged: copy or download it again";
+
+// Throws Error(kInput) "file, tensor 'name'" with that remedy.
 [[noreturn]] void refuse_header(const std::string& file, const std::string& what,
                                 const std::string& name = {});
 

@@ -8,6 +8,7 @@
 #include "io/file.h"
 #include "io/printable.h"
 #include "io/safetensors_dtype.h"
+#include "io/safetensors_header_json.h"
 #include "sluice/safetensors.h"
 
 namespace sluice {
@@ -24,7 +25,7 @@ std::uint64_t read_length_prefix(const io::File& file, std::uint64_t file_size) 
     throw Error(ErrorKind::kInput,
                 "not a safetensors file: " + std::to_string(file_size) +
                     " bytes, fewer than the 8 of the header's length",
-                file.path());
+                file.path(), io::kDamagedRemedy);
   }
   file.read(bytes.data(), bytes.size(), 0);
   std::uint64_t length = 0;
@@ -34,7 +35,7 @@ std::uint64_t read_length_prefix(const io::File& file, std::uint64_t file_size) 
                 "not a safetensors file: its first 8 bytes ask for a header of " +
                     std::to_string(length) + " bytes, at most " +
                     std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed",
-                file.path());
+                file.path(), io::kDamagedRemedy);
   }
   if (length > file_size - bytes.size()) {
     throw Error(ErrorKind::kInput,

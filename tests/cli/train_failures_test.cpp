@@ -118,12 +118,22 @@ TEST_F(TrainCommandTest, ABatchWithoutACountedLabelThatWasNotForeseenEndsTheRun)
   EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
 }
 
+TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {
+  auto config = nlohmann::json::parse(test::read_file(kModel + "/config.json"));
+  config["num_hidden_layers"] = 1000;
+  config["hidden_size"] = config["intermediate_size"] = 1 << 18;
+  config["head_dim"] = 16;
+  test::write_file(folder_ / "large.json", config.dump());
+  expect_refused({"--model.path=", "--model.config=" + (folder_ / "large.json")}, 7,
+                 "training needs at least ");
+}
+
 TEST_F(TrainCommandTest, MemoryThatRunsOutIsNamedWithItsPlace) {
-  // A microbatch of 2^20 tokens needs more than the address space that is left to it.
+  // A microbatch of 2^19 tokens needs more than the address space that is left to it.
   const ProgramResult result =
-      run_shell("ulimit -v 8000000; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
+      run_shell("ulimit -v 1500000; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
                 quoted_for_shell(config()) +
-                " --training.local_batch_size=65536 --training.microbatch_size=65536 "
+                " --training.local_batch_size=32768 --training.microbatch_size=32768 "
                 "--training.steps=1 >/dev/null");
   EXPECT_EQ(result.exit_code, 7) << result.err;
   const std::string line = result.err.substr(result.err.find("sluice: error: "));
