@@ -42,10 +42,9 @@ std::string updated_config(const std::string& config_text) {
   auto config = nlohmann::ordered_json::parse(config_text);
   if (config.contains("torch_dtype")) config["torch_dtype"] = "float32";
   if (config.contains("dtype") || !config.contains("torch_dtype")) config["dtype"] = "float32";
-  if (!config.contains("architectures")) {
-    const std::string architecture = architecture_of(config.value("model_type", ""));
-    if (!architecture.empty()) config["architectures"] = {architecture};
-  }
+  // The tensors are those of the language model, also when they were read from the bare one.
+  const std::string architecture = architecture_of(config.value("model_type", ""));
+  if (!architecture.empty()) config["architectures"] = {architecture};
   return config.dump(2) + "\n";
 }
 

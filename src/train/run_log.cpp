@@ -114,8 +114,8 @@ void RunLog::unsplit_stages(const std::vector<int>& stages) const {
 void RunLog::end(bool stopped, const std::string& weights) const {
   std::string text = memory_text();
   if (stopped) {
-    text += "stopped by a signal after step " + std::to_string(last_.step) + " of " +
-            std::to_string(last_.num_steps) + "\n";
+    text += "stopped by a signal after step ";
+    text += std::to_string(last_.step) + " of " + std::to_string(last_.num_steps) + "\n";
   }
   text += "loss: " + (unigram_entropy_ ? nats_and_bits(last_.loss) + " a byte; unigram entropy " +
                                              nats_and_bits(*unigram_entropy_)

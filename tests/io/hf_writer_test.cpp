@@ -127,6 +127,16 @@ TEST(HfWriterTest, KeepsTheConfigurationButForTheDtype) {
             read_file(path + "/config.json").find("model_type"));
 }
 
+TEST(HfWriterTest, AModelThatWasReadBareIsWrittenAsTheLanguageModelThatItIs) {
+  const TempDirectory directory;
+  HfWriter writer(directory.str(), 1);
+  const auto shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
+  const std::string path =
+      writer.publish(shards, R"({"model_type": "gpt2", "architectures": ["GPT2Model"]})", "");
+  EXPECT_EQ(nlohmann::json::parse(read_file(path + "/config.json"))["architectures"],
+            nlohmann::json({"GPT2LMHeadModel"}));
+}
+
 TEST(HfWriterTest, CopiesTheTokenizerOfTheSource) {
   const TempDirectory directory;
   test::write_file(directory / "source/tokenizer.json", std::string(3'000'000, 'x'));
