@@ -64,7 +64,8 @@ struct Run {
         ledger(plan.program.num_ranks) {
     require_memory(config, plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
-    check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint);
+    check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
+                   sizeof(float) * static_cast<std::uint64_t>(plan.model.num_parameters()));
     MetricsFile::check(config.metrics.folder);
   }
 };

@@ -1,15 +1,17 @@
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/text.h"
 #include "io/file.h"
 #include "sluice/hf_directory.h"
 
 namespace sluice {
 
-void check_writable(const std::string& folder, ErrorKind kind) {
+void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t bytes) {
   std::string ancestor = folder.empty() ? "." : folder;
   while (ancestor.size() > 1 && ancestor.ends_with('/')) ancestor.pop_back();
   struct stat status;
@@ -33,6 +35,16 @@ void check_writable(const std::string& folder, ErrorKind kind) {
     throw io::file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   }
   ::rmdir(probe.c_str());
+  struct statvfs disk;
+  // Without blocks the file system does not say how large it is.
+  if (::statvfs(ancestor.c_str(), &disk) != 0 || disk.f_blocks == 0) return;
+  const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (left < bytes) {
+    throw Error(kind,
+                "'" + folder + "' needs " + human_bytes(static_cast<std::int64_t>(bytes)) +
+                    ", its disk has " + human_bytes(static_cast<std::int64_t>(left)) + " left",
+                ancestor, "free some space there, or choose another folder");
+  }
 }
 
 }  // namespace sluice

@@ -265,6 +265,17 @@ TEST(CheckWritableTest, AcceptsFoldersThatCanBeCreatedAndCreatesNothing) {
   EXPECT_TRUE(list_directory(directory.str()).empty());
 }
 
+TEST(CheckWritableTest, RefusesADiskThatCannotTakeTheWeights) {
+  const TempDirectory directory;
+  EXPECT_NO_THROW(check_writable(directory / "new", ErrorKind::kCheckpoint, 1000));
+  const Error error = error_of(
+      [&] { check_writable(directory / "new", ErrorKind::kCheckpoint, std::uint64_t{1} << 60); });
+  EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+  EXPECT_NE(error.fact().find("needs 1024.00PiB, its disk has "), std::string::npos)
+      << error.what();
+  EXPECT_TRUE(list_directory(directory.str()).empty());
+}
+
 TEST(CheckWritableTest, NamesWhatStandsInTheWay) {
   const TempDirectory directory;
   test::write_file(directory / "file", "");
