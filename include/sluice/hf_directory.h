@@ -120,9 +120,9 @@ class HfWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// That `folder` exists and can be written to, or can be created, and that its disk has `bytes` left,
-// without leaving anything behind. Throws Error(kind) naming the folder and the ancestor that stands
-// in the way.
+// That `folder` exists and can be written to, or can be created, and that its disk has `bytes`
+// left, without leaving anything behind. Throws Error(kind) naming the folder and the ancestor that
+// stands in the way.
 void check_writable(const std::string& folder, ErrorKind kind = ErrorKind::kCheckpoint,
                     std::uint64_t bytes = 0);
 
