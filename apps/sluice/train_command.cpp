@@ -99,7 +99,9 @@ int train(const RunConfig& config) {
     }
     throw;
   }
-  return steps < config.training.steps ? kStoppedBySignal : 0;
+  if (steps < config.training.steps) return kStoppedBySignal;
+  if (run.log.metrics_error()) throw Error(*run.log.metrics_error());
+  return 0;
 }
 
 // What the thread of each rank does.

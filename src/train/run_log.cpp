@@ -33,8 +33,7 @@ void RunLog::begin() {
   next_note_ = began_ + kNoteInterval;
 }
 
-// The run is worth more than its text: when stdout breaks (a closed pipe or terminal, a full disk),
-// it goes on without.
+// Stdout breaks with a closed pipe or terminal, or a full disk.
 void RunLog::print(const std::string& text) const {
   errno = 0;
   if (std::cout << text << std::flush) return;
@@ -93,10 +92,20 @@ void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport
   metrics.tokens_are_bytes = unigram_entropy_.has_value();
   metrics.seconds_left = time_left_.after(step, metrics.num_steps);
 
-  if (!file_) file_.emplace(config_.metrics.folder);
-  file_->append(metrics);
+  record(metrics);
   print(to_line(metrics, color_) + "\n");
   last_ = std::move(metrics);
+}
+
+void RunLog::record(const StepMetrics& metrics) {
+  if (metrics_error_) return;
+  try {
+    if (!file_) file_.emplace(config_.metrics.folder);
+    file_->append(metrics);
+  } catch (const Error& error) {
+    metrics_error_ = error;
+    std::cerr << "sluice: warning: " << error.what() << "; the run goes on without metrics\n";
+  }
 }
 
 void RunLog::unsplit_stages(const std::vector<int>& stages) const {

@@ -1,8 +1,8 @@
 // What a training run tells its user: settings and plan, then the steps, then the outcome.
 //
-// Owns: the text on stdout and metrics.jsonl, which it creates with the first logged step. A stdout
-// that breaks is given up with a warning, and the run goes on.
-// Does not own: the numbers. Used by one rank's thread (rank 0) between begin() and end().
+// Owns: the text on stdout and metrics.jsonl, which it creates with the first logged step. The run
+// is worth more than its text: what cannot be written is given up with a warning, and the run goes
+// on. Does not own: the numbers. Used by one rank's thread (rank 0) between begin() and end().
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/error.h"
 #include "sluice/metrics.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
@@ -36,8 +37,11 @@ class RunLog {
   void skip_step(double seconds) { time_left_.add_step(seconds); }
   // Memory predicted and measured, the loss beside what it has to beat, where the weights are.
   void end(bool stopped, const std::string& weights) const;
+  // Why metrics.jsonl was given up, if it was.
+  const std::optional<Error>& metrics_error() const { return metrics_error_; }
 
  private:
+  void record(const StepMetrics& metrics);
   void print(const std::string& text) const;
   std::string data_text() const;
   std::string memory_text() const;
@@ -48,6 +52,7 @@ class RunLog {
   std::optional<double> unigram_entropy_;  // nats a byte; only of text
   bool color_;
   std::optional<MetricsFile> file_;
+  std::optional<Error> metrics_error_;
   TimeLeft time_left_;
   std::chrono::steady_clock::time_point began_, next_note_;
   StepMetrics last_;

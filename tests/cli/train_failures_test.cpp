@@ -58,14 +58,21 @@ TEST_F(TrainCommandTest, AFileLimitUnderTheWeightsIsACheckpointErrorThatLeavesNo
   EXPECT_EQ(test::list_directory(out() + "/checkpoint"), std::set<std::string>());
 }
 
-TEST_F(TrainCommandTest, AFileLimitUnderTheMetricsLeavesWholeLines) {
-  const ProgramResult result =
-      run_shell("ulimit -f 2; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
-                quoted_for_shell(config()) + " --training.steps=100 >/dev/null");
+TEST_F(TrainCommandTest, MetricsThatCannotBeWrittenLeaveWholeLinesAndCostNoWeights) {
+  // The shards of four ranks stay below the limit, 300 lines with all norms do not.
+  const ProgramResult result = run_shell("ulimit -f 500; " + quoted_for_shell(SLUICE_PROGRAM) +
+                                         " train " + quoted_for_shell(config()) +
+                                         " --training.steps=300 --metrics.parameter_norms=true"
+                                         " --parallelism.pipeline_parallel_degree=4 >/dev/null");
   EXPECT_EQ(result.exit_code, 2) << result.err;
-  EXPECT_NE(result.err.find("metrics.folder"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.rfind("sluice: warning: ", 0), 0u) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 2) << result.err;
+  EXPECT_NE(result.err.find("\nsluice: error: cannot write the metrics of metrics.folder"),
+            std::string::npos)
+      << result.err;
   EXPECT_NE(result.err.find("File too large"), std::string::npos) << result.err;
   EXPECT_FALSE(metrics().empty());  // parses every line
+  EXPECT_TRUE(fs::exists(out() + "/checkpoint/step-00000300/config.json"));
 }
 
 TEST_F(TrainCommandTest, MetricsThatAreAFolderAreRefusedBeforeAnythingIsCreated) {
