@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace sluice {
@@ -47,12 +48,13 @@ double tree_sum(std::span<const double> terms) {
   return tree_sum(terms.first(half)) + tree_sum(terms.subspan(half));
 }
 
+// scale: what elements are divided by before they are raised to a power other than 1 and 2.
 template <typename T>
-double block_result(const T* x, std::int64_t count, double p) {
+double block_result(const T* x, std::int64_t count, double p, double scale) {
   if (p == 2.0) return sum_block(x, count, [](double v) { return v * v; });
   if (p == 1.0) return sum_block(x, count, [](double v) { return std::abs(v); });
   if (std::isinf(p)) return largest_of_block(x, count);
-  return sum_block(x, count, [p](double v) { return std::pow(std::abs(v), p); });
+  return sum_block(x, count, [=](double v) { return std::pow(std::abs(v) / scale, p); });
 }
 
 double root(double sum, double p) {
@@ -64,38 +66,53 @@ double largest_of(std::span<const double> values) {
   return largest_of_block(values.data(), static_cast<std::int64_t>(values.size()));
 }
 
+// Powers that even a double cannot hold: elements are divided by the largest first.
+bool needs_scale(double p) { return p != 1.0 && p != 2.0 && !std::isinf(p); }
+bool is_scale(double largest) { return largest > 0.0 && std::isfinite(largest); }
+
 template <typename T>
 double flat_norm(const T* x, std::int64_t count, double p) {
+  const double scale =
+      needs_scale(p) ? flat_norm(x, count, std::numeric_limits<double>::infinity()) : 1.0;
+  if (!is_scale(scale)) return scale;
   std::vector<double> partial(static_cast<std::size_t>((count + kBlock - 1) / kBlock));
   at::parallel_for(0, static_cast<std::int64_t>(partial.size()), 1,
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t block = begin; block < end; ++block) {
                        const std::int64_t first = block * kBlock;
                        partial[static_cast<std::size_t>(block)] =
-                           block_result(x + first, std::min(kBlock, count - first), p);
+                           block_result(x + first, std::min(kBlock, count - first), p, scale);
                      }
                    });
-  return std::isinf(p) ? largest_of(partial) : root(tree_sum(partial), p);
+  return std::isinf(p) ? largest_of(partial) : scale * root(tree_sum(partial), p);
 }
 
 }  // namespace
 
 double tensor_norm(const at::Tensor& tensor, double p) {
   const at::Tensor values = tensor.detach();
+  if (values.numel() == 0) return 0.0;
   if (values.is_cpu() && values.is_non_overlapping_and_dense()) {
     if (values.scalar_type() == at::kFloat)
       return flat_norm(values.const_data_ptr<float>(), values.numel(), p);
     if (values.scalar_type() == at::kDouble)
       return flat_norm(values.const_data_ptr<double>(), values.numel(), p);
   }
-  return at::linalg_vector_norm(values, p, std::nullopt, false, at::kDouble).item<double>();
+  const auto norm = [](const at::Tensor& x, double order) {
+    return at::linalg_vector_norm(x, order, std::nullopt, false, at::kDouble).item<double>();
+  };
+  if (!needs_scale(p)) return norm(values, p);
+  const double scale = norm(values, std::numeric_limits<double>::infinity());
+  return is_scale(scale) ? scale * norm(values.to(at::kDouble) / scale, p) : scale;
 }
 
 double combine_norms(std::span<const double> norms, double p) {
   if (std::isinf(p)) return largest_of(norms);
+  const double scale = needs_scale(p) ? largest_of(norms) : 1.0;
+  if (!is_scale(scale)) return scale;
   std::vector<double> powers(norms.begin(), norms.end());
-  for (double& value : powers) value = p == 2.0 ? value * value : std::pow(value, p);
-  return root(tree_sum(powers), p);
+  for (double& value : powers) value = p == 2.0 ? value * value : std::pow(value / scale, p);
+  return scale * root(tree_sum(powers), p);
 }
 
 double clip_coefficient(double norm, double max_norm) {

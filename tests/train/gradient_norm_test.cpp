@@ -55,6 +55,29 @@ TEST(GradientNormTest, LargeFiniteGradientsDoNotOverflow) {
   EXPECT_NEAR(norm / 1e31, 1.0, 1e-6);
 }
 
+TEST(GradientNormTest, HighOrdersNeitherOverflowNorVanish) {
+  for (const double p : {0.5, 3.0, 10.0, 1000.0}) {
+    for (const float size : {1e-30f, 1.0f, 1e30f}) {
+      const double expected = static_cast<double>(size) * std::pow(6.0, 1.0 / p);
+      const double one = std::abs(static_cast<double>(size));
+      const at::Tensor tensor = at::full({2, 3}, -size);
+      EXPECT_NEAR(tensor_norm(tensor, p), expected, 1e-6 * expected) << p << " " << size;
+      EXPECT_NEAR(tensor_norm(at::full({2, 6}, size).slice(1, 0, 6, 2), p), expected,
+                  1e-6 * expected);
+      EXPECT_NEAR(combine_norms(std::vector<double>(6, one), p), expected, 1e-6 * expected);
+    }
+  }
+}
+
+TEST(GradientNormTest, OfNothingIsZero) {
+  for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(tensor_norm(at::zeros({0, 3}), p), 0.0);
+    EXPECT_EQ(tensor_norm(at::zeros({0, 3}, at::kBFloat16), p), 0.0);
+    EXPECT_EQ(tensor_norm(at::zeros({4}), p), 0.0);
+    EXPECT_EQ(combine_norms({}, p), 0.0);
+  }
+}
+
 TEST(GradientNormTest, IsNotFiniteExactlyIfAnElementIsNot) {
   for (double p : {2.0, kInfinity}) {
     for (float bad :
