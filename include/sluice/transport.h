@@ -9,7 +9,8 @@
 //     completed in the order in which they were posted.
 //  3. Every wait ends: by its message, by the deadline (Error kPeer naming the missing message), or
 //     by abort (Error with the first failure).
-//  4. After abort() on any rank, every present and later wait of every rank ends with that failure.
+//  4. After abort() on any rank, every present and later wait of every rank ends with that failure,
+//     and messages on their way are dropped.
 // Thread-safety: one endpoint belongs to one rank's thread, except abort(), which any thread may
 // call.
 #pragma once
@@ -48,6 +49,7 @@ struct ExpectedTensors {
   // From shape functions: other metas are an error. Else a guess, with which a wire may post its
   // receive early, after comparing it with the header.
   bool certain = false;
+  std::vector<std::string> names;  // of the values, for messages; may be empty
 };
 
 // The first failure of a group of ranks.

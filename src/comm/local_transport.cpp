@@ -81,10 +81,10 @@ class LocalTransport final : public Transport {
   int size() const override { return static_cast<int>(hub_->inboxes.size()); }
 
   void send(int destination, ChannelKind kind, Message message) override {
-    hub_->throw_if_failed();
     Inbox& inbox = inbox_of(destination);
     {
       std::lock_guard lock(inbox.mutex);
+      hub_->throw_if_failed();
       inbox.channels[{rank_, kind}].messages.emplace_back(std::move(message));
     }
     inbox.arrived.notify_one();
@@ -169,10 +169,16 @@ class LocalTransport final : public Transport {
     }
     // Taking each mutex once makes sure that no waiter is between its test and its sleep.
     for (Inbox& inbox : hub_->inboxes) {
-      { std::lock_guard lock(inbox.mutex); }
+      {
+        std::lock_guard lock(inbox.mutex);
+        for (auto& [source, channel] : inbox.channels) channel.messages.clear();
+      }
       inbox.arrived.notify_all();
     }
-    { std::lock_guard lock(hub_->gather_mutex); }
+    {
+      std::lock_guard lock(hub_->gather_mutex);
+      for (auto& [key, gathering] : hub_->gatherings) gathering.tensors.clear();
+    }
     hub_->gathered.notify_all();
   }
 
@@ -219,9 +225,10 @@ class LocalTransport final : public Transport {
       if (!message.tensors[i].defined()) continue;  // a value without gradient
       const TensorMeta got = meta_of(message.tensors[i]);
       if (got != expected[i]) {
+        const std::vector<std::string>& names = post.tensors->names;
         throw Error(ErrorKind::kInternal,
-                    "tensor " + std::to_string(i) + ": expected " + to_text(expected[i]) +
-                        ", got " + to_text(got),
+                    (i < names.size() ? "'" + names[i] + "'" : "tensor " + std::to_string(i)) +
+                        ": expected " + to_text(expected[i]) + ", got " + to_text(got),
                     where);
       }
     }

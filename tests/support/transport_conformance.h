@@ -241,6 +241,18 @@ TEST_P(TransportConformance, AbortEndsEveryWaitWithTheFirstFailure) {
   }
 }
 
+TEST_P(TransportConformance, DropsMessagesOnTheirWayWhenAborted) {
+  start(2);
+  at::Tensor tensor = at::ones({3});
+  const c10::weak_intrusive_ptr<c10::StorageImpl> storage(tensor.storage().getWeakStorageImpl());
+  transports[0]->send(1, ChannelKind::kActivation, {{1, 0, 1}, {std::move(tensor)}});
+  EXPECT_FALSE(storage.expired());
+  transports[1]->abort({1, ErrorKind::kInternal, "stop"});
+  EXPECT_TRUE(storage.expired());
+  EXPECT_THROW(transports[0]->send(1, ChannelKind::kActivation, {{1, 0, 1}, {at::ones({3})}}),
+               Error);
+}
+
 TEST_P(TransportConformance, RefusesRanksThatDoNotExist) {
   start(2);
   EXPECT_THROW(transports[0]->send(2, ChannelKind::kActivation, message(0, 0, 0)), Error);
