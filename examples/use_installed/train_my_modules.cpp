@@ -1,13 +1,11 @@
 // Trains four modules of one's own as a pipeline: on one rank and on two, threads of this process.
 // The losses are the same bits.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/nn/modules/linear.h>
 
 #include <iostream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "sluice/error.h"
@@ -15,6 +13,7 @@
 #include "sluice/keyed_random.h"
 #include "sluice/layer.h"
 #include "sluice/program.h"
+#include "sluice/rank_threads.h"
 #include "sluice/schedule.h"
 #include "sluice/stage.h"
 #include "sluice/transport.h"
@@ -46,6 +45,7 @@ sluice::LossValue squared_error(const sluice::Values& outputs, const sluice::Val
   return {error.square().sum(), error.numel()};
 }
 
+// For more than this (AdamW, clipping, tied weights) there is sluice::Trainer.
 class PlainGradientDescent : public sluice::StepOps {
  public:
   explicit PlainGradientDescent(sluice::Stage& stage) : stage_(stage) {}
@@ -55,6 +55,7 @@ class PlainGradientDescent : public sluice::StepOps {
   void optimizer_step() override {
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < stage_.parameters().size(); ++i) {
+      if (!stage_.gradient(i).defined()) continue;  // frozen, or not used in this step
       stage_.parameters()[i].tensor.sub_(stage_.gradient(i), 2.0);
     }
     stage_.clear_gradients();
@@ -85,12 +86,9 @@ std::vector<double> train(int num_ranks) {
   sluice::require_verified(sluice::verify(program), schedule.name);
 
   const auto transports = sluice::make_local_transports(num_ranks);
-  std::vector<double> losses;
-  std::vector<std::exception_ptr> failures(num_ranks);
-  const auto run_rank = [&](int rank) {
-    at::set_num_threads(1);
-    at::get_num_threads();  // makes it so on this thread
-
+  std::vector<double> losses;  // written by one rank only, the last
+  const auto run_rank = [&](sluice::Transport& transport) {
+    const int rank = transport.rank();
     const int per_stage = kNumLayers / num_ranks, first = rank * per_stage;
     std::vector<sluice::LayerSpec> layers;
     for (int i = first; i < first + per_stage; ++i) layers.push_back(make_layer(i));
@@ -101,7 +99,7 @@ std::vector<double> train(int num_ranks) {
     sluice::Stage stage(rank, std::move(chunk));
 
     PlainGradientDescent ops(stage);
-    sluice::Executor executor(program, rank, {&stage}, *transports[rank], ops, squared_error, {});
+    sluice::Executor executor(program, rank, {&stage}, transport, ops, squared_error, {});
     for (int step = 1; step <= kNumSteps; ++step) {
       executor.run_step(make_batch(step));
       if (executor.losses().empty()) continue;
@@ -111,20 +109,8 @@ std::vector<double> train(int num_ranks) {
       losses.push_back(sum / count);
     }
   };
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    ranks.emplace_back([&, rank] {
-      try {
-        run_rank(rank);
-      } catch (...) {
-        failures[rank] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  // One thread a rank. If one fails, the others end, too, and its error is thrown here.
+  sluice::run_ranks(transports, /*threads_per_rank=*/1, /*ledger=*/nullptr, run_rank);
   return losses;
 }
 

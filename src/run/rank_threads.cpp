@@ -1,4 +1,4 @@
-#include "run/rank_threads.h"
+#include "sluice/rank_threads.h"
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "run/memory_ledger.h"
@@ -64,7 +65,16 @@ void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int thr
   };
   std::vector<std::thread> threads;
   threads.reserve(endpoints.size());
-  for (const auto& endpoint : endpoints) threads.emplace_back(body, std::ref(*endpoint));
+  for (const auto& endpoint : endpoints) {
+    try {
+      threads.emplace_back(body, std::ref(*endpoint));
+    } catch (const std::system_error& error) {
+      endpoint->abort({endpoint->rank(), ErrorKind::kMemory,
+                       "cannot start the thread of rank " + std::to_string(endpoint->rank()) +
+                           ": " + error.what() + "; raise `ulimit -u`, or use fewer ranks"});
+      break;
+    }
+  }
   for (std::thread& thread : threads) thread.join();
 
   for (const auto& endpoint : endpoints) {

@@ -1,10 +1,15 @@
-#include "run/rank_threads.h"
+#include "sluice/rank_threads.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
 #include <new>
 #include <stdexcept>
 
@@ -86,6 +91,31 @@ TEST(RankThreadsTest, AnyOtherFailureIsInternalAndNamesTheRank) {
   EXPECT_EQ(error.kind(), ErrorKind::kInternal);
   EXPECT_STREQ(error.what(), "rank 0: first");
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve address space
+// Leaves no room for the stacks of 64 threads.
+void run_without_room_for_threads() {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{40} << 20);
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+  const auto transports = make_local_transports(64);
+  try {
+    run_ranks(transports, 1, nullptr, [](Transport& transport) { transport.barrier(); });
+    std::exit(0);
+  } catch (const Error& error) {
+    std::cerr << error.what() << '\n';
+    std::exit(error.exit_code());
+  }
+}
+
+TEST(RankThreadsDeathTest, AThreadThatCannotBeStartedStopsTheOthers) {
+  EXPECT_EXIT(run_without_room_for_threads(), testing::ExitedWithCode(7),
+              "cannot start the thread of rank [0-9]+: .*; raise `ulimit -u`");
+}
+#endif
 
 TEST(RankThreadsTest, AllocationsOfAThreadCountForItsRank) {
   MemoryLedger ledger(2);

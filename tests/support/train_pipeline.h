@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "run/memory_ledger.h"
-#include "run/rank_threads.h"
 #include "sluice/program.h"
+#include "sluice/rank_threads.h"
 #include "sluice/schedule.h"
 #include "sluice/trainer.h"
 #include "sluice/verify.h"

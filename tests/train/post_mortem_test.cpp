@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "run/rank_threads.h"
+#include "sluice/rank_threads.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
 

@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "run/rank_threads.h"
+#include "sluice/rank_threads.h"
 #include "support/temp_directory.h"
 
 namespace sluice::test {

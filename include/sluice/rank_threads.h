@@ -15,15 +15,16 @@ namespace sluice {
 
 class MemoryLedger;
 
-// threads_per_rank, or with 0 the cores of this machine divided among the ranks, at least 1.
+// threads_per_rank if above 0, else the cores of this machine divided among the ranks, at least 1.
 int resolve_threads_per_rank(int threads_per_rank, int num_ranks);
 
 // Runs fn(*endpoints[r]) on a thread of its own for every r. threads_per_rank: as configured,
 // resolved here. ledger (may be null): the thread's tensor allocations count for its rank.
 //
-// The first rank that fails aborts the transport with its message; the others are woken by that and
-// end. When all have ended, throws one Error with the first failure's kind and message. What is no
-// sluice::Error becomes one: kMemory when memory ran out, else kInternal naming the rank.
+// What fn throws aborts the transport with its message, so that the other ranks are woken and end.
+// When all have ended, throws one Error with the first failure's kind and message. What is no
+// sluice::Error becomes one: kMemory when memory or threads ran out, else kInternal naming the
+// rank.
 void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,
                MemoryLedger* ledger, const std::function<void(Transport&)>& fn);
 
