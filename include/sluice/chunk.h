@@ -51,9 +51,9 @@ class Chunk {
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   void train(bool on);
 
-  // The values written by the first layer during the last forward, if they require a gradient and
-  // no received value does: the inner boundary at which such a stage splits its backward. Otherwise
-  // empty. Cleared by the call; until then the chunk holds the tensors.
+  // When no received value requires a gradient: what the first layer whose values require one wrote
+  // during the last forward, the inner boundary at which such a stage splits its backward.
+  // Otherwise empty. Cleared by the call; until then the chunk holds the tensors.
   std::vector<at::Tensor> take_first_layer_outputs();
 
  private:
@@ -73,7 +73,7 @@ class Chunk {
 
 // Makes later uses of a tied parameter share the storage of the first use among these chunks (all
 // of one rank). Values of later uses are lost: call it before weights are loaded or drawn.
-// Throws Error(kUsage) when shapes or dtypes differ.
+// Throws Error(kUsage) when shapes or dtypes differ, and when two chunks were given one module.
 void share_tied_storage(const std::vector<Chunk*>& chunks);
 
 // Draws every parameter of the chunk (LayerSpec::initialize): a function of (seed, full name,

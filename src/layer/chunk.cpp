@@ -157,7 +157,7 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
                       " values and declares " + std::to_string(layer.writes.size()),
                   "LayerSpec::writes", "name every value that LayerSpec::forward returns");
     }
-    if (i == 0 && !differentiable_input) {
+    if (!differentiable_input && first_layer_outputs_.empty()) {
       for (const at::Tensor& tensor : written) {
         if (tensor.defined() && tensor.requires_grad()) first_layer_outputs_.push_back(tensor);
       }

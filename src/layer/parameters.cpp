@@ -24,9 +24,25 @@ void initialize_by_default(const std::string& name, const std::string& key, at::
   }
 }
 
+void require_own_tensors(const std::vector<Chunk*>& chunks) {
+  std::map<const void*, const ParameterInfo*> seen;
+  for (const Chunk* chunk : chunks) {
+    for (const ParameterInfo& parameter : chunk->parameters()) {
+      const auto [other, added] = seen.emplace(parameter.tensor.unsafeGetTensorImpl(), &parameter);
+      if (added) continue;
+      throw Error(
+          ErrorKind::kUsage,
+          "parameter '" + parameter.name + "' is the very tensor of '" + other->second->name + "'",
+          "layers of two stages",
+          "make a tensor of its own for each layer and declare it in LayerSpec::ties");
+    }
+  }
+}
+
 }  // namespace
 
 void share_tied_storage(const std::vector<Chunk*>& chunks) {
+  require_own_tensors(chunks);
   std::map<std::string, ParameterInfo*> first_uses;
   for (Chunk* chunk : chunks) {
     for (ParameterInfo& parameter : chunk->parameters()) {

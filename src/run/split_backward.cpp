@@ -36,7 +36,13 @@ class Graph {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       is_leaf_.push_back(dynamic_cast<AccumulateGrad*>(nodes_[i]) != nullptr);
     }
+    is_root_.assign(nodes_.size(), false);
     early_.assign(nodes_.size(), false);
+    for (const Edge& root : roots) {
+      const std::size_t i = index_.at(root.function.get());
+      is_root_[i] = true;
+      early_[i] = is_leaf_[i];  // a weight that is itself an output: what arrives is its gradient
+    }
     do {
       mark_reach();
     } while (find_early_weights());
@@ -54,13 +60,28 @@ class Graph {
     return edge.function && reaches_input(index_.at(edge.function.get()));
   }
   bool is_frontier(std::size_t i) const {
+    if (is_weights_root(i)) return true;
     if (!reaches_input(i)) return false;
     const edge_list& edges = nodes_[i]->next_edges();
     return std::any_of(edges.begin(), edges.end(),
                        [&](const Edge& edge) { return weights_only(edge); });
   }
+  // The nodes that the engine evaluates to capture what arrives at `wanted`: those above them.
+  std::unordered_set<const Node*> above(const edge_list& wanted) const {
+    std::unordered_set<const Node*> captured, result;
+    for (const Edge& edge : wanted) captured.insert(edge.function.get());
+    for (const Node* node : nodes_) {
+      for (const Edge& edge : node->next_edges()) {
+        if (captured.count(edge.function.get()) || result.count(edge.function.get()))
+          result.insert(node);
+      }
+    }
+    return result;
+  }
 
  private:
+  bool is_weights_root(std::size_t i) const { return is_root_[i] && reach_[i] == kReachesWeights; }
+
   void collect(Node* root) {
     if (!root || !index_.emplace(root, 0).second) return;
     std::vector<std::pair<Node*, std::size_t>> path{{root, 0}};
@@ -98,14 +119,18 @@ class Graph {
                                    nodes_.size());  // frontier node above a weights-only node
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       if (!is_frontier(i)) continue;
-      const bool all = is_custom_function(*nodes_[i]);
+      const bool all = is_custom_function(*nodes_[i]) && !is_weights_root(i);
       std::vector<std::size_t> below;
       auto push_edges = [&](std::size_t parent) {
         for (const Edge& edge : nodes_[parent]->next_edges()) {
           if (weights_only(edge)) below.push_back(index_.at(edge.function.get()));
         }
       };
-      push_edges(i);
+      if (is_weights_root(i)) {
+        below.push_back(i);
+      } else {
+        push_edges(i);
+      }
       while (!below.empty()) {
         const std::size_t at = below.back();
         below.pop_back();
@@ -140,7 +165,7 @@ class Graph {
   std::unordered_set<const Node*> inputs_;
   std::unordered_map<const Node*, std::size_t> index_;
   std::vector<Node*> nodes_;
-  std::vector<bool> is_leaf_, early_;
+  std::vector<bool> is_leaf_, is_root_, early_;
   std::vector<std::uint8_t> reach_;
 };
 
@@ -164,6 +189,7 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   const Graph graph(roots, std::move(targets));
 
   InputBackward result;
+  std::vector<DeferredWeights::Frontier>& frontiers = result.deferred.frontier_;
   edge_list wanted = inputs;
   for (std::size_t i = 0; i < graph.size(); ++i) {
     Node* node = graph.node(i);
@@ -175,7 +201,7 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   for (std::size_t i = 0; i < graph.size(); ++i) {
     Node* node = graph.node(i);
     if (graph.is_frontier(i)) {
-      result.deferred.frontier_.push_back({node->getptr(), {}});
+      frontiers.push_back({node->getptr(), {}});
       for (std::uint32_t k = 0; k < node->num_inputs(); ++k) wanted.emplace_back(node->getptr(), k);
     } else if (graph.reaches_input(i) && !graph.is_input(i) && !graph.is_early(i)) {
       node->add_post_hook(std::make_unique<ReleaseAfterUse>(node));
@@ -183,28 +209,43 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   }
   if (wanted.empty()) return result;
 
+  // The engine captures what arrives at a node before the node's tensor hooks if it evaluates the
+  // node as well, and after them if it does not: then W must not call them again.
+  const auto has_hooks = [](const DeferredWeights::Frontier& frontier) {
+    return !frontier.node->tensor_pre_hooks().empty();
+  };
+  std::vector<Node*> hooked;
+  if (std::any_of(frontiers.begin(), frontiers.end(), has_hooks)) {
+    const std::unordered_set<const Node*> evaluated = graph.above(wanted);
+    for (const DeferredWeights::Frontier& frontier : frontiers) {
+      if (evaluated.count(frontier.node.get()) == 0) hooked.push_back(frontier.node.get());
+    }
+  }
+
   variable_list captured = Engine::get_default_engine().execute(
       roots, gradients, /*keep_graph=*/true, /*create_graph=*/false, /*accumulate_grad=*/false,
       wanted);
+
+  for (Node* node : hooked) node->tensor_pre_hooks().clear();
 
   auto next = captured.begin();
   for (std::size_t i = 0; i < inputs.size(); ++i)
     result.input_gradients.push_back(std::move(*next++));
   for (auto& [node, gradient] : result.early_weights) gradient = std::move(*next++);
-  for (DeferredWeights::Frontier& frontier : result.deferred.frontier_) {
+  for (DeferredWeights::Frontier& frontier : frontiers) {
     for (std::uint32_t k = 0; k < frontier.node->num_inputs(); ++k) {
       frontier.gradients.push_back(std::move(*next++));
     }
   }
-  for (DeferredWeights::Frontier& frontier : result.deferred.frontier_) {
+  for (DeferredWeights::Frontier& frontier : frontiers) {
     for (Edge& edge : frontier.node->next_edges()) {
       if (graph.towards_input(edge)) edge = Edge();
     }
   }
   // In the engine's order of a whole backward: latest node first.
-  std::stable_sort(
-      result.deferred.frontier_.begin(), result.deferred.frontier_.end(),
-      [](const auto& a, const auto& b) { return a.node->sequence_nr() > b.node->sequence_nr(); });
+  std::stable_sort(frontiers.begin(), frontiers.end(), [](const auto& a, const auto& b) {
+    return a.node->sequence_nr() > b.node->sequence_nr();
+  });
   return result;
 }
 

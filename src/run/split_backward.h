@@ -15,7 +15,8 @@
 //                w1         w2
 //
 // The engine evaluates only what leads to what it is asked for, so no product is computed twice and
-// I + W do the work of B. The sums are the same bits as those of B.
+// I + W do the work of B. The sums are the same bits as those of B. A root that reaches weights
+// only is a frontier node, too: I takes note of its gradient, W does the rest.
 //
 // Early weights. A parameter that two frontier nodes share (or any part below them that they share)
 // cannot be finished from one of them alone, and a custom torch::autograd::Function computes all

@@ -100,6 +100,14 @@ TEST(TiedParametersTest, RefusesOneModuleInTwoLayersThatAreNotDeclaredTied) {
   EXPECT_THROW(chunk_of({a, b}), Error);
 }
 
+TEST(TiedParametersTest, RefusesOneModuleInTwoStagesOfARank) {
+  const auto shared = torch::nn::Linear(4, 4).ptr();
+  LayerSpec a = square("a"), b = square("b");
+  a.make = b.make = [shared] { return shared; };
+  Chunk first = chunk_of({a}), second = chunk_of({b}, 1);
+  EXPECT_THROW(share_tied_storage({&first, &second}), Error);
+}
+
 TEST(InitializeParametersTest, DoesNotDependOnThePartition) {
   const auto layers = [] {
     return std::vector<LayerSpec>{square("a"), square("b"), square("c", "a.weight")};
