@@ -10,8 +10,10 @@
 //     when the parameter is a half-precision type; the first one is taken over without a copy.
 //  3. Each use of a tied parameter has its own accumulator.
 //  4. Nothing of a microbatch is left after its B, or its I and W.
-// Thread-safety: one rank's thread. On CUDA the engine's device thread writes the accumulators
-// while that thread waits in backward.
+// Device and dtype are those of the parameters when the stage is made (LayerSpec::make decides):
+// inputs and gradients that come from another device are copied to the stage's, batch inputs are
+// read as they are. Thread-safety: one rank's thread. On CUDA the engine's device thread writes the
+// accumulators while that thread waits in backward.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +51,9 @@ class Stage {
   Values forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, const Values& batch);
   // Remembers where the backward of this microbatch will start: the edges of `roots`.
   void keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots);
+
+  // Instead of keep(): this microbatch gets no backward (evaluation).
+  void forget(std::int64_t microbatch);
 
   // root_gradients: one per root of keep(); undefined where none arrived. Returns one gradient per
   // input, undefined for inputs without.

@@ -15,7 +15,8 @@
 
 namespace sluice {
 
-// What is known of a tensor without having it.
+// What is known of a tensor without having it. Of an undefined tensor, an optional value that is
+// not there: no sizes and the dtype at::ScalarType::Undefined.
 struct TensorMeta {
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype = at::kFloat;

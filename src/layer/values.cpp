@@ -6,6 +6,7 @@
 namespace sluice {
 
 TensorMeta meta_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {{}, at::ScalarType::Undefined};
   return {tensor.sizes().vec(), tensor.scalar_type()};
 }
 
@@ -37,6 +38,7 @@ std::string dtype_name(at::ScalarType dtype) {
 }
 
 std::string to_text(const TensorMeta& meta) {
+  if (meta.dtype == at::ScalarType::Undefined) return "no tensor";
   std::string text = dtype_name(meta.dtype) + "[";
   for (std::size_t i = 0; i < meta.sizes.size(); ++i) {
     text += (i ? ", " : "") + std::to_string(meta.sizes[i]);

@@ -1,5 +1,7 @@
 #include "sluice/executor.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <chrono>
 #include <map>
 
@@ -9,6 +11,7 @@
 #include "run/instruction_failure.h"
 #include "run/mailbox.h"
 #include "run/memory_ledger.h"
+#include "run/same_storage.h"
 #include "run/step_losses.h"
 #include "run/weight_order.h"
 
@@ -32,7 +35,8 @@ std::int64_t bytes_of(const Tensors& tensors) {
 
 // The same storage without a graph; still marked as wanting a gradient, which tells the receiver.
 at::Tensor without_graph(const at::Tensor& tensor) {
-  at::Tensor result = tensor.tensor_data();
+  if (!tensor.defined()) return tensor;
+  at::Tensor result = same_storage(tensor);
   result.set_requires_grad(tensor.requires_grad());
   return result;
 }
@@ -49,6 +53,7 @@ struct Executor::Impl {
   std::map<int, Stage*> stages;
 
   const StepBatch* batch = nullptr;
+  Action running;  // the instruction, or the half of a pair that runs
   Mailbox mailbox;
   InputMetas input_metas;
   FlightRecorder recorder;
@@ -70,15 +75,29 @@ struct Executor::Impl {
         input_metas(options.input_metas),
         recorder(options.flight_recorder_size),
         losses(options.scale, options.divisor) {
-    for (Stage* stage : the_stages) {
-      stages[stage->index()] = stage;
-      stage->hold_early_weights(weight_order_differs(row(), stage->index()));
+    for (Stage* stage : the_stages) stages[stage->index()] = stage;
+    check_layout();
+    for (auto& [index, stage] : stages)
+      stage->hold_early_weights(weight_order_differs(row(), index));
+  }
+
+  void check_layout() const {
+    if (transport.rank() != rank || transport.size() != program.num_ranks) {
+      throw Error(ErrorKind::kUsage,
+                  "rank " + std::to_string(rank) + " of a program of " +
+                      std::to_string(program.num_ranks) +
+                      " ranks was given the transport of rank " + std::to_string(transport.rank()) +
+                      " of " + std::to_string(transport.size()),
+                  "Executor", "make one transport for each rank of the program");
     }
     for (int stage = 0; stage < program.num_stages; ++stage) {
-      if (rank_of(stage) == rank && stages.count(stage) == 0) {
-        throw Error(ErrorKind::kInternal, "stage " + std::to_string(stage) + " is missing",
-                    "rank " + std::to_string(rank));
-      }
+      const bool here = rank_of(stage) == rank;
+      if (here == (stages.count(stage) != 0)) continue;
+      throw Error(ErrorKind::kUsage,
+                  here ? "stage " + std::to_string(stage) + " is missing"
+                       : "stage " + std::to_string(stage) + " is another rank's",
+                  "Executor of rank " + std::to_string(rank),
+                  "give it the stages that Program::stage_to_rank places here");
     }
   }
 
@@ -104,18 +123,24 @@ struct Executor::Impl {
     times.total = seconds_since(start);
   }
 
-  void check(const StepBatch& step_batch) const {
-    if (step_batch.microbatches.size() != static_cast<std::size_t>(program.num_microbatches) ||
-        step_batch.counts.size() != step_batch.microbatches.size()) {
-      throw Error(ErrorKind::kUsage,
-                  "the program has " + std::to_string(program.num_microbatches) +
-                      " microbatches, the batch " + std::to_string(step_batch.microbatches.size()),
-                  "step " + std::to_string(step_batch.step));
+  void check(const StepBatch& step_batch) {
+    const std::size_t microbatches = step_batch.microbatches.size();
+    if (microbatches == static_cast<std::size_t>(program.num_microbatches) &&
+        step_batch.counts.size() == microbatches) {
+      return;
     }
+    const Error error(ErrorKind::kUsage,
+                      "the program has " + std::to_string(program.num_microbatches) +
+                          " microbatches, the batch " + std::to_string(microbatches) + " with " +
+                          std::to_string(step_batch.counts.size()) + " counts",
+                      "rank " + std::to_string(rank) + ", step " + std::to_string(step_batch.step));
+    transport.abort({rank, error.kind(), error.what()});
+    throw error;
   }
 
   void run_instruction(int index, const Action& action) {
     recorder.begin(batch->step, index, action);
+    running = action;
     try {
       if (auto failure = transport.failure()) throw Error(failure->kind, failure->message);
       if (options.hooks.before) options.hooks.before(index, action);
@@ -141,8 +166,8 @@ struct Executor::Impl {
         backward_weight(action);
         break;
       case ActionKind::kOverlap:
-        forward(action.overlap_forward());
-        backward(action.overlap_backward());
+        forward(running = action.overlap_forward());
+        backward(running = action.overlap_backward());
         break;
       case ActionKind::kSendForward:
         send(ChannelKind::kActivation, action, action.stage + 1);
@@ -182,7 +207,7 @@ struct Executor::Impl {
       drop_everything();
       throw Error(failure->kind, failure->message);
     }
-    const Error error = describe_instruction_failure(rank, index, action, batch->step);
+    const Error error = describe_instruction_failure(rank, index, action, running, batch->step);
     transport.abort({rank, error.kind(), error.what()});
     drop_everything();
     throw error;
@@ -220,6 +245,8 @@ struct Executor::Impl {
     const Clock::time_point start = Clock::now();
     Tensors produced;
     {
+      std::optional<at::NoGradGuard> no_grad;
+      if (program.forward_only) no_grad.emplace();
       const Values batch_inputs = inputs_of(m);
       if (s > 0 && rank_of(s - 1) != rank) input_metas.remember(s, batch_inputs, inputs);
       Values outputs =
@@ -232,7 +259,7 @@ struct Executor::Impl {
           roots.push_back(tensor);
           produced.push_back(without_graph(tensor));
         }
-        stage_at(s).keep(m, roots);
+        keep(action, roots);
         if (options.hooks.produced) options.hooks.produced(action, produced);
         if (finite_check) {
           for (const auto& [name, tensor] : outputs)
@@ -249,6 +276,12 @@ struct Executor::Impl {
     }
   }
 
+  // Where the backward of the microbatch will start, if it has one.
+  void keep(const Action& forward, const Tensors& roots) {
+    Stage& stage = stage_at(forward.stage);
+    program.forward_only ? stage.forget(forward.microbatch) : stage.keep(forward.microbatch, roots);
+  }
+
   void compute_loss(const Action& action, const Values& outputs, const Values& batch_inputs) {
     const int m = action.microbatch;
     LossValue value = loss_function(outputs, batch_inputs);
@@ -256,7 +289,15 @@ struct Executor::Impl {
       throw Error(ErrorKind::kUsage, "the loss function must return one number",
                   value.loss.defined() ? "got " + to_text(meta_of(value.loss)) : "got nothing");
     }
-    stage_at(action.stage).keep(m, {value.loss});
+    if (options.scale == GradientScale::kTokens &&
+        value.count != batch->counts[static_cast<std::size_t>(m)]) {
+      throw Error(ErrorKind::kUsage,
+                  "the loss function counted " + std::to_string(value.count) +
+                      " tokens, StepBatch::counts says " +
+                      std::to_string(batch->counts[static_cast<std::size_t>(m)]),
+                  "", "gradients are divided by the sum of the counts: let both say the same");
+    }
+    keep(action, {value.loss});
     Tensors produced{value.loss.detach()};
     if (options.hooks.produced) options.hooks.produced(action, produced);
     if (finite_check) {
@@ -311,8 +352,10 @@ struct Executor::Impl {
     std::optional<ExpectedTensors> expected;
     if (kind == ChannelKind::kActivation) {
       expected = input_metas.expect(s, inputs_of(m));
+      if (expected) expected->names = stage_at(s).chunk().inputs();
     } else if (const auto sent = gradient_metas.find({s, m}); sent != gradient_metas.end()) {
-      expected = ExpectedTensors{std::move(sent->second), /*certain=*/true};
+      expected =
+          ExpectedTensors{std::move(sent->second), /*certain=*/true, stage_at(s).chunk().outputs()};
       gradient_metas.erase(sent);
     }
     mailbox.put_posted(kind, s, m,
@@ -332,10 +375,15 @@ const std::vector<MicrobatchLoss>& Executor::losses() const { return impl_->loss
 const StepTimes& Executor::times() const { return impl_->times; }
 
 std::optional<NonFinite> Executor::find_non_finite(const StepBatch& batch) {
+  // Whatever happens, the next step is an ordinary one.
+  struct Watch {
+    std::optional<FiniteCheck>& check;
+    ~Watch() { check.reset(); }
+  };
+  const Watch watch{impl_->finite_check};
   impl_->finite_check.emplace();
   impl_->run(batch);
   std::optional<NonFinite> found = impl_->finite_check->found();
-  impl_->finite_check.reset();
   if (found && found->in_forward)
     found->parameter = non_finite_parameter(impl_->stage_at(found->stage));
   for (auto& [index, stage] : impl_->stages) stage->clear_gradients();

@@ -14,7 +14,8 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 }  // namespace
 
-Error describe_instruction_failure(int rank, int index, const Action& action, std::int64_t step) {
+Error describe_instruction_failure(int rank, int index, const Action& action, const Action& part,
+                                   std::int64_t step) {
   ErrorKind kind = ErrorKind::kInternal;
   std::string what, where, remedy;
   if (const std::optional<std::string> memory = out_of_memory_fact()) {
@@ -39,9 +40,9 @@ Error describe_instruction_failure(int rank, int index, const Action& action, st
   }
   std::string place = "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) +
                       " '" + to_text(action) + "'";
-  if (is_compute(action.kind) || is_transfer(action.kind)) {
-    place += " (stage " + std::to_string(action.stage) + ", microbatch " +
-             std::to_string(action.microbatch) + ")";
+  if (is_compute(part.kind) || is_transfer(part.kind)) {
+    place += " (stage " + std::to_string(part.stage) + ", microbatch " +
+             std::to_string(part.microbatch) + ")";
   }
   place += ", step " + std::to_string(step);
   if (!where.empty()) place += ", " + where;

@@ -10,7 +10,9 @@ namespace sluice {
 
 // To be called while an exception is handled. Keeps what a sluice::Error says and adds the place:
 // "rank 2, instruction 17 '1B3' (stage 1, microbatch 3), step 5"; failed allocations become
-// kMemory, all else kInternal with the first line of its message.
-Error describe_instruction_failure(int rank, int index, const Action& action, std::int64_t step);
+// kMemory, all else kInternal with the first line of its message. part: the action itself, or the
+// half of an overlapped pair that ran.
+Error describe_instruction_failure(int rank, int index, const Action& action, const Action& part,
+                                   std::int64_t step);
 
 }  // namespace sluice

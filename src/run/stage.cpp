@@ -5,10 +5,12 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
+#include <optional>
 #include <type_traits>
 #include <unordered_map>
 
 #include "run/gradient_accumulator.h"
+#include "run/same_storage.h"
 #include "run/split_backward.h"
 #include "sluice/error.h"
 
@@ -59,12 +61,14 @@ struct Stage::Impl {
   std::vector<std::unique_ptr<GradientAccumulator>> accumulators;  // per parameter; null: frozen
   std::unordered_map<const Node*, GradientAccumulator*> accumulator_of;
   std::map<std::int64_t, InFlight> in_flight;
+  std::optional<at::Device> device;  // of the parameters
   bool splits = true;
   bool hold_early_weights = false;
   at::Tensor none;  // gradient of a frozen parameter
 
   Impl(int stage_index, Chunk stage_chunk) : index(stage_index), chunk(std::move(stage_chunk)) {
     for (ParameterInfo& parameter : chunk.parameters()) {
+      if (!device) device = parameter.tensor.device();
       accumulators.push_back(parameter.tensor.requires_grad()
                                  ? std::make_unique<GradientAccumulator>(parameter.tensor)
                                  : nullptr);
@@ -82,6 +86,13 @@ struct Stage::Impl {
     return found->second;
   }
 
+  // What another stage handed over, on this stage's device.
+  at::Tensor at_home(const at::Tensor& input) const {
+    if (!input.defined()) return input;
+    at::Tensor result = same_storage(input);
+    return device && result.device() != *device ? result.to(*device) : result;
+  }
+
   // The roots that need a gradient and got one.
   static void select_roots(InFlight& work, std::vector<at::Tensor>& root_gradients,
                            edge_list& roots, variable_list& gradients) {
@@ -92,8 +103,11 @@ struct Stage::Impl {
     }
     for (std::size_t i = 0; i < work.roots.size(); ++i) {
       if (!work.roots[i].is_valid() || !root_gradients[i].defined()) continue;
-      roots.push_back(std::move(work.roots[i]));
+      const at::Device device =
+          work.roots[i].function->input_metadata(work.roots[i].input_nr).device();
+      if (root_gradients[i].device() != device) root_gradients[i] = root_gradients[i].to(device);
       gradients.push_back(std::move(root_gradients[i]));
+      roots.push_back(std::move(work.roots[i]));
     }
     work.roots.clear();
     root_gradients.clear();
@@ -132,6 +146,7 @@ bool Stage::splits_backward() const { return impl_->splits; }
 void Stage::hold_early_weights(bool on) { impl_->hold_early_weights = on; }
 void Stage::reset() {
   impl_->in_flight.clear();
+  impl_->chunk.take_first_layer_outputs();  // a forward that threw
   clear_gradients();
 }
 
@@ -148,8 +163,9 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
   Values received;
   int num_slots = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    at::Tensor input = inputs[i].tensor_data();
-    const bool differentiable = inputs[i].requires_grad() && at::GradMode::is_enabled();
+    at::Tensor input = impl_->at_home(inputs[i]);
+    const bool differentiable =
+        inputs[i].defined() && inputs[i].requires_grad() && at::GradMode::is_enabled();
     inputs[i].reset();
     if (differentiable) {
       torch::autograd::impl::set_gradient_edge(
@@ -168,6 +184,8 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
   }
   return outputs;
 }
+
+void Stage::forget(std::int64_t microbatch) { impl_->in_flight.erase(microbatch); }
 
 void Stage::keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots) {
   InFlight& work = impl_->in_flight.at(microbatch);

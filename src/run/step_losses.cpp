@@ -14,6 +14,7 @@ void StepLosses::begin_step(const std::vector<std::int64_t>& counts) {
 
 void StepLosses::put(int microbatch, at::Tensor sum, std::int64_t count) {
   sums_[static_cast<std::size_t>(microbatch)] = {std::move(sum), count};
+  values_.clear();
 }
 
 at::Tensor StepLosses::gradient(int microbatch) const {

@@ -349,7 +349,8 @@ TEST(ExecutorTest, NamesATensorThatContradictsItsShapeFunction) {
   };
   const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program_of("1F1B", 2, 4),
                                      user_batches(1, 4, {2}), options);
-  EXPECT_NE(got.errors[1].find("expected float32[7, 16], got float32[2, 16]"), std::string::npos)
+  EXPECT_NE(got.errors[1].find("'hidden': expected float32[7, 16], got float32[2, 16]"),
+            std::string::npos)
       << got.errors[1];
   EXPECT_EQ(got.errors[0], got.errors[1]);
 }
@@ -373,16 +374,135 @@ TEST(ExecutorTest, RecordsTheLastActionsWithTheFailedOne) {
   EXPECT_NE(record.find("bytes"), std::string::npos);
 }
 
-TEST(ExecutorTest, RefusesABatchOfAnotherNumberOfMicrobatches) {
+// One stage that is the whole model, for tests of one Executor by itself.
+struct OneStage {
+  explicit OneStage(Program the_program)
+      : program(std::move(the_program)),
+        transports(make_local_transports(program.num_ranks)),
+        stage(0, Chunk(make_user_layers(UserModel::kMlp, 1, 16, 0), 0, {}, {"prediction"})),
+        ops({&stage}, program, *transports[0], 0.1) {
+    set_one_thread();
+    initialize_parameters(stage.chunk(), 1);
+  }
+  Executor executor(ExecutorOptions options = {}, LossFunction loss = &squared_error) {
+    return {program, 0, {&stage}, *transports[0], ops, std::move(loss), std::move(options)};
+  }
+  Program program;
+  std::vector<std::unique_ptr<Transport>> transports;
+  Stage stage;
+  PlainSgd ops;
+};
+
+template <typename Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ExecutorTest, RefusesABatchOfAnotherNumberOfMicrobatchesAndWakesTheOtherRanks) {
+  OneStage one(program_of("1F1B", 2, 4));
+  Executor executor = one.executor();
+  EXPECT_EQ(message_of([&] { executor.run_step(user_batches(1, 3, {2})[0]); }),
+            "the program has 4 microbatches, the batch 3 with 3 counts; rank 0, step 1");
+  ASSERT_TRUE(one.transports[1]->failure().has_value());
+  EXPECT_EQ(one.transports[1]->failure()->kind, ErrorKind::kUsage);
+}
+
+TEST(ExecutorTest, RefusesAnotherRanksStageOrTransport) {
+  OneStage one(program_of("1F1B", 2, 4));
+  const auto make = [&](int rank, std::vector<Stage*> stages, Transport& transport) {
+    return message_of([&] {
+      Executor(one.program, rank, std::move(stages), transport, one.ops, &squared_error, {});
+    });
+  };
+  EXPECT_NE(make(0, {}, *one.transports[0]).find("stage 0 is missing"), std::string::npos);
+  EXPECT_NE(make(1, {&one.stage}, *one.transports[1]).find("stage 0 is another rank's"),
+            std::string::npos);
+  EXPECT_NE(make(0, {&one.stage}, *one.transports[1]).find("the transport of rank 1 of 2"),
+            std::string::npos);
+  const auto three = make_local_transports(3);
+  EXPECT_NE(make(0, {&one.stage}, *three[0]).find("the transport of rank 0 of 3"),
+            std::string::npos);
+}
+
+TEST(ExecutorTest, LossesMayBeAskedForWhileTheStepRuns) {
+  OneStage one(program_of("GPipe", 1, 4));
+  const Executor* running = nullptr;
+  std::vector<std::size_t> sizes;
+  ExecutorOptions options;
+  options.hooks.after = [&](int, const Action&) { sizes.push_back(running->losses().size()); };
+  Executor executor = one.executor(options);
+  running = &executor;
+  executor.run_step(user_batches(1, 4, {2})[0]);
+  ASSERT_GE(sizes.size(), 4u);
+  EXPECT_EQ(std::vector<std::size_t>(sizes.begin(), sizes.begin() + 4),
+            (std::vector<std::size_t>{1, 2, 3, 4}));
+}
+
+TEST(ExecutorTest, RefusesALossThatCountsOtherwiseThanTheBatch) {
+  const auto loss = [](const Values& outputs, const Values& batch) {
+    return LossValue{squared_error(outputs, batch).loss, 7};
+  };
+  OneStage tokens(program_of("GPipe", 1, 2));
+  Executor refused = tokens.executor({}, loss);
+  const std::string message = message_of([&] { refused.run_step(user_batches(1, 2, {2})[0]); });
+  EXPECT_NE(message.find("counted 7 tokens, StepBatch::counts says 32"), std::string::npos)
+      << message;
+  ExecutorOptions options;
+  options.scale = GradientScale::kMicrobatches;  // needs no counts beforehand
+  OneStage means(program_of("GPipe", 1, 2));
+  Executor taken = means.executor(options, loss);
+  EXPECT_EQ(message_of([&] { taken.run_step(user_batches(1, 2, {2})[0]); }), "no error");
+}
+
+TEST(ExecutorTest, NamesTheHalfOfAnOverlappedPairThatFailed) {
+  const Program program = program_of("DualPipeV", 2, 6);
+  Action pair;
+  for (const Action& action : program.ranks[0]) {
+    if (action.kind == ActionKind::kOverlap) pair = action;
+  }
+  ASSERT_EQ(pair.kind, ActionKind::kOverlap);
+  for (const Action& half : {pair.overlap_forward(), pair.overlap_backward()}) {
+    HarnessOptions options;
+    options.per_rank = [&](int, ExecutorOptions& executor) {
+      executor.hooks.produced = [&](const Action& action, std::vector<at::Tensor>&) {
+        if (action == half) throw std::runtime_error("injected fault");
+      };
+    };
+    const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
+                                       user_batches(1, 6, {2}), options);
+    const std::string place = "'" + to_text(pair) + "' (stage " + std::to_string(half.stage) +
+                              ", microbatch " + std::to_string(half.microbatch) + ")";
+    EXPECT_NE(got.errors[0].find(place), std::string::npos) << got.errors[0];
+  }
+}
+
+TEST(ExecutorTest, RunsTheForwardsAloneAndKeepsNothingOfThem) {
+  LowerOptions lower_options;
+  lower_options.forward_only = true;
+  const HarnessModel model = user_model(UserModel::kMlp, 6);
+  const auto steps = user_batches(2, 4, {2, 3});
   HarnessOptions options;
-  auto steps = user_batches(1, 3, {2});
-  const auto transports = make_local_transports(1);
-  const Program program = program_of("1F1B", 1, 4);
-  std::vector<LayerSpec> layers = make_user_layers(UserModel::kMlp, 1, 16, 0);
-  Stage stage(0, Chunk(layers, 0, {}, {"prediction"}));
-  PlainSgd ops({&stage}, program, *transports[0], 0.1);
-  Executor executor(program, 0, {&stage}, *transports[0], ops, &squared_error, {});
-  EXPECT_THROW(executor.run_step(steps[0]), Error);
+  options.lr = 0;
+  const TrainedModel expected = train_in_one_loop(model, steps, options);
+  for (const char* schedule : {"1F1B", "ZBVZeroBubble", "DualPipeV"}) {
+    const Program program = lower(make_schedule(schedule, {2, 0, 4}), lower_options);
+    require_verified(verify(program), schedule);
+    MemoryLedger ledger(2);
+    options.ledger = &ledger;
+    std::vector<std::vector<std::int64_t>> live(2);
+    options.after_step = [&](int rank, std::vector<Stage*> stages) {
+      live[static_cast<std::size_t>(rank)].push_back(ledger.live_bytes(rank));
+      for (Stage* stage : stages) EXPECT_EQ(stage->num_live(), 0u);
+    };
+    const TrainedModel got = train_in_pipeline(model, program, steps, options);
+    for (const std::string& error : got.errors) ASSERT_EQ(error, "") << schedule;
+    EXPECT_TRUE(same_bits(got, expected)) << schedule;
+  }
 }
 
 TEST(ExecutorTest, ScalesGradientsAsAskedFor) {

@@ -321,6 +321,30 @@ TEST(StageTest, AddsHalfPrecisionGradientsInFloat32) {
   EXPECT_TRUE(at::equal(stage.gradient(0), at::full({4, 4}, 300.0)));
 }
 
+// "meta" stands for a device of another rank: nothing is computed, but devices are checked.
+TEST(StageTest, TakesInputsAndGradientsToItsOwnDevice) {
+  struct FarScale : torch::nn::Module {
+    FarScale() { weight = register_parameter("weight", at::ones({kWidth}, at::kMeta)); }
+    at::Tensor forward(const at::Tensor& x) { return x * weight; }
+    at::Tensor weight;
+  };
+  const std::vector<LayerSpec> layers{layer_of<FarScale>("far")};
+  for (const How how : {How::kWhole, How::kSplit}) {
+    Stage stage(1, Chunk(layers, 1, {"hidden"}, {"hidden"}));
+    at::Tensor input = input_of(0);
+    input.set_requires_grad(true);
+    const Values outputs = stage.forward({7, 1, 0}, {input}, {});
+    EXPECT_TRUE(outputs.get("hidden").is_meta());
+    stage.keep(0, {outputs.get("hidden")});
+    const std::vector<at::Tensor> gradients = how == How::kWhole
+                                                  ? stage.backward(0, {input_of(1)})
+                                                  : stage.backward_input(0, {input_of(1)});
+    EXPECT_TRUE(gradients[0].is_meta());
+    if (how == How::kSplit) stage.backward_weight(0);
+    EXPECT_TRUE(stage.gradient(0).is_meta());
+  }
+}
+
 TEST(StageTest, ReturnsNoGradientForAnInputThatWantsNone) {
   Stage stage = middle_stage(UserModel::kMlp);
   const Values outputs = stage.forward({7, 1, 0}, {input_of(0)}, {});
