@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// One line a use: layer, position, name of the first use, name. Names hold no white space.
+// Three lines a use: layer and position, name of the first use, name.
 std::string write_uses(const std::vector<Stage*>& stages) {
   std::ostringstream text;
   for (Stage* stage : stages) {
@@ -22,8 +22,9 @@ std::string write_uses(const std::vector<Stage*>& stages) {
       position = info.layer == layer ? position + 1 : 0;
       layer = info.layer;
       if (!info.trainable) continue;
-      text << layer << ' ' << position << ' ' << (info.tied_to.empty() ? info.name : info.tied_to)
-           << ' ' << info.name << '\n';
+      text << layer << ' ' << position << '\n'
+           << (info.tied_to.empty() ? info.name : info.tied_to) << '\n'
+           << info.name << '\n';
     }
   }
   return text.str();
@@ -78,7 +79,8 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
     std::istringstream text(texts[static_cast<std::size_t>(rank)]);
     ParameterUse use;
     std::string first_use;
-    while (text >> use.layer >> use.position >> first_use >> use.name) {
+    while (text >> use.layer >> use.position >> std::ws && std::getline(text, first_use) &&
+           std::getline(text, use.name)) {
       use.rank = rank;
       by_name[first_use].uses.push_back(use);
     }

@@ -33,19 +33,41 @@ struct NumberReader {
   double take() { return numbers.at(next++); }
 };
 
-// In new memory: the terms may be other ranks', the result is scaled in place by the optimizer.
-at::Tensor sum_in_order(const std::vector<at::Tensor>& terms) {
+// In new memory: the terms may be other ranks', the result is scaled in place by the optimizer. The
+// terms may be on other ranks' devices.
+at::Tensor sum_in_order(const std::vector<at::Tensor>& terms, at::Device device) {
   at::Tensor sum;
   for (const at::Tensor& term : terms) {
     if (!term.defined() || term.numel() == 0) continue;
     if (sum.defined()) {
-      sum.add_(term);
+      sum.add_(term.to(device));
     } else {
-      sum = term.clone();
+      sum = term.to(device, term.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
     }
   }
   return sum;
 }
+
+// Lends the gradients of this rank's parameters to `.grad`, once for each storage.
+class GradGuard {
+ public:
+  explicit GradGuard(const std::vector<SharedParameter>& parameters) {
+    for (const SharedParameter& parameter : parameters) {
+      if (const ParameterUse* use = parameter.local_use()) {
+        use->value().mutable_grad() = use->gradient();
+        values_.push_back(use->value());
+      }
+    }
+  }
+  ~GradGuard() {
+    for (at::Tensor& value : values_) value.mutable_grad().reset();
+  }
+  GradGuard(const GradGuard&) = delete;
+  GradGuard& operator=(const GradGuard&) = delete;
+
+ private:
+  std::vector<at::Tensor> values_;
+};
 
 }  // namespace
 
@@ -132,7 +154,8 @@ struct TrainOps::Impl {
   }
 
   void sum_tied(const SharedParameter& parameter) {
-    const at::Tensor sum = sum_in_order(gather_gradients(parameter));
+    const at::Tensor sum =
+        sum_in_order(gather_gradients(parameter), parameter.local_use()->value().device());
     for (const ParameterUse& use : parameter.uses) {
       if (use.stage) use.gradient() = sum;
     }
@@ -216,15 +239,9 @@ void TrainOps::optimizer_step() {
     throw Error(ErrorKind::kInternal, "OPTIMIZER_STEP without REDUCE_NORM before it");
   }
   if (impl_->report.finite) {
-    for (const SharedParameter& parameter : impl_->parameters) {
-      if (const ParameterUse* use = parameter.local_use())
-        use->value().mutable_grad() = use->gradient();
-    }
+    const GradGuard grads(impl_->parameters);
     const double coefficient = clip_coefficient(impl_->report.grad_norm, impl_->options.max_norm);
     impl_->optimizer->step(impl_->lr, 1.0 / coefficient);
-    for (const SharedParameter& parameter : impl_->parameters) {
-      if (const ParameterUse* use = parameter.local_use()) use->value().mutable_grad().reset();
-    }
   }
   for (Stage* stage : impl_->stages) stage->clear_gradients();
   impl_->tied_summed.clear();

@@ -5,10 +5,14 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <optional>
+#include <random>
 #include <set>
 
 #include "sluice/gradient_norm.h"
@@ -131,6 +135,101 @@ TEST(TrainerTest, TheNormIsThatOfAllParameters) {
   double squares = 0;
   for (double norm : norms) squares += norm * norm;
   EXPECT_NEAR(result.reports[0].grad_norm, std::sqrt(squares), 1e-12);
+}
+
+// Losses, norms and weights with any contiguous layers on any stages, some of them frozen.
+TEST(TrainerTest, RandomPartitionsHaveTheBitsOfOneStage) {
+  constexpr int kLayers = 8;
+  const auto model = [](unsigned frozen) {
+    TrainableModel some = mlp(false);
+    for (std::size_t i = 0; i < some.layers.size(); ++i) {
+      if ((frozen >> i & 1U) == 0) continue;
+      some.layers[i].make = [make = some.layers[i].make] {
+        auto module = make();
+        for (at::Tensor& parameter : module->parameters()) parameter.set_requires_grad(false);
+        return module;
+      };
+    }
+    return some;
+  };
+  std::mt19937 random(5);
+  for (const unsigned frozen : {0U, 0b1U, 0b111U, 0b00111000U, 0b11000000U, 0xffU}) {
+    std::optional<TrainingResult> alone;
+    for (const auto& [schedule, ranks] :
+         {std::pair("GPipe", 1), std::pair("1F1B", 3), std::pair("GPipe", 8),
+          std::pair("ZBVZeroBubble", 2), std::pair("InterleavedZeroBubble", 2)}) {
+      TrainingRun run = mlp_run(schedule, ranks, false, 3);
+      run.model = [&] { return model(frozen); };
+      std::vector<int> cuts;
+      for (int layer = 1; layer < kLayers; ++layer) cuts.push_back(layer);
+      std::shuffle(cuts.begin(), cuts.end(), random);
+      cuts.resize(static_cast<std::size_t>(run.program.num_stages) - 1);
+      cuts.insert(cuts.end(), {0, kLayers});
+      std::sort(cuts.begin(), cuts.end());
+      for (StageContent& stage : run.partition.stages) {
+        const auto s = static_cast<std::size_t>(stage.stage);
+        stage.layers.clear();
+        for (int layer = cuts[s]; layer < cuts[s + 1]; ++layer) stage.layers.push_back(layer);
+      }
+      const TrainingResult result = run_training(run);
+      if (!alone) alone = result;
+      EXPECT_TRUE(same_bits(*alone, result)) << schedule << ", frozen " << frozen;
+      if (frozen == 0xffU) {
+        EXPECT_EQ(result.reports[0].grad_norm, 0.0);
+        EXPECT_TRUE(result.reports[0].parameter_norms.empty());
+      }
+    }
+  }
+}
+
+TEST(TrainerTest, NamesMayHoldSpaces) {
+  const auto model = [] {
+    TrainableModel spaced = mlp(true);
+    for (LayerSpec& layer : spaced.layers) layer.name = "my " + layer.name;
+    spaced.layers.back().ties = {{"weight", "my first.weight"}};
+    return spaced;
+  };
+  TrainingRun alone = mlp_run("GPipe", 1), two = mlp_run("GPipe", 2);
+  two.program = training_program("GPipe", 2, kMicrobatches, {{"my first.weight", {0, 1}}});
+  alone.model = two.model = model;
+  const TrainingResult expected = run_training(alone);
+  EXPECT_EQ(expected.reports[0].parameter_norms[0].first, "my first.weight");
+  EXPECT_TRUE(same_bits(expected, run_training(two)));
+}
+
+TEST(TrainerTest, AModuleThatCannotBeMadeStopsEveryRankAtOnce) {
+  for (const int rank : {0, 3}) {
+    TrainingRun run = mlp_run("1F1B", 4);
+    run.model = [rank] {
+      TrainableModel broken = mlp(false);
+      broken.layers[static_cast<std::size_t>(2 * rank)].make =
+          []() -> std::shared_ptr<torch::nn::Module> { throw std::runtime_error("no module"); };
+      return broken;
+    };
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      run_training(run);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()), "rank " + std::to_string(rank) + ": no module");
+    }
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1.0);
+  }
+}
+
+TEST(TrainerTest, AnUpdateThatFailsLeavesNoGradBehind) {
+  TrainingRun run = mlp_run("GPipe", 1, false, 1);
+  std::vector<at::Tensor> parameters;
+  run.before_steps = [&](Trainer& trainer, Transport&) {
+    for (const ParameterInfo& info : trainer.parameters()) parameters.push_back(info.tensor);
+    // The optimizer finds its state in another type.
+    for (const auto& [name, tensor] : trainer.optimizer().state()) {
+      if (name == "exp_avg/last.weight") tensor.set_data(at::zeros_like(tensor, at::kInt));
+    }
+  };
+  EXPECT_THROW(run_training(run), Error);
+  ASSERT_FALSE(parameters.empty());
+  for (const at::Tensor& parameter : parameters) EXPECT_FALSE(parameter.grad().defined());
 }
 
 TEST(TrainerTest, TiedParametersTrainWithTheSameBitsOnOneStageOneRankOrSeveral) {
