@@ -38,7 +38,8 @@ class Chunk {
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch);
 
-  // Metas of outputs(), given those of inputs(); nullopt when a layer has no shape function.
+  // Metas of outputs(), given those of inputs(); nullopt when a layer has no shape function. Throws
+  // Error(kUsage) naming a layer whose shape function gives another number of metas than it writes.
   std::optional<std::vector<TensorMeta>> output_metas(const std::vector<TensorMeta>& inputs,
                                                       const Values& batch) const;
 

@@ -58,11 +58,14 @@ struct NonFinite {
       parameter;  // in_forward: the first of the stage that is itself not finite, "" if none
 };
 
-// For tests, fault injection and traces. Called on the rank's thread.
+// For tests, fault injection and traces. Called on the rank's thread; what they throw is the
+// failure of the instruction.
 struct ExecutorHooks {
   std::function<void(int index, const Action& action)> before;
   std::function<void(int index, const Action& action)> after;
-  // What a compute action produced, before it is handed on; may be changed in place.
+  // What a compute action produced, before it is handed on; may be replaced. (A tensor that the
+  // stage saved for its backward must not be written to.) Halves of an overlapped pair come one by
+  // one; W produces nothing. No gradient is an undefined tensor.
   std::function<void(const Action& action, std::vector<at::Tensor>& produced)> produced;
 };
 
@@ -87,18 +90,23 @@ struct StepTimes {
 
 class Executor {
  public:
-  // stages: those of this rank, any order. The program must have passed verify(). References must
-  // outlive the executor.
+  // stages: those of this rank, any order. transport: this rank's, of as many as the program has.
+  // The program must have passed verify(); one that is forward_only builds no graph. References
+  // must outlive the executor. Throws Error(kUsage) for stages or a transport of another rank.
   Executor(const Program& program, int rank, std::vector<Stage*> stages, Transport& transport,
            StepOps& ops, LossFunction loss, ExecutorOptions options);
   ~Executor();
 
   // Runs this rank's row once. Throws Error naming rank, instruction, stage and microbatch, after
-  // aborting the transport; the stages are reset then.
+  // aborting the transport; the stages are reset then. The kind is that of the sluice::Error that
+  // was thrown inside, kMemory for a failed allocation, kUsage for a batch that does not fit the
+  // program or a loss that counts otherwise than the batch, kPeer for a message that did not come,
+  // else kInternal. An aborted transport stays so: to try again, make all anew.
   void run_step(const StepBatch& batch);
 
-  // Losses of the step on the rank of the last stage (in order of microbatches), else empty.
-  // Complete from the last forward on, so StepOps::reduce_norm may read them.
+  // Losses of the step on the rank of the last stage (in order of microbatches), else empty; during
+  // the step, those that are known. Complete from the last forward on, so StepOps::reduce_norm may
+  // read them. On a GPU the call waits for them.
   const std::vector<MicrobatchLoss>& losses() const;
   const StepTimes& times() const;
 

@@ -17,7 +17,8 @@ namespace sluice {
 // unchanged user code; a generator that the caller passes is respected. CPU and CUDA; each device
 // has a stream of its own. Scopes nest: the inner key holds, then the outer stream goes on where
 // it was. Costs well under a microsecond until something random is called. Not for another
-// thread's work: a scope is left on the thread that entered it.
+// thread's work: a scope is left on the thread that entered it. Nothing is keyed in backward: a
+// function of your own that computes its forward again there must save what it drew.
 class KeyedRandomScope {
  public:
   KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,

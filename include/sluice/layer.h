@@ -25,7 +25,8 @@
 
 namespace sluice {
 
-// One parameter of a local layer.
+// One parameter of a local layer. Buffers, as running statistics, are none: they stay with their
+// module and are neither drawn, loaded nor saved.
 struct ParameterInfo {
   std::string name;  // full name, as in a checkpoint: prefix of the layer, ".", name inside it
   std::vector<std::int64_t> global_shape;
@@ -41,10 +42,12 @@ struct LayerSpec {
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
   // Allocates the module. Parameters need not be initialised: weights are loaded or drawn
-  // afterwards by full name. Called only on the rank that owns the layer. Empty: a layer without
+  // afterwards by full name. Decides device, dtype and, by requires_grad, what is frozen: none of
+  // these may change later. Called only on the rank that owns the layer. Empty: a layer without
   // parameters.
   std::function<std::shared_ptr<torch::nn::Module>()> make;
-  // inputs in the order of `reads`, outputs in the order of `writes`.
+  // inputs in the order of `reads`, outputs in the order of `writes`; an output may be undefined
+  // (an optional value). May write to an input as autograd allows, never to one of the batch.
   std::function<std::vector<at::Tensor>(torch::nn::Module&, const std::vector<at::Tensor>&)>
       forward;
   // Output metas from input metas; empty function: unknown, sizes travel in headers.

@@ -47,7 +47,8 @@ class Stage {
 
   // inputs: one tensor per chunk().inputs(); those that require grad get a gradient in backward.
   // Returns the outputs, in order. They carry the graph: the caller sends detached copies and lets
-  // them go (see keep()).
+  // them go (see keep()). Throws Error(kUsage) for a parameter that was moved, converted or
+  // unfrozen after the stage was made, and what Chunk::forward throws.
   Values forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, const Values& batch);
   // Remembers where the backward of this microbatch will start: the edges of `roots`.
   void keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots);

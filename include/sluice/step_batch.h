@@ -30,11 +30,12 @@ class MicrobatchList {
   std::vector<std::function<Values()>> makers_;
 };
 
-// One step's data: the same on every rank.
+// One step's data: the same on every rank, but for the device, which is that of the rank's stages.
 struct StepBatch {
   std::int64_t step = 0;  // 1-based; key of random numbers
   MicrobatchList microbatches;
-  std::vector<std::int64_t> counts;  // counted tokens of each
+  // Counted tokens of each, as LossValue::count will say: every rank divides by their sum.
+  std::vector<std::int64_t> counts;
 };
 
 }  // namespace sluice

@@ -10,7 +10,7 @@
 //  3. Every wait ends: by its message, by the deadline (Error kPeer naming the missing message), or
 //     by abort (Error with the first failure).
 //  4. After abort() on any rank, every present and later wait of every rank ends with that failure,
-//     and messages on their way are dropped.
+//     and messages on their way are dropped. It stays so: after a failure make new endpoints.
 // Thread-safety: one endpoint belongs to one rank's thread, except abort(), which any thread may
 // call.
 #pragma once
@@ -91,7 +91,8 @@ class Transport {
 };
 
 struct TransportOptions {
-  std::chrono::milliseconds deadline{100'000};  // of every wait
+  // Of every wait: longer than any other rank takes to send what is waited for.
+  std::chrono::milliseconds deadline{100'000};
 };
 
 // Endpoints of `size` ranks that are threads of this process.

@@ -196,6 +196,11 @@ std::optional<std::vector<TensorMeta>> Chunk::output_metas(const std::vector<Ten
     std::vector<TensorMeta> read;
     for (const std::string& name : layer.reads) read.push_back(get(name));
     const std::vector<TensorMeta> written = layer.shapes(read);
+    if (written.size() != layer.writes.size()) {
+      throw_usage(quoted(layer) + " gives " + std::to_string(written.size()) +
+                      " shapes and writes " + std::to_string(layer.writes.size()) + " values",
+                  "LayerSpec::shapes", "return one TensorMeta for each name of LayerSpec::writes");
+    }
     for (std::size_t k = 0; k < layer.writes.size(); ++k) set(layer.writes[k], written.at(k));
   }
   std::vector<TensorMeta> outputs;

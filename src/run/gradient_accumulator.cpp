@@ -37,19 +37,23 @@ bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
 
 }  // namespace
 
-GradientAccumulator::GradientAccumulator(const at::Tensor& parameter)
-    : dtype_(parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf
+GradientAccumulator::GradientAccumulator(const at::Tensor& parameter, std::string name)
+    : name_(std::move(name)),
+      dtype_(parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf
                  ? at::kFloat
                  : parameter.scalar_type()),
       node_(torch::autograd::impl::grad_accumulator(parameter)) {
   node_->add_pre_hook(std::make_unique<TakeGradient>(*this));
 }
 
+bool GradientAccumulator::is_hooked_to(const at::Tensor& parameter) const {
+  return torch::autograd::impl::try_get_grad_accumulator(parameter) == node_;
+}
+
 void GradientAccumulator::add(const at::Tensor& gradient) {
   if (!gradient.defined()) return;
   if (gradient.layout() != at::kStrided) {
-    throw Error(ErrorKind::kUsage, "a sparse gradient",
-                "of a parameter of shape " + c10::str(gradient.sizes()),
+    throw Error(ErrorKind::kUsage, "the gradient of '" + name_ + "' is sparse", "",
                 "use dense gradients (sparse = false)");
   }
   at::NoGradGuard no_grad;

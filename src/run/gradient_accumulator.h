@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 
 #include "run/split_backward.h"
 
@@ -19,8 +20,8 @@ namespace sluice {
 
 class GradientAccumulator {
  public:
-  // Hooks itself to the parameter, a leaf that requires grad.
-  explicit GradientAccumulator(const at::Tensor& parameter);
+  // Hooks itself to the parameter, a leaf that requires grad. name: for messages.
+  GradientAccumulator(const at::Tensor& parameter, std::string name);
   GradientAccumulator(const GradientAccumulator&) = delete;
   GradientAccumulator& operator=(const GradientAccumulator&) = delete;
 
@@ -28,8 +29,11 @@ class GradientAccumulator {
   at::Tensor& sum() { return sum_; }     // undefined: no gradient since clear()
   void clear();
   const torch::autograd::Node* node() const { return node_.get(); }
+  // The parameter still hands its gradients over: it was not moved or converted since.
+  bool is_hooked_to(const at::Tensor& parameter) const;
 
  private:
+  std::string name_;
   at::Tensor sum_;
   at::Tensor memory_;  // of the last step's sum
   at::ScalarType dtype_;

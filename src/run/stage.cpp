@@ -69,9 +69,10 @@ struct Stage::Impl {
   Impl(int stage_index, Chunk stage_chunk) : index(stage_index), chunk(std::move(stage_chunk)) {
     for (ParameterInfo& parameter : chunk.parameters()) {
       if (!device) device = parameter.tensor.device();
-      accumulators.push_back(parameter.tensor.requires_grad()
-                                 ? std::make_unique<GradientAccumulator>(parameter.tensor)
-                                 : nullptr);
+      accumulators.push_back(
+          parameter.tensor.requires_grad()
+              ? std::make_unique<GradientAccumulator>(parameter.tensor, parameter.name)
+              : nullptr);
       if (accumulators.back())
         accumulator_of[accumulators.back()->node()] = accumulators.back().get();
     }
@@ -84,6 +85,20 @@ struct Stage::Impl {
                   "stage " + std::to_string(index) + ", microbatch " + std::to_string(microbatch));
     }
     return found->second;
+  }
+
+  // A parameter that was moved or converted would keep its gradients for itself.
+  void check_parameters() const {
+    for (std::size_t i = 0; i < accumulators.size(); ++i) {
+      const ParameterInfo& parameter = chunk.parameters()[i];
+      const bool ours = accumulators[i] ? accumulators[i]->is_hooked_to(parameter.tensor)
+                                        : !parameter.tensor.requires_grad();
+      if (ours) continue;
+      throw Error(ErrorKind::kUsage,
+                  "parameter '" + parameter.name +
+                      "' was moved, converted or unfrozen after its stage was made",
+                  "stage " + std::to_string(index), "do so in LayerSpec::make");
+    }
   }
 
   // What another stage handed over, on this stage's device.
@@ -157,6 +172,7 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
     throw Error(ErrorKind::kInternal, "expected " + std::to_string(names.size()) + " inputs, got " +
                                           std::to_string(inputs.size()));
   }
+  impl_->check_parameters();
   InFlight& work = impl_->in_flight[key.microbatch];
   work = InFlight();
   work.input = make_stage_input();

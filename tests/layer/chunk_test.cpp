@@ -171,6 +171,15 @@ TEST(ChunkTest, OutputMetasAreUnknownWithoutAShapeFunction) {
   EXPECT_FALSE(chunk.output_metas({{{2}, at::kFloat}}, {}).has_value());
 }
 
+TEST(ChunkTest, NamesALayerWhoseShapeFunctionForgetsAValue) {
+  LayerSpec layer = plain_layer("a", {"hidden"}, {"x", "y"}, sum_of_inputs());
+  layer.shapes = [](const std::vector<TensorMeta>& read) { return read; };
+  const Chunk chunk({layer}, 0, {"hidden"}, {"x"});
+  const std::string message = message_of([&] { chunk.output_metas({{{2, 3}, at::kFloat}}, {}); });
+  EXPECT_NE(message.find("layer 'a' gives 1 shapes and writes 2 values"), std::string::npos)
+      << message;
+}
+
 TEST(ChunkTest, FirstLayerOutputsAreKeptOnlyWithoutDifferentiableInputs) {
   Chunk chunk({linear_layer("a", 3, 4), linear_layer("b", 4, 2)}, 0, {"hidden"}, {"hidden"});
   chunk.forward({{"hidden", at::ones({2, 3})}}, {}, 0, 1, 0);

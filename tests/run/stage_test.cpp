@@ -345,6 +345,55 @@ TEST(StageTest, TakesInputsAndGradientsToItsOwnDevice) {
   }
 }
 
+TEST(StageTest, RefusesParametersThatWereConvertedOrUnfrozenAfterItWasMade) {
+  for (const bool convert : {true, false}) {
+    LayerSpec layer = linear_layer("late", kWidth, kWidth);
+    layer.make = [convert, make = layer.make] {
+      auto module = make();
+      for (at::Tensor& parameter : module->parameters()) parameter.set_requires_grad(convert);
+      return module;
+    };
+    Stage stage(1, Chunk({layer}, 1, {"hidden"}, {"hidden"}));
+    if (convert) {
+      stage.chunk().module(0).to(at::kDouble);
+    } else {
+      stage.parameters()[1].tensor.set_requires_grad(true);
+    }
+    try {
+      stage.forward({7, 1, 0}, {input_of(0)}, {});
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("after its stage was made; stage 1; do so in"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+TEST(StageTest, NamesAParameterWhoseGradientIsSparse) {
+  struct Table : torch::nn::Module {
+    Table() { weight = register_parameter("weight", at::ones({4, kWidth})); }
+    at::Tensor forward(const at::Tensor& x) {
+      return x + at::embedding(weight, at::zeros({1}, at::kLong), -1, false, /*sparse=*/true);
+    }
+    at::Tensor weight;
+  };
+  for (const How how : {How::kWhole, How::kSplit}) {
+    Stage stage(1, Chunk({layer_of<Table>("table")}, 1, {"hidden"}, {"hidden"}));
+    run_forward(stage, 0);
+    try {
+      if (how == How::kWhole) stage.backward(0, {input_of(100)});
+      if (how == How::kSplit) stage.backward_input(0, {input_of(100)});
+      if (how == How::kSplit) stage.backward_weight(0);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_STREQ(
+          error.what(),
+          "the gradient of 'table.weight' is sparse; use dense gradients (sparse = false)");
+    }
+  }
+}
+
 TEST(StageTest, ReturnsNoGradientForAnInputThatWantsNone) {
   Stage stage = middle_stage(UserModel::kMlp);
   const Values outputs = stage.forward({7, 1, 0}, {input_of(0)}, {});
