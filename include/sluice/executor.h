@@ -81,7 +81,7 @@ struct ExecutorOptions {
   ExecutorHooks hooks;
 };
 
-// Time of one step on this rank, in seconds.
+// Time of one step on this rank, in seconds of its thread: a GPU is not waited for.
 struct StepTimes {
   double total = 0;    // whole row
   double compute = 0;  // in F, B, I, W

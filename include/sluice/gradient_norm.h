@@ -1,9 +1,9 @@
 // The global norm of the gradients: the same bits for every layout.
 //
 // Two levels, both of a fixed shape: elements of one gradient, then the norms of all parameters in
-// layer order. Sums are in double, so a float32 gradient cannot overflow them: a norm is not finite
-// only if an element is not.
-// Thread-safety: pure functions.
+// layer order. Sums are in double, and orders other than 1, 2 and infinity divide by the largest
+// element first, so a float32 gradient cannot overflow them: a norm is not finite only if an
+// element is not. Thread-safety: pure functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

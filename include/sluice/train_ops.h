@@ -46,8 +46,9 @@ struct StepReport {
 class TrainOps : public StepOps {
  public:
   // Collective over all ranks: names are exchanged once, here. stages: those of this rank.
-  // stop_requested (may be empty) is asked once a step. Throws Error(kInternal) when a parameter
-  // has no single owner, or is tied across ranks without a tie group in the program.
+  // stop_requested (may be empty) is asked once a step. Throws Error(kUsage) when
+  // some uses of a tied parameter are frozen and others not, Error(kInternal) when a parameter has
+  // no single owner, or is tied across ranks without a tie group in the program.
   TrainOps(const Program& program, std::vector<Stage*> stages, Transport& transport,
            const OptimizerOptions& options, std::function<bool()> stop_requested = {});
   ~TrainOps() override;

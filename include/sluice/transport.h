@@ -68,7 +68,8 @@ class Transport {
   virtual int size() const = 0;
 
   // Hands the tensors over; the receiver may get the same storage, so the sender must not write to
-  // them afterwards.
+  // them afterwards. On a GPU the default stream of their device orders both sides: a rank that
+  // works on another stream waits for it first.
   virtual void send(int destination, ChannelKind kind, Message message) = 0;
   // Reserves the next message of the channel. tensors: what will come, when anything is known.
   virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,

@@ -9,7 +9,8 @@ constexpr std::size_t kMaxMemoSize = 1024;
 InputMetas::Key InputMetas::key(int stage, const Values& batch) {
   Key key{stage, {}};
   for (const auto& [name, tensor] : batch) {
-    key.second.push_back(tensor.dim());
+    key.second.push_back(tensor.defined() ? tensor.dim() : -1);
+    if (!tensor.defined()) continue;
     key.second.insert(key.second.end(), tensor.sizes().begin(), tensor.sizes().end());
   }
   return key;

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Three lines a use: layer and position, name of the first use, name.
+// Three lines a use: layer, position and whether it trains; name of the first use; name.
 std::string write_uses(const std::vector<Stage*>& stages) {
   std::ostringstream text;
   for (Stage* stage : stages) {
@@ -21,8 +21,7 @@ std::string write_uses(const std::vector<Stage*>& stages) {
     for (const ParameterInfo& info : stage->parameters()) {
       position = info.layer == layer ? position + 1 : 0;
       layer = info.layer;
-      if (!info.trainable) continue;
-      text << layer << ' ' << position << '\n'
+      text << layer << ' ' << position << ' ' << info.trainable << '\n'
            << (info.tied_to.empty() ? info.name : info.tied_to) << '\n'
            << info.name << '\n';
     }
@@ -60,6 +59,19 @@ void require_one_owner(const SharedParameter& parameter) {
   }
 }
 
+// A frozen use on another rank would keep its first value while the others move.
+void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trained,
+                              const std::map<std::string, std::string>& frozen) {
+  for (const auto& [first_use, name] : frozen) {
+    const auto found = trained.find(first_use);
+    if (found == trained.end()) continue;
+    throw Error(
+        ErrorKind::kUsage,
+        "'" + name + "' is frozen, but '" + found->second.uses.front().name + "' of its tie trains",
+        "LayerSpec::ties", "freeze all uses of a tied parameter, or none");
+  }
+}
+
 }  // namespace
 
 const ParameterUse* SharedParameter::local_use() const {
@@ -75,16 +87,23 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
   const std::vector<std::string> texts = transport.all_gather(write_uses(stages), everybody);
 
   std::map<std::string, SharedParameter> by_name;
+  std::map<std::string, std::string> frozen;  // first use -> a use that does not train
   for (int rank = 0; rank < transport.size(); ++rank) {
     std::istringstream text(texts[static_cast<std::size_t>(rank)]);
     ParameterUse use;
     std::string first_use;
-    while (text >> use.layer >> use.position >> std::ws && std::getline(text, first_use) &&
-           std::getline(text, use.name)) {
+    bool trainable = false;
+    while (text >> use.layer >> use.position >> trainable >> std::ws &&
+           std::getline(text, first_use) && std::getline(text, use.name)) {
       use.rank = rank;
-      by_name[first_use].uses.push_back(use);
+      if (trainable) {
+        by_name[first_use].uses.push_back(use);
+      } else {
+        frozen[first_use] = use.name;
+      }
     }
   }
+  require_ties_of_one_kind(by_name, frozen);
   attach_local_stages(by_name, stages);
 
   std::vector<SharedParameter> parameters;

@@ -53,6 +53,29 @@ TEST(AwkwardModelsTest, TrainWithTheBitsOfOneLoopInEverySchedule) {
   }
 }
 
+TEST(AwkwardModelsTest, ABatchMayLackAnOptionalValue) {
+  HarnessModel model = with_layers(
+      5, {workshop("layer5", {"hidden", "mask"}, {"hidden"}, [](Workshop& m, const Tensors& in) {
+        const at::Tensor y = m.linear(in[0]);
+        return Tensors{in[1].defined() ? y * in[1] : y};
+      })});
+  model.batch_inputs.push_back("mask");
+  auto steps = user_batches(2, 4, {3});
+  for (StepBatch& step : steps) {
+    MicrobatchList microbatches;
+    for (std::size_t m = 0; m < 4; ++m) {
+      Values batch = step.microbatches.at(m);
+      batch.set("mask", m % 2 ? at::Tensor() : at::full({3, 16}, 0.5));
+      microbatches.push_back(std::move(batch));
+    }
+    step.microbatches = std::move(microbatches);
+  }
+  const TrainedModel expected = train_in_one_loop(model, steps, {});
+  const auto got = train_in_pipeline(model, lowered(make_schedule("1F1B", {4, 1, 4})), steps, {});
+  for (const std::string& error : got.errors) EXPECT_EQ(error, "");
+  EXPECT_TRUE(same_bits(got, expected));
+}
+
 // tanh saves its output, which the layer after it overwrites: autograd refuses that on one stage,
 // and must not give wrong gradients where a cut lies between the two.
 TEST(AwkwardModelsTest, AWriteToWhatAnotherStageSavedIsRefusedAsWithoutTheCut) {

@@ -267,6 +267,32 @@ TEST(TrainerTest, ATieAcrossRanksWithoutATieGroupInTheProgramIsRefused) {
   }
 }
 
+TEST(TrainerTest, ATieOfWhichSomeUsesAreFrozenIsRefused) {
+  for (const std::size_t layer : {0, 7}) {
+    TrainingRun run = mlp_run("1F1B", 2, true);
+    run.model = [layer] {
+      TrainableModel model = mlp(true);
+      model.layers[layer].make = [make = model.layers[layer].make] {
+        auto module = make();
+        for (at::Tensor& parameter : module->parameters()) parameter.set_requires_grad(false);
+        return module;
+      };
+      return model;
+    };
+    try {
+      run_training(run);
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_NE(std::string(error.what())
+                    .find(layer ? "'last.weight' is frozen, but 'first.weight'"
+                                : "'first.weight' is frozen, but 'last."),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 TEST(TrainerTest, ClippingScalesTheUpdateToTheLargestNorm) {
   TrainingRun run = mlp_run("1F1B", 2, false, 1);
   run.options.optimizer.name = "SGD";
