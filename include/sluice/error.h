@@ -25,7 +25,8 @@ enum class ErrorKind : int {
   kMemory = 7,      // out of memory
 };
 
-// `what()` is "WHAT; WHERE; REMEDY" without the empty parts, on one line.
+// `what()` is "WHAT; WHERE; REMEDY" without the empty parts, on one line and without control
+// characters (shown as '?').
 class Error : public std::runtime_error {
  public:
   // what:   the fact, with expected and found values.

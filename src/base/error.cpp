@@ -8,9 +8,20 @@
 namespace sluice {
 namespace {
 
+// Values of files and arguments are quoted in messages: none may steer the terminal.
 std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F, which some terminals obey too, are 0xc2 0x80 to 0xc2 0x9f in UTF-8.
+    const bool is_c1 = byte >= 0x80 && byte < 0xa0 && i > 0 && text[i - 1] == '\xc2';
+    if (byte == '\n' || byte == '\r' || byte == '\t') {
+      text[i] = ' ';
+    } else if (byte < 0x20 || byte == 0x7f) {
+      text[i] = '?';
+    } else if (is_c1) {
+      text.replace(--i, 2, "?");
+    }
+  }
   return text;
 }
 

@@ -12,6 +12,11 @@ TEST(ErrorTest, JoinsFactPlaceAndRemedyOnOneLine) {
   EXPECT_EQ(error.exit_code(), 2);
 }
 
+TEST(ErrorTest, ShowsControlCharactersAsQuestionMarks) {
+  EXPECT_STREQ(Error(ErrorKind::kUsage, "a\x1b[3m\tb\x7f", "\u009bc\u0080", "\u00e9\u20ac").what(),
+               "a?[3m b?; ?c?; \u00e9\u20ac");
+}
+
 TEST(ErrorTest, LeavesOutEmptyParts) {
   EXPECT_STREQ(Error(ErrorKind::kInternal, "broken").what(), "broken");
 }
