@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "output_file.h"
 #include "schedule_output.h"
 #include "sluice/draw.h"
 #include "sluice/error.h"
@@ -164,13 +164,6 @@ Costs costs_of(const ScheduleArguments& arguments) {
   return is_file ? read_costs(text) : parse_costs(text);
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw Error(ErrorKind::kUsage, "cannot write the schedule", path, "check --out");
-}
-
 // A schedule by itself is its CSV; on a terminal, the grid that it runs as.
 std::string rows_text(const ScheduleArguments& arguments, const Program& program,
                       const std::vector<std::vector<Action>>& rows) {
@@ -208,7 +201,7 @@ void run(const ScheduleArguments& arguments, int& exit_code) {
     if (!arguments.json) text += draw_grid(simulation, grid_options());
     text += simulation_text(simulation);
   }
-  if (arguments.out && holds) write_file(*arguments.out, to_csv(rows));
+  if (arguments.out && holds) write_output_file(*arguments.out, to_csv(rows), "--out");
   if (!arguments.check && !arguments.simulate) {
     if (arguments.json)
       object = rows_json(program, rows);

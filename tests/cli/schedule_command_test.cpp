@@ -1,6 +1,8 @@
 // `sluice schedule` as scripts see it.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "support/run_program.h"
@@ -223,6 +225,54 @@ TEST_F(ScheduleCommandTest, RefusesMalformedFilesAndUnknownNames) {
                  2, "5 stages cannot be divided evenly over 2 ranks");
 }
 
+TEST_F(ScheduleCommandTest, ReplacesAFileAtOnce) {
+  const std::string out = folder_ / "out.csv", link = folder_ / "link.csv";
+  const Words words = {"--name", "1F1B", "--pp", "2", "--microbatches", "2", "--out"};
+  const auto write = [&](const std::string& path) {
+    Words all = words;
+    all.push_back(path);
+    return run(all);
+  };
+  const std::string rows = "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n";
+  test::write_file(out, "before");
+  std::filesystem::permissions(out, std::filesystem::perms(0640));
+  std::filesystem::create_hard_link(out, folder_ / "old.csv");
+  std::filesystem::create_symlink("out.csv", link);
+  EXPECT_EQ(write(link).exit_code, 0);
+  EXPECT_EQ(test::read_file(out), rows);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(test::read_file(folder_ / "old.csv"), "before") << "written in place";
+  EXPECT_EQ(std::filesystem::status(out).permissions(), std::filesystem::perms(0640));
+
+  // What is no regular file is written as it is.
+  EXPECT_EQ(write("/dev/stdout").out, rows);
+  const std::string appended = folder_ / "appended";
+  test::write_file(appended, "kept ");
+  const ProgramResult shell =
+      testing::run_shell(testing::quoted_for_shell(SLUICE_PROGRAM) +
+                         " schedule --name 1F1B --pp 2 --microbatches 2 --out /dev/stdout >>" +
+                         testing::quoted_for_shell(appended));
+  EXPECT_EQ(shell.exit_code, 0) << shell.err;
+  EXPECT_EQ(test::read_file(appended), "kept " + rows);
+  EXPECT_EQ(write("/dev/null").exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  expect_refused(write("/dev/full"), 2,
+                 "cannot write the file: No space left on device; /dev/full; free some space");
+  expect_refused(write(folder_.str()), 2, "cannot write the file: Is a directory");
+}
+
+TEST_F(ScheduleCommandTest, AFileThatCannotBeWrittenStaysAsItWas) {
+  const std::string out = folder_ / "out.csv";
+  test::write_file(out, "before");
+  const ProgramResult result = testing::run_shell(
+      "ulimit -f 1; " + testing::quoted_for_shell(SLUICE_PROGRAM) +
+      " schedule --name 1F1B --pp 40 --microbatches 80 --out " + testing::quoted_for_shell(out));
+  expect_refused(result, 2, "cannot write the file: File too large; " + out);
+  EXPECT_EQ(test::read_file(out), "before");
+  const auto files = std::filesystem::directory_iterator(folder_.str());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "a temporary file is left";
+}
+
 TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
   const Words base = {"--name", "1F1B", "--pp", "2", "--microbatches", "2"};
   const auto with = [&](Words more) {
@@ -240,7 +290,8 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
                  "--max-active-stages is 0");
   expect_refused(with({"--draw", "x.svg"}), 2, "--draw is not built yet");
   expect_refused(with({"--chek"}), 2, "did you mean '--check'?");
-  expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2, "cannot write the schedule");
+  expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2,
+                 "cannot write the file: No such file or directory");
   expect_refused(with({"--stages", "2", "--stages-per-rank", "1"}), 2,
                  "both --stages and --stages-per-rank");
   expect_refused(run({"--name", "1F1B", "--pp", "x", "--microbatches", "2"}), 2,
