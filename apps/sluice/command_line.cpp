@@ -4,9 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <iostream>
 #include <new>
+#include <system_error>
 
 #include "base/text.h"
 #include "sluice/plan.h"
@@ -57,9 +59,12 @@ Error unknown_option(const CLI::App& app, std::string option,
     }
   }
   const std::string near = nearest_name(option, names);
+  std::string remedy = near.empty() ? suggest_name(option, own) : "did you mean '" + near + "'?";
+  if (near.empty() && !extra_options.empty()) {
+    remedy += ", or a key as --section.key VALUE: see 'sluice config reference'";
+  }
   return Error(ErrorKind::kUsage, "unknown option '" + option + "'",
-               "command '" + full_name(app) + "'",
-               near.empty() ? suggest_name(option, own) : "did you mean '" + near + "'?");
+               "command '" + full_name(app) + "'", remedy);
 }
 
 // "Could not convert: --pp = x" -> "'x' is not a value of --pp".
@@ -130,6 +135,17 @@ int report_error(const std::exception& error) {
   return code;
 }
 
+void finish_stdout() {
+  if (std::cout.flush()) return;
+  const int reason = errno;
+  std::string remedy = "send it to a file or a terminal that can be written";
+  if (reason == ENOSPC || reason == EDQUOT) remedy = "free some space there, or send it elsewhere";
+  throw Error(ErrorKind::kUsage,
+              "cannot write the result" +
+                  (reason ? ": " + std::generic_category().message(reason) : std::string()),
+              "stdout", remedy);
+}
+
 void at_command(const std::string& name, const std::function<void()>& call) {
   try {
     call();
@@ -144,14 +160,16 @@ int run_app(CLI::App& app, std::vector<std::string> arguments, const int& exit_c
   try {
     arguments = with_empty_values(arguments);
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-    app.parse(std::move(arguments));
-    if (!std::cout.flush()) {
-      throw Error(ErrorKind::kInternal, "the result could not be written", "stdout",
-                  "check where it goes");
+    errno = 0;
+    int code = 0;
+    try {
+      app.parse(std::move(arguments));
+      code = exit_code;
+    } catch (const CLI::Success& success) {
+      code = app.exit(success);
     }
-    return exit_code;
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
+    finish_stdout();
+    return code;
   } catch (const CLI::ParseError& error) {
     return report_error(describe(app, error, extra_options));
   } catch (const std::exception& error) {

@@ -26,6 +26,10 @@ int run_app(CLI::App& app, std::vector<std::string> arguments, const int& exit_c
 // not commands.
 void at_command(const std::string& name, const std::function<void()>& call);
 
+// Flushes stdout. Throws Error(kUsage) with the system's reason when what was printed since errno
+// was last 0 could not be written; so set errno = 0 before printing.
+void finish_stdout();
+
 // "sluice: error: WHAT; WHERE; HOW TO MEND IT" on stderr. Returns the exit code of the exception;
 // out of memory is 7 and anything unknown is 1.
 int report_error(const std::exception& error);

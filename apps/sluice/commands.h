@@ -1,16 +1,16 @@
 // One command is one file, apps/sluice/<name>_command.cpp, and one function declared here.
 //
 // The convention of a command file:
-//  - `void add_<name>_command(CLI::App& app, int& exit_code)` adds one subcommand to `app`, with
-//  its
-//    options and a callback that does the work. The options live in a struct that the callback owns
-//    (a shared_ptr captured by value), since the callback runs after the function has returned.
+//  - `void add_<name>_command(CLI::App& app)` adds one subcommand to `app`, with its options and a
+//    callback that does the work. The options live in a struct that the callback owns (a shared_ptr
+//    captured by value), since the callback runs after the function has returned.
 //  - A failure is thrown as sluice::Error; run_app() prints the one line and sets the exit code.
-//    `exit_code` is set only where a result that was printed is itself a failure (`--check`: 3).
+//    Only a command whose printed result can itself be a failure (`--check`: 3) takes an
+//    `int& exit_code` to set, as its last argument.
 //  - Option values that no CLI::Validator covers are checked in the callback, as Error(kUsage).
 //  - Results go to stdout and everything else to stderr; under --json, stdout has one JSON value.
-//  - A command takes the overrides of the configuration (`--section.key value`) by a
-//    third argument: main.cpp takes them out of the arguments first (kTakesOverrides).
+//  - A command takes the overrides of the configuration (`--section.key value`) as its second
+//    argument: main.cpp takes them out of the arguments first (kTakesOverrides).
 // Then: a declaration here, a line in run() of main.cpp, and out of the table kNotBuilt there.
 #pragma once
 
@@ -26,9 +26,9 @@ namespace sluice {
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code);
 
 // Of the program sluice.
-void add_config_command(CLI::App& app, const Overrides& overrides, int& exit_code);
-void add_plan_command(CLI::App& app, const Overrides& overrides, int& exit_code);
-void add_split_command(CLI::App& app, int& exit_code);
+void add_config_command(CLI::App& app, const Overrides& overrides);
+void add_plan_command(CLI::App& app, const Overrides& overrides);
+void add_split_command(CLI::App& app);
 void add_schedule_command(CLI::App& app, int& exit_code);
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "commands.h"
+#include "config/toml_reader.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 
@@ -30,39 +31,46 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
     std::cout << object.dump() << "\n";
     return;
   }
-  std::cout << arguments.file << ": ok: " << plan.model.family << ", "
-            << with_commas(plan.model.num_parameters()) << " parameters on "
-            << counted(plan.partition.num_stages, "stage") << ", schedule " << plan.schedule.name
-            << ", " << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
+  std::cout << (arguments.file.empty() ? "no file" : arguments.file)
+            << ": ok: " << plan.model.family << ", " << with_commas(plan.model.num_parameters())
+            << " parameters on " << counted(plan.partition.num_stages, "stage") << ", schedule "
+            << plan.schedule.name << ", "
+            << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
 }
 
 }  // namespace
 
-void add_config_command(CLI::App& app, const Overrides& overrides, int&) {
+void add_config_command(CLI::App& app, const Overrides& overrides) {
   CLI::App* config = app.add_subcommand("config", "Checks, shows or explains the configuration.");
   config->require_subcommand(1);
   const auto arguments = std::make_shared<ConfigArguments>();
-  const auto add = [&](const char* name, const char* help) {
+  const auto add = [&](const char* name, const char* help, const char* file_help) {
     CLI::App* command = config->add_subcommand(name, help);
+    command->add_option("CONFIG", arguments->file, file_help);
     command->add_flag("--json", arguments->json, "as JSON");
     return command;
   };
+  const char* file_help = "configuration (TOML); without: defaults, environment and overrides";
 
   CLI::App* check_command =
-      add("check", "All that `train` checks before it starts: keys, model, plan, data files.");
-  check_command->add_option("CONFIG", arguments->file, "configuration (TOML)")->required();
+      add("check", "Keys, values, the model's configuration, the plan; that data.files are there.",
+          file_help);
+  check_command->footer(
+      "Reads neither data nor weights: `train` checks those, the folders and the memory before it "
+      "creates anything.");
   check_command->callback([arguments, overrides] { check(*arguments, overrides); });
 
-  CLI::App* show = add("show", "Every value with its origin.");
-  show->add_option("CONFIG", arguments->file, "configuration (TOML); without: the defaults");
-  show->callback([arguments, overrides] {
+  add("show", "Every value with its origin.", file_help)->callback([arguments, overrides] {
     const RunConfig run = load_run_config(arguments->file, overrides, sluice_environment());
     std::cout << (arguments->json ? show_config_json(run) : show_config(run));
   });
 
-  add("reference", "Every key: type, default, what is allowed, meaning.")->callback([arguments] {
-    std::cout << (arguments->json ? config_reference_json() : config_reference());
-  });
+  add("reference", "Every key: type, default, what is allowed, meaning.",
+      "must exist if given, but changes nothing: the reference is the same for all")
+      ->callback([arguments] {
+        if (!arguments->file.empty()) detail::read_config_file(arguments->file);
+        std::cout << (arguments->json ? config_reference_json() : config_reference());
+      });
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -22,13 +23,17 @@ namespace {
 struct CommandText {
   std::string_view name;
   std::string_view help;
+  std::string_view more = "";  // below it, with the command's own --help
 };
 
 // Commands that sluice-run carries out.
 constexpr std::array kSibling = {
     CommandText{"train",
                 "train CONFIG.toml [--section.key value | --section.key=value ...]\n"
-                "Trains; prints the resolved configuration and the plan, then steps."},
+                "Trains; prints the resolved configuration and the plan, then steps.",
+                "An override sets one key of the configuration: `sluice config reference` lists "
+                "them, `sluice\nconfig show CONFIG.toml` prints their values. Data, weights and "
+                "folders are checked before\nanything is created.\n"},
 };
 
 // Commands of docs/command-line.md that nothing acts on yet.
@@ -99,7 +104,9 @@ int run(int argc, char** argv) {
   const std::string command = arguments.empty() ? std::string() : arguments.front();
   for (const auto* text : {find_command(kSibling, command), find_command(kNotBuilt, command)}) {
     if (text && asks_help(arguments)) {
-      std::cout << "sluice " << text->help << "\n";
+      errno = 0;
+      std::cout << "sluice " << text->help << "\n" << text->more;
+      finish_stdout();
       return 0;
     }
   }
@@ -119,17 +126,18 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   bool version = false, json = false;
   CLI::App app("Pipeline-parallel training in C++ on LibTorch.", "sluice");
+  app.set_help_flag("-h,--help", "Prints this help and exits.");
   app.require_subcommand(0, 1);
-  app.add_flag("--version", version, "versions of sluice, torch and the compiler; backends");
-  app.add_flag("--json", json, "with --version: as JSON");
+  app.add_flag("--version", version, "Versions of sluice, torch and the compiler; backends.");
+  app.add_flag("--json", json, "With --version: as JSON.");
   const auto add_text = [&app](const CommandText& text) {
     const std::string_view help = text.help;
     app.add_subcommand(std::string(text.name), std::string(help.substr(help.find('\n') + 1)));
   };
   std::for_each(kSibling.begin(), kSibling.end(), add_text);
-  add_plan_command(app, overrides, exit_code);
-  add_config_command(app, overrides, exit_code);
-  add_split_command(app, exit_code);
+  add_plan_command(app, overrides);
+  add_config_command(app, overrides);
+  add_split_command(app);
   add_schedule_command(app, exit_code);
   std::for_each(kNotBuilt.begin(), kNotBuilt.end(), add_text);
   app.parse_complete_callback([&] {  // before the command's own callback

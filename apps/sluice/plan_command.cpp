@@ -34,7 +34,7 @@ void plan(const PlanArguments& arguments, const Overrides& overrides) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, const Overrides& overrides, int&) {
+void add_plan_command(CLI::App& app, const Overrides& overrides) {
   CLI::App* command =
       app.add_subcommand("plan", "Split, schedule, predicted time, bubble and memory of a run.");
   const auto arguments = std::make_shared<PlanArguments>();

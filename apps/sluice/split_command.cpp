@@ -170,8 +170,9 @@ void run_split(const SplitArguments& arguments) {
 
 }  // namespace
 
-void add_split_command(CLI::App& app, int&) {
-  CLI::App* command = app.add_subcommand("split", "computes a partition");
+void add_split_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("split", "Computes a partition: which stage has which layers.");
   const auto arguments = std::make_shared<SplitArguments>();
   SplitArguments& a = *arguments;
   const std::string conventions = join(partition_conventions(), ", ");

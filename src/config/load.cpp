@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "base/text.h"
 #include "config/check.h"
@@ -45,28 +44,9 @@ Error unknown_key(const std::string& section, const std::string& name, const std
                suggest_name(name, siblings));
 }
 
-std::string read_file(const std::string& file) {
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error)) {
-    throw Error(ErrorKind::kUsage, "the configuration is a folder", file, "name a .toml file");
-  }
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    throw Error(ErrorKind::kUsage,
-                std::string("cannot read the configuration: ") +
-                    (std::filesystem::exists(file, error) ? "no permission" : "no such file"),
-                file, "name a .toml file that is there");
-  }
-  // One byte more than the reader takes, so that it can refuse.
-  std::string text(kMaxTomlBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  return text;
-}
-
 void load_file(RunConfig& config, const std::string& file) {
   const std::string folder = std::filesystem::path(file).parent_path().string();
-  for (const RawKey& raw : read_toml(read_file(file), file)) {
+  for (const RawKey& raw : read_toml(read_config_file(file), file)) {
     Source source{file, folder, {}};
     source.origin = source.at(raw.position);
     if (raw.name.empty()) {

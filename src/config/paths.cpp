@@ -134,12 +134,34 @@ std::vector<std::string> match_files(const std::string& pattern, const std::stri
 
 }  // namespace detail
 
+namespace {
+
+// What keeps a pattern without files from having some.
+std::string remedy_of_no_match(const std::string& pattern) {
+  fs::path folder;
+  std::error_code error;
+  for (const fs::path& part : fs::path(pattern).parent_path()) {
+    if (detail::has_wildcard(part.string())) break;
+    folder /= part;
+    if (fs::is_directory(folder, error)) continue;
+    return "there is no folder '" + folder.string() +
+           "': mend the path (relative ones are from the folder of the configuration in a file, "
+           "else from the working folder)";
+  }
+  return "no such name in the folder '" + (folder.empty() ? "." : folder.string()) +
+         "': mend the name or the pattern";
+}
+
+}  // namespace
+
 std::vector<std::string> expand_data_files(const RunConfig& config) {
   const auto origin = config.origins.find("data.files");
   const std::string where = origin == config.origins.end() ? "data.files" : origin->second;
   if (config.data.files.empty()) {
     throw Error(ErrorKind::kUsage, "data.files names no file",
-                where == "default" ? config.file : where,
+                where != "default"    ? where
+                : config.file.empty() ? "data.files"
+                                      : config.file,
                 "for example data.files = [\"corpus/*.txt\"]");
   }
   std::vector<std::string> files;
@@ -151,7 +173,8 @@ std::vector<std::string> expand_data_files(const RunConfig& config) {
       const bool is_folder = fs::is_directory(pattern, error);
       throw Error(ErrorKind::kInput,
                   is_folder ? "'" + pattern + "' is a folder" : "no file matches '" + pattern + "'",
-                  where, is_folder ? "write '" + pattern + "/**/*.txt'" : "see data.files");
+                  where,
+                  is_folder ? "write '" + pattern + "/**/*.txt'" : remedy_of_no_match(pattern));
     }
     for (const std::string& file : found) {
       const std::string ending = to_lower(fs::path(file).extension().string());

@@ -13,8 +13,8 @@ namespace {
 ModelSpec read_model(const RunConfig& config) {
   const std::string& path = config.model.path.empty() ? config.model.config : config.model.path;
   if (path.empty()) {
-    throw Error(ErrorKind::kUsage, "the configuration names no model", config.file,
-                "set model.path or model.config");
+    throw Error(ErrorKind::kUsage, "the configuration names no model",
+                config.file.empty() ? "model.path" : config.file, "set model.path or model.config");
   }
   return read_model_spec(path);
 }

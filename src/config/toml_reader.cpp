@@ -2,6 +2,8 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "sluice/error.h"
 
@@ -15,7 +17,7 @@ Position position_of(const toml::source_region& source) {
 }
 
 Error error_at(const std::string& what, const std::string& file, Position position,
-               const std::string& remedy = {}) {
+               const std::string& remedy) {
   return Error(ErrorKind::kUsage, what,
                file + ":" + std::to_string(position.line) + ":" + std::to_string(position.column),
                remedy);
@@ -93,16 +95,58 @@ std::string reason(const toml::parse_error& error) {
   return "not TOML: " + text;
 }
 
+// By the first words of a reason, which say what was being read.
+std::string remedy_of(const std::string& reason) {
+  static const std::vector<std::pair<std::string_view, std::string_view>> kRemedies = {
+      {"redefine", "keep one of the two"},
+      {"utf-8", "save the file as UTF-8"},
+      {"table header", "write [section] alone on its line"},
+      {"string", "close the string with the quote it began with; \\ in \"...\" is written \\\\"},
+      {"integer", "numbers are written 10, 0.1 or 3e-4"},
+      {"floating-point", "numbers are written 10, 0.1 or 3e-4"},
+      {"boolean", "write true or false; text needs quotes: key = \"text\""},
+      {"date", "text needs quotes: key = \"text\""},
+      {"time", "text needs quotes: key = \"text\""},
+      {"array", "separate values by commas and close the list: [1, 2]"},
+      {"inline table", "write [section], and below it one key = value a line"},
+      {"key", "write one key = value a line; text needs quotes: key = \"text\""},
+      {"value", "text needs quotes: key = \"text\""}};
+  for (const auto& [word, remedy] : kRemedies) {
+    if (reason.find(word) != std::string::npos) return std::string(remedy);
+  }
+  return "write [section], and below it one key = value a line";
+}
+
 toml::table parse(std::string_view text, const std::string& file) {
   refuse_long_keys(text, file);
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
-    throw error_at(reason(error), file, position_of(error.source()));
+    const std::string what = reason(error);
+    throw error_at(what, file, position_of(error.source()), remedy_of(what));
   }
 }
 
 }  // namespace
+
+std::string read_config_file(const std::string& file) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    throw Error(ErrorKind::kUsage, "the configuration is a folder", file, "name a .toml file");
+  }
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    throw Error(ErrorKind::kUsage,
+                std::string("cannot read the configuration: ") +
+                    (std::filesystem::exists(file, error) ? "no permission" : "no such file"),
+                file, "name a .toml file that is there");
+  }
+  // One byte more than the reader takes, so that it can refuse.
+  std::string text(kMaxTomlBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return text;
+}
 
 std::vector<RawKey> read_toml(std::string_view text, const std::string& file) {
   if (text.size() > kMaxTomlBytes) {

@@ -26,6 +26,10 @@ struct RawKey {
 // without name, so that unknown sections are seen. Throws Error(kUsage) "file:line:column".
 std::vector<RawKey> read_toml(std::string_view text, const std::string& file);
 
+// The text of a configuration, at most one byte longer than read_toml takes. Throws Error(kUsage)
+// when there is no such file.
+std::string read_config_file(const std::string& file);
+
 // The value of an override: TOML, or else the text itself as a string.
 RawValue read_toml_value(const std::string& text);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "support/run_program.h"
 
@@ -140,8 +141,11 @@ TEST_F(CommandLineTest, OverridesMayStandAnywhereAfterTheCommand) {
 
 TEST_F(CommandLineTest, CheckRefusesFilesThatAreNotThere) {
   write_config();
-  expect_error("config check run.toml --data.files '[\"none/*.txt\"]'", 3,
-               "no file matches 'none/*.txt'; --data.files; see data.files");
+  expect_error(
+      "config check run.toml --data.files '[\"none/*.txt\"]'", 3,
+      "no file matches 'none/*.txt'; --data.files; there is no folder 'none': mend the path "
+      "(relative ones are from the folder of the configuration in a file, else from the "
+      "working folder)");
   expect_error("config check none.toml", 2,
                "cannot read the configuration: no such file; none.toml; name a .toml file that is "
                "there");
@@ -183,7 +187,86 @@ TEST_F(CommandLineTest, ReplacesItselfByTheProgramBesideIt) {
 }
 
 TEST_F(CommandLineTest, SaysWhenTheResultCannotBeWritten) {
-  EXPECT_EQ(run("config reference >/dev/full").exit_code, 1);
+  write_config();
+  for (const char* arguments :
+       {"config reference", "config check run.toml", "config show", "plan run.toml",
+        "split --layers 8 --pp 2", "schedule --name 1F1B --pp 40 --microbatches 80",
+        "schedule --name 1F1B --pp 2 --microbatches 2", "--help", "train --help", "--version"}) {
+    const Outcome outcome = run(std::string(arguments) + " >/dev/full");
+    EXPECT_EQ(outcome.exit_code, 2) << arguments;
+    EXPECT_EQ(outcome.err,
+              "sluice: error: cannot write the result: No space left on device; stdout; free some "
+              "space there, or send it elsewhere\n")
+        << arguments;
+  }
+  EXPECT_EQ(
+      run("config reference >&-").err,
+      "sluice: error: cannot write the result: Bad file descriptor; stdout; send it to a file "
+      "or a terminal that can be written\n");
+}
+
+TEST_F(CommandLineTest, ConfigReferenceTakesAConfigurationThatExists) {
+  write_config();
+  EXPECT_EQ(run("config reference run.toml").out, run("config reference").out);
+  expect_error("config reference none.toml", 2,
+               "cannot read the configuration: no such file; none.toml; name a .toml file that is "
+               "there");
+  EXPECT_NE(run("config reference --help").out.find("the same for all"), std::string::npos);
+}
+
+TEST_F(CommandLineTest, ConfigCheckWithoutAFileChecksDefaultsEnvironmentAndOverrides) {
+  write_config();
+  const std::string model = "--model.config '" + std::string(SLUICE_TEST_DATA) +
+                            "/reference/models/llama_untied/config.json'";
+  const std::string files = " --data.files '[\"corpus/*.txt\"]'";
+  const std::string pipeline =
+      " --parallelism.pipeline_parallel_degree 2 --training.local_batch_size 2";
+  const Outcome outcome = run("config check " + model + files + pipeline);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("no file: ok: llama, ")) << outcome.out;
+  expect_error("config check", 2,
+               "the configuration names no model; model.path; set model.path or model.config");
+  expect_error("config check " + model + pipeline, 2,
+               "data.files names no file; data.files; for example data.files = "
+               "[\"corpus/*.txt\"]");
+  EXPECT_EQ(run("config check " + model + files, "SLUICE_TRAINING_STEPS=0").exit_code, 2);
+}
+
+// What its help says that it leaves to `train`.
+TEST_F(CommandLineTest, ConfigCheckReadsNoData) {
+  write_config();
+  test::write_file(folder_ / "corpus/a.txt", "");
+  EXPECT_EQ(run("config check run.toml").exit_code, 0);
+  EXPECT_NE(run("config check --help").out.find("Reads neither data nor weights"),
+            std::string::npos);
+}
+
+TEST_F(CommandLineTest, PointsFromAnUnknownOptionToTheKeys) {
+  write_config();
+  expect_error("plan run.toml --frobnicate", 2,
+               "unknown option '--frobnicate'; command 'sluice plan'; one of: --help, --json, "
+               "--draw, or a key as --section.key VALUE: see 'sluice config reference'");
+  EXPECT_NE(run("train --help").out.find("sluice config reference"), std::string::npos);
+}
+
+TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
+  std::istringstream lines(run("--help").out);
+  int sentences = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t text = line.size() > 30 ? line.find_first_not_of(' ', 30) : std::string::npos;
+    if (!line.starts_with("  ") || text == std::string::npos) continue;
+    ++sentences;
+    EXPECT_TRUE(line[text] >= 'A' && line[text] <= 'Z') << line;
+    EXPECT_EQ(line.back(), '.') << line;
+  }
+  EXPECT_EQ(sentences, 11);
+}
+
+TEST_F(CommandLineTest, ShowsControlCharactersOfValuesWithoutObeyingThem) {
+  const Outcome outcome = run("config show --optimizer.name \"$(printf 'a\\033[3m\\302\\233b')\"");
+  EXPECT_EQ(outcome.err,
+            "sluice: error: optimizer.name: 'a?[3m?b' is not one of its words; --optimizer.name; "
+            "one of: AdamW, SGD\n");
 }
 
 TEST_F(CommandLineTest, LinksNoTorch) {

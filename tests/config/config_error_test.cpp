@@ -54,6 +54,32 @@ TEST_F(ConfigErrorTest, NamesTheNearestSection) {
             "lr_scheduler, parallelism, checkpoint, metrics");
 }
 
+TEST_F(ConfigErrorTest, SaysHowToMendEverySyntaxError) {
+  const std::string quotes = "text needs quotes: key = \"text\"";
+  EXPECT_EQ(
+      refusal("[training]\nsteps = 1\nsteps = 2\n"),
+      "not TOML: key-value pair: cannot redefine existing integer 'steps'; F:3:9; keep one of "
+      "the two");
+  const std::vector<std::pair<std::string, std::string>> remedies = {
+      {"[a]\n[a]\n", "keep one of the two"},
+      {"[a\n", "write [section] alone on its line"},
+      {"a = b\n", quotes},
+      {"a = \n", "write one key = value a line; " + quotes},
+      {"a b = 1\n", "write one key = value a line; " + quotes},
+      {"a = \"b\n", "close the string with the quote it began with; \\ in \"...\" is written \\\\"},
+      {"a = [1, 2\n", "separate values by commas and close the list: [1, 2]"},
+      {"a = {b = 1\n", "write [section], and below it one key = value a line"},
+      {"a = 01\n", "numbers are written 10, 0.1 or 3e-4"},
+      {"a = tru\n", "write true or false; " + quotes},
+      {"a = 2020-13-01\n", quotes},
+      {"a = 1 # \xff\xfe\n", "save the file as UTF-8"}};
+  for (const auto& [text, remedy] : remedies) {
+    const std::string message = refusal(text);
+    EXPECT_TRUE(message.starts_with("not TOML: ")) << message;
+    EXPECT_TRUE(message.ends_with("; " + remedy)) << message;
+  }
+}
+
 TEST_F(ConfigErrorTest, RefusesAValueInThePlaceOfASection) {
   EXPECT_EQ(refusal("\ntraining = 5\n"),
             "training: expected a section, found the integer 5; F:2:12; write [training]");

@@ -76,10 +76,15 @@ TEST_F(DataFilesTest, KeepsTheOrderOfPatternsAndReadsAFileOnce) {
 }
 
 TEST_F(DataFilesTest, RefusesAPatternWithoutFiles) {
-  EXPECT_EQ(refusal({"a.txt", "*.jsonl"}, 3),
-            "no file matches 'D/*.jsonl'; run.toml:2:1; see data.files");
-  EXPECT_EQ(refusal({"none/x.txt"}, 3),
-            "no file matches 'D/none/x.txt'; run.toml:2:1; see data.files");
+  EXPECT_EQ(
+      refusal({"a.txt", "*.jsonl"}, 3),
+      "no file matches 'D/*.jsonl'; run.toml:2:1; no such name in the folder 'D': mend the name "
+      "or the pattern");
+  EXPECT_EQ(
+      refusal({"none/x.txt"}, 3),
+      "no file matches 'D/none/x.txt'; run.toml:2:1; there is no folder 'D/none': mend the path "
+      "(relative ones are from the folder of the configuration in a file, else from the "
+      "working folder)");
   EXPECT_EQ(refusal({"deep"}, 3), "'D/deep' is a folder; run.toml:2:1; write 'D/deep/**/*.txt'");
   EXPECT_EQ(refusal({}, 2),
             "data.files names no file; run.toml:2:1; "
