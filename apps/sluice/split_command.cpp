@@ -157,12 +157,30 @@ std::string note_of(const PartitionOptions& options, const Partition& partition)
          std::to_string(partition.num_ranks) + " stages, or Interleaved1F1B\n";
 }
 
+// The rules name their parameters; the user of a command gave options.
+Partition partition_of(const ModelSpec& model, const PartitionOptions& options) {
+  const auto with_options = [](std::string text) {
+    const std::string parameter = "layers_per_stage", option = "--layers-per-stage";
+    for (std::size_t at = 0; (at = text.find(parameter, at)) != std::string::npos;
+         at += option.size()) {
+      text.replace(at, parameter.size(), option);
+    }
+    return text;
+  };
+  try {
+    return make_partition(model, options);
+  } catch (const Error& error) {
+    throw Error(error.kind(), with_options(error.fact()), error.where(),
+                with_options(error.remedy()));
+  }
+}
+
 void run_split(const SplitArguments& arguments) {
   SplitResult result;
   const PartitionOptions options = options_of(arguments);
   result.model = model_of(arguments);
   result.convention = options.convention;
-  result.partition = make_partition(result.model, options);
+  result.partition = partition_of(result.model, options);
   result.shapes = shapes_of(arguments, result);
   result.note = note_of(options, result.partition);
   std::cout << (arguments.json ? split_json(result) : split_text(result));

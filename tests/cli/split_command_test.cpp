@@ -220,7 +220,7 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
                  "--pp is 0; command 'sluice split'; give at least 1");
   expect_refusal({"--layers", "3", "--pp", "4"}, "3 layers cannot fill 4 stages");
   expect_refusal({"--layers", "30", "--pp", "4", "--schedule", "1F1B", "--layers-per-stage", "4"},
-                 "30 layers with layers_per_stage 4 make 8 stages, 2 on each of 4 ranks");
+                 "30 layers with --layers-per-stage 4 make 8 stages, 2 on each of 4 ranks");
   expect_refusal({"--layers", "8", "--pp", "4", "--schedule", "DualPipeV", "--stages", "4"},
                  "make 8 stages");
   expect_refusal({"--layers", "8", "--pp", "2", "--schedule", "1F2B"}, "did you mean '1F1B'?");
@@ -244,6 +244,28 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
   expect_refusal({"--layers", "8", "--modules", "x"}, "--modules:1:1; mend it there");
   expect_refusal({"--layers", "10001", "--pp", "2"}, "give a number from 0 to 10000");
   refusal({"--model", "/nonexistent", "--pp", "2"}, 3);
+}
+
+TEST(SplitCommandTest, RefusesMoreStagesThanLayersHoweverTheyAreGiven) {
+  const std::string modules =
+      R"([["model.embed_tokens"],["model.layers.0","model.norm","lm_head"]])";
+  const std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+      {"split points", {"--split-points", "model.layers.0", "--pp", "2"}},
+      {"cuts", {"--cuts", "model.embed_tokens"}},
+      {"modules", {"--modules", modules}},
+      {"modules", {"--modules", modules, "--convention", "automodel"}}};
+  for (const auto& [knob, options] : all) {
+    std::vector<std::string> arguments = {"--layers", "1"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    EXPECT_EQ(refusal(arguments),
+              "sluice: error: 1 layer cannot fill the 2 stages that the " + knob +
+                  " make; command 'sluice split'; use at most as many stages as layers: leave some "
+                  "of the " +
+                  knob + " out\n");
+  }
+  // An end alone on a stage is no such case.
+  EXPECT_EQ(layers_per_stage(split_object({"--layers", "2", "--split-points", "model.layers.0"})),
+            (std::vector{0, 2}));
 }
 
 // The rows "| `--options` | 3 3 2 2 |" of docs/partition.md.

@@ -103,6 +103,7 @@ const std::vector<Convention>& conventions() {
        .rounding = true,
        .weights = true,
        .remainder = true,
+       .layer_each = true,
        .split = sluice_split},
       {.name = "torchtitan",
        .split_points = true,
@@ -120,6 +121,7 @@ const std::vector<Convention>& conventions() {
        .layers_per_stage = true,
        .rounding = true,
        .ends = true,
+       .layer_each = true,
        .split = automodel_split},
       {.name = "neuronx", .cuts = true, .split = neuronx_split},
   };

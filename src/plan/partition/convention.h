@@ -60,6 +60,7 @@ struct Convention {
   bool layers_per_stage = false, rounding = false, weights = false, remainder = false;
   // embeddings, lm_head, rotary, multimodal, extra_modules, prefix, lm_head_name
   bool ends = false;
+  bool layer_each = false;  // at most as many stages as decoder layers, also where names cut
   Split (*split)(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*) = nullptr;
 };
 const std::vector<Convention>& conventions();
@@ -71,6 +72,9 @@ const Convention& find_convention(const std::string& name);
 void check_options(const Convention& convention, const PartitionOptions& options);
 // Throws Error(kUsage) when names make another number of stages than the counts ask for.
 void require_num_stages(const PartitionOptions& options, int num_stages);
+// Throws Error(kUsage) when names make more stages than a convention of layer_each takes.
+void require_layers(const Convention& convention, const PartitionOptions& options, int num_stages,
+                    int num_decoders);
 // stage -> rank. Throws Error(kUsage): a V schedule with other than two stages a rank, a map that
 // does not fit or leaves a rank without a stage.
 std::vector<int> place_stages(const PartitionOptions& options, const Convention& convention,

@@ -106,6 +106,7 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& options
   Partition partition;
   partition.num_stages = static_cast<int>(split.starts.size());
   detail::require_num_stages(options, partition.num_stages);
+  detail::require_layers(convention, options, partition.num_stages, model.config.num_layers);
   partition.num_ranks = num_ranks(options, partition.num_stages);
   partition.stage_to_rank = detail::place_stages(options, convention, schedule, partition.num_ranks,
                                                  partition.num_stages);

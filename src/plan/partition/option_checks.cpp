@@ -113,4 +113,16 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
   }
 }
 
+// A stage may hold an end alone only while the others hold the layers: counts refuse the same.
+void require_layers(const Convention& convention, const PartitionOptions& options, int num_stages,
+                    int num_decoders) {
+  if (!convention.layer_each || num_stages <= num_decoders) return;
+  const char* names = !options.split_points.empty() ? "split points"
+                      : !options.cuts.empty()       ? "cuts"
+                                                    : "modules";
+  refuse(counted(num_decoders, "layer") + " cannot fill the " + counted(num_stages, "stage") +
+             " that the " + names + " make",
+         "use at most as many stages as layers: leave some of the " + std::string(names) + " out");
+}
+
 }  // namespace sluice::detail
