@@ -244,7 +244,7 @@ struct Executor::Impl {
     Tensors inputs = s > 0 ? take_inputs(ChannelKind::kActivation, s, m) : Tensors();
     const Clock::time_point start = Clock::now();
     Tensors produced;
-    {
+    {  // ends before the hand-over: only `produced` may then hold the outputs' storage
       std::optional<at::NoGradGuard> no_grad;
       if (program.forward_only) no_grad.emplace();
       const Values batch_inputs = inputs_of(m);

@@ -197,7 +197,7 @@ struct TrainOps::Impl {
       norms.push_back(readers[static_cast<std::size_t>(parameter.owner())].take());
       report.parameter_norms.emplace_back(parameter.name, norms.back());
     }
-    report.loss = report.tokens > 0 ? sum / static_cast<double>(report.tokens) : 0.0;
+    report.loss = sum / static_cast<double>(report.tokens);  // the Trainer refuses 0 tokens
     report.grad_norm = combine_norms(norms);
     report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   }
