@@ -17,6 +17,7 @@ int run(std::vector<std::string> arguments) {
 
   int exit_code = 0;
   CLI::App app("Pipeline-parallel training in C++ on LibTorch.", "sluice");
+  app.set_help_flag("-h,--help", "Prints this help and exits.");
   app.require_subcommand(1);
   add_train_command(app, overrides, exit_code);
   return run_app(app, std::move(arguments), exit_code, override_names);

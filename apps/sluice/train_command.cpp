@@ -181,7 +181,7 @@ std::string place_of(const Plan& plan, int rank) {
 
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code) {
   CLI::App* command =
-      app.add_subcommand("train", "trains; prints the configuration and the plan, then steps");
+      app.add_subcommand("train", "Trains; prints the configuration and the plan, then steps.");
   const auto file = std::make_shared<std::string>();
   command->add_option("CONFIG", *file, "configuration (TOML)")->required();
   command->callback([file, overrides, &exit_code] {

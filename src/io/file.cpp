@@ -70,7 +70,8 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
       remedy = "a file is where a folder should be: choose another path";
       break;
     case ENOENT:
-      remedy = written ? "was the folder removed meanwhile?" : "check the path";
+      remedy = written ? "choose another folder: this one is gone, or its file system makes none"
+                       : "check the path";
       break;
     case EISDIR:
       remedy = "a folder is where the file should be: move it away";

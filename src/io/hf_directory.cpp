@@ -31,6 +31,27 @@ std::string conversion_advice(const std::string& path) {
          path + "').save_pretrained('NEW_DIRECTORY')\"";
 }
 
+// "model.layers.12" of "model.layers.12.mlp.up_proj.weight"; "" of a name without a number.
+std::string layer_of(std::string_view name) {
+  std::size_t begin = 0;
+  while (begin < name.size()) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos)
+      return std::string(name.substr(0, end));
+    begin = end + 1;
+  }
+  return {};
+}
+
+// With or without the base model's prefix, as find() does.
+bool has_layer(const std::vector<std::string>& stored, const std::string& layer) {
+  const std::string inside = layer + ".", bare = inside.substr(inside.find('.') + 1);
+  return std::any_of(stored.begin(), stored.end(), [&](const std::string& name) {
+    return name.starts_with(inside) || name.starts_with(bare);
+  });
+}
+
 [[noreturn]] void refuse_without_safetensors(const std::string& path) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(path))
@@ -169,10 +190,17 @@ std::optional<TensorSource> HfDirectory::find(std::string_view name) const {
 
 TensorSource HfDirectory::locate(std::string_view name) const {
   if (const auto source = find(name)) return *source;
-  const std::string near = nearest_name(name, names());
+  const std::vector<std::string> stored = names();
+  const std::string near = nearest_name(name, stored);
+  std::string remedy = near.empty() ? "does config.json belong to these weights?"
+                                    : "did you mean '" + printable(near) + "'?";
+  const std::string layer = layer_of(name);
+  if (!layer.empty() && !has_layer(stored, layer)) {
+    remedy = "config.json and the weights are of different models: the weights have no '" +
+             printable(layer) + "'; name a folder whose files belong together";
+  }
   throw Error(ErrorKind::kInput, "no tensor '" + printable(name) + "' among the weights", path_,
-              near.empty() ? "does config.json belong to these weights?"
-                           : "did you mean '" + printable(near) + "'?");
+              remedy);
 }
 
 }  // namespace sluice

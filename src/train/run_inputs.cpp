@@ -1,10 +1,26 @@
 #include "train/run_inputs.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include "base/text.h"
+#include "io/printable.h"
 
 namespace sluice {
+namespace {
+
+constexpr std::size_t kShownNames = 5;
+
+std::string first_names(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(kShownNames, names.size()); ++i) {
+    shown.push_back(io::printable(names[i]));
+  }
+  const std::size_t rest = names.size() - shown.size();
+  return join(shown, ", ") + (rest > 0 ? " and " + std::to_string(rest) + " more" : "");
+}
+
+}  // namespace
 
 TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec) {
   TokenDataOptions options;
@@ -22,8 +38,9 @@ std::optional<HfDirectory> open_weights(const RunConfig& config, const ModelSpec
   HfDirectory directory(config.model.path);
   const std::vector<std::string> unused = check_checkpoint(directory, spec);
   if (!unused.empty()) {
-    std::cerr << "sluice: warning: " << unused.size() << " tensors of " << config.model.path
-              << " are not used by the model: " << join(unused, ", ") << "\n";
+    std::cerr << "sluice: warning: " << counted(static_cast<std::int64_t>(unused.size()), "tensor")
+              << " of " << config.model.path << (unused.size() == 1 ? " is" : " are")
+              << " not used by the model: " << first_names(unused) << "\n";
   }
   return directory;
 }

@@ -149,6 +149,34 @@ TEST_F(TrainCommandTest, WeightsThatDoNotFitAreRefusedBeforeAnythingIsCreated) {
   expect_refused({"--model.path=" + (folder_ / "nowhere")}, 3, "nowhere");
 }
 
+TEST_F(TrainCommandTest, ACheckpointOfAnotherNumberOfLayersIsRefusedOrNamed) {
+  const std::string model = copied_model();
+  auto config = nlohmann::json::parse(test::read_file(model + "/config.json"));
+  const int layers = config["num_hidden_layers"];
+  config["num_hidden_layers"] = layers + 1;
+  test::write_file(model + "/config.json", config.dump());
+  expect_refused({"--model.path=" + model}, 3,
+                 "config.json and the weights are of different models: the weights have no "
+                 "'model.layers." +
+                     std::to_string(layers) + "'; name a folder whose files belong together\n");
+
+  config["num_hidden_layers"] = layers - 1;
+  test::write_file(model + "/config.json", config.dump());
+  const ProgramResult result = train({"--model.path=" + model, "--training.steps=1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string warning = "sluice: warning: 9 tensors of " + model +
+                              " are not used by the model: model.layers." +
+                              std::to_string(layers - 1) + ".";
+  EXPECT_TRUE(result.err.starts_with(warning)) << result.err;
+  EXPECT_NE(result.err.find(" and 4 more\n"), std::string::npos) << result.err;
+}
+
+TEST_F(TrainCommandTest, AnUnknownOptionPointsAtTheKeys) {
+  expect_refused({"--json"}, 2,
+                 "unknown option '--json'; command 'sluice train'; one of: --help, or a key as "
+                 "--section.key VALUE: see 'sluice config reference'\n");
+}
+
 TEST_F(TrainCommandTest, DataThatCannotBeUsedIsRefusedBeforeAnythingIsCreated) {
   test::write_file(folder_ / "empty.txt", "");
   test::write_file(folder_ / "bad.jsonl", "{\"input_ids\": [1, 2, 3]}\n{\"input_ids\": [1, 2");
@@ -163,6 +191,8 @@ TEST_F(TrainCommandTest, AFolderThatCannotBeWrittenToIsRefusedBeforeAnythingIsCr
   test::write_file(folder_ / "file", "x");
   expect_refused({"--checkpoint.folder=" + (folder_ / "file/checkpoint")}, 4, "file");
   expect_refused({"--metrics.folder=" + (folder_ / "file/metrics")}, 2, "file");
+  expect_refused({"--checkpoint.folder=/proc/x"}, 4,
+                 "choose another folder: this one is gone, or its file system makes none\n");
 }
 
 TEST_F(TrainCommandTest, ALossThatIsNotFiniteEndsTheRunAndNamesItsPlace) {
