@@ -278,6 +278,23 @@ TEST(CheckCheckpointTest, RefusesTiedParametersThatAreStoredWithDifferentValues)
   EXPECT_NE(error.remedy().find("tie_word_embeddings"), std::string::npos);
 }
 
+TEST(HfDirectoryTest, SaysWhenALayerIsMissingAsAWhole) {
+  const TempDirectory directory;
+  write_tensors(directory / "model.safetensors", {{"model.layers.0.mlp.up.weight", at::ones({1})}});
+  const HfDirectory opened(directory.str());
+  EXPECT_EQ(error_of([&] { opened.locate("model.layers.1.mlp.up.weight"); }).remedy(),
+            "config.json and the weights are of different models: the weights have no "
+            "'model.layers.1'; name a folder whose files belong together");
+  EXPECT_EQ(error_of([&] { opened.locate("model.layers.0.mlp.op.weight"); }).remedy(),
+            "did you mean 'model.layers.0.mlp.up.weight'?");
+  // Stored without the prefix of the base model.
+  const TempDirectory bare;
+  write_tensors(bare / "model.safetensors", {{"layers.0.mlp.up.weight", at::ones({1})}});
+  EXPECT_EQ(
+      error_of([&] { HfDirectory(bare.str()).locate("model.layers.0.mlp.op.weight"); }).remedy(),
+      "did you mean 'layers.0.mlp.up.weight'?");
+}
+
 TEST(CheckCheckpointTest, FindsMissingAndMisshapenTensorsWithoutLoading) {
   const TempDirectory directory;
   write_tensors(directory / "model.safetensors", {{"model.embed_tokens.weight", at::ones({4, 3})}});
