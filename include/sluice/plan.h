@@ -23,13 +23,18 @@
 
 namespace sluice {
 
-// Bytes that a rank holds all the time, from the shapes and types of its parameters.
+// Bytes of tensors that a rank holds, from the shapes of its parameters and microbatches. What is
+// kept for the backward is that of LibTorch's operators on the CPU (docs/memory.md).
 struct RankMemory {
   std::int64_t num_parameters = 0;  // a parameter that is used twice on the rank counts once
   std::int64_t parameter_bytes = 0;
-  std::int64_t gradient_bytes = 0;   // one accumulator for every use
-  std::int64_t optimizer_bytes = 0;  // AdamW: two moments
-  std::int64_t total_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
+  std::int64_t gradient_bytes = 0;    // one accumulator for every use
+  std::int64_t optimizer_bytes = 0;   // AdamW: two moments
+  std::int64_t activation_bytes = 0;  // of all live microbatches, when that is the most
+  std::int64_t running_bytes = 0;     // more, at the peak, while an action runs
+  // What is held all the time, and the peak.
+  std::int64_t held_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
+  std::int64_t total_bytes() const { return held_bytes() + activation_bytes + running_bytes; }
 };
 
 struct Plan {

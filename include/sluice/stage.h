@@ -7,7 +7,7 @@
 //  1. Between forward and backward of a microbatch the stage keeps only autograd edges of its
 //     outputs and leaf views of its inputs, never an output tensor.
 //  2. Gradients of weights add up in the order of the backward calls, into float32 accumulators
-//     when the parameter is a half-precision type; the first one is taken over without a copy.
+//     when the parameter is a half-precision type, whose memory is there from the first keep() on.
 //  3. Each use of a tied parameter has its own accumulator.
 //  4. Nothing of a microbatch is left after its B, or its I and W.
 // Device and dtype are those of the parameters when the stage is made (LayerSpec::make decides):

@@ -49,10 +49,6 @@ TrainerOptions trainer_options(const RunConfig& config);
 struct RankStats {
   double compute_seconds = 0;   // in F, B, I, W
   std::int64_t peak_bytes = 0;  // the most that was held at once
-  // From what single microbatches needed in the first two steps: what the live ones keep when it is
-  // the most, and what an action needs on top while it runs.
-  std::int64_t activation_bytes = 0;
-  std::int64_t transient_bytes = 0;
 };
 
 class Trainer {

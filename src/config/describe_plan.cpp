@@ -73,17 +73,20 @@ std::string prediction_text(const Plan& plan) {
   const Simulation& simulation = plan.simulation;
   TextTable table({{"rank", Align::kRight},
                    {"busy", Align::kRight},
-                   {"live activations", Align::kRight},
+                   {"live", Align::kRight},
                    {"parameters", Align::kRight},
                    {"gradients", Align::kRight},
                    {"optimizer", Align::kRight},
-                   {"sum", Align::kRight}});
+                   {"activations", Align::kRight},
+                   {"running", Align::kRight},
+                   {"peak", Align::kRight}});
   for (std::size_t rank = 0; rank < plan.memory.size(); ++rank) {
     const RankMemory& memory = plan.memory[rank];
     table.add_row({std::to_string(rank), shortest(simulation.busy_per_rank[rank]),
                    std::to_string(simulation.peak_live_per_rank[rank]),
                    human_bytes(memory.parameter_bytes), human_bytes(memory.gradient_bytes),
-                   human_bytes(memory.optimizer_bytes), human_bytes(memory.total_bytes())});
+                   human_bytes(memory.optimizer_bytes), human_bytes(memory.activation_bytes),
+                   human_bytes(memory.running_bytes), human_bytes(memory.total_bytes())});
   }
   return "prediction: " + shortest(simulation.makespan) + " units of time, bubble " +
          fixed(100.0 * simulation.bubble_fraction, 1) +
@@ -125,6 +128,8 @@ std::string plan_json(const RunConfig& config, const Plan& plan) {
                       {"parameter_bytes", of.parameter_bytes},
                       {"gradient_bytes", of.gradient_bytes},
                       {"optimizer_bytes", of.optimizer_bytes},
+                      {"activation_bytes", of.activation_bytes},
+                      {"running_bytes", of.running_bytes},
                       {"total_bytes", of.total_bytes()}});
   }
   nlohmann::ordered_json ties = nlohmann::ordered_json::array();

@@ -1,5 +1,6 @@
 // From a RunConfig to a proven program: one step after the other.
 #include "sluice/plan.h"
+#include "plan/activation_memory.h"
 
 #include <set>
 #include <utility>
@@ -121,6 +122,16 @@ std::vector<RankMemory> memory_of(const RunConfig& config, const Plan& plan) {
   for (RankMemory& rank : memory) {
     rank.parameter_bytes = kBytes * rank.num_parameters;
     rank.optimizer_bytes = moments * rank.parameter_bytes;
+  }
+
+  const MicrobatchShape shape{config.training.microbatch_size, config.training.seq_len};
+  std::vector<ActivationBytes> stages;
+  for (const StageContent& stage : plan.partition.stages)
+    stages.push_back(stage_activations(plan.model, stage, shape));
+  for (std::size_t rank = 0; rank < memory.size(); ++rank) {
+    const RowActivations row = row_activations(plan.program.ranks[rank], stages);
+    memory[rank].activation_bytes = row.kept;
+    memory[rank].running_bytes = row.peak - row.kept;
   }
   return memory;
 }

@@ -39,6 +39,7 @@ bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
 
 GradientAccumulator::GradientAccumulator(const at::Tensor& parameter, std::string name)
     : name_(std::move(name)),
+      parameter_(parameter),
       dtype_(parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf
                  ? at::kFloat
                  : parameter.scalar_type()),
@@ -48,6 +49,11 @@ GradientAccumulator::GradientAccumulator(const at::Tensor& parameter, std::strin
 
 bool GradientAccumulator::is_hooked_to(const at::Tensor& parameter) const {
   return torch::autograd::impl::try_get_grad_accumulator(parameter) == node_;
+}
+
+void GradientAccumulator::reserve() {
+  if (sum_.defined() || memory_.defined()) return;
+  memory_ = at::empty(parameter_.sizes(), parameter_.options().dtype(dtype_).requires_grad(false));
 }
 
 void GradientAccumulator::add(const at::Tensor& gradient) {

@@ -3,10 +3,11 @@
 // Owns: the sum, and the hook that takes gradients at the engine's edge into the parameter, so that
 // nothing is ever written to `.grad` during backward and no gradient waits for the end of it.
 // Invariant: additions happen in the order of the calls; half-precision gradients add up in
-// float32. The first gradient ever is taken over without a copy when nobody else holds its storage.
-// Its memory serves the steps that follow, so that the peak does not depend on the number of
-// microbatches and no pages are mapped anew. Thread-safety: none; on CUDA the engine's thread adds
-// while the rank's thread waits for it.
+// float32. The memory of the sum is taken by reserve() and serves all steps, so that the peak
+// depends neither on the number of microbatches nor on the step, and no pages are mapped anew.
+// While somebody still holds the last sum, a gradient is taken over instead where nobody else holds
+// its storage. Thread-safety: none; on CUDA the engine's thread adds while the rank's thread waits
+// for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,6 +26,8 @@ class GradientAccumulator {
   GradientAccumulator(const GradientAccumulator&) = delete;
   GradientAccumulator& operator=(const GradientAccumulator&) = delete;
 
+  // Takes the memory of the sum, unless it is there.
+  void reserve();
   void add(const at::Tensor& gradient);  // undefined: nothing
   at::Tensor& sum() { return sum_; }     // undefined: no gradient since clear()
   void clear();
@@ -35,7 +38,8 @@ class GradientAccumulator {
  private:
   std::string name_;
   at::Tensor sum_;
-  at::Tensor memory_;  // of the last step's sum
+  at::Tensor memory_;  // of the sum, while there is none
+  at::Tensor parameter_;
   at::ScalarType dtype_;
   NodePtr node_;  // keeps the hook alive: a parameter holds its node only weakly
 };

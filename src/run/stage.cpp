@@ -204,6 +204,9 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
 void Stage::forget(std::int64_t microbatch) { impl_->in_flight.erase(microbatch); }
 
 void Stage::keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots) {
+  for (auto& accumulator : impl_->accumulators) {
+    if (accumulator) accumulator->reserve();
+  }
   InFlight& work = impl_->in_flight.at(microbatch);
   for (const at::Tensor& root : roots) {
     work.roots.push_back(root.defined() && root.requires_grad()

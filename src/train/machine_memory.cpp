@@ -35,7 +35,7 @@ std::int64_t to_bytes(double bytes) {
 
 double held_bytes(const Plan& plan) {
   double bytes = 0;
-  for (const RankMemory& rank : plan.memory) bytes += static_cast<double>(rank.total_bytes());
+  for (const RankMemory& rank : plan.memory) bytes += static_cast<double>(rank.held_bytes());
   return bytes;
 }
 

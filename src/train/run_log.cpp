@@ -79,13 +79,11 @@ void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport
   metrics.tokens = report.tokens;
   metrics.step_seconds = seconds;
   double compute = 0;
-  largest_.resize(stats.size());
+  peaks_.resize(stats.size());
   for (std::size_t rank = 0; rank < stats.size(); ++rank) {
     compute += stats[rank].compute_seconds;
     metrics.memory_bytes.push_back(stats[rank].peak_bytes);
-    const std::int64_t peak = std::max(largest_[rank].peak_bytes, stats[rank].peak_bytes);
-    largest_[rank] = stats[rank];
-    largest_[rank].peak_bytes = peak;
+    peaks_[rank] = std::max(peaks_[rank], stats[rank].peak_bytes);
   }
   metrics.bubble_fraction = bubble_fraction(compute, static_cast<int>(stats.size()), seconds);
   if (config_.metrics.parameter_norms) metrics.parameter_norms = report.parameter_norms;
@@ -134,28 +132,18 @@ void RunLog::end(bool stopped, const std::string& weights) const {
   print(text);
 }
 
-// What a rank holds all the time, what its live microbatches keep, and what one of them needs while
-// it runs, beside the largest peak that was measured.
+// The plan's prediction beside the largest peak that was measured.
 std::string RunLog::memory_text() const {
   TextTable table({{"rank", Align::kRight},
-                   {"weights, gradients, optimizer", Align::kRight},
-                   {"live", Align::kRight},
-                   {"activations", Align::kRight},
-                   {"running", Align::kRight},
                    {"predicted", Align::kRight},
-                   {"measured", Align::kRight}});
-  for (std::size_t rank = 0; rank < largest_.size(); ++rank) {
-    const RankStats& stats = largest_[rank];
-    const int live = plan_.simulation.peak_live_per_rank[rank];
-    const std::int64_t held = plan_.memory[rank].total_bytes();
-    table.add_row({std::to_string(rank), human_bytes(held), std::to_string(live),
-                   human_bytes(stats.activation_bytes), human_bytes(stats.transient_bytes),
-                   human_bytes(held + stats.activation_bytes + stats.transient_bytes),
-                   human_bytes(stats.peak_bytes)});
+                   {"measured", Align::kRight},
+                   {"measured / predicted", Align::kRight}});
+  for (std::size_t rank = 0; rank < peaks_.size(); ++rank) {
+    const std::int64_t predicted = plan_.memory[rank].total_bytes(), measured = peaks_[rank];
+    table.add_row({std::to_string(rank), human_bytes(predicted), human_bytes(measured),
+                   fixed(static_cast<double>(measured) / static_cast<double>(predicted), 2)});
   }
-  std::string text =
-      "\nmemory: bytes of tensors; activations of the live microbatches as measured on the first\n";
-  return text += table.to_string("  ");
+  return "\npeak memory, bytes of tensors\n" + table.to_string("  ");
 }
 
 }  // namespace sluice

@@ -56,7 +56,7 @@ class RunLog {
   TimeLeft time_left_;
   std::chrono::steady_clock::time_point began_, next_note_;
   StepMetrics last_;
-  std::vector<RankStats> largest_;  // per rank, over the logged steps
+  std::vector<std::int64_t> peaks_;  // bytes per rank, over the logged steps
 };
 
 }  // namespace sluice

@@ -8,7 +8,6 @@
 
 #include "run/memory_ledger.h"
 #include "sluice/error.h"
-#include "train/memory_probe.h"
 #include "train/stage_inputs.h"
 
 namespace sluice {
@@ -60,15 +59,11 @@ struct Trainer::Impl {
   std::unique_ptr<TrainOps> ops;
   std::unique_ptr<Executor> executor;
   const Program& program;
-  MemoryProbe probe;
   int current_instruction = -1;
 
   Impl(const TrainableModel& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
-      : transport(the_transport),
-        options(std::move(the_options)),
-        program(the_program),
-        probe(options.ledger, transport.rank()) {
+      : transport(the_transport), options(std::move(the_options)), program(the_program) {
     const std::vector<std::vector<std::string>> values = values_at_cuts(model, partition);
     make_stages(model, partition, values);
     stage_inputs = std::make_unique<StageInputs>(
@@ -101,10 +96,6 @@ struct Trainer::Impl {
     return ranks;
   }
 
-  const std::vector<Action>& row() const {
-    return program.ranks[static_cast<std::size_t>(transport.rank())];
-  }
-
   std::vector<Stage*> stage_pointers() const {
     std::vector<Stage*> pointers;
     for (const auto& stage : stages) pointers.push_back(stage.get());
@@ -123,12 +114,7 @@ struct Trainer::Impl {
     executor_options.hooks = options.hooks;
     executor_options.hooks.before = [this](int index, const Action& action) {
       current_instruction = index;
-      probe.before(action);
       if (options.hooks.before) options.hooks.before(index, action);
-    };
-    executor_options.hooks.after = [this](int index, const Action& action) {
-      probe.after(action);
-      if (options.hooks.after) options.hooks.after(index, action);
     };
     return executor_options;
   }
@@ -166,10 +152,9 @@ void Trainer::draw_weights() {
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   require_counted(batch);
-  impl_->probe.begin_step();
+  if (impl_->options.ledger) impl_->options.ledger->reset_peak(impl_->transport.rank());
   impl_->ops->set_learning_rate(learning_rate);
   impl_->executor->run_step(batch);
-  impl_->probe.end_step();
   impl_->current_instruction = -1;
   const StepReport& report = impl_->ops->report();
   if (!report.finite)
@@ -178,8 +163,9 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
 }
 
 std::vector<RankStats> Trainer::gather_stats() {
-  const RankStats own = {impl_->executor->times().compute, impl_->probe.step_peak(),
-                         impl_->probe.peak_activations(impl_->row()), impl_->probe.transient()};
+  const MemoryLedger* ledger = impl_->options.ledger;
+  const RankStats own = {impl_->executor->times().compute,
+                         ledger ? ledger->peak_bytes(impl_->transport.rank()) : 0};
   const std::string bytes(reinterpret_cast<const char*>(&own), sizeof own);
   std::vector<RankStats> stats;
   for (const std::string& received : impl_->transport.all_gather(bytes, impl_->everybody())) {

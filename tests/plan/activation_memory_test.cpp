@@ -1,0 +1,56 @@
+#include "plan/activation_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+ModelSpec llama() {
+  return parse_model_spec(R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 8,
+    "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1})",
+                          "config.json");
+}
+
+TEST(ActivationMemoryTest, CountsWhatADecoderLayerKeepsForEveryToken) {
+  const ModelSpec model = llama();
+  const ActivationBytes one = layer_activations(model, model.layers[1], {1, 1});
+  // Two norms of 3 x 8 + 1; query 8, attention 2 x 8, key and value 4 each, a log-sum a head; 4
+  // x 12.
+  EXPECT_EQ(one.after_forward, 4 * (2 * 25 + 24 + 8 + 2 + 48));
+  const ActivationBytes many = layer_activations(model, model.layers[1], {3, 5});
+  EXPECT_EQ(many.after_forward, 15 * one.after_forward);
+  EXPECT_EQ(many.after_input, 15 * one.after_input);
+}
+
+TEST(ActivationMemoryTest, AttentionDropoutCostsTheSquareOfTheLength) {
+  ModelSpec model = llama();
+  const auto kept = [&](std::int64_t length) {
+    return layer_activations(model, model.layers[1], {1, length}).after_forward;
+  };
+  EXPECT_EQ(kept(64), 2 * kept(32));
+  model.config.attention_dropout = 0.1;
+  EXPECT_EQ(kept(64) - 2 * kept(32), 4 * 3 * 2 * (64 * 64 - 2 * 32 * 32));
+}
+
+TEST(ActivationMemoryTest, FollowsTheRowOfTheRank) {
+  const std::vector<ActivationBytes> stages = {{100, 60, 10, 0}, {40, 40, 5, 90}};
+  auto peak = [&](const std::vector<Action>& row) {
+    const RowActivations result = row_activations(row, stages);
+    return std::pair(result.kept, result.peak);
+  };
+  using A = Action;
+  // Held: 100, 200, 100, 0.
+  EXPECT_EQ(peak({A::forward(0, 0), A::forward(0, 1), A::backward(0, 0), A::backward(0, 1)}),
+            (std::pair<std::int64_t, std::int64_t>(200, 210)));
+  // Held: 100, 60, 160, 100, 60, 0.
+  EXPECT_EQ(peak({A::forward(0, 0), A::backward_input(0, 0), A::forward(0, 1),
+                  A::backward_weight(0, 0), A::backward_input(0, 1), A::backward_weight(0, 1)}),
+            (std::pair<std::int64_t, std::int64_t>(160, 170)));
+  // Stage 1 needs its 90 when its 40 are gone.
+  EXPECT_EQ(peak({A::forward(0, 0), A::forward(1, 0), A::backward(1, 0), A::backward(0, 0)}),
+            (std::pair<std::int64_t, std::int64_t>(140, 190)));
+}
+
+}  // namespace
+}  // namespace sluice
