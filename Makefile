@@ -18,14 +18,15 @@ setup:
 	@tools/setup.sh
 
 build: setup  ## build/bin/sluice (Release)
-	@cmake --build build -j $(JOBS)
+	@cmake --build build -j $(JOBS) --target sluice_cli sluice_run_cli
 
 run: build  ## train examples/quickstart.toml: 4 pipeline stages on this machine, about two minutes
 	@build/bin/sluice train examples/quickstart.toml $(ARGS)
 
 test: test-release test-asan test-tsan  ## all tests but the slow ones, with those under sanitizers
 
-test-release: build
+test-release: setup
+	@cmake --build build -j $(JOBS)
 	@$(TEST) --test-dir build -LE slow
 
 # Under sanitizers: in `test` what handles foreign bytes (plan, config, io) and what has threads

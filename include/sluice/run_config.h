@@ -110,8 +110,8 @@ Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
 // (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with
-// the nearest), wrong types, values out of range, contradictions, and keys of the contract that
-// are set away from their default but "not built yet".
+// the nearest), wrong types, values out of range, contradictions, and documented keys that are
+// set away from their default but "not built yet".
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
 // The variables of this process that start with SLUICE_.

@@ -21,7 +21,7 @@ std::string text(const Case& c) {
          " model " + std::to_string(static_cast<int>(c.model)) + (c.ragged ? " ragged" : "");
 }
 
-// Every legal combination of the axes, in a fixed order.
+// Every legal combination of the axes, in a fixed order.
 std::vector<Case> every_case() {
   std::vector<Case> cases;
   for (const ScheduleInfo& info : schedule_table()) {

@@ -28,7 +28,7 @@ StepMetrics example() {
   return metrics;
 }
 
-TEST(MetricsTest, TheLineNamesEveryNumberInTheOrderOfTheContract) {
+TEST(MetricsTest, TheLineNamesEveryNumberInTheDocumentedOrder) {
   EXPECT_EQ(
       to_line(example(), false),
       "step: 12/1000  loss: 3.2100  grad_norm: 0.9100  lr: 3.0e-04  tps: 2,449  bubble: 7.1%  "
@@ -52,7 +52,7 @@ TEST(MetricsTest, ColourOnlyAddsEscapes) {
   EXPECT_EQ(line, to_line(example(), false));
 }
 
-TEST(MetricsTest, TheJsonObjectHasTheKeysOfTheContractAndTheFullNumbers) {
+TEST(MetricsTest, TheJsonObjectHasTheDocumentedKeysAndTheFullNumbers) {
   StepMetrics metrics = example();
   metrics.loss = 1.0 / 3.0;
   auto object = nlohmann::json::parse(to_json(metrics));
