@@ -50,11 +50,11 @@ TEST_F(TrainCommandTest, MemoryUnder1F1BDoesNotGrowWithTheNumberOfMicrobatches) 
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return metrics().back().at("memory_bytes").get<std::vector<std::int64_t>>();
   };
-  const std::vector<std::int64_t> few = peaks("4"), many = peaks("64");
-  // How many messages are on their way depends on timing: at most one each way more or less.
+  const std::vector<std::int64_t> few = peaks("4"), many = peaks("256");
+  // How many messages are on their way depends on timing: at most the four of the warm-up.
   const std::int64_t message = 16 * 64 * 4;
   for (std::size_t rank = 0; rank < 4; ++rank)
-    EXPECT_LE(std::abs(few[rank] - many[rank]), 2 * message) << "rank " << rank;
+    EXPECT_LE(std::abs(few[rank] - many[rank]), 4 * message) << "rank " << rank;
 }
 
 TEST_F(TrainCommandTest, PredictsThePeakMemoryOfEveryRank) {

@@ -128,10 +128,10 @@ TEST(ExecutorTest, NeedsNoMoreMemoryForMoreMicrobatchesUnder1F1B) {
     peaks.emplace_back();
     for (int rank = 0; rank < 4; ++rank) peaks.back().push_back(ledger.peak_bytes(rank));
   }
-  // How many messages are on their way depends on timing: at most one each way more or less.
+  // How many messages are on their way depends on timing: at most the four of the warm-up.
   const std::int64_t message = 32 * 64 * 4;
   for (std::size_t rank = 0; rank < 4; ++rank) {
-    EXPECT_LE(std::abs(peaks[0][rank] - peaks[1][rank]), 2 * message) << "rank " << rank;
+    EXPECT_LE(std::abs(peaks[0][rank] - peaks[1][rank]), 4 * message) << "rank " << rank;
   }
 }
 
