@@ -2,7 +2,7 @@
 // uses it without a word.
 //
 // Owns: what the machine has, the least that a run needs. Does not own: predictions for people
-// (plan.h, memory_probe.h). Thread-safety: pure functions, but for reading the system's files.
+// (plan.h). Thread-safety: pure functions, but for reading the system's files.
 #pragma once
 
 #include <cstdint>
