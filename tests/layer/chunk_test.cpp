@@ -5,9 +5,12 @@
 
 #include "sluice/chunk.h"
 #include "sluice/error.h"
+#include "support/expect_error.h"
 
 namespace sluice {
 namespace {
+
+using test::message_of;
 
 LayerSpec linear_layer(const std::string& name, int in, int out) {
   LayerSpec layer;
@@ -44,16 +47,6 @@ Function sum_of_inputs() {
     for (std::size_t i = 1; i < read.size(); ++i) sum = sum + read[i];
     return std::vector<at::Tensor>{sum};
   };
-}
-
-template <typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(ValuesTest, GetNamesTheMissingValueAndThosePresent) {

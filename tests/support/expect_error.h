@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <utility>
 
 #include "sluice/error.h"
@@ -18,6 +19,11 @@ Error error_of(Call&& call) {
   }
   ADD_FAILURE() << "nothing was thrown";
   return Error(ErrorKind::kInternal, "nothing was thrown");
+}
+
+template <typename Call>
+std::string message_of(Call&& call) {
+  return error_of(std::forward<Call>(call)).what();
 }
 
 }  // namespace sluice::test
