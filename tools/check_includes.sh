@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (docs/README.md, "Layers"):
-#   base <- plan <- config (torch-free), layer <- {model, io, comm}, {layer, comm} <- run <- train <- apps.
+#   base <- plan <- config (torch-free); layer <- {model, io, comm}; io <- data;
+#   {layer, comm} <- run <- {optim, checkpoint} <- train <- job <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
 # folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
 # that an installed header includes only installed headers. Prints one line a violation; exit 1.
@@ -19,11 +20,15 @@ BEGIN {
   may["model"]  = free "layer model"
   may["io"]     = free "layer io"
   may["comm"]   = free "layer comm"
+  may["data"]   = free "layer io data"
   may["run"]    = free "layer comm run"
-  may["train"]  = free "layer comm run train model io"
+  may["optim"]  = free "layer comm run optim"
+  may["checkpoint"] = free "layer io comm run checkpoint"
+  may["train"]  = free "layer comm run optim checkpoint train model io"
+  may["job"]    = free "layer comm run optim checkpoint train model io data job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
-  owner["draw"] = owner["partition_rules"] = "plan"; owner["run_config"] = "config"
+  owner["draw"] = owner["partition_rules"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
   owner["layer"] = owner["step_batch"] = "layer"; owner["transport"] = "comm"
   for (pass = 1; pass <= 2; pass++) {
     for (i = 1; i < ARGC; i++) {

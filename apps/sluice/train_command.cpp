@@ -22,12 +22,12 @@
 #include "sluice/rank_threads.h"
 #include "sluice/token_data.h"
 #include "sluice/trainer.h"
-#include "train/machine_memory.h"
-#include "train/post_mortem.h"
-#include "train/run_inputs.h"
-#include "train/run_log.h"
-#include "train/save_weights.h"
-#include "train/stop_signal.h"
+#include "job/machine_memory.h"
+#include "job/post_mortem.h"
+#include "job/run_inputs.h"
+#include "job/run_log.h"
+#include "checkpoint/save_weights.h"
+#include "job/stop_signal.h"
 
 namespace sluice {
 namespace {

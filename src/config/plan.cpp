@@ -1,6 +1,6 @@
 // From a RunConfig to a proven program: one step after the other.
 #include "sluice/plan.h"
-#include "plan/activation_memory.h"
+#include "plan/predict/activation_memory.h"
 
 #include <set>
 #include <utility>

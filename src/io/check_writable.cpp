@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/text.h"
-#include "io/file.h"
+#include "base/file.h"
 #include "sluice/hf_directory.h"
 
 namespace sluice {
@@ -20,9 +20,9 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
     // A link without a target is there, though nothing can be created through it.
     const bool missing = error_number == ENOENT && ::lstat(ancestor.c_str(), &status) != 0;
     if (!missing) {
-      throw io::file_error(kind, "cannot write into '" + folder + "'", ancestor, error_number);
+      throw file_error(kind, "cannot write into '" + folder + "'", ancestor, error_number);
     }
-    ancestor = io::parent_directory(ancestor);
+    ancestor = parent_directory(ancestor);
   }
   if (!S_ISDIR(status.st_mode)) {
     throw Error(kind, "cannot write into '" + folder + "': not a directory", ancestor,
@@ -32,7 +32,7 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   // or file systems without directories.
   std::string probe = ancestor + "/.sluice-probe-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
-    throw io::file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
+    throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   }
   ::rmdir(probe.c_str());
   struct statvfs disk;

@@ -6,13 +6,12 @@
 #include <set>
 
 #include "base/strict_json.h"
-#include "io/printable.h"
+#include "base/printable.h"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
-using io::printable;
 
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";

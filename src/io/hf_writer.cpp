@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "io/file.h"
+#include "base/file.h"
 #include "io/step_directory.h"
 
 namespace sluice {
@@ -49,8 +49,8 @@ std::string updated_config(const std::string& config_text) {
 }
 
 void copy_file(const std::string& from, const std::string& to) {
-  const io::File source = io::File::open(from, ErrorKind::kCheckpoint);
-  io::File target = io::File::create(to);
+  const File source = File::open(from, ErrorKind::kCheckpoint);
+  File target = File::create(to);
   std::vector<char> buffer(std::size_t{1} << 20);
   std::uint64_t done = 0;
   while (const std::size_t count = source.read_some(buffer.data(), buffer.size(), done)) {
@@ -74,7 +74,7 @@ void name_shards(const std::string& directory, const std::vector<HfShard>& shard
     const std::string name = shards.size() == 1 ? std::string("model.safetensors")
                                                 : "model-" + five_digits(i + 1) + "-of-" +
                                                       five_digits(shards.size()) + ".safetensors";
-    io::rename_path(directory + "/" + shards[i].file, directory + "/" + name);
+    rename_path(directory + "/" + shards[i].file, directory + "/" + name);
     total_bytes += shards[i].bytes;
     for (const std::string& tensor : shards[i].tensors) {
       if (!weight_map.emplace(tensor, name).second) {
@@ -87,7 +87,7 @@ void name_shards(const std::string& directory, const std::vector<HfShard>& shard
   nlohmann::ordered_json index;
   index["metadata"]["total_size"] = total_bytes;
   index["weight_map"] = weight_map;
-  io::write_text(directory + "/model.safetensors.index.json", index.dump(2) + "\n");
+  write_text(directory + "/model.safetensors.index.json", index.dump(2) + "\n");
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ std::string HfWriter::publish(const std::vector<HfShard>& shards, const std::str
                               const std::string& source_directory) {
   if (shards.empty()) throw Error(ErrorKind::kInternal, "no rank has written weights", directory());
   name_shards(directory(), shards);
-  io::write_text(directory() + "/config.json", updated_config(config_text));
+  write_text(directory() + "/config.json", updated_config(config_text));
   for (const char* name : kTokenizerFiles) {
     const std::string source = source_directory + "/" + name;
     std::error_code ignored;

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "io/printable.h"
+#include "base/printable.h"
 #include "io/safetensors_dtype.h"
 #include "sluice/hf_directory.h"
 
@@ -47,7 +47,7 @@ TensorSource source_of(const HfDirectory& directory, const std::string& name,
 void check_fits(const TensorSource& source, const std::string& name,
                 const std::vector<std::int64_t>& shape) {
   const std::string where =
-      source.file->path() + ", tensor '" + io::printable(source.entry->name) + "'";
+      source.file->path() + ", tensor '" + printable(source.entry->name) + "'";
   if (source.entry->shape != shape) {
     throw Error(ErrorKind::kInput,
                 "expected shape " + shape_text(shape) + " for '" + name + "', found " +

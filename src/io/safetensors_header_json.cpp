@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "io/printable.h"
+#include "base/printable.h"
 #include "sluice/error.h"
 
 namespace sluice::io {

@@ -5,8 +5,8 @@
 #include <bit>
 #include <numeric>
 
-#include "io/file.h"
-#include "io/printable.h"
+#include "base/file.h"
+#include "base/printable.h"
 #include "io/safetensors_dtype.h"
 #include "io/safetensors_header_json.h"
 #include "sluice/safetensors.h"
@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 // One piece of a tensor that must be converted or brought to a device.
 constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
 
-std::uint64_t read_length_prefix(const io::File& file, std::uint64_t file_size) {
+std::uint64_t read_length_prefix(const File& file, std::uint64_t file_size) {
   std::array<unsigned char, 8> bytes{};
   if (file_size < bytes.size()) {
     throw Error(ErrorKind::kInput,
@@ -49,12 +49,12 @@ std::uint64_t read_length_prefix(const io::File& file, std::uint64_t file_size) 
 }  // namespace
 
 struct SafetensorsReader::Impl {
-  io::File file;
+  File file;
   std::uint64_t data_start = 0;
 };
 
 SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) {
-  impl_ = std::make_unique<Impl>(Impl{io::File::open(path_)});
+  impl_ = std::make_unique<Impl>(Impl{File::open(path_)});
   const std::uint64_t file_size = impl_->file.size();
   const std::uint64_t length = read_length_prefix(impl_->file, file_size);
   std::string json(length, '\0');
@@ -89,14 +89,14 @@ const SafetensorsEntry* SafetensorsReader::find(std::string_view name) const {
 }
 
 std::string SafetensorsReader::where(std::string_view name) const {
-  return path_ + ", tensor '" + io::printable(name) + "'";
+  return path_ + ", tensor '" + printable(name) + "'";
 }
 
 const SafetensorsEntry& SafetensorsReader::entry(std::string_view name) const {
   if (const SafetensorsEntry* found = find(name)) return *found;
   const std::string near = nearest_name(name, names());
   throw Error(ErrorKind::kInput, "no such tensor", where(name),
-              near.empty() ? "" : "did you mean '" + io::printable(near) + "'?");
+              near.empty() ? "" : "did you mean '" + printable(near) + "'?");
 }
 
 TensorMeta SafetensorsReader::meta(std::string_view name) const {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "io/file.h"
+#include "base/file.h"
 #include "io/safetensors_dtype.h"
 #include "sluice/safetensors.h"
 
@@ -49,15 +49,15 @@ struct SafetensorsWriter::Impl {
 
   explicit Impl(std::string final_path)
       : path(std::move(final_path)),
-        temporary(io::parent_directory(path) + "/." + io::base_name(path) + ".tmp-" +
-                  io::unique_suffix()),
-        file(io::File::create(temporary)) {}
+        temporary(parent_directory(path) + "/." + base_name(path) + ".tmp-" +
+                  unique_suffix()),
+        file(File::create(temporary)) {}
   ~Impl() {
     if (!published) ::unlink(temporary.c_str());
   }
 
   std::string path, temporary;
-  std::optional<io::File> file;
+  std::optional<File> file;
   std::unordered_map<std::string, Slot> slots;
   bool published = false;
 };
@@ -118,9 +118,9 @@ void SafetensorsWriter::finish() {
   }
   impl_->file->sync();
   impl_->file->close();
-  io::rename_path(impl_->temporary, impl_->path);
+  rename_path(impl_->temporary, impl_->path);
   impl_->published = true;
-  io::sync_directory(io::parent_directory(impl_->path));
+  sync_directory(parent_directory(impl_->path));
 }
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "io/file.h"
+#include "base/file.h"
 
 namespace sluice::io {
 namespace {

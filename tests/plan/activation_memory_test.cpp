@@ -1,4 +1,4 @@
-#include "plan/activation_memory.h"
+#include "plan/predict/activation_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "plan/partition/convention.h"
-#include "plan/partition_rules/shares.h"
+#include "plan/peers/shares.h"
 
 namespace sluice::detail {
 namespace {

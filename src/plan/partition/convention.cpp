@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/partition_rules/shares.h"
+#include "plan/peers/shares.h"
 
 namespace sluice::detail {
 

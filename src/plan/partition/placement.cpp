@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "plan/partition/convention.h"
-#include "plan/partition_rules/shares.h"
+#include "plan/peers/shares.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

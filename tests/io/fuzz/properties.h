@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/jsonl_row.h"
+#include "data/jsonl_row.h"
 #include "sluice/error.h"
 #include "sluice/safetensors_header.h"
 
@@ -52,7 +52,7 @@ inline bool check_safetensors(std::string_view bytes, std::size_t header_size) {
 
 inline bool check_jsonl_row(std::string_view json) {
   try {
-    const io::JsonlRow row = io::parse_jsonl_row(json, "fuzz.jsonl:1");
+    const data::JsonlRow row = data::parse_jsonl_row(json, "fuzz.jsonl:1");
     // No row can ask for more memory than its text has room for.
     require(!row.text || row.text->size() <= json.size());
     require(!row.input_ids || row.input_ids->size() <= json.size());

@@ -1,0 +1,218 @@
+#include "sluice/token_data.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "data/sequence_source.h"
+#include "layer/key_hash.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// So many steps are looked at before the first, where rows without counted labels are known.
+constexpr std::int64_t kForeseenSteps = 1'000'000;
+constexpr const char* kCountedRemedy =
+    "-100 is not counted, nor is the first label of a row: give rows with other labels, or raise "
+    "training.local_batch_size";
+
+enum class Format { kText, kJsonl };
+
+Format format_of(const std::string& file, const std::string& format) {
+  if (format == "text") return Format::kText;
+  if (format == "jsonl") return Format::kJsonl;
+  const bool is_binary = file.ends_with(".bin") || file.ends_with(".idx");
+  if (format != "auto" || is_binary) {
+    throw Error(ErrorKind::kUsage,
+                format == "auto" ? "reading .bin and .idx is not built yet"
+                                 : "data.format '" + format + "' is not built yet",
+                file, "use text or .jsonl files");
+  }
+  return file.ends_with(".jsonl") ? Format::kJsonl : Format::kText;
+}
+
+Format common_format(const DataOptions& data) {
+  if (data.files.empty())
+    throw Error(ErrorKind::kUsage, "data.files names no file", "", "set data.files");
+  const Format first = format_of(data.files.front(), data.format);
+  for (const std::string& file : data.files) {
+    if (format_of(file, data.format) != first) {
+      throw Error(ErrorKind::kUsage, "data.files mixes text and .jsonl",
+                  data.files.front() + " and " + file, "use one kind, or set data.format");
+    }
+  }
+  return first;
+}
+
+std::string text_refusal(const TokenDataOptions& options) {
+  const std::string& tokenizer = options.data.tokenizer;
+  if (tokenizer == "bytes") return {};
+  if (tokenizer != "auto") return "data.tokenizer '" + tokenizer + "' is not built yet";
+  const std::string file = options.model_directory + "/tokenizer.json";
+  std::error_code ignored;
+  if (options.model_directory.empty() || !std::filesystem::exists(file, ignored)) return {};
+  return "using the model's tokenizer.json is not built yet";
+}
+
+std::int64_t count_labels(const at::Tensor& labels) {
+  const std::int64_t length = labels.size(1);
+  if (length < 2) return 0;
+  return labels.narrow(1, 1, length - 1).ne(data::kIgnoredLabel).sum().item<std::int64_t>();
+}
+
+// {first row, number of rows} of every microbatch.
+std::vector<std::pair<std::int64_t, std::int64_t>> microbatch_rows(std::int64_t batch_size,
+                                                                   std::int64_t microbatch_size) {
+  if (microbatch_size < 1) {
+    throw Error(ErrorKind::kUsage, "training.microbatch_size is " + std::to_string(microbatch_size),
+                "", "at least 1");
+  }
+  std::vector<std::pair<std::int64_t, std::int64_t>> result;
+  for (std::int64_t row = 0; row < batch_size; row += microbatch_size)
+    result.emplace_back(row, std::min(microbatch_size, batch_size - row));
+  return result;
+}
+
+Values named(TokenBatch batch) {
+  return {{"input_ids", std::move(batch.ids)}, {"labels", std::move(batch.labels)}};
+}
+
+}  // namespace
+
+namespace data {
+
+void require_byte_tokens(const SourceOptions& options, const std::string& where) {
+  if (!options.text_refusal.empty()) {
+    throw Error(ErrorKind::kUsage, options.text_refusal, where,
+                "set data.tokenizer = \"bytes\", or use .jsonl rows with input_ids");
+  }
+  if (options.vocab_size < kByteVocabulary) {
+    throw Error(ErrorKind::kInput,
+                "text becomes one token per byte, which needs a vocabulary of 256; the model has " +
+                    std::to_string(options.vocab_size),
+                where, "use .jsonl rows with input_ids, or a model with vocab_size >= 256");
+  }
+}
+
+}  // namespace data
+
+struct TokenData::Impl {
+  TokenDataOptions options;
+  std::unique_ptr<data::SequenceSource> source;
+
+  // The sequence at a place of the endless row.
+  std::uint64_t sequence_at(std::uint64_t place) const {
+    const std::uint64_t count = source->num_sequences();
+    const std::uint64_t epoch = place / count, i = place % count;
+    if (!options.data.shuffle) return i;
+    return Permutation(count, absorb(absorb(0, static_cast<std::uint64_t>(options.seed)), epoch))
+        .at(i);
+  }
+
+  TokenBatch read(std::int64_t first_place, std::int64_t rows) const {
+    const std::int64_t length = options.seq_len;
+    TokenBatch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong)};
+    auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
+    auto* labels = batch.labels.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto place = static_cast<std::uint64_t>(first_place + row);
+      source->read(sequence_at(place), ids + row * length, labels + row * length);
+    }
+    return batch;
+  }
+
+  // Known to be so from the rows that were read when the files were opened.
+  bool is_uncounted(std::int64_t step, std::int64_t batch_size) const {
+    const std::vector<std::uint64_t>& uncounted = source->uncounted();
+    for (std::int64_t row = 0; row < batch_size; ++row) {
+      const auto place = static_cast<std::uint64_t>((step - 1) * batch_size + row);
+      if (!std::binary_search(uncounted.begin(), uncounted.end(), sequence_at(place))) return false;
+    }
+    return true;
+  }
+
+  [[noreturn]] void refuse_uncounted(std::int64_t step, std::int64_t batch_size) const {
+    constexpr std::int64_t kNamedRows = 4;
+    std::string where = "step " + std::to_string(step);
+    for (std::int64_t row = 0; row < std::min(batch_size, kNamedRows); ++row) {
+      const auto place = static_cast<std::uint64_t>((step - 1) * batch_size + row);
+      where += ", " + source->place(sequence_at(place));
+    }
+    if (batch_size > kNamedRows)
+      where += " and " + std::to_string(batch_size - kNamedRows) + " more";
+    throw Error(ErrorKind::kInput, "no label of the step's batch is counted", where,
+                kCountedRemedy);
+  }
+};
+
+TokenData::TokenData(TokenDataOptions options) : impl_(std::make_unique<Impl>()) {
+  const Format format = common_format(options.data);
+  data::SourceOptions source{options.data.files, options.seq_len, options.vocab_size,
+                           options.data.truncate, text_refusal(options)};
+  impl_->options = std::move(options);
+  impl_->source = format == Format::kText ? data::open_text(std::move(source))
+                                          : data::open_jsonl(std::move(source));
+}
+
+TokenData::~TokenData() = default;
+TokenData::TokenData(TokenData&&) noexcept = default;
+TokenData& TokenData::operator=(TokenData&&) noexcept = default;
+
+std::int64_t TokenData::num_sequences() const {
+  return static_cast<std::int64_t>(impl_->source->num_sequences());
+}
+std::int64_t TokenData::num_bytes() const {
+  return static_cast<std::int64_t>(impl_->source->num_bytes());
+}
+std::optional<double> TokenData::unigram_entropy() const {
+  return impl_->source->unigram_entropy();
+}
+
+TokenBatch TokenData::batch(std::int64_t step, std::int64_t batch_size) const {
+  return impl_->read((step - 1) * batch_size, batch_size);
+}
+
+StepBatch TokenData::step_batch(std::int64_t step, std::int64_t batch_size,
+                                std::int64_t microbatch_size) const {
+  StepBatch result;
+  result.step = step;
+  for (const auto& [row, rows] : microbatch_rows(batch_size, microbatch_size)) {
+    const auto read = [data = impl_.get(), place = (step - 1) * batch_size + row, rows = rows] {
+      return data->read(place, rows);
+    };
+    result.counts.push_back(count_labels(read().labels));
+    result.microbatches.push_back([read] { return named(read()); });
+  }
+  if (std::accumulate(result.counts.begin(), result.counts.end(), std::int64_t{0}) == 0)
+    impl_->refuse_uncounted(step, batch_size);
+  return result;
+}
+
+void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_size) const {
+  const std::string file = impl_->source->uncounted_file();
+  if (!file.empty()) {
+    throw Error(ErrorKind::kInput, "no row of the file has a label that is counted", file,
+                kCountedRemedy);
+  }
+  if (impl_->source->uncounted().empty()) return;
+  for (std::int64_t step = 1; step <= std::min(steps, kForeseenSteps); ++step) {
+    if (impl_->is_uncounted(step, batch_size)) impl_->refuse_uncounted(step, batch_size);
+  }
+}
+
+StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_size,
+                             std::int64_t step) {
+  StepBatch result;
+  result.step = step;
+  for (const auto& [row, rows] : microbatch_rows(batch.ids.size(0), microbatch_size)) {
+    TokenBatch part{batch.ids.narrow(0, row, rows), batch.labels.narrow(0, row, rows)};
+    result.counts.push_back(count_labels(part.labels));
+    result.microbatches.push_back(named(std::move(part)));
+  }
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,149 @@
+#include "job/run_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <numbers>
+
+#include "base/text.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::chrono::seconds kNoteInterval{20};
+
+std::string nats_and_bits(double nats) {
+  return fixed(nats, 4) + " nats, " + fixed(nats / std::numbers::ln2, 4) + " bits";
+}
+
+}  // namespace
+
+RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data)
+    : config_(config), plan_(plan), data_(data), color_(use_color(STDOUT_FILENO)) {}
+
+void RunLog::begin() {
+  unigram_entropy_ = data_.unigram_entropy();
+  const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
+  print(show_config(config_) + "\n" + describe_plan(config_, plan_, grid) + data_text() + "\n");
+  began_ = std::chrono::steady_clock::now();
+  next_note_ = began_ + kNoteInterval;
+}
+
+// Stdout breaks with a closed pipe or terminal, or a full disk.
+void RunLog::print(const std::string& text) const {
+  errno = 0;
+  if (std::cout << text << std::flush) return;
+  const int reason = errno;
+  std::cerr << "sluice: warning: cannot write to stdout"
+            << (reason != 0 ? std::string(": ") + std::strerror(reason) : "")
+            << "; the run goes on without it, its steps are in "
+            << MetricsFile::path_in(config_.metrics.folder) << "\n";
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  dup2(nowhere, STDOUT_FILENO);
+  close(nowhere);
+  std::cout.clear();
+}
+
+std::string RunLog::data_text() const {
+  std::string text = "data: " + with_commas(data_.num_bytes()) + " bytes, " +
+                     with_commas(data_.num_sequences()) + " sequences of at most " +
+                     with_commas(config_.training.seq_len) + " tokens an epoch";
+  if (unigram_entropy_) text += "; unigram entropy " + nats_and_bits(*unigram_entropy_) + " a byte";
+  return text + "\n";
+}
+
+void RunLog::instruction_done(int index) {
+  if (last_.step > 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_note_) return;
+  next_note_ = now + kNoteInterval;
+  const double share = (index + 1.0) / static_cast<double>(plan_.program.ranks.front().size());
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  print("note: " + fixed(100 * share, 1) + "% of the first step after " + duration_text(seconds) +
+        ", " + duration_text(seconds / share - seconds) + " to go\n");
+}
+
+void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport& report,
+                  const std::vector<RankStats>& stats) {
+  time_left_.add_step(seconds);
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.num_steps = config_.training.steps;
+  metrics.loss = report.loss;
+  metrics.grad_norm = report.grad_norm;
+  metrics.lr = lr;
+  metrics.tokens = report.tokens;
+  metrics.step_seconds = seconds;
+  double compute = 0;
+  peaks_.resize(stats.size());
+  for (std::size_t rank = 0; rank < stats.size(); ++rank) {
+    compute += stats[rank].compute_seconds;
+    metrics.memory_bytes.push_back(stats[rank].peak_bytes);
+    peaks_[rank] = std::max(peaks_[rank], stats[rank].peak_bytes);
+  }
+  metrics.bubble_fraction = bubble_fraction(compute, static_cast<int>(stats.size()), seconds);
+  if (config_.metrics.parameter_norms) metrics.parameter_norms = report.parameter_norms;
+  metrics.tokens_are_bytes = unigram_entropy_.has_value();
+  metrics.seconds_left = time_left_.after(step, metrics.num_steps);
+
+  record(metrics);
+  print(to_line(metrics, color_) + "\n");
+  last_ = std::move(metrics);
+}
+
+void RunLog::record(const StepMetrics& metrics) {
+  if (metrics_error_) return;
+  try {
+    if (!file_) file_.emplace(config_.metrics.folder);
+    file_->append(metrics);
+  } catch (const Error& error) {
+    metrics_error_ = error;
+    std::cerr << "sluice: warning: " << error.what() << "; the run goes on without metrics\n";
+  }
+}
+
+void RunLog::unsplit_stages(const std::vector<int>& stages) const {
+  if (stages.empty()) return;
+  std::vector<std::string> names;
+  for (const int stage : stages) names.push_back(std::to_string(stage));
+  const Simulation simulation =
+      simulate(plan_.program, charge_unsplit_stages({}, plan_.program.num_stages, stages));
+  print("note: the backward of stage " + join(names, ", ") +
+        " does not split: all its gradients are computed at I. " +
+        "With that: " + fixed(simulation.makespan, 0) + " units of time, bubble " +
+        fixed(100 * simulation.bubble_fraction, 1) + "%\n");
+}
+
+void RunLog::end(bool stopped, const std::string& weights) const {
+  std::string text = memory_text();
+  if (stopped) {
+    text += "stopped by a signal after step ";
+    text += std::to_string(last_.step) + " of " + std::to_string(last_.num_steps) + "\n";
+  }
+  text += "loss: " + (unigram_entropy_ ? nats_and_bits(last_.loss) + " a byte; unigram entropy " +
+                                             nats_and_bits(*unigram_entropy_)
+                                       : fixed(last_.loss, 4) + " nats a token");
+  text += "\nweights: " + weights + "\n";
+  if (file_) text += "metrics: " + file_->path() + "\n";
+  print(text);
+}
+
+// The plan's prediction beside the largest peak that was measured.
+std::string RunLog::memory_text() const {
+  TextTable table({{"rank", Align::kRight},
+                   {"predicted", Align::kRight},
+                   {"measured", Align::kRight},
+                   {"measured / predicted", Align::kRight}});
+  for (std::size_t rank = 0; rank < peaks_.size(); ++rank) {
+    const std::int64_t predicted = plan_.memory[rank].total_bytes(), measured = peaks_[rank];
+    table.add_row({std::to_string(rank), human_bytes(predicted), human_bytes(measured),
+                   fixed(static_cast<double>(measured) / static_cast<double>(predicted), 2)});
+  }
+  return "\npeak memory, bytes of tensors\n" + table.to_string("  ");
+}
+
+}  // namespace sluice

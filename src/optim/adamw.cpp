@@ -1,0 +1,103 @@
+// AdamW. With gradient g, moments m and v, step t, rate lr, decay w:
+//   p <- p (1 - lr w)
+//   m <- b1 m + (1 - b1) g          v <- b2 v + (1 - b2) g^2
+//   p <- p - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+#include <utility>
+
+#include "optim/optimizers.h"
+
+namespace sluice {
+namespace {
+
+class AdamW : public Optimizer {
+ public:
+  AdamW(const OptimizerOptions& options, std::vector<OptimizedParameter> parameters)
+      : options_(options),
+        parameters_(std::move(parameters)),
+        groups_(group_parameters(parameters_, options_)) {
+    for (const OptimizedParameter& parameter : parameters_) {
+      const auto type =
+          parameter.value.options().dtype(state_type(parameter.value)).requires_grad(false);
+      const auto zeros = [&] {
+        return at::empty_strided(parameter.value.sizes(), parameter.value.strides(), type).zero_();
+      };
+      moments_.push_back({zeros(), zeros(), at::zeros({}, type.dtype(at::kFloat))});
+    }
+  }
+
+  void step(double lr, double grad_scale) override {
+    const at::NoGradGuard no_grad;
+    for (const ParameterGroup& group : groups_) {
+      std::vector<at::Tensor> values, gradients, means, squares, steps;
+      for (std::size_t i : group.members) {
+        const at::Tensor gradient = gradient_like(parameters_[i].value);
+        if (!gradient.defined()) continue;
+        moments_[i].step += 1;
+        if (!can_fuse(parameters_[i].value, gradient)) {
+          step_by_operators(i, gradient, lr, grad_scale, group.weight_decay);
+          continue;
+        }
+        values.push_back(parameters_[i].value);
+        gradients.push_back(gradient);
+        means.push_back(moments_[i].mean);
+        squares.push_back(moments_[i].square);
+        steps.push_back(moments_[i].step);
+      }
+      if (values.empty()) continue;
+      at::_fused_adamw_(values, gradients, means, squares, {}, steps, lr, options_.betas[0],
+                        options_.betas[1], group.weight_decay, options_.eps, /*amsgrad=*/false,
+                        /*maximize=*/false, grad_scale_tensor(grad_scale, values.front()));
+    }
+  }
+
+  std::vector<std::pair<std::string, at::Tensor>> state() const override {
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      tensors.emplace_back("exp_avg/" + parameters_[i].name, moments_[i].mean);
+      tensors.emplace_back("exp_avg_sq/" + parameters_[i].name, moments_[i].square);
+      tensors.emplace_back("step/" + parameters_[i].name, moments_[i].step);
+    }
+    return tensors;
+  }
+
+ private:
+  struct Moments {
+    at::Tensor mean, square;  // state type, layout of the parameter
+    at::Tensor step;          // float32 scalar, as the fused kernel reads it
+  };
+
+  void step_by_operators(std::size_t i, const at::Tensor& gradient, double lr, double grad_scale,
+                         double weight_decay) {
+    const double beta1 = options_.betas[0], beta2 = options_.betas[1];
+    Moments& moments = moments_[i];
+    const double steps = moments.step.item<float>();
+    at::Tensor g = gradient.to(moments.mean.scalar_type());
+    if (grad_scale != 1.0) g = g / grad_scale;
+    moments.mean.lerp_(g, 1.0 - beta1);
+    moments.square.mul_(beta2).addcmul_(g, g, 1.0 - beta2);
+    const at::Tensor denominator =
+        (moments.square.sqrt() / std::sqrt(1.0 - std::pow(beta2, steps))).add_(options_.eps);
+    at::Tensor value =
+        parameters_[i].value.to(moments.mean.scalar_type()) * (1.0 - lr * weight_decay);
+    value.addcdiv_(moments.mean, denominator, -lr / (1.0 - std::pow(beta1, steps)));
+    parameters_[i].value.copy_(value);
+  }
+
+  OptimizerOptions options_;
+  std::vector<OptimizedParameter> parameters_;
+  std::vector<ParameterGroup> groups_;
+  std::vector<Moments> moments_;  // of parameters_[i]
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
+                                      std::vector<OptimizedParameter> parameters) {
+  return std::make_unique<AdamW>(options, std::move(parameters));
+}
+
+}  // namespace sluice

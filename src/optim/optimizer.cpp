@@ -1,0 +1,86 @@
+#include "sluice/optimizer.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "base/name_pattern.h"
+#include "sluice/error.h"
+#include "optim/optimizers.h"
+
+namespace sluice {
+namespace {
+
+struct OptimizerInfo {
+  std::string name;
+  std::unique_ptr<Optimizer> (*make)(const OptimizerOptions&, std::vector<OptimizedParameter>);
+};
+
+const std::vector<OptimizerInfo>& optimizer_table() {
+  static const std::vector<OptimizerInfo> table = {{"AdamW", make_adamw}, {"SGD", make_sgd}};
+  return table;
+}
+
+}  // namespace
+
+std::int64_t Optimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : state()) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+                                          std::vector<OptimizedParameter> parameters) {
+  std::vector<std::string> names;
+  for (const OptimizerInfo& info : optimizer_table()) {
+    if (info.name == options.name) return info.make(options, std::move(parameters));
+    names.push_back(info.name);
+  }
+  throw Error(ErrorKind::kUsage, "unknown optimizer '" + options.name + "'", "optimizer.name",
+              suggest_name(options.name, names));
+}
+
+std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParameter>& parameters,
+                                             const OptimizerOptions& options) {
+  std::vector<ParameterGroup> groups;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& value = parameters[i].value;
+    const bool decays = !matches_any(options.no_decay, parameters[i].name);
+    const double weight_decay = decays ? options.weight_decay : 0.0;
+    auto fits = [&](const ParameterGroup& group) {
+      const at::Tensor& first = parameters[group.members.front()].value;
+      return group.weight_decay == weight_decay && first.device() == value.device() &&
+             first.scalar_type() == value.scalar_type();
+    };
+    auto group = groups.begin();
+    while (group != groups.end() && !fits(*group)) ++group;
+    if (group == groups.end()) group = groups.insert(groups.end(), {weight_decay, {}});
+    group->members.push_back(i);
+  }
+  return groups;
+}
+
+at::Tensor gradient_like(const at::Tensor& parameter) {
+  const at::Tensor& gradient = parameter.grad();
+  if (!gradient.defined() || gradient.strides() == parameter.strides()) return gradient;
+  return at::empty_strided(parameter.sizes(), parameter.strides(), gradient.options())
+      .copy_(gradient);
+}
+
+bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient) {
+  const at::ScalarType type = parameter.scalar_type();
+  return (parameter.is_cpu() || parameter.is_cuda()) &&
+         (type == at::kFloat || type == at::kDouble) && gradient.scalar_type() == type &&
+         parameter.is_non_overlapping_and_dense();
+}
+
+at::ScalarType state_type(const at::Tensor& parameter) {
+  return parameter.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor& like) {
+  if (grad_scale == 1.0) return std::nullopt;
+  return at::full({}, grad_scale, like.options().dtype(at::kFloat).requires_grad(false));
+}
+
+}  // namespace sluice

@@ -1,0 +1,111 @@
+#include "plan/peers/shares.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "sluice/error.h"
+
+namespace sluice::detail {
+
+void refuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, what, {}, remedy);
+}
+
+void require_count(const char* what, std::int64_t value, int min) {
+  if (value >= min && value <= kMaxCount) return;
+  refuse(std::string(what) + " is " + std::to_string(value),
+         "give a number from " + std::to_string(min) + " to " + std::to_string(kMaxCount));
+}
+
+void require_layer_each(int num_stages, int num_layers) {
+  if (num_stages <= num_layers) return;
+  refuse(counted(num_layers, "layer") + " cannot fill " + counted(num_stages, "stage"),
+         "use at most as many stages as layers");
+}
+
+std::vector<int> even_shares(int total, int parts, Remainder remainder) {
+  std::vector<int> shares(static_cast<std::size_t>(parts), total / parts);
+  const int extra = total % parts;
+  int first = 0;
+  if (remainder == Remainder::kLast) first = parts - extra;
+  if (remainder == Remainder::kMiddle) first = parts / 2 - extra / 2;
+  std::for_each_n(shares.begin() + first, extra, [](int& share) { ++share; });
+  return shares;
+}
+
+std::vector<int> weighted_shares(int num_layers, int num_stages, int input_weight,
+                                 int output_weight, Remainder remainder) {
+  require_count("the number of layers", num_layers, 0);
+  require_count("the number of stages", num_stages, 1);
+  require_count("the weight of the first stage", input_weight, 0);
+  require_count("the weight of the last stage", output_weight, 0);
+  if (num_stages == 1) return {num_layers};
+  const int effective = num_layers + input_weight + output_weight;
+  if (num_stages > effective) {
+    refuse(counted(num_stages, "stage") + " for " + counted(num_layers, "layer") +
+               " with weights " + std::to_string(input_weight) + " and " +
+               std::to_string(output_weight) + " would leave stages empty",
+           "use at most " + counted(std::max(effective, 1), "stage"));
+  }
+  const int smallest = effective / num_stages;
+  for (const auto& [weight, end] : {std::pair{input_weight, "first"}, {output_weight, "last"}}) {
+    if (weight > smallest) {
+      refuse("the weight of the " + std::string(end) + " stage, " + std::to_string(weight) +
+                 ", exceeds the " + counted(smallest, "layer") + " of a stage (" +
+                 std::to_string(num_layers) + " layers and weights " +
+                 std::to_string(input_weight) + " and " + std::to_string(output_weight) + " on " +
+                 std::to_string(num_stages) + " stages)",
+             "use fewer stages or a weight of at most " + std::to_string(smallest));
+    }
+  }
+  std::vector<int> shares = even_shares(effective, num_stages, remainder);
+  shares.front() -= input_weight;
+  shares.back() -= output_weight;
+  return shares;
+}
+
+std::vector<int> first_layers(const std::vector<int>& shares) {
+  std::vector<int> starts;
+  starts.reserve(shares.size());
+  int layer = 0;
+  for (const int share : shares) {
+    starts.push_back(layer);
+    layer += share;
+  }
+  return starts;
+}
+
+StagesNeed stages_need(const ScheduleInfo* schedule) {
+  if (!schedule) return StagesNeed::kAny;
+  return schedule->single_stage ? StagesNeed::kOne : StagesNeed::kSeveral;
+}
+
+bool fits(StagesNeed need, int stages_per_rank) {
+  switch (need) {
+    case StagesNeed::kOne:
+      return stages_per_rank == 1;
+    case StagesNeed::kSeveral:
+      return stages_per_rank >= 2;
+    case StagesNeed::kAny:
+      return stages_per_rank >= 1;
+  }
+  return false;
+}
+
+std::string need_text(StagesNeed need) {
+  switch (need) {
+    case StagesNeed::kOne:
+      return "the schedule runs exactly 1 stage a rank";
+    case StagesNeed::kSeveral:
+      return "the schedule runs at least 2 stages a rank";
+    case StagesNeed::kAny:
+      return "every rank needs a stage";
+  }
+  return {};
+}
+
+int natural_stages_per_rank(const ScheduleInfo* schedule) {
+  return !schedule || schedule->single_stage ? 1 : 2;
+}
+
+}  // namespace sluice::detail

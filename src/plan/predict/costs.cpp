@@ -1,0 +1,267 @@
+// Costs from text and from files (docs/simulate.md).
+#include "plan/predict/costs.h"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/strict_json.h"
+#include "base/text.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
+constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
+const std::vector<std::string> kActionNames = {"F", "I", "W", "B"};
+
+// F, I, W and B as far as they are given.
+struct GivenCosts {
+  std::optional<double> forward, backward_input, backward_weight, backward;
+
+  std::optional<double>* find(std::string_view name) {
+    if (name == "F") return &forward;
+    if (name == "I") return &backward_input;
+    if (name == "W") return &backward_weight;
+    if (name == "B") return &backward;
+    return nullptr;
+  }
+
+  // What is not given is as in `otherwise`; B is I + W when one of these is given and B is not.
+  StageCosts over(const StageCosts& otherwise) const {
+    StageCosts costs = otherwise;
+    costs.forward = forward.value_or(otherwise.forward);
+    costs.backward_input = backward_input.value_or(otherwise.backward_input);
+    costs.backward_weight = backward_weight.value_or(otherwise.backward_weight);
+    if (backward)
+      costs.backward = *backward;
+    else if (backward_input || backward_weight) {
+      costs.backward = costs.backward_input + costs.backward_weight;
+    }
+    return costs;
+  }
+};
+
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
+      value < 0.0) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+class CostsFile {
+ public:
+  CostsFile(std::string_view text, const std::string& path)
+      : path_(path), document_(parse_strict_json(text, path)) {}
+
+  Costs read() const {
+    Costs costs;
+    costs.file = path_;
+    if (document_.is_array()) {
+      costs.per_stage = stages(document_, "", costs.uniform);
+      return costs;
+    }
+    if (!document_.is_object()) fail("", "are no object and no list", kFileRemedy);
+    static const std::vector<std::string> kKeys = {
+        "F",      "I",         "W", "B", "comm", "latency", "bandwidth", "message_bytes",
+        "stages", "rank_speed"};
+    for (const auto& [key, value] : document_.items()) {
+      if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
+        fail(key, "is not a key of costs", suggest_name(key, kKeys));
+      }
+    }
+    if (document_.contains("comm") && document_.contains("latency")) {
+      fail("comm", "is another name of 'latency'", "give one of them");
+    }
+    costs.uniform = stage(document_, "", costs.uniform, /*other_keys=*/true);
+    for (const char* key : {"comm", "latency"}) {
+      if (document_.contains(key)) costs.latency = number(document_[key], key);
+    }
+    if (document_.contains("bandwidth")) {
+      costs.bandwidth = number(document_["bandwidth"], "bandwidth");
+    }
+    if (document_.contains("message_bytes")) costs.message_bytes = numbers("message_bytes");
+    if (document_.contains("rank_speed")) costs.rank_speed = numbers("rank_speed");
+    if (document_.contains("stages")) {
+      costs.per_stage = stages(document_["stages"], "stages", costs.uniform);
+    }
+    return costs;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& field, const std::string& what,
+                         const std::string& remedy = {}) const {
+    throw Error(ErrorKind::kInput, field.empty() ? "the costs: " + what : "'" + field + "' " + what,
+                path_, remedy);
+  }
+
+  double number(const Json& value, const std::string& field) const {
+    const double result = value.is_number() ? value.get<double>() : -1.0;
+    if (!(result >= 0.0) || !std::isfinite(result))
+      fail(field, "is no number of at least 0", "write 0 or more");
+    return result;
+  }
+
+  std::vector<double> numbers(const char* field) const {
+    const Json& list = document_[field];
+    if (!list.is_array()) fail(field, "is not a list", "write a list of numbers");
+    std::vector<double> result;
+    for (const Json& value : list) {
+      result.push_back(
+          number(value, std::string(field) + "[" + std::to_string(result.size()) + "]"));
+    }
+    return result;
+  }
+
+  StageCosts stage(const Json& object, const std::string& field, const StageCosts& otherwise,
+                   bool other_keys) const {
+    if (!object.is_object()) fail(field, "is not an object", "write {\"F\": 1, \"B\": 2}");
+    GivenCosts given;
+    for (const auto& [key, value] : object.items()) {
+      std::optional<double>* cost = given.find(key);
+      const std::string where = field.empty() ? key : field + "." + key;
+      if (cost)
+        *cost = number(value, where);
+      else if (!other_keys)
+        fail(where, "is not a cost", suggest_name(key, kActionNames));
+    }
+    return given.over(otherwise);
+  }
+
+  std::vector<StageCosts> stages(const Json& list, const std::string& field,
+                                 const StageCosts& otherwise) const {
+    if (!list.is_array() || list.empty()) {
+      fail(field, "is not a list with one object per stage", kFileRemedy);
+    }
+    std::vector<StageCosts> result;
+    for (const Json& each : list) {
+      const std::string where = field + "[" + std::to_string(result.size()) + "]";
+      result.push_back(stage(each, where, otherwise, /*other_keys=*/false));
+    }
+    return result;
+  }
+
+  std::string path_;
+  Json document_;
+};
+
+}  // namespace
+
+Costs parse_costs(std::string_view text) {
+  static const std::vector<std::string> kNames = {"F", "I", "W", "B", "comm"};
+  Costs costs;
+  GivenCosts given;
+  std::optional<double> latency;
+  if (trim(text).empty()) {
+    throw Error(ErrorKind::kUsage, "no costs are given", "--costs", kTextRemedy);
+  }
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t equals = part.find('=');
+    const std::string name(trim(std::string_view(part).substr(0, equals)));
+    std::optional<double>* cost = name == "comm" ? &latency : given.find(name);
+    if (trim(part).empty()) {
+      throw Error(ErrorKind::kUsage, "a cost is missing between the commas", "--costs",
+                  kTextRemedy);
+    }
+    if (!cost) {
+      throw Error(ErrorKind::kUsage, "unknown cost '" + name + "'", "--costs",
+                  suggest_name(name, kNames));
+    }
+    const std::optional<double> value =
+        equals == std::string::npos ? std::nullopt
+                                    : parse_number(trim(std::string_view(part).substr(equals + 1)));
+    if (!value || *cost) {
+      throw Error(ErrorKind::kUsage,
+                  *cost ? "cost '" + name + "' is given twice"
+                        : "'" + part + "' is not a cost of at least 0",
+                  "--costs", kTextRemedy);
+    }
+    *cost = value;
+  }
+  costs.uniform = given.over(costs.uniform);
+  costs.latency = latency.value_or(0.0);
+  return costs;
+}
+
+Costs parse_costs_json(std::string_view text, const std::string& file_name) {
+  return CostsFile(text, file_name).read();
+}
+
+Costs read_costs(const std::string& path) {
+  return parse_costs_json(read_text_file(path, kMaxFileBytes), path);
+}
+
+namespace detail {
+namespace {
+
+// Costs against the program that they are for.
+class FittingCheck {
+ public:
+  FittingCheck(const Costs& costs, const Program& program) : costs_(costs), program_(program) {}
+
+  void run() const {
+    require_size("stages", costs_.per_stage.size(), program_.num_stages, "stages");
+    require_size("message_bytes", costs_.message_bytes.size(), program_.num_stages - 1,
+                 "cuts between stages");
+    require_size("rank_speed", costs_.rank_speed.size(), program_.num_ranks, "ranks");
+    check_stage(costs_.uniform);
+    for (const StageCosts& stage : costs_.per_stage) check_stage(stage);
+    require_number(costs_.latency, "latency");
+    require_number(costs_.bandwidth, "bandwidth");
+    for (const double bytes : costs_.message_bytes) require_number(bytes, "message_bytes");
+    for (const double speed : costs_.rank_speed) {
+      require_number(speed, "rank_speed");
+      if (speed == 0.0) fail("a rank_speed is 0", "write numbers above 0; 1 is the usual speed");
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& remedy) const {
+    throw wrong_costs(costs_, what, remedy);
+  }
+
+  void require_number(double value, const char* what) const {
+    if (std::isfinite(value) && value >= 0.0) return;
+    fail(std::string(what) + " is " + shortest(value), "give a finite number of at least 0");
+  }
+
+  void check_stage(const StageCosts& stage) const {
+    for (const double cost :
+         {stage.forward, stage.backward_input, stage.backward_weight, stage.backward}) {
+      require_number(cost, "a cost");
+    }
+  }
+
+  // An empty list says nothing.
+  void require_size(const std::string& field, std::size_t size, int wanted,
+                    const std::string& of_what) const {
+    if (size == 0 || size == static_cast<std::size_t>(wanted)) return;  // empty: not given
+    fail("'" + field + "' has " + std::to_string(size) + (size == 1 ? " entry" : " entries") +
+             " for " + std::to_string(wanted) + " " + of_what,
+         "give " + std::to_string(wanted) + ", or leave '" + field + "' out");
+  }
+
+  const Costs& costs_;
+  const Program& program_;
+};
+
+}  // namespace
+
+Error wrong_costs(const Costs& costs, const std::string& what, const std::string& remedy) {
+  const bool from_file = !costs.file.empty();
+  return Error(from_file ? ErrorKind::kInput : ErrorKind::kUsage, what, costs.file, remedy);
+}
+
+void require_fitting(const Costs& costs, const Program& program) {
+  FittingCheck(costs, program).run();
+}
+
+}  // namespace detail
+}  // namespace sluice

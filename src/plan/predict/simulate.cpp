@@ -1,0 +1,281 @@
+// The replay. Its result does not depend on the order in which ranks are looked at: each runs its
+// row until an input is missing, and goes on when the input's time of arrival is known.
+#include "sluice/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "plan/neighbours.h"
+#include "plan/pair_table.h"
+#include "plan/predict/costs.h"
+#include "plan/predict/summary.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using Step = Simulation::Step;
+constexpr double kUnknown = -1.0;
+
+// A moment, and the compute action whose end brought it about; rank -1: the beginning.
+struct Moment {
+  double time = 0.0;
+  Step cause{-1, -1};
+};
+
+// A value on its way to a compute action.
+struct Input {
+  Moment arrival{kUnknown, {-1, -1}};
+  bool is_received = false;  // its RECV has been passed
+};
+
+// One stage and microbatch.
+struct Pair {
+  std::array<Input, 2> inputs;                  // of F, and of B or I
+  std::array<Moment, 2> results;                // of F, and of B or I
+  std::array<std::int32_t, 2> made_by{-1, -1};  // instruction that made it; -1: not yet
+};
+enum Direction : std::size_t { kUp = 0, kDown = 1 };  // activations, gradients
+
+class Simulator {
+ public:
+  Simulator(const Program& program, const Costs& costs)
+      : program_(program),
+        costs_(costs),
+        with_transfers_(detail::holds_transfers(program)),
+        pairs_(program),
+        ranks_(program.ranks.size()),
+        meetings_(program.tie_groups.size() + 1) {
+    const std::size_t count = program.ranks.size();
+    result_.busy_per_rank.assign(count, 0.0);
+    result_.peak_live_per_rank.assign(count, 0);
+    result_.peak_live_until_grad_input_per_rank.assign(count, 0);
+    result_.live_per_rank.resize(count);
+    result_.timeline.resize(count);
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      result_.live_per_rank[rank].reserve(program.ranks[rank].size());
+    }
+    causes_.resize(count);
+  }
+
+  Simulation run() {
+    for (int rank = program_.num_ranks - 1; rank >= 0; --rank) runnable_.push_back(rank);
+    while (!runnable_.empty()) {
+      const int rank = runnable_.back();
+      runnable_.pop_back();
+      ranks_[rank].is_queued = false;
+      while (ranks_[rank].at < program_.ranks[rank].size() && try_run(rank)) ++ranks_[rank].at;
+    }
+    require_finished();
+    detail::summarize(program_, costs_, causes_, result_);
+    return std::move(result_);
+  }
+
+ private:
+  struct Rank {
+    std::size_t at = 0;
+    bool forward_half_done = false;  // of the pair at `at`
+    Moment free;
+    std::int32_t last_compute = -1;  // instruction
+    int live = 0, live_until_grad_input = 0;
+    bool is_queued = true;
+  };
+  struct Meeting {
+    std::vector<int> arrived;
+    Moment moment;
+    bool is_over = false;
+  };
+
+  Pair& pair(const Action& half) { return pairs_.at(half.stage, half.microbatch); }
+
+  void wake(int rank) {
+    if (ranks_[rank].is_queued) return;
+    ranks_[rank].is_queued = true;
+    runnable_.push_back(rank);
+  }
+
+  bool try_run(int rank) {
+    const Action& action = program_.ranks[rank][ranks_[rank].at];
+    bool done = true;
+    if (action.kind == ActionKind::kOverlap) {
+      Rank& state = ranks_[rank];
+      if (!state.forward_half_done) {
+        state.forward_half_done = try_compute(rank, action.overlap_forward());
+      }
+      done = state.forward_half_done && try_compute(rank, action.overlap_backward());
+      if (done) state.forward_half_done = false;
+    } else if (is_compute(action.kind)) {
+      done = try_compute(rank, action);
+    } else if (detail::is_send(action.kind)) {
+      done = try_send(rank, action);
+    } else if (detail::is_recv(action.kind)) {
+      pair(action).inputs[direction(action)].is_received = true;
+    } else if (detail::is_collective(action.kind)) {
+      done = try_meet(rank, action);
+    }
+    if (done) result_.live_per_rank[rank].push_back(ranks_[rank].live);
+    return done;
+  }
+
+  static Direction direction(const Action& transfer) {
+    return detail::is_activation(transfer.kind) ? kUp : kDown;
+  }
+
+  // When the inputs are there; time kUnknown: not yet.
+  Moment inputs_ready(int rank, const Action& half) {
+    Pair& own = pair(half);
+    if (half.kind == ActionKind::kBackwardWeight)
+      return own.made_by[kDown] < 0 ? never() : Moment();
+    const Direction towards = half.kind == ActionKind::kForward ? kUp : kDown;
+    if (towards == kDown && own.made_by[kUp] < 0) return never();
+    const int neighbour = half.stage + (towards == kUp ? -1 : 1);
+    const int there = detail::rank_of(program_, neighbour);
+    if (there < 0) return {};
+    const bool needs_recv = with_transfers_ && there != rank;
+    const Input& input = own.inputs[towards];
+    return needs_recv && !input.is_received ? never() : input.arrival;
+  }
+  static Moment never() { return {kUnknown, {-1, -1}}; }
+
+  bool try_compute(int rank, const Action& half) {
+    const Moment ready = inputs_ready(rank, half);
+    if (ready.time == kUnknown) return false;
+    Rank& state = ranks_[rank];
+    const bool waits = ready.time > state.free.time;
+    const double start = waits ? ready.time : state.free.time;
+    const double end = start + duration(rank, half);
+    causes_[rank].push_back(waits ? ready.cause : state.free.cause);
+    result_.timeline[rank].push_back({half, start, end});
+    result_.busy_per_rank[rank] += end - start;
+    const int index = static_cast<int>(result_.timeline[rank].size()) - 1;
+    state.free = {end, {rank, index}};
+    state.last_compute = static_cast<std::int32_t>(state.at);
+    count_live(rank, half.kind);
+    if (half.kind != ActionKind::kBackwardWeight) hand_over(rank, half);
+    return true;
+  }
+
+  double duration(int rank, const Action& half) const {
+    const StageCosts& costs =
+        costs_.per_stage.empty() ? costs_.uniform : costs_.per_stage[half.stage];
+    double cost = costs.forward;
+    if (half.kind == ActionKind::kBackward) cost = costs.backward;
+    if (half.kind == ActionKind::kBackwardInput) cost = costs.backward_input;
+    if (half.kind == ActionKind::kBackwardWeight) cost = costs.backward_weight;
+    return costs_.rank_speed.empty() ? cost : cost / costs_.rank_speed[rank];
+  }
+
+  void count_live(int rank, ActionKind kind) {
+    Rank& state = ranks_[rank];
+    if (kind == ActionKind::kForward) {
+      int& peak = result_.peak_live_per_rank[rank];
+      int& peak_input = result_.peak_live_until_grad_input_per_rank[rank];
+      peak = std::max(peak, ++state.live);
+      peak_input = std::max(peak_input, ++state.live_until_grad_input);
+    }
+    if (detail::makes_weight_gradient(kind)) --state.live;
+    if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
+  }
+
+  // To the neighbour on this rank at once; to another rank too when nothing else says when.
+  void hand_over(int rank, const Action& half) {
+    const Direction towards = half.kind == ActionKind::kForward ? kUp : kDown;
+    Pair& own = pair(half);
+    own.results[towards] = ranks_[rank].free;
+    own.made_by[towards] = ranks_[rank].last_compute;
+    const int there = detail::rank_of(program_, half.stage + (towards == kUp ? 1 : -1));
+    if (there == rank)
+      deliver(half, towards, ranks_[rank].free);
+    else if (there >= 0 && !with_transfers_)
+      transmit(rank, half, towards, ranks_[rank].free);
+  }
+
+  bool try_send(int rank, const Action& send) {
+    const Direction towards = direction(send);
+    const Pair& own = pair(send);
+    if (own.made_by[towards] < 0) return false;
+    // Directly behind its action, a value leaves when it is made: before the other half of a pair.
+    const bool follows = own.made_by[towards] == ranks_[rank].last_compute;
+    transmit(rank, send, towards, follows ? own.results[towards] : ranks_[rank].free);
+    return true;
+  }
+
+  void transmit(int rank, const Action& from, Direction towards, Moment departure) {
+    const int cut = towards == kUp ? from.stage : from.stage - 1;
+    const int there = detail::rank_of(program_, from.stage + (towards == kUp ? 1 : -1));
+    if (there < 0) return;
+    const double bytes = costs_.message_bytes.empty() ? 0.0 : costs_.message_bytes[cut];
+    const double occupied = costs_.bandwidth > 0.0 ? bytes / costs_.bandwidth : 0.0;
+    const std::int64_t channel =
+        2 * (static_cast<std::int64_t>(rank) * program_.num_ranks + there) + towards;
+    if (occupied > 0.0) {
+      Moment& channel_free = channels_[channel];
+      if (channel_free.time > departure.time) departure = channel_free;
+      departure.time += occupied;
+      channel_free = departure;
+    }
+    departure.time += costs_.latency;
+    deliver(from, towards, departure);
+  }
+
+  void deliver(const Action& from, Direction towards, const Moment& arrival) {
+    const int stage = from.stage + (towards == kUp ? 1 : -1);
+    Input& input = pair(Action::make(from.kind, stage, from.microbatch)).inputs[towards];
+    input.arrival = arrival;
+    wake(program_.stage_to_rank[stage]);
+  }
+
+  bool try_meet(int rank, const Action& collective) {
+    const bool is_norm = collective.kind == ActionKind::kReduceNorm;
+    if (!is_norm && collective.stage >= static_cast<int>(program_.tie_groups.size())) return false;
+    Meeting& meeting = meetings_[is_norm ? meetings_.size() - 1 : collective.stage];
+    if (!meeting.is_over) {
+      if (std::find(meeting.arrived.begin(), meeting.arrived.end(), rank) !=
+          meeting.arrived.end()) {
+        return false;
+      }
+      meeting.arrived.push_back(rank);
+      if (ranks_[rank].free.time >= meeting.moment.time) meeting.moment = ranks_[rank].free;
+      const std::vector<int> members = detail::members_of(program_, collective);
+      if (meeting.arrived.size() < members.size()) return false;
+      meeting.is_over = true;
+      for (const int member : members) wake(member);
+    }
+    ranks_[rank].free = meeting.moment;
+    return true;
+  }
+
+  void require_finished() const {
+    for (int rank = 0; rank < program_.num_ranks; ++rank) {
+      const std::size_t at = ranks_[rank].at;
+      if (at == program_.ranks[rank].size()) continue;
+      throw Error(ErrorKind::kInput, "the program cannot complete: its inputs never come",
+                  detail::place_text(program_, rank, static_cast<int>(at)),
+                  "see what is missing with --check");
+    }
+  }
+
+  const Program& program_;
+  const Costs& costs_;
+  const bool with_transfers_;
+  detail::PairTable<Pair> pairs_;
+  std::vector<Rank> ranks_;
+  std::vector<Meeting> meetings_;                      // by tie group, then the norm
+  std::unordered_map<std::int64_t, Moment> channels_;  // when each is free again
+  std::vector<int> runnable_;
+  std::vector<std::vector<Step>> causes_;  // as timeline: what each action waited for
+  Simulation result_;
+};
+
+}  // namespace
+
+Simulation simulate(const Program& program, const Costs& costs) {
+  detail::require_in_range(program);
+  detail::require_fitting(costs, program);
+  return Simulator(program, costs).run();
+}
+
+}  // namespace sluice

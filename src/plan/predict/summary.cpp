@@ -1,0 +1,62 @@
+#include "plan/predict/summary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/predict/costs.h"
+
+namespace sluice::detail {
+namespace {
+
+using Step = Simulation::Step;
+
+// Fills finish_per_rank and makespan. Returns the action that ends last, of the first such rank.
+Step find_last(Simulation& result) {
+  Step last{-1, -1};
+  for (std::size_t rank = 0; rank < result.timeline.size(); ++rank) {
+    const std::vector<TimedAction>& row = result.timeline[rank];
+    const double finish = row.empty() ? 0.0 : row.back().end;
+    result.finish_per_rank.push_back(finish);
+    if (row.empty() || (last.rank >= 0 && finish <= result.makespan)) continue;
+    result.makespan = finish;
+    last = {static_cast<int>(rank), static_cast<int>(row.size()) - 1};
+  }
+  return last;
+}
+
+// Returns the idle time of all ranks together.
+double divide_idle_time(Simulation& result) {
+  double idle = 0.0;
+  for (std::size_t rank = 0; rank < result.timeline.size(); ++rank) {
+    const std::vector<TimedAction>& row = result.timeline[rank];
+    const double warmup = row.empty() ? result.makespan : row.front().start;
+    const double drain = row.empty() ? 0.0 : result.makespan - row.back().end;
+    const double all = result.makespan - result.busy_per_rank[rank];
+    result.warmup_per_rank.push_back(warmup);
+    result.drain_per_rank.push_back(drain);
+    result.waiting_per_rank.push_back(std::max(0.0, all - warmup - drain));
+    idle += all;
+  }
+  return idle;
+}
+
+}  // namespace
+
+void summarize(const Program& program, const Costs& costs,
+               const std::vector<std::vector<Step>>& causes, Simulation& result) {
+  const Step last = find_last(result);
+  if (!std::isfinite(result.makespan)) {
+    throw wrong_costs(costs, "the costs add up to more than a number can hold",
+                      "use another unit of time");
+  }
+  const double idle = divide_idle_time(result);
+  if (result.makespan > 0.0) {
+    result.bubble_fraction = std::max(0.0, idle / (program.num_ranks * result.makespan));
+  }
+  for (Step step = last; step.rank >= 0; step = causes[step.rank][step.index]) {
+    result.critical_path.push_back(step);
+  }
+  std::reverse(result.critical_path.begin(), result.critical_path.end());
+}
+
+}  // namespace sluice::detail

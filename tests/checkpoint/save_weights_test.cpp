@@ -1,0 +1,72 @@
+#include "checkpoint/save_weights.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "sluice/rank_threads.h"
+#include "support/temp_directory.h"
+
+namespace sluice::test {
+namespace {
+
+// Rank r has "layer<r>.weight", filled with r, and the last one another use of the first.
+std::vector<ParameterInfo> parameters_of(int rank, int num_ranks) {
+  const auto parameter = [](const std::string& name, double value) {
+    ParameterInfo info;
+    info.name = name;
+    info.global_shape = {2, 3};
+    info.tensor = at::full({2, 3}, value);
+    return info;
+  };
+  std::vector<ParameterInfo> parameters = {
+      parameter("layer" + std::to_string(rank) + ".weight", rank)};
+  if (rank == num_ranks - 1) {
+    parameters.push_back(parameter("head.weight", 0));
+    parameters.back().tied_to = "layer0.weight";
+  }
+  return parameters;
+}
+
+std::vector<std::string> save_on(int num_ranks, const std::string& folder, std::int64_t step) {
+  const auto transports = make_local_transports(num_ranks);
+  std::vector<std::string> paths(static_cast<std::size_t>(num_ranks));
+  run_ranks(transports, 1, nullptr, [&](Transport& transport) {
+    paths[static_cast<std::size_t>(transport.rank())] =
+        save_weights(folder, step, parameters_of(transport.rank(), num_ranks),
+                     R"({"model_type": "llama"})", "", transport);
+  });
+  return paths;
+}
+
+TEST(SaveWeightsTest, EveryTensorIsInOnePublishedDirectoryWhateverTheNumberOfRanks) {
+  for (int num_ranks : {1, 3}) {
+    const TempDirectory folder;
+    for (const std::string& path : save_on(num_ranks, folder.str(), 12)) {
+      EXPECT_EQ(path, folder / "step-00000012");
+    }
+    EXPECT_EQ(list_directory(folder.str()), std::set<std::string>{"step-00000012"});
+    const HfDirectory saved(folder / "step-00000012");
+    EXPECT_EQ(saved.names().size(), static_cast<std::size_t>(num_ranks));  // tied: once
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      const TensorSource source = saved.locate("layer" + std::to_string(rank) + ".weight");
+      EXPECT_TRUE(at::equal(source.file->read(source.entry->name), at::full({2, 3}, double(rank))));
+    }
+  }
+}
+
+TEST(SaveWeightsTest, AFolderThatCannotBeMadeIsACheckpointErrorOnAllRanks) {
+  const TempDirectory folder;
+  write_file(folder / "file", "x");
+  try {
+    save_on(2, folder / "file/checkpoint", 1);
+    FAIL() << "saved";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+  }
+  EXPECT_EQ(list_directory(folder.str()), std::set<std::string>{"file"});
+}
+
+}  // namespace
+}  // namespace sluice::test

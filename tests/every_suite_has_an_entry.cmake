@@ -1,0 +1,11 @@
+# Fails when the test program PROGRAM has a suite that is neither in SUITES nor slow.
+execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE failed)
+if(failed)
+  message(FATAL_ERROR "${PROGRAM} --gtest_list_tests failed")
+endif()
+string(REGEX MATCHALL "[^\n]+" lines "${listed}")
+foreach(line IN LISTS lines)
+  if(line MATCHES "^([A-Za-z0-9_/]*/)?([A-Za-z0-9_]+)\\." AND NOT CMAKE_MATCH_2 MATCHES "Slow" AND NOT CMAKE_MATCH_2 IN_LIST SUITES)
+    message(FATAL_ERROR "no ctest entry for the suite ${CMAKE_MATCH_2}: is it written as TEST(${CMAKE_MATCH_2}, Name)?")
+  endif()
+endforeach()

@@ -1,0 +1,79 @@
+#include "job/post_mortem.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/rank_threads.h"
+#include "support/train_pipeline.h"
+#include "support/user_models.h"
+
+namespace sluice::test {
+namespace {
+
+Program two_ranks() { return training_program("1F1B", 2, 2); }
+
+TEST(PostMortemTest, DrawsAnArrowAtTheInstructionThatFailedAndTheLastOnesOfEveryRank) {
+  const Program program = two_ranks();
+  PostMortem post_mortem;
+  post_mortem.add(0, 4, "what rank 0 did\n");
+  post_mortem.add(1, 2, "what rank 1 did\n");
+  const std::string text = post_mortem.text(program, {1, ErrorKind::kInternal, "broken"}, {});
+  EXPECT_NE(text.find("failed here"), std::string::npos) << text;
+  EXPECT_NE(text.find('^'), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 0, last instructions:\nwhat rank 0 did\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 1, last instructions:\nwhat rank 1 did\n"), std::string::npos) << text;
+}
+
+TEST(PostMortemTest, AFailureOutsideTheProgramNeedsNoDrawing) {
+  PostMortem post_mortem;
+  EXPECT_EQ(post_mortem.text(two_ranks(), {0, ErrorKind::kInput, "bad row"}, {}), "");
+  post_mortem.add(0, -1, "did something\n");
+  EXPECT_EQ(post_mortem.text(two_ranks(), {0, ErrorKind::kInput, "bad row"}, {}), "");
+}
+
+TEST(PostMortemTest, ATrainerKnowsTheInstructionThatFailed) {
+  TrainableModel model;
+  model.layers = make_user_layers(UserModel::kMlp, 2, 4, 0.0);
+  model.batch_inputs = {"x", "y"};
+  model.final_outputs = {"prediction"};
+  model.loss = squared_error;
+  const Program program = two_ranks();
+  const Partition partition = even_partition(4, program);
+  StepBatch batch;
+  batch.step = 1;
+  for (int m = 0; m < 2; ++m) {
+    batch.microbatches.push_back({{"x", at::ones({2, 4})}, {"y", at::zeros({2, 4})}});
+    batch.counts.push_back(8);
+  }
+
+  const auto transports = make_local_transports(2);
+  PostMortem post_mortem;
+  EXPECT_THROW(run_ranks(transports, 1, nullptr,
+                         [&](Transport& transport) {
+                           TrainerOptions options;
+                           options.hooks.before = [&](int, const Action& action) {
+                             if (action == Action::backward(1, 1))
+                               throw std::runtime_error("injected");
+                           };
+                           Trainer trainer(model, partition, program, transport, options);
+                           trainer.draw_weights();
+                           try {
+                             trainer.step(batch, 0.1);
+                           } catch (...) {
+                             post_mortem.add(transport.rank(), trainer.current_instruction(),
+                                             trainer.flight_record());
+                             throw;
+                           }
+                         }),
+               Error);
+  const auto failure = transports[0]->failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_NE(failure->message.find("'1B1'"), std::string::npos) << failure->message;
+  const std::string text = post_mortem.text(program, *failure, {});
+  EXPECT_NE(text.find("failed here"), std::string::npos) << text;
+  EXPECT_NE(text.find("1B1"), std::string::npos) << text;
+  EXPECT_NE(text.find("FAILED"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace sluice::test

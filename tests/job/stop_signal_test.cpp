@@ -1,0 +1,83 @@
+#include "job/stop_signal.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace sluice {
+namespace {
+
+using testing::ExitedWithCode;
+
+class StopSignalTest : public testing::Test {
+ protected:
+  // The process that dies must not be one with LibTorch's threads.
+  StopSignalTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+};
+
+TEST_F(StopSignalTest, BeforeTheFirstStepASignalEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        const StopSignal stop;
+        raise(SIGINT);
+      },
+      ExitedWithCode(130), "");
+  EXPECT_EXIT(
+      {
+        const StopSignal stop;
+        raise(SIGTERM);
+      },
+      ExitedWithCode(143), "");
+  EXPECT_EXIT(
+      {
+        const StopSignal stop;
+        raise(SIGHUP);
+      },
+      ExitedWithCode(129), "");
+}
+
+TEST_F(StopSignalTest, AfterTheFirstStepItIsARequest) {
+  StopSignal stop;
+  stop.step_finished();
+  EXPECT_FALSE(stop.requested());
+  raise(SIGTERM);
+  EXPECT_TRUE(stop.requested());
+}
+
+TEST_F(StopSignalTest, AClosedTerminalIsARequestUnlessItWasIgnoredBefore) {
+  {
+    StopSignal stop;
+    stop.step_finished();
+    raise(SIGHUP);
+    EXPECT_TRUE(stop.requested());
+  }
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    StopSignal stop;
+    stop.step_finished();
+    raise(SIGHUP);
+    EXPECT_FALSE(stop.requested());
+  }
+  EXPECT_EQ(std::signal(SIGHUP, before), SIG_IGN) << "put back";
+}
+
+TEST_F(StopSignalTest, AClosedPipeAndAFileThatIsTooLargeAreErrorsOfTheirWrites) {
+  const StopSignal stop;
+  raise(SIGPIPE);
+  raise(SIGXFSZ);
+  EXPECT_FALSE(stop.requested());
+}
+
+TEST_F(StopSignalTest, TheSecondSignalEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        StopSignal stop;
+        stop.step_finished();
+        raise(SIGINT);
+        raise(SIGINT);
+      },
+      ExitedWithCode(130), "");
+}
+
+}  // namespace
+}  // namespace sluice

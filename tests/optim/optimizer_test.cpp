@@ -1,0 +1,180 @@
+#include "sluice/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "sluice/error.h"
+#include "sluice/gradient_norm.h"
+
+namespace sluice {
+namespace {
+
+at::Tensor tensor_of(const nlohmann::json& values, const nlohmann::json& shape) {
+  const auto flat = values.get<std::vector<float>>();
+  return at::tensor(flat).reshape(shape.get<std::vector<std::int64_t>>());
+}
+
+// Two leaf variables "a.weight" and "a.bias"; the bias has no weight decay.
+std::vector<OptimizedParameter> two_parameters(const nlohmann::json& values,
+                                               const nlohmann::json& shapes,
+                                               at::ScalarType type = at::kFloat) {
+  std::vector<OptimizedParameter> parameters;
+  for (std::size_t i = 0; i < 2; ++i) {
+    parameters.push_back({i == 0 ? "a.weight" : "a.bias",
+                          tensor_of(values[i], shapes[i]).to(type).requires_grad_()});
+  }
+  return parameters;
+}
+
+OptimizerOptions options_of(const nlohmann::json& test) {
+  OptimizerOptions options;
+  options.name = test["optimizer"];
+  options.lr = test["options"]["lr"];
+  options.weight_decay = test["options"]["weight_decay"];
+  options.betas = test["options"].value("betas", options.betas);
+  options.eps = test["options"].value("eps", options.eps);
+  options.no_decay = {"*.bias"};
+  return options;
+}
+
+nlohmann::json golden() {
+  std::ifstream file(SLUICE_TEST_DATA "/optim/optimizer_golden.json");
+  return nlohmann::json::parse(file);
+}
+
+// Runs a golden case with parameters of `type`; returns the largest difference to torch. The golden
+// gradients are those before clipping.
+double largest_difference(const nlohmann::json& test, at::ScalarType type) {
+  const OptimizerOptions options = options_of(test);
+  auto parameters = two_parameters(test["initial"], test["shapes"], type);
+  const auto optimizer = make_optimizer(options, parameters);
+  double largest = 0.0;
+  for (const auto& step : test["steps"]) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      parameters[i].value.mutable_grad() =
+          tensor_of(step["gradients"][i], test["shapes"][i]).to(type);
+    }
+    optimizer->step(options.lr, 1.0 / clip_coefficient(step["norm"], test["max_norm"]));
+    for (std::size_t i = 0; i < 2; ++i) {
+      const at::Tensor expected = tensor_of(step["values"][i], test["shapes"][i]);
+      largest =
+          std::max(largest, (parameters[i].value.detach() - expected).abs().max().item<double>());
+    }
+  }
+  return largest;
+}
+
+TEST(OptimizerTest, UpdatesAsTorchOptimDoes) {
+  const nlohmann::json file = golden();
+  ASSERT_FALSE(file.at("cases").empty());
+  for (const auto& test : file["cases"]) {
+    SCOPED_TRACE(test["optimizer"].get<std::string>() + " " + test["options"].dump());
+    EXPECT_LT(largest_difference(test, at::kFloat), 2e-6);
+    EXPECT_LT(largest_difference(test, at::kDouble), 2e-6);
+  }
+}
+
+TEST(OptimizerTest, HalfPrecisionParametersAreUpdatedInFloat32FromFloat32Gradients) {
+  for (const char* name : {"AdamW", "SGD"}) {
+    OptimizerOptions options;
+    options.name = name;
+    const at::Tensor start = at::linspace(-1, 1, 64).to(at::kBFloat16);
+    const at::Tensor gradient = at::linspace(0.3, -0.2, 64);
+    std::vector<OptimizedParameter> half = {{"w", start.clone().requires_grad_()}};
+    std::vector<OptimizedParameter> full = {{"w", start.to(at::kFloat).requires_grad_()}};
+    half[0].value.mutable_grad() = gradient.clone();
+    full[0].value.mutable_grad() = gradient.clone();
+    make_optimizer(options, half)->step(0.1, 2.0);
+    make_optimizer(options, full)->step(0.1, 2.0);
+    // One step of float32 arithmetic, rounded once: at most one unit of bfloat16 apart.
+    EXPECT_LT(
+        (half[0].value.detach().to(at::kFloat) - full[0].value.detach()).abs().max().item<double>(),
+        0.005)
+        << name;
+  }
+}
+
+TEST(OptimizerTest, AnUpdateDoesNotDependOnTheOtherParametersOrAlignmentOrThreads) {
+  const int threads_before = at::get_num_threads();
+  for (const char* name : {"AdamW", "SGD"}) {
+    OptimizerOptions options;
+    options.name = name;
+    const std::int64_t size = 70'001;  // not a multiple of any vector length
+    const at::Tensor value = at::sin(at::arange(size, at::kFloat));
+    const at::Tensor gradient = at::cos(at::arange(size, at::kFloat) * 3);
+    auto updated = [&](std::int64_t offset, int threads, int others) {
+      at::set_num_threads(threads);
+      auto placed = [&](const at::Tensor& from) {
+        return at::empty({size + 64}).narrow(0, offset, size).copy_(from);
+      };
+      std::vector<OptimizedParameter> parameters;
+      for (int i = 0; i < others; ++i) {
+        parameters.push_back({"other" + std::to_string(i), at::ones({33}).requires_grad_()});
+        parameters.back().value.mutable_grad() = at::ones({33});
+      }
+      parameters.push_back({"w", placed(value).requires_grad_()});
+      parameters.back().value.mutable_grad() = placed(gradient);
+      const auto optimizer = make_optimizer(options, parameters);
+      for (int step = 0; step < 3; ++step) optimizer->step(0.01, 1.5);
+      return parameters.back().value.detach();
+    };
+    const at::Tensor alone = updated(0, 1, 0);
+    EXPECT_TRUE(at::equal(alone, updated(0, 1, 3))) << name;
+    EXPECT_TRUE(at::equal(alone, updated(3, 1, 0))) << name;
+    EXPECT_TRUE(at::equal(alone, updated(16, 2, 1))) << name;
+  }
+  at::set_num_threads(threads_before);
+}
+
+TEST(OptimizerTest, AGradientOfAnotherMemoryLayoutIsTakenByIndex) {
+  for (const char* name : {"AdamW", "SGD"}) {
+    OptimizerOptions options;
+    options.name = name;
+    const at::Tensor gradient = at::arange(12, at::kFloat).reshape({3, 4});
+    std::vector<OptimizedParameter> plain = {{"w", at::ones({3, 4}).requires_grad_()}};
+    std::vector<OptimizedParameter> turned = {{"w", at::ones({3, 4}).requires_grad_()}};
+    plain[0].value.mutable_grad() = gradient.clone();
+    turned[0].value.mutable_grad() = gradient.t().contiguous().t();
+    make_optimizer(options, plain)->step(0.1);
+    make_optimizer(options, turned)->step(0.1);
+    EXPECT_TRUE(at::equal(plain[0].value, turned[0].value)) << name;
+  }
+}
+
+TEST(OptimizerTest, AParameterWithoutGradientIsLeftAlone) {
+  std::vector<OptimizedParameter> parameters = {{"w", at::ones({4}).requires_grad_()},
+                                                {"frozen", at::ones({4}).requires_grad_()}};
+  parameters[0].value.mutable_grad() = at::ones({4});
+  const auto optimizer = make_optimizer({}, parameters);
+  optimizer->step(0.1);
+  EXPECT_FALSE(at::equal(parameters[0].value, at::ones({4})));
+  EXPECT_TRUE(at::equal(parameters[1].value, at::ones({4})));
+}
+
+TEST(OptimizerTest, StateIsNamedAfterTheParameter) {
+  const auto adamw = make_optimizer({}, {{"a.weight", at::ones({2, 3}).requires_grad_()}});
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : adamw->state()) names.push_back(name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"exp_avg/a.weight", "exp_avg_sq/a.weight", "step/a.weight"}));
+  EXPECT_EQ(adamw->state_bytes(), 2 * 6 * 4 + 4);
+}
+
+TEST(OptimizerTest, AnUnknownNameIsRefusedWithTheNearestOne) {
+  OptimizerOptions options;
+  options.name = "adamv";
+  try {
+    make_optimizer(options, {});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(std::string(error.what()).find("did you mean 'AdamW'?"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
