@@ -151,7 +151,7 @@ struct TokenData::Impl {
 TokenData::TokenData(TokenDataOptions options) : impl_(std::make_unique<Impl>()) {
   const Format format = common_format(options.data);
   data::SourceOptions source{options.data.files, options.seq_len, options.vocab_size,
-                           options.data.truncate, text_refusal(options)};
+                             options.data.truncate, text_refusal(options)};
   impl_->options = std::move(options);
   impl_->source = format == Format::kText ? data::open_text(std::move(source))
                                           : data::open_jsonl(std::move(source));

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "base/text.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "sluice/hf_directory.h"
 
 namespace sluice {

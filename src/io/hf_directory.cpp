@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <set>
 
-#include "base/strict_json.h"
 #include "base/printable.h"
+#include "base/strict_json.h"
 
 namespace sluice {
 namespace {

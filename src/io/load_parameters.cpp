@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "base/text.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "io/safetensors_dtype.h"
 #include "sluice/hf_directory.h"
 

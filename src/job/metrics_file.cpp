@@ -13,7 +13,7 @@ namespace {
 
 Error write_error(const std::string& path, int error_number) {
   return file_error(ErrorKind::kUsage, "cannot write the metrics of metrics.folder", path,
-                        error_number);
+                    error_number);
 }
 
 }  // namespace

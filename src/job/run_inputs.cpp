@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iostream>
 
-#include "base/text.h"
 #include "base/printable.h"
+#include "base/text.h"
 
 namespace sluice {
 namespace {
