@@ -36,7 +36,8 @@ TEST_F(ConfigErrorTest, NamesTheNearestKeyOfTheSection) {
   EXPECT_EQ(refusal("[training]\n  stpes = 3\n"),
             "unknown key 'training.stpes'; F:2:3; did you mean 'steps'?");
   EXPECT_EQ(refusal("[metrics]\nabcdefgh = 3\n"),
-            "unknown key 'metrics.abcdefgh'; F:2:1; one of: folder, log_freq, parameter_norms");
+            "unknown key 'metrics.abcdefgh'; F:2:1; one of: folder, log_freq, log_level, "
+            "parameter_norms");
 }
 
 TEST_F(ConfigErrorTest, NamesTheSectionThatHasTheKey) {
@@ -50,8 +51,8 @@ TEST_F(ConfigErrorTest, NamesTheNearestSection) {
             "unknown key 'trainig.steps'; F:2:1; did you mean 'training.steps'?");
   EXPECT_EQ(refusal("[modle]\n"), "unknown section 'modle'; F:1:2; did you mean 'model'?");
   EXPECT_EQ(refusal("[xyzzyplugh]\na = 1\n"),
-            "unknown section 'xyzzyplugh'; F:2:1; one of: model, data, training, optimizer, "
-            "lr_scheduler, parallelism, checkpoint, metrics");
+            "unknown section 'xyzzyplugh'; F:2:1; one of: model, lora, data, training, "
+            "optimizer, lr_scheduler, parallelism, validation, comm, checkpoint, metrics");
 }
 
 TEST_F(ConfigErrorTest, SaysHowToMendEverySyntaxError) {
@@ -154,6 +155,11 @@ TEST_F(ConfigErrorTest, NamesTheNearestWord) {
             "F:2:39; one of: \"\", up, down");
 }
 
+TEST_F(ConfigErrorTest, NamesTheNearestWordOfAList) {
+  EXPECT_EQ(refusal("[checkpoint]\nallow = [\"data\", \"modle\"]\n"),
+            "checkpoint.allow: 'modle' is not one of its words; F:2:18; did you mean 'model'?");
+}
+
 TEST_F(ConfigErrorTest, NamesTheNearestSchedule) {
   const std::string message = refusal("[parallelism]\npipeline_parallel_schedule = \"1F2B\"\n");
   EXPECT_TRUE(message.starts_with("parallelism.pipeline_parallel_schedule: ")) << message;
@@ -199,19 +205,50 @@ TEST_F(ConfigErrorTest, RefusesImpossibleListsOfRanksAndBetas) {
 
 TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
   const std::map<std::string, std::string> not_built = {
+      {"model.graph", "\"model.pt2\""},
+      {"model.adapter", "\"adapter\""},
+      {"model.rewrites", "false"},
+      {"model.transformer_layer_cls", "\"LlamaDecoderLayer\""},
       {"model.dtype", "\"bfloat16\""},
+      {"lora.rank", "8"},
+      {"lora.alpha", "32"},
+      {"lora.dropout", "0.1"},
+      {"lora.target", "[\"*o_proj\"]"},
       {"data.format", "\"llmc\""},
       {"data.tokenizer", "\"my/tokenizer.json\""},
+      {"data.pad", "\"longest\""},
+      {"data.pack", "true"},
+      {"data.chat_template", "\"chatml\""},
+      {"data.weights", "[0.5, 0.5]"},
       {"training.trainable", "[\"*.bias\"]"},
+      {"training.global_batch_size", "16"},
       {"training.mixed_precision", "\"bfloat16\""},
       {"training.activation_checkpoint", "\"full\""},
       {"parallelism.reduce_grad_per_microbatch", "true"},
       {"parallelism.data_parallel_degree", "2"},
+      {"parallelism.data_parallel_shards", "2"},
       {"parallelism.zero1", "true"},
+      {"parallelism.zero3", "true"},
+      {"parallelism.reduction", "\"fast\""},
+      {"parallelism.rank_order", "\"dp,pp\""},
       {"parallelism.transport", "\"gloo\""},
+      {"parallelism.partition", "\"measured\""},
+      {"parallelism.costs", "\"costs.json\""},
+      {"parallelism.device_memory", "\"80GB\""},
+      {"validation.files", "[\"v.txt\"]"},
+      {"validation.interval", "10"},
+      {"validation.steps", "1"},
+      {"comm.init_timeout_seconds", "30"},
+      {"comm.train_timeout_seconds", "30"},
+      {"comm.heartbeat_seconds", "1"},
       {"checkpoint.interval", "10"},
       {"checkpoint.keep_latest_k", "1"},
+      {"checkpoint.keep_every", "100"},
       {"checkpoint.resume", "7"},
+      {"checkpoint.async", "false"},
+      {"checkpoint.commit", "\"marker\""},
+      {"checkpoint.on_save_error", "\"continue\""},
+      {"checkpoint.allow", "[\"data\"]"},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});

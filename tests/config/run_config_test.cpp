@@ -183,6 +183,23 @@ TEST_F(RunConfigTest, ShowsEveryKeyWithItsOrigin) {
   EXPECT_EQ(json["optimizer.name"]["origin"], "--optimizer.name");
 }
 
+TEST_F(RunConfigTest, ShowsOnlyWhatDiffersFromTheDefaults) {
+  const RunConfig config =
+      load("[training]\nsteps = 7\nseed = 0\n", {{"metrics.log_level", "debug"}});
+  EXPECT_EQ(show_config_changes(config),
+            "training.steps = 7           # " + (folder_ / "run.toml") +
+                ":2:1\n"
+                "metrics.log_level = \"debug\"  # --metrics.log_level\n");
+  EXPECT_EQ(show_config_changes(load("")), "");
+}
+
+TEST_F(RunConfigTest, EveryLevelOfTheLogIsAWord) {
+  EXPECT_EQ(load("").metrics.log_level, "info");
+  for (const std::string level : {"debug", "info", "warning", "error"}) {
+    EXPECT_EQ(load("", {{"metrics.log_level", level}}).metrics.log_level, level);
+  }
+}
+
 TEST_F(RunConfigTest, WhatItShowsReadsBackTheSame) {
   const std::string text =
       "[model]\npath = \"a\\\"b\\u007f\\u00e9\"\n[optimizer]\nlr = 0.1\n"
