@@ -152,7 +152,7 @@ Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
 // (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with
-// the nearest), wrong types, values out of range, contradictions, and documented keys that are
+// the nearest, or what another library's key is here), wrong types, values out of range, contradictions, and documented keys that are
 // set away from their default but "not built yet".
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
@@ -170,7 +170,8 @@ std::vector<std::string> expand_data_files(const RunConfig& config);
 std::string show_config(const RunConfig& config);
 std::string show_config_changes(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
-// The key reference (Markdown): key, type, default, range, meaning. From the same table as parsing.
+// The key reference (Markdown): key, type, default, range, meaning; and what other libraries' keys
+// are here. From the same tables as parsing; the JSON form has our keys only.
 std::string config_reference();
 std::string config_reference_json();
 // "section.key" of every key, in the order of the reference.

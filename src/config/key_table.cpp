@@ -76,8 +76,9 @@ std::vector<Key> make_table() {
       key<&C::data, &Data::format>("data", "format")
           .one_of({"auto", "text", "jsonl", "llmc", "nanogpt", "megatron"})
           .only({"\"auto\"", "\"text\"", "\"jsonl\""})
-          .means("`auto`: by the ending of each file (.jsonl; .bin and .idx, which are not built "
-                 "yet; anything else is text)."),
+          .means("`auto`: by the ending of each file, upper or lower case: .jsonl; .bin and .idx, "
+                 "which are not built yet; anything else is text, but for endings that are "
+                 "certainly none (such as .gz, .json, .parquet), which are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .means("Shuffle the sequences, by `training.seed`. false: file order, begin again at "
                  "the end."),
@@ -188,11 +189,12 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline_parallel_schedule>("parallelism",
                                                                   "pipeline_parallel_schedule")
           .not_empty()
-          .means("Name of the schedule, any case: see `sluice schedule --help`."),
+          .means("Name of the schedule, any case: see `sluice schedule --help`. `auto` (not built "
+                 "yet): the fastest that is found."),
       key<&C::parallelism, &Parallel::pipeline_parallel_schedule_csv>(
           "parallelism", "pipeline_parallel_schedule_csv")
           .path()
-          .means("File with the schedule, in torch's CSV form, instead of a name."),
+          .means("File with the schedule, in torch's CSV form. It wins over a name."),
       stage_to_rank_key()
           .one_of({"auto", "loop", "v"})
           .between(0, 65535)
@@ -204,7 +206,8 @@ std::vector<Key> make_table() {
           .means("Whose rules and names the split follows."),
       key<&C::parallelism, &Parallel::pipeline_parallel_split_points>(
           "parallelism", "pipeline_parallel_split_points")
-          .means("Cut before these layers."),
+          .means("Cut before these layers. Under the `torchtitan` conventions they win over "
+                 "`pipeline_parallel_layers_per_stage`."),
       key<&C::parallelism, &Parallel::pipeline_parallel_cuts>("parallelism",
                                                               "pipeline_parallel_cuts")
           .means("Cut after these layers."),
@@ -234,7 +237,8 @@ std::vector<Key> make_table() {
           .above(0)
           .means("`tokens`: the gradient of the mean over the counted tokens of the whole step. "
                  "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
-                 "the sum over microbatches of each one's mean. A number d: `none` divided by d."),
+                 "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
+                 "true is `microbatches`, false is `none`."),
       key<&C::parallelism, &Parallel::reduce_grad_per_microbatch>("parallelism",
                                                                   "reduce_grad_per_microbatch")
           .only({"false"})
