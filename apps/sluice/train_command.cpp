@@ -19,6 +19,7 @@
 #include "job/post_mortem.h"
 #include "job/run_inputs.h"
 #include "job/run_log.h"
+#include "job/single_process.h"
 #include "job/stop_signal.h"
 #include "run/memory_ledger.h"
 #include "run/out_of_memory.h"
@@ -185,6 +186,7 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
   const auto file = std::make_shared<std::string>();
   command->add_option("CONFIG", *file, "configuration (TOML)")->required();
   command->callback([file, overrides, &exit_code] {
+    require_single_process();
     try {
       exit_code = train(load_run_config(*file, overrides, sluice_environment()));
     } catch (...) {

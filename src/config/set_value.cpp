@@ -73,9 +73,10 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
 // names).
 void check_value(const Key& key, const Value& value, const RawValue& raw, const Source& source) {
   if (raw.type == RawValue::Type::kList) {
+    const bool words_hold = key.words.empty() || key.kinds.front() == Kind::kStrings;
     for (const RawValue& element : raw.list) {
       if (element.type == RawValue::Type::kString) {
-        if (key.words.empty()) check_string(key, element.string, element, source);
+        if (words_hold) check_string(key, element.string, element, source);
       } else if (element.type == RawValue::Type::kInteger) {
         check_number(key, static_cast<double>(element.integer), element, source);
       } else if (element.type == RawValue::Type::kNumber) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "config/data_format.h"
 #include "data/sequence_source.h"
 #include "layer/key_hash.h"
 #include "sluice/error.h"
@@ -13,33 +14,24 @@
 namespace sluice {
 namespace {
 
+using detail::data_format;
+using detail::DataFormat;
+
 // So many steps are looked at before the first, where rows without counted labels are known.
 constexpr std::int64_t kForeseenSteps = 1'000'000;
 constexpr const char* kCountedRemedy =
     "-100 is not counted, nor is the first label of a row: give rows with other labels, or raise "
     "training.local_batch_size";
 
-enum class Format { kText, kJsonl };
-
-Format format_of(const std::string& file, const std::string& format) {
-  if (format == "text") return Format::kText;
-  if (format == "jsonl") return Format::kJsonl;
-  const bool is_binary = file.ends_with(".bin") || file.ends_with(".idx");
-  if (format != "auto" || is_binary) {
-    throw Error(ErrorKind::kUsage,
-                format == "auto" ? "reading .bin and .idx is not built yet"
-                                 : "data.format '" + format + "' is not built yet",
-                file, "use text or .jsonl files");
-  }
-  return file.ends_with(".jsonl") ? Format::kJsonl : Format::kText;
-}
-
-Format common_format(const DataOptions& data) {
+DataFormat common_format(const DataOptions& data) {
   if (data.files.empty())
     throw Error(ErrorKind::kUsage, "data.files names no file", "", "set data.files");
-  const Format first = format_of(data.files.front(), data.format);
+  const auto format_of = [&](const std::string& file) {
+    return data_format(file, data.format, "data.files");
+  };
+  const DataFormat first = format_of(data.files.front());
   for (const std::string& file : data.files) {
-    if (format_of(file, data.format) != first) {
+    if (format_of(file) != first) {
       throw Error(ErrorKind::kUsage, "data.files mixes text and .jsonl",
                   data.files.front() + " and " + file, "use one kind, or set data.format");
     }
@@ -149,12 +141,12 @@ struct TokenData::Impl {
 };
 
 TokenData::TokenData(TokenDataOptions options) : impl_(std::make_unique<Impl>()) {
-  const Format format = common_format(options.data);
+  const DataFormat format = common_format(options.data);
   data::SourceOptions source{options.data.files, options.seq_len, options.vocab_size,
                              options.data.truncate, text_refusal(options)};
   impl_->options = std::move(options);
-  impl_->source = format == Format::kText ? data::open_text(std::move(source))
-                                          : data::open_jsonl(std::move(source));
+  impl_->source = format == DataFormat::kText ? data::open_text(std::move(source))
+                                              : data::open_jsonl(std::move(source));
 }
 
 TokenData::~TokenData() = default;

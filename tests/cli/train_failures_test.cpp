@@ -144,6 +144,16 @@ TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {
                  "training needs at least ");
 }
 
+TEST_F(TrainCommandTest, OneOfSeveralProcessesIsRefusedBeforeAnythingIsCreatedButMayPlan) {
+  const std::string program = "WORLD_SIZE=2 " + quoted_for_shell(SLUICE_PROGRAM);
+  const ProgramResult result = run_shell(program + " train " + quoted_for_shell(config()));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err.rfind("sluice: error: WORLD_SIZE = 2: several processes ", 0), 0u)
+      << result.err;
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_EQ(run_shell(program + " plan " + quoted_for_shell(config())).exit_code, 0);
+}
+
 TEST_F(TrainCommandTest, MemoryThatRunsOutIsNamedWithItsPlace) {
   // A microbatch of 2^19 tokens needs more than the address space that is left to it.
   const ProgramResult result =
