@@ -13,7 +13,14 @@
 #include <optional>
 
 #include "base/text.h"
+#include "checkpoint/save_weights.h"
+#include "command_line.h"
 #include "commands.h"
+#include "job/machine_memory.h"
+#include "job/post_mortem.h"
+#include "job/run_inputs.h"
+#include "job/run_log.h"
+#include "job/stop_signal.h"
 #include "run/memory_ledger.h"
 #include "run/out_of_memory.h"
 #include "sluice/learning_rate.h"
@@ -22,12 +29,6 @@
 #include "sluice/rank_threads.h"
 #include "sluice/token_data.h"
 #include "sluice/trainer.h"
-#include "job/machine_memory.h"
-#include "job/post_mortem.h"
-#include "job/run_inputs.h"
-#include "job/run_log.h"
-#include "checkpoint/save_weights.h"
-#include "job/stop_signal.h"
 
 namespace sluice {
 namespace {
@@ -43,6 +44,13 @@ struct Stopwatch {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 };
+
+// Of the files of weights that the ranks write.
+std::uint64_t largest_shard(const Plan& plan) {
+  std::int64_t bytes = 1;
+  for (const RankMemory& rank : plan.memory) bytes = std::max(bytes, rank.parameter_bytes);
+  return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
+}
 
 // Everything that the ranks share; checked before anything is created.
 struct Run {
@@ -65,7 +73,8 @@ struct Run {
     require_memory(config, plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
-                   sizeof(float) * static_cast<std::uint64_t>(plan.model.num_parameters()));
+                   sizeof(float) * static_cast<std::uint64_t>(plan.model.num_parameters()),
+                   largest_shard(plan));
     MetricsFile::check(config.metrics.folder);
   }
 };
@@ -183,7 +192,10 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
   CLI::App* command =
       app.add_subcommand("train", "Trains; prints the configuration and the plan, then steps.");
   const auto file = std::make_shared<std::string>();
-  command->add_option("CONFIG", *file, "configuration (TOML)")->required();
+  add_config_file(*command, *file, "configuration (TOML)")->required();
+  for (const char* option : {"--profile", "--profile-steps"}) {
+    add_not_built(*command, option, "trace of what ran", "leave it out");
+  }
   command->callback([file, overrides, &exit_code] {
     try {
       exit_code = train(load_run_config(*file, overrides, sluice_environment()));
