@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "command_line.h"
 #include "commands.h"
 #include "config/toml_reader.h"
 #include "sluice/plan.h"
@@ -46,7 +47,7 @@ void add_config_command(CLI::App& app, const Overrides& overrides) {
   const auto arguments = std::make_shared<ConfigArguments>();
   const auto add = [&](const char* name, const char* help, const char* file_help) {
     CLI::App* command = config->add_subcommand(name, help);
-    command->add_option("CONFIG", arguments->file, file_help);
+    add_config_file(*command, arguments->file, file_help);
     command->add_flag("--json", arguments->json, "as JSON");
     return command;
   };

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "checkpoint/save_weights.h"
+#include "command_line.h"
 #include "commands.h"
 #include "job/machine_memory.h"
 #include "job/post_mortem.h"
@@ -45,6 +46,13 @@ struct Stopwatch {
   }
 };
 
+// Of the files of weights that the ranks write.
+std::uint64_t largest_shard(const Plan& plan) {
+  std::int64_t bytes = 1;
+  for (const RankMemory& rank : plan.memory) bytes = std::max(bytes, rank.parameter_bytes);
+  return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
+}
+
 // Everything that the ranks share; checked before anything is created.
 struct Run {
   StopSignal stop;
@@ -66,7 +74,8 @@ struct Run {
     require_memory(config, plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
-                   sizeof(float) * static_cast<std::uint64_t>(plan.model.num_parameters()));
+                   sizeof(float) * static_cast<std::uint64_t>(plan.model.num_parameters()),
+                   largest_shard(plan));
     MetricsFile::check(config.metrics.folder);
   }
 };
@@ -184,7 +193,10 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
   CLI::App* command =
       app.add_subcommand("train", "Trains; prints the configuration and the plan, then steps.");
   const auto file = std::make_shared<std::string>();
-  command->add_option("CONFIG", *file, "configuration (TOML)")->required();
+  add_config_file(*command, *file, "configuration (TOML)")->required();
+  for (const char* option : {"--profile", "--profile-steps"}) {
+    add_not_built(*command, option, "trace of what ran", "leave it out");
+  }
   command->callback([file, overrides, &exit_code] {
     require_single_process();
     try {

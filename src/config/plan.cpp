@@ -80,8 +80,7 @@ Partition split(const RunConfig& config, const ModelSpec& model, const Partition
   try {
     return make_partition(model, options);
   } catch (const Error& error) {
-    throw Error(error.kind(), error.fact(),
-                error.where().empty() ? places_of_split(config) : error.where(), error.remedy());
+    throw error.where().empty() ? error.at(places_of_split(config)) : error;
   }
 }
 

@@ -51,8 +51,7 @@ Schedule named_schedule(const RunConfig& config, const Partition& partition) {
   try {
     schedule = make_schedule(name, shape);
   } catch (const Error& error) {
-    throw Error(error.kind(), error.fact(),
-                origin_of(config, "parallelism.pipeline_parallel_schedule"), error.remedy());
+    throw error.at(origin_of(config, "parallelism.pipeline_parallel_schedule"));
   }
   if (schedule.stage_to_rank == partition.stage_to_rank) return schedule;
 

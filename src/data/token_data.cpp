@@ -49,18 +49,12 @@ std::string text_refusal(const TokenDataOptions& options) {
   return "using the model's tokenizer.json is not built yet";
 }
 
-std::int64_t count_labels(const at::Tensor& labels) {
-  const std::int64_t length = labels.size(1);
-  if (length < 2) return 0;
-  return labels.narrow(1, 1, length - 1).ne(data::kIgnoredLabel).sum().item<std::int64_t>();
-}
-
 // {first row, number of rows} of every microbatch.
 std::vector<std::pair<std::int64_t, std::int64_t>> microbatch_rows(std::int64_t batch_size,
                                                                    std::int64_t microbatch_size) {
   if (microbatch_size < 1) {
     throw Error(ErrorKind::kUsage, "training.microbatch_size is " + std::to_string(microbatch_size),
-                "", "at least 1");
+                "", "set it to at least 1");
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> result;
   for (std::int64_t row = 0; row < batch_size; row += microbatch_size)
@@ -175,7 +169,7 @@ StepBatch TokenData::step_batch(std::int64_t step, std::int64_t batch_size,
     const auto read = [data = impl_.get(), place = (step - 1) * batch_size + row, rows = rows] {
       return data->read(place, rows);
     };
-    result.counts.push_back(count_labels(read().labels));
+    result.counts.push_back(count_tokens(read().labels));
     result.microbatches.push_back([read] { return named(read()); });
   }
   if (std::accumulate(result.counts.begin(), result.counts.end(), std::int64_t{0}) == 0)
@@ -201,7 +195,7 @@ StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_si
   result.step = step;
   for (const auto& [row, rows] : microbatch_rows(batch.ids.size(0), microbatch_size)) {
     TokenBatch part{batch.ids.narrow(0, row, rows), batch.labels.narrow(0, row, rows)};
-    result.counts.push_back(count_labels(part.labels));
+    result.counts.push_back(count_tokens(part.labels));
     result.microbatches.push_back(named(std::move(part)));
   }
   return result;

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "base/printable.h"
 #include "base/text.h"
 #include "io/safetensors_dtype.h"
 #include "sluice/hf_directory.h"
@@ -31,9 +30,17 @@ TieUses tie_uses(const ModelSpec& model) {
   return uses;
 }
 
+std::vector<std::string> names_of(const ModelSpec& model) {
+  std::vector<std::string> names;
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) names.push_back(parameter.name);
+  }
+  return names;
+}
+
 // The stored tensor behind a parameter: that of its first use that is stored.
 TensorSource source_of(const HfDirectory& directory, const std::string& name,
-                       const std::string& tied_to, const TieUses& ties) {
+                       const std::string& tied_to, const TieUses& ties, const ModelSpec& model) {
   const std::string& first = tied_to.empty() ? name : tied_to;
   const auto uses = ties.find(first);
   const std::vector<std::string> candidates =
@@ -41,13 +48,12 @@ TensorSource source_of(const HfDirectory& directory, const std::string& name,
   for (const std::string& candidate : candidates) {
     if (const auto source = directory.find(candidate)) return *source;
   }
-  return directory.locate(first);
+  return directory.locate(first, names_of(model));
 }
 
 void check_fits(const TensorSource& source, const std::string& name,
                 const std::vector<std::int64_t>& shape) {
-  const std::string where =
-      source.file->path() + ", tensor '" + printable(source.entry->name) + "'";
+  const std::string where = source.file->path() + ", tensor '" + source.entry->name + "'";
   if (source.entry->shape != shape) {
     throw Error(ErrorKind::kInput,
                 "expected shape " + shape_text(shape) + " for '" + name + "', found " +
@@ -82,7 +88,8 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
                      const ModelSpec& model) {
   const TieUses ties = tie_uses(model);
   for (ParameterInfo& parameter : parameters) {
-    const TensorSource source = source_of(directory, parameter.name, parameter.tied_to, ties);
+    const TensorSource source =
+        source_of(directory, parameter.name, parameter.tied_to, ties, model);
     check_fits(source, parameter.name, parameter.global_shape);
     source.file->read_into(source.entry->name, parameter.tensor);
   }
@@ -93,7 +100,8 @@ std::vector<std::string> check_checkpoint(const HfDirectory& directory, const Mo
   std::set<std::string> expected;
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
-      const TensorSource source = source_of(directory, parameter.name, parameter.tied_to, ties);
+      const TensorSource source =
+          source_of(directory, parameter.name, parameter.tied_to, ties, model);
       check_fits(source, parameter.name, parameter.shape);
       const std::optional<TensorSource> own = directory.find(parameter.name);
       if (!own) continue;

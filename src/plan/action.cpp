@@ -51,19 +51,8 @@ void append_number(std::int32_t number, std::string& out) {
   out.append(digits, end);
 }
 
-// Longer text is hostile or a wrong file: the message quotes only its start, without control
-// characters.
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kMaxQuoted = 48;
-  std::string result = "'";
-  for (const char c : text.substr(0, kMaxQuoted)) {
-    result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  return result + (text.size() > kMaxQuoted ? "...'" : "'");
-}
-
 [[noreturn]] void refuse(std::string_view text, const std::string& reason) {
-  throw Error(ErrorKind::kInput, quoted(text) + " is not an action: " + reason, {},
+  throw Error(ErrorKind::kInput, "'" + std::string(text) + "' is not an action: " + reason, {},
               "write {stage}{action}{microbatch}, as 2F0, 1SEND_F3, 0UNSHARD or "
               "(0F7;7B3)OVERLAP_F_B");
 }
@@ -95,7 +84,7 @@ Action parse_single(std::string_view text) {
 
   for (const Spelling& spelling : kSpellings) {
     if (word != spelling.word) continue;
-    if (!rest.empty()) refuse(text, quoted(rest) + " follows the action");
+    if (!rest.empty()) refuse(text, "'" + std::string(rest) + "' follows the action");
     if (spelling.has_stage && !stage) refuse(text, "no stage before '" + std::string(word) + "'");
     if (!spelling.has_stage && stage) refuse(text, std::string(word) + " takes no stage");
     if (spelling.has_microbatch && !microbatch) {
@@ -108,7 +97,7 @@ Action parse_single(std::string_view text) {
   }
   if (word.empty()) refuse(text, "no action after the stage");
   if (word == kOverlapWord) refuse(text, "OVERLAP_F_B needs its pair, as (0F7;7B3)OVERLAP_F_B");
-  refuse(text, "unknown action " + quoted(word));
+  refuse(text, "unknown action '" + std::string(word) + "'");
 }
 
 Action parse_pair(std::string_view text) {

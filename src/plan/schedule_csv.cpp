@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/strict_json.h"
+#include "base/file.h"
+#include "plan/neighbours.h"
 #include "sluice/error.h"
 #include "sluice/schedule.h"
 
@@ -26,11 +27,6 @@ struct Extent {
   int num_microbatches = 0;
   std::int64_t num_actions = 0;
 };
-
-bool names_stage(ActionKind kind) {
-  return kind != ActionKind::kIdle && kind != ActionKind::kReduceTied &&
-         kind != ActionKind::kReduceNorm && kind != ActionKind::kOptimizerStep;
-}
 
 class CsvReader {
  public:
@@ -60,8 +56,11 @@ class CsvReader {
  private:
   [[noreturn]] void fail(const std::string& what, std::size_t column,
                          const std::string& remedy = {}) const {
-    throw Error(ErrorKind::kInput, what,
-                file_ + ":" + std::to_string(row_) + ":" + std::to_string(column), remedy);
+    throw Error(ErrorKind::kInput, what, place(column), remedy);
+  }
+
+  std::string place(std::size_t column) const {
+    return file_ + ":" + std::to_string(row_) + ":" + std::to_string(column);
   }
 
   std::string_view take_line() {
@@ -97,11 +96,11 @@ class CsvReader {
     try {
       action = parse_action(cell);
     } catch (const Error& error) {
-      fail(error.fact(), column, error.remedy());
+      throw error.at(place(column));
     }
     if (action.kind == ActionKind::kIdle) return action;
     ++extent_.num_actions;
-    if (names_stage(action.kind)) {
+    if (detail::names_stage(action.kind)) {
       cover(std::max(action.stage, action.backward_stage), kMaxStages, "stage", column,
             extent_.num_stages);
     }
@@ -147,7 +146,7 @@ std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& row
   for (const bool computing : {true, false}) {
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
       for (const Action& action : rows[rank]) {
-        if (!names_stage(action.kind) || is_compute(action.kind) != computing) continue;
+        if (!detail::names_stage(action.kind) || is_compute(action.kind) != computing) continue;
         for (const int stage : {action.stage, action.backward_stage}) {
           if (stage >= 0 && stage_to_rank[stage] < 0) stage_to_rank[stage] = static_cast<int>(rank);
         }
@@ -194,7 +193,8 @@ Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
 }
 
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank) {
-  return parse_schedule_csv(read_text_file(path, kMaxFileBytes), path, stage_to_rank);
+  return parse_schedule_csv(read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput), path,
+                            stage_to_rank);
 }
 
 std::string to_csv(const std::vector<std::vector<Action>>& rows) {

@@ -216,9 +216,21 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
   };
   expect_refusal({"--layers", "8"}, "give it, or the number of stages");
   expect_refusal({"--pp", "2"}, "no model is given");
-  expect_refusal({"--layers", "8", "--pp", "0"},
-                 "--pp is 0; command 'sluice split'; give at least 1");
-  expect_refusal({"--layers", "3", "--pp", "4"}, "3 layers cannot fill 4 stages");
+  expect_refusal(
+      {"--layers", "8", "--pp", "0"},
+      "'0' is not a value of --pp; command 'sluice split'; give a whole number from 1 to "
+      "1048576");
+  expect_refusal({"--layers", "3", "--pp", "4"},
+                 "3 layers cannot fill 4 stages; command 'sluice split'; use at most 3 stages, or "
+                 "--layers of at least 4 layers");
+  expect_refusal(
+      {"--layers", "0", "--pp", "2"},
+      "0 layers cannot fill 2 stages; command 'sluice split'; use --layers of at least 2 "
+      "layers");
+  expect_refusal(
+      {"--layers", "99999999999999", "--pp", "2"},
+      "'99999999999999' is not a value of --layers; command 'sluice split'; give a whole "
+      "number from 0 to 10000");
   expect_refusal({"--layers", "30", "--pp", "4", "--schedule", "1F1B", "--layers-per-stage", "4"},
                  "30 layers with --layers-per-stage 4 make 8 stages, 2 on each of 4 ranks");
   expect_refusal({"--layers", "8", "--pp", "4", "--schedule", "DualPipeV", "--stages", "4"},

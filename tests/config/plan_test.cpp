@@ -168,7 +168,7 @@ TEST_F(PlanTest, RefusesAScheduleThatDoesNotFitTheConfiguration) {
             "--parallelism.pipeline_parallel_split_points; "
             "give 1 cut, or leave the number of stages out");
   EXPECT_EQ(refusal(config({{"parallelism.pipeline_parallel_schedule_csv", "none.csv"}}), 3),
-            "cannot open the file; none.csv; check the path and its permissions");
+            "cannot open file: No such file or directory; none.csv; check the path");
 }
 
 TEST_F(PlanTest, RefusesAScheduleThatCannotCompleteAndCanDrawIt) {

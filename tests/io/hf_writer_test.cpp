@@ -276,6 +276,36 @@ TEST(CheckWritableTest, RefusesADiskThatCannotTakeTheWeights) {
   EXPECT_TRUE(list_directory(directory.str()).empty());
 }
 
+TEST(CheckWritableTest, RefusesALimitOnFilesBelowTheLargest) {
+  const TempDirectory directory;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_NO_THROW(check_writable(directory / "new", ErrorKind::kCheckpoint, 8192, 4096));
+  const Error error =
+      error_of([&] { check_writable(directory / "new", ErrorKind::kCheckpoint, 8192, 8192); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+  EXPECT_NE(error.fact().find("files of at most 4.00KiB may be written"), std::string::npos)
+      << error.what();
+  EXPECT_NE(error.remedy().find("ulimit -f"), std::string::npos);
+}
+
+TEST(HfWriterTest, AWorkingFolderThatWasRemovedIsAnError) {
+  const fs::path before = fs::current_path();
+  Error error(ErrorKind::kInternal, "");
+  {
+    const TempDirectory directory;
+    fs::current_path(directory.str());
+    fs::remove_all(directory.str());
+    error = error_of([] { HfWriter writer("deep/folder", 1); });
+    fs::current_path(before);
+  }
+  EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+  EXPECT_EQ(error.fact(), "cannot create directory: No such file or directory");
+}
+
 TEST(CheckWritableTest, NamesWhatStandsInTheWay) {
   const TempDirectory directory;
   test::write_file(directory / "file", "");

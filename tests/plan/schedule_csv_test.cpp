@@ -128,7 +128,7 @@ TEST(ScheduleCsvTest, RefusesFilesThatCannotBeRead) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
-    EXPECT_NE(std::string(error.what()).find("larger than 256 MiB"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("larger than 256.00MiB"), std::string::npos);
   }
 }
 

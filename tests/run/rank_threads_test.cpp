@@ -89,7 +89,7 @@ TEST(RankThreadsTest, AnyOtherFailureIsInternalAndNamesTheRank) {
     transport.barrier();
   });
   EXPECT_EQ(error.kind(), ErrorKind::kInternal);
-  EXPECT_STREQ(error.what(), "rank 0: first");
+  EXPECT_STREQ(error.what(), "first; rank 0");
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve address space

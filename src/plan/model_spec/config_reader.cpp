@@ -9,9 +9,7 @@ namespace sluice::detail {
 namespace {
 
 std::string shown(const nlohmann::json& value) {
-  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > 40) text = text.substr(0, 37) + "...";
-  return text;
+  return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -22,6 +20,11 @@ ConfigReader::ConfigReader(const nlohmann::json& object, std::string file_name, 
 void ConfigReader::fail(const std::string& key, const std::string& what,
                         const std::string& remedy) const {
   throw Error(ErrorKind::kInput, what, file_name_ + ", field '" + prefix_ + key + "'", remedy);
+}
+
+void ConfigReader::fail_missing(const std::string& key, const std::string& remedy) const {
+  throw Error(ErrorKind::kInput, "the field '" + prefix_ + key + "' is missing", file_name_,
+              remedy);
 }
 
 const nlohmann::json* ConfigReader::find(const std::string& key) const {
@@ -55,13 +58,14 @@ std::int64_t ConfigReader::required_size(const std::vector<std::string>& names,
     const std::int64_t found = checked_size(name, *value, max);
     if (result && *result != found) {
       fail(name,
-           "is " + std::to_string(found) + " but '" + first + "' is " + std::to_string(*result),
+           "'" + name + "' is " + std::to_string(found) + " but '" + first + "' is " +
+               std::to_string(*result),
            "keep one of the two names");
     }
     if (!result) first = name;
     result = found;
   }
-  if (!result) fail(names.front(), "is missing", "add it: a whole number");
+  if (!result) fail_missing(names.front(), "add it: a whole number");
   return *result;
 }
 

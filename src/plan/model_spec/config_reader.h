@@ -42,6 +42,8 @@ class ConfigReader {
   // Error(kInput) at "file, field 'prefix.key'".
   [[noreturn]] void fail(const std::string& key, const std::string& what,
                          const std::string& remedy = {}) const;
+  // Error(kInput) at "file".
+  [[noreturn]] void fail_missing(const std::string& key, const std::string& remedy) const;
   const std::string& file_name() const { return file_name_; }
 
  private:

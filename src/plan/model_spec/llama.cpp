@@ -33,7 +33,7 @@ void read_rope(const ConfigReader& config, DecoderConfig& out) {
   }
   const auto required = [&](const char* key) {
     if (!rope->has(key)) {
-      rope->fail(key, "is missing", "rope type '" + out.rope_type + "' needs it: add a number");
+      rope->fail_missing(key, "rope type '" + out.rope_type + "' needs it: add a number");
     }
     return rope->number(key, 0.0, 1e-6, 1e9);
   };
@@ -42,7 +42,8 @@ void read_rope(const ConfigReader& config, DecoderConfig& out) {
   out.rope_low_freq_factor = required("low_freq_factor");
   out.rope_high_freq_factor = required("high_freq_factor");
   if (out.rope_high_freq_factor <= out.rope_low_freq_factor) {
-    rope->fail("high_freq_factor", "is not greater than low_freq_factor", "exchange the two?");
+    rope->fail("high_freq_factor", "high_freq_factor is not greater than low_freq_factor",
+               "exchange the two?");
   }
   out.rope_original_max_position_embeddings =
       rope->size("original_max_position_embeddings", out.max_position_embeddings);
@@ -56,7 +57,8 @@ std::int64_t read_padding_row(const ConfigReader& config, std::int64_t vocab_siz
   if (!id) return -1;
   const double size = static_cast<double>(vocab_size);
   if (*id != std::floor(*id) || *id < -size || *id >= size) {
-    config.fail("pad_token_id", "is no token of the vocabulary of " + std::to_string(vocab_size),
+    config.fail("pad_token_id",
+                "pad_token_id is no token of the vocabulary of " + std::to_string(vocab_size),
                 "write one of its numbers, or null");
   }
   const auto row = static_cast<std::int64_t>(*id);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "base/file.h"
 #include "base/strict_json.h"
 #include "plan/model_spec/families.h"
 #include "sluice/error.h"
@@ -24,7 +25,7 @@ std::string read_dtype(const detail::ConfigReader& config) {
 }
 
 const detail::Family& find_family(const detail::ConfigReader& config) {
-  if (!config.has("model_type")) config.fail("model_type", "is missing", "add it: 'llama'");
+  if (!config.has("model_type")) config.fail_missing("model_type", "add it: 'llama'");
   const std::string type = config.text("model_type", "");
   std::vector<std::string> names;
   for (const detail::Family& family : detail::families()) {
@@ -185,12 +186,12 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
 
 ModelSpec read_model_spec(const std::string& path) {
   const std::string file = config_file(path);
-  return parse_model_spec(read_text_file(file, kMaxConfigBytes), file);
+  return parse_model_spec(read_text(file, kMaxConfigBytes), file);
 }
 
 ModelSpec read_language_model_spec(const std::string& path) {
   const std::string file = config_file(path);
-  const std::string text = read_text_file(file, kMaxConfigBytes);
+  const std::string text = read_text(file, kMaxConfigBytes);
   const nlohmann::json document = parse_config(text, file);
   const auto nested = document.find("text_config");
   const bool is_nested = nested != document.end() && nested->is_object();

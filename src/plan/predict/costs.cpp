@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/file.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "sluice/error.h"
@@ -195,7 +196,7 @@ Costs parse_costs_json(std::string_view text, const std::string& file_name) {
 }
 
 Costs read_costs(const std::string& path) {
-  return parse_costs_json(read_text_file(path, kMaxFileBytes), path);
+  return parse_costs_json(read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput), path);
 }
 
 namespace detail {
