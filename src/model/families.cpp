@@ -8,9 +8,9 @@ namespace detail {
 namespace {
 
 std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_function(
-    LayerKind kind, const DecoderConfig& config, at::ScalarType dtype) {
-  const std::int64_t width = kind == LayerKind::kHead ? config.vocab_size : config.hidden_size;
-  const bool appends = kind == LayerKind::kEmbedding;
+    const LayerInfo& info, at::ScalarType dtype) {
+  const std::int64_t width = info.writes.front().sizes.back();
+  const bool appends = info.role == LayerRole::kEmbedding;
   return [=](const std::vector<TensorMeta>& inputs) {
     TensorMeta meta{inputs.at(0).sizes, dtype};
     if (appends) {
@@ -29,31 +29,31 @@ std::string prefix_of(const LayerInfo& info) {
 
 }  // namespace
 
-double initializer_std(const DecoderConfig& config) {
-  return config.initializer_range > 0 ? config.initializer_range : 0.02;
+double initializer_std(double initializer_range) {
+  return initializer_range > 0 ? initializer_range : 0.02;
 }
 
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
-                         const InitialStd& initial_std) {
+                         const InitialValues& initial) {
   LayerSpec spec;
   spec.name = info.name;
   const std::string prefix = prefix_of(info);
   spec.prefix = prefix;
-  if (info.kind == LayerKind::kEmbedding) spec.reads = {"input_ids"};
-  if (info.kind == LayerKind::kHead) spec.writes = {"logits"};
-  spec.shapes = shape_function(info.kind, model.config, options.dtype);
+  spec.reads = info.reads;
+  spec.writes = {info.writes.front().name};
+  spec.shapes = shape_function(info, options.dtype);
   for (const ParameterSpec& parameter : info.parameters) {
     if (!parameter.tied_to.empty())
       spec.ties.emplace_back(parameter.name.substr(prefix.size() + 1), parameter.tied_to);
   }
   // The embedding's name, by which a tied head too knows that it has a padding row.
   const std::string embedding = model.layers.front().parameters.front().name;
-  const std::int64_t padding_row = model.config.padding_row;
   spec.initialize = [=](const std::string& name, const std::string& key, at::Tensor& value,
                         std::uint64_t seed) {
     if (value.dim() >= 2) {
-      keyed_normal_(value, seed, key, 0.0, initial_std(name));
-      if (padding_row >= 0 && key == embedding) value.select(0, padding_row).zero_();
+      keyed_normal_(value, seed, key, 0.0, initial.std(name));
+      if (initial.padding_row >= 0 && key == embedding)
+        value.select(0, initial.padding_row).zero_();
     } else {
       value.fill_(name.ends_with("bias") ? 0 : 1);
     }

@@ -1,0 +1,24 @@
+#include "plan/families/families.h"
+
+#include <algorithm>
+
+#include "plan/families/gpt2.h"
+#include "plan/families/llama.h"
+
+namespace sluice::detail {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> table = {
+      {"llama", read_llama},
+      {"gpt2", read_gpt2},
+  };
+  return table;
+}
+
+const Family* find_family(const std::string& name) {
+  const auto found = std::find_if(families().begin(), families().end(),
+                                  [&](const Family& family) { return family.name == name; });
+  return found == families().end() ? nullptr : &*found;
+}
+
+}  // namespace sluice::detail
