@@ -29,6 +29,14 @@ std::string prefix_of(const LayerInfo& info) {
 
 }  // namespace
 
+const std::vector<FamilyModules>& family_modules() {
+  static const std::vector<FamilyModules> table = {
+      {"llama", make_llama_layers},
+      {"gpt2", make_gpt2_layers},
+  };
+  return table;
+}
+
 double initializer_std(double initializer_range) {
   return initializer_range > 0 ? initializer_range : 0.02;
 }
@@ -67,16 +75,8 @@ std::vector<std::string> model_batch_inputs() { return {"input_ids", "labels"}; 
 std::vector<std::string> model_final_outputs() { return {"logits"}; }
 
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options) {
-  struct Family {
-    std::string name;
-    std::vector<LayerSpec> (*make)(const ModelSpec&, const LayerOptions&);
-  };
-  const std::vector<Family> families = {
-      {"llama", detail::make_llama_layers},
-      {"gpt2", detail::make_gpt2_layers},
-  };
   std::vector<std::string> names;
-  for (const Family& family : families) {
+  for (const detail::FamilyModules& family : detail::family_modules()) {
     if (family.name == model.family) return family.make(model, options);
     names.push_back(family.name);
   }

@@ -17,6 +17,13 @@
 
 namespace sluice::detail {
 
+// The modules of the row of plan/families/families.h that has this name.
+struct FamilyModules {
+  std::string name;
+  std::vector<LayerSpec> (*make)(const ModelSpec& model, const LayerOptions& options);
+};
+const std::vector<FamilyModules>& family_modules();
+
 std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOptions& options);
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options);
 

@@ -1,12 +1,13 @@
 // Llama: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971;
 // grouped-query attention after Ainslie et al., arXiv:2305.13245; gated MLP after Shazeer,
 // arXiv:2002.05202. Legend of shapes: modules.h.
+#include "model/llama.h"
+
 #include <ATen/ATen.h>
 
 #include "model/families.h"
 #include "model/modules.h"
 #include "model/rotary.h"
-#include "plan/families/llama.h"
 
 namespace sluice::detail {
 namespace {
@@ -91,8 +92,8 @@ class LlamaLayer : public torch::nn::Module {
 
 }  // namespace
 
-std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOptions& options) {
-  const LlamaConfig config = config_of(model, read_llama_config);
+std::vector<LayerSpec> assemble_llama_layers(const LlamaConfig& config, const ModelSpec& model,
+                                             const LayerOptions& options) {
   const auto rotary = std::make_shared<RotaryTable>(config.head_dim, config.rope);
   const double std = initializer_std(config.initializer_range);
   return assemble_layers(
@@ -103,6 +104,10 @@ std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOpti
       },
       [=] { return std::make_shared<LlamaLayer>(config, rotary, options); },
       [=] { return std::make_shared<RmsNorm>(config.hidden_size, config.norm_eps, options); });
+}
+
+std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOptions& options) {
+  return assemble_llama_layers(config_of(model, read_llama_config), model, options);
 }
 
 }  // namespace sluice::detail

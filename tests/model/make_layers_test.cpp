@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "model/families.h"
 #include "model/support.h"
 #include "sluice/error.h"
 
@@ -43,6 +44,13 @@ std::vector<int> every_cut(const ModelSpec& spec) {
   std::vector<int> cuts;
   for (int i = 1; i < static_cast<int>(spec.layers.size()); ++i) cuts.push_back(i);
   return cuts;
+}
+
+TEST(MakeLayersTest, EveryFamilyThatThePlanKnowsHasModulesAndNoOther) {
+  std::vector<std::string> planned, made;
+  for (const detail::Family& family : detail::families()) planned.push_back(family.name);
+  for (const detail::FamilyModules& family : detail::family_modules()) made.push_back(family.name);
+  EXPECT_EQ(made, planned);
 }
 
 TEST(MakeLayersTest, ParametersAreThoseOfTheModelSpecInItsOrder) {

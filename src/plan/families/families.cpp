@@ -9,8 +9,12 @@ namespace sluice::detail {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> table = {
-      {"llama", read_llama},
-      {"gpt2", read_gpt2},
+      {"llama", "LlamaForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_llama},
+      {"gpt2",
+       "GPT2LMHeadModel",
+       "transformer.",
+       {".attn.bias", ".attn.masked_bias", ".position_ids"},
+       read_gpt2},
   };
   return table;
 }

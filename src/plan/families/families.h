@@ -14,7 +14,11 @@
 namespace sluice::detail {
 
 struct Family {
-  std::string name;                               // model_type of config.json
+  std::string name;          // model_type of config.json
+  std::string architecture;  // its language model in `architectures` of config.json
+  std::string base_prefix;   // what names in a checkpoint of the bare model lack: "model."
+  // Endings of the names of buffers that older versions of transformers stored beside the weights.
+  std::vector<std::string> buffers;
   ModelSpec (*read)(const ConfigReader& config);  // layers, values, vocab_size, max_positions
 };
 
