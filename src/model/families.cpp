@@ -50,6 +50,7 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
   spec.reads = info.reads;
   spec.writes = {info.writes.front().name};
   spec.shapes = shape_function(info, options.dtype);
+  spec.role = info.role;
   for (const ParameterSpec& parameter : info.parameters) {
     if (!parameter.tied_to.empty())
       spec.ties.emplace_back(parameter.name.substr(prefix.size() + 1), parameter.tied_to);
