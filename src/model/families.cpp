@@ -33,6 +33,7 @@ const std::vector<FamilyModules>& family_modules() {
   static const std::vector<FamilyModules> table = {
       {"llama", make_llama_layers},
       {"gpt2", make_gpt2_layers},
+      {"qwen2", make_qwen2_layers},
   };
   return table;
 }

@@ -26,6 +26,7 @@ const std::vector<FamilyModules>& family_modules();
 
 std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOptions& options);
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options);
+std::vector<LayerSpec> make_qwen2_layers(const ModelSpec& model, const LayerOptions& options);
 
 // Ones for weights of norms, zeros for biases, normal(0, std) for the rest, zeros for the padding
 // row of the embedding.

@@ -21,7 +21,9 @@ const std::vector<std::string> kModels = {"models/llama_untied",
                                           "models_extra/biases",
                                           "models_extra/llama3_rope",
                                           "models_extra/tied_with_padding",
-                                          "models_extra/gpt2_untied_inner"};
+                                          "models_extra/gpt2_untied_inner",
+                                          "models_extra/qwen2",
+                                          "models_extra/qwen2_tied"};
 
 ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);

@@ -118,6 +118,26 @@ TEST(ModelSpecTest, ReadsOldAndNewRopeFieldsAlike) {
   EXPECT_EQ(llama_of(linear).rope.factor, 2.0);
 }
 
+TEST(ModelSpecTest, Qwen2IsALlamaWithBiasesOnQueriesKeysAndValues) {
+  Json config = tiny_llama();
+  config["model_type"] = "qwen2";
+  config["use_sliding_window"] = false;
+  EXPECT_NE(refusal(config.dump()).find("field 'num_key_value_heads'"), std::string::npos);
+  config["num_key_value_heads"] = 2;
+  const ModelSpec spec = parse(config);
+  std::vector<std::string> biases;
+  for (const ParameterSpec& parameter : spec.layers[1].parameters) {
+    if (parameter.name.ends_with("bias")) biases.push_back(parameter.name);
+  }
+  EXPECT_EQ(biases, (std::vector<std::string>{"model.layers.0.self_attn.q_proj.bias",
+                                              "model.layers.0.self_attn.k_proj.bias",
+                                              "model.layers.0.self_attn.v_proj.bias"}));
+  config["use_sliding_window"] = true;
+  EXPECT_EQ(refusal(config.dump()),
+            "true is not implemented; config.json, field 'use_sliding_window'; use a model with "
+            "false");
+}
+
 TEST(ModelSpecTest, ThePaddingRowIsThatOfPadTokenId) {
   Json config = tiny_llama();
   EXPECT_EQ(llama_of(config).padding_row, -1);

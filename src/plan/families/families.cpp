@@ -4,6 +4,7 @@
 
 #include "plan/families/gpt2.h"
 #include "plan/families/llama.h"
+#include "plan/families/qwen2.h"
 
 namespace sluice::detail {
 
@@ -15,6 +16,7 @@ const std::vector<Family>& families() {
        "transformer.",
        {".attn.bias", ".attn.masked_bias", ".position_ids"},
        read_gpt2},
+      {"qwen2", "Qwen2ForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen2},
   };
   return table;
 }
