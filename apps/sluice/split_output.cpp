@@ -40,7 +40,7 @@ std::vector<std::string> names_of_cuts(const Partition& partition) {
 std::string split_json(const SplitResult& result) {
   using Json = nlohmann::ordered_json;
   const Partition& partition = result.partition;
-  const bool has_model = !result.model.family.empty();
+  const bool has_model = result.model.num_parameters() > 0;
   Json object;
   object["num_stages"] = partition.num_stages;
   object["stages_per_rank"] = partition.stages_per_rank;
@@ -75,8 +75,8 @@ std::string split_json(const SplitResult& result) {
 
 std::string split_text(const SplitResult& result) {
   const Partition& partition = result.partition;
-  const bool has_model = !result.model.family.empty();
-  std::string text = counted(result.model.config.num_layers, "layer") + ", " +
+  const bool has_model = result.model.num_parameters() > 0;
+  std::string text = counted(result.model.num_blocks(), "layer") + ", " +
                      counted(partition.num_stages, "stage") + ", " +
                      counted(partition.num_ranks, "rank") + " (" + result.convention + ")\n";
   std::vector<TextTable::Column> columns = {

@@ -45,8 +45,9 @@ class HfDirectory {
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;  // as they are stored, sorted
-  // By full name. A checkpoint of the bare model, whose names lack the leading "model." or
-  // "transformer.", answers to the full name too. Pointers live as long as the directory.
+  // By full name. A checkpoint of the bare model, whose names lack the family's leading
+  // "model." or "transformer.", answers to the full name too. Pointers live as long as the
+  // directory.
   std::optional<TensorSource> find(std::string_view name) const;
   // Throws Error(kInput) with the nearest name, or naming the layer that is missing as a whole.
   // others: names that are looked up too, none of which is a misspelt `name`.

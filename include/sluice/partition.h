@@ -79,9 +79,10 @@ void validate_hf_model_for_pipeline_support(const ModelSpec& model);
 // Names of the parameters of a stage, in the order of the model.
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);
 
-// Sizes of one microbatch at the borders of a stage: ids [microbatch, sequence] into the first
-// stage, [microbatch, sequence, hidden] between stages, [microbatch, sequence, vocabulary] out of
-// the head.
+// Sizes of one microbatch at the borders of a stage: of the first value that its first layer reads,
+// and of the first that its last layer writes. In a decoder: ids [microbatch, sequence] into the
+// first stage, [microbatch, sequence, hidden] between stages, [microbatch, sequence, vocabulary]
+// out of the head. Throws Error(kUsage) for a model that does not know its values.
 struct StageShape {
   std::vector<std::int64_t> input, output;
 };

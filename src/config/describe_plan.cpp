@@ -13,13 +13,13 @@ constexpr std::int64_t kBytes = 4;  // float32
 // "model.embed_tokens, layers 0 to 2"
 std::string contents(const ModelSpec& model, const StageContent& stage) {
   std::vector<std::string> parts;
-  bool decoders = false;
+  const auto [first_block, end_of_blocks] = model.block_range();
+  bool blocks = false;
   for (const int i : stage.layers) {
-    const LayerInfo& layer = model.layers[i];
-    if (layer.kind != LayerKind::kDecoder) {
-      parts.push_back(layer.name);
-    } else if (!decoders) {
-      decoders = true;
+    if (i < first_block || i >= end_of_blocks) {
+      parts.push_back(model.layers[i].name);
+    } else if (!blocks) {
+      blocks = true;
       const int last = stage.first_layer + stage.num_layers - 1;
       parts.push_back(stage.num_layers == 1 ? "layer " + std::to_string(last)
                                             : "layers " + std::to_string(stage.first_layer) +
@@ -138,7 +138,7 @@ std::string plan_json(const RunConfig& config, const Plan& plan) {
   }
   nlohmann::ordered_json object;
   object["model"] = {{"family", plan.model.family},
-                     {"num_layers", plan.model.config.num_layers},
+                     {"num_layers", plan.model.num_blocks()},
                      {"parameters", plan.model.num_parameters()}};
   object["split"] = split_json(plan);
   object["tied"] = std::move(ties);

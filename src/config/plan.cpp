@@ -84,15 +84,14 @@ Partition split(const RunConfig& config, const ModelSpec& model, const Partition
   }
 }
 
-// Learned positions (gpt2) end; those of rotary embeddings do not.
 void require_positions(const RunConfig& config, const ModelSpec& model) {
-  const std::int64_t positions = model.config.max_position_embeddings;
-  if (model.config.rope_type != "none" || config.training.seq_len <= positions) return;
+  if (!model.max_positions || config.training.seq_len <= *model.max_positions) return;
+  const std::string positions = std::to_string(*model.max_positions);
   throw Error(ErrorKind::kUsage,
               "training.seq_len = " + std::to_string(config.training.seq_len) +
-                  " is more than the model's " + std::to_string(positions) + " positions",
+                  " is more than the model's " + positions + " positions",
               config.origins.at("training.seq_len"),
-              "set training.seq_len to at most " + std::to_string(positions));
+              "set training.seq_len to at most " + positions);
 }
 
 void require_proof(const Program& program, VerifyReport report, const std::string& subject) {

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/strict_json.h"
+#include "plan/families/families.h"
 
 namespace sluice {
 namespace {
@@ -183,7 +184,8 @@ std::optional<TensorSource> HfDirectory::find_stored(std::string_view name) cons
 
 std::optional<TensorSource> HfDirectory::find(std::string_view name) const {
   if (const auto source = find_stored(name)) return source;
-  for (const std::string_view prefix : {"model.", "transformer."}) {
+  for (const detail::Family& family : detail::families()) {
+    const std::string& prefix = family.base_prefix;
     if (name.starts_with(prefix)) return find_stored(name.substr(prefix.size()));
   }
   return std::nullopt;

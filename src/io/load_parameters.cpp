@@ -2,13 +2,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <map>
 #include <set>
 
 #include "base/text.h"
 #include "io/safetensors_dtype.h"
+#include "plan/families/families.h"
 #include "sluice/hf_directory.h"
 
 namespace sluice {
@@ -74,12 +74,12 @@ bool equal_bytes(const TensorSource& a, const TensorSource& b) {
   return std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
 }
 
-// Buffers that older versions of transformers stored beside the weights.
 bool is_known_buffer(std::string_view name) {
-  static constexpr std::array<std::string_view, 4> kEndings = {
-      ".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".position_ids"};
-  return std::any_of(kEndings.begin(), kEndings.end(),
-                     [&](std::string_view e) { return name.ends_with(e); });
+  const std::vector<detail::Family>& families = detail::families();
+  return std::any_of(families.begin(), families.end(), [&](const detail::Family& family) {
+    return std::any_of(family.buffers.begin(), family.buffers.end(),
+                       [&](const std::string& ending) { return name.ends_with(ending); });
+  });
 }
 
 }  // namespace

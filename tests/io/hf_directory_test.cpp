@@ -47,8 +47,8 @@ ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape
 ModelSpec tied_spec() {
   ModelSpec spec;
   spec.layers = {
-      {"model.embed_tokens", LayerKind::kEmbedding, {{"model.embed_tokens.weight", {4, 2}, ""}}},
-      {"lm_head", LayerKind::kHead, {{"lm_head.weight", {4, 2}, "model.embed_tokens.weight"}}}};
+      {"model.embed_tokens", LayerRole::kEmbedding, {{"model.embed_tokens.weight", {4, 2}, ""}}},
+      {"lm_head", LayerRole::kHead, {{"lm_head.weight", {4, 2}, "model.embed_tokens.weight"}}}};
   return spec;
 }
 

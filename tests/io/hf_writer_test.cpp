@@ -128,13 +128,17 @@ TEST(HfWriterTest, KeepsTheConfigurationButForTheDtype) {
 }
 
 TEST(HfWriterTest, AModelThatWasReadBareIsWrittenAsTheLanguageModelThatItIs) {
-  const TempDirectory directory;
-  HfWriter writer(directory.str(), 1);
-  const auto shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
-  const std::string path =
-      writer.publish(shards, R"({"model_type": "gpt2", "architectures": ["GPT2Model"]})", "");
-  EXPECT_EQ(nlohmann::json::parse(read_file(path + "/config.json"))["architectures"],
-            nlohmann::json({"GPT2LMHeadModel"}));
+  for (const auto& [type, architecture] : {std::pair{"gpt2", "GPT2LMHeadModel"},
+                                           {"llama", "LlamaForCausalLM"},
+                                           {"qwen2", "Qwen2ForCausalLM"}}) {
+    const TempDirectory directory;
+    HfWriter writer(directory.str(), 1);
+    const auto shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
+    const nlohmann::json config = {{"model_type", type}, {"architectures", {"BareModel"}}};
+    const std::string path = writer.publish(shards, config.dump(), "");
+    EXPECT_EQ(nlohmann::json::parse(read_file(path + "/config.json"))["architectures"],
+              nlohmann::json({architecture}));
+  }
 }
 
 TEST(HfWriterTest, CopiesTheTokenizerOfTheSource) {

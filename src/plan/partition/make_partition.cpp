@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "plan/partition/convention.h"
@@ -106,7 +107,7 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& options
   Partition partition;
   partition.num_stages = static_cast<int>(split.starts.size());
   detail::require_num_stages(options, partition.num_stages);
-  detail::require_layers(convention, options, partition.num_stages, model.config.num_layers);
+  detail::require_layers(convention, options, partition.num_stages, model.num_blocks());
   partition.num_ranks = num_ranks(options, partition.num_stages);
   partition.stage_to_rank = detail::place_stages(options, convention, schedule, partition.num_ranks,
                                                  partition.num_stages);
@@ -139,12 +140,30 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
       detail::refuse(std::string(what) + " is " + std::to_string(value), "give at least 1");
     }
   }
-  const std::vector<std::int64_t> hidden = {microbatch_size, seq_len, model.config.hidden_size};
-  std::vector<StageShape> shapes(partition.stages.size(), {hidden, hidden});
-  shapes.front().input = {microbatch_size, seq_len};
-  for (std::size_t s = 0; s < shapes.size(); ++s) {
-    const LayerInfo& last = model.layers[partition.stages[s].layers.back()];
-    if (last.kind == LayerKind::kHead) shapes[s].output.back() = model.config.vocab_size;
+  const MicrobatchShape shape{microbatch_size, seq_len};
+  // Of the values at hand: those of the batch, then what the layers write.
+  std::map<std::string, std::vector<std::int64_t>> sizes;
+  for (const ValueSpec& value : model.inputs) sizes[value.name] = value.sizes_at(shape);
+  const auto sizes_of = [&](const std::string& name, const LayerInfo& layer) {
+    const auto found = sizes.find(name);
+    if (found == sizes.end()) {
+      detail::refuse("the values of layer '" + layer.name + "' are not known",
+                     "give a model that says what its layers read and write");
+    }
+    return found->second;
+  };
+  std::vector<StageShape> shapes;
+  for (const StageContent& stage : partition.stages) {
+    const LayerInfo& first = model.layers[stage.layers.front()];
+    const LayerInfo& last = model.layers[stage.layers.back()];
+    StageShape& of_stage = shapes.emplace_back();
+    of_stage.input = sizes_of(first.reads.empty() ? "" : first.reads.front(), first);
+    for (const int i : stage.layers) {
+      for (const ValueSpec& value : model.layers[i].writes) {
+        sizes[value.name] = value.sizes_at(shape);
+      }
+    }
+    of_stage.output = sizes_of(last.writes.empty() ? "" : last.writes.front().name, last);
   }
   return shapes;
 }

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 
 #include "base/file.h"
 #include "base/strict_json.h"
-#include "plan/model_spec/families.h"
+#include "plan/families/families.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -24,60 +23,45 @@ std::string read_dtype(const detail::ConfigReader& config) {
   return dtype;
 }
 
-const detail::Family& find_family(const detail::ConfigReader& config) {
+const detail::Family& family_of(const detail::ConfigReader& config) {
   if (!config.has("model_type")) config.fail_missing("model_type", "add it: 'llama'");
   const std::string type = config.text("model_type", "");
+  if (const detail::Family* family = detail::find_family(type)) return *family;
   std::vector<std::string> names;
-  for (const detail::Family& family : detail::families()) {
-    if (family.name == type) return family;
-    names.push_back(family.name);
-  }
+  for (const detail::Family& family : detail::families()) names.push_back(family.name);
   config.fail("model_type", "model family '" + type + "' is not known", suggest_name(type, names));
 }
 
-// In floating point, so that a hostile product cannot overflow.
-double approximate_parameters(const DecoderConfig& c) {
-  const double d = static_cast<double>(c.hidden_size);
-  const double heads =
-      static_cast<double>((c.num_attention_heads + c.num_key_value_heads) * c.head_dim);
-  const double layer = 2 * d * heads + 3 * d * static_cast<double>(c.intermediate_size);
-  return layer * static_cast<double>(c.num_layers) +
-         d * (2 * static_cast<double>(c.vocab_size) +
-              static_cast<double>(c.max_position_embeddings));
-}
-
-nlohmann::json parse_config(const std::string& text, const std::string& file_name) {
-  nlohmann::json document = parse_strict_json(text, file_name);
-  if (!document.is_object()) {
-    throw Error(ErrorKind::kInput, "the model configuration is not a JSON object", file_name,
-                "name the config.json of a Hugging Face model");
+// In floating point, so that a hostile sum cannot overflow.
+double approximate_parameters(const ModelSpec& model) {
+  double sum = 0;
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters)
+      sum += static_cast<double>(parameter.numel());
   }
-  return document;
+  return sum;
 }
 
 ModelSpec spec_of(const detail::ConfigReader& config) {
-  const detail::Family& family = find_family(config);
+  const detail::Family& family = family_of(config);
   if (config.has("quantization_config")) {
     config.fail("quantization_config", "quantized weights are not implemented",
                 "use the unquantized model");
   }
-  ModelSpec spec;
+  ModelSpec spec = family.read(config);
   spec.family = family.name;
-  spec.config = family.read(config);
   spec.dtype = read_dtype(config);
-  if (approximate_parameters(spec.config) > detail::kMaxParameters) {
+  if (approximate_parameters(spec) > detail::kMaxParameters) {
     throw Error(ErrorKind::kInput, "the model has more than 1e15 parameters", config.file_name(),
                 "check hidden_size, vocab_size and the number of layers");
   }
-  spec.layers = family.layers(spec.config);
   return spec;
 }
 
 bool is_family(const nlohmann::json& document) {
   const auto type = document.find("model_type");
-  return type != document.end() &&
-         std::any_of(detail::families().begin(), detail::families().end(),
-                     [&](const detail::Family& family) { return *type == family.name; });
+  return type != document.end() && type->is_string() &&
+         detail::find_family(type->get<std::string>()) != nullptr;
 }
 
 // The language model of `outer`, whose sizes win.
@@ -116,69 +100,17 @@ std::string config_file(const std::string& path) {
 
 }  // namespace
 
-namespace detail {
-
-const std::vector<Family>& families() {
-  static const std::vector<Family> table = {
-      {"llama", read_llama, llama_layers},
-      {"gpt2", read_gpt2, gpt2_layers},
-  };
-  return table;
-}
-
-LayerInfo head_layer(const DecoderConfig& config, const std::string& embedding) {
-  return {"lm_head",
-          LayerKind::kHead,
-          {{"lm_head.weight",
-            {config.vocab_size, config.hidden_size},
-            config.tie_word_embeddings ? embedding : ""}},
-          {}};
-}
-
-}  // namespace detail
-
-std::int64_t ParameterSpec::numel() const {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-std::int64_t LayerInfo::num_parameters() const {
-  std::int64_t sum = 0;
-  for (const ParameterSpec& parameter : parameters) sum += parameter.numel();
-  return sum;
-}
-
-std::vector<std::string> LayerInfo::module_names() const {
-  return modules.empty() ? std::vector<std::string>{name} : modules;
-}
-
-std::int64_t ModelSpec::num_parameters() const {
-  std::int64_t sum = 0;
-  for (const LayerInfo& layer : layers) {
-    for (const ParameterSpec& parameter : layer.parameters) {
-      if (parameter.tied_to.empty()) sum += parameter.numel();
-    }
+nlohmann::json detail::parse_config(const std::string& text, const std::string& file_name) {
+  nlohmann::json document = parse_strict_json(text, file_name);
+  if (!document.is_object()) {
+    throw Error(ErrorKind::kInput, "the model configuration is not a JSON object", file_name,
+                "name the config.json of a Hugging Face model");
   }
-  return sum;
-}
-
-ModelSpec outline_model_spec(int num_layers) {
-  if (num_layers < 0 || num_layers > detail::kMaxLayers) {
-    throw Error(ErrorKind::kUsage, "the number of layers is " + std::to_string(num_layers), {},
-                "give a number from 0 to " + std::to_string(detail::kMaxLayers));
-  }
-  ModelSpec spec;
-  spec.config.num_layers = num_layers;
-  spec.layers.push_back({"model.embed_tokens", LayerKind::kEmbedding, {}, {}});
-  for (int i = 0; i < num_layers; ++i) {
-    spec.layers.push_back({"model.layers." + std::to_string(i), LayerKind::kDecoder, {}, {}});
-  }
-  spec.layers.push_back({"model.norm", LayerKind::kNorm, {}, {}});
-  spec.layers.push_back({"lm_head", LayerKind::kHead, {}, {}});
-  return spec;
+  return document;
 }
 
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
-  const nlohmann::json document = parse_config(config_json, file_name);
+  const nlohmann::json document = detail::parse_config(config_json, file_name);
   ModelSpec spec = spec_of(detail::ConfigReader(document, file_name));
   spec.config_text = config_json;
   return spec;
@@ -192,7 +124,7 @@ ModelSpec read_model_spec(const std::string& path) {
 ModelSpec read_language_model_spec(const std::string& path) {
   const std::string file = config_file(path);
   const std::string text = read_text(file, kMaxConfigBytes);
-  const nlohmann::json document = parse_config(text, file);
+  const nlohmann::json document = detail::parse_config(text, file);
   const auto nested = document.find("text_config");
   const bool is_nested = nested != document.end() && nested->is_object();
   if (!is_nested || is_family(document)) return parse_model_spec(text, file);

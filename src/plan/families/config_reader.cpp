@@ -1,4 +1,4 @@
-#include "plan/model_spec/config_reader.h"
+#include "plan/families/config_reader.h"
 
 #include <cmath>
 #include <utility>
