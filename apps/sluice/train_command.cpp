@@ -144,7 +144,7 @@ std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
   doing = "saving the weights";
   const std::string saved =
       save_weights(run.config.checkpoint.folder, steps, trainer.parameters(),
-                   run.plan.model.config_text, run.config.model.path, transport);
+                   run.plan.model.config_text, run.config.model.path, transport.world());
   if (logs) run.log.end(steps < run.config.training.steps, saved);
   return steps;
 }

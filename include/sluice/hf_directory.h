@@ -80,10 +80,6 @@ struct HfShard {
   std::string file;  // name inside the directory
   std::vector<std::string> tensors;
   std::uint64_t bytes = 0;  // of tensors, without headers
-
-  // For the ranks to exchange. from_text throws Error(kInternal) on anything else.
-  std::string to_text() const;
-  static HfShard from_text(std::string_view text);
 };
 
 inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;

@@ -1,11 +1,9 @@
 #include "sluice/trainer.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 #include <set>
-#include <sstream>
 
+#include "comm/gather_messages.h"
 #include "run/memory_ledger.h"
 #include "sluice/error.h"
 #include "train/stage_inputs.h"
@@ -69,8 +67,8 @@ struct Trainer::Impl {
     stage_inputs = std::make_unique<StageInputs>(
         model.layers, first_layers(partition),
         std::vector<std::vector<std::string>>(values.begin(), values.end() - 1));
-    ops = std::make_unique<TrainOps>(program, stage_pointers(), transport, options.optimizer,
-                                     options.stop_requested);
+    ops = std::make_unique<TrainOps>(program, stage_pointers(), transport.world(),
+                                     options.optimizer, options.stop_requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stage_pointers(), transport,
                                           *ops, model.loss, executor_options());
     ops->watch(*executor);
@@ -88,12 +86,6 @@ struct Trainer::Impl {
     std::vector<Chunk*> chunks;
     for (const auto& stage : stages) chunks.push_back(&stage->chunk());
     share_tied_storage(chunks);
-  }
-
-  std::vector<int> everybody() const {
-    std::vector<int> ranks(static_cast<std::size_t>(transport.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
   }
 
   std::vector<Stage*> stage_pointers() const {
@@ -158,33 +150,38 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   impl_->current_instruction = -1;
   const StepReport& report = impl_->ops->report();
   if (!report.finite)
-    throw_not_finite(*impl_->executor, impl_->transport, impl_->program, batch, report);
+    throw_not_finite(*impl_->executor, impl_->transport.world(), impl_->program, batch, report);
   return report;
 }
 
 std::vector<RankStats> Trainer::gather_stats() {
+  const Group world = impl_->transport.world();
   const MemoryLedger* ledger = impl_->options.ledger;
-  const RankStats own = {impl_->executor->times().compute,
-                         ledger ? ledger->peak_bytes(impl_->transport.rank()) : 0};
-  const std::string bytes(reinterpret_cast<const char*>(&own), sizeof own);
+  WireWriter own;
+  own.add(impl_->executor->times().compute);
+  own.add(ledger ? ledger->peak_bytes(world.rank()) : 0);
   std::vector<RankStats> stats;
-  for (const std::string& received : impl_->transport.all_gather(bytes, impl_->everybody())) {
-    std::memcpy(&stats.emplace_back(), received.data(), sizeof(RankStats));
+  for (WireReader& message : gather_messages(world, own, "what the step cost")) {
+    RankStats& of_rank = stats.emplace_back();
+    of_rank.compute_seconds = message.take<double>();
+    of_rank.peak_bytes = message.take<std::int64_t>();
+    message.finish();
   }
   return stats;
 }
 
 std::vector<int> Trainer::gather_unsplit_stages() {
-  std::string own;
+  std::vector<int> own;
   for (const auto& stage : impl_->stages) {
-    if (!stage->splits_backward()) own += std::to_string(stage->index()) + ' ';
+    if (!stage->splits_backward()) own.push_back(stage->index());
   }
-  std::set<int> stages;
-  for (const std::string& received : impl_->transport.all_gather(own, impl_->everybody())) {
-    std::istringstream text(received);
-    for (int stage = 0; text >> stage;) stages.insert(stage);
+  std::set<int> unsplit;
+  for (WireReader& message :
+       gather_messages(impl_->transport.world(), WireWriter().add(own), "unsplit stages")) {
+    for (const int stage : message.take<std::vector<int>>()) unsplit.insert(stage);
+    message.finish();
   }
-  return {stages.begin(), stages.end()};
+  return {unsplit.begin(), unsplit.end()};
 }
 
 std::vector<ParameterInfo> Trainer::parameters() const {

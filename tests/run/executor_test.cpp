@@ -381,7 +381,7 @@ struct OneStage {
       : program(std::move(the_program)),
         transports(make_local_transports(program.num_ranks)),
         stage(0, Chunk(make_user_layers(UserModel::kMlp, 1, 16, 0), 0, {}, {"prediction"})),
-        ops({&stage}, program, *transports[0], 0.1) {
+        ops({&stage}, program, transports[0]->world(), 0.1) {
     set_one_thread();
     initialize_parameters(stage.chunk(), 1);
   }

@@ -74,16 +74,19 @@ inline void set_one_thread() {
 // SGD on the accumulators; ties are summed in layer order.
 class PlainSgd final : public StepOps {
  public:
-  PlainSgd(std::vector<Stage*> stages, const Program& program, Transport& transport, double lr)
-      : stages_(std::move(stages)), program_(program), transport_(transport), lr_(lr) {}
+  // Collective when the program has ties.
+  PlainSgd(std::vector<Stage*> stages, const Program& program, const Group& world, double lr)
+      : stages_(std::move(stages)), program_(program), lr_(lr) {
+    for (const TieGroup& tie : program.tie_groups) {
+      const bool is_member = std::any_of(tie.stages.begin(), tie.stages.end(), [&](int stage) {
+        return program.stage_to_rank[static_cast<std::size_t>(stage)] == world.rank();
+      });
+      tie_groups_.push_back(world.split(is_member ? 0 : -1));
+    }
+  }
   void reduce_gradients(int) override {}
   void reduce_tied(int group) override {
     const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
-    std::vector<int> ranks;
-    for (int stage : tie.stages)
-      ranks.push_back(program_.stage_to_rank[static_cast<std::size_t>(stage)]);
-    std::sort(ranks.begin(), ranks.end());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     std::map<int, at::Tensor> by_layer;
     for_uses(tie.name,
              [&](ParameterInfo& info, at::Tensor& gradient) { by_layer[info.layer] = gradient; });
@@ -93,8 +96,9 @@ class PlainSgd final : public StepOps {
       layers += std::to_string(layer) + " ";
       mine.push_back(gradient);
     }
-    const auto all_layers = transport_.all_gather(layers, ranks);
-    const auto all = transport_.all_gather(at::stack(mine), ranks);
+    const Group& ranks = tie_groups_[static_cast<std::size_t>(group)];
+    const auto all_layers = ranks.all_gather(layers).wait();
+    const auto all = ranks.all_gather(at::stack(mine)).wait();
     std::map<int, at::Tensor> sorted;
     for (std::size_t i = 0; i < all.size(); ++i) {
       std::istringstream text(all_layers[i]);
@@ -143,9 +147,9 @@ class PlainSgd final : public StepOps {
   }
   std::vector<Stage*> stages_;
   const Program& program_;
-  Transport& transport_;
   double lr_;
   std::set<std::string> summed_;
+  std::vector<Group> tie_groups_;
 };
 
 // The whole model in this thread, by LibTorch's own backward into `.grad`; microbatches in the
@@ -266,7 +270,7 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
         chunk->train(true);
       }
       Transport& transport = *transports[static_cast<std::size_t>(rank)];
-      PlainSgd ops(stages, program, transport, options.lr);
+      PlainSgd ops(stages, program, transport.world(), options.lr);
       ExecutorOptions executor_options = options.executor;
       executor_options.seed = options.seed;
       executor_options.ledger = options.ledger;
