@@ -59,6 +59,8 @@ struct HarnessOptions {
   double lr = 0.05;
   ExecutorOptions executor;
   std::function<void(int rank, ExecutorOptions&)> per_rank;  // hooks
+  // Empty, or an empty one of a stage: autograd's.
+  std::function<ChunkBackwardMaker(int stage)> backward_of;
   TransportOptions transport;
   MemoryLedger* ledger = nullptr;
   bool find_non_finite = false;  // after the last step, on the last batch
@@ -71,7 +73,7 @@ inline void set_one_thread() {
   at::get_num_threads();
 }
 
-// SGD on the accumulators; ties are summed in layer order.
+// SGD on the sums; ties are summed in layer order.
 class PlainSgd final : public StepOps {
  public:
   PlainSgd(std::vector<Stage*> stages, const Program& program, Transport& transport, double lr)
@@ -253,10 +255,12 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
         const int last = s + 1 < program.num_stages ? starts[static_cast<std::size_t>(s) + 1]
                                                     : static_cast<int>(model.layers.size());
         owned.push_back(std::make_unique<Stage>(
-            s, Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
-                     s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
-                     s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)]
-                                                : model.final_outputs)));
+            s,
+            Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
+                  s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
+                  s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)]
+                                             : model.final_outputs),
+            options.backward_of ? options.backward_of(s) : ChunkBackwardMaker()));
         stages.push_back(owned.back().get());
         chunks.push_back(&stages.back()->chunk());
       }
