@@ -214,6 +214,14 @@ void TrainOps::set_learning_rate(double lr) { impl_->lr = lr; }
 const StepReport& TrainOps::report() const { return impl_->report; }
 const Optimizer& TrainOps::optimizer() const { return *impl_->optimizer; }
 
+void TrainOps::unshard(int /*stage*/) {
+  // Every rank holds the parameters of its stages whole: there is nothing to gather.
+}
+
+void TrainOps::reshard(int /*stage*/) {
+  // Nothing was gathered.
+}
+
 void TrainOps::reduce_gradients(int /*stage*/) {
   // With one data-parallel replica a stage's gradients are already those of the whole batch.
 }

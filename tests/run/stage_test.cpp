@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "run/memory_ledger.h"
 #include "sluice/keyed_random.h"
+#include "sluice/memory_ledger.h"
 #include "support/user_models.h"
 
 namespace sluice::test {

@@ -16,13 +16,14 @@
 #include <thread>
 #include <vector>
 
-#include "run/memory_ledger.h"
 #include "sluice/executor.h"
 #include "sluice/keyed_random.h"
 #include "sluice/layer.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/stage.h"
 #include "sluice/transport.h"
 #include "sluice/verify.h"
+#include "support/callback_observer.h"
 
 namespace sluice::test {
 
@@ -58,7 +59,9 @@ struct HarnessOptions {
   std::uint64_t seed = 11;
   double lr = 0.05;
   ExecutorOptions executor;
-  std::function<void(int rank, ExecutorOptions&)> per_rank;  // hooks
+  // One observer is there on every rank; more of one's own follow it.
+  std::function<void(int rank, CallbackObserver&)> per_rank;
+  std::function<std::vector<ExecutorObserver*>(int rank)> observers_of;
   // Empty, or an empty one of a stage: autograd's.
   std::function<ChunkBackwardMaker(int stage)> backward_of;
   TransportOptions transport;
@@ -78,6 +81,8 @@ class PlainSgd final : public StepOps {
  public:
   PlainSgd(std::vector<Stage*> stages, const Program& program, Transport& transport, double lr)
       : stages_(std::move(stages)), program_(program), transport_(transport), lr_(lr) {}
+  void unshard(int) override {}
+  void reshard(int) override {}
   void reduce_gradients(int) override {}
   void reduce_tied(int group) override {
     const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
@@ -273,8 +278,16 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
       PlainSgd ops(stages, program, transport, options.lr);
       ExecutorOptions executor_options = options.executor;
       executor_options.seed = options.seed;
-      executor_options.ledger = options.ledger;
-      if (options.per_rank) options.per_rank(rank, executor_options);
+      std::optional<LedgerObserver> arrivals;
+      if (options.ledger)
+        executor_options.observers.push_back(&arrivals.emplace(*options.ledger, rank));
+      CallbackObserver observer;
+      if (options.per_rank) options.per_rank(rank, observer);
+      executor_options.observers.push_back(&observer);
+      if (options.observers_of) {
+        for (ExecutorObserver* one : options.observers_of(rank))
+          executor_options.observers.push_back(one);
+      }
       Executor executor(program, rank, stages, transport, ops, model.loss, executor_options);
       try {
         for (const StepBatch& step : steps) {
