@@ -26,7 +26,7 @@ std::vector<double> to_numbers(const std::string& bytes) {
   return numbers;
 }
 
-// Reads what pack() of another rank wrote, from front to back.
+// Reads the numbers of a rank from front to back.
 struct NumberReader {
   std::vector<double> numbers;
   std::size_t next = 0;
@@ -162,8 +162,16 @@ struct TrainOps::Impl {
     tied_summed.insert(parameter.name);
   }
 
-  std::vector<double> pack() const {
-    std::vector<double> numbers = {stop_requested && stop_requested() ? 1.0 : 0.0};
+  // What every rank tells the others is written by put_X and read by take_X, from all of them.
+
+  void put_stop(std::vector<double>& numbers) const {
+    numbers.push_back(stop_requested && stop_requested() ? 1.0 : 0.0);
+  }
+  void take_stop(std::vector<NumberReader>& ranks) {
+    for (NumberReader& rank : ranks) report.stop |= rank.take() != 0.0;
+  }
+
+  void put_losses(std::vector<double>& numbers) const {
     const std::vector<MicrobatchLoss> losses =
         executor ? executor->losses() : std::vector<MicrobatchLoss>();
     numbers.push_back(static_cast<double>(losses.size()));
@@ -171,35 +179,40 @@ struct TrainOps::Impl {
       numbers.push_back(loss.sum);
       numbers.push_back(static_cast<double>(loss.count));
     }
+  }
+  void take_losses(std::vector<NumberReader>& ranks) {
+    double sum = 0;
+    for (NumberReader& rank : ranks) {
+      const auto num_losses = static_cast<std::size_t>(rank.take());
+      for (std::size_t i = 0; i < num_losses; ++i) {
+        sum += rank.take();
+        report.tokens += static_cast<std::int64_t>(rank.take());
+      }
+    }
+    report.loss = sum / static_cast<double>(report.tokens);  // the Trainer refuses 0 tokens
+  }
+
+  void put_norms(std::vector<double>& numbers) const {
     for (const SharedParameter& parameter : parameters) {
       if (parameter.owner() != transport.rank()) continue;
       const at::Tensor& gradient = parameter.uses.front().gradient();
       numbers.push_back(gradient.defined() ? tensor_norm(gradient) : 0.0);
     }
-    return numbers;
   }
-
-  void unpack(const std::vector<std::string>& gathered) {
-    std::vector<NumberReader> readers;
-    for (const std::string& bytes : gathered) readers.push_back({to_numbers(bytes)});
-    report = {};
-    double sum = 0;
-    for (NumberReader& reader : readers) {
-      report.stop |= reader.take() != 0.0;
-      const auto num_losses = static_cast<std::size_t>(reader.take());
-      for (std::size_t i = 0; i < num_losses; ++i) {
-        sum += reader.take();
-        report.tokens += static_cast<std::int64_t>(reader.take());
-      }
-    }
+  void take_norms(std::vector<NumberReader>& ranks) {
     std::vector<double> norms;
     for (const SharedParameter& parameter : parameters) {
-      norms.push_back(readers[static_cast<std::size_t>(parameter.owner())].take());
+      norms.push_back(ranks[static_cast<std::size_t>(parameter.owner())].take());
       report.parameter_norms.emplace_back(parameter.name, norms.back());
     }
-    report.loss = sum / static_cast<double>(report.tokens);  // the Trainer refuses 0 tokens
     report.grad_norm = combine_norms(norms);
-    report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
+  }
+
+  std::vector<NumberReader> gather(const std::vector<double>& numbers) {
+    std::vector<NumberReader> ranks;
+    for (const std::string& bytes : transport.all_gather(to_bytes(numbers), everybody))
+      ranks.push_back({to_numbers(bytes)});
+    return ranks;
   }
 };
 
@@ -238,7 +251,16 @@ void TrainOps::reduce_norm() {
         parameter.uses.size() > 1 && parameter.ranks.size() == 1 && parameter.local_use();
     if (tied_here && !impl_->tied_summed.count(parameter.name)) impl_->sum_tied(parameter);
   }
-  impl_->unpack(impl_->transport.all_gather(to_bytes(impl_->pack()), impl_->everybody));
+  std::vector<double> numbers;
+  impl_->put_stop(numbers);
+  impl_->put_losses(numbers);
+  impl_->put_norms(numbers);
+  std::vector<NumberReader> ranks = impl_->gather(numbers);
+  StepReport& report = impl_->report = {};
+  impl_->take_stop(ranks);
+  impl_->take_losses(ranks);
+  impl_->take_norms(ranks);
+  report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   impl_->norm_known = true;
 }
 
