@@ -26,6 +26,8 @@ namespace sluice {
 namespace {
 
 struct NoOps final : StepOps {
+  void unshard(int) override {}
+  void reshard(int) override {}
   void reduce_gradients(int) override {}
   void reduce_tied(int) override {}
   void reduce_norm() override {}

@@ -30,6 +30,7 @@ BEGIN {
   # with it (safetensors_reader.cpp), else here.
   owner["draw"] = owner["partition_rules"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
   owner["layer"] = owner["step_batch"] = "layer"; owner["transport"] = "comm"
+  owner["chunk_backward"] = owner["executor_observer"] = "run"
   for (pass = 1; pass <= 2; pass++) {
     for (i = 1; i < ARGC; i++) {
       parts = split(ARGV[i], path, "/")

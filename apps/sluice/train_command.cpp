@@ -80,6 +80,13 @@ struct Run {
   }
 };
 
+// Says on stdout how far a first step is that takes long.
+struct Progress final : ExecutorObserver {
+  explicit Progress(RunLog& of) : log(of) {}
+  void end(int index, const Action& /*action*/) override { log.instruction_done(index); }
+  RunLog& log;
+};
+
 // Below, in this order. doing: kept up to date, for the message of memory that runs out between
 // instructions. The number of steps done.
 std::int64_t run_rank(Run& run, Transport& transport, std::string& doing);
@@ -122,8 +129,8 @@ std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
   TrainerOptions options = trainer_options(run.config);
   options.stop_requested = [&] { return run.stop.requested(); };
   options.ledger = &run.ledger;
-  if (logs)
-    options.hooks.after = [&](int index, const Action&) { run.log.instruction_done(index); };
+  Progress progress(run.log);
+  if (logs) options.observers.push_back(&progress);
 
   doing = "making the modules";  // of this rank's stages and of no others
   Trainer trainer(model, run.plan.partition, run.plan.program, transport, options);

@@ -59,6 +59,8 @@ class TrainOps : public StepOps {
   // The rate of the step that follows.
   void set_learning_rate(double lr);
 
+  void unshard(int stage) override;
+  void reshard(int stage) override;
   void reduce_gradients(int stage) override;
   void reduce_tied(int group) override;
   void reduce_norm() override;

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <thread>
 
-#include "run/memory_ledger.h"
 #include "run/out_of_memory.h"
+#include "sluice/memory_ledger.h"
 
 namespace sluice {
 namespace {

@@ -125,8 +125,14 @@ struct TrainOps::Impl {
     tied_summed.insert(parameter.name);
   }
 
-  // Whether to stop; the losses; the norms of the parameters that this rank owns, in layer order.
-  WireWriter pack() const {
+  // What every rank tells the others is written by put_X and read by take_X, from all of them.
+
+  void put_stop(WireWriter& message) const { message.add(stop_requested && stop_requested()); }
+  void take_stop(std::vector<WireReader>& messages) {
+    for (WireReader& message : messages) report.stop |= message.take<bool>();
+  }
+
+  void put_losses(WireWriter& message) const {
     std::vector<double> sums;
     std::vector<std::int64_t> counts;
     if (executor) {
@@ -135,33 +141,32 @@ struct TrainOps::Impl {
         counts.push_back(loss.count);
       }
     }
-    WireWriter message;
-    message.add(stop_requested && stop_requested()).add(sums).add(counts);
+    message.add(sums).add(counts);
+  }
+  void take_losses(std::vector<WireReader>& messages) {
+    double sum = 0;
+    for (WireReader& message : messages) {
+      for (const double loss : message.take<std::vector<double>>()) sum += loss;
+      for (const auto count : message.take<std::vector<std::int64_t>>()) report.tokens += count;
+    }
+    report.loss = sum / static_cast<double>(report.tokens);  // the Trainer refuses 0 tokens
+  }
+
+  // Of the parameters that this rank owns, in layer order.
+  void put_norms(WireWriter& message) const {
     for (const SharedParameter& parameter : parameters) {
       if (parameter.owner() != world.rank()) continue;
       const at::Tensor& gradient = parameter.uses.front().gradient();
       message.add(gradient.defined() ? tensor_norm(gradient) : 0.0);
     }
-    return message;
   }
-
-  void unpack(std::vector<WireReader> messages) {
-    report = {};
-    double sum = 0;
-    for (WireReader& message : messages) {
-      report.stop |= message.take<bool>();
-      for (const double loss : message.take<std::vector<double>>()) sum += loss;
-      for (const auto count : message.take<std::vector<std::int64_t>>()) report.tokens += count;
-    }
+  void take_norms(std::vector<WireReader>& messages) {
     std::vector<double> norms;
     for (const SharedParameter& parameter : parameters) {
       norms.push_back(messages[static_cast<std::size_t>(parameter.owner())].take<double>());
       report.parameter_norms.emplace_back(parameter.name, norms.back());
     }
-    for (const WireReader& message : messages) message.finish();
-    report.loss = sum / static_cast<double>(report.tokens);  // the Trainer refuses 0 tokens
     report.grad_norm = combine_norms(norms);
-    report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   }
 };
 
@@ -175,6 +180,14 @@ void TrainOps::watch(const Executor& executor) { impl_->executor = &executor; }
 void TrainOps::set_learning_rate(double lr) { impl_->lr = lr; }
 const StepReport& TrainOps::report() const { return impl_->report; }
 const Optimizer& TrainOps::optimizer() const { return *impl_->optimizer; }
+
+void TrainOps::unshard(int /*stage*/) {
+  // Every rank holds the parameters of its stages whole: there is nothing to gather.
+}
+
+void TrainOps::reshard(int /*stage*/) {
+  // Nothing was gathered.
+}
 
 void TrainOps::reduce_gradients(int /*stage*/) {
   // With one data-parallel replica a stage's gradients are already those of the whole batch.
@@ -192,7 +205,18 @@ void TrainOps::reduce_norm() {
         parameter.uses.size() > 1 && parameter.ranks.size() == 1 && parameter.local_use();
     if (tied_here && !impl_->tied_summed.count(parameter.name)) impl_->sum_tied(parameter);
   }
-  impl_->unpack(gather_messages(impl_->world, impl_->pack(), "end of step"));
+  WireWriter message;
+  impl_->put_stop(message);
+  impl_->put_losses(message);
+  impl_->put_norms(message);
+  std::vector<WireReader> messages =
+      gather_messages(impl_->world, std::move(message), "end of step");
+  StepReport& report = impl_->report = {};
+  impl_->take_stop(messages);
+  impl_->take_losses(messages);
+  impl_->take_norms(messages);
+  for (const WireReader& read : messages) read.finish();
+  report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   impl_->norm_known = true;
 }
 

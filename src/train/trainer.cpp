@@ -1,6 +1,9 @@
 #include "sluice/trainer.h"
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
 #include <set>
 
 #include "comm/gather_messages.h"
@@ -47,6 +50,13 @@ void require_counted(const StepBatch& batch) {
               "give every step at least one label that counts");
 }
 
+// Knows the instruction that runs, or failed.
+struct CurrentInstruction final : ExecutorObserver {
+  void begin(int at, const Action& /*action*/) override { index = at; }
+  void end_step() override { index = -1; }
+  int index = -1;
+};
+
 }  // namespace
 
 struct Trainer::Impl {
@@ -55,9 +65,10 @@ struct Trainer::Impl {
   std::vector<std::unique_ptr<Stage>> stages;
   std::unique_ptr<StageInputs> stage_inputs;
   std::unique_ptr<TrainOps> ops;
+  CurrentInstruction current;
+  std::optional<LedgerObserver> arrivals;
   std::unique_ptr<Executor> executor;
   const Program& program;
-  int current_instruction = -1;
 
   Impl(const TrainableModel& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
@@ -99,15 +110,14 @@ struct Trainer::Impl {
     executor_options.seed = options.seed;
     executor_options.scale = options.scale;
     executor_options.divisor = options.divisor;
-    executor_options.ledger = options.ledger;
     executor_options.input_metas = [this](int stage, const Values& batch) {
       return stage_inputs->metas(stage, batch);
     };
-    executor_options.hooks = options.hooks;
-    executor_options.hooks.before = [this](int index, const Action& action) {
-      current_instruction = index;
-      if (options.hooks.before) options.hooks.before(index, action);
-    };
+    executor_options.observers = {&current};
+    if (options.ledger)
+      executor_options.observers.push_back(&arrivals.emplace(*options.ledger, transport.rank()));
+    for (ExecutorObserver* observer : options.observers)
+      executor_options.observers.push_back(observer);
     return executor_options;
   }
 };
@@ -147,7 +157,6 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   if (impl_->options.ledger) impl_->options.ledger->reset_peak(impl_->transport.rank());
   impl_->ops->set_learning_rate(learning_rate);
   impl_->executor->run_step(batch);
-  impl_->current_instruction = -1;
   const StepReport& report = impl_->ops->report();
   if (!report.finite)
     throw_not_finite(*impl_->executor, impl_->transport.world(), impl_->program, batch, report);
@@ -194,6 +203,6 @@ std::vector<ParameterInfo> Trainer::parameters() const {
 
 const Optimizer& Trainer::optimizer() const { return impl_->ops->optimizer(); }
 std::string Trainer::flight_record() const { return impl_->executor->flight_record(); }
-int Trainer::current_instruction() const { return impl_->current_instruction; }
+int Trainer::current_instruction() const { return impl_->current.index; }
 
 }  // namespace sluice

@@ -13,7 +13,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "run/memory_ledger.h"
+#include "sluice/memory_ledger.h"
 
 namespace sluice {
 namespace {

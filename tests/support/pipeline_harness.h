@@ -16,13 +16,14 @@
 #include <thread>
 #include <vector>
 
-#include "run/memory_ledger.h"
 #include "sluice/executor.h"
 #include "sluice/keyed_random.h"
 #include "sluice/layer.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/stage.h"
 #include "sluice/transport.h"
 #include "sluice/verify.h"
+#include "support/callback_observer.h"
 
 namespace sluice::test {
 
@@ -58,7 +59,11 @@ struct HarnessOptions {
   std::uint64_t seed = 11;
   double lr = 0.05;
   ExecutorOptions executor;
-  std::function<void(int rank, ExecutorOptions&)> per_rank;  // hooks
+  // One observer is there on every rank; more of one's own follow it.
+  std::function<void(int rank, CallbackObserver&)> per_rank;
+  std::function<std::vector<ExecutorObserver*>(int rank)> observers_of;
+  // Empty, or an empty one of a stage: autograd's.
+  std::function<ChunkBackwardMaker(int stage)> backward_of;
   TransportOptions transport;
   MemoryLedger* ledger = nullptr;
   bool find_non_finite = false;  // after the last step, on the last batch
@@ -71,7 +76,7 @@ inline void set_one_thread() {
   at::get_num_threads();
 }
 
-// SGD on the accumulators; ties are summed in layer order.
+// SGD on the sums; ties are summed in layer order.
 class PlainSgd final : public StepOps {
  public:
   // Collective when the program has ties.
@@ -84,6 +89,8 @@ class PlainSgd final : public StepOps {
       tie_groups_.push_back(world.split(is_member ? 0 : -1));
     }
   }
+  void unshard(int) override {}
+  void reshard(int) override {}
   void reduce_gradients(int) override {}
   void reduce_tied(int group) override {
     const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
@@ -257,10 +264,12 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
         const int last = s + 1 < program.num_stages ? starts[static_cast<std::size_t>(s) + 1]
                                                     : static_cast<int>(model.layers.size());
         owned.push_back(std::make_unique<Stage>(
-            s, Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
-                     s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
-                     s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)]
-                                                : model.final_outputs)));
+            s,
+            Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
+                  s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
+                  s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)]
+                                             : model.final_outputs),
+            options.backward_of ? options.backward_of(s) : ChunkBackwardMaker()));
         stages.push_back(owned.back().get());
         chunks.push_back(&stages.back()->chunk());
       }
@@ -273,8 +282,16 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
       PlainSgd ops(stages, program, transport.world(), options.lr);
       ExecutorOptions executor_options = options.executor;
       executor_options.seed = options.seed;
-      executor_options.ledger = options.ledger;
-      if (options.per_rank) options.per_rank(rank, executor_options);
+      std::optional<LedgerObserver> arrivals;
+      if (options.ledger)
+        executor_options.observers.push_back(&arrivals.emplace(*options.ledger, rank));
+      CallbackObserver observer;
+      if (options.per_rank) options.per_rank(rank, observer);
+      executor_options.observers.push_back(&observer);
+      if (options.observers_of) {
+        for (ExecutorObserver* one : options.observers_of(rank))
+          executor_options.observers.push_back(one);
+      }
       Executor executor(program, rank, stages, transport, ops, model.loss, executor_options);
       try {
         for (const StepBatch& step : steps) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "run/memory_ledger.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/program.h"
 #include "sluice/rank_threads.h"
 #include "sluice/schedule.h"

@@ -16,6 +16,7 @@
 #include <set>
 
 #include "sluice/gradient_norm.h"
+#include "support/callback_observer.h"
 #include "support/expect_error.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
@@ -350,6 +351,17 @@ TEST(TrainerTest, ARequestToStopOnOneRankReachesAllInTheSameStep) {
   }
 }
 
+TEST(TrainerTest, AProgramThatGathersParametersTrainsToTheSameBits) {
+  TrainingRun run = mlp_run("1F1B", 2);
+  const TrainingResult expected = run_training(run);
+  LowerOptions options;
+  options.shard_parameters = options.reduce_gradients = true;
+  options.norm = options.optimizer_step = true;
+  run.program = lower(make_schedule("1F1B", {2, 0, run.program.num_microbatches}), options);
+  require_verified(verify(run.program), "1F1B");
+  EXPECT_TRUE(same_bits(run_training(run), expected));
+}
+
 // ---- not finite ----
 
 // Runs with a NaN written into what `action` produces in step 2; returns the error.
@@ -357,11 +369,14 @@ std::string error_with_nan_at(const std::string& schedule, int num_ranks,
                               const std::vector<Action>& places) {
   TrainingRun run = mlp_run(schedule, num_ranks, false, 3);
   std::atomic<int> in_step{0};
+  std::vector<CallbackObserver> observers(static_cast<std::size_t>(num_ranks));
   run.per_rank = [&](int rank, TrainerOptions& options) {
-    options.hooks.before = [rank, &in_step](int index, const Action&) {
+    CallbackObserver& observer = observers[static_cast<std::size_t>(rank)];
+    options.observers = {&observer};
+    observer.on_begin = [rank, &in_step](int index, const Action&) {
       if (rank == 0 && index == 0) ++in_step;
     };
-    options.hooks.produced = [&, places](const Action& action, std::vector<at::Tensor>& produced) {
+    observer.on_produced = [&, places](const Action& action, std::vector<at::Tensor>& produced) {
       // Rank 0 begins a step before anything of it arrives elsewhere.
       if (in_step < 2) return;
       const at::NoGradGuard no_grad;

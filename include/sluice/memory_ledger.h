@@ -8,7 +8,7 @@
 // is taken off its holder whoever frees it. A storage that two ranks refer to counts for the last
 // one that received it. Memory that kernels use inside one operator without a tensor is not seen.
 //
-// Thread-safety: all members may be called from any thread.
+// Thread-safety: all members of MemoryLedger may be called from any thread.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -19,6 +19,8 @@
 #include <mutex>
 #include <unordered_map>
 #include <vector>
+
+#include "sluice/executor_observer.h"
 
 namespace sluice {
 
@@ -66,6 +68,17 @@ class MemoryLedger {
   mutable std::mutex mutex_;
   std::unordered_map<const void*, Holding> holdings_;
   std::vector<RankBytes> ranks_;
+};
+
+// Tells the ledger what arrives on `rank` from other ranks.
+class LedgerObserver final : public ExecutorObserver {
+ public:
+  LedgerObserver(MemoryLedger& ledger, int rank) : ledger_(ledger), rank_(rank) {}
+  void arrived(const Action& action, const std::vector<at::Tensor>& tensors) override;
+
+ private:
+  MemoryLedger& ledger_;
+  int rank_;
 };
 
 }  // namespace sluice

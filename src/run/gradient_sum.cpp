@@ -1,25 +1,12 @@
-#include "run/gradient_accumulator.h"
+#include "sluice/gradient_sum.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
-
-// Hands the gradient to the accumulator and leaves AccumulateGrad nothing to do.
-struct TakeGradient final : torch::autograd::FunctionPreHook {
-  explicit TakeGradient(GradientAccumulator& owner) : accumulator(owner) {}
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& gradients) override {
-    accumulator.add(gradients[0]);
-    return {at::Tensor()};
-  }
-  GradientAccumulator& accumulator;
-};
 
 // Nobody else can see the memory: one reference to the tensor is the caller's, one to the storage
 // the tensor's, and a view's base is held by the view alone.
@@ -37,26 +24,19 @@ bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
 
 }  // namespace
 
-GradientAccumulator::GradientAccumulator(const at::Tensor& parameter, std::string name)
+GradientSum::GradientSum(const at::Tensor& parameter, std::string name)
     : name_(std::move(name)),
       parameter_(parameter),
       dtype_(parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf
                  ? at::kFloat
-                 : parameter.scalar_type()),
-      node_(torch::autograd::impl::grad_accumulator(parameter)) {
-  node_->add_pre_hook(std::make_unique<TakeGradient>(*this));
-}
+                 : parameter.scalar_type()) {}
 
-bool GradientAccumulator::is_hooked_to(const at::Tensor& parameter) const {
-  return torch::autograd::impl::try_get_grad_accumulator(parameter) == node_;
-}
-
-void GradientAccumulator::reserve() {
+void GradientSum::reserve() {
   if (sum_.defined() || memory_.defined()) return;
   memory_ = at::empty(parameter_.sizes(), parameter_.options().dtype(dtype_).requires_grad(false));
 }
 
-void GradientAccumulator::add(const at::Tensor& gradient) {
+void GradientSum::add(const at::Tensor& gradient) {
   if (!gradient.defined()) return;
   if (gradient.layout() != at::kStrided) {
     throw Error(ErrorKind::kUsage, "the gradient of '" + name_ + "' is sparse", "",
@@ -76,7 +56,7 @@ void GradientAccumulator::add(const at::Tensor& gradient) {
   }
 }
 
-void GradientAccumulator::clear() {
+void GradientSum::clear() {
   if (sum_.defined()) memory_ = std::move(sum_);
   sum_.reset();
 }
