@@ -82,6 +82,7 @@ struct CheckpointOptions {
 struct MetricsOptions {
   std::string folder = "outputs";
   std::int64_t log_freq = 1;
+  std::string log_level = "info";  // or "debug", "warning", "error"
   bool parameter_norms = false;
 };
 
@@ -122,9 +123,11 @@ std::map<std::string, std::string> sluice_environment();
 // data.files is empty or names a format that is not built yet.
 std::vector<std::string> expand_data_files(const RunConfig& config);
 
-// Every key with its value and origin, aligned, one a line; and the same as JSON:
+// Every key with its value and origin, aligned, one a line; only the keys whose value is not the
+// default ("" for none); and every key as JSON:
 // {"training.steps": {"value": 100, "origin": "default"}, ...}.
 std::string show_config(const RunConfig& config);
+std::string show_config_changes(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
 // The key reference (Markdown): key, type, default, range, meaning. From the same table as parsing.
 std::string config_reference();

@@ -219,6 +219,9 @@ std::vector<Key> make_table() {
       key<&C::metrics, &MetricsOptions::log_freq>("metrics", "log_freq")
           .between(1, kMaxSteps)
           .means("Steps between log lines."),
+      key<&C::metrics, &MetricsOptions::log_level>("metrics", "log_level")
+          .one_of({"debug", "info", "warning", "error"})
+          .means("The least that is logged. `debug` has a line for every stage."),
       key<&C::metrics, &MetricsOptions::parameter_norms>("metrics", "parameter_norms")
           .means("Adds the gradient norm of every parameter to metrics.jsonl."),
   };

@@ -33,15 +33,25 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
-}  // namespace
-
-std::string show_config(const RunConfig& config) {
+template <typename Shown>
+std::string show_keys(const RunConfig& config, const Shown& is_shown) {
   TextTable table({{""}, {""}});
   for (const Key& key : detail::key_table()) {
+    if (!is_shown(key)) continue;
     table.add_row({key.full_name() + " = " + detail::to_toml(key.get(config)),
                    "# " + config.origins.at(key.full_name())});
   }
   return table.to_string();
+}
+
+}  // namespace
+
+std::string show_config(const RunConfig& config) {
+  return show_keys(config, [](const Key&) { return true; });
+}
+
+std::string show_config_changes(const RunConfig& config) {
+  return show_keys(config, [&](const Key& key) { return key.get(config) != key.default_value(); });
 }
 
 std::string show_config_json(const RunConfig& config) {

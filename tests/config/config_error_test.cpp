@@ -36,7 +36,7 @@ TEST_F(ConfigErrorTest, NamesTheNearestKeyOfTheSection) {
   EXPECT_EQ(refusal("[training]\n  stpes = 3\n"),
             "unknown key 'training.stpes'; F:2:3; did you mean 'steps'?");
   EXPECT_EQ(refusal("[metrics]\nabcdefgh = 3\n"),
-            "unknown key 'metrics.abcdefgh'; F:2:1; one of: folder, log_freq, parameter_norms");
+            "unknown key 'metrics.abcdefgh'; F:2:1; one of: folder, log_freq, log_level, parameter_norms");
 }
 
 TEST_F(ConfigErrorTest, NamesTheSectionThatHasTheKey) {
