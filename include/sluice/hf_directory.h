@@ -120,6 +120,10 @@ class HfWriter {
   std::unique_ptr<Impl> impl_;
 };
 
+// The most that such a directory takes on disk: the weights of `model` with their headers and
+// index, config.json, the tokenizer files of source_directory ("" for none).
+std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory);
+
 // That `folder` exists and can be written to, or can be created, that its disk has `bytes` left and
 // that this process may write files of largest_file bytes (ulimit -f), without leaving anything
 // behind. Throws Error(kind) naming the folder and the ancestor that stands in the way.

@@ -24,7 +24,7 @@ struct StepMetrics {
   std::vector<std::int64_t> memory_bytes;  // per rank: the step's peak of tensor bytes
   // metrics.parameter_norms: in layer order.
   std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
-  // Only on the terminal.
+  // Only on a terminal.
   bool tokens_are_bytes = false;  // adds bits per byte
   std::optional<double> seconds_left;
 
@@ -38,8 +38,10 @@ double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, doubl
 std::string to_json(const StepMetrics& metrics);
 
 // "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%
-//  mem: 0.52GiB  ms: 836", then bits per byte and time left. mem is the largest rank's.
-std::string to_line(const StepMetrics& metrics, bool color);
+//  mem: 0.52GiB  ms: 836"; mem is the largest rank's. On a terminal of `width` columns (0: none)
+// also time left and bits per byte, and no more than fits: closer together, shorter numbers, and
+// then without what matters least.
+std::string to_line(const StepMetrics& metrics, bool color, int width = 0);
 
 // "45s", "3m07s", "2h05m", "1d03h"
 std::string duration_text(double seconds);
@@ -74,6 +76,8 @@ class MetricsFile {
   // One line, handed to the system before it returns. Throws Error(kUsage); the file then ends with
   // the line before.
   void append(const StepMetrics& metrics);
+  // That the file still has its name. Throws Error(kUsage).
+  void require_in_place() const;
   const std::string& path() const { return path_; }
 
  private:

@@ -8,7 +8,7 @@
 //  1. batch() is a pure function of (files, options, step): every rank makes the same batch by
 //     itself, and a resumed run continues where it was, with nothing to save.
 //  2. Files are read where a batch needs them; memory does not grow with their size, but for the
-//     list of files and 8 bytes a row of .jsonl.
+//     list of files and 8 bytes a row of .jsonl. A StepBatch holds the tokens of its step.
 //  3. Each epoch uses every sequence once. A batch may hold the end of one and the start of the
 //  next.
 // Thread-safety: const members may be called from any thread; ranks that are threads share one.
@@ -74,15 +74,16 @@ class TokenData {
   // the vocabulary, a row longer than seq_len unless data.truncate.
   TokenBatch batch(std::int64_t step, std::int64_t batch_size) const;
 
-  // As split_microbatches(batch(step, batch_size), microbatch_size, step), but a microbatch is read
-  // again wherever it is used instead of being held. Throws what both throw, and Error(kInput) with
-  // the step and its rows when the loss counts none of their labels.
-  // The data set must outlive the result.
+  // As split_microbatches(batch(step, batch_size), microbatch_size, step), but 8 bytes a token are
+  // held, and the tensors of a microbatch are made wherever it is used. Whatever is wrong with the
+  // files is found here: throws what both throw, naming the step too, and Error(kInput) with the
+  // step and its rows when the loss counts none of their labels.
   StepBatch step_batch(std::int64_t step, std::int64_t batch_size,
                        std::int64_t microbatch_size) const;
 
   // Refuses what leaves a step nothing to learn, as far as that is known from the rows that were
-  // read: a file in which no label is counted, or a step up to `steps` whose rows have none.
+  // read: a file in which no label is counted, or a step up to `steps` whose rows have none (as far
+  // as five million looks at a row reach).
   // Throws Error(kInput) naming the file, or the step and its rows as step_batch() does.
   void require_counted_labels(std::int64_t steps, std::int64_t batch_size) const;
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "data/jsonl_row.h"
 #include "data/sequence_source.h"
 
@@ -18,11 +19,20 @@ constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
+Error row_error(const std::string& what, const std::string& where, const std::string& remedy) {
+  return Error(ErrorKind::kInput, what, where, remedy);
+}
+
+Error too_long(const std::string& where) {
+  return row_error("the row is longer than 64 MiB", where,
+                   "a row is a line with a JSON object: is the file .jsonl?");
+}
+
 // Offsets of the rows that are not blank, then the file's size.
 std::vector<std::uint64_t> find_rows(const File& file) {
   std::vector<std::uint64_t> rows;
   std::vector<char> block(kBlockBytes);
-  std::uint64_t offset = 0, row = 0;
+  std::uint64_t offset = 0, row = 0, lines = 1;
   bool has_text = false;
   while (const std::size_t count = file.read_some(block.data(), block.size(), offset)) {
     const char* const end = block.data() + count;
@@ -33,10 +43,12 @@ std::vector<std::uint64_t> find_rows(const File& file) {
       if (!found) break;
       if (has_text) rows.push_back(row);
       has_text = false;
+      ++lines;
       segment = stop + 1;
       row = offset + static_cast<std::uint64_t>(segment - block.data());
     }
     offset += count;
+    if (offset - row > kMaxRowBytes) throw too_long(file.path() + ":" + std::to_string(lines));
   }
   if (has_text) rows.push_back(row);
   rows.push_back(offset);
@@ -68,19 +80,15 @@ class JsonlSource final : public SequenceSource {
     if (num_sequences_ == 0)
       throw Error(ErrorKind::kInput, "the data has no rows", options_.files.front(),
                   "a row is a line with a JSON object: name files with rows in data.files");
-    std::uint64_t bytes = 0;
-    for (; num_checked_ < num_sequences_ && bytes < kCheckedBytes; ++num_checked_) {
-      const Row row = read_row(num_checked_);
-      bytes += row.json_bytes;
-      if (!counts(row)) uncounted_.push_back(num_checked_);
-    }
+    check_first_rows();
   }
 
   std::uint64_t num_sequences() const override { return num_sequences_; }
   std::uint64_t num_bytes() const override { return num_bytes_; }
   void read(std::uint64_t index, std::int64_t* ids, std::int64_t* labels) const override {
     const auto length = static_cast<std::size_t>(options_.seq_len);
-    const Row row = read_row(index);
+    const std::size_t file_index = file_of(index);
+    const Row row = read_row(File::open(options_.files[file_index]), file_index, index);
     const std::size_t count = std::min(row.ids.size(), length);
     std::fill(std::copy_n(row.ids.begin(), count, ids), ids + length, 0);
     std::fill(std::copy_n(row.labels.begin(), count, labels), labels + length, kIgnoredLabel);
@@ -113,6 +121,19 @@ class JsonlSource final : public SequenceSource {
     std::uint64_t json_bytes = 0;
   };
 
+  void check_first_rows() {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < files_.size() && bytes < kCheckedBytes; ++i) {
+      const File file = File::open(options_.files[i]);
+      const std::uint64_t end = first_[i] + files_[i].size() - 1;
+      for (; num_checked_ < end && bytes < kCheckedBytes; ++num_checked_) {
+        const Row row = read_row(file, i, num_checked_);
+        bytes += row.json_bytes;
+        if (!counts(row)) uncounted_.push_back(num_checked_);
+      }
+    }
+  }
+
   // A label is what the position before it has to predict, so the first is never counted.
   bool counts(const Row& row) const {
     const std::size_t length =
@@ -129,17 +150,14 @@ class JsonlSource final : public SequenceSource {
            1;
   }
 
-  Row read_row(std::uint64_t index) const {
-    const std::size_t file_index = file_of(index);
+  Row read_row(const File& file, std::size_t file_index, std::uint64_t index) const {
     const std::vector<std::uint64_t>& rows = files_[file_index];
     const auto row = static_cast<std::size_t>(index - first_[file_index]);
-    const File file = File::open(options_.files[file_index]);
     std::string json(std::min(rows[row + 1] - rows[row], kMaxRowBytes + 1), '\0');
     file.read(json.data(), json.size(), rows[row]);
     json.resize(std::min(json.size(), json.find('\n')));
     try {
-      if (json.size() > kMaxRowBytes)
-        refuse("the row is longer than 64 MiB", "is it a file of rows, one a line?");
+      if (json.size() > kMaxRowBytes) throw too_long("");
       JsonlRow parsed = checked(parse_jsonl_row(json, ""));
       return {std::move(*parsed.input_ids), std::move(*parsed.labels), json.size()};
     } catch (const Error& error) {
@@ -149,7 +167,7 @@ class JsonlSource final : public SequenceSource {
   }
 
   [[noreturn]] static void refuse(const std::string& what, const std::string& remedy) {
-    throw Error(ErrorKind::kInput, what, "", remedy);
+    throw row_error(what, "", remedy);
   }
 
   // With ids and labels, whatever the row was given as.
@@ -162,6 +180,7 @@ class JsonlSource final : public SequenceSource {
       for (const char c : *row.text) row.input_ids->push_back(static_cast<unsigned char>(c));
     }
     if (row.input_ids->empty()) refuse("the row has no tokens", "remove the line");
+    if (row.attention_mask) check_mask_values(*row.attention_mask, row.input_ids->size());
     if (!row.labels) {
       row.labels = row.input_ids;
       if (row.attention_mask) mask_labels(*row.attention_mask, *row.labels);
@@ -176,9 +195,23 @@ class JsonlSource final : public SequenceSource {
     return row;
   }
 
+  static void check_mask_values(const std::vector<std::int64_t>& mask, std::size_t num_ids) {
+    if (mask.size() != num_ids) {
+      refuse("'attention_mask' has " + counted(static_cast<std::int64_t>(mask.size()), "value") +
+                 " for " + counted(static_cast<std::int64_t>(num_ids), "token"),
+             "give one for each token, or leave it out");
+    }
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      if (mask[i] == 0 || mask[i] == 1) continue;
+      refuse("attention_mask[" + std::to_string(i) + "] = " + std::to_string(mask[i]) +
+                 " is neither 0 nor 1",
+             "1 stands for a token, 0 for padding");
+    }
+  }
+
   static void mask_labels(const std::vector<std::int64_t>& mask,
                           std::vector<std::int64_t>& labels) {
-    for (std::size_t i = 0; i < std::min(mask.size(), labels.size()); ++i) {
+    for (std::size_t i = 0; i < labels.size(); ++i) {
       if (mask[i] == 0) labels[i] = kIgnoredLabel;
     }
   }
@@ -204,19 +237,16 @@ class JsonlSource final : public SequenceSource {
            "were the rows made with another tokenizer?");
   }
 
-  // Attention is causal: tokens after the last one that counts change nothing, so a mask that only
-  // cuts those off needs no work. Any other would, and is refused.
+  // Of zeros and ones, as many as labels. Attention is causal: tokens after the last one that
+  // counts change nothing, so a mask that only cuts those off needs no work. Any other would, and
+  // is refused.
   static void check_mask(const std::vector<std::int64_t>& mask,
                          const std::vector<std::int64_t>& labels) {
     const auto padding = std::find(mask.begin(), mask.end(), 0);
-    bool is_right_padding =
-        mask.size() == labels.size() &&
-        std::all_of(mask.begin(), padding, [](std::int64_t m) { return m == 1; }) &&
-        std::all_of(padding, mask.end(), [](std::int64_t m) { return m == 0; });
-    for (auto i = static_cast<std::size_t>(padding - mask.begin());
-         is_right_padding && i < labels.size(); ++i) {
-      is_right_padding = labels[i] == kIgnoredLabel;
-    }
+    const bool is_right_padding =
+        std::find(padding, mask.end(), 1) == mask.end() &&
+        std::all_of(labels.begin() + (padding - mask.begin()), labels.end(),
+                    [](std::int64_t label) { return label == kIgnoredLabel; });
     if (!is_right_padding) {
       refuse("'attention_mask' is more than padding on the right with labels -100",
              "leave it out, or pad on the right");

@@ -17,11 +17,11 @@ namespace {
 using detail::data_format;
 using detail::DataFormat;
 
-// So many steps are looked at before the first, where rows without counted labels are known.
-constexpr std::int64_t kForeseenSteps = 1'000'000;
+// So many rows are looked up before the first step, where rows without counted labels are known:
+// about a second.
+constexpr std::int64_t kForeseenRows = 5'000'000;
 constexpr const char* kCountedRemedy =
-    "-100 is not counted, nor is the first label of a row: give rows with other labels, or raise "
-    "training.local_batch_size";
+    "-100 is not counted, nor is the first label of a row: give rows with other labels";
 
 DataFormat common_format(const DataOptions& data) {
   if (data.files.empty())
@@ -85,6 +85,43 @@ void require_byte_tokens(const SourceOptions& options, const std::string& where)
 
 }  // namespace data
 
+namespace {
+
+// The sequences of one step, read once: half as large as the tensors of its microbatches would be.
+class StepTokens {
+ public:
+  StepTokens(std::int64_t num_rows, std::int64_t seq_len)
+      : seq_len_(seq_len),
+        ids_(static_cast<std::size_t>(num_rows * seq_len)),
+        labels_(ids_.size()) {}
+
+  void put(std::int64_t row, const std::vector<std::int64_t>& ids,
+           const std::vector<std::int64_t>& labels) {
+    const auto narrow = [](std::int64_t token) { return static_cast<std::int32_t>(token); };
+    std::transform(ids.begin(), ids.end(), ids_.begin() + row * seq_len_, narrow);
+    std::transform(labels.begin(), labels.end(), labels_.begin() + row * seq_len_, narrow);
+  }
+
+  at::Tensor ids(std::int64_t row, std::int64_t rows) const { return tensor(ids_, row, rows); }
+  at::Tensor labels(std::int64_t row, std::int64_t rows) const {
+    return tensor(labels_, row, rows);
+  }
+
+ private:
+  at::Tensor tensor(const std::vector<std::int32_t>& tokens, std::int64_t row,
+                    std::int64_t rows) const {
+    at::Tensor result = at::empty({rows, seq_len_}, at::kLong);
+    std::copy_n(tokens.begin() + row * seq_len_, rows * seq_len_,
+                result.mutable_data_ptr<std::int64_t>());
+    return result;
+  }
+
+  std::int64_t seq_len_;
+  std::vector<std::int32_t> ids_, labels_;  // a model with more ids does not exist
+};
+
+}  // namespace
+
 struct TokenData::Impl {
   TokenDataOptions options;
   std::unique_ptr<data::SequenceSource> source;
@@ -110,10 +147,28 @@ struct TokenData::Impl {
     return batch;
   }
 
-  // Known to be so from the rows that were read when the files were opened.
-  bool is_uncounted(std::int64_t step, std::int64_t batch_size) const {
+  std::shared_ptr<const StepTokens> read_step(std::int64_t step, std::int64_t batch_size) const {
+    auto tokens = std::make_shared<StepTokens>(batch_size, options.seq_len);
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(options.seq_len)), labels(ids.size());
+    try {
+      for (std::int64_t row = 0; row < batch_size; ++row) {
+        const auto place = static_cast<std::uint64_t>((step - 1) * batch_size + row);
+        source->read(sequence_at(place), ids.data(), labels.data());
+        tokens->put(row, ids, labels);
+      }
+    } catch (const Error& error) {
+      throw Error(error.kind(), error.fact(), "step " + std::to_string(step) + ", " + error.where(),
+                  error.remedy());
+    }
+    return tokens;
+  }
+
+  // Known to be so from the rows that were read when the files were opened. looks: counts the rows
+  // that were looked up.
+  bool is_uncounted(std::int64_t step, std::int64_t batch_size, std::int64_t& looks) const {
     const std::vector<std::uint64_t>& uncounted = source->uncounted();
     for (std::int64_t row = 0; row < batch_size; ++row) {
+      ++looks;
       const auto place = static_cast<std::uint64_t>((step - 1) * batch_size + row);
       if (!std::binary_search(uncounted.begin(), uncounted.end(), sequence_at(place))) return false;
     }
@@ -130,7 +185,7 @@ struct TokenData::Impl {
     if (batch_size > kNamedRows)
       where += " and " + std::to_string(batch_size - kNamedRows) + " more";
     throw Error(ErrorKind::kInput, "no label of the step's batch is counted", where,
-                kCountedRemedy);
+                std::string(kCountedRemedy) + ", or raise training.local_batch_size");
   }
 };
 
@@ -165,12 +220,13 @@ StepBatch TokenData::step_batch(std::int64_t step, std::int64_t batch_size,
                                 std::int64_t microbatch_size) const {
   StepBatch result;
   result.step = step;
-  for (const auto& [row, rows] : microbatch_rows(batch_size, microbatch_size)) {
-    const auto read = [data = impl_.get(), place = (step - 1) * batch_size + row, rows = rows] {
-      return data->read(place, rows);
-    };
-    result.counts.push_back(count_tokens(read().labels));
-    result.microbatches.push_back([read] { return named(read()); });
+  const auto parts = microbatch_rows(batch_size, microbatch_size);
+  const std::shared_ptr<const StepTokens> tokens = impl_->read_step(step, batch_size);
+  for (const auto& [row, rows] : parts) {
+    result.counts.push_back(count_tokens(tokens->labels(row, rows)));
+    result.microbatches.push_back([tokens, row = row, rows = rows] {
+      return named({tokens->ids(row, rows), tokens->labels(row, rows)});
+    });
   }
   if (std::accumulate(result.counts.begin(), result.counts.end(), std::int64_t{0}) == 0)
     impl_->refuse_uncounted(step, batch_size);
@@ -183,9 +239,13 @@ void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_si
     throw Error(ErrorKind::kInput, "no row of the file has a label that is counted", file,
                 kCountedRemedy);
   }
-  if (impl_->source->uncounted().empty()) return;
-  for (std::int64_t step = 1; step <= std::min(steps, kForeseenSteps); ++step) {
-    if (impl_->is_uncounted(step, batch_size)) impl_->refuse_uncounted(step, batch_size);
+  // A batch that has none lies within two epochs, since one between them would be whole, and has
+  // no other rows of either than those without.
+  const auto uncounted = static_cast<std::int64_t>(impl_->source->uncounted().size());
+  if (batch_size > 2 * uncounted) return;
+  std::int64_t looks = 0;
+  for (std::int64_t step = 1; step <= steps && looks < kForeseenRows; ++step) {
+    if (impl_->is_uncounted(step, batch_size, looks)) impl_->refuse_uncounted(step, batch_size);
   }
 }
 

@@ -56,6 +56,18 @@ void copy_file(const std::string& from, const std::string& to) {
   target.close();
 }
 
+// Those that `directory` ("" for none) has.
+std::vector<std::string> tokenizer_files(const std::string& directory) {
+  std::vector<std::string> found;
+  for (const char* name : kTokenizerFiles) {
+    std::error_code ignored;
+    const std::string path = directory + "/" + name;
+    if (!directory.empty() && std::filesystem::is_regular_file(path, ignored))
+      found.push_back(path);
+  }
+  return found;
+}
+
 std::string five_digits(std::size_t value) {
   std::string digits = std::to_string(value);
   return digits.size() < 5 ? std::string(5 - digits.size(), '0') + digits : digits;
@@ -102,15 +114,24 @@ std::string HfWriter::publish(const std::vector<HfShard>& shards, const std::str
   if (shards.empty()) throw Error(ErrorKind::kInternal, "no rank has written weights", directory());
   name_shards(directory(), shards);
   write_text(directory() + "/config.json", updated_config(config_text));
-  for (const char* name : kTokenizerFiles) {
-    const std::string source = source_directory + "/" + name;
-    std::error_code ignored;
-    if (!source_directory.empty() && std::filesystem::is_regular_file(source, ignored)) {
-      copy_file(source, directory() + "/" + name);
-    }
-  }
+  for (const std::string& file : tokenizer_files(source_directory))
+    copy_file(file, directory() + "/" + base_name(file));
   impl_->directory.publish();
   return impl_->directory.final_path();
+}
+
+std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory) {
+  constexpr std::uint64_t kEntryBytes = 256;  // of a tensor in header and index, but for its name
+  constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;  // blocks that are not full, directory
+  std::uint64_t bytes = kMargin + 2 * model.config_text.size() +
+                        sizeof(float) * static_cast<std::uint64_t>(model.num_parameters());
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters)
+      bytes += kEntryBytes + 2 * parameter.name.size();
+  }
+  for (const std::string& file : tokenizer_files(source_directory))
+    bytes += File::open(file, ErrorKind::kCheckpoint).size();
+  return bytes;
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
@@ -17,11 +18,66 @@ constexpr const char* kYellow = "\033[33m";
 constexpr const char* kBlue = "\033[34m";
 constexpr const char* kMagenta = "\033[35m";
 constexpr const char* kCyan = "\033[36m";
+constexpr int kWideGap = 2;  // between the fields of the line
 
 std::string formatted(const char* format, double value) {
   char text[64];
   std::snprintf(text, sizeof text, format, value);
   return text;
+}
+
+// A number of the line. Where there is no room, the fields with the largest `dropped_before` go
+// first.
+struct Field {
+  const char* name;
+  std::string value, shorter;
+  const char* paint;
+  int dropped_before;
+};
+
+// Below 0.01 GiB in a smaller unit.
+std::string memory_text(const std::vector<std::int64_t>& bytes_of_ranks) {
+  const std::int64_t bytes =
+      bytes_of_ranks.empty() ? 0 : *std::max_element(bytes_of_ranks.begin(), bytes_of_ranks.end());
+  const std::string gib = fixed(static_cast<double>(bytes) / (1 << 30), 2);
+  return gib == "0.00" ? human_bytes(bytes) : gib + "GiB";
+}
+
+std::vector<Field> fields_of(const StepMetrics& metrics, bool on_terminal) {
+  const std::string step = std::to_string(metrics.step) + "/" + std::to_string(metrics.num_steps);
+  const std::string tps = with_commas(std::llround(metrics.tokens_per_second()));
+  const std::string ms = std::to_string(std::llround(1000.0 * metrics.step_seconds));
+  std::vector<Field> fields = {
+      {"step", step, "", kCyan, 0},
+      {"loss", fixed(metrics.loss, 4), "", kGreen, 1},
+      {"grad_norm", fixed(metrics.grad_norm, 4), formatted("%.3g", metrics.grad_norm), kYellow, 2},
+      {"lr", formatted("%.1e", metrics.lr), "", kPlain, 3},
+      {"tps", tps, "", kBlue, 4},
+      {"bubble", fixed(100.0 * metrics.bubble_fraction, 1) + "%", "", kMagenta, 6},
+      {"mem", memory_text(metrics.memory_bytes), "", kPlain, 7},
+      {"ms", ms, "", kPlain, 8}};  // as tps
+  if (on_terminal && metrics.seconds_left)
+    fields.push_back({"eta", duration_text(*metrics.seconds_left), "", kPlain, 5});
+  if (on_terminal && metrics.tokens_are_bytes)
+    fields.push_back({"bpb", fixed(metrics.loss / std::numbers::ln2, 4), "", kGreen, 9});
+  return fields;
+}
+
+int length_of(const std::vector<Field>& fields, int gap) {
+  std::size_t length = 0;
+  for (const Field& field : fields)
+    length += std::strlen(field.name) + 2 + field.value.size() + static_cast<std::size_t>(gap);
+  return static_cast<int>(length) - gap;
+}
+
+std::string join_fields(const std::vector<Field>& fields, int gap, bool color) {
+  std::string line;
+  for (const Field& field : fields) {
+    if (!line.empty()) line.append(static_cast<std::size_t>(gap), ' ');
+    line += std::string(field.name) + ": ";
+    line += color ? field.paint + field.value + kPlain : field.value;
+  }
+  return line;
 }
 
 }  // namespace
@@ -49,27 +105,20 @@ std::string to_json(const StepMetrics& metrics) {
   return object.dump();
 }
 
-std::string to_line(const StepMetrics& metrics, bool color) {
-  const std::int64_t memory =
-      metrics.memory_bytes.empty()
-          ? 0
-          : *std::max_element(metrics.memory_bytes.begin(), metrics.memory_bytes.end());
-  std::string line;
-  auto field = [&](const char* name, const std::string& value, const char* paint) {
-    line += (line.empty() ? "" : "  ") + std::string(name) + ": ";
-    line += color ? paint + value + kPlain : value;
-  };
-  field("step", std::to_string(metrics.step) + "/" + std::to_string(metrics.num_steps), kCyan);
-  field("loss", fixed(metrics.loss, 4), kGreen);
-  field("grad_norm", fixed(metrics.grad_norm, 4), kYellow);
-  field("lr", formatted("%.1e", metrics.lr), kPlain);
-  field("tps", with_commas(std::llround(metrics.tokens_per_second())), kBlue);
-  field("bubble", fixed(100.0 * metrics.bubble_fraction, 1) + "%", kMagenta);
-  field("mem", fixed(static_cast<double>(memory) / (1 << 30), 2) + "GiB", kPlain);
-  field("ms", std::to_string(std::llround(1000.0 * metrics.step_seconds)), kPlain);
-  if (metrics.tokens_are_bytes) field("bpb", fixed(metrics.loss / std::numbers::ln2, 4), kGreen);
-  if (metrics.seconds_left) field("eta", duration_text(*metrics.seconds_left), kPlain);
-  return line;
+std::string to_line(const StepMetrics& metrics, bool color, int width) {
+  const bool on_terminal = width > 0;
+  std::vector<Field> fields = fields_of(metrics, on_terminal);
+  const auto fits = [&](int gap) { return !on_terminal || length_of(fields, gap) <= width; };
+  if (fits(kWideGap)) return join_fields(fields, kWideGap, color);
+  for (Field& field : fields) {
+    if (!field.shorter.empty()) field.value = field.shorter;
+  }
+  while (fields.size() > 2 && !fits(1)) {
+    fields.erase(std::max_element(fields.begin(), fields.end(), [](const Field& a, const Field& b) {
+      return a.dropped_before < b.dropped_before;
+    }));
+  }
+  return join_fields(fields, 1, color);
 }
 
 std::string duration_text(double seconds) {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,6 +49,16 @@ void MetricsFile::append(const StepMetrics& metrics) {
     throw write_error(path_, failed);
   }
   size_ += static_cast<std::int64_t>(line.size());
+}
+
+void MetricsFile::require_in_place() const {
+  struct stat ours, named;
+  if (fstat(descriptor_, &ours) == 0 && stat(path_.c_str(), &named) == 0 &&
+      ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) {
+    return;
+  }
+  throw Error(ErrorKind::kUsage, "the metrics of this run are gone: their file was removed", path_,
+              "leave the file alone while a run writes it");
 }
 
 }  // namespace sluice

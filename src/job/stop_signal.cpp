@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <csignal>
 
@@ -12,29 +11,24 @@ namespace {
 // A handler can reach nothing else.
 std::atomic<bool> worth_saving{false};
 std::atomic<bool> stop_requested{false};
+std::atomic<bool> is_over{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-struct Disposition {
-  int signal;
-  struct sigaction before;
-};
-std::array<Disposition, 5> dispositions = {
-    {{SIGINT, {}}, {SIGTERM, {}}, {SIGHUP, {}}, {SIGPIPE, {}}, {SIGXFSZ, {}}}};
-
 void on_signal(int number) {
+  if (is_over.load()) return;
   if (!worth_saving.load() || stop_requested.exchange(true)) _exit(128 + number);
 }
-
-bool asks_to_stop(int signal) { return signal != SIGPIPE && signal != SIGXFSZ; }
 
 }  // namespace
 
 StopSignal::StopSignal() {
   worth_saving = false;
   stop_requested = false;
-  for (auto& [signal, before] : dispositions) {
-    struct sigaction action {};
-    action.sa_handler = asks_to_stop(signal) ? on_signal : SIG_IGN;
+  is_over = false;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
+    const bool asks_to_stop = signal != SIGPIPE && signal != SIGXFSZ;
+    struct sigaction action {}, before;
+    action.sa_handler = asks_to_stop ? on_signal : SIG_IGN;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
     sigaction(signal, &action, &before);
@@ -42,11 +36,8 @@ StopSignal::StopSignal() {
   }
 }
 
-StopSignal::~StopSignal() {
-  for (const auto& [signal, before] : dispositions) sigaction(signal, &before, nullptr);
-}
-
 void StopSignal::step_finished() { worth_saving = true; }
 bool StopSignal::requested() const { return stop_requested; }
+void StopSignal::run_finished() { is_over = true; }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <thread>
@@ -123,6 +124,24 @@ TEST(TextDataTest, ReadsTheMicrobatchesOfAStepOneByOne) {
     }
   }
   EXPECT_EQ(error_of([&] { data.step_batch(1, 4, 0); }).kind(), ErrorKind::kUsage);
+}
+
+TEST(TextDataTest, AStepIsReadOnceBeforeItRuns) {
+  const TempDirectory directory;
+  const std::vector<std::string> files = counting_files(directory, {40});
+  const TokenData data(options_of(files, 4));
+  const StepBatch step = data.step_batch(2, 4, 2);
+  std::ofstream(files.front(), std::ios::trunc);
+  EXPECT_EQ(to_vector(step.microbatches.at(1).get("input_ids")),
+            (std::vector<std::int64_t>{24, 25, 26, 27, 28, 29, 30, 31}));
+  EXPECT_EQ(to_vector(step.microbatches.at(1).get("labels")),
+            to_vector(step.microbatches.at(1).get("input_ids")));
+  Error error = error_of([&] { data.step_batch(3, 4, 2); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.where(), "step 3, " + files.front());
+  std::filesystem::remove(files.front());
+  error = error_of([&] { data.step_batch(4, 4, 2); });
+  EXPECT_EQ(error.where(), "step 4, " + files.front());
 }
 
 TEST(TextDataTest, MakesTheSameBatchOnEveryThreadInAnyOrder) {
@@ -264,6 +283,9 @@ TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
   EXPECT_EQ(step.kind(), ErrorKind::kInput);
   EXPECT_EQ(step.where(),
             "step 3, " + directory / "rows.jsonl" + ":5, " + (directory / "rows.jsonl") + ":6");
+  EXPECT_NE(step.remedy().find("training.local_batch_size"), std::string::npos);
+  const Error all = error_of([&] { rows(directory, none).require_counted_labels(100, 3); });
+  EXPECT_EQ(all.remedy().find("training.local_batch_size"), std::string::npos) << all.what();
   // What is cut off is not counted.
   EXPECT_EQ(error_of([&] {
               rows(directory, "{\"input_ids\":[1,2,3],\"labels\":[1,-100,3]}\n", 2, true)
@@ -274,6 +296,56 @@ TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
   test::write_file(directory / "a.jsonl", some);
   const TokenData data(options_of({directory / "a.jsonl", directory / "b.jsonl"}, 4));
   EXPECT_EQ(error_of([&] { data.require_counted_labels(1, 1); }).where(), directory / "b.jsonl");
+}
+
+// Rows of two tokens, the second of which is counted where `counted` says so.
+std::string rows_counted(const std::vector<bool>& counted) {
+  std::string text;
+  for (const bool counts : counted)
+    text += counts ? "{\"input_ids\":[1,2]}\n" : "{\"input_ids\":[1]}\n";
+  return text;
+}
+
+TEST(JsonlDataTest, ForeseesExactlyTheStepsThatCountNothing) {
+  const TempDirectory directory;
+  for (std::uint32_t pattern = 1; pattern < 64; ++pattern) {
+    std::vector<bool> counted;
+    for (int row = 0; row < 6; ++row) counted.push_back(pattern >> row & 1U);
+    const TokenData data = rows(directory, rows_counted(counted));
+    for (std::int64_t batch_size = 1; batch_size <= 13; ++batch_size) {
+      std::int64_t empty_steps = 0;
+      for (std::int64_t step = 1; step <= 6; ++step) {
+        const StepBatch parts = split_microbatches(data.batch(step, batch_size), batch_size, step);
+        empty_steps += parts.counts.front() == 0;
+      }
+      if (empty_steps == 0) {
+        EXPECT_NO_THROW(data.require_counted_labels(6, batch_size)) << pattern << " " << batch_size;
+      } else {
+        EXPECT_THROW(data.require_counted_labels(6, batch_size), Error)
+            << pattern << " " << batch_size;
+      }
+    }
+  }
+}
+
+TEST(JsonlDataTest, LooksForStepsWithoutLabelsOnlyAsFarAsTakesNoTime) {
+  const TempDirectory directory;
+  // Every batch leaves out one row, the one before that of the last: at step 5,001 the counted one.
+  std::vector<bool> counted(10'001);
+  counted[5'000] = true;
+  const TokenData data = rows(directory, rows_counted(counted));
+  EXPECT_NO_THROW(data.require_counted_labels(1'000'000, 10'000));
+  EXPECT_THROW(data.step_batch(5'001, 10'000, 10'000), Error);
+}
+
+TEST(JsonlDataTest, ARowThatNeverEndsIsRefusedBeforeTheFileIsRead) {
+  const TempDirectory directory;
+  const std::string path = directory / "rows.jsonl";
+  test::write_file(path, "\n{\"input_ids\":[1,2]}\n");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 36);
+  const Error error = error_of([&] { TokenData data(options_of({path}, 4)); });
+  EXPECT_EQ(error.fact(), "the row is longer than 64 MiB");
+  EXPECT_EQ(error.where(), path + ":3");
 }
 
 TEST(JsonlDataTest, ReadsRowsOverSeveralFilesAndWithoutALastLineEnd) {
@@ -371,11 +443,20 @@ TEST(JsonlDataTest, TakesAnAttentionMaskOnlyForPaddingOnTheRight) {
       (std::vector<std::int64_t>{1, 2, -100, -100}));
   EXPECT_NO_THROW(
       rows(directory, R"({"input_ids":[1,2],"labels":[1,-100],"attention_mask":[1,0]})"));
-  for (const char* row : {R"({"input_ids":[1,2],"attention_mask":[0,1]})",
-                          R"({"input_ids":[1,2],"attention_mask":[1]})",
-                          R"({"input_ids":[1,2],"attention_mask":[1,2]})",
-                          R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":[1,0]})"}) {
-    EXPECT_EQ(error_of([&] { rows(directory, row); }).kind(), ErrorKind::kInput) << row;
+  const std::string other = "'attention_mask' is more than padding on the right with labels -100";
+  for (const auto& [row, fact] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"input_ids":[1,2],"attention_mask":[0,1]})", other},
+           {R"({"input_ids":[1,2,3],"attention_mask":[1,0,1]})", other},
+           {R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":[1,0]})", other},
+           {R"({"input_ids":[1,2],"attention_mask":[1]})",
+            "'attention_mask' has 1 value for 2 tokens"},
+           {R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":[1,1,1]})",
+            "'attention_mask' has 3 values for 2 tokens"},
+           {R"({"input_ids":[1,2],"attention_mask":[1,2]})",
+            "attention_mask[1] = 2 is neither 0 nor 1"}}) {
+    const Error error = error_of([&] { rows(directory, row); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput) << row;
+    EXPECT_EQ(error.fact(), fact) << row;
   }
 }
 

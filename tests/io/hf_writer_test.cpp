@@ -50,6 +50,31 @@ double value_of(const std::string& directory) {
   return HfDirectory(directory).locate("a").file->read("a")[0].item<double>();
 }
 
+std::uint64_t bytes_in(const std::string& directory) {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(directory)) bytes += entry.file_size();
+  return bytes;
+}
+
+TEST(HfWriterTest, TheSpaceThatIsAskedForHoldsEverythingThatIsWritten) {
+  const TempDirectory directory;
+  fs::copy(kModels + "llama_untied", directory / "model", fs::copy_options::recursive);
+  test::write_file(directory / "model/tokenizer.json", std::string(5 << 20, 't'));
+  const ModelSpec spec = read_model_spec(directory / "model");
+  const HfDirectory source(directory / "model");
+  std::vector<ParameterInfo> parameters;
+  for (const std::string& name : source.names())
+    parameters.push_back(parameter(name, source.locate(name).file->read(name).to(at::kFloat)));
+  HfWriter writer(directory / "ck", 1);
+  // Many small files have the longest headers.
+  const auto shards = write_hf_shards(writer.directory(), 0, parameters, 1);
+  const std::string path = writer.publish(shards, spec.config_text, directory / "model");
+  const std::uint64_t asked = hf_directory_bytes(spec, directory / "model");
+  EXPECT_GT(asked, bytes_in(path));
+  EXPECT_LT(asked, bytes_in(path) + (2 << 20));
+  EXPECT_EQ(asked - hf_directory_bytes(spec, ""), std::uint64_t{5} << 20);
+}
+
 TEST(HfWriterTest, WritesOneFileWhenThereIsOneShard) {
   const TempDirectory directory;
   const std::string path = write_step(directory / "deep/folder", 12, 1.0);

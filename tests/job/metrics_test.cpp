@@ -35,12 +35,58 @@ TEST(MetricsTest, TheLineNamesEveryNumberInTheDocumentedOrder) {
       "mem: 0.52GiB  ms: 836");
 }
 
-TEST(MetricsTest, BitsPerByteAndTimeLeftFollowWhereTheyAreKnown) {
+StepMetrics with_everything() {
   StepMetrics metrics = example();
   metrics.tokens_are_bytes = true;
   metrics.seconds_left = 187.4;
-  const std::string line = to_line(metrics, false);
-  EXPECT_NE(line.find("ms: 836  bpb: 4.6311  eta: 3m07s"), std::string::npos) << line;
+  return metrics;
+}
+
+TEST(MetricsTest, OffATerminalTheLineHasNothingElse) {
+  EXPECT_EQ(to_line(with_everything(), false), to_line(example(), false));
+}
+
+TEST(MetricsTest, AWideTerminalAlsoShowsTimeLeftAndBitsPerByte) {
+  EXPECT_EQ(to_line(with_everything(), false, 200),
+            to_line(example(), false) + "  eta: 3m07s  bpb: 4.6311");
+}
+
+TEST(MetricsTest, TheLineFitsATerminalAndLosesFirstWhatMattersLeast) {
+  const StepMetrics metrics = with_everything();
+  EXPECT_EQ(to_line(metrics, false, 110),
+            "step: 12/1000 loss: 3.2100 grad_norm: 0.91 lr: 3.0e-04 tps: 2,449 bubble: 7.1% mem: "
+            "0.52GiB ms: 836 eta: 3m07s");
+  EXPECT_EQ(to_line(metrics, false, 80),
+            "step: 12/1000 loss: 3.2100 grad_norm: 0.91 lr: 3.0e-04 tps: 2,449 eta: 3m07s");
+  EXPECT_EQ(to_line(metrics, false, 66),
+            "step: 12/1000 loss: 3.2100 grad_norm: 0.91 lr: 3.0e-04 tps: 2,449");
+  EXPECT_EQ(to_line(metrics, false, 40), "step: 12/1000 loss: 3.2100");
+  for (int width = 40; width <= 130; ++width) {
+    const std::string line = to_line(metrics, false, width);
+    EXPECT_LE(line.size(), static_cast<std::size_t>(width)) << line;
+    EXPECT_NE(line.find("loss: 3.21"), std::string::npos) << line;
+  }
+}
+
+TEST(MetricsTest, AnEndlessRunStillFits80Columns) {
+  StepMetrics metrics = with_everything();
+  metrics.step = 999'999'999;
+  metrics.num_steps = 1'000'000'000;
+  metrics.loss = 123.4;
+  metrics.grad_norm = 1234.5;
+  metrics.tokens = 123'456'789;
+  metrics.seconds_left = 1e6;
+  EXPECT_LE(to_line(metrics, false, 80).size(), 80u) << to_line(metrics, false, 80);
+}
+
+TEST(MetricsTest, LittleMemoryHasASmallerUnit) {
+  StepMetrics metrics = example();
+  metrics.memory_bytes = {100, 3 << 10};
+  EXPECT_NE(to_line(metrics, false).find("  mem: 3.00KiB  "), std::string::npos);
+  metrics.memory_bytes = {5 << 20};
+  EXPECT_NE(to_line(metrics, false).find("  mem: 5.00MiB  "), std::string::npos);
+  metrics.memory_bytes = {6 << 20};
+  EXPECT_NE(to_line(metrics, false).find("  mem: 0.01GiB  "), std::string::npos);
 }
 
 TEST(MetricsTest, ColourOnlyAddsEscapes) {
@@ -118,6 +164,20 @@ TEST(MetricsTest, ANewRunReplacesTheFileAndEachLineIsAnObject) {
     EXPECT_EQ(nlohmann::json::parse(line)["step"], 12);
   EXPECT_EQ(lines, 2);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST(MetricsTest, AFileThatWasRemovedOrReplacedIsFoundGone) {
+  const test::TempDirectory directory;
+  MetricsFile file(directory.str());
+  file.append(example());
+  EXPECT_NO_THROW(file.require_in_place());
+  std::filesystem::remove(file.path());
+  Error error = test::error_of([&] { file.require_in_place(); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_EQ(error.where(), file.path());
+  test::write_file(file.path(), "another's");
+  error = test::error_of([&] { file.require_in_place(); });
+  EXPECT_EQ(error.where(), file.path());
 }
 
 TEST(MetricsTest, AFolderThatCannotBeMadeIsAUsageError) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 
 namespace sluice {
 namespace {
@@ -77,6 +78,30 @@ TEST_F(StopSignalTest, TheSecondSignalEndsTheProcess) {
         raise(SIGINT);
       },
       ExitedWithCode(130), "");
+}
+
+TEST_F(StopSignalTest, TheHandlersStayUntilTheProcessEnds) {
+  EXPECT_EXIT(
+      {
+        { StopSignal().step_finished(); }
+        raise(SIGTERM);
+        std::exit(0);
+      },
+      ExitedWithCode(0), "");
+}
+
+TEST_F(StopSignalTest, OnceTheRunIsOverNoSignalChangesItsExitCode) {
+  EXPECT_EXIT(
+      {
+        StopSignal stop;
+        stop.step_finished();
+        raise(SIGTERM);
+        stop.run_finished();
+        raise(SIGTERM);
+        raise(SIGINT);
+        std::exit(75);
+      },
+      ExitedWithCode(75), "");
 }
 
 }  // namespace

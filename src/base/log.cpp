@@ -1,0 +1,68 @@
+#include "sluice/log.h"
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"debug", "info", "warning", "error"};
+
+std::atomic<LogLevel> least_level{LogLevel::kInfo};
+
+// Of the process: there is one stderr.
+struct Output {
+  std::mutex mutex;
+  LogSink sink;
+};
+
+Output& output() {
+  static auto* const never_destroyed = new Output;  // threads may outlive static objects
+  return *never_destroyed;
+}
+
+void write_to_stderr(LogLevel level, std::string_view message) {
+  std::string line = "sluice: ";
+  line.append(to_text(level)).append(": ").append(message).append("\n");
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void say(LogLevel level, std::string_view message) {
+  if (!logs(level)) return;
+  const std::lock_guard lock(output().mutex);
+  output().sink ? output().sink(level, message) : write_to_stderr(level, message);
+}
+
+}  // namespace
+
+std::string_view to_text(LogLevel level) { return kNames.at(static_cast<std::size_t>(level)); }
+
+LogLevel log_level(std::string_view name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<LogLevel>(i);
+  }
+  throw Error(ErrorKind::kUsage, "unknown log level '" + std::string(name) + "'", "",
+              suggest_name(name, std::vector<std::string>(kNames.begin(), kNames.end())));
+}
+
+void set_log_level(LogLevel least) { least_level = least; }
+bool logs(LogLevel level) { return level >= least_level.load(); }
+
+void set_log_sink(LogSink sink) {
+  const std::lock_guard lock(output().mutex);
+  output().sink = std::move(sink);
+}
+
+void log_debug(std::string_view message) { say(LogLevel::kDebug, message); }
+void log_info(std::string_view message) { say(LogLevel::kInfo, message); }
+void log_warning(std::string_view message) { say(LogLevel::kWarning, message); }
+void log_error(std::string_view message) { say(LogLevel::kError, message); }
+
+}  // namespace sluice
