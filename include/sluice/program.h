@@ -58,8 +58,9 @@ Program split_overlap(Program program);
 // Throws Error(kInput) when the program holds transfers already, and, with the first stuck action
 // of every rank, when the order cannot complete.
 Program add_transfers(Program program);
-// Moves every RECV down to just before the instruction that needs it, and on the lower rank of a
-// pair to before the next SEND to the same peer, without changing the order on a channel (torch
+// Moves every RECV down to just before the instruction that needs it, and on the lower of two
+// ranks that exchange to before the next SEND to the same peer, without changing the order on a
+// channel (torch
 // `_defer_recv_ops`). Throws Error(kInput) for a RECV that nothing below it needs.
 Program defer_receives(Program program);
 // UNSHARD before a stage's use, RESHARD after, at most `max_active_stages` gathered at once

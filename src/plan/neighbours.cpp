@@ -51,7 +51,7 @@ std::vector<int> members_of(const Program& program, const Action& collective) {
   return ranks;
 }
 
-std::string place_text(const Program& program, int rank, int index) {
+std::string location_text(const Program& program, int rank, int index) {
   return "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) + " '" +
          to_text(program.ranks[rank][index]) + "'";
 }
@@ -86,7 +86,7 @@ void require_in_range(const Program& program) {
     throw Error(ErrorKind::kInput,
                 "the program has " + counted(program.num_stages, "stage") + " and " +
                     counted(program.num_microbatches, "microbatch") + ", not this one",
-                place_text(program, rank, static_cast<int>(wrong - row.begin())),
+                location_text(program, rank, static_cast<int>(wrong - row.begin())),
                 "count stages and microbatches from 0");
   }
 }

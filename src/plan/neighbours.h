@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/channel.h"
 #include "sluice/program.h"
 
 namespace sluice::detail {
@@ -33,8 +34,10 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-inline bool is_activation(ActionKind kind) {
-  return kind == ActionKind::kSendForward || kind == ActionKind::kRecvForward;
+inline ChannelKind channel_kind_of(ActionKind transfer) {
+  const bool is_activation =
+      transfer == ActionKind::kSendForward || transfer == ActionKind::kRecvForward;
+  return is_activation ? ChannelKind::kActivation : ChannelKind::kGradient;
 }
 
 // The rank of a stage; -1 where there is no such stage or it lives nowhere.
@@ -53,6 +56,13 @@ inline int peer_stage(const Action& transfer) {
   const bool upwards =
       transfer.kind == ActionKind::kSendForward || transfer.kind == ActionKind::kRecvBackward;
   return transfer.stage + (upwards ? 1 : -1);
+}
+
+// Where the message of a transfer goes along.
+inline Channel channel_of(const Program& program, const Action& transfer) {
+  const int here = rank_of(program, transfer.stage), there = rank_of(program, peer_stage(transfer));
+  const ChannelKind kind = channel_kind_of(transfer.kind);
+  return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};
 }
 
 // The transfer that matches this one: SEND_F of stage s with RECV_F of s + 1, and so on.
@@ -85,7 +95,7 @@ bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);
 
 // "rank 2, instruction 17 '1RECV_B3'".
-std::string place_text(const Program& program, int rank, int index);
+std::string location_text(const Program& program, int rank, int index);
 
 // Throws Error(kInput) unless the sizes agree and every stage, rank and microbatch is in range.
 void require_in_range(const Program& program);

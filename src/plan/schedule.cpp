@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// Pairs of stage and microbatch in one schedule; beyond it a typo would fill the memory.
-constexpr std::int64_t kMaxPairs = std::int64_t{1} << 24;
+// Forwards in one schedule; beyond it a typo would fill the memory.
+constexpr std::int64_t kMaxForwards = std::int64_t{1} << 24;
 
 // torch finds these by name too, and fails later.
 constexpr std::array<std::string_view, 4> kAbstractNames = {
@@ -48,11 +48,11 @@ int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
 
 void require_bounded(const ScheduleShape& shape) {
   const std::int64_t stages = std::int64_t{shape.num_ranks} * shape.stages_per_rank;
-  if (stages > kMaxPairs || stages * shape.num_microbatches > kMaxPairs) {
+  if (stages > kMaxForwards || stages * shape.num_microbatches > kMaxForwards) {
     throw Error(ErrorKind::kUsage,
                 counted(shape.num_ranks, "rank") + " x " + counted(shape.stages_per_rank, "stage") +
                     " x " + counted(shape.num_microbatches, "microbatch") + " is more than " +
-                    std::to_string(kMaxPairs) + " forwards in one step",
+                    std::to_string(kMaxForwards) + " forwards in one step",
                 {}, "use fewer microbatches");
   }
 }

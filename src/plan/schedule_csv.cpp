@@ -16,8 +16,8 @@ constexpr std::size_t kMaxCells = std::size_t{1} << 25;
 constexpr int kMaxRanks = 1 << 16;
 constexpr int kMaxStages = 1 << 16;
 constexpr int kMaxMicrobatches = 1 << 20;
-constexpr std::int64_t kPairsPerAction = 16;
-constexpr std::int64_t kFreePairs = 1 << 16;
+constexpr std::int64_t kForwardsPerAction = 16;
+constexpr std::int64_t kFreeForwards = 1 << 16;
 constexpr const char* kTooLarge = "is it the right file?";
 
 // What the actions of a file name.
@@ -131,8 +131,8 @@ void require_plausible(const Extent& extent, const std::string& file) {
     throw Error(ErrorKind::kInput, "the schedule has no action", file,
                 "write a row a rank, a cell a slot: 0F0,0B0");
   }
-  const std::int64_t pairs = std::int64_t{extent.num_stages} * extent.num_microbatches;
-  if (pairs > std::max(kFreePairs, kPairsPerAction * extent.num_actions)) {
+  const std::int64_t forwards = std::int64_t{extent.num_stages} * extent.num_microbatches;
+  if (forwards > std::max(kFreeForwards, kForwardsPerAction * extent.num_actions)) {
     throw Error(ErrorKind::kInput,
                 "only " + std::to_string(extent.num_actions) + " actions for " +
                     std::to_string(extent.num_stages) + " stages x " +

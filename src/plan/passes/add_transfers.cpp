@@ -16,6 +16,7 @@
 
 #include "plan/neighbours.h"
 #include "plan/passes/rank_set.h"
+#include "plan/stage_microbatch_table.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -27,9 +28,9 @@ class Placer {
  public:
   explicit Placer(Program program)
       : program_(std::move(program)),
+        marks_(program_),
         todo_(std::move(program_.ranks)),
         at_(todo_.size()),
-        marks_(static_cast<std::size_t>(program_.num_stages) * program_.num_microbatches),
         this_sweep_(program_.num_ranks),
         next_sweep_(program_.num_ranks) {
     program_.ranks.assign(todo_.size(), {});
@@ -63,9 +64,7 @@ class Placer {
     kGradientDone = 8
   };
 
-  unsigned char& marks(int stage, int microbatch) {
-    return marks_[static_cast<std::size_t>(stage) * program_.num_microbatches + microbatch];
-  }
+  unsigned char& marks(int stage, int microbatch) { return marks_.at({stage, microbatch}); }
 
   // Precondition: the stage at the other end exists and lives somewhere.
   bool has_input(const Action& half) {
@@ -148,9 +147,9 @@ class Placer {
   }
 
   Program program_;
+  detail::StageMicrobatchTable<unsigned char> marks_;
   std::vector<std::vector<Action>> todo_;
   std::vector<std::size_t> at_;
-  std::vector<unsigned char> marks_;
   detail::RankSet this_sweep_, next_sweep_;
   int unfinished_ = 0;
 };
@@ -165,7 +164,7 @@ Program add_transfers(Program program) {
                                     [](const Action& action) { return is_transfer(action.kind); });
     if (found == row.end()) continue;
     throw Error(ErrorKind::kInput, "the program holds transfers already",
-                detail::place_text(program, rank, static_cast<int>(found - row.begin())),
+                detail::location_text(program, rank, static_cast<int>(found - row.begin())),
                 "leave lowering out, or give the compute order alone");
   }
   return Placer(std::move(program)).place();

@@ -34,12 +34,12 @@ class Gaps {
 };
 
 // One backward: B alone, or I and W.
-void check_backward(Verification& v, int stage, int microbatch, const Places& at) {
+void check_backward(Verification& v, int stage, int microbatch, const InstructionIndices& at) {
   const int rank = v.program.stage_to_rank[stage];
   const std::int32_t whole = at[ActionKind::kBackward];
   const std::int32_t input = at[ActionKind::kBackwardInput];
   const std::int32_t weight = at[ActionKind::kBackwardWeight];
-  const auto present = [](std::int32_t place) { return place != Places::kAbsent; };
+  const auto present = [](std::int32_t index) { return index != InstructionIndices::kAbsent; };
   if (whole >= 0) {
     const auto repeats = [&](std::int32_t later, std::int32_t earlier) {
       v.report(rank, later, "repeats the backward of " + quote(v.program, rank, earlier));
@@ -61,11 +61,11 @@ class StageSweep {
  public:
   explicit StageSweep(Verification& v) : v_(v) {}
 
-  void visit(int stage, int microbatch, const Places& at) {
+  void visit(int stage, int microbatch, const InstructionIndices& at) {
     while (stage_ < stage) advance();
     seen_ = true;
     if (!is_ours()) return;
-    const auto present = [&](ActionKind kind) { return at[kind] != Places::kAbsent; };
+    const auto present = [&](ActionKind kind) { return at[kind] != InstructionIndices::kAbsent; };
     if (present(ActionKind::kForward)) forward_.has(microbatch);
     if (v_.program.forward_only) return;
     if (present(ActionKind::kBackward) || present(ActionKind::kBackwardInput) ||
@@ -109,8 +109,8 @@ class StageSweep {
 
 void check_completeness(Verification& v) {
   StageSweep sweep(v);
-  v.places.for_each([&](int stage, int microbatch, const Places& at) {
-    if (!at.empty()) sweep.visit(stage, microbatch, at);
+  v.instructions.for_each([&](StageMicrobatch of, const InstructionIndices& at) {
+    if (!at.empty()) sweep.visit(of.stage, of.microbatch, at);
   });
   while (sweep.stage() < v.program.num_stages) sweep.advance();
 }

@@ -24,13 +24,13 @@ class RowOrder {
   bool counts(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
            rank_of(v_.program, action.stage) == rank_ &&
-           v_.places.find(action.stage, action.microbatch)[action.kind] == index_;
+           v_.instructions.find({action.stage, action.microbatch})[action.kind] == index_;
   }
 
   void check_half(const Action& half) {
     if (!counts(half)) return;
     const int stage = half.stage, microbatch = half.microbatch;
-    const Places& own = v_.places.find(stage, microbatch);
+    const InstructionIndices& own = v_.instructions.find({stage, microbatch});
     if (half.kind == ActionKind::kForward) {
       if (stage > 0) need_from(stage - 1, ActionKind::kRecvForward, half);
     } else if (half.kind == ActionKind::kBackwardWeight) {
@@ -44,14 +44,14 @@ class RowOrder {
   // The neighbour's result: by its compute action on this rank, by a RECV from another.
   void need_from(int neighbour, ActionKind recv_kind, const Action& half) {
     if (rank_of(v_.program, neighbour) == rank_) {
-      const Places& there = v_.places.find(neighbour, half.microbatch);
+      const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});
       need(half.kind == ActionKind::kForward ? there[ActionKind::kForward]
                                              : there.input_gradient());
       return;
     }
     if (!v_.with_transfers || rank_of(v_.program, neighbour) < 0) return;
-    const std::int32_t recv = v_.places.find(half.stage, half.microbatch)[recv_kind];
-    if (recv == Places::kAbsent) {
+    const std::int32_t recv = v_.instructions.find({half.stage, half.microbatch})[recv_kind];
+    if (recv == InstructionIndices::kAbsent) {
       v_.report(rank_, index_,
                 "its input is never received: no " +
                     quote(Action::make(recv_kind, half.stage, half.microbatch)));
@@ -62,16 +62,16 @@ class RowOrder {
 
   void check_send(const Action& send) {
     if (!counts(send)) return;
-    const Places& own = v_.places.find(send.stage, send.microbatch);
+    const InstructionIndices& own = v_.instructions.find({send.stage, send.microbatch});
     need(send.kind == ActionKind::kSendForward ? own[ActionKind::kForward] : own.input_gradient());
   }
 
-  void need(std::int32_t place) {
-    if (place < 0 || place < index_) return;
-    if (place == index_) {
+  void need(std::int32_t index) {
+    if (index < 0 || index < index_) return;
+    if (index == index_) {
       v_.report(rank_, index_, "one half of the pair needs the result of the other");
     } else {
-      v_.report(rank_, index_, "needs " + quote(v_.program, rank_, place) + " above it");
+      v_.report(rank_, index_, "needs " + quote(v_.program, rank_, index) + " above it");
     }
   }
 

@@ -95,22 +95,22 @@ bool is_backward(const Action& action) {
 }
 
 void record(Verification& v, int rank, int index, const Action& action) {
-  std::int32_t& place = v.places.at(action.stage, action.microbatch)[action.kind];
-  if (place >= 0) {
+  std::int32_t& first = v.instructions.at({action.stage, action.microbatch})[action.kind];
+  if (first >= 0) {
     v.report(rank, index, quote(action) + " runs a second time");
   } else {
-    place = index;
+    first = index;
   }
 }
 
 void record_elsewhere(Verification& v, const Action& action) {
-  std::int32_t& place = v.places.at(action.stage, action.microbatch)[action.kind];
-  if (place == Places::kAbsent) place = Places::kElsewhere;
+  std::int32_t& first = v.instructions.at({action.stage, action.microbatch})[action.kind];
+  if (first == InstructionIndices::kAbsent) first = InstructionIndices::kElsewhere;
 }
 
 }  // namespace
 
-bool check_frame(Verification& v) {
+bool check_well_formed(Verification& v) {
   const Program& program = v.program;
   if (program.num_ranks < 1 || program.num_stages < 1 || program.num_microbatches < 1) {
     v.report_rank(-1, "a program has at least one rank, one stage and one microbatch");
@@ -132,7 +132,7 @@ bool check_frame(Verification& v) {
 }
 
 void index_instructions(Verification& v) {
-  v.places = PairTable<Places>(v.program);
+  v.instructions = StageMicrobatchTable<InstructionIndices>(v.program);
   for (int rank = 0; rank < v.program.num_ranks; ++rank) {
     const std::vector<Action>& row = v.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {
@@ -142,27 +142,27 @@ void index_instructions(Verification& v) {
         continue;
       }
       if (!names_stage(action.kind)) continue;
-      const bool has_place = is_compute(action.kind) || is_transfer(action.kind);
+      const bool has_microbatch = is_compute(action.kind) || is_transfer(action.kind);
       if (std::string reason = misplaced(v.program, action, rank); !reason.empty()) {
         v.report(rank, index, std::move(reason));
       }
-      if (!has_place) continue;
+      if (!has_microbatch) continue;
       if (v.program.forward_only && is_backward(action)) {
         v.report(rank, index, "the program is forward only");
         continue;
       }
-      const auto place = [&](const Action& part) {
+      const auto enter = [&](const Action& part) {
         if (rank_of(v.program, part.stage) == rank)
           record(v, rank, index, part);
         else
           record_elsewhere(v, part);
       };
       if (is_compute(action.kind)) {
-        for_each_half(action, place);
+        for_each_half(action, enter);
       } else if (std::string reason = pointless(v.program, action); !reason.empty()) {
         v.report(rank, index, std::move(reason));
       } else {
-        place(action);
+        enter(action);
       }
     }
   }
