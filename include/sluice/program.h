@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "sluice/action.h"
+#include "sluice/flow.h"
 #include "sluice/schedule.h"
 
 namespace sluice {
@@ -32,13 +33,15 @@ struct Program {
   int num_stages = 0;
   int num_microbatches = 0;
   std::vector<int> stage_to_rank;          // size num_stages
+  Flow flow;                               // which stages a microbatch passes
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
   std::vector<TieGroup> tie_groups;        // index = stage field of kReduceTied
   bool forward_only = false;               // evaluation: F, and no backward of any kind
 };
 
-// Drops idle slots. A schedule that already holds transfers (compute_comms) keeps them. A stage
-// whose entry in stage_to_rank is -1 lives on no rank: the passes exchange nothing with it.
+// Drops idle slots; microbatches flow along the chain of all stages. A schedule that already holds
+// transfers (compute_comms) keeps them. A stage whose entry in stage_to_rank is -1 lives on no
+// rank: the passes exchange nothing with it.
 Program to_program(const Schedule& schedule);
 
 // ---- passes ----

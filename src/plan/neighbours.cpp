@@ -69,6 +69,13 @@ void require_in_range(const Program& program) {
                     std::to_string(program.num_stages) + " stages",
                 {}, "give a row a rank and a rank a stage");
   }
+  if (program.flow.num_stages() != program.num_stages ||
+      !program.flow.covers(program.num_microbatches)) {
+    throw Error(ErrorKind::kInput,
+                "the program's flow is not of " + counted(program.num_stages, "stage") + " and " +
+                    counted(program.num_microbatches, "microbatch"),
+                {}, "make the flow for this program");
+  }
   for (int stage = 0; stage < program.num_stages; ++stage) {
     if (program.stage_to_rank[stage] >= program.num_ranks) {
       throw Error(ErrorKind::kInput,

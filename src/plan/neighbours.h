@@ -34,9 +34,10 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-inline ChannelKind channel_kind_of(ActionKind transfer) {
-  const bool is_activation =
-      transfer == ActionKind::kSendForward || transfer == ActionKind::kRecvForward;
+// Of a transfer, and of what a compute action but W takes and makes.
+inline ChannelKind channel_kind_of(ActionKind kind) {
+  const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
+                             kind == ActionKind::kRecvForward;
   return is_activation ? ChannelKind::kActivation : ChannelKind::kGradient;
 }
 
@@ -51,31 +52,36 @@ inline bool exchanges(const Program& program, int stage, int neighbour) {
   return here >= 0 && there >= 0 && here != there;
 }
 
-// The stage at the other end of a transfer.
-inline int peer_stage(const Action& transfer) {
-  const bool upwards =
-      transfer.kind == ActionKind::kSendForward || transfer.kind == ActionKind::kRecvBackward;
-  return transfer.stage + (upwards ? 1 : -1);
+// The stage at the other end of a transfer; Flow::kNone: there is none.
+inline int peer_stage(const Program& program, const Action& transfer) {
+  const ChannelKind kind = channel_kind_of(transfer.kind);
+  return is_send(transfer.kind)
+             ? program.flow.destination(kind, transfer.stage, transfer.microbatch)
+             : program.flow.source(kind, transfer.stage, transfer.microbatch);
 }
 
 // Where the message of a transfer goes along.
 inline Channel channel_of(const Program& program, const Action& transfer) {
-  const int here = rank_of(program, transfer.stage), there = rank_of(program, peer_stage(transfer));
+  const int here = rank_of(program, transfer.stage);
+  const int there = rank_of(program, peer_stage(program, transfer));
   const ChannelKind kind = channel_kind_of(transfer.kind);
   return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};
 }
 
-// The transfer that matches this one: SEND_F of stage s with RECV_F of s + 1, and so on.
-inline Action counterpart(const Action& transfer) {
+// The transfer that matches this one: SEND_F of a stage with RECV_F of its consumer, and so on.
+inline Action counterpart(const Program& program, const Action& transfer) {
+  const auto other = [&](ActionKind kind) {
+    return Action::make(kind, peer_stage(program, transfer), transfer.microbatch);
+  };
   switch (transfer.kind) {
     case ActionKind::kSendForward:
-      return Action::make(ActionKind::kRecvForward, transfer.stage + 1, transfer.microbatch);
+      return other(ActionKind::kRecvForward);
     case ActionKind::kRecvForward:
-      return Action::make(ActionKind::kSendForward, transfer.stage - 1, transfer.microbatch);
+      return other(ActionKind::kSendForward);
     case ActionKind::kSendBackward:
-      return Action::make(ActionKind::kRecvBackward, transfer.stage - 1, transfer.microbatch);
+      return other(ActionKind::kRecvBackward);
     default:
-      return Action::make(ActionKind::kSendBackward, transfer.stage + 1, transfer.microbatch);
+      return other(ActionKind::kSendBackward);
   }
 }
 

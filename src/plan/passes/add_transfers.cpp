@@ -24,9 +24,9 @@ namespace {
 
 using detail::makes_input_gradient;
 
-class Placer {
+class ComputeReplay {
  public:
-  explicit Placer(Program program)
+  explicit ComputeReplay(Program program)
       : program_(std::move(program)),
         marks_(program_),
         todo_(std::move(program_.ranks)),
@@ -40,7 +40,7 @@ class Placer {
     }
   }
 
-  Program place() {
+  Program run() {
     for (int rank = 0; rank < program_.num_ranks; ++rank) {
       if (!todo_[rank].empty()) next_sweep_.insert(rank);
     }
@@ -66,27 +66,18 @@ class Placer {
 
   unsigned char& marks(int stage, int microbatch) { return marks_.at({stage, microbatch}); }
 
-  // Precondition: the stage at the other end exists and lives somewhere.
-  bool has_input(const Action& half) {
-    if (marks(half.stage, half.microbatch) & kInput) return true;
-    return !detail::exchanges(program_, half.stage, half.stage - 1) &&
-           (marks(half.stage - 1, half.microbatch) & kForwardDone);
-  }
-  bool has_output_gradient(const Action& half) {
-    if (marks(half.stage, half.microbatch) & kOutputGradient) return true;
-    return !detail::exchanges(program_, half.stage, half.stage + 1) &&
-           (marks(half.stage + 1, half.microbatch) & kGradientDone);
-  }
-
+  // What the half takes is there: by a RECV, or made on this rank.
   bool ready(const Action& half) {
-    if (detail::rank_of(program_, half.stage) < 0) return true;
-    if (half.kind == ActionKind::kForward) {
-      return detail::rank_of(program_, half.stage - 1) < 0 || has_input(half);
+    const bool is_forward = half.kind == ActionKind::kForward;
+    if (!is_forward && !makes_input_gradient(half.kind)) return true;
+    const int source =
+        program_.flow.source(detail::channel_kind_of(half.kind), half.stage, half.microbatch);
+    if (detail::rank_of(program_, half.stage) < 0 || detail::rank_of(program_, source) < 0) {
+      return true;
     }
-    if (makes_input_gradient(half.kind)) {
-      return detail::rank_of(program_, half.stage + 1) < 0 || has_output_gradient(half);
-    }
-    return true;
+    if (marks(half.stage, half.microbatch) & (is_forward ? kInput : kOutputGradient)) return true;
+    return !detail::exchanges(program_, half.stage, source) &&
+           (marks(source, half.microbatch) & (is_forward ? kForwardDone : kGradientDone));
   }
 
   void replay_one(int rank) {
@@ -103,22 +94,19 @@ class Placer {
   }
 
   void finish(int rank, const Action& half) {
-    if (half.kind == ActionKind::kForward) {
-      marks(half.stage, half.microbatch) |= kForwardDone;
-      if (detail::exchanges(program_, half.stage, half.stage + 1)) {
-        exchange(rank, Action::make(ActionKind::kSendForward, half.stage, half.microbatch), kInput);
-      }
-    } else if (makes_input_gradient(half.kind)) {
-      marks(half.stage, half.microbatch) |= kGradientDone;
-      if (detail::exchanges(program_, half.stage, half.stage - 1)) {
-        exchange(rank, Action::make(ActionKind::kSendBackward, half.stage, half.microbatch),
-                 kOutputGradient);
-      }
-    }
+    const bool is_forward = half.kind == ActionKind::kForward;
+    if (!is_forward && !makes_input_gradient(half.kind)) return;
+    marks(half.stage, half.microbatch) |= is_forward ? kForwardDone : kGradientDone;
+    const int destination =
+        program_.flow.destination(detail::channel_kind_of(half.kind), half.stage, half.microbatch);
+    if (!detail::exchanges(program_, half.stage, destination)) return;
+    const ActionKind send = is_forward ? ActionKind::kSendForward : ActionKind::kSendBackward;
+    exchange(rank, Action::make(send, half.stage, half.microbatch),
+             is_forward ? kInput : kOutputGradient);
   }
 
   void exchange(int rank, const Action& send, Mark arrived) {
-    const Action recv = detail::counterpart(send);
+    const Action recv = detail::counterpart(program_, send);
     const int peer = program_.stage_to_rank[recv.stage];
     program_.ranks[rank].push_back(send);
     program_.ranks[peer].push_back(recv);
@@ -167,7 +155,7 @@ Program add_transfers(Program program) {
                 detail::location_text(program, rank, static_cast<int>(found - row.begin())),
                 "leave lowering out, or give the compute order alone");
   }
-  return Placer(std::move(program)).place();
+  return ComputeReplay(std::move(program)).run();
 }
 
 }  // namespace sluice

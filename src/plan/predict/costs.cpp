@@ -208,7 +208,7 @@ class FittingCheck {
 
   void run() const {
     require_size("stages", costs_.per_stage.size(), program_.num_stages, "stages");
-    require_size("message_bytes", costs_.message_bytes.size(), program_.num_stages - 1,
+    require_size("message_bytes", costs_.message_bytes.size(), program_.flow.num_cuts(),
                  "cuts between stages");
     require_size("rank_speed", costs_.rank_speed.size(), program_.num_ranks, "ranks");
     check_stage(costs_.uniform);

@@ -41,11 +41,6 @@ struct Work {
 constexpr ChannelKind kActivation = ChannelKind::kActivation;
 constexpr ChannelKind kGradient = ChannelKind::kGradient;
 
-// What F takes and makes is an activation, what B or I takes and makes a gradient.
-ChannelKind kind_of(const Action& half) {
-  return half.kind == ActionKind::kForward ? kActivation : kGradient;
-}
-
 class Simulator {
  public:
   Simulator(const Program& program, const Costs& costs)
@@ -131,9 +126,9 @@ class Simulator {
     Work& own = work(half);
     if (half.kind == ActionKind::kBackwardWeight)
       return own.made_by[kGradient] < 0 ? never() : Moment();
-    const ChannelKind kind = kind_of(half);
+    const ChannelKind kind = detail::channel_kind_of(half.kind);
     if (kind == kGradient && own.made_by[kActivation] < 0) return never();
-    const int neighbour = half.stage + (kind == kActivation ? -1 : 1);
+    const int neighbour = program_.flow.source(kind, half.stage, half.microbatch);
     const int there = detail::rank_of(program_, neighbour);
     if (there < 0) return {};
     const bool needs_recv = with_transfers_ && there != rank;
@@ -184,13 +179,14 @@ class Simulator {
 
   // To the neighbour on this rank at once; to another rank too when nothing else says when.
   void hand_over(int rank, const Action& half) {
-    const ChannelKind kind = kind_of(half);
+    const ChannelKind kind = detail::channel_kind_of(half.kind);
     Work& own = work(half);
     own.results[kind] = ranks_[rank].free;
     own.made_by[kind] = ranks_[rank].last_compute;
-    const int there = detail::rank_of(program_, half.stage + (kind == kActivation ? 1 : -1));
+    const int destination = program_.flow.destination(kind, half.stage, half.microbatch);
+    const int there = detail::rank_of(program_, destination);
     if (there == rank)
-      deliver(half, kind, ranks_[rank].free);
+      deliver({destination, half.microbatch}, kind, ranks_[rank].free);
     else if (there >= 0 && !with_transfers_)
       transmit(rank, half, kind, ranks_[rank].free);
   }
@@ -206,9 +202,10 @@ class Simulator {
   }
 
   void transmit(int rank, const Action& from, ChannelKind kind, Moment departure) {
-    const int cut = kind == kActivation ? from.stage : from.stage - 1;
-    const int there = detail::rank_of(program_, from.stage + (kind == kActivation ? 1 : -1));
+    const int stage = program_.flow.destination(kind, from.stage, from.microbatch);
+    const int there = detail::rank_of(program_, stage);
     if (there < 0) return;
+    const int cut = kind == kActivation ? from.stage : stage;
     const double bytes = costs_.message_bytes.empty() ? 0.0 : costs_.message_bytes[cut];
     const double occupied = costs_.bandwidth > 0.0 ? bytes / costs_.bandwidth : 0.0;
     if (occupied > 0.0) {
@@ -218,14 +215,12 @@ class Simulator {
       channel_free = departure;
     }
     departure.time += costs_.latency;
-    deliver(from, kind, departure);
+    deliver({stage, from.microbatch}, kind, departure);
   }
 
-  void deliver(const Action& from, ChannelKind kind, const Moment& arrival) {
-    const int stage = from.stage + (kind == kActivation ? 1 : -1);
-    Input& input = work_.at({stage, from.microbatch}).inputs[kind];
-    input.arrival = arrival;
-    wake(program_.stage_to_rank[stage]);
+  void deliver(detail::StageMicrobatch to, ChannelKind kind, const Moment& arrival) {
+    work_.at(to).inputs[kind].arrival = arrival;
+    wake(program_.stage_to_rank[to.stage]);
   }
 
   bool try_meet(int rank, const Action& collective) {

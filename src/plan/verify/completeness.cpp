@@ -1,4 +1,4 @@
-// Every stage x microbatch has F once, and B once or I and W once each.
+// Every stage has of every microbatch that passes it F once, and B once or I and W once each.
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -7,17 +7,35 @@ namespace {
 // Reports the runs of microbatches that a stage lacks, while it is told those that it has.
 class Gaps {
  public:
-  Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {}
+  Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {
+    const int count = v.program.num_microbatches;
+    if (stage < v.program.num_stages) all_pass_ = v.program.flow.num_passing(stage, count) == count;
+  }
 
   void has(int microbatch) {
-    if (microbatch > next_) report(microbatch - 1);
+    report_up_to(microbatch);
     next_ = microbatch + 1;
   }
-  void finish() {
-    if (next_ < v_->program.num_microbatches) report(v_->program.num_microbatches - 1);
-  }
+  void finish() { report_up_to(v_->program.num_microbatches); }
 
  private:
+  bool passes(int microbatch) const {
+    return all_pass_ || v_->program.flow.passes(stage_, microbatch);
+  }
+
+  // Runs of those that pass the stage.
+  void report_up_to(int end) {
+    while (next_ < end) {
+      if (!passes(next_)) {
+        ++next_;
+        continue;
+      }
+      int last = all_pass_ ? end - 1 : next_;
+      while (last + 1 < end && passes(last + 1)) ++last;
+      report(last);
+      next_ = last + 1;
+    }
+  }
   void report(int last) {
     const std::string what = kind_ == ActionKind::kForward ? "forward" : "backward";
     const std::string which = last == next_ ? "microbatch " + std::to_string(next_) + " never runs "
@@ -30,6 +48,7 @@ class Gaps {
   Verification* v_;
   int stage_;
   ActionKind kind_;
+  bool all_pass_ = true;
   int next_ = 0;
 };
 

@@ -69,7 +69,7 @@ class Waits {
     if (const Collective* collective = collective_of(action)) {
       meet(*collective);
     } else if (is_recv(action.kind) && in_range(action)) {
-      const Action send = counterpart(action);
+      const Action send = counterpart(v_.program, action);
       if (rank_of(v_.program, send.stage) != rank_)
         wait_for(send.stage, v_.instructions.find({send.stage, send.microbatch})[send.kind]);
     } else if (!v_.with_transfers) {
@@ -81,7 +81,8 @@ class Waits {
     if (!in_range(half)) return;
     const bool forward = half.kind == ActionKind::kForward;
     if (!forward && !makes_input_gradient(half.kind)) return;
-    const int neighbour = half.stage + (forward ? -1 : 1);
+    const int neighbour =
+        v_.program.flow.source(channel_kind_of(half.kind), half.stage, half.microbatch);
     if (!exchanges(v_.program, half.stage, neighbour)) return;
     const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});
     wait_for(neighbour, forward ? there[ActionKind::kForward] : there.input_gradient());

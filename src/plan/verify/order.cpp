@@ -32,16 +32,17 @@ class RowOrder {
     const int stage = half.stage, microbatch = half.microbatch;
     const InstructionIndices& own = v_.instructions.find({stage, microbatch});
     if (half.kind == ActionKind::kForward) {
-      if (stage > 0) need_from(stage - 1, ActionKind::kRecvForward, half);
+      need_from(v_.program.flow.producer(stage, microbatch), ActionKind::kRecvForward, half);
     } else if (half.kind == ActionKind::kBackwardWeight) {
       need(own[ActionKind::kBackwardInput]);
     } else {
       need(own[ActionKind::kForward]);
-      if (stage + 1 < v_.program.num_stages) need_from(stage + 1, ActionKind::kRecvBackward, half);
+      need_from(v_.program.flow.consumer(stage, microbatch), ActionKind::kRecvBackward, half);
     }
   }
 
-  // The neighbour's result: by its compute action on this rank, by a RECV from another.
+  // The result of a neighbour, if there is one: by its compute action on this rank, by a RECV from
+  // another.
   void need_from(int neighbour, ActionKind recv_kind, const Action& half) {
     if (rank_of(v_.program, neighbour) == rank_) {
       const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});

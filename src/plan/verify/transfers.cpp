@@ -71,7 +71,7 @@ void check_transfers(Verification& v) {
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {
       const Action& action = row[index];
       if (!counts(v, rank, index, action)) continue;
-      const Action other = counterpart(action);
+      const Action other = counterpart(v.program, action);
       const int peer = rank_of(v.program, other.stage);
       const std::int32_t other_index =
           v.instructions.find({other.stage, other.microbatch})[other.kind];

@@ -37,6 +37,11 @@ void find_bare_ranks(Verification& v) {
   }
 }
 
+std::string not_passed(int stage, int microbatch) {
+  return "microbatch " + std::to_string(microbatch) + " does not pass stage " +
+         std::to_string(stage);
+}
+
 // Why an action cannot be in any program of this shape; "" when it can.
 std::string impossible(const Program& program, const Action& action) {
   const auto beyond = [](int value, int count) { return value < 0 || value >= count; };
@@ -57,6 +62,15 @@ std::string impossible(const Program& program, const Action& action) {
       (is_pair && beyond(action.backward_microbatch, program.num_microbatches))) {
     return "the program has " + counted(program.num_microbatches, "microbatch");
   }
+  const auto passes = [&](int stage, int microbatch) {
+    return program.flow.passes(stage, microbatch);
+  };
+  if (has_microbatch && !passes(action.stage, action.microbatch)) {
+    return not_passed(action.stage, action.microbatch);
+  }
+  if (is_pair && !passes(action.backward_stage, action.backward_microbatch)) {
+    return not_passed(action.backward_stage, action.backward_microbatch);
+  }
   if (is_pair && !makes_input_gradient(action.backward_kind)) {
     return "the second of a pair must be B or I";
   }
@@ -76,9 +90,11 @@ std::string misplaced(const Program& program, const Action& action, int rank) {
 
 // Why nothing is transferred here; "" when something is.
 std::string pointless(const Program& program, const Action& transfer) {
-  const int peer = peer_stage(transfer);
-  if (peer < 0 || peer >= program.num_stages) {
-    return std::string("there is no stage ") + (peer < 0 ? "before" : "behind") + " stage " +
+  const int peer = peer_stage(program, transfer);
+  if (peer == Flow::kNone) {
+    const bool is_behind =
+        is_send(transfer.kind) == (channel_kind_of(transfer.kind) == ChannelKind::kActivation);
+    return std::string("there is no stage ") + (is_behind ? "behind" : "before") + " stage " +
            std::to_string(transfer.stage);
   }
   if (rank_of(program, peer) == rank_of(program, transfer.stage)) {
@@ -124,6 +140,12 @@ bool check_well_formed(Verification& v) {
   if (program.stage_to_rank.size() != static_cast<std::size_t>(program.num_stages)) {
     v.report_rank(-1, std::to_string(program.stage_to_rank.size()) + " of " +
                           std::to_string(program.num_stages) + " stages are placed");
+    return false;
+  }
+  if (program.flow.num_stages() != program.num_stages ||
+      !program.flow.covers(program.num_microbatches)) {
+    v.report_rank(-1, "the flow is not of " + counted(program.num_stages, "stage") + " and " +
+                          counted(program.num_microbatches, "microbatch"));
     return false;
   }
   check_placement(v);
