@@ -35,7 +35,7 @@ struct Program {
   std::vector<int> stage_to_rank;          // size num_stages
   Flow flow;                               // which stages a microbatch passes
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
-  std::vector<TieGroup> tie_groups;        // index = stage field of kReduceTied
+  std::vector<TieGroup> tie_groups;        // by Action::group
   bool forward_only = false;               // evaluation: F, and no backward of any kind
 };
 

@@ -43,7 +43,7 @@ std::vector<int> members_of(const Program& program, const Action& collective) {
     for (int rank = 0; rank < program.num_ranks; ++rank) ranks.push_back(rank);
     return ranks;
   }
-  for (const int stage : program.tie_groups[collective.stage].stages) {
+  for (const int stage : program.tie_groups[collective.group].stages) {
     if (rank_of(program, stage) >= 0) ranks.push_back(rank_of(program, stage));
   }
   std::sort(ranks.begin(), ranks.end());

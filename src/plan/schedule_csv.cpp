@@ -27,11 +27,6 @@ struct Extent {
   std::int64_t num_actions = 0;
 };
 
-bool names_stage(ActionKind kind) {
-  return kind != ActionKind::kIdle && kind != ActionKind::kReduceTied &&
-         kind != ActionKind::kReduceNorm && kind != ActionKind::kOptimizerStep;
-}
-
 class CsvReader {
  public:
   CsvReader(std::string_view text, std::string_view file_name) : text_(text), file_(file_name) {}
@@ -101,10 +96,8 @@ class CsvReader {
     }
     if (action.kind == ActionKind::kIdle) return action;
     ++extent_.num_actions;
-    if (names_stage(action.kind)) {
-      cover(std::max(action.stage, action.backward_stage), kMaxStages, "stage", column,
-            extent_.num_stages);
-    }
+    cover(std::max(action.stage, action.backward_stage), kMaxStages, "stage", column,
+          extent_.num_stages);
     cover(std::max(action.microbatch, action.backward_microbatch), kMaxMicrobatches, "microbatch",
           column, extent_.num_microbatches);
     return action;
@@ -147,7 +140,7 @@ std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& row
   for (const bool computing : {true, false}) {
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
       for (const Action& action : rows[rank]) {
-        if (!names_stage(action.kind) || is_compute(action.kind) != computing) continue;
+        if (is_compute(action.kind) != computing) continue;
         for (const int stage : {action.stage, action.backward_stage}) {
           if (stage >= 0 && stage_to_rank[stage] < 0) stage_to_rank[stage] = static_cast<int>(rank);
         }

@@ -188,7 +188,7 @@ struct Executor::Impl {
         if (!finite_check) ops.reduce_gradients(action.stage);
         break;
       case ActionKind::kReduceTied:
-        if (!finite_check) ops.reduce_tied(action.stage);
+        if (!finite_check) ops.reduce_tied(action.group);
         break;
       case ActionKind::kReduceNorm:
         if (!finite_check) ops.reduce_norm();

@@ -2,6 +2,8 @@
 // mutations.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "sluice/verify.h"
 #include "support/interpreter.h"
 #include "support/programs.h"
@@ -47,7 +49,7 @@ class Mutator {
         break;
       }
       case 5:
-        here->stage = pick(random_, -1, program_.num_stages);
+        target_of(*here) = pick(random_, -1, program_.num_stages);
         break;
       case 6:
         here->microbatch = pick(random_, -1, program_.num_microbatches);
@@ -60,8 +62,10 @@ class Mutator {
       }
       case 8:
         if (here->kind != ActionKind::kOverlap) {
+          const int target = std::exchange(target_of(*here), -1);
           here->kind = static_cast<ActionKind>(pick(random_, 0, 15));
           if (here->kind == ActionKind::kOverlap) here->kind = ActionKind::kIdle;
+          target_of(*here) = target;
         } else {
           std::swap(here->stage, here->backward_stage);
           std::swap(here->microbatch, here->backward_microbatch);
@@ -71,6 +75,10 @@ class Mutator {
   }
 
  private:
+  static std::int32_t& target_of(Action& action) {
+    return action.kind == ActionKind::kReduceTied ? action.group : action.stage;
+  }
+
   void insert(std::vector<Action>& row, const Action& action) {
     row.insert(row.begin() + pick(random_, 0, static_cast<int>(row.size())), action);
   }

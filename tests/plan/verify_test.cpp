@@ -129,7 +129,7 @@ TEST(VerifyTest, RejectsStagesAndMicrobatchesOutOfRange) {
   program.ranks[0].push_back(Action::forward(1, 0));
   program.ranks[0].push_back(Action::backward(0, 7));
   program.ranks[0].push_back(Action());
-  program.ranks[0].push_back(Action::make(ActionKind::kReduceTied, 3));
+  program.ranks[0].push_back(Action::reduce_tied(3));
   expect_found(program, {{0, 2, "1F0", "the program has 1 stage"},
                          {0, 3, "0B7", "the program has 1 microbatch"},
                          {0, 4, "", "an idle slot is not an instruction"},

@@ -195,18 +195,18 @@ class Interpreter {
   }
 
   Outcome reduce_tied(int rank, const Action& a) {
-    if (a.stage < 0 || a.stage >= static_cast<int>(p_.tie_groups.size())) return kWrong;
+    if (a.group < 0 || a.group >= static_cast<int>(p_.tie_groups.size())) return kWrong;
     if (p_.forward_only || ended_.count({rank, K::kReduceNorm})) return kWrong;
     if (ended_.count({rank, K::kOptimizerStep})) return kWrong;
     std::set<int> members;
-    for (const int stage : p_.tie_groups[a.stage].stages) {
+    for (const int stage : p_.tie_groups[a.group].stages) {
       members.insert(owner(stage));
       if (owner(stage) != rank) continue;
       if (weights_done(stage) != p_.num_microbatches) return kWrong;
       if (reduces_ && !reduced_.count(stage)) return kWrong;
     }
     if (!members.count(rank)) return kWrong;
-    return gather(rank, a.stage, members);
+    return gather(rank, a.group, members);
   }
 
   Outcome reduce_norm(int rank) {

@@ -25,7 +25,7 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     for (const int rank : ranks) {
-      program.ranks[rank].push_back(Action::make(ActionKind::kReduceTied, static_cast<int>(group)));
+      program.ranks[rank].push_back(Action::reduce_tied(static_cast<int>(group)));
     }
   }
   program.tie_groups = std::move(groups);

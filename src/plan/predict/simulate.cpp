@@ -225,8 +225,8 @@ class Simulator {
 
   bool try_meet(int rank, const Action& collective) {
     const bool is_norm = collective.kind == ActionKind::kReduceNorm;
-    if (!is_norm && collective.stage >= static_cast<int>(program_.tie_groups.size())) return false;
-    Collective& state = collectives_[is_norm ? collectives_.size() - 1 : collective.stage];
+    if (!is_norm && collective.group >= static_cast<int>(program_.tie_groups.size())) return false;
+    Collective& state = collectives_[is_norm ? collectives_.size() - 1 : collective.group];
     if (!state.is_over) {
       if (std::find(state.arrived.begin(), state.arrived.end(), rank) != state.arrived.end()) {
         return false;

@@ -32,8 +32,8 @@ class Waits {
   Collective* collective_of(const Action& action) {
     if (action.kind == ActionKind::kReduceNorm) return &norm_;
     if (action.kind != ActionKind::kReduceTied) return nullptr;
-    const bool known = action.stage >= 0 && action.stage < static_cast<int>(ties_.size());
-    return known ? &ties_[action.stage] : nullptr;
+    const bool known = action.group >= 0 && action.group < static_cast<int>(ties_.size());
+    return known ? &ties_[action.group] : nullptr;
   }
 
   void find_collectives() {

@@ -67,7 +67,7 @@ class Reductions {
           break;
         case ActionKind::kReduceTied:
           end_.reduction = index;
-          if (knows_tie(action.stage)) once(tied_[action.stage], index);
+          if (knows_tie(action.group)) once(tied_[action.group], index);
           break;
         case ActionKind::kReduceNorm:
           once(end_.norm, index);
@@ -119,7 +119,7 @@ class Reductions {
           must_follow(tied_[group], std::max(last_gradient_[stage], reduced_[stage]));
         }
       } else if (is_member && stages.size() > 1 && !row().empty() && !v_.program.forward_only) {
-        absent(Action::make(ActionKind::kReduceTied, group));
+        absent(Action::reduce_tied(group));
       }
     }
   }
@@ -144,8 +144,8 @@ class Reductions {
       };
       for_each_half(action, [&](const Action& half) { forget(half.stage); });
       if (action.kind == ActionKind::kReduceGrad) forget(action.stage);
-      if (action.kind == ActionKind::kReduceTied && knows_tie(action.stage)) {
-        tied_[action.stage] = kNowhere;
+      if (action.kind == ActionKind::kReduceTied && knows_tie(action.group)) {
+        tied_[action.group] = kNowhere;
       }
     }
   }

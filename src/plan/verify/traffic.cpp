@@ -45,7 +45,7 @@ class Reader {
   }
 
   std::int32_t number_of_collective(const Action& collective) {
-    const int key = collective.kind == ActionKind::kReduceNorm ? -1 : collective.stage;
+    const int key = collective.kind == ActionKind::kReduceNorm ? -1 : collective.group;
     const auto [entry, is_new] =
         collectives_.try_emplace(key, static_cast<std::int32_t>(collectives_.size()));
     if (is_new) traffic_.collectives.push_back(members_of(program_, collective));

@@ -47,7 +47,7 @@ std::string impossible(const Program& program, const Action& action) {
   const auto beyond = [](int value, int count) { return value < 0 || value >= count; };
   if (action.kind == ActionKind::kIdle) return "an idle slot is not an instruction";
   if (action.kind == ActionKind::kReduceTied &&
-      beyond(action.stage, static_cast<int>(program.tie_groups.size()))) {
+      beyond(action.group, static_cast<int>(program.tie_groups.size()))) {
     return "the program has " + std::to_string(program.tie_groups.size()) +
            " groups of tied parameters";
   }
