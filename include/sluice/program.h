@@ -18,6 +18,7 @@
 
 #include "sluice/action.h"
 #include "sluice/flow.h"
+#include "sluice/mesh.h"
 #include "sluice/schedule.h"
 
 namespace sluice {
@@ -28,12 +29,15 @@ struct TieGroup {
   std::vector<int> stages;
 };
 
+// One pipeline: `ranks` are those of the mesh along the axis pp, and all that differ from one of
+// them in other axes alone run the same row.
 struct Program {
   int num_ranks = 0;
   int num_stages = 0;
   int num_microbatches = 0;
   std::vector<int> stage_to_rank;          // size num_stages
   Flow flow;                               // which stages a microbatch passes
+  Mesh mesh;                               // its axis pp has num_ranks ranks: these
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
   std::vector<TieGroup> tie_groups;        // by Action::group
   bool forward_only = false;               // evaluation: F, and no backward of any kind

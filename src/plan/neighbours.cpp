@@ -40,7 +40,7 @@ bool holds(const Program& program, ActionKind kind) {
 std::vector<int> members_of(const Program& program, const Action& collective) {
   std::vector<int> ranks;
   if (collective.kind == ActionKind::kReduceNorm) {
-    for (int rank = 0; rank < program.num_ranks; ++rank) ranks.push_back(rank);
+    for (int rank = 0; rank < program.mesh.size(Axis::kPp); ++rank) ranks.push_back(rank);
     return ranks;
   }
   for (const int stage : program.tie_groups[collective.group].stages) {
@@ -68,6 +68,12 @@ void require_in_range(const Program& program) {
                     std::to_string(program.stage_to_rank.size()) + " of " +
                     std::to_string(program.num_stages) + " stages",
                 {}, "give a row a rank and a rank a stage");
+  }
+  if (program.mesh.size(Axis::kPp) != program.num_ranks) {
+    throw Error(ErrorKind::kInput,
+                "the mesh of the program has " + counted(program.mesh.size(Axis::kPp), "rank") +
+                    " along pp, the program " + std::to_string(program.num_ranks),
+                {}, "make the mesh for this program");
   }
   if (program.flow.num_stages() != program.num_stages ||
       !program.flow.covers(program.num_microbatches)) {

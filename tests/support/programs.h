@@ -31,6 +31,7 @@ inline Program program_of(const std::vector<std::string>& rows,
   program.num_stages = static_cast<int>(stage_to_rank.size());
   program.stage_to_rank = stage_to_rank;
   program.flow = Flow::chain(program.num_stages);
+  program.mesh = Mesh({.pp = program.num_ranks});
   for (const std::string& row : rows) {
     program.ranks.push_back(row_of(row));
     for (const Action& action : program.ranks.back()) {
@@ -85,6 +86,7 @@ class RandomOrder {
     program_.num_microbatches = pick(random, 1, max_microbatches);
     program_.ranks.resize(static_cast<std::size_t>(program_.num_ranks));
     program_.flow = Flow::chain(program_.num_stages);
+    program_.mesh = Mesh({.pp = program_.num_ranks});
     place_stages();
   }
 

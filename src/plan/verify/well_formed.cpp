@@ -148,6 +148,11 @@ bool check_well_formed(Verification& v) {
                           counted(program.num_microbatches, "microbatch"));
     return false;
   }
+  if (program.mesh.size(Axis::kPp) != program.num_ranks) {
+    v.report_rank(-1, "the mesh has " + counted(program.mesh.size(Axis::kPp), "rank") +
+                          " along pp for " + counted(program.num_ranks, "rank"));
+    return false;
+  }
   check_placement(v);
   find_bare_ranks(v);
   return true;
