@@ -20,6 +20,7 @@
 #include "sluice/flow.h"
 #include "sluice/mesh.h"
 #include "sluice/schedule.h"
+#include "sluice/stage_map.h"
 
 namespace sluice {
 
@@ -32,20 +33,21 @@ struct TieGroup {
 // One pipeline: `ranks` are those of the mesh along the axis pp, and all that differ from one of
 // them in other axes alone run the same row.
 struct Program {
-  int num_ranks = 0;
-  int num_stages = 0;
   int num_microbatches = 0;
-  std::vector<int> stage_to_rank;          // size num_stages
+  StageMap stage_map;                      // which rank has which stage
   Flow flow;                               // which stages a microbatch passes
-  Mesh mesh;                               // its axis pp has num_ranks ranks: these
+  Mesh mesh;                               // its axis pp has num_ranks() ranks: these
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
   std::vector<TieGroup> tie_groups;        // by Action::group
   bool forward_only = false;               // evaluation: F, and no backward of any kind
+
+  int num_ranks() const { return stage_map.num_ranks(); }
+  int num_stages() const { return stage_map.num_stages(); }
 };
 
 // Drops idle slots; microbatches flow along the chain of all stages. A schedule that already holds
-// transfers (compute_comms) keeps them. A stage whose entry in stage_to_rank is -1 lives on no
-// rank: the passes exchange nothing with it.
+// transfers (compute_comms) keeps them. With a stage that lives on no rank the passes exchange
+// nothing.
 Program to_program(const Schedule& schedule);
 
 // ---- passes ----

@@ -41,14 +41,9 @@ inline ChannelKind channel_kind_of(ActionKind kind) {
   return is_activation ? ChannelKind::kActivation : ChannelKind::kGradient;
 }
 
-// The rank of a stage; -1 where there is no such stage or it lives nowhere.
-inline int rank_of(const Program& program, int stage) {
-  return stage < 0 || stage >= program.num_stages ? -1 : program.stage_to_rank[stage];
-}
-
 // Both stages live somewhere, on different ranks: what passes between them is a message.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
-  const int here = rank_of(program, stage), there = rank_of(program, neighbour);
+  const int here = program.stage_map.rank_of(stage), there = program.stage_map.rank_of(neighbour);
   return here >= 0 && there >= 0 && here != there;
 }
 
@@ -62,7 +57,7 @@ inline int peer_stage(const Program& program, const Action& transfer) {
 
 // Where the message of a transfer goes along.
 inline Channel channel_of(const Program& program, const Action& transfer) {
-  const int here = rank_of(program, transfer.stage);
+  const int here = program.stage_map.rank_of(transfer.stage);
   const int there = rank_of(program, peer_stage(program, transfer));
   const ChannelKind kind = channel_kind_of(transfer.kind);
   return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};

@@ -172,17 +172,17 @@ Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
   const Extent extent = reader.extent();
   require_plausible(extent, file);
   schedule.num_microbatches = extent.num_microbatches;
-  schedule.num_ranks = static_cast<int>(schedule.rows.size());
-  if (stage_to_rank.empty()) {
-    schedule.stage_to_rank = infer_stage_to_rank(schedule.rows, extent.num_stages);
+  int num_ranks = static_cast<int>(schedule.rows.size());
+  std::vector<int> ranks = stage_to_rank;
+  if (ranks.empty()) {
+    ranks = infer_stage_to_rank(schedule.rows, extent.num_stages);
   } else {
-    schedule.stage_to_rank = stage_to_rank;
-    schedule.stage_to_rank.resize(
-        std::max(stage_to_rank.size(), static_cast<std::size_t>(extent.num_stages)), -1);
-    schedule.num_ranks = std::max(schedule.num_ranks, ranks_of_map(stage_to_rank));
-    schedule.rows.resize(static_cast<std::size_t>(schedule.num_ranks));
+    num_ranks = std::max(num_ranks, ranks_of_map(ranks));
+    ranks.resize(std::max(ranks.size(), static_cast<std::size_t>(extent.num_stages)),
+                 StageMap::kNowhere);
+    schedule.rows.resize(static_cast<std::size_t>(num_ranks));
   }
-  schedule.num_stages = static_cast<int>(schedule.stage_to_rank.size());
+  schedule.stage_map = StageMap(num_ranks, std::move(ranks));
   return schedule;
 }
 

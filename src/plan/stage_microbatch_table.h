@@ -22,7 +22,7 @@ class StageMicrobatchTable {
  public:
   StageMicrobatchTable() = default;
   explicit StageMicrobatchTable(const Program& program)
-      : num_stages_(std::max(program.num_stages, 0)),
+      : num_stages_(std::max(program.num_stages(), 0)),
         num_microbatches_(std::max(program.num_microbatches, 0)) {
     constexpr std::int64_t kFreeCells = 4096;
     std::int64_t instructions = 0;

@@ -82,28 +82,28 @@ struct Executor::Impl {
   }
 
   void check_layout() const {
-    if (transport.rank() != rank || transport.size() != program.num_ranks) {
+    if (transport.rank() != rank || transport.size() != program.num_ranks()) {
       throw Error(ErrorKind::kUsage,
                   "rank " + std::to_string(rank) + " of a program of " +
-                      std::to_string(program.num_ranks) +
+                      std::to_string(program.num_ranks()) +
                       " ranks was given the transport of rank " + std::to_string(transport.rank()) +
                       " of " + std::to_string(transport.size()),
                   "Executor", "make one transport for each rank of the program");
     }
-    for (int stage = 0; stage < program.num_stages; ++stage) {
+    for (int stage = 0; stage < program.num_stages(); ++stage) {
       const bool here = rank_of(stage) == rank;
       if (here == (stages.count(stage) != 0)) continue;
       throw Error(ErrorKind::kUsage,
                   here ? "stage " + std::to_string(stage) + " is missing"
                        : "stage " + std::to_string(stage) + " is another rank's",
                   "Executor of rank " + std::to_string(rank),
-                  "give it the stages that Program::stage_to_rank places here");
+                  "give it the stages that Program::stage_map places here");
     }
   }
 
   const std::vector<Action>& row() const { return program.ranks[static_cast<std::size_t>(rank)]; }
-  int rank_of(int stage) const { return program.stage_to_rank[static_cast<std::size_t>(stage)]; }
-  bool is_last(int stage) const { return stage == program.num_stages - 1; }
+  int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
+  bool is_last(int stage) const { return stage == program.num_stages() - 1; }
   Stage& stage_at(int stage) { return *stages.at(stage); }
   Values inputs_of(int microbatch) const {
     return batch->microbatches.at(static_cast<std::size_t>(microbatch));

@@ -149,14 +149,14 @@ TEST(VerifyTest, RejectsAStageThatNeverRunsOrLivesNowhere) {
 
 TEST(VerifyTest, RejectsSizesThatDisagree) {
   Program program = program_of({"0F0,0B0"});
-  program.num_ranks = 2;
+  program.stage_map = StageMap(2, {0});
   expect_found(program, {{-1, -1, "", "1 rows for 2 ranks"}});
   program = program_of({"0F0,0B0"});
-  program.num_stages = 3;
-  expect_found(program, {{-1, -1, "", "1 of 3 stages are placed"}});
+  program.stage_map = StageMap(1, {0, 0, 0});
+  expect_found(program, {{-1, -1, "", "the flow is not of 3 stages"}});
   expect_found(Program(), {{-1, -1, "", "at least one rank"}});
   program = program_of({"0F0,0B0"});
-  program.stage_to_rank = {77};
+  program.stage_map = StageMap(1, {77});
   EXPECT_FALSE(verify(program).ok());
 }
 

@@ -80,8 +80,7 @@ class PlainSgd final : public StepOps {
   void reduce_tied(int group) override {
     const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
     std::vector<int> ranks;
-    for (int stage : tie.stages)
-      ranks.push_back(program_.stage_to_rank[static_cast<std::size_t>(stage)]);
+    for (int stage : tie.stages) ranks.push_back(program_.stage_map.rank_of(stage));
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     std::map<int, at::Tensor> by_layer;
@@ -227,19 +226,19 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
                                       const std::vector<StepBatch>& steps,
                                       const HarnessOptions& options) {
   const std::vector<int> starts =
-      even_starts(static_cast<int>(model.layers.size()), program.num_stages);
+      even_starts(static_cast<int>(model.layers.size()), program.num_stages());
   const auto crossing =
       crossing_values(model.layers, std::vector<int>(starts.begin() + 1, starts.end()),
                       model.batch_inputs, model.final_outputs);
-  auto transports = make_local_transports(program.num_ranks, options.transport);
+  auto transports = make_local_transports(program.num_ranks(), options.transport);
   TrainedModel result;
-  result.errors.resize(static_cast<std::size_t>(program.num_ranks));
-  result.split.resize(static_cast<std::size_t>(program.num_stages));
-  result.flight_records.resize(static_cast<std::size_t>(program.num_ranks));
-  result.non_finite.resize(static_cast<std::size_t>(program.num_ranks));
+  result.errors.resize(static_cast<std::size_t>(program.num_ranks()));
+  result.split.resize(static_cast<std::size_t>(program.num_stages()));
+  result.flight_records.resize(static_cast<std::size_t>(program.num_ranks()));
+  result.non_finite.resize(static_cast<std::size_t>(program.num_ranks()));
   std::mutex mutex;
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < program.num_ranks; ++rank) {
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
     threads.emplace_back([&, rank] {
       set_one_thread();
       std::optional<MemoryLedger::Scope> scope;
@@ -247,16 +246,16 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
       std::vector<std::unique_ptr<Stage>> owned;
       std::vector<Stage*> stages;
       std::vector<Chunk*> chunks;
-      for (int s = 0; s < program.num_stages; ++s) {
-        if (program.stage_to_rank[static_cast<std::size_t>(s)] != rank) continue;
+      for (int s = 0; s < program.num_stages(); ++s) {
+        if (program.stage_map.rank_of(s) != rank) continue;
         const int first = starts[static_cast<std::size_t>(s)];
-        const int last = s + 1 < program.num_stages ? starts[static_cast<std::size_t>(s) + 1]
-                                                    : static_cast<int>(model.layers.size());
+        const int last = s + 1 < program.num_stages() ? starts[static_cast<std::size_t>(s) + 1]
+                                                      : static_cast<int>(model.layers.size());
         owned.push_back(std::make_unique<Stage>(
             s, Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
                      s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
-                     s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)]
-                                                : model.final_outputs)));
+                     s + 1 < program.num_stages() ? crossing[static_cast<std::size_t>(s)]
+                                                  : model.final_outputs)));
         stages.push_back(owned.back().get());
         chunks.push_back(&stages.back()->chunk());
       }

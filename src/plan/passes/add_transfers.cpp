@@ -31,8 +31,8 @@ class ComputeReplay {
         marks_(program_),
         todo_(std::move(program_.ranks)),
         at_(todo_.size()),
-        this_sweep_(program_.num_ranks),
-        next_sweep_(program_.num_ranks) {
+        this_sweep_(program_.num_ranks()),
+        next_sweep_(program_.num_ranks()) {
     program_.ranks.assign(todo_.size(), {});
     for (std::size_t rank = 0; rank < todo_.size(); ++rank) {
       program_.ranks[rank].reserve(2 * todo_[rank].size());
@@ -41,12 +41,12 @@ class ComputeReplay {
   }
 
   Program run() {
-    for (int rank = 0; rank < program_.num_ranks; ++rank) {
+    for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       if (!todo_[rank].empty()) next_sweep_.insert(rank);
     }
-    while (next_sweep_.next(0) < program_.num_ranks) {
+    while (next_sweep_.next(0) < program_.num_ranks()) {
       std::swap(this_sweep_, next_sweep_);
-      for (int rank = this_sweep_.next(0); rank < program_.num_ranks;
+      for (int rank = this_sweep_.next(0); rank < program_.num_ranks();
            rank = this_sweep_.next(rank + 1)) {
         this_sweep_.erase(rank);
         replay_one(rank);
@@ -72,7 +72,7 @@ class ComputeReplay {
     if (!is_forward && !makes_input_gradient(half.kind)) return true;
     const int source =
         program_.flow.source(detail::channel_kind_of(half.kind), half.stage, half.microbatch);
-    if (detail::rank_of(program_, half.stage) < 0 || detail::rank_of(program_, source) < 0) {
+    if (program_.stage_map.rank_of(half.stage) < 0 || program_.stage_map.rank_of(source) < 0) {
       return true;
     }
     if (marks(half.stage, half.microbatch) & (is_forward ? kInput : kOutputGradient)) return true;
@@ -107,7 +107,7 @@ class ComputeReplay {
 
   void exchange(int rank, const Action& send, Mark arrived) {
     const Action recv = detail::counterpart(program_, send);
-    const int peer = program_.stage_to_rank[recv.stage];
+    const int peer = program_.stage_map.rank_of(recv.stage);
     program_.ranks[rank].push_back(send);
     program_.ranks[peer].push_back(recv);
     marks(recv.stage, recv.microbatch) |= arrived;
@@ -123,7 +123,7 @@ class ComputeReplay {
     constexpr int kMaxListed = 16;
     std::string where;
     int listed = 0;
-    for (int rank = 0; rank < program_.num_ranks && listed < kMaxListed; ++rank) {
+    for (int rank = 0; rank < program_.num_ranks() && listed < kMaxListed; ++rank) {
       if (at_[rank] == todo_[rank].size()) continue;
       if (listed++ > 0) where += ", ";
       where += "rank " + std::to_string(rank) + " at instruction " + std::to_string(at_[rank]) +
@@ -146,7 +146,7 @@ class ComputeReplay {
 
 Program add_transfers(Program program) {
   detail::require_in_range(program);
-  for (int rank = 0; rank < program.num_ranks; ++rank) {
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
     const std::vector<Action>& row = program.ranks[rank];
     const auto found = std::find_if(row.begin(), row.end(),
                                     [](const Action& action) { return is_transfer(action.kind); });

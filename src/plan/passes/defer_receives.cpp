@@ -95,7 +95,7 @@ class Deferral {
 Program defer_receives(Program program) {
   detail::require_in_range(program);
   Deferral deferral(program);
-  for (int rank = 0; rank < program.num_ranks; ++rank) {
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
     program.ranks[rank] = deferral.defer(rank);
   }
   return program;

@@ -6,8 +6,8 @@ namespace sluice {
 
 Program add_reduce_grad(Program program) {
   detail::require_in_range(program);
-  std::vector<int> gradients(static_cast<std::size_t>(program.num_stages)), all;
-  for (int stage = 0; stage < program.num_stages; ++stage) {
+  std::vector<int> gradients(static_cast<std::size_t>(program.num_stages())), all;
+  for (int stage = 0; stage < program.num_stages(); ++stage) {
     all.push_back(program.flow.num_passing(stage, program.num_microbatches));
   }
   for (std::vector<Action>& row : program.ranks) {

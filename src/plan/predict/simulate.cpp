@@ -63,7 +63,7 @@ class Simulator {
   }
 
   Simulation run() {
-    for (int rank = program_.num_ranks - 1; rank >= 0; --rank) runnable_.push_back(rank);
+    for (int rank = program_.num_ranks() - 1; rank >= 0; --rank) runnable_.push_back(rank);
     while (!runnable_.empty()) {
       const int rank = runnable_.back();
       runnable_.pop_back();
@@ -129,7 +129,7 @@ class Simulator {
     const ChannelKind kind = detail::channel_kind_of(half.kind);
     if (kind == kGradient && own.made_by[kActivation] < 0) return never();
     const int neighbour = program_.flow.source(kind, half.stage, half.microbatch);
-    const int there = detail::rank_of(program_, neighbour);
+    const int there = program_.stage_map.rank_of(neighbour);
     if (there < 0) return {};
     const bool needs_recv = with_transfers_ && there != rank;
     const Input& input = own.inputs[kind];
@@ -184,7 +184,7 @@ class Simulator {
     own.results[kind] = ranks_[rank].free;
     own.made_by[kind] = ranks_[rank].last_compute;
     const int destination = program_.flow.destination(kind, half.stage, half.microbatch);
-    const int there = detail::rank_of(program_, destination);
+    const int there = program_.stage_map.rank_of(destination);
     if (there == rank)
       deliver({destination, half.microbatch}, kind, ranks_[rank].free);
     else if (there >= 0 && !with_transfers_)
@@ -203,7 +203,7 @@ class Simulator {
 
   void transmit(int rank, const Action& from, ChannelKind kind, Moment departure) {
     const int stage = program_.flow.destination(kind, from.stage, from.microbatch);
-    const int there = detail::rank_of(program_, stage);
+    const int there = program_.stage_map.rank_of(stage);
     if (there < 0) return;
     const int cut = kind == kActivation ? from.stage : stage;
     const double bytes = costs_.message_bytes.empty() ? 0.0 : costs_.message_bytes[cut];
@@ -220,7 +220,7 @@ class Simulator {
 
   void deliver(detail::StageMicrobatch to, ChannelKind kind, const Moment& arrival) {
     work_.at(to).inputs[kind].arrival = arrival;
-    wake(program_.stage_to_rank[to.stage]);
+    wake(program_.stage_map.rank_of(to.stage));
   }
 
   bool try_meet(int rank, const Action& collective) {
@@ -243,7 +243,7 @@ class Simulator {
   }
 
   void require_finished() const {
-    for (int rank = 0; rank < program_.num_ranks; ++rank) {
+    for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       const std::size_t at = ranks_[rank].at;
       if (at == program_.ranks[rank].size()) continue;
       throw Error(ErrorKind::kInput, "the program cannot complete: its inputs never come",

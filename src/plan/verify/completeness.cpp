@@ -9,7 +9,8 @@ class Gaps {
  public:
   Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {
     const int count = v.program.num_microbatches;
-    if (stage < v.program.num_stages) all_pass_ = v.program.flow.num_passing(stage, count) == count;
+    if (stage < v.program.num_stages())
+      all_pass_ = v.program.flow.num_passing(stage, count) == count;
   }
 
   void has(int microbatch) {
@@ -41,7 +42,7 @@ class Gaps {
     const std::string which = last == next_ ? "microbatch " + std::to_string(next_) + " never runs "
                                             : "microbatches " + std::to_string(next_) + " to " +
                                                   std::to_string(last) + " never run ";
-    v_->report_absent(v_->program.stage_to_rank[stage_], Action::make(kind_, stage_, next_),
+    v_->report_absent(v_->program.stage_map.rank_of(stage_), Action::make(kind_, stage_, next_),
                       which + what + " on stage " + std::to_string(stage_));
   }
 
@@ -54,7 +55,7 @@ class Gaps {
 
 // One backward: B alone, or I and W.
 void check_backward(Verification& v, int stage, int microbatch, const InstructionIndices& at) {
-  const int rank = v.program.stage_to_rank[stage];
+  const int rank = v.program.stage_map.rank_of(stage);
   const std::int32_t whole = at[ActionKind::kBackward];
   const std::int32_t input = at[ActionKind::kBackwardInput];
   const std::int32_t weight = at[ActionKind::kBackwardWeight];
@@ -97,7 +98,7 @@ class StageSweep {
   // Closes the stage and goes to the next.
   void advance() {
     if (is_ours() && !seen_) {
-      v_.report_rank(v_.program.stage_to_rank[stage_],
+      v_.report_rank(v_.program.stage_map.rank_of(stage_),
                      "owns stage " + std::to_string(stage_) + " and never runs it");
     } else if (is_ours()) {
       forward_.finish();
@@ -114,8 +115,8 @@ class StageSweep {
  private:
   // It lives on a rank that has instructions: what is wrong with the others is reported already.
   bool is_ours() const {
-    const int rank = rank_of(v_.program, stage_);
-    return rank >= 0 && rank < v_.program.num_ranks && !v_.rank_is_bare[rank];
+    const int rank = v_.program.stage_map.rank_of(stage_);
+    return rank >= 0 && rank < v_.program.num_ranks() && !v_.rank_is_bare[rank];
   }
 
   Verification& v_;
@@ -131,7 +132,7 @@ void check_completeness(Verification& v) {
   v.instructions.for_each([&](StageMicrobatch of, const InstructionIndices& at) {
     if (!at.empty()) sweep.visit(of.stage, of.microbatch, at);
   });
-  while (sweep.stage() < v.program.num_stages) sweep.advance();
+  while (sweep.stage() < v.program.num_stages()) sweep.advance();
 }
 
 }  // namespace sluice::detail

@@ -17,11 +17,11 @@ struct Collective {
 class Waits {
  public:
   explicit Waits(const Verification& v)
-      : v_(v), graph_(v.program.num_ranks), ties_(v.program.tie_groups.size()) {}
+      : v_(v), graph_(v.program.num_ranks()), ties_(v.program.tie_groups.size()) {}
 
   const WaitGraph& build() {
     find_collectives();
-    for (rank_ = 0; rank_ < v_.program.num_ranks; ++rank_) {
+    for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
       const std::vector<Action>& row = v_.program.ranks[rank_];
       for (index_ = 0; index_ < static_cast<int>(row.size()); ++index_) add(row[index_]);
     }
@@ -37,7 +37,7 @@ class Waits {
   }
 
   void find_collectives() {
-    for (int rank = 0; rank < v_.program.num_ranks; ++rank) {
+    for (int rank = 0; rank < v_.program.num_ranks(); ++rank) {
       const std::vector<Action>& row = v_.program.ranks[rank];
       for (int index = 0; index < static_cast<int>(row.size()); ++index) {
         Collective* collective = collective_of(row[index]);
@@ -70,7 +70,7 @@ class Waits {
       meet(*collective);
     } else if (is_recv(action.kind) && in_range(action)) {
       const Action send = counterpart(v_.program, action);
-      if (rank_of(v_.program, send.stage) != rank_)
+      if (v_.program.stage_map.rank_of(send.stage) != rank_)
         wait_for(send.stage, v_.instructions.find({send.stage, send.microbatch})[send.kind]);
     } else if (!v_.with_transfers) {
       for_each_half(action, [&](const Action& half) { add_half(half); });
@@ -89,12 +89,12 @@ class Waits {
   }
 
   void wait_for(int stage, std::int32_t index) {
-    if (index >= 0) graph_.add(rank_, index_, rank_of(v_.program, stage), index);
+    if (index >= 0) graph_.add(rank_, index_, v_.program.stage_map.rank_of(stage), index);
   }
 
   bool in_range(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
-           rank_of(v_.program, action.stage) == rank_;
+           v_.program.stage_map.rank_of(action.stage) == rank_;
   }
 
   const Verification& v_;
@@ -109,7 +109,7 @@ class Waits {
 void check_deadlock(Verification& v) {
   Waits waits(v);
   const std::vector<WaitGraph::Stuck> circles = waits.build().find_circles();
-  std::vector<int> stuck_at(static_cast<std::size_t>(v.program.num_ranks), -1);
+  std::vector<int> stuck_at(static_cast<std::size_t>(v.program.num_ranks()), -1);
   for (const WaitGraph::Stuck& stuck : circles) stuck_at[stuck.rank] = stuck.index;
   for (const WaitGraph::Stuck& stuck : circles) {
     const int there = stuck_at[stuck.other_rank];

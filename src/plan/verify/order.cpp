@@ -23,7 +23,7 @@ class RowOrder {
   // Whether this instruction is the one that the index holds: not a repetition, in range, at home.
   bool counts(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
-           rank_of(v_.program, action.stage) == rank_ &&
+           v_.program.stage_map.rank_of(action.stage) == rank_ &&
            v_.instructions.find({action.stage, action.microbatch})[action.kind] == index_;
   }
 
@@ -44,13 +44,13 @@ class RowOrder {
   // The result of a neighbour, if there is one: by its compute action on this rank, by a RECV from
   // another.
   void need_from(int neighbour, ActionKind recv_kind, const Action& half) {
-    if (rank_of(v_.program, neighbour) == rank_) {
+    if (v_.program.stage_map.rank_of(neighbour) == rank_) {
       const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});
       need(half.kind == ActionKind::kForward ? there[ActionKind::kForward]
                                              : there.input_gradient());
       return;
     }
-    if (!v_.with_transfers || rank_of(v_.program, neighbour) < 0) return;
+    if (!v_.with_transfers || v_.program.stage_map.rank_of(neighbour) < 0) return;
     const std::int32_t recv = v_.instructions.find({half.stage, half.microbatch})[recv_kind];
     if (recv == InstructionIndices::kAbsent) {
       v_.report(rank_, index_,
@@ -84,7 +84,7 @@ class RowOrder {
 }  // namespace
 
 void check_order(Verification& v) {
-  for (int rank = 0; rank < v.program.num_ranks; ++rank) {
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
     RowOrder order(v, rank);
     for (int index = 0; index < static_cast<int>(v.program.ranks[rank].size()); ++index) {
       order.check(index);

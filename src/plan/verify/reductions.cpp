@@ -25,8 +25,8 @@ class Reductions {
         with_reduce_grad_(holds(v.program, ActionKind::kReduceGrad)),
         with_norm_(holds(v.program, ActionKind::kReduceNorm)),
         with_optimizer_(holds(v.program, ActionKind::kOptimizerStep)),
-        last_gradient_(static_cast<std::size_t>(v.program.num_stages), kNowhere),
-        reduced_(static_cast<std::size_t>(v.program.num_stages), kNowhere),
+        last_gradient_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
+        reduced_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
         tied_(v.program.tie_groups.size(), kNowhere) {}
 
   void check_rank(int rank) {
@@ -41,7 +41,7 @@ class Reductions {
 
  private:
   const std::vector<Action>& row() const { return v_.program.ranks[rank_]; }
-  bool is_ours(int stage) const { return rank_of(v_.program, stage) == rank_; }
+  bool is_ours(int stage) const { return v_.program.stage_map.rank_of(stage) == rank_; }
   bool knows_tie(int group) const { return group >= 0 && group < static_cast<int>(tied_.size()); }
 
   void once(int& first, int index) {
@@ -162,7 +162,7 @@ class Reductions {
 
 void check_reductions(Verification& v) {
   Reductions reductions(v);
-  for (int rank = 0; rank < v.program.num_ranks; ++rank) reductions.check_rank(rank);
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) reductions.check_rank(rank);
 }
 
 }  // namespace sluice::detail

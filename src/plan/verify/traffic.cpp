@@ -14,7 +14,7 @@ class Reader {
 
   Traffic read() {
     traffic_.events.resize(program_.ranks.size());
-    for (int rank = 0; rank < program_.num_ranks; ++rank) {
+    for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       for (const Action& action : program_.ranks[rank]) add(rank, action);
     }
     return std::move(traffic_);

@@ -12,7 +12,7 @@ namespace {
 bool counts(const Verification& v, int rank, int index, const Action& action) {
   return is_transfer(action.kind) && action.microbatch >= 0 &&
          action.microbatch < v.program.num_microbatches &&
-         rank_of(v.program, action.stage) == rank &&
+         v.program.stage_map.rank_of(action.stage) == rank &&
          v.instructions.find({action.stage, action.microbatch})[action.kind] == index;
 }
 
@@ -66,13 +66,13 @@ void check_order_of(Verification& v, std::unordered_map<Channel, std::vector<Del
 
 void check_transfers(Verification& v) {
   std::unordered_map<Channel, std::vector<Delivery>> channels;  // of one receiver
-  for (int rank = 0; rank < v.program.num_ranks; ++rank) {
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
     const std::vector<Action>& row = v.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {
       const Action& action = row[index];
       if (!counts(v, rank, index, action)) continue;
       const Action other = counterpart(v.program, action);
-      const int peer = rank_of(v.program, other.stage);
+      const int peer = v.program.stage_map.rank_of(other.stage);
       const std::int32_t other_index =
           v.instructions.find({other.stage, other.microbatch})[other.kind];
       if (other_index == InstructionIndices::kAbsent && peer >= 0) {

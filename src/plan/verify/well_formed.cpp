@@ -15,22 +15,22 @@ std::string range_text(int first, int last) {
 void check_placement(Verification& v) {
   const Program& program = v.program;
   const auto is_placed = [&](int stage) {
-    const int rank = program.stage_to_rank[stage];
-    return rank >= 0 && rank < program.num_ranks;
+    const int rank = program.stage_map.rank_of(stage);
+    return rank >= 0 && rank < program.num_ranks();
   };
-  for (int stage = 0; stage < program.num_stages; ++stage) {
+  for (int stage = 0; stage < program.num_stages(); ++stage) {
     if (is_placed(stage)) continue;
     const int first = stage;
-    while (stage + 1 < program.num_stages && !is_placed(stage + 1)) ++stage;
+    while (stage + 1 < program.num_stages() && !is_placed(stage + 1)) ++stage;
     v.report_rank(-1, range_text(first, stage) + " on no rank of the program");
   }
 }
 
 void find_bare_ranks(Verification& v) {
-  v.rank_is_bare.assign(static_cast<std::size_t>(v.program.num_ranks), false);
-  for (int stage = 0; stage < v.program.num_stages; ++stage) {
-    const int rank = rank_of(v.program, stage);
-    if (rank < 0 || rank >= v.program.num_ranks) continue;
+  v.rank_is_bare.assign(static_cast<std::size_t>(v.program.num_ranks()), false);
+  for (int stage = 0; stage < v.program.num_stages(); ++stage) {
+    const int rank = v.program.stage_map.rank_of(stage);
+    if (rank < 0 || rank >= v.program.num_ranks()) continue;
     if (!v.program.ranks[rank].empty() || v.rank_is_bare[rank]) continue;
     v.rank_is_bare[rank] = true;
     v.report_rank(rank, "owns stage " + std::to_string(stage) + " and has no instruction");
@@ -53,9 +53,9 @@ std::string impossible(const Program& program, const Action& action) {
   }
   if (!names_stage(action.kind)) return "";
   const bool is_pair = action.kind == ActionKind::kOverlap;
-  if (beyond(action.stage, program.num_stages) ||
-      (is_pair && beyond(action.backward_stage, program.num_stages))) {
-    return "the program has " + counted(program.num_stages, "stage");
+  if (beyond(action.stage, program.num_stages()) ||
+      (is_pair && beyond(action.backward_stage, program.num_stages()))) {
+    return "the program has " + counted(program.num_stages(), "stage");
   }
   const bool has_microbatch = is_compute(action.kind) || is_transfer(action.kind);
   if ((has_microbatch && beyond(action.microbatch, program.num_microbatches)) ||
@@ -80,7 +80,7 @@ std::string impossible(const Program& program, const Action& action) {
 std::string misplaced(const Program& program, const Action& action, int rank) {
   const int stages[] = {action.stage, action.backward_stage};
   for (const int stage : stages) {
-    const int owner = rank_of(program, stage);
+    const int owner = program.stage_map.rank_of(stage);
     if (stage < 0 || owner == rank) continue;
     return "stage " + std::to_string(stage) +
            (owner < 0 ? " lives on no rank" : " lives on rank " + std::to_string(owner));
@@ -97,7 +97,7 @@ std::string pointless(const Program& program, const Action& transfer) {
     return std::string("there is no stage ") + (is_behind ? "behind" : "before") + " stage " +
            std::to_string(transfer.stage);
   }
-  if (rank_of(program, peer) == rank_of(program, transfer.stage)) {
+  if (program.stage_map.rank_of(peer) == program.stage_map.rank_of(transfer.stage)) {
     return "stages " + std::to_string(transfer.stage) + " and " + std::to_string(peer) +
            " live on one rank: nothing is transferred between them";
   }
@@ -128,29 +128,24 @@ void record_elsewhere(Verification& v, const Action& action) {
 
 bool check_well_formed(Verification& v) {
   const Program& program = v.program;
-  if (program.num_ranks < 1 || program.num_stages < 1 || program.num_microbatches < 1) {
+  if (program.num_ranks() < 1 || program.num_stages() < 1 || program.num_microbatches < 1) {
     v.report_rank(-1, "a program has at least one rank, one stage and one microbatch");
     return false;
   }
-  if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks)) {
+  if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks())) {
     v.report_rank(-1, std::to_string(program.ranks.size()) + " rows for " +
-                          std::to_string(program.num_ranks) + " ranks");
+                          std::to_string(program.num_ranks()) + " ranks");
     return false;
   }
-  if (program.stage_to_rank.size() != static_cast<std::size_t>(program.num_stages)) {
-    v.report_rank(-1, std::to_string(program.stage_to_rank.size()) + " of " +
-                          std::to_string(program.num_stages) + " stages are placed");
-    return false;
-  }
-  if (program.flow.num_stages() != program.num_stages ||
+  if (program.flow.num_stages() != program.num_stages() ||
       !program.flow.covers(program.num_microbatches)) {
-    v.report_rank(-1, "the flow is not of " + counted(program.num_stages, "stage") + " and " +
+    v.report_rank(-1, "the flow is not of " + counted(program.num_stages(), "stage") + " and " +
                           counted(program.num_microbatches, "microbatch"));
     return false;
   }
-  if (program.mesh.size(Axis::kPp) != program.num_ranks) {
+  if (program.mesh.size(Axis::kPp) != program.num_ranks()) {
     v.report_rank(-1, "the mesh has " + counted(program.mesh.size(Axis::kPp), "rank") +
-                          " along pp for " + counted(program.num_ranks, "rank"));
+                          " along pp for " + counted(program.num_ranks(), "rank"));
     return false;
   }
   check_placement(v);
@@ -160,7 +155,7 @@ bool check_well_formed(Verification& v) {
 
 void index_instructions(Verification& v) {
   v.instructions = StageMicrobatchTable<InstructionIndices>(v.program);
-  for (int rank = 0; rank < v.program.num_ranks; ++rank) {
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
     const std::vector<Action>& row = v.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {
       const Action& action = row[index];
@@ -179,7 +174,7 @@ void index_instructions(Verification& v) {
         continue;
       }
       const auto enter = [&](const Action& part) {
-        if (rank_of(v.program, part.stage) == rank)
+        if (v.program.stage_map.rank_of(part.stage) == rank)
           record(v, rank, index, part);
         else
           record_elsewhere(v, part);
