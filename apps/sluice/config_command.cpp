@@ -28,13 +28,13 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
     object["ok"] = true;
     object["data_files"] = files.size();
     object["num_parameters"] = plan.model.num_parameters();
-    object["num_stages"] = plan.partition.num_stages;
+    object["num_stages"] = plan.partition.num_stages();
     std::cout << object.dump() << "\n";
     return;
   }
   std::cout << (arguments.file.empty() ? "no file" : arguments.file)
             << ": ok: " << plan.model.family << ", " << with_commas(plan.model.num_parameters())
-            << " parameters on " << counted(plan.partition.num_stages, "stage") << ", schedule "
+            << " parameters on " << counted(plan.partition.num_stages(), "stage") << ", schedule "
             << plan.schedule.name << ", "
             << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
 }

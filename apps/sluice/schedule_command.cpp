@@ -92,11 +92,11 @@ Schedule read_file(const ScheduleArguments& arguments) {
   if (arguments.stage_to_rank) {
     schedule = read_schedule_csv(
         arguments.csv,
-        parse_stage_to_rank(*arguments.stage_to_rank, schedule.num_ranks, schedule.num_stages));
+        parse_stage_to_rank(*arguments.stage_to_rank, schedule.num_ranks(), schedule.num_stages()));
   }
-  must_be(arguments.num_stages, schedule.num_stages, "stage");
+  must_be(arguments.num_stages, schedule.num_stages(), "stage");
   if (arguments.stages_per_rank) {
-    must_be(std::int64_t{*arguments.stages_per_rank} * schedule.num_ranks, schedule.num_stages,
+    must_be(std::int64_t{*arguments.stages_per_rank} * schedule.num_ranks(), schedule.num_stages(),
             "stage");
   }
   schedule.num_microbatches = arguments.num_microbatches.value_or(schedule.num_microbatches);

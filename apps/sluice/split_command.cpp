@@ -146,11 +146,11 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const SplitRe
 // A number of stages that is given outright stands, as with torchtitan. A schedule of one stage a
 // rank only places them, and refuses to run them later.
 std::string note_of(const PartitionOptions& options, const Partition& partition) {
-  if (options.schedule.empty() || partition.stages_per_rank == 1) return {};
+  if (options.schedule.empty() || partition.stages_per_rank() == 1) return {};
   const ScheduleInfo& schedule = find_schedule(options.schedule);
   if (!schedule.single_stage) return {};
   return schedule.name + " runs exactly 1 stage a rank and refuses this split: use " +
-         std::to_string(partition.num_ranks) + " stages, or Interleaved1F1B\n";
+         std::to_string(partition.num_ranks()) + " stages, or Interleaved1F1B\n";
 }
 
 std::string with(std::string text, const std::string& parameter, const std::string& option) {

@@ -70,7 +70,7 @@ struct Run {
         data(token_data_options(config, plan.model)),
         weights(open_weights(config, plan.model)),
         log(config, plan, data),
-        ledger(plan.program.num_ranks) {
+        ledger(plan.program.num_ranks()) {
     require_memory(config, plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
@@ -96,7 +96,7 @@ std::string place_of(const Plan& plan, int rank);
 int train(const RunConfig& config) {
   Run run(config);
   run.log.begin();
-  const auto transports = make_local_transports(run.plan.program.num_ranks, {kLongestWait});
+  const auto transports = make_local_transports(run.plan.program.num_ranks(), {kLongestWait});
   std::int64_t steps = 0;
   try {
     run_ranks(transports, config.training.threads_per_rank, &run.ledger, [&](Transport& transport) {

@@ -18,6 +18,7 @@
 #include "sluice/partition_rules.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
+#include "sluice/stage_map.h"
 
 namespace sluice {
 
@@ -58,13 +59,14 @@ struct StageContent {
 };
 
 struct Partition {
-  int num_ranks = 0;
-  int num_stages = 0;
-  int stages_per_rank = 0;  // the largest, when ranks differ
-  std::vector<int> stage_to_rank;
+  StageMap stage_map;
   std::vector<std::string> split_points;  // first layer of every stage but the first
   std::vector<StageContent> stages;
   std::vector<TieGroup> tie_groups;  // tied parameters, also where all uses are on one stage
+
+  int num_ranks() const { return stage_map.num_ranks(); }
+  int num_stages() const { return stage_map.num_stages(); }
+  int stages_per_rank() const { return stage_map.stages_per_rank(); }
 };
 
 const std::vector<std::string>& partition_conventions();

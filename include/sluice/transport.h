@@ -24,13 +24,12 @@
 #include <string>
 #include <vector>
 
+#include "sluice/channel_kind.h"
 #include "sluice/error.h"
 #include "sluice/group.h"
 #include "sluice/layer.h"
 
 namespace sluice {
-
-enum class ChannelKind : std::uint8_t { kActivation, kGradient };
 
 // What a message is, checked against what the receiver expects.
 struct MessageTag {

@@ -43,8 +43,8 @@ std::string split_text(const RunConfig& config, const Plan& plan) {
   }
   std::string text = "split: " + plan.model.family + ", " +
                      with_commas(plan.model.num_parameters()) + " parameters, " +
-                     counted(partition.num_stages, "stage") + " on " +
-                     counted(partition.num_ranks, "rank") + ", convention " +
+                     counted(partition.num_stages(), "stage") + " on " +
+                     counted(partition.num_ranks(), "rank") + ", convention " +
                      config.parallelism.partition_convention + "\n" + table.to_string("  ");
   for (const TieGroup& group : partition.tie_groups) {
     std::vector<std::string> stages;
@@ -105,9 +105,9 @@ nlohmann::ordered_json split_json(const Plan& plan) {
                       {"parameters", stage.num_parameters},
                       {"bytes", kBytes * stage.num_parameters}});
   }
-  return {{"num_stages", partition.num_stages},
-          {"stages_per_rank", partition.stages_per_rank},
-          {"stage_to_rank", partition.stage_to_rank},
+  return {{"num_stages", partition.num_stages()},
+          {"stages_per_rank", partition.stages_per_rank()},
+          {"stage_to_rank", partition.stage_map.ranks()},
           {"split_points", partition.split_points},
           {"stages", std::move(stages)}};
 }
@@ -143,7 +143,7 @@ std::string plan_json(const RunConfig& config, const Plan& plan) {
   object["split"] = split_json(plan);
   object["tied"] = std::move(ties);
   object["schedule"] = {{"name", plan.schedule.name},
-                        {"num_ranks", plan.program.num_ranks},
+                        {"num_ranks", plan.program.num_ranks()},
                         {"num_microbatches", plan.program.num_microbatches},
                         {"microbatch_size", config.training.microbatch_size},
                         {"seq_len", config.training.seq_len}};

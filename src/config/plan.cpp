@@ -57,8 +57,8 @@ PartitionOptions partition_options(const RunConfig& config) {
 PartitionOptions partition_options(const RunConfig& config, const Schedule& schedule) {
   PartitionOptions options = partition_options(config);
   options.schedule.clear();
-  options.stage_to_rank = schedule.stage_to_rank;
-  options.num_stages = schedule.num_stages;
+  options.stage_to_rank = schedule.stage_map.ranks();
+  options.num_stages = schedule.num_stages();
   return options;
 }
 
@@ -105,7 +105,7 @@ void require_proof(const Program& program, VerifyReport report, const std::strin
 std::vector<RankMemory> memory_of(const RunConfig& config, const Plan& plan) {
   constexpr std::int64_t kBytes = 4;  // float32
   const std::int64_t moments = config.optimizer.name == "AdamW" ? 2 : 0;
-  std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks));
+  std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks()));
   std::vector<std::set<std::string>> held(memory.size());
   for (const StageContent& stage : plan.partition.stages) {
     RankMemory& rank = memory[stage.rank];

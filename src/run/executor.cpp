@@ -73,8 +73,8 @@ struct Executor::Impl {
   }
 
   const std::vector<Action>& row() const { return program.ranks[static_cast<std::size_t>(rank)]; }
-  int rank_of(int stage) const { return program.stage_to_rank[static_cast<std::size_t>(stage)]; }
-  bool is_last(int stage) const { return stage == program.num_stages - 1; }
+  int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
+  bool is_last(int stage) const { return stage == program.num_stages() - 1; }
   Stage& stage_at(int stage) { return *stages.at(stage); }
   Values inputs_of(int microbatch) const {
     return batch->microbatches.at(static_cast<std::size_t>(microbatch));
@@ -154,7 +154,7 @@ struct Executor::Impl {
         ops->reduce_gradients(action.stage);
         break;
       case ActionKind::kReduceTied:
-        ops->reduce_tied(action.stage);
+        ops->reduce_tied(action.group);
         break;
       case ActionKind::kReduceNorm:
         ops->reduce_norm();

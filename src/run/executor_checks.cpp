@@ -6,21 +6,22 @@ namespace sluice {
 
 void check_layout(const Program& program, int rank, const std::map<int, Stage*>& stages,
                   const Transport& transport) {
-  if (transport.rank() != rank || transport.size() != program.num_ranks) {
+  if (transport.rank() != rank || transport.size() != program.num_ranks()) {
     throw Error(ErrorKind::kUsage,
                 "rank " + std::to_string(rank) + " of a program of " +
-                    std::to_string(program.num_ranks) + " ranks was given the transport of rank " +
-                    std::to_string(transport.rank()) + " of " + std::to_string(transport.size()),
+                    std::to_string(program.num_ranks()) +
+                    " ranks was given the transport of rank " + std::to_string(transport.rank()) +
+                    " of " + std::to_string(transport.size()),
                 "Executor", "make one transport for each rank of the program");
   }
-  for (int stage = 0; stage < program.num_stages; ++stage) {
-    const bool here = program.stage_to_rank[static_cast<std::size_t>(stage)] == rank;
+  for (int stage = 0; stage < program.num_stages(); ++stage) {
+    const bool here = program.stage_map.rank_of(stage) == rank;
     if (here == (stages.count(stage) != 0)) continue;
     throw Error(ErrorKind::kUsage,
                 here ? "stage " + std::to_string(stage) + " is missing"
                      : "stage " + std::to_string(stage) + " is another rank's",
                 "Executor of rank " + std::to_string(rank),
-                "give it the stages that Program::stage_to_rank places here");
+                "give it the stages that Program::stage_map places here");
   }
 }
 

@@ -37,8 +37,8 @@ std::optional<NonFinite> read_place(WireReader& message) {
 // When the last stage starts the backward of each microbatch: 0, 1, ...
 std::vector<int> backward_order(const Program& program) {
   std::vector<int> order(static_cast<std::size_t>(program.num_microbatches), 0);
-  const int last = program.num_stages - 1;
-  const int rank = program.stage_to_rank[static_cast<std::size_t>(last)];
+  const int last = program.num_stages() - 1;
+  const int rank = program.stage_map.rank_of(last);
   int next = 0;
   for (Action action : program.ranks[static_cast<std::size_t>(rank)]) {
     if (action.kind == ActionKind::kOverlap) action = action.overlap_backward();
@@ -77,8 +77,8 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
       remedy = "no update was made; begin from weights that are finite, or lower optimizer.lr";
     }
     where += ", stage " + std::to_string(first->stage) + " (rank " +
-             std::to_string(program.stage_to_rank.at(static_cast<std::size_t>(first->stage))) +
-             "), microbatch " + std::to_string(first->microbatch);
+             std::to_string(program.stage_map.rank_of(first->stage)) + "), microbatch " +
+             std::to_string(first->microbatch);
   } else {
     // Every microbatch alone is finite, so it is their sum that overflowed.
     const auto bad = std::find_if(report.parameter_norms.begin(), report.parameter_norms.end(),

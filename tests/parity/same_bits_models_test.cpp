@@ -101,7 +101,7 @@ class SameBits {
           << "nothing was learned";
     }
     const TrainedModel got = train_in_pipeline(
-        model, lowered(schedule, ties_of(model, schedule.num_stages)), steps, options);
+        model, lowered(schedule, ties_of(model, schedule.num_stages())), steps, options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "") << text(c);
     EXPECT_TRUE(same_bits(got, expected_[key])) << text(c);
     for (std::size_t stage = 0; stage < got.split.size(); ++stage)
@@ -123,7 +123,7 @@ std::vector<Case> every_case() {
             try {
               const Schedule schedule =
                   make_schedule(info.name, {ranks, stages_per_rank, 8 / microbatch_size});
-              if (schedule.num_stages > num_layers) continue;
+              if (schedule.num_stages() > num_layers) continue;
             } catch (const Error&) {
               continue;  // not legal
             }

@@ -80,7 +80,7 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
     const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
                                        user_batches(1, 4, {2}), options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
-    EXPECT_EQ(num_checked, (program.num_stages - 1) * 4);
+    EXPECT_EQ(num_checked, (program.num_stages() - 1) * 4);
   }
 }
 
@@ -282,10 +282,9 @@ void expect_found(const Program& program, const Action& poisoned) {
                                      user_batches(1, program.num_microbatches, {2}), options);
   for (const std::string& error : got.errors) ASSERT_EQ(error, "") << to_text(poisoned);
   const bool in_forward = poisoned.kind == ActionKind::kForward;
-  const bool loss = in_forward && poisoned.stage == program.num_stages - 1;
+  const bool loss = in_forward && poisoned.stage == program.num_stages() - 1;
   const int stage = loss ? poisoned.stage : poisoned.stage + (in_forward ? 1 : -1);
-  const auto& found = got.non_finite[static_cast<std::size_t>(
-      program.stage_to_rank[static_cast<std::size_t>(stage)])];
+  const auto& found = got.non_finite[static_cast<std::size_t>(program.stage_map.rank_of(stage))];
   ASSERT_TRUE(found.has_value()) << to_text(poisoned);
   EXPECT_EQ(found->in_forward, in_forward) << to_text(poisoned);
   EXPECT_EQ(found->stage, stage) << to_text(poisoned);
@@ -379,7 +378,7 @@ TEST(ExecutorTest, RecordsTheLastActionsWithTheFailedOne) {
 struct OneStage {
   explicit OneStage(Program the_program)
       : program(std::move(the_program)),
-        transports(make_local_transports(program.num_ranks)),
+        transports(make_local_transports(program.num_ranks())),
         stage(0, Chunk(make_user_layers(UserModel::kMlp, 1, 16, 0), 0, {}, {"prediction"})),
         ops({&stage}, program, transports[0]->world(), 0.1) {
     set_one_thread();

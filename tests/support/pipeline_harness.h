@@ -84,7 +84,7 @@ class PlainSgd final : public StepOps {
       : stages_(std::move(stages)), program_(program), lr_(lr) {
     for (const TieGroup& tie : program.tie_groups) {
       const bool is_member = std::any_of(tie.stages.begin(), tie.stages.end(), [&](int stage) {
-        return program.stage_to_rank[static_cast<std::size_t>(stage)] == world.rank();
+        return program.stage_map.rank_of(stage) == world.rank();
       });
       tie_groups_.push_back(world.split(is_member ? 0 : -1));
     }
@@ -238,19 +238,19 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
                                       const std::vector<StepBatch>& steps,
                                       const HarnessOptions& options) {
   const std::vector<int> starts =
-      even_starts(static_cast<int>(model.layers.size()), program.num_stages);
+      even_starts(static_cast<int>(model.layers.size()), program.num_stages());
   const auto crossing =
       crossing_values(model.layers, std::vector<int>(starts.begin() + 1, starts.end()),
                       model.batch_inputs, model.final_outputs);
-  auto transports = make_local_transports(program.num_ranks, options.transport);
+  auto transports = make_local_transports(program.num_ranks(), options.transport);
   TrainedModel result;
-  result.errors.resize(static_cast<std::size_t>(program.num_ranks));
-  result.split.resize(static_cast<std::size_t>(program.num_stages));
-  result.flight_records.resize(static_cast<std::size_t>(program.num_ranks));
-  result.non_finite.resize(static_cast<std::size_t>(program.num_ranks));
+  result.errors.resize(static_cast<std::size_t>(program.num_ranks()));
+  result.split.resize(static_cast<std::size_t>(program.num_stages()));
+  result.flight_records.resize(static_cast<std::size_t>(program.num_ranks()));
+  result.non_finite.resize(static_cast<std::size_t>(program.num_ranks()));
   std::mutex mutex;
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < program.num_ranks; ++rank) {
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
     threads.emplace_back([&, rank] {
       set_one_thread();
       std::optional<MemoryLedger::Scope> scope;
@@ -258,17 +258,17 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
       std::vector<std::unique_ptr<Stage>> owned;
       std::vector<Stage*> stages;
       std::vector<Chunk*> chunks;
-      for (int s = 0; s < program.num_stages; ++s) {
-        if (program.stage_to_rank[static_cast<std::size_t>(s)] != rank) continue;
+      for (int s = 0; s < program.num_stages(); ++s) {
+        if (program.stage_map.rank_of(s) != rank) continue;
         const int first = starts[static_cast<std::size_t>(s)];
-        const int last = s + 1 < program.num_stages ? starts[static_cast<std::size_t>(s) + 1]
-                                                    : static_cast<int>(model.layers.size());
+        const int last = s + 1 < program.num_stages() ? starts[static_cast<std::size_t>(s) + 1]
+                                                      : static_cast<int>(model.layers.size());
         owned.push_back(std::make_unique<Stage>(
             s,
             Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
                   s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
-                  s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)]
-                                             : model.final_outputs),
+                  s + 1 < program.num_stages() ? crossing[static_cast<std::size_t>(s)]
+                                               : model.final_outputs),
             options.backward_of ? options.backward_of(s) : ChunkBackwardMaker()));
         stages.push_back(owned.back().get());
         chunks.push_back(&stages.back()->chunk());

@@ -59,7 +59,7 @@ TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied = fals
   run.model = [tied] { return mlp(tied); };
   run.program = training_program(schedule, num_ranks, kMicrobatches);
   if (tied) {
-    const int last = run.program.num_stages - 1;
+    const int last = run.program.num_stages() - 1;
     if (last > 0) {
       run.program =
           training_program(schedule, num_ranks, kMicrobatches, {{"first.weight", {0, last}}});
@@ -164,7 +164,7 @@ TEST(TrainerTest, RandomPartitionsHaveTheBitsOfOneStage) {
       std::vector<int> cuts;
       for (int layer = 1; layer < kLayers; ++layer) cuts.push_back(layer);
       std::shuffle(cuts.begin(), cuts.end(), random);
-      cuts.resize(static_cast<std::size_t>(run.program.num_stages) - 1);
+      cuts.resize(static_cast<std::size_t>(run.program.num_stages()) - 1);
       cuts.insert(cuts.end(), {0, kLayers});
       std::sort(cuts.begin(), cuts.end());
       for (StageContent& stage : run.partition.stages) {

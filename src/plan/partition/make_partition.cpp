@@ -12,14 +12,14 @@ namespace {
 using detail::Convention;
 
 std::vector<StageContent> stage_contents(const ModelSpec& model, const detail::LayerNames& layers,
-                                         detail::Split split, const std::vector<int>& ranks) {
+                                         detail::Split split, const StageMap& stage_map) {
   std::vector<StageContent> stages;
   for (std::size_t s = 0; s < split.starts.size(); ++s) {
     const int start = split.starts[s];
     const int stop = s + 1 < split.starts.size() ? split.starts[s + 1] : layers.num_layers;
     StageContent& stage = stages.emplace_back();
     stage.stage = static_cast<int>(s);
-    stage.rank = ranks[s];
+    stage.rank = stage_map.rank_of(static_cast<int>(s));
     stage.first_layer = layers.decoders_before(start);
     stage.num_layers = layers.decoders_before(stop) - stage.first_layer;
     stage.modules = std::move(split.modules[s]);
@@ -105,18 +105,14 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& options
   detail::Split split = convention.split(model, options, schedule);
 
   Partition partition;
-  partition.num_stages = static_cast<int>(split.starts.size());
-  detail::require_num_stages(options, partition.num_stages);
-  detail::require_layers(convention, options, partition.num_stages, model.num_blocks());
-  partition.num_ranks = num_ranks(options, partition.num_stages);
-  partition.stage_to_rank = detail::place_stages(options, convention, schedule, partition.num_ranks,
-                                                 partition.num_stages);
-  std::vector<int> per_rank(static_cast<std::size_t>(partition.num_ranks), 0);
-  for (const int rank : partition.stage_to_rank) ++per_rank[rank];
-  partition.stages_per_rank = *std::max_element(per_rank.begin(), per_rank.end());
+  const int num_stages = static_cast<int>(split.starts.size());
+  detail::require_num_stages(options, num_stages);
+  detail::require_layers(convention, options, num_stages, model.num_blocks());
+  partition.stage_map = detail::place_stages(options, convention, schedule,
+                                             num_ranks(options, num_stages), num_stages);
   partition.split_points = split.split_points;
   partition.stages =
-      stage_contents(model, detail::hf_names(model), std::move(split), partition.stage_to_rank);
+      stage_contents(model, detail::hf_names(model), std::move(split), partition.stage_map);
   partition.tie_groups = tie_groups(model, partition.stages);
   check_invariants(model, partition);
   return partition;

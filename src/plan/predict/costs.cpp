@@ -208,10 +208,10 @@ class FittingCheck {
   FittingCheck(const Costs& costs, const Program& program) : costs_(costs), program_(program) {}
 
   void run() const {
-    require_size("stages", costs_.per_stage.size(), program_.num_stages, "stages");
-    require_size("message_bytes", costs_.message_bytes.size(), program_.num_stages - 1,
+    require_size("stages", costs_.per_stage.size(), program_.num_stages(), "stages");
+    require_size("message_bytes", costs_.message_bytes.size(), program_.flow.num_cuts(),
                  "cuts between stages");
-    require_size("rank_speed", costs_.rank_speed.size(), program_.num_ranks, "ranks");
+    require_size("rank_speed", costs_.rank_speed.size(), program_.num_ranks(), "ranks");
     check_stage(costs_.uniform);
     for (const StageCosts& stage : costs_.per_stage) check_stage(stage);
     require_number(costs_.latency, "latency");

@@ -12,7 +12,7 @@
 
 namespace sluice::detail {
 
-struct Places {
+struct InstructionIndices {
   static constexpr std::int32_t kAbsent = -1;
   static constexpr std::int32_t kElsewhere = -2;  // only on a rank that does not own the stage
 
