@@ -58,7 +58,7 @@ inline int peer_stage(const Program& program, const Action& transfer) {
 // Where the message of a transfer goes along.
 inline Channel channel_of(const Program& program, const Action& transfer) {
   const int here = program.stage_map.rank_of(transfer.stage);
-  const int there = rank_of(program, peer_stage(program, transfer));
+  const int there = program.stage_map.rank_of(peer_stage(program, transfer));
   const ChannelKind kind = channel_kind_of(transfer.kind);
   return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};
 }
