@@ -46,9 +46,13 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   std::string shown;
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find(' ', begin), line.size());
-    const std::string_view word = std::string_view(line).substr(begin, end - begin);
+    std::string_view word = std::string_view(line).substr(begin, end - begin);
+    // What was cut as a part of an error is not cut again in its line.
+    const bool ends_part = word.ends_with(';');
+    if (ends_part) word.remove_suffix(1);
     const bool is_path = word.find('/') != std::string_view::npos;
     shown += cut(word, is_path ? kMaxShownPath : kMaxShownWord);
+    if (ends_part) shown += ';';
     if (end < line.size()) shown += ' ';
     begin = end + 1;
   }

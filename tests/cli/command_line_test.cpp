@@ -252,7 +252,7 @@ TEST_F(CommandLineTest, TakesAConfigurationFromAProgramButWaitsForNoPipe) {
   const Outcome piped = run("config show --json /dev/stdin < /dev/null");
   EXPECT_EQ(piped.exit_code, 0) << piped.err;
   const Outcome written = testing::run_shell("cd '" + folder_.str() + "' && cat run.toml | '" +
-                                             SLUICE_PROGRAM "' config check /dev/stdin");
+                                             SLUICE_PROGRAM "' config show /dev/stdin");
   EXPECT_EQ(written.exit_code, 0) << written.err;
   const std::string csv = std::string("schedule --csv /dev/stdin --check");
   const Outcome schedule =

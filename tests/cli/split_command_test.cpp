@@ -242,7 +242,9 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
                  "'model.layers.2' comes after 'model.layers.5'");
   expect_refusal({"--layers", "8", "--split-points", "model.layers.5,,model.layers.6"},
                  "empty name");
-  expect_refusal({"--layers", "8", "--cuts", "model.layers.77"}, "did you mean 'model.layers.7'?");
+  expect_refusal({"--layers", "8", "--cuts", "model.layer.7"}, "did you mean 'model.layers.7'?");
+  expect_refusal({"--layers", "8", "--cuts", "model.layers.9"},
+                 "command 'sluice split'; layers are 'model.layers.0' to 'model.layers.7'");
   expect_refusal({"--layers", "8", "--pp", "2", "--cuts", "model.layers.3", "--stages", "4"},
                  "the names make 2 stages, but 4 are asked for");
   expect_refusal({"--layers", "8", "--pp", "2", "--stages", "2", "--layers-per-stage", "4"},
@@ -254,7 +256,7 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
   expect_refusal({"--layers", "8", "--pp", "2", "--split-points="}, "empty name");
   expect_refusal({"--layers", "8", "--pp", "2", "--stage-to-rank", "0,2"}, "count ranks from 0");
   expect_refusal({"--layers", "8", "--modules", "x"}, "--modules:1:1; mend it there");
-  expect_refusal({"--layers", "10001", "--pp", "2"}, "give a number from 0 to 10000");
+  expect_refusal({"--layers", "10001", "--pp", "2"}, "give a whole number from 0 to 10000");
   refusal({"--model", "/nonexistent", "--pp", "2"}, 3);
 }
 
