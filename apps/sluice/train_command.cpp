@@ -22,7 +22,7 @@
 #include "job/run_log.h"
 #include "job/single_process.h"
 #include "job/stop_signal.h"
-#include "run/memory_ledger.h"
+#include "sluice/memory_ledger.h"
 #include "run/out_of_memory.h"
 #include "sluice/learning_rate.h"
 #include "sluice/model.h"

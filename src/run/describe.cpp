@@ -9,7 +9,7 @@
 #include <map>
 
 #include "run/flop_counter.h"
-#include "run/memory_ledger.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/error.h"
 #include "sluice/stage.h"
 

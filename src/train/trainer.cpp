@@ -7,7 +7,7 @@
 #include <set>
 
 #include "comm/gather_messages.h"
-#include "run/memory_ledger.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/error.h"
 #include "train/stage_inputs.h"
 
