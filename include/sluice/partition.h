@@ -23,6 +23,12 @@ namespace sluice {
 
 enum class Remainder { kFirst, kLast, kMiddle };
 
+// Layers that the ends of a model count for: the embedding on the first stage, norm and head on the
+// last.
+struct EndWeights {
+  int first = 0, last = 0;
+};
+
 // An option that the convention has no meaning for is an error, not ignored.
 struct PartitionOptions {
   std::string convention = "sluice";      // partition_conventions()
@@ -32,8 +38,8 @@ struct PartitionOptions {
   int stages_per_rank = 0;                // 0: as the schedule needs
   int layers_per_stage = 0;               // 0: not given
   Rounding rounding = Rounding::kNone;    // of the number of stages to a multiple of num_ranks
-  std::optional<int> first_stage_weight;  // layers that the embedding counts for; else 1 in
-  std::optional<int> last_stage_weight;   // torchtitan's conventions, 0 in ours; norm and head
+  std::optional<int> first_stage_weight;  // layers that the embedding counts for; else
+  std::optional<int> last_stage_weight;   // default_end_weight(); norm and head
   std::optional<Remainder> remainder;     // where extra layers go; kFirst
   std::vector<std::string> split_points;  // cut before these
   std::vector<std::string> cuts;          // cut after these
@@ -58,16 +64,22 @@ struct StageContent {
 };
 
 struct Partition {
+  std::string convention;
   int num_ranks = 0;
   int num_stages = 0;
   int stages_per_rank = 0;  // the largest, when ranks differ
   std::vector<int> stage_to_rank;
   std::vector<std::string> split_points;  // first layer of every stage but the first
   std::vector<StageContent> stages;
-  std::vector<TieGroup> tie_groups;  // tied parameters, also where all uses are on one stage
+  std::vector<TieGroup> tie_groups;   // tied parameters, also where all uses are on one stage
+  std::optional<EndWeights> weights;  // with which layers were counted; none: names cut, or the
+                                      // convention has no weights
+  std::vector<std::string> notes;     // options that gave way to others
 };
 
 const std::vector<std::string>& partition_conventions();
+// What either end counts for where it is not said: 1 in torchtitan's conventions, 0 in others.
+int default_end_weight(const std::string& convention);
 
 // Throws Error(kUsage) naming the option, the numbers and the remedy.
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
