@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "sluice/plan.h"
+#include "warned_plan.h"
 
 namespace sluice {
 namespace {
@@ -23,7 +24,7 @@ void plan(const PlanArguments& arguments, const Overrides& overrides) {
                 "leave it out: the schedule is drawn on the terminal");
   }
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
-  const Plan made = make_plan(config);
+  const Plan made = make_warned_plan(config);
   if (arguments.json) {
     std::cout << plan_json(config, made);
   } else {

@@ -13,7 +13,13 @@
 #include <optional>
 
 #include "base/text.h"
+#include "checkpoint/save_weights.h"
 #include "commands.h"
+#include "config/machine_memory.h"
+#include "job/post_mortem.h"
+#include "job/run_inputs.h"
+#include "job/run_log.h"
+#include "job/stop_signal.h"
 #include "run/memory_ledger.h"
 #include "run/out_of_memory.h"
 #include "sluice/learning_rate.h"
@@ -22,12 +28,6 @@
 #include "sluice/rank_threads.h"
 #include "sluice/token_data.h"
 #include "sluice/trainer.h"
-#include "job/machine_memory.h"
-#include "job/post_mortem.h"
-#include "job/run_inputs.h"
-#include "job/run_log.h"
-#include "checkpoint/save_weights.h"
-#include "job/stop_signal.h"
 
 namespace sluice {
 namespace {
@@ -62,7 +62,7 @@ struct Run {
         weights(open_weights(config, plan.model)),
         log(config, plan, data),
         ledger(plan.program.num_ranks) {
-    require_memory(config, plan, machine_memory_bytes());
+    require_memory(plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
                    sizeof(float) * static_cast<std::uint64_t>(plan.model.num_parameters()));

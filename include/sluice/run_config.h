@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,8 +64,8 @@ struct ParallelismOptions {
   std::int64_t pipeline_parallel_layers_per_stage = 0;
   std::int64_t pipeline_parallel_stages_per_rank = 0;
   std::string round_virtual_stages_to_pp_multiple;
-  std::int64_t first_stage_weight = 0;
-  std::int64_t last_stage_weight = 0;
+  std::optional<std::int64_t> first_stage_weight;  // none: as the convention says
+  std::optional<std::int64_t> last_stage_weight;
   std::vector<std::vector<std::string>> module_fqns_per_model_part;
   std::string scale_grads = "tokens";  // or "microbatches", "none", "divisor"
   double scale_grads_divisor = 0.0;    // with "divisor"
