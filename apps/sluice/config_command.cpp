@@ -10,6 +10,7 @@
 #include "config/toml_reader.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
+#include "warned_plan.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +22,7 @@ struct ConfigArguments {
 
 void check(const ConfigArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
-  const Plan plan = make_plan(config);
+  const Plan plan = make_warned_plan(config);
   const std::vector<std::string> files = expand_data_files(config);
   if (arguments.json) {
     nlohmann::ordered_json object;

@@ -9,6 +9,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "sluice/plan.h"
+#include "warned_plan.h"
 
 namespace sluice {
 namespace {
@@ -20,7 +21,7 @@ struct PlanArguments {
 
 void plan(const PlanArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
-  const Plan made = make_plan(config);
+  const Plan made = make_warned_plan(config);
   if (arguments.json) {
     std::cout << plan_json(config, made);
   } else {

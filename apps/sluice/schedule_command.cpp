@@ -12,7 +12,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "output_file.h"
-#include "schedule_output.h"
+#include "plan/output/program_output.h"
 #include "sluice/draw.h"
 #include "sluice/error.h"
 #include "sluice/program.h"

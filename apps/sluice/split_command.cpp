@@ -1,4 +1,6 @@
 // sluice split: which stage has which layers, and which rank has which stage.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -9,8 +11,8 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "plan/output/partition_output.h"
 #include "sluice/error.h"
-#include "split_output.h"
 
 namespace sluice {
 namespace {
@@ -131,7 +133,8 @@ PartitionOptions options_of(const SplitArguments& arguments) {
   return options;
 }
 
-std::vector<StageShape> shapes_of(const SplitArguments& arguments, const SplitResult& result) {
+std::vector<StageShape> shapes_of(const SplitArguments& arguments, const ModelSpec& model,
+                                  const Partition& partition) {
   if (!arguments.microbatch_size && !arguments.seq_len) return {};
   if (!arguments.microbatch_size || !arguments.seq_len) {
     refuse("shapes need both --microbatch-size and --seq-len", "give both");
@@ -139,51 +142,58 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const SplitRe
   if (!arguments.model) {
     refuse("shapes need the sizes of a model, which --layers does not give", "give --model");
   }
-  return stage_shapes(result.model, result.partition, *arguments.microbatch_size,
-                      *arguments.seq_len);
+  return stage_shapes(model, partition, *arguments.microbatch_size, *arguments.seq_len);
 }
 
 // A number of stages that is given outright stands, as with torchtitan. A schedule of one stage a
 // rank only places them, and refuses to run them later.
-std::string note_of(const PartitionOptions& options, const Partition& partition) {
-  if (options.schedule.empty() || partition.stages_per_rank() == 1) return {};
+std::optional<std::string> note_of(const PartitionOptions& options, const Partition& partition) {
+  if (options.schedule.empty() || partition.stages_per_rank() == 1) return std::nullopt;
   const ScheduleInfo& schedule = find_schedule(options.schedule);
-  if (!schedule.single_stage) return {};
+  if (!schedule.single_stage) return std::nullopt;
   return schedule.name + " runs exactly 1 stage a rank and refuses this split: use " +
-         std::to_string(partition.num_ranks()) + " stages, or Interleaved1F1B\n";
-}
-
-std::string with(std::string text, const std::string& parameter, const std::string& option) {
-  for (std::size_t at = 0; (at = text.find(parameter, at)) != std::string::npos;
-       at += option.size()) {
-    text.replace(at, parameter.size(), option);
-  }
-  return text;
+         std::to_string(partition.num_ranks()) + " stages, or Interleaved1F1B";
 }
 
 // The rules name their parameters; the user of a command gave options.
+std::string with_options(const std::string& text) {
+  return replace_all(replace_all(text, "layers_per_stage", "--layers-per-stage"),
+                     "partition_convention", "--convention");
+}
+
 Partition partition_of(const ModelSpec& model, const PartitionOptions& options) {
-  const auto with_options = [&](std::string text) {
-    text = with(text, "layers_per_stage", "--layers-per-stage");
-    return model.family.empty() ? with(text, "a model of", "--layers of") : text;
-  };
   try {
-    return make_partition(model, options);
+    Partition partition = make_partition(model, options);
+    for (std::string& note : partition.notes) note = with_options(note);
+    if (const auto note = note_of(options, partition)) partition.notes.push_back(*note);
+    return partition;
   } catch (const Error& error) {
     throw Error(error.kind(), with_options(error.fact()), error.where(),
                 with_options(error.remedy()));
   }
 }
 
+std::string split_text(const ModelSpec& model, const Partition& partition,
+                       const std::vector<StageShape>& shapes) {
+  const int width = terminal_width(STDOUT_FILENO);
+  std::string text = counted(model.config.num_layers, "layer") + ", " +
+                     counted(partition.num_stages(), "stage") + ", " +
+                     counted(partition.num_ranks(), "rank") + " (" + partition.convention + ")\n" +
+                     partition_text(model, partition, shapes, width);
+  for (const std::string& note : partition.notes) text += wrapped("note: " + note, width);
+  return text;
+}
+
 void run_split(const SplitArguments& arguments) {
-  SplitResult result;
   const PartitionOptions options = options_of(arguments);
-  result.model = model_of(arguments);
-  result.convention = options.convention;
-  result.partition = partition_of(result.model, options);
-  result.shapes = shapes_of(arguments, result);
-  result.note = note_of(options, result.partition);
-  std::cout << (arguments.json ? split_json(result) : split_text(result));
+  const ModelSpec model = model_of(arguments);
+  const Partition partition = partition_of(model, options);
+  const std::vector<StageShape> shapes = shapes_of(arguments, model, partition);
+  if (arguments.json) {
+    std::cout << partition_json(model, partition, shapes).dump() << "\n";
+  } else {
+    std::cout << split_text(model, partition, shapes);
+  }
 }
 
 }  // namespace

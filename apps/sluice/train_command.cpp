@@ -16,15 +16,15 @@
 #include "checkpoint/save_weights.h"
 #include "command_line.h"
 #include "commands.h"
-#include "job/machine_memory.h"
+#include "config/machine_memory.h"
 #include "job/post_mortem.h"
 #include "job/run_inputs.h"
 #include "job/run_log.h"
 #include "job/single_process.h"
 #include "job/stop_signal.h"
-#include "sluice/memory_ledger.h"
 #include "run/out_of_memory.h"
 #include "sluice/learning_rate.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/model.h"
 #include "sluice/plan.h"
 #include "sluice/rank_threads.h"
@@ -71,7 +71,7 @@ struct Run {
         weights(open_weights(config, plan.model)),
         log(config, plan, data),
         ledger(plan.program.num_ranks()) {
-    require_memory(config, plan, machine_memory_bytes());
+    require_memory(plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
                    sizeof(float) * static_cast<std::uint64_t>(plan.model.num_parameters()),

@@ -62,7 +62,9 @@ struct ModelSpec {
   std::vector<LayerInfo> layers;              // forward order
   std::int64_t vocab_size = 0;                // token ids are below it; 0: the batch has none
   std::optional<std::int64_t> max_positions;  // the longest sequence; none: no limit
-  std::string config_text;                    // config.json as read, for writing it back
+  // Longer ones work, but the model was not made for them.
+  std::optional<std::int64_t> usual_positions;
+  std::string config_text;  // config.json as read, for writing it back
 
   // The layers that are counted in a split: [first, second) from the first to the last block,
   // with all that is between.

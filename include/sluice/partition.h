@@ -24,6 +24,12 @@ namespace sluice {
 
 enum class Remainder { kFirst, kLast, kMiddle };
 
+// Layers that the ends of a model count for: the embedding on the first stage, norm and head on the
+// last.
+struct EndWeights {
+  int first = 0, last = 0;
+};
+
 // An option that the convention has no meaning for is an error, not ignored.
 struct PartitionOptions {
   std::string convention = "sluice";      // partition_conventions()
@@ -33,8 +39,8 @@ struct PartitionOptions {
   int stages_per_rank = 0;                // 0: as the schedule needs
   int layers_per_stage = 0;               // 0: not given
   Rounding rounding = Rounding::kNone;    // of the number of stages to a multiple of num_ranks
-  std::optional<int> first_stage_weight;  // layers that the embedding counts for; else 1 in
-  std::optional<int> last_stage_weight;   // torchtitan's conventions, 0 in ours; norm and head
+  std::optional<int> first_stage_weight;  // layers that the embedding counts for; else
+  std::optional<int> last_stage_weight;   // default_end_weight(); norm and head
   std::optional<Remainder> remainder;     // where extra layers go; kFirst
   std::vector<std::string> split_points;  // cut before these
   std::vector<std::string> cuts;          // cut after these
@@ -59,10 +65,14 @@ struct StageContent {
 };
 
 struct Partition {
+  std::string convention;
   StageMap stage_map;
   std::vector<std::string> split_points;  // first layer of every stage but the first
   std::vector<StageContent> stages;
-  std::vector<TieGroup> tie_groups;  // tied parameters, also where all uses are on one stage
+  std::vector<TieGroup> tie_groups;   // tied parameters, also where all uses are on one stage
+  std::optional<EndWeights> weights;  // with which layers were counted; none: names cut, or the
+                                      // convention has no weights
+  std::vector<std::string> notes;     // options that gave way to others
 
   int num_ranks() const { return stage_map.num_ranks(); }
   int num_stages() const { return stage_map.num_stages(); }
@@ -70,6 +80,8 @@ struct Partition {
 };
 
 const std::vector<std::string>& partition_conventions();
+// What either end counts for where it is not said: 1 in torchtitan's conventions, 0 in others.
+int default_end_weight(const std::string& convention);
 
 // Throws Error(kUsage) naming the option, the numbers and the remedy.
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);

@@ -24,7 +24,8 @@
 namespace sluice {
 
 // Bytes of tensors that a rank holds, from the shapes of its parameters and microbatches. What is
-// kept for the backward is that of LibTorch's operators on the CPU (docs/memory.md).
+// kept for the backward is that of LibTorch's operators on the CPU (docs/memory.md). Sums stop at
+// the largest number.
 struct RankMemory {
   std::int64_t num_parameters = 0;  // a parameter that is used twice on the rank counts once
   std::int64_t parameter_bytes = 0;
@@ -34,17 +35,19 @@ struct RankMemory {
   std::int64_t running_bytes = 0;     // more, at the peak, while an action runs
   // What is held all the time, and the peak.
   std::int64_t held_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
-  std::int64_t total_bytes() const { return held_bytes() + activation_bytes + running_bytes; }
+  std::int64_t total_bytes() const;
 };
 
 struct Plan {
   ModelSpec model;
   Partition partition;
   Schedule schedule;
-  Program program;                 // with transfers, reductions, norm and optimizer step
-  VerifyReport report;             // ok()
-  Simulation simulation;           // unit costs
-  std::vector<RankMemory> memory;  // per rank
+  Program program;                    // with transfers, reductions, norm and optimizer step
+  VerifyReport report;                // ok()
+  Simulation simulation;              // unit costs
+  std::vector<RankMemory> memory;     // per rank
+  std::vector<std::string> notes;     // what was chosen, or gave way to another key
+  std::vector<std::string> warnings;  // what is allowed, but hardly meant
 };
 
 // A schedule that the proof refuses, with what is needed to draw it.
@@ -68,11 +71,12 @@ class RefusedSchedule : public Error {
 // first violation of a schedule that cannot run.
 Plan make_plan(const RunConfig& config);
 
-// For people: split, schedule as a grid, proof, prediction, memory per rank. Several lines, each
-// ending in '\n'.
+// For people: split, schedule as a grid, proof, prediction, memory per rank, notes. Several lines,
+// each ending in '\n', of at most options.width columns (80 or more) where words and names allow
+// it.
 std::string describe_plan(const RunConfig& config, const Plan& plan, const GridOptions& options);
 // The same as one JSON object: "model", "split" (as `sluice split --json`), "schedule", "check" and
-// "simulate" (as `sluice schedule`), "memory" (one object a rank).
+// "simulate" (as `sluice schedule`), "memory" (one object a rank), "notes", "warnings".
 std::string plan_json(const RunConfig& config, const Plan& plan);
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,8 +80,8 @@ struct ParallelismOptions {
   std::int64_t pipeline_parallel_layers_per_stage = 0;
   std::int64_t pipeline_parallel_stages_per_rank = 0;
   std::string round_virtual_stages_to_pp_multiple;
-  std::int64_t first_stage_weight = 0;
-  std::int64_t last_stage_weight = 0;
+  std::optional<std::int64_t> first_stage_weight;  // none: as the convention says
+  std::optional<std::int64_t> last_stage_weight;
   std::vector<std::vector<std::string>> module_fqns_per_model_part;
   std::string scale_grads = "tokens";  // or "microbatches", "none", "divisor"
   double scale_grads_divisor = 0.0;    // with "divisor"
@@ -152,8 +153,8 @@ Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
 // (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with
-// the nearest, or what another library's key is here), wrong types, values out of range, contradictions, and documented keys that are
-// set away from their default but "not built yet".
+// the nearest, or what another library's key is here), wrong types, values out of range,
+// contradictions, and documented keys that are set away from their default but "not built yet".
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
 // The variables of this process that start with SLUICE_.

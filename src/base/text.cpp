@@ -20,6 +20,23 @@ std::size_t display_width(std::string_view text) {
   }));
 }
 
+// Broken at spaces; a longer word has a line of its own. At least one line.
+std::vector<std::string> lines_of(std::string_view text, std::size_t first_width,
+                                  std::size_t width) {
+  std::vector<std::string> lines = {""};
+  for (const std::string& word : split(text, ' ')) {
+    const std::size_t room = lines.size() == 1 ? first_width : width;
+    if (lines.back().empty()) {
+      lines.back() = word;
+    } else if (display_width(lines.back()) + 1 + display_width(word) <= room) {
+      lines.back() += " " + word;
+    } else {
+      lines.push_back(word);
+    }
+  }
+  return lines;
+}
+
 bool has_value(const char* variable) {
   const char* value = std::getenv(variable);
   return value && *value;
@@ -88,29 +105,76 @@ std::string shape_text(const std::vector<std::int64_t>& sizes) {
   return text + "]";
 }
 
-std::string TextTable::to_string(std::string_view indent) const {
-  std::vector<std::size_t> widths(columns_.size(), 0);
-  std::vector<std::string> titles;
-  for (const Column& column : columns_) titles.push_back(column.title);
-  const bool titled = std::any_of(titles.begin(), titles.end(),
-                                  [](const std::string& title) { return !title.empty(); });
-  for (std::size_t i = 0; i < titles.size(); ++i) widths[i] = display_width(titles[i]);
+std::string wrapped(std::string_view text, int width, std::string_view indent) {
+  const std::size_t columns = static_cast<std::size_t>(std::max(width, 1));
+  std::string lines;
+  std::string lead(indent);
+  const auto room = [&] { return columns > lead.size() ? columns - lead.size() : 1; };
+  for (const std::string& line : lines_of(text, room(), room() > 2 ? room() - 2 : 1)) {
+    lines += lead + line + "\n";
+    lead = std::string(indent) + "  ";
+  }
+  return lines;
+}
+
+std::vector<std::size_t> TextTable::widths() const {
+  std::vector<std::size_t> widths;
+  for (const Column& column : columns_) widths.push_back(display_width(column.title));
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       widths[i] = std::max(widths[i], display_width(row[i]));
     }
   }
+  return widths;
+}
+
+std::string TextTable::to_string(std::string_view indent, int width) const {
+  constexpr std::size_t kLeastText = 24;  // columns of a text that is wrapped
+  const std::vector<std::size_t> widths = this->widths();
+  std::string text;
+  std::vector<std::size_t> block;
+  std::size_t used = indent.size();
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const bool wraps = i + 1 == columns_.size() && columns_[i].align == Align::kLeft;
+    const std::size_t needed = 2 + (wraps ? std::min(widths[i], kLeastText) : widths[i]);
+    if (width > 0 && block.size() > 1 && used + needed > static_cast<std::size_t>(width)) {
+      text += draw(block, widths, indent, width);
+      block = {0};
+      used = indent.size() + widths[0];
+    }
+    used += block.empty() ? widths[i] : needed;
+    block.push_back(i);
+  }
+  return text + draw(block, widths, indent, width);
+}
+
+std::string TextTable::draw(const std::vector<std::size_t>& block,
+                            const std::vector<std::size_t>& widths, std::string_view indent,
+                            int width) const {
   std::string text;
   const auto add_line = [&](const std::vector<std::string>& row) {
     std::string line(indent);
-    for (std::size_t i = 0; i < row.size(); ++i) {
+    for (const std::size_t i : block) {
+      if (i >= row.size()) break;
+      if (i != block.front()) line += "  ";
       const std::string padding(widths[i] - display_width(row[i]), ' ');
-      if (i) line += "  ";
-      line += columns_[i].align == Align::kRight ? padding + row[i] : row[i] + padding;
+      if (columns_[i].align == Align::kRight) {
+        line += padding + row[i];
+      } else if (width > 0 && i + 1 == columns_.size()) {
+        const std::size_t at = display_width(line);
+        const std::size_t room = static_cast<std::size_t>(width) > at ? width - at : 1;
+        line += join(lines_of(row[i], room, room), "\n" + std::string(at, ' '));
+      } else {
+        line += row[i] + padding;
+      }
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   };
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  const bool titled = std::any_of(titles.begin(), titles.end(),
+                                  [](const std::string& title) { return !title.empty(); });
   if (titled) add_line(titles);
   for (const auto& row : rows_) add_line(row);
   return text;
@@ -152,6 +216,13 @@ std::string to_lower(std::string_view text) {
 
 std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
+}
+
+std::string replace_all(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
 }
 
 }  // namespace sluice

@@ -28,6 +28,10 @@ std::string fixed(double value, int digits);  // "3.21"
 std::string shortest(double value);           // round-trips: "0.25", "3e-04"
 std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 
+// Lines ending in '\n', of at most `width` columns where the words allow it: `indent`, then words
+// of `text`; all lines but the first begin two columns further.
+std::string wrapped(std::string_view text, int width, std::string_view indent = {});
+
 // ---- tables ----
 enum class Align { kLeft, kRight };
 
@@ -43,10 +47,15 @@ class TextTable {
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // Precondition: at most as many cells as columns.
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // Lines ending in '\n', each after `indent`.
-  std::string to_string(std::string_view indent = {}) const;
+  // Lines ending in '\n', each after `indent`. With a width above 0, columns that do not fit follow
+  // in a table of their own, after the first column again; a last column of text is wrapped.
+  std::string to_string(std::string_view indent = {}, int width = 0) const;
 
  private:
+  std::vector<std::size_t> widths() const;
+  std::string draw(const std::vector<std::size_t>& block, const std::vector<std::size_t>& widths,
+                   std::string_view indent, int width) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
@@ -57,5 +66,6 @@ std::vector<std::string> split(std::string_view text, char separator);  // "" is
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string first_line(std::string_view text);
+std::string replace_all(std::string text, std::string_view from, std::string_view to);
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "sluice/partition.h"
 
 namespace sluice::detail {
 namespace {
@@ -19,6 +20,10 @@ Row mixed_key(const char* section, const char* name, std::vector<Kind> kinds,
   row.get = get;
   row.set = set;
   return row;
+}
+
+std::int64_t shown_weight(const RunConfig& config, const std::optional<std::int64_t>& given) {
+  return given.value_or(default_end_weight(config.parallelism.partition_convention));
 }
 
 }  // namespace
@@ -104,6 +109,28 @@ Row resume_key() {
       [](RunConfig& config, const Value& value) {
         const auto* step = std::get_if<std::int64_t>(&value);
         config.checkpoint.resume = step ? std::to_string(*step) : std::get<std::string>(value);
+      });
+}
+
+Row first_stage_weight_key() {
+  return mixed_key(
+      "parallelism", "first_stage_weight", {Kind::kInteger},
+      [](const RunConfig& config) -> Value {
+        return shown_weight(config, config.parallelism.first_stage_weight);
+      },
+      [](RunConfig& config, const Value& value) {
+        config.parallelism.first_stage_weight = std::get<std::int64_t>(value);
+      });
+}
+
+Row last_stage_weight_key() {
+  return mixed_key(
+      "parallelism", "last_stage_weight", {Kind::kInteger},
+      [](const RunConfig& config) -> Value {
+        return shown_weight(config, config.parallelism.last_stage_weight);
+      },
+      [](RunConfig& config, const Value& value) {
+        config.parallelism.last_stage_weight = std::get<std::int64_t>(value);
       });
 }
 

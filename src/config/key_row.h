@@ -71,5 +71,8 @@ Row activation_checkpoint_key();
 Row stage_to_rank_key();
 Row scale_grads_key();
 Row resume_key();
+// Layers that an end of the model counts for: the default is the convention's.
+Row first_stage_weight_key();
+Row last_stage_weight_key();
 
 }  // namespace sluice::detail

@@ -223,12 +223,13 @@ std::vector<Key> make_table() {
           "parallelism", "round_virtual_stages_to_pp_multiple")
           .one_of({"", "up", "down"})
           .means("Rounds the number of stages to a multiple of the ranks. Empty: it must be one."),
-      key<&C::parallelism, &Parallel::first_stage_weight>("parallelism", "first_stage_weight")
+      first_stage_weight_key()
           .between(0, kMaxCount)
-          .means("Layers that the embedding counts for in the split."),
-      key<&C::parallelism, &Parallel::last_stage_weight>("parallelism", "last_stage_weight")
+          .means("Layers that the embedding counts for in the split. Conventions torchtitan and "
+                 "torchtitan-current: 1 by default."),
+      last_stage_weight_key()
           .between(0, kMaxCount)
-          .means("Layers that norm and head count for in the split."),
+          .means("Layers that norm and head count for in the split; the same default."),
       key<&C::parallelism, &Parallel::module_fqns_per_model_part>("parallelism",
                                                                   "module_fqns_per_model_part")
           .means("Module names of every stage."),

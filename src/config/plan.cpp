@@ -1,12 +1,13 @@
 // From a RunConfig to a proven program: one step after the other.
 #include "sluice/plan.h"
-#include "plan/predict/activation_memory.h"
 
 #include <set>
 #include <utility>
 
+#include "base/saturate.h"
 #include "base/text.h"
 #include "config/plan_schedule.h"
+#include "plan/predict/activation_memory.h"
 
 namespace sluice {
 namespace {
@@ -25,26 +26,18 @@ Rounding rounding_of(const std::string& word) {
   return word == "up" ? Rounding::kUp : Rounding::kDown;
 }
 
-PartitionOptions partition_options(const RunConfig& config) {
+// schedule: "": stages and placement are free of one.
+PartitionOptions partition_options(const RunConfig& config, const std::string& schedule) {
   const ParallelismOptions& parallelism = config.parallelism;
   PartitionOptions options;
   options.convention = parallelism.partition_convention;
   options.num_ranks = static_cast<int>(parallelism.pipeline_parallel_degree);
-  options.schedule = parallelism.pipeline_parallel_schedule;
+  options.schedule = schedule;
   options.stages_per_rank = static_cast<int>(parallelism.pipeline_parallel_stages_per_rank);
   options.layers_per_stage = static_cast<int>(parallelism.pipeline_parallel_layers_per_stage);
   options.rounding = rounding_of(parallelism.round_virtual_stages_to_pp_multiple);
-  // What is not given is for the convention to say.
-  const auto given = [&](const char* key) {
-    const auto origin = config.origins.find(std::string("parallelism.") + key);
-    return origin != config.origins.end() && origin->second != "default";
-  };
-  if (given("first_stage_weight")) {
-    options.first_stage_weight = static_cast<int>(parallelism.first_stage_weight);
-  }
-  if (given("last_stage_weight")) {
-    options.last_stage_weight = static_cast<int>(parallelism.last_stage_weight);
-  }
+  options.first_stage_weight = parallelism.first_stage_weight;
+  options.last_stage_weight = parallelism.last_stage_weight;
   options.split_points = parallelism.pipeline_parallel_split_points;
   options.cuts = parallelism.pipeline_parallel_cuts;
   options.modules = parallelism.module_fqns_per_model_part;
@@ -55,8 +48,7 @@ PartitionOptions partition_options(const RunConfig& config) {
 
 // The options of a split for stages that a file has settled.
 PartitionOptions partition_options(const RunConfig& config, const Schedule& schedule) {
-  PartitionOptions options = partition_options(config);
-  options.schedule.clear();
+  PartitionOptions options = partition_options(config, "");
   options.stage_to_rank = schedule.stage_map.ranks();
   options.num_stages = schedule.num_stages();
   return options;
@@ -75,15 +67,55 @@ std::string places_of_split(const RunConfig& config) {
   return places.empty() ? config.file : join(places, ", ");
 }
 
-// The rules of a split know options, not files.
+// The rules of a split know options, not keys and files.
+std::string with_keys(const std::string& text) {
+  return replace_all(
+      replace_all(text, "layers_per_stage", "parallelism.pipeline_parallel_layers_per_stage"),
+      "partition_convention", "parallelism.partition_convention");
+}
+
 Partition split(const RunConfig& config, const ModelSpec& model, const PartitionOptions& options) {
   try {
-    return make_partition(model, options);
+    Partition partition = make_partition(model, options);
+    for (std::string& note : partition.notes) note = with_keys(note);
+    return partition;
   } catch (const Error& error) {
-    throw error.where().empty() ? error.at(places_of_split(config)) : error;
+    throw Error(error.kind(), with_keys(error.fact()),
+                error.where().empty() ? places_of_split(config) : error.where(),
+                with_keys(error.remedy()));
   }
 }
 
+// The name that is given; where none is, one that runs as many stages a rank as the split makes.
+std::string schedule_name(const RunConfig& config, const ModelSpec& model,
+                          std::vector<std::string>& notes) {
+  const std::string key = "parallelism.pipeline_parallel_schedule";
+  const std::string& name = config.parallelism.pipeline_parallel_schedule;
+  if (detail::is_given(config, key)) return name;
+  if (split(config, model, partition_options(config, "")).stages_per_rank() == 1) return name;
+  const std::string several = "Interleaved1F1B";
+  notes.push_back("several stages a rank and no schedule named: " + several + " is taken (" + key +
+                  ")");
+  return several;
+}
+
+void add_warnings(const RunConfig& config, Plan& plan) {
+  const auto more = [&](const std::string& key, std::int64_t value, std::int64_t bound,
+                        const std::string& what, const std::string& consequence) {
+    if (value <= bound) return;
+    const std::string where = config.origins.at(key);
+    plan.warnings.push_back(key + " = " + std::to_string(value) + " is more than " + what +
+                            std::to_string(bound) + consequence +
+                            (where == "default" ? "" : "; " + where));
+  };
+  more("lr_scheduler.warmup_steps", config.lr_scheduler.warmup_steps, config.training.steps,
+       "training.steps = ", ": the rate never reaches optimizer.lr");
+  if (!plan.model.usual_positions) return;
+  more("training.seq_len", config.training.seq_len, *plan.model.usual_positions,
+       "the model's max_position_embeddings = ", ": it was not made for positions beyond them");
+}
+
+// Learned positions (gpt2) end; those of rotary embeddings do not.
 void require_positions(const RunConfig& config, const ModelSpec& model) {
   if (!model.max_positions || config.training.seq_len <= *model.max_positions) return;
   const std::string positions = std::to_string(*model.max_positions);
@@ -140,14 +172,26 @@ RefusedSchedule::RefusedSchedule(const Error& error, Program program, VerifyRepo
     : Error(error),
       refused_(std::make_shared<const Refused>(Refused{std::move(program), std::move(report)})) {}
 
+std::int64_t RankMemory::total_bytes() const {
+  return saturating_add(held_bytes(), saturating_add(activation_bytes, running_bytes));
+}
+
 Plan make_plan(const RunConfig& config) {
   Plan plan;
   plan.model = read_model(config);
   require_positions(config, plan.model);
-  if (config.parallelism.pipeline_parallel_schedule_csv.empty()) {
-    plan.partition = split(config, plan.model, partition_options(config));
-    plan.schedule = detail::named_schedule(config, plan.partition);
+  add_warnings(config, plan);
+  const ParallelismOptions& parallelism = config.parallelism;
+  if (parallelism.pipeline_parallel_schedule_csv.empty()) {
+    const std::string name = schedule_name(config, plan.model, plan.notes);
+    plan.partition = split(config, plan.model, partition_options(config, name));
+    plan.schedule = detail::named_schedule(config, name, plan.partition);
   } else {
+    if (detail::is_given(config, "parallelism.pipeline_parallel_schedule")) {
+      plan.notes.push_back(
+          "parallelism.pipeline_parallel_schedule = \"" + parallelism.pipeline_parallel_schedule +
+          "\" is not used: the schedule is that of " + parallelism.pipeline_parallel_schedule_csv);
+    }
     plan.schedule = detail::schedule_of_file(config);
     // Before the split and the passes, which need a schedule that makes sense.
     const Program bare = to_program(plan.schedule);
@@ -155,6 +199,7 @@ Plan make_plan(const RunConfig& config) {
     detail::require_fits(config, plan.schedule);
     plan.partition = split(config, plan.model, partition_options(config, plan.schedule));
   }
+  plan.notes.insert(plan.notes.end(), plan.partition.notes.begin(), plan.partition.notes.end());
 
   LowerOptions lowering;
   lowering.tie_groups = plan.partition.tie_groups;

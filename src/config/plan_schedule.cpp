@@ -13,9 +13,7 @@ int num_microbatches(const RunConfig& config) {
 }
 
 std::string origin_of(const RunConfig& config, const std::string& key) {
-  const auto origin = config.origins.find(key);
-  return origin == config.origins.end() || origin->second == "default" ? config.file
-                                                                       : origin->second;
+  return is_given(config, key) ? config.origins.at(key) : config.file;
 }
 
 std::string list_text(const std::vector<int>& list) {
@@ -38,10 +36,40 @@ std::vector<int> renumbering(const StageMap& builder, const StageMap& partition)
   return ours;
 }
 
+// Why the stages of the builder are not those of the partition.
+Error misplaced(const Schedule& schedule, const Partition& partition, const std::string& where) {
+  const int stages = partition.num_stages(), ranks = partition.num_ranks();
+  if (schedule.num_stages() != stages) {
+    const int below = stages / ranks * ranks;
+    return Error(ErrorKind::kUsage,
+                 "the split makes " + counted(stages, "stage") + " on " + counted(ranks, "rank") +
+                     ", but the schedule " + schedule.name + " runs as many on every rank",
+                 where,
+                 "make " + std::to_string(below) + " or " + std::to_string(below + ranks) +
+                     " stages, or give a schedule of your own by pipeline_parallel_schedule_csv");
+  }
+  const bool is_v = stages == 2 * ranks && partition.stage_map.is(Placement::kV);
+  return Error(ErrorKind::kUsage,
+               "the schedule " + schedule.name + " places its stages on ranks " +
+                   list_text(schedule.stage_map.ranks()) + ", not " +
+                   list_text(partition.stage_map.ranks()),
+               where,
+               std::string(is_v ? "pipeline_parallel_schedule = \"ZBVZeroBubble\" or "
+                                  "\"DualPipeV\", "
+                                : "") +
+                   "stage_to_rank = \"auto\", or a schedule of your own by "
+                   "pipeline_parallel_schedule_csv");
+}
+
 }  // namespace
 
-Schedule named_schedule(const RunConfig& config, const Partition& partition) {
-  const std::string& name = config.parallelism.pipeline_parallel_schedule;
+bool is_given(const RunConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin != config.origins.end() && origin->second != "default";
+}
+
+Schedule named_schedule(const RunConfig& config, const std::string& name,
+                        const Partition& partition) {
   ScheduleShape shape;
   shape.num_ranks = partition.num_ranks();
   shape.stages_per_rank = partition.stages_per_rank();
@@ -59,13 +87,7 @@ Schedule named_schedule(const RunConfig& config, const Partition& partition) {
     ours = renumbering(schedule.stage_map, partition.stage_map);
   }
   if (ours.empty()) {
-    throw Error(ErrorKind::kUsage,
-                "the schedule " + schedule.name + " places its stages on ranks " +
-                    list_text(schedule.stage_map.ranks()) + ", not " +
-                    list_text(partition.stage_map.ranks()),
-                origin_of(config, "parallelism.stage_to_rank"),
-                "stage_to_rank = \"auto\", or a schedule of your own by "
-                "pipeline_parallel_schedule_csv");
+    throw misplaced(schedule, partition, origin_of(config, "parallelism.stage_to_rank"));
   }
   std::vector<std::vector<Action>> rows(schedule.rows.size());
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {

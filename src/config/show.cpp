@@ -34,13 +34,20 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
+// A default may hang on the convention of the split.
+std::string origin_of(const Key& key, const RunConfig& config) {
+  const std::string& origin = config.origins.at(key.full_name());
+  if (origin != "default" || key.get(config) == key.default_value()) return origin;
+  return "default of " + config.parallelism.partition_convention;
+}
+
 template <typename Shown>
 std::string show_keys(const RunConfig& config, const Shown& is_shown) {
   TextTable table({{""}, {""}});
   for (const Key& key : detail::key_table()) {
     if (!is_shown(key)) continue;
     table.add_row({key.full_name() + " = " + detail::to_toml(key.get(config)),
-                   "# " + config.origins.at(key.full_name())});
+                   "# " + origin_of(key, config)});
   }
   return table.to_string();
 }
@@ -60,7 +67,7 @@ std::string show_config_json(const RunConfig& config) {
   for (const Key& key : detail::key_table()) {
     const std::string name = key.full_name();
     object[name] = {{"value", detail::to_json(key.get(config))},
-                    {"origin", config.origins.at(name)}};
+                    {"origin", origin_of(key, config)}};
   }
   return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

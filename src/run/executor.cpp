@@ -289,7 +289,7 @@ const std::vector<MicrobatchLoss>& Executor::losses() const { return impl_->loss
 const StepTimes& Executor::times() const { return impl_->timer.times(); }
 
 std::optional<NonFinite> Executor::find_non_finite(const StepBatch& batch) {
-  FiniteCheck check(impl_->stages, impl_->program.num_stages - 1);
+  FiniteCheck check(impl_->stages, impl_->program.num_stages() - 1);
   const ObserverList::Guest watch(impl_->observers, check);
   ComputeOnlyOps ops(impl_->step_ops);
   impl_->run(batch, ops);

@@ -55,12 +55,42 @@ TEST(TextTest, LeavesOutTheTitleLineWithoutTitles) {
   EXPECT_EQ(table.to_string(), "a\nbb  c\n");
 }
 
+TEST(TextTest, WrapsAtSpacesAndIndentsWhatFollows) {
+  EXPECT_EQ(wrapped("one two three", 40), "one two three\n");
+  EXPECT_EQ(wrapped("one two three", 7), "one two\n  three\n");
+  EXPECT_EQ(wrapped("one two three", 9, "  "), "  one two\n    three\n");
+  EXPECT_EQ(wrapped("indivisible a", 4), "indivisible\n  a\n");
+}
+
+TEST(TextTest, ColumnsThatDoNotFitFollowAfterTheFirst) {
+  TextTable table({{"rank", Align::kRight}, {"first", Align::kRight}, {"second", Align::kRight}});
+  table.add_row({"0", "12345", "123456"});
+  EXPECT_EQ(table.to_string("", 19),
+            "rank  first  second\n"
+            "   0  12345  123456\n");
+  EXPECT_EQ(table.to_string("", 18),
+            "rank  first\n"
+            "   0  12345\n"
+            "rank  second\n"
+            "   0  123456\n");
+}
+
+TEST(TextTest, ALastColumnOfTextIsWrapped) {
+  TextTable table({{"n", Align::kRight}, {"names"}});
+  table.add_row({"1", "alpha, beta, gamma, delta, epsilon"});
+  EXPECT_EQ(table.to_string(" ", 30),
+            " n  names\n"
+            " 1  alpha, beta, gamma, delta,\n"
+            "    epsilon\n");
+}
+
 TEST(TextTest, SplitsAndJoinsAreInverse) {
   EXPECT_TRUE(split("", ',').empty());
   EXPECT_EQ(split("a,,b", ',').size(), 3u);
   EXPECT_EQ(join(split("a,,b", ','), ","), "a,,b");
   EXPECT_EQ(trim(" \t x y \n"), "x y");
   EXPECT_EQ(to_lower("GPipe"), "gpipe");
+  EXPECT_EQ(replace_all("a-a-b", "a", "aa"), "aa-aa-b");
   EXPECT_EQ(shape_text({2, 16}), "[2, 16]");
 }
 

@@ -27,7 +27,8 @@ class CommandLineTest : public ::testing::Test {
     EXPECT_EQ(outcome.out, "") << arguments;
     EXPECT_EQ(outcome.err, "sluice: error: " + line + "\n");
   }
-  // A configuration that plan and check accept.
+  // A configuration that plan and check accept; with kShort without a warning.
+  static constexpr const char* kShort = "[training]\nseq_len = 64\n";
   void write_config(const std::string& more = {}) {
     test::write_file(folder_ / "corpus/a.txt", "some text");
     test::write_file(folder_ / "run.toml",
@@ -139,7 +140,7 @@ TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
 }
 
 TEST_F(CommandLineTest, PlansAndChecksAndShows) {
-  write_config();
+  write_config(kShort);
   for (const char* arguments : {"plan run.toml", "config check run.toml", "config show run.toml",
                                 "config show", "config reference"}) {
     const Outcome text = run(arguments);
@@ -152,6 +153,62 @@ TEST_F(CommandLineTest, PlansAndChecksAndShows) {
     EXPECT_EQ(json.err, "") << arguments;
     EXPECT_TRUE(nlohmann::json::accept(json.out)) << arguments << json.out;
   }
+}
+
+TEST_F(CommandLineTest, PlanAndSplitPrintTheSamePartition) {
+  write_config(kShort);
+  const auto plan = nlohmann::ordered_json::parse(
+      run("plan run.toml --json --parallelism.pipeline_parallel_schedule zbvzerobubble").out);
+  const auto split = nlohmann::ordered_json::parse(
+      run("split --json --pp 2 --schedule ZBVZeroBubble --microbatch-size 1 --seq-len 64 --model "
+          "'" +
+          std::string(SLUICE_TEST_DATA) + "/reference/models/llama_untied/config.json'")
+          .out);
+  EXPECT_EQ(plan.at("split").dump(), split.dump());
+  EXPECT_EQ(plan.at("split").at("stages").at(3).at("output_shape").at(2), 256);
+}
+
+TEST_F(CommandLineTest, PlanAndScheduleProveAndPredictInTheSameWords) {
+  write_config(kShort);
+  const auto plan = nlohmann::json::parse(run("plan run.toml --json").out);
+  const auto schedule = nlohmann::json::parse(
+      run("schedule --name 1F1B --pp 2 --microbatches 8 --lower --check --simulate --json").out);
+  for (const char* part : {"check", "simulate"}) {
+    for (const auto& [key, value] : plan.at(part).items()) {
+      EXPECT_TRUE(schedule.contains(key)) << key;
+    }
+  }
+  EXPECT_EQ(plan.at("check").size() + plan.at("simulate").size(), schedule.size());
+  EXPECT_EQ(plan.at("simulate").at("makespan"), schedule.at("makespan"));
+}
+
+TEST_F(CommandLineTest, PlanAndCheckWarnOnStderr) {
+  write_config(kShort);
+  const std::string warning =
+      "sluice: warning: lr_scheduler.warmup_steps = 101 is more than training.steps = 100: the "
+      "rate never reaches optimizer.lr; --lr_scheduler.warmup_steps\n";
+  for (const char* command : {"plan run.toml", "plan run.toml --json", "config check run.toml"}) {
+    const Outcome outcome = run(std::string(command) + " --lr_scheduler.warmup_steps 101");
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    EXPECT_EQ(outcome.err, warning) << command;
+  }
+}
+
+TEST_F(CommandLineTest, PlanAndCheckWarnOfMemoryThatTheMachineDoesNotHave) {
+  write_config(kShort);
+  const std::string huge =
+      " --training.local_batch_size 1048576 --training.microbatch_size 1048576 "
+      "--training.seq_len 1073741824";
+  for (const char* command : {"plan run.toml", "config check run.toml"}) {
+    const Outcome outcome = run(command + huge);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.err.find("\nsluice: warning: training needs "), std::string::npos)
+        << outcome.err;
+    EXPECT_NE(outcome.err.find("all 2 ranks together; this machine has "), std::string::npos);
+  }
+  const auto json = nlohmann::json::parse(run("plan run.toml --json" + huge).out);
+  EXPECT_EQ(json.at("warnings").size(), 2u);
+  for (const auto& rank : json.at("memory")) EXPECT_GT(rank.at("total_bytes"), 1e18);
 }
 
 TEST_F(CommandLineTest, OverridesMayStandAnywhereAfterTheCommand) {

@@ -72,6 +72,7 @@ TEST(SplitCommandTest, ListsParametersAndShapesOfAModel) {
   EXPECT_EQ(stages.at(0).at("input_shape"), Json({2, 16}));
   EXPECT_EQ(stages.at(1).at("input_shape"), Json({2, 16, 64}));
   EXPECT_EQ(stages.at(2).at("output_shape"), Json({2, 16, 320}));
+  EXPECT_EQ(stages.at(2).at("bytes"), 4 * stages.at(2).at("num_parameters").get<int>());
   EXPECT_EQ(object.at("tie_groups"),
             Json::parse(R"([{"name":"model.embed_tokens.weight","stages":[0,2]}])"));
 }
@@ -145,6 +146,24 @@ TEST(SplitCommandTest, SaysWhenTheScheduleDoesNotRunTheSplit) {
       << text;
   EXPECT_EQ(split({"--layers", "8", "--pp", "4", "--schedule", "1F1B"}).out.find("refuses"),
             std::string::npos);
+}
+
+TEST(SplitCommandTest, SplitPointsOfTorchtitanWinOverLayersPerStageWithANote) {
+  const std::vector<std::string> arguments = {
+      "--layers",           "8",          "--pp",           "2",
+      "--convention",       "torchtitan", "--split-points", "layers.3",
+      "--layers-per-stage", "2"};
+  EXPECT_EQ(layers_per_stage(split_object(arguments)), (std::vector{3, 5}));
+  EXPECT_NE(split(arguments).out.find("note: --layers-per-stage = 2 is not used: the split points "
+                                      "win, as in torchtitan\n"),
+            std::string::npos);
+}
+
+TEST(SplitCommandTest, NamesTheOptionWhenANameIsOfAnotherConvention) {
+  EXPECT_EQ(refusal({"--layers", "8", "--split-points", "layers.3"}),
+            "sluice: error: unknown name 'layers.3' in the split points; command 'sluice split'; "
+            "'layers.3' is a name of convention torchtitan: set --convention to that, or write "
+            "'model.layers.3'\n");
 }
 
 TEST(SplitCommandTest, ReadsTheLanguageModelInsideAConfiguration) {
@@ -312,7 +331,8 @@ TEST(SplitCommandTest, PrintsATableForPeople) {
             "8 layers, 2 stages, 2 ranks (sluice)\n"
             "stage  rank  layers  modules\n"
             "    0     0       4  model.embed_tokens, model.layers.0-3\n"
-            "    1     1       4  model.layers.4-7, model.norm, lm_head\n");
+            "    1     1       4  model.layers.4-7, model.norm, lm_head\n"
+            "cut before model.layers.4\n");
 }
 
 }  // namespace

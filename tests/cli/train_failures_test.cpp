@@ -184,7 +184,7 @@ TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {
   config["head_dim"] = 16;
   test::write_file(folder_ / "large.json", config.dump());
   expect_refused({"--model.path=", "--model.config=" + (folder_ / "large.json")}, 7,
-                 "training needs at least ");
+                 "training needs ");
 }
 
 TEST_F(TrainCommandTest, OneOfSeveralProcessesIsRefusedBeforeAnythingIsCreatedButMayPlan) {
@@ -198,11 +198,11 @@ TEST_F(TrainCommandTest, OneOfSeveralProcessesIsRefusedBeforeAnythingIsCreatedBu
 }
 
 TEST_F(TrainCommandTest, MemoryThatRunsOutIsNamedWithItsPlace) {
-  // A microbatch of 2^19 tokens needs more than the address space that is left to it.
+  // The predicted 1.43 GiB fit into the address space, but not beside libraries and stacks.
   const ProgramResult result =
       run_shell("ulimit -v 1500000; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
                 quoted_for_shell(config()) +
-                " --training.local_batch_size=32768 --training.microbatch_size=32768 "
+                " --training.local_batch_size=4096 --training.microbatch_size=4096 "
                 "--training.steps=1 >/dev/null");
   EXPECT_EQ(result.exit_code, 7) << result.err;
   const std::string line = result.err.substr(result.err.find("sluice: error: "));

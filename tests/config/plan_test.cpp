@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "support/temp_directory.h"
 
@@ -112,12 +113,14 @@ TEST_F(PlanTest, RenumbersTheRanksForAMapOfItsOwn) {
 }
 
 TEST_F(PlanTest, RefusesAPlacementThatTheScheduleDoesNotHave) {
-  EXPECT_EQ(refusal(config({{"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"},
-                            {"parallelism.stage_to_rank", "v"}}),
-                    2),
-            "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
-            "[0, 1, 1, 0]; --parallelism.stage_to_rank; stage_to_rank = \"auto\", or a schedule of "
-            "your own by pipeline_parallel_schedule_csv");
+  EXPECT_EQ(
+      refusal(config({{"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"},
+                      {"parallelism.stage_to_rank", "v"}}),
+              2),
+      "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
+      "[0, 1, 1, 0]; --parallelism.stage_to_rank; pipeline_parallel_schedule = "
+      "\"ZBVZeroBubble\" or \"DualPipeV\", stage_to_rank = \"auto\", or a schedule of your own "
+      "by pipeline_parallel_schedule_csv");
 }
 
 TEST_F(PlanTest, NeedsAModel) {
@@ -189,23 +192,142 @@ TEST_F(PlanTest, RefusesAScheduleThatCannotCompleteAndCanDrawIt) {
   }
 }
 
+TEST_F(PlanTest, TakesInterleaved1F1BForSeveralStagesARankWithoutAName) {
+  const std::string note =
+      "several stages a rank and no schedule named: Interleaved1F1B is taken "
+      "(parallelism.pipeline_parallel_schedule)";
+  for (const auto& [key, value] : std::map<std::string, std::string>{
+           {"pipeline_parallel_stages_per_rank", "2"},
+           {"pipeline_parallel_layers_per_stage", "1"},
+           {"pipeline_parallel_split_points",
+            "[\"model.layers.1\", \"model.layers.2\", \"model.layers.3\"]"},
+           {"stage_to_rank", "[0, 1, 0, 1]"}}) {
+    const Plan plan = make_plan(config({{"parallelism." + key, value}}));
+    EXPECT_EQ(plan.schedule.name, "Interleaved1F1B") << key;
+    EXPECT_EQ(plan.notes, std::vector<std::string>{note}) << key;
+  }
+  EXPECT_TRUE(make_plan(config()).notes.empty());
+  // A name that is given stands.
+  const std::string named =
+      refusal(config({{"parallelism.pipeline_parallel_schedule", "1F1B"},
+                      {"parallelism.pipeline_parallel_stages_per_rank", "2"}}),
+              2);
+  EXPECT_NE(named.find("1F1B"), std::string::npos) << named;
+}
+
+TEST_F(PlanTest, SaysWhichSchedulesFitAV) {
+  const std::string message =
+      refusal(config({{"parallelism.stage_to_rank", "v"},
+                      {"parallelism.pipeline_parallel_stages_per_rank", "2"}}),
+              2);
+  EXPECT_NE(message.find("pipeline_parallel_schedule = \"ZBVZeroBubble\" or \"DualPipeV\""),
+            std::string::npos)
+      << message;
+}
+
+TEST_F(PlanTest, SaysHowManyStagesFitTheRanks) {
+  EXPECT_EQ(refusal(config({{"parallelism.stage_to_rank", "[0, 1, 0]"}}), 2),
+            "the split makes 3 stages on 2 ranks, but the schedule Interleaved1F1B runs as many on "
+            "every rank; --parallelism.stage_to_rank; make 2 or 4 stages, or give a schedule of "
+            "your own by pipeline_parallel_schedule_csv");
+}
+
+TEST_F(PlanTest, AScheduleFileWinsOverAName) {
+  RunConfig run = with_csv(kGood, {{"training.local_batch_size", "2"}});
+  run.parallelism.pipeline_parallel_schedule = "GPipe";
+  run.origins["parallelism.pipeline_parallel_schedule"] = "run.toml:3:1";
+  const Plan plan = make_plan(run);
+  EXPECT_EQ(plan.schedule.name, folder_ / "own.csv");
+  EXPECT_EQ(plan.notes, (std::vector<std::string>{
+                            "parallelism.pipeline_parallel_schedule = \"GPipe\" is not used: the "
+                            "schedule is that of " +
+                            (folder_ / "own.csv")}));
+}
+
+TEST_F(PlanTest, SplitPointsOfTorchtitanWinOverLayersPerStage) {
+  RunConfig run = config({{"parallelism.partition_convention", "torchtitan"},
+                          {"parallelism.pipeline_parallel_split_points", "[\"layers.1\"]"}});
+  run.parallelism.pipeline_parallel_layers_per_stage = 2;
+  const Plan plan = make_plan(run);
+  EXPECT_EQ(plan.partition.stages[0].num_layers, 1);
+  EXPECT_EQ(plan.notes,
+            (std::vector<std::string>{"parallelism.pipeline_parallel_layers_per_stage = 2 is not "
+                                      "used: the split points win, as in torchtitan"}));
+}
+
+TEST_F(PlanTest, NamesTheKeyWhenANameIsOfAnotherConvention) {
+  const std::string message =
+      refusal(config({{"parallelism.pipeline_parallel_split_points", "[\"layers.1\"]"}}), 2);
+  EXPECT_NE(message.find("is a name of convention torchtitan: set "
+                         "parallelism.partition_convention to that"),
+            std::string::npos)
+      << message;
+}
+
+TEST_F(PlanTest, WarnsOfWhatIsHardlyMeant) {
+  EXPECT_TRUE(make_plan(config({{"training.seq_len", "128"}})).warnings.empty());
+  EXPECT_EQ(make_plan(config({{"training.seq_len", "129"}})).warnings,
+            (std::vector<std::string>{
+                "training.seq_len = 129 is more than the model's max_position_embeddings = 128: it "
+                "was not made for positions beyond them; --training.seq_len"}));
+  EXPECT_TRUE(make_plan(config({{"lr_scheduler.warmup_steps", "100"}})).warnings.empty());
+  EXPECT_EQ(make_plan(config({{"lr_scheduler.warmup_steps", "101"}})).warnings,
+            (std::vector<std::string>{
+                "lr_scheduler.warmup_steps = 101 is more than training.steps = 100: the rate never "
+                "reaches optimizer.lr; --lr_scheduler.warmup_steps"}));
+}
+
 TEST_F(PlanTest, DescribesEveryStageAndRank) {
   const RunConfig run = config({}, "llama_tied");
   const Plan plan = make_plan(run);
   const std::string text = describe_plan(run, plan, {});
   for (const char* part :
-       {"split: llama, ", "model.embed_tokens, layers 0 to 2", "layers 3 to 5, model.norm, lm_head",
+       {"split: llama, ", "model.embed_tokens, model.layers.0-2",
+        "model.layers.3-5, model.norm, lm_head", "cut before model.layers.3",
         "tied: model.embed_tokens.weight on stages 0, 1",
-        "schedule: 1F1B, 4 microbatches of 1 x 32",
-        "proof: ", "prediction: 15 units of time, bubble 20.0%"}) {
+        "schedule: 1F1B, 4 microbatches of 1 x 32 tokens, [1, 32, 64] between stages",
+        "proof: ", "prediction: 15 units of time, every rank busy for 12, bubble 20.0%"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   const auto json = nlohmann::json::parse(plan_json(run, plan));
   EXPECT_EQ(json["split"]["num_stages"], 2);
   EXPECT_EQ(json["split"]["stages"][1]["num_layers"], 3);
+  EXPECT_EQ(json["split"]["stages"][1]["parameters"].back(), "lm_head.weight");
+  EXPECT_EQ(json["split"]["stages"][1]["input_shape"], nlohmann::json({1, 32, 64}));
   EXPECT_EQ(json["simulate"]["makespan"], 15);
+  EXPECT_EQ(json["simulate"]["warmup_per_rank"], nlohmann::json({0, 1}));
   EXPECT_EQ(json["memory"].size(), 2u);
   EXPECT_EQ(json["check"]["ok"], true);
+  EXPECT_EQ(json["check"]["violations"], nlohmann::json::array());
+  EXPECT_EQ(json["notes"], nlohmann::json::array());
+  EXPECT_EQ(json["warnings"], nlohmann::json::array());
+}
+
+TEST_F(PlanTest, TheTextShowsNotesAndTheWeightsOfTheConvention) {
+  const RunConfig run = config({{"parallelism.partition_convention", "torchtitan"},
+                                {"parallelism.pipeline_parallel_stages_per_rank", "2"}});
+  const std::string text = describe_plan(run, make_plan(run), {});
+  EXPECT_NE(text.find("counted with the embedding as 1 layer, norm and head as 1 layer\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\nnote: several stages a rank"), std::string::npos) << text;
+}
+
+TEST_F(PlanTest, TheTextFitsTheTerminal) {
+  for (const char* schedule : {"1F1B", "Interleaved1F1B", "DualPipeV"}) {
+    for (const std::string model : {"llama_tied", "gpt2"}) {
+      const RunConfig run = config({{"parallelism.pipeline_parallel_schedule", schedule},
+                                    {"training.local_batch_size", "64"}},
+                                   model);
+      const Plan plan = make_plan(run);
+      for (const int width : {40, 80, 120}) {
+        std::istringstream lines(describe_plan(run, plan, {false, width}));
+        for (std::string line; std::getline(lines, line);) {
+          EXPECT_LE(line.size(), static_cast<std::size_t>(width)) << line;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

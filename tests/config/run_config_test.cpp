@@ -239,5 +239,21 @@ TEST_F(RunConfigTest, TheDocumentedReferenceIsTheGeneratedOne) {
   EXPECT_EQ(nlohmann::json::parse(config_reference_json()).size(), config_keys().size());
 }
 
+TEST_F(RunConfigTest, TheWeightsOfTheEndsHaveTheDefaultOfTheConvention) {
+  const auto shown = [](const Overrides& overrides) {
+    return nlohmann::json::parse(show_config_json(load_run_config("", overrides, {})))
+        .at("parallelism.first_stage_weight")
+        .dump();
+  };
+  EXPECT_EQ(shown({}), R"({"origin":"default","value":0})");
+  const std::pair<std::string, std::string> titan = {"parallelism.partition_convention",
+                                                     "torchtitan"};
+  EXPECT_EQ(shown({titan}), R"({"origin":"default of torchtitan","value":1})");
+  EXPECT_EQ(shown({titan, {"parallelism.first_stage_weight", "0"}}),
+            R"({"origin":"--parallelism.first_stage_weight","value":0})");
+  EXPECT_NE(show_config(load_run_config("", {titan}, {})).find("# default of torchtitan\n"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -106,7 +106,7 @@ TEST(DescribeFamiliesTest, ADescriptionIsSplitAndPredictedAsTheFamilyIs) {
   const Partition expected = make_partition(spec, options);
   const MicrobatchShape shape{2, kLength};
   std::vector<ActivationBytes> stages, expected_stages;
-  for (int s = 0; s < partition.num_stages; ++s) {
+  for (int s = 0; s < partition.num_stages(); ++s) {
     const auto i = static_cast<std::size_t>(s);
     EXPECT_EQ(partition.stages[i].modules, expected.stages[i].modules);
     EXPECT_EQ(partition.stages[i].num_parameters, expected.stages[i].num_parameters);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/saturate.h"
+
 namespace sluice {
 namespace {
 
@@ -31,6 +33,25 @@ TEST(ActivationMemoryTest, AttentionDropoutCostsTheSquareOfTheLength) {
   const ModelSpec without = llama(), with = llama("0.1");
   EXPECT_EQ(kept(without, 64), 2 * kept(without, 32));
   EXPECT_EQ(kept(with, 64) - 2 * kept(with, 32), 4 * 3 * 2 * (64 * 64 - 2 * 32 * 32));
+}
+
+TEST(ActivationMemoryTest, SizesThatCannotBeCountedStayTheLargestNumber) {
+  ModelSpec model = llama();
+  model.config.attention_dropout = 0.1;
+  const MicrobatchShape huge = {1 << 20, 1 << 30};
+  const ActivationBytes layer = layer_activations(model, model.layers[1], huge);
+  EXPECT_EQ(layer.after_forward, kTooMuch);
+  StageContent stage;
+  stage.layers = {0, 1, 2};
+  const ActivationBytes sum = stage_activations(model, stage, huge);
+  EXPECT_EQ(sum.after_forward, kTooMuch);
+  using A = Action;
+  const RowActivations row =
+      row_activations({A::forward(0, 0), A::forward(0, 1), A::backward_input(0, 0),
+                       A::backward_weight(0, 0), A::backward(0, 1)},
+                      {sum});
+  EXPECT_EQ(row.kept, kTooMuch);
+  EXPECT_EQ(row.peak, kTooMuch);
 }
 
 TEST(ActivationMemoryTest, FollowsTheRowOfTheRank) {

@@ -10,6 +10,8 @@
 #include "plan/families/families.h"
 #include "plan/families/llama.h"
 #include "sluice/error.h"
+#include "support/expect_error.h"
+#include "support/temp_directory.h"
 
 namespace sluice {
 namespace {
@@ -136,6 +138,39 @@ TEST(ModelSpecTest, Qwen2IsALlamaWithBiasesOnQueriesKeysAndValues) {
   EXPECT_EQ(refusal(config.dump()),
             "true is not implemented; config.json, field 'use_sliding_window'; use a model with "
             "false");
+}
+
+TEST(ModelSpecTest, RefusesRotarySettingsThatNoTypeUses) {
+  for (const char* field : {"rope_scaling", "rope_parameters"}) {
+    const std::string untyped = refusal_of(field, {{"factor", 8.0}});
+    EXPECT_NE(untyped.find("no rope_type says what it is for; config.json, field '" +
+                           std::string(field) + ".factor'"),
+              std::string::npos)
+        << untyped;
+    const std::string nested = refusal_of(
+        field, {{"full_attention", {{"rope_type", "default"}}}, {"rope_type", "default"}});
+    EXPECT_NE(nested.find("by layer type are not implemented; config.json, field '" +
+                          std::string(field) + ".full_attention'"),
+              std::string::npos)
+        << nested;
+  }
+  Json config = tiny_llama();
+  config["rope_parameters"] = {{"rope_theta", 500000.0}, {"factor", nullptr}};
+  EXPECT_EQ(parse(config).config.rope_theta, 500000.0);
+}
+
+TEST(ModelSpecTest, ALanguageModelInsideAnotherIsRefusedButForPlanning) {
+  Json config = tiny_llama();
+  config["text_config"] = tiny_llama();
+  config["text_config"]["num_hidden_layers"] = 7;
+  const test::TempDirectory folder;
+  test::write_file(folder / "config.json", config.dump());
+  const Error error = test::error_of([&] { read_model_spec(folder / "config.json"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.where(), (folder / "config.json") + ", field 'text_config'");
+  EXPECT_EQ(read_language_model_spec(folder / "config.json").config.num_layers, 2);
+  config["text_config"] = nullptr;
+  EXPECT_EQ(parse(config).config.num_layers, 2);
 }
 
 TEST(ModelSpecTest, ThePaddingRowIsThatOfPadTokenId) {

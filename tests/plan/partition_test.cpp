@@ -132,6 +132,55 @@ TEST(PartitionTest, RefusesAutoModelOptionsThatLoseOrRepeatLayers) {
   EXPECT_NE(refusal(model, options).find("has a stage already"), std::string::npos);
 }
 
+TEST(PartitionTest, NamesWinOverLayersPerStageAsInTorchtitan) {
+  PartitionOptions options;
+  options.num_ranks = 2;
+  options.layers_per_stage = 2;
+  options.convention = "torchtitan";
+  options.split_points = {"layers.3"};
+  const Partition partition = make_partition(outline_model_spec(8), options);
+  EXPECT_EQ(shares(partition), (std::vector{3, 5}));
+  EXPECT_EQ(partition.notes,
+            (std::vector<std::string>{
+                "layers_per_stage = 2 is not used: the split points win, as in torchtitan"}));
+  options.convention = "torchtitan-2024";
+  EXPECT_EQ(make_partition(outline_model_spec(8), options).notes, partition.notes);
+  options.convention = "sluice";
+  options.split_points = {"model.layers.3"};
+  EXPECT_NE(refusal(outline_model_spec(8), options)
+                .find("split points and layers_per_stage exclude each other"),
+            std::string::npos);
+}
+
+TEST(PartitionTest, ANameOfAnotherConventionSaysWhichOne) {
+  const ModelSpec model = outline_model_spec(4);
+  const auto refused = [&](const std::string& convention, const std::string& name) {
+    PartitionOptions options;
+    options.convention = convention;
+    options.split_points = {name};
+    return refusal(model, options);
+  };
+  EXPECT_EQ(refused("sluice", "layers.1"),
+            "unknown name 'layers.1' in the split points; 'layers.1' is a name of convention "
+            "torchtitan: set partition_convention to that, or write 'model.layers.1'");
+  EXPECT_NE(refused("torchtitan", "model.layers.1")
+                .find("is a name of convention sluice: set partition_convention to that, or write "
+                      "'layers.1'"),
+            std::string::npos);
+  EXPECT_NE(refused("sluice", "layers.7").find("layers are 'model.layers.0' to"),
+            std::string::npos);
+
+  PartitionOptions listed;
+  listed.modules = {
+      {"model.embed_tokens", "model.layers.0", "model.rotary_emb"},
+      {"model.layers.1", "model.layers.2", "model.layers.3", "model.norm", "lm_head"}};
+  EXPECT_EQ(refusal(model, listed),
+            "unknown name 'model.rotary_emb' in the modules; 'model.rotary_emb' is a name of "
+            "convention automodel: set partition_convention to that, or leave it out");
+  listed.convention = "automodel";
+  EXPECT_EQ(make_partition(model, listed).num_stages, 2);
+}
+
 // Whatever the options, a partition keeps its invariants or is refused as the user's mistake.
 TEST(PartitionTest, KeepsItsInvariantsUnderRandomOptions) {
   std::mt19937 random(7);

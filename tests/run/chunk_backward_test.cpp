@@ -84,13 +84,13 @@ HarnessModel linear_model(int num_layers) {
 TEST(ChunkBackwardTest, AHandWrittenOneTrainsToTheBitsOfAutograd) {
   for (const char* schedule : {"1F1B", "ZBVZeroBubble"}) {
     const Program program = lowered(make_schedule(schedule, {2, 0, 4}));
-    const HarnessModel model = linear_model(program.num_stages);
+    const HarnessModel model = linear_model(program.num_stages());
     const auto steps = user_batches(3, 4, {2, 3});
     const TrainedModel expected = train_in_one_loop(model, steps, {});
     // By hand on every stage, or beside stages of autograd's.
     for (const int every : {1, 2}) {
       HarnessOptions options;
-      std::vector<int> num_made(static_cast<std::size_t>(program.num_stages));
+      std::vector<int> num_made(static_cast<std::size_t>(program.num_stages()));
       options.backward_of = [&, every](int stage) {
         return stage % every == 0 ? by_hand(&num_made[static_cast<std::size_t>(stage)])
                                   : ChunkBackwardMaker();
@@ -98,7 +98,7 @@ TEST(ChunkBackwardTest, AHandWrittenOneTrainsToTheBitsOfAutograd) {
       const TrainedModel got = train_in_pipeline(model, program, steps, options);
       for (const std::string& error : got.errors) ASSERT_EQ(error, "") << schedule;
       EXPECT_TRUE(same_bits(got, expected)) << schedule << " " << every;
-      for (int stage = 0; stage < program.num_stages; ++stage)
+      for (int stage = 0; stage < program.num_stages(); ++stage)
         EXPECT_EQ(num_made[static_cast<std::size_t>(stage)], stage % every == 0 ? 3 * 4 : 0);
     }
   }

@@ -143,7 +143,7 @@ std::string draw_slots(const Row& row, std::int64_t begin, std::int64_t end, std
   return line;
 }
 
-std::string legend(const Simulation& simulation, bool color) {
+std::string legend(const Simulation& simulation, const GridOptions& options) {
   static constexpr std::pair<ActionKind, std::string_view> kNames[] = {
       {ActionKind::kForward, "F forward"},
       {ActionKind::kBackward, "B backward"},
@@ -154,12 +154,20 @@ std::string legend(const Simulation& simulation, bool color) {
   for (const auto& row : simulation.timeline) {
     for (const TimedAction& timed : row) present.insert(timed.action.kind);
   }
-  std::string line;
+  std::string text;
+  std::size_t used = 0;
+  const auto add = [&](std::string_view name, const std::string& shown) {
+    const bool breaks =
+        used > 0 && used + 2 + name.size() > static_cast<std::size_t>(options.width);
+    text += (breaks ? "\n" : used > 0 ? "  " : "") + shown;
+    used = name.size() + (breaks || used == 0 ? 0 : used + 2);
+  };
   for (const auto& [kind, name] : kNames) {
     if (!present.contains(kind)) continue;
-    line += detail::colored(name, detail::color_of(kind, 0), color) + "  ";
+    add(name, detail::colored(name, detail::color_of(kind, 0), options.color));
   }
-  return line + ". idle\n";
+  add(". idle", ". idle");
+  return text + "\n";
 }
 
 std::string trimmed(std::string line) {
@@ -188,7 +196,7 @@ std::string draw_grid(const Simulation& simulation, const GridOptions& options) 
     }
     picture += trimmed(std::move(line));
   }
-  picture += legend(simulation, options.color);
+  picture += legend(simulation, options);
   if (window.is_cut()) {
     picture += "slots " + std::to_string(window.head) + " to " + std::to_string(window.tail - 1) +
                " of " + std::to_string(window.total) + " are left out\n";

@@ -34,6 +34,19 @@ const nlohmann::json* ConfigReader::find(const std::string& key) const {
 
 bool ConfigReader::has(const std::string& key) const { return find(key) != nullptr; }
 
+bool ConfigReader::is_object(const std::string& key) const {
+  const nlohmann::json* value = find(key);
+  return value && value->is_object();
+}
+
+std::vector<std::string> ConfigReader::keys() const {
+  std::vector<std::string> present;
+  for (const auto& [key, value] : object_->items()) {
+    if (!value.is_null()) present.push_back(key);
+  }
+  return present;
+}
+
 std::int64_t ConfigReader::checked_size(const std::string& key, const nlohmann::json& value,
                                         std::int64_t max) const {
   const std::string remedy = "write a whole number between 1 and " + std::to_string(max);

@@ -26,6 +26,8 @@ class ConfigReader {
   ConfigReader(const nlohmann::json& object, std::string file_name, std::string prefix = {});
 
   bool has(const std::string& key) const;
+  bool is_object(const std::string& key) const;
+  std::vector<std::string> keys() const;  // those that are present, sorted
   // Names of one field; the first present is read. Two that differ are an error.
   std::int64_t required_size(const std::vector<std::string>& names,
                              std::int64_t max = kMaxDimension) const;

@@ -120,6 +120,7 @@ ModelSpec llama_model(const LlamaConfig& config) {
   ModelSpec model;
   model.inputs = decoder_inputs();
   model.vocab_size = config.vocab_size;
+  model.usual_positions = config.max_position_embeddings;
   model.layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
   model.layers.push_back(
       embedding_layer("model.embed_tokens", {{embedding, {config.vocab_size, d}, {}}}));

@@ -111,7 +111,12 @@ nlohmann::json detail::parse_config(const std::string& text, const std::string& 
 
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
   const nlohmann::json document = detail::parse_config(config_json, file_name);
-  ModelSpec spec = spec_of(detail::ConfigReader(document, file_name));
+  const detail::ConfigReader config(document, file_name);
+  if (is_family(document) && config.has("text_config")) {
+    config.fail("text_config", "a language model inside another one's configuration is not built",
+                "leave it out, or make it a config.json of its own");
+  }
+  ModelSpec spec = spec_of(config);
   spec.config_text = config_json;
   return spec;
 }
@@ -127,7 +132,12 @@ ModelSpec read_language_model_spec(const std::string& path) {
   const nlohmann::json document = detail::parse_config(text, file);
   const auto nested = document.find("text_config");
   const bool is_nested = nested != document.end() && nested->is_object();
-  if (!is_nested || is_family(document)) return parse_model_spec(text, file);
+  if (!is_nested) return parse_model_spec(text, file);
+  if (is_family(document)) {
+    ModelSpec outer = spec_of(detail::ConfigReader(document, file));
+    outer.config_text = text;
+    return outer;
+  }
   const nlohmann::json config = nested_config(document, *nested);
   ModelSpec spec = spec_of(detail::ConfigReader(config, file, "text_config."));
   for (LayerInfo& layer : spec.layers) {

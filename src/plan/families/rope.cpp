@@ -3,6 +3,23 @@
 #include "sluice/error.h"
 
 namespace sluice::detail {
+namespace {
+
+// Without a type only what the default type uses may be set: the rest would do nothing.
+void require_used(const ConfigReader& rope) {
+  for (const std::string& key : rope.keys()) {
+    if (rope.is_object(key)) {
+      rope.fail(key, "rotary settings by layer type are not implemented",
+                "use a model whose layers all have the same");
+    }
+    const bool used = key == "rope_theta" || key == "partial_rotary_factor";
+    if (used || rope.has("rope_type") || rope.has("type")) continue;
+    rope.fail(key, "'" + key + "' is set, but no rope_type says what it is for",
+              "add rope_type: \"linear\" or \"llama3\", or leave it out");
+  }
+}
+
+}  // namespace
 
 RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings) {
   // transformers prefers rope_scaling where both are given.
@@ -15,6 +32,7 @@ RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embed
     config.fail("partial_rotary_factor", "only 1 is implemented", "use a model that turns all");
   }
   if (!rope) return out;
+  require_used(*rope);
   out.theta = rope->number("rope_theta", out.theta, kMinTheta, kMaxTheta);
   out.type = rope->text("rope_type", rope->text("type", "default"));
   if (rope->number("partial_rotary_factor").value_or(1.0) != 1.0) {

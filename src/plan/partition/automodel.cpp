@@ -66,7 +66,7 @@ HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& opt
           .lm_head_fqn = options.lm_head_name.value_or(head)};
 }
 
-LayerNames automodel_names(const ModelSpec& model, const HfStageOptions& ends) {
+LayerNames names_with(const ModelSpec& model, const HfStageOptions& ends) {
   LayerNames layers = hf_names(model);
   const int last_decoder = layers.position(layers.num_decoders) - 1;
   for (int i = layers.first_decoder; i <= last_decoder; ++i) {
@@ -100,11 +100,16 @@ void require_new_extras(const LayerNames& layers) {
 
 }  // namespace
 
+LayerNames automodel_names(const ModelSpec& model, const PartitionOptions& options) {
+  if (!has_known_structure(model)) return hf_names(model);
+  return names_with(model, stage_options(model, options));
+}
+
 Split automodel_split(const ModelSpec& model, const PartitionOptions& options,
                       const ScheduleInfo* schedule) {
   require_supported(model);
   const HfStageOptions ends = stage_options(model, options);
-  const LayerNames layers = automodel_names(model, ends);
+  const LayerNames layers = names_with(model, ends);
   require_new_extras(layers);
   if (!options.modules.empty()) return split_as_listed(layers, options.modules);
   const int num_stages = counted_stages(options, schedule, layers.num_decoders);

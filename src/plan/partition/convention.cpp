@@ -92,6 +92,20 @@ int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule
   return static_cast<int>(stages);
 }
 
+namespace {
+
+LayerNames plain_names(const ModelSpec& model, const PartitionOptions& /*options*/) {
+  return hf_names(model);
+}
+LayerNames output_names(const ModelSpec& model, const PartitionOptions& /*options*/) {
+  return titan_names(model, "output");
+}
+LayerNames lm_head_names(const ModelSpec& model, const PartitionOptions& /*options*/) {
+  return titan_names(model, "lm_head");
+}
+
+}  // namespace
+
 const std::vector<Convention>& conventions() {
   static const std::vector<Convention> table = {
       {.name = "sluice",
@@ -103,17 +117,28 @@ const std::vector<Convention>& conventions() {
        .weights = true,
        .remainder = true,
        .layer_each = true,
+       .names = plain_names,
        .split = sluice_split},
       {.name = "torchtitan",
        .split_points = true,
        .layers_per_stage = true,
        .weights = true,
+       .names_win = true,
+       .default_weight = 1,
+       .names = output_names,
        .split = torchtitan_split},
-      {.name = "torchtitan-2024", .split_points = true, .split = torchtitan_2024_split},
+      {.name = "torchtitan-2024",
+       .split_points = true,
+       .names_win = true,
+       .names = output_names,
+       .split = torchtitan_2024_split},
       {.name = "torchtitan-current",
        .modules = true,
        .layers_per_stage = true,
        .weights = true,
+       .names_win = true,
+       .default_weight = 1,
+       .names = lm_head_names,
        .split = torchtitan_current_split},
       {.name = "automodel",
        .modules = true,
@@ -121,10 +146,16 @@ const std::vector<Convention>& conventions() {
        .rounding = true,
        .ends = true,
        .layer_each = true,
+       .names = automodel_names,
        .split = automodel_split},
-      {.name = "neuronx", .cuts = true, .split = neuronx_split},
+      {.name = "neuronx", .cuts = true, .names = plain_names, .split = neuronx_split},
   };
   return table;
+}
+
+EndWeights end_weights(const Convention& convention, const PartitionOptions& options) {
+  return {options.first_stage_weight.value_or(convention.default_weight),
+          options.last_stage_weight.value_or(convention.default_weight)};
 }
 
 }  // namespace sluice::detail

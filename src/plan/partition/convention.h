@@ -53,7 +53,7 @@ int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule
 // Ranks that the counts of stages refer to. Throws when they are not given.
 int required_ranks(const PartitionOptions& options);
 
-// One row of the table of conventions: the options that it knows, and its answer.
+// One row of the table of conventions: the options that it knows, its names and its answer.
 struct Convention {
   std::string name;
   bool split_points = false, cuts = false, modules = false;
@@ -61,12 +61,23 @@ struct Convention {
   // embeddings, lm_head, rotary, multimodal, extra_modules, prefix, lm_head_name
   bool ends = false;
   bool layer_each = false;  // at most as many stages as decoder layers, also where names cut
+  bool names_win = false;   // over layers_per_stage, which others refuse beside them
+  int default_weight = 0;   // of either end
+  LayerNames (*names)(const ModelSpec&, const PartitionOptions&) = nullptr;
   Split (*split)(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*) = nullptr;
 };
 const std::vector<Convention>& conventions();
 
 // Throws Error(kUsage) with the nearest name.
 const Convention& find_convention(const std::string& name);
+// Weights of the ends that are given, else those of the convention.
+EndWeights end_weights(const Convention& convention, const PartitionOptions& options);
+bool has_names(const PartitionOptions& options);  // split points, cuts or modules
+// Takes out what the names win over. Returns a note for each.
+std::vector<std::string> drop_overruled(const Convention& convention, PartitionOptions& options);
+// Throws Error(kUsage) for names of another convention, with how to ask for that.
+void require_own_names(const Convention& convention, const ModelSpec& model,
+                       const PartitionOptions& options);
 // Throws Error(kUsage) for counts out of range, options that exclude each other, and options that
 // the convention has no meaning for.
 void check_options(const Convention& convention, const PartitionOptions& options);
@@ -80,6 +91,7 @@ void require_layers(const Convention& convention, const PartitionOptions& option
 StageMap place_stages(const PartitionOptions& options, const Convention& convention,
                       const ScheduleInfo* schedule, int num_ranks, int num_stages);
 
+LayerNames automodel_names(const ModelSpec& model, const PartitionOptions& options);
 Split sluice_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
 Split torchtitan_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
 Split torchtitan_2024_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);

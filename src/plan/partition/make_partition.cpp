@@ -97,14 +97,25 @@ const std::vector<std::string>& partition_conventions() {
   return names;
 }
 
-Partition make_partition(const ModelSpec& model, const PartitionOptions& options) {
-  const Convention& convention = detail::find_convention(options.convention);
+int default_end_weight(const std::string& convention) {
+  return detail::find_convention(convention).default_weight;
+}
+
+Partition make_partition(const ModelSpec& model, const PartitionOptions& given) {
+  const Convention& convention = detail::find_convention(given.convention);
+  PartitionOptions options = given;
+  Partition partition;
+  partition.convention = convention.name;
+  partition.notes = detail::drop_overruled(convention, options);
   detail::check_options(convention, options);
+  detail::require_own_names(convention, model, options);
   const ScheduleInfo* schedule =
       options.schedule.empty() ? nullptr : &find_schedule(options.schedule);
   detail::Split split = convention.split(model, options, schedule);
+  if (convention.weights && !detail::has_names(options)) {
+    partition.weights = detail::end_weights(convention, options);
+  }
 
-  Partition partition;
   const int num_stages = static_cast<int>(split.starts.size());
   detail::require_num_stages(options, num_stages);
   detail::require_layers(convention, options, num_stages, model.num_blocks());

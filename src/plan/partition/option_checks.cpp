@@ -1,5 +1,6 @@
 // Options that contradict each other, or that the convention has no meaning for.
 #include <algorithm>
+#include <unordered_set>
 
 #include "plan/partition/convention.h"
 #include "plan/peers/shares.h"
@@ -64,7 +65,7 @@ void require_one_source(const PartitionOptions& options) {
   if (options.rounding != Rounding::kNone && (options.num_stages != 0 || !names.empty())) {
     refuse("rounding has no meaning when the stages are given", "round with layers_per_stage");
   }
-  if (names.empty()) return;
+  if (!has_names(options)) return;
   std::vector<std::string> counted_options;
   if (options.layers_per_stage != 0) counted_options.push_back("layers_per_stage");
   if (options.first_stage_weight) counted_options.push_back("a weight of the first stage");
@@ -85,7 +86,83 @@ void require_counts(const PartitionOptions& options) {
   require_count("layers_per_stage", options.layers_per_stage, 0);
 }
 
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Position of the layer that has the name; -1: none.
+int position_of(const LayerNames& layers, const std::string& name) {
+  for (std::size_t i = 0; i < layers.names.size(); ++i) {
+    if (contains(layers.names[i], name)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+bool is_known(const LayerNames& layers, const std::string& name) {
+  return position_of(layers, name) >= 0 || contains(layers.stateless, name) ||
+         contains(layers.extras, name);
+}
+
+// The first that is none of the convention's; "": all are.
+std::string foreign_name(const LayerNames& own, const std::vector<std::string>& names) {
+  std::unordered_set<std::string> known(own.stateless.begin(), own.stateless.end());
+  known.insert(own.extras.begin(), own.extras.end());
+  for (const std::vector<std::string>& of : own.names) known.insert(of.begin(), of.end());
+  for (const std::string& name : names) {
+    if (!known.contains(name)) return name;
+  }
+  return {};
+}
+
+// applies: the option that takes such names.
+void require_own_names(const Convention& convention, const ModelSpec& model,
+                       const PartitionOptions& options, const char* what,
+                       const std::vector<std::string>& names, bool Convention::*applies) {
+  if (names.empty()) return;
+  const LayerNames own = convention.names(model, options);
+  const std::string name = foreign_name(own, names);
+  if (name.empty()) return;
+  for (const Convention& other : conventions()) {
+    const LayerNames layers = other.names(model, {});
+    if (!(other.*applies) || !is_known(layers, name)) continue;
+    const int position = position_of(layers, name);
+    const bool has_own = position >= 0 && !own.names[position].empty();
+    refuse("unknown name '" + name + "' in the " + what,
+           "'" + name + "' is a name of convention " + other.name +
+               ": set partition_convention to that, or " +
+               (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
+  }
+}
+
 }  // namespace
+
+bool has_names(const PartitionOptions& options) {
+  return !options.split_points.empty() || !options.cuts.empty() || !options.modules.empty();
+}
+
+std::vector<std::string> drop_overruled(const Convention& convention, PartitionOptions& options) {
+  if (!convention.names_win || !has_names(options) || options.layers_per_stage == 0) return {};
+  const std::string note =
+      "layers_per_stage = " + std::to_string(options.layers_per_stage) + " is not used: the " +
+      (options.modules.empty() ? "split points" : "modules") + " win, as in torchtitan";
+  options.layers_per_stage = 0;
+  return {note};
+}
+
+void require_own_names(const Convention& convention, const ModelSpec& model,
+                       const PartitionOptions& options) {
+  std::vector<std::string> modules;
+  for (const std::vector<std::string>& stage : options.modules) {
+    modules.insert(modules.end(), stage.begin(), stage.end());
+  }
+  const auto require = [&](const char* what, const std::vector<std::string>& names,
+                           bool Convention::*applies) {
+    require_own_names(convention, model, options, what, names, applies);
+  };
+  require("split points", options.split_points, &Convention::split_points);
+  require("cuts", options.cuts, &Convention::cuts);
+  require("modules", modules, &Convention::modules);
+}
 
 const Convention& find_convention(const std::string& name) {
   for (const Convention& convention : conventions()) {

@@ -12,15 +12,14 @@ Split sluice_split(const ModelSpec& model, const PartitionOptions& options,
   if (!options.split_points.empty()) return split_before(layers, options.split_points, false);
   if (!options.cuts.empty()) return split_after(layers, options.cuts);
   if (!options.modules.empty()) return split_as_listed(layers, options.modules);
-  const int input_weight = options.first_stage_weight.value_or(0);
-  const int output_weight = options.last_stage_weight.value_or(0);
-  require_count("the weight of the first stage", input_weight, 0);
-  require_count("the weight of the last stage", output_weight, 0);
+  const EndWeights weights = end_weights(find_convention(options.convention), options);
+  require_count("the weight of the first stage", weights.first, 0);
+  require_count("the weight of the last stage", weights.last, 0);
   const int num_stages =
-      counted_stages(options, schedule, layers.num_decoders, input_weight + output_weight);
+      counted_stages(options, schedule, layers.num_decoders, weights.first + weights.last);
   require_layer_each(num_stages, layers.num_decoders);
   return split_by_shares(
-      layers, weighted_shares(layers.num_decoders, num_stages, input_weight, output_weight,
+      layers, weighted_shares(layers.num_decoders, num_stages, weights.first, weights.last,
                               options.remainder.value_or(Remainder::kFirst)));
 }
 

@@ -14,17 +14,14 @@
 namespace sluice::detail {
 namespace {
 
-struct Weights {
-  int input, output;
-  explicit Weights(const PartitionOptions& options)
-      : input(options.first_stage_weight.value_or(1)),
-        output(options.last_stage_weight.value_or(1)) {}
-};
+EndWeights weights_of(const PartitionOptions& options) {
+  return end_weights(find_convention(options.convention), options);
+}
 
 // The cuts are named by decoder layers even where a stage has none: `layers.8` of 8.
-Split weighted_split(const LayerNames& layers, int num_stages, const Weights& weights) {
-  const std::vector<int> shares = weighted_shares(layers.num_decoders, num_stages, weights.input,
-                                                  weights.output, Remainder::kFirst);
+Split weighted_split(const LayerNames& layers, int num_stages, const EndWeights& weights) {
+  const std::vector<int> shares = weighted_shares(layers.num_decoders, num_stages, weights.first,
+                                                  weights.last, Remainder::kFirst);
   Split split = split_by_shares(layers, shares);
   split.split_points = titan_split_points(first_layers(shares));
   return split;
@@ -45,11 +42,11 @@ Split torchtitan_split(const ModelSpec& model, const PartitionOptions& options,
                        const ScheduleInfo* schedule) {
   const LayerNames layers = titan_names(model, "output");
   if (!options.split_points.empty()) return split_before(layers, options.split_points, true);
-  const Weights weights(options);
+  const EndWeights weights = weights_of(options);
   const int num_stages =
       options.layers_per_stage > 0
           ? rigid_num_stages(stages_need(schedule), required_ranks(options), layers.num_decoders,
-                             options.layers_per_stage, weights.input, weights.output)
+                             options.layers_per_stage, weights.first, weights.last)
           : counted_stages(options, schedule, layers.num_decoders);
   return weighted_split(layers, num_stages, weights);
 }
@@ -58,10 +55,9 @@ Split torchtitan_current_split(const ModelSpec& model, const PartitionOptions& o
                                const ScheduleInfo* schedule) {
   const LayerNames layers = titan_names(model, "lm_head");
   if (!options.modules.empty()) return split_as_listed(layers, options.modules);
-  const Weights weights(options);
+  const EndWeights weights = weights_of(options);
   return weighted_split(
-      layers,
-      counted_stages(options, schedule, layers.num_decoders, weights.input + weights.output),
+      layers, counted_stages(options, schedule, layers.num_decoders, weights.first + weights.last),
       weights);
 }
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/saturate.h"
+
 namespace sluice {
 namespace {
 
 std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape) {
-  constexpr double kMost = 9e18;
-  return static_cast<std::int64_t>(std::min(std::round(cost.at(shape)), kMost));
+  const double bytes = std::round(cost.at(shape));
+  return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
 }  // namespace
@@ -25,8 +27,8 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
   for (const int index : stage.layers) {
     const ActivationBytes layer =
         layer_activations(model.layers.at(static_cast<std::size_t>(index)), shape);
-    sum.after_forward += layer.after_forward;
-    sum.after_input += layer.after_input;
+    sum.after_forward = saturating_add(sum.after_forward, layer.after_forward);
+    sum.after_input = saturating_add(sum.after_input, layer.after_input);
     sum.on_entry = std::max(sum.on_entry, layer.on_entry);
     sum.at_end = std::max(sum.at_end, layer.at_end);
   }
@@ -40,14 +42,19 @@ RowActivations row_activations(const std::vector<Action>& row,
   auto count = [&](const Action& action) {
     const ActivationBytes& stage = stages.at(static_cast<std::size_t>(action.stage));
     const std::int64_t before = held;
-    if (action.kind == ActionKind::kForward) held += stage.after_forward;
-    if (action.kind == ActionKind::kBackward) held -= stage.after_forward;
-    if (action.kind == ActionKind::kBackwardInput) held += stage.after_input - stage.after_forward;
-    if (action.kind == ActionKind::kBackwardWeight) held -= stage.after_input;
+    const bool ends = action.kind == ActionKind::kBackward;
+    const bool turns = action.kind == ActionKind::kBackwardInput;
+    if (action.kind == ActionKind::kForward) held = saturating_add(held, stage.after_forward);
+    if (turns) held = saturating_add(held, stage.after_input);
+    if (ends || turns) held = saturating_subtract(held, stage.after_forward);
+    if (action.kind == ActionKind::kBackwardWeight) {
+      held = saturating_subtract(held, stage.after_input);
+    }
     result.kept = std::max(result.kept, held);
     result.peak = std::max(result.peak, held);
     if (action.kind == ActionKind::kForward) return;
-    result.peak = std::max({result.peak, before + stage.on_entry, held + stage.at_end});
+    result.peak = std::max(
+        {result.peak, saturating_add(before, stage.on_entry), saturating_add(held, stage.at_end)});
   };
   for (const Action& action : row) {
     if (action.kind == ActionKind::kOverlap) {

@@ -1,4 +1,4 @@
-#include "schedule_output.h"
+#include "plan/output/program_output.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "job/machine_memory.h"
+#include "config/machine_memory.h"
 
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
@@ -13,18 +13,13 @@
 namespace sluice {
 namespace {
 
+// How far the prediction may be above what a run needs (docs/memory.md).
+constexpr double kUncertainty = 0.04;
+
 // A file of one number; anything else ("max", no such file) is no limit.
 double limit_in(const char* path) {
   double bytes = 0;
   return std::ifstream(path) >> bytes ? bytes : std::numeric_limits<double>::infinity();
-}
-
-// Sizes of the configuration may be anything, so sums are taken as doubles.
-double logits_bytes(const RunConfig& config, const Plan& plan) {
-  const MicrobatchShape shape{config.training.microbatch_size, config.training.seq_len};
-  double bytes = 0;
-  for (const ValueSpec& value : plan.model.layers.back().writes) bytes += value.bytes_at(shape);
-  return bytes;
 }
 
 std::int64_t to_bytes(double bytes) {
@@ -32,10 +27,17 @@ std::int64_t to_bytes(double bytes) {
   return static_cast<std::int64_t>(std::min(bytes, kMost));
 }
 
-double held_bytes(const Plan& plan) {
-  double bytes = 0;
-  for (const RankMemory& rank : plan.memory) bytes += static_cast<double>(rank.held_bytes());
-  return bytes;
+struct Needs {
+  double held = 0, peak = 0;  // of all ranks together; sums of anything, so doubles
+};
+
+Needs needs_of(const Plan& plan) {
+  Needs needs;
+  for (const RankMemory& rank : plan.memory) {
+    needs.held += static_cast<double>(rank.held_bytes());
+    needs.peak += static_cast<double>(rank.total_bytes());
+  }
+  return needs;
 }
 
 }  // namespace
@@ -55,23 +57,24 @@ std::int64_t machine_memory_bytes() {
   return to_bytes(bytes);
 }
 
-std::int64_t least_memory_bytes(const RunConfig& config, const Plan& plan) {
-  return to_bytes(held_bytes(plan) + logits_bytes(config, plan));
-}
-
-void require_memory(const RunConfig& config, const Plan& plan, std::int64_t machine_bytes) {
-  const std::int64_t needed = least_memory_bytes(config, plan);
-  if (needed <= machine_bytes) return;
-  throw Error(
+std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes) {
+  const Needs needs = needs_of(plan);
+  if ((1 - kUncertainty) * needs.peak <= static_cast<double>(machine_bytes)) return std::nullopt;
+  return Error(
       ErrorKind::kMemory,
-      "training needs at least " + human_bytes(needed) + ", " +
-          human_bytes(to_bytes(held_bytes(plan))) +
-          " of it for weights, gradients and optimizer and " +
-          human_bytes(to_bytes(logits_bytes(config, plan))) + " for the logits of a microbatch",
+      "training needs " + human_bytes(to_bytes(needs.peak)) + " at its peak, " +
+          human_bytes(to_bytes(needs.held)) +
+          " of it for weights, gradients and optimizer and the rest for microbatches",
       "all " + std::to_string(plan.memory.size()) + " ranks together; this machine has " +
           human_bytes(machine_bytes),
       "the ranks are threads of one process: use a smaller model, optimizer.name = \"SGD\", "
       "or a smaller training.microbatch_size or training.seq_len");
+}
+
+void require_memory(const Plan& plan, std::int64_t machine_bytes) {
+  if (const std::optional<Error> shortage = memory_shortage(plan, machine_bytes)) {
+    throw Error(*shortage);
+  }
 }
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
-// What `sluice schedule` prints.
+// What is printed of a program: the JSON objects and the text of rows, proofs and predictions, the
+// same for every command.
 //
-// Owns: the JSON objects and the text of rows, proofs and predictions. Does not own: making them.
+// Does not own: making them, pictures (draw).
 // Thread-safety: pure functions.
 #pragma once
 

@@ -1,0 +1,27 @@
+// A run that cannot fit is refused: the system gives memory that it does not have, and kills who
+// uses it without a word.
+//
+// Owns: what the machine has, and whether the predicted peaks of a plan fit into it. Does not own:
+// the prediction (plan.h). Thread-safety: pure functions, but for reading the system's files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "sluice/error.h"
+#include "sluice/plan.h"
+
+namespace sluice {
+
+// Memory and swap of this machine, or of the container around this process if that has less, or
+// what `ulimit -v` leaves.
+std::int64_t machine_memory_bytes();
+
+// Error(kMemory) when the peaks of all ranks together, which are threads of one process, are more
+// than `machine_bytes`, by more than the prediction may be wrong.
+std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes);
+
+// Throws it.
+void require_memory(const Plan& plan, std::int64_t machine_bytes);
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// What is printed of a partition: by `sluice split`, and as "split" by `sluice plan`.
+//
+// Owns: its JSON object and its table. Does not own: computing it.
+// shapes: of every stage, or empty where the sizes of a microbatch are not known.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/partition.h"
+
+namespace sluice {
+
+// Keys: docs/partition.md.
+nlohmann::ordered_json partition_json(const ModelSpec& model, const Partition& partition,
+                                      const std::vector<StageShape>& shapes);
+
+// The table of stages, then cuts, weights and ties. Lines ending in '\n', each after `indent`.
+std::string partition_text(const ModelSpec& model, const Partition& partition,
+                           const std::vector<StageShape>& shapes, int width,
+                           std::string_view indent = {});
+
+}  // namespace sluice
