@@ -3,7 +3,8 @@
 //   plan    the exact instruction list of every rank, proven before anything is allocated
 //   check   data, weights, folders: a run that is refused leaves nothing behind
 //   train   one thread a rank, all making the same calls in the same order
-//   save    every rank its own parameters, published as one directory
+//   save    every rank its own parameters, published as one directory; what was learned before an
+//           error too
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,23 +12,28 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/text.h"
+#include "checkpoint/save_weights.h"
 #include "commands.h"
+#include "job/earlier_run.h"
+#include "job/last_weights.h"
+#include "job/machine_memory.h"
+#include "job/post_mortem.h"
+#include "job/run_inputs.h"
+#include "job/run_log.h"
+#include "job/stop_signal.h"
 #include "run/memory_ledger.h"
 #include "run/out_of_memory.h"
+#include "sluice/hf_directory.h"
 #include "sluice/learning_rate.h"
+#include "sluice/log.h"
 #include "sluice/model.h"
 #include "sluice/plan.h"
 #include "sluice/rank_threads.h"
 #include "sluice/token_data.h"
 #include "sluice/trainer.h"
-#include "job/machine_memory.h"
-#include "job/post_mortem.h"
-#include "job/run_inputs.h"
-#include "job/run_log.h"
-#include "checkpoint/save_weights.h"
-#include "job/stop_signal.h"
 
 namespace sluice {
 namespace {
@@ -54,6 +60,8 @@ struct Run {
   RunLog log;
   MemoryLedger ledger;
   PostMortem post_mortem;
+  std::vector<std::unique_ptr<Transport>> transports;  // one a rank
+  std::vector<std::unique_ptr<Trainer>> interrupted;   // one a rank, of those whose steps failed
 
   explicit Run(const RunConfig& run_config)
       : config(run_config),
@@ -61,11 +69,14 @@ struct Run {
         data(token_data_options(config, plan.model)),
         weights(open_weights(config, plan.model)),
         log(config, plan, data),
-        ledger(plan.program.num_ranks) {
+        ledger(plan.program.num_ranks),
+        transports(make_local_transports(plan.program.num_ranks, {kLongestWait})),
+        interrupted(transports.size()) {
+    require_model_is_kept(config);
     require_memory(config, plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
-                   sizeof(float) * static_cast<std::uint64_t>(plan.model.num_parameters()));
+                   hf_directory_bytes(plan.model, config.model.path));
     MetricsFile::check(config.metrics.folder);
   }
 };
@@ -74,31 +85,32 @@ struct Run {
 // instructions. The number of steps done.
 std::int64_t run_rank(Run& run, Transport& transport, std::string& doing);
 std::int64_t run_steps(Run& run, Trainer& trainer, bool logs, std::string& doing);
+void close_failed(Run& run, const Error& error);
 std::string place_of(const Plan& plan, int rank);
 
 int train(const RunConfig& config) {
+  set_log_level(log_level(config.metrics.log_level));
   Run run(config);
+  if (const std::string text = earlier_run_warning(config); !text.empty()) log_warning(text);
   run.log.begin();
-  const auto transports = make_local_transports(run.plan.program.num_ranks, {kLongestWait});
   std::int64_t steps = 0;
   try {
-    run_ranks(transports, config.training.threads_per_rank, &run.ledger, [&](Transport& transport) {
-      std::string doing;
-      try {
-        const std::int64_t done = run_rank(run, transport, doing);
-        if (transport.rank() == 0) steps = done;
-      } catch (...) {
-        rethrow_with_place(place_of(run.plan, transport.rank()) + ", " + doing, kOutOfMemoryRemedy);
-      }
-    });
+    run_ranks(run.transports, static_cast<int>(config.training.threads_per_rank), &run.ledger,
+              [&](Transport& transport) {
+                std::string doing;
+                try {
+                  const std::int64_t done = run_rank(run, transport, doing);
+                  if (transport.rank() == 0) steps = done;
+                } catch (...) {
+                  rethrow_with_place(place_of(run.plan, transport.rank()) + ", " + doing,
+                                     kOutOfMemoryRemedy);
+                }
+              });
   } catch (const Error& error) {
-    const std::optional<Failure> failure = transports.front()->failure();
-    if (failure && error.kind() != ErrorKind::kNotFinite) {
-      std::cerr << run.post_mortem.text(run.plan.program, *failure,
-                                        {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
-    }
+    close_failed(run, error);
     throw;
   }
+  run.stop.run_finished();
   if (steps < config.training.steps) return kStoppedBySignal;
   if (run.log.metrics_error()) throw Error(*run.log.metrics_error());
   return 0;
@@ -116,26 +128,29 @@ std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
     options.hooks.after = [&](int index, const Action&) { run.log.instruction_done(index); };
 
   doing = "making the modules";  // of this rank's stages and of no others
-  Trainer trainer(model, run.plan.partition, run.plan.program, transport, options);
+  auto trainer =
+      std::make_unique<Trainer>(model, run.plan.partition, run.plan.program, transport, options);
   doing = run.weights ? "loading the weights" : "drawing the weights";
   if (run.weights) {
-    trainer.load_weights(*run.weights, run.plan.model);
+    trainer->load_weights(*run.weights, run.plan.model);
   } else {
-    trainer.draw_weights();
+    trainer->draw_weights();
   }
 
   std::int64_t steps = 0;
   try {
-    steps = run_steps(run, trainer, logs, doing);
+    steps = run_steps(run, *trainer, logs, doing);
   } catch (...) {
-    run.post_mortem.add(transport.rank(), trainer.current_instruction(), trainer.flight_record());
+    run.post_mortem.add(transport.rank(), trainer->current_instruction(), trainer->flight_record());
+    run.interrupted[static_cast<std::size_t>(transport.rank())] = std::move(trainer);
     throw;
   }
   doing = "saving the weights";
   const std::string saved =
-      save_weights(run.config.checkpoint.folder, steps, trainer.parameters(),
+      save_weights(run.config.checkpoint.folder, steps, trainer->parameters(),
                    run.plan.model.config_text, run.config.model.path, transport);
-  if (logs) run.log.end(steps < run.config.training.steps, saved);
+  const bool finished = steps == run.config.training.steps;
+  if (logs) run.log.end(finished ? Ending::kFinished : Ending::kStopped, steps, saved);
   return steps;
 }
 
@@ -167,6 +182,22 @@ std::int64_t run_steps(Run& run, Trainer& trainer, bool logs, std::string& doing
   }
 }
 
+// What is worth keeping of a run that failed, and what its user needs to see besides the error.
+void close_failed(Run& run, const Error& error) {
+  // Without all ranks there are not all weights.
+  if (error.kind() != ErrorKind::kPeer) {
+    const auto last = save_last_weights(run.config, run.plan, run.interrupted, {kLongestWait});
+    if (last) run.log.end(Ending::kFailed, last->step, last->path);
+  }
+  run.stop.run_finished();
+  // Of data and of numbers the error says it all.
+  if (error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite) return;
+  if (const std::optional<Failure> failure = run.transports.front()->failure()) {
+    std::cerr << run.post_mortem.text(run.plan.program, *failure,
+                                      {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
+  }
+}
+
 // "rank 1 (stages 1, 2)"
 std::string place_of(const Plan& plan, int rank) {
   std::vector<std::string> stages;
@@ -180,13 +211,16 @@ std::string place_of(const Plan& plan, int rank) {
 }  // namespace
 
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("train", "Trains; prints the configuration and the plan, then steps.");
-  const auto file = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand(
+      "train", "Trains; prints the settings that are not the default and the plan, then steps.");
+  const auto file = std::make_shared<std::string>(), level = std::make_shared<std::string>();
   command->add_option("CONFIG", *file, "configuration (TOML)")->required();
-  command->callback([file, overrides, &exit_code] {
+  command->add_option("--log-level", *level, "as --metrics.log_level");
+  command->callback([file, level, overrides, &exit_code] {
     try {
-      exit_code = train(load_run_config(*file, overrides, sluice_environment()));
+      Overrides all = overrides;
+      if (!level->empty()) all.emplace_back("metrics.log_level", *level);
+      exit_code = train(load_run_config(*file, all, sluice_environment()));
     } catch (...) {
       rethrow_with_place("planning, before any rank started",
                          "use fewer microbatches a step: lower training.local_batch_size or raise "

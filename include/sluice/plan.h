@@ -41,10 +41,11 @@ struct Plan {
   ModelSpec model;
   Partition partition;
   Schedule schedule;
-  Program program;                 // with transfers, reductions, norm and optimizer step
-  VerifyReport report;             // ok()
-  Simulation simulation;           // unit costs
-  std::vector<RankMemory> memory;  // per rank
+  Program program;                           // with transfers, reductions, norm and optimizer step
+  VerifyReport report;                       // ok()
+  Simulation simulation;                     // unit costs
+  std::vector<RankMemory> memory;            // per rank
+  std::vector<std::string> notes, warnings;  // each a sentence for the user
 };
 
 // A schedule that the proof refuses, with what is needed to draw it.

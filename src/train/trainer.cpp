@@ -6,8 +6,10 @@
 #include <set>
 #include <sstream>
 
+#include "base/text.h"
 #include "run/memory_ledger.h"
 #include "sluice/error.h"
+#include "sluice/log.h"
 #include "train/stage_inputs.h"
 
 namespace sluice {
@@ -60,6 +62,9 @@ struct Trainer::Impl {
   std::unique_ptr<Executor> executor;
   const Program& program;
   int current_instruction = -1;
+  std::int64_t step = 0;          // the one that runs
+  std::int64_t updated_step = 0;  // the last with an update
+  bool updating = false;          // since an update began, until it ended
 
   Impl(const TrainableModel& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
@@ -84,10 +89,28 @@ struct Trainer::Impl {
       Chunk chunk = make_chunk(model, content, values[s], values[s + 1]);
       chunk.train(true);
       stages.push_back(std::make_unique<Stage>(content.stage, std::move(chunk)));
+      log_stage(model, content, *stages.back());
     }
     std::vector<Chunk*> chunks;
     for (const auto& stage : stages) chunks.push_back(&stage->chunk());
     share_tied_storage(chunks);
+  }
+
+  void log_stage(const TrainableModel& model, const StageContent& content, Stage& stage) const {
+    if (!logs(LogLevel::kDebug)) return;
+    std::int64_t parameters = 0, bytes = 0;
+    for (const ParameterInfo& info : stage.parameters()) {
+      parameters += info.tensor.numel();
+      bytes += static_cast<std::int64_t>(info.tensor.nbytes());
+    }
+    const auto name_of = [&](int layer) {
+      return model.layers[static_cast<std::size_t>(layer)].name;
+    };
+    const int first = content.layers.front(), last = content.layers.back();
+    log_debug("rank " + std::to_string(transport.rank()) + ": made stage " +
+              std::to_string(content.stage) + ", " + name_of(first) +
+              (first == last ? "" : " to " + name_of(last)) + ", " + with_commas(parameters) +
+              " parameters, " + human_bytes(bytes));
   }
 
   std::vector<int> everybody() const {
@@ -115,6 +138,14 @@ struct Trainer::Impl {
     executor_options.hooks.before = [this](int index, const Action& action) {
       current_instruction = index;
       if (options.hooks.before) options.hooks.before(index, action);
+      if (action.kind == ActionKind::kOptimizerStep) updating = true;
+    };
+    executor_options.hooks.after = [this](int index, const Action& action) {
+      if (action.kind == ActionKind::kOptimizerStep) {
+        updating = false;
+        if (ops->report().finite) updated_step = step;
+      }
+      if (options.hooks.after) options.hooks.after(index, action);
     };
     return executor_options;
   }
@@ -154,11 +185,14 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   require_counted(batch);
   if (impl_->options.ledger) impl_->options.ledger->reset_peak(impl_->transport.rank());
   impl_->ops->set_learning_rate(learning_rate);
+  impl_->step = batch.step;
   impl_->executor->run_step(batch);
   impl_->current_instruction = -1;
   const StepReport& report = impl_->ops->report();
   if (!report.finite)
     throw_not_finite(*impl_->executor, impl_->transport, impl_->program, batch, report);
+  // A rank that failed before the others have updated would leave weights of two steps.
+  impl_->transport.barrier();
   return report;
 }
 
@@ -196,6 +230,10 @@ std::vector<ParameterInfo> Trainer::parameters() const {
 }
 
 const Optimizer& Trainer::optimizer() const { return impl_->ops->optimizer(); }
+std::optional<std::int64_t> Trainer::weights_step() const {
+  if (impl_->updating) return std::nullopt;
+  return impl_->updated_step;
+}
 std::string Trainer::flight_record() const { return impl_->executor->flight_record(); }
 int Trainer::current_instruction() const { return impl_->current_instruction; }
 
