@@ -51,8 +51,9 @@ bench: setup  ## the benchmarks
 format:  ## clang-format every source
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
 
+LINT ?= all
 lint: setup  ## format, include order and clang-tidy
-	@tools/lint.sh '$(LIBTORCH)' $(JOBS)
+	@tools/lint.sh '$(LIBTORCH)' $(JOBS) $(LINT)
 
 install: build  ## into PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)

@@ -26,6 +26,8 @@ namespace sluice {
 namespace {
 
 struct NoOps final : StepOps {
+  void unshard(int) override {}
+  void reshard(int) override {}
   void reduce_gradients(int) override {}
   void reduce_tied(int) override {}
   void reduce_norm() override {}
@@ -88,7 +90,7 @@ void BM_ExecutorOverhead(benchmark::State& state) {
                           },
                           {});
         executor.run_step(batch);  // warm-up
-        transports[static_cast<std::size_t>(rank)]->barrier();
+        transports[static_cast<std::size_t>(rank)]->world().barrier().wait();
         const auto start = std::chrono::steady_clock::now();
         const double cpu_start = thread_cpu_seconds();
         for (int i = 0; i < kSteps; ++i) executor.run_step(batch);

@@ -28,8 +28,9 @@ BEGIN {
   may["job"]    = free "layer comm run optim checkpoint train model io data job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
-  owner["draw"] = owner["partition_rules"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
+  owner["channel_kind"] = owner["draw"] = owner["partition_rules"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
   owner["layer"] = owner["step_batch"] = "layer"; owner["transport"] = "comm"
+  owner["chunk_backward"] = owner["executor_observer"] = "run"
   for (pass = 1; pass <= 2; pass++) {
     for (i = 1; i < ARGC; i++) {
       parts = split(ARGV[i], path, "/")

@@ -16,7 +16,7 @@ import sys
 
 import torch
 import transformers
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "reference" / "models_extra"
 
@@ -63,15 +63,15 @@ MODELS = {
     "old_keys": (LlamaConfig(**LLAMA, rope_parameters={"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0}), 12, to_old_keys),
     "gpt2_untied_inner": (GPT2Config(**GPT2, n_inner=40, tie_word_embeddings=False), 12, None),
     "gpt2_full_length": (GPT2Config(**GPT2), 32, None),
+    "qwen2": (Qwen2Config(**{**LLAMA, "num_key_value_heads": 2}), 12, None),
+    "qwen2_tied": (Qwen2Config(**{**LLAMA, "tie_word_embeddings": True}), 12, None),
 }
 
 
 def make(name):
     config, length, change = MODELS[name]
     torch.manual_seed(sum(name.encode()))
-    cls = LlamaForCausalLM if config.model_type == "llama" else GPT2LMHeadModel
-    config._attn_implementation = "eager"
-    model = cls(config).float().eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():  # so that norms and biases matter
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -95,7 +95,7 @@ def make(name):
         written = json.loads(path.read_text())
         change(written)
         path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
-        again = cls.from_pretrained(directory, attn_implementation="eager")
+        again = AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager")
         assert again(input_ids=ids, labels=labels).loss == output.loss, f"{name}: the changed keys mean another model"
     expected = {
         "source": f"transformers {transformers.__version__}, torch {torch.__version__}",

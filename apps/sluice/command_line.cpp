@@ -1,20 +1,35 @@
 #include "command_line.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <new>
 #include <system_error>
 
+#include "base/as_error.h"
 #include "base/text.h"
 #include "sluice/plan.h"
 
 namespace sluice {
 namespace {
+
+// One blank line between groups, not two.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+    return text;
+  }
+};
 
 // The innermost subcommand that was named.
 CLI::App& selected(CLI::App& app) {
@@ -25,6 +40,14 @@ CLI::App& selected(CLI::App& app) {
 std::string full_name(const CLI::App& app) {
   const std::string own = app.get_name();
   return app.get_parent() ? full_name(*app.get_parent()) + " " + own : own;
+}
+
+std::string place_of(const CLI::App& app) { return "command '" + full_name(app) + "'"; }
+
+// The app, of those that were named, that was given what it does not know; else the innermost.
+const CLI::App& with_rest(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() || !app.remaining().empty() ? app : with_rest(*chosen.front());
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -38,6 +61,7 @@ std::vector<std::string> command_names(const CLI::App& app) {
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group() == kNotBuiltGroup) continue;
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
@@ -54,8 +78,8 @@ Error unknown_option(const CLI::App& app, std::string option,
     const std::size_t dot = extra.find('.');
     if (option.size() > 2 && dot != std::string::npos &&
         extra.substr(dot + 1) == option.substr(2)) {
-      return Error(ErrorKind::kUsage, "unknown option '" + option + "'",
-                   "command '" + full_name(app) + "'", "did you mean '" + extra + "'?");
+      return Error(ErrorKind::kUsage, "unknown option '" + option + "'", place_of(app),
+                   "did you mean '" + extra + "'?");
     }
   }
   const std::string near = nearest_name(option, names);
@@ -63,8 +87,7 @@ Error unknown_option(const CLI::App& app, std::string option,
   if (near.empty() && !extra_options.empty()) {
     remedy += ", or a key as --section.key VALUE: see 'sluice config reference'";
   }
-  return Error(ErrorKind::kUsage, "unknown option '" + option + "'",
-               "command '" + full_name(app) + "'", remedy);
+  return Error(ErrorKind::kUsage, "unknown option '" + option + "'", place_of(app), remedy);
 }
 
 // "Could not convert: --pp = x" -> "'x' is not a value of --pp".
@@ -78,7 +101,7 @@ std::string fact_of(const CLI::ParseError& error) {
 
 Error describe(CLI::App& app, const CLI::ParseError& error,
                const std::vector<std::string>& extra_options) {
-  const CLI::App& at = selected(app);
+  const CLI::App& at = with_rest(app);
   const std::vector<std::string> commands = command_names(at);
   const std::vector<std::string> rest = at.remaining();
   // Options before the command are those of the program; what follows belongs to the command.
@@ -86,17 +109,16 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
     const std::string& first = rest.front();
     if (first.size() > 1 && first.front() == '-') return unknown_option(at, first, extra_options);
     if (!commands.empty()) {
-      return Error(ErrorKind::kUsage, "unknown command '" + first + "'",
-                   "command '" + full_name(at) + "'", suggest_name(first, commands));
+      return Error(ErrorKind::kUsage, "unknown command '" + first + "'", place_of(at),
+                   suggest_name(first, commands));
     }
-    return Error(ErrorKind::kUsage, "unexpected argument '" + first + "'",
-                 "command '" + full_name(at) + "'", "see '" + full_name(at) + " --help'");
+    return Error(ErrorKind::kUsage, "unexpected argument '" + first + "'", place_of(at),
+                 "see '" + full_name(at) + " --help'");
   }
   if (!commands.empty() && at.get_subcommands().empty() && error.get_name() == "RequiredError") {
-    return Error(ErrorKind::kUsage, "no command given", "command '" + full_name(at) + "'",
-                 suggest_name("", commands));
+    return Error(ErrorKind::kUsage, "no command given", place_of(at), suggest_name("", commands));
   }
-  return Error(ErrorKind::kUsage, fact_of(error), "command '" + full_name(at) + "'",
+  return Error(ErrorKind::kUsage, fact_of(error), place_of(at),
                "see '" + full_name(at) + " --help'");
 }
 
@@ -113,26 +135,77 @@ std::vector<std::string> with_empty_values(const std::vector<std::string>& argum
 
 }  // namespace
 
-int report_error(const std::exception& error) {
-  int code = static_cast<int>(ErrorKind::kInternal);
-  std::string line = error.what();
-  if (const auto* known = dynamic_cast<const Error*>(&error)) {
-    code = known->exit_code();
-  } else if (dynamic_cast<const std::bad_alloc*>(&error)) {
-    code = static_cast<int>(ErrorKind::kMemory);
-    line = "out of memory; use fewer ranks, stages or microbatches";
-  } else {
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    line = "internal: " + line;
+void begin_process() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // The lowest free number is this one. Read only: what is written to a closed stream is an
+    // error.
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void prepare_app(CLI::App& app) {
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_help_flag("-h,--help", "Prints this help and exits.");
+}
+
+CLI::Option* add_count(CLI::App& app, const std::string& option, const std::string& help,
+                       std::int64_t min, std::int64_t max,
+                       const std::function<void(std::int64_t)>& set) {
+  const auto read = [&app, option, min, max, set](const std::string& text) {
+    std::int64_t count = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, count);
+    if (error != std::errc() || rest != end || count < min || count > max) {
+      throw Error(ErrorKind::kUsage, "'" + text + "' is not a value of " + option, place_of(app),
+                  "give a whole number from " + std::to_string(min) + " to " + std::to_string(max));
+    }
+    set(count);
+  };
+  return app.add_option_function<std::string>(option, read, help)->type_name("INT");
+}
+
+CLI::Option* add_config_file(CLI::App& app, std::string& file, const std::string& help) {
+  const auto set = [&app, &file](const std::string& name) {
+    if (name.empty()) {
+      throw Error(ErrorKind::kUsage, "the name of the configuration is empty", place_of(app),
+                  "name a .toml file");
+    }
+    file = name;
+  };
+  return app.add_option_function<std::string>("CONFIG", set, help);
+}
+
+void add_not_built(CLI::App& app, const std::string& option, const std::string& help,
+                   const std::string& instead) {
+  const auto refuse = [&app, option, instead](const std::vector<std::string>&) {
+    throw Error(ErrorKind::kUsage, "the option " + option + " is not built yet", place_of(app),
+                instead);
+  };
+  app.add_option_function<std::vector<std::string>>(option, refuse, help)
+      ->expected(0, 1)
+      ->type_name("")
+      ->group(kNotBuiltGroup);
+}
+
+int report_error(const std::exception_ptr& thrown) {
+  const Error error = as_error(thrown);
+  std::string line = error.what();
   std::cout.flush();
   std::fflush(stdout);
-  if (const auto* refused = dynamic_cast<const RefusedSchedule*>(&error)) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const RefusedSchedule& refused) {
     const GridOptions options{use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)};
-    std::fputs(draw_violations(refused->program(), refused->report(), options).c_str(), stderr);
+    std::fputs(draw_violations(refused.program(), refused.report(), options).c_str(), stderr);
+  } catch (const Error&) {
+  } catch (const std::bad_alloc&) {
+    line += "; use fewer ranks, stages or microbatches";
+  } catch (...) {
+    line = "internal: " + line;
   }
   std::fprintf(stderr, "sluice: error: %s\n", line.c_str());
-  return code;
+  return error.exit_code();
 }
 
 void finish_stdout() {
@@ -151,7 +224,7 @@ void at_command(const std::string& name, const std::function<void()>& call) {
     call();
   } catch (const Error& error) {
     if (!error.where().empty()) throw;
-    throw Error(error.kind(), error.fact(), "command 'sluice " + name + "'", error.remedy());
+    throw error.at("command 'sluice " + name + "'");
   }
 }
 
@@ -171,9 +244,9 @@ int run_app(CLI::App& app, std::vector<std::string> arguments, const int& exit_c
     finish_stdout();
     return code;
   } catch (const CLI::ParseError& error) {
-    return report_error(describe(app, error, extra_options));
-  } catch (const std::exception& error) {
-    return report_error(error);
+    return report_error(std::make_exception_ptr(describe(app, error, extra_options)));
+  } catch (...) {
+    return report_error(std::current_exception());
   }
 }
 

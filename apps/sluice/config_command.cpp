@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "command_line.h"
 #include "commands.h"
 #include "config/toml_reader.h"
 #include "sluice/plan.h"
@@ -27,13 +28,13 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
     object["ok"] = true;
     object["data_files"] = files.size();
     object["num_parameters"] = plan.model.num_parameters();
-    object["num_stages"] = plan.partition.num_stages;
+    object["num_stages"] = plan.partition.num_stages();
     std::cout << object.dump() << "\n";
     return;
   }
   std::cout << (arguments.file.empty() ? "no file" : arguments.file)
             << ": ok: " << plan.model.family << ", " << with_commas(plan.model.num_parameters())
-            << " parameters on " << counted(plan.partition.num_stages, "stage") << ", schedule "
+            << " parameters on " << counted(plan.partition.num_stages(), "stage") << ", schedule "
             << plan.schedule.name << ", "
             << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
 }
@@ -46,7 +47,7 @@ void add_config_command(CLI::App& app, const Overrides& overrides) {
   const auto arguments = std::make_shared<ConfigArguments>();
   const auto add = [&](const char* name, const char* help, const char* file_help) {
     CLI::App* command = config->add_subcommand(name, help);
-    command->add_option("CONFIG", arguments->file, file_help);
+    add_config_file(*command, arguments->file, file_help);
     command->add_flag("--json", arguments->json, "as JSON");
     return command;
   };

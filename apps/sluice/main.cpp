@@ -34,20 +34,26 @@ constexpr std::array kSibling = {
                 "Trains; prints the settings that are not the default and the plan, then steps.",
                 "An override sets one key of the configuration: `sluice config reference` lists "
                 "them, `sluice\nconfig show CONFIG.toml` prints their values. Data, weights and "
-                "folders are checked before\nanything is created.\n"},
+                "folders are checked before\nanything is created.\n\nNot built yet:\n"
+                "  --profile, --profile-steps  trace of what ran\n"},
 };
 
 // Commands of docs/command-line.md that nothing acts on yet.
 constexpr std::array kNotBuilt = {
     CommandText{"launch",
                 "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
-                "Starts N processes on this machine. Not built yet."},
+                "Starts N processes on this machine."},
     CommandText{"eval",
                 "eval CONFIG.toml [overrides] [--json]\n"
-                "Loss on the data, forward only. Not built yet."},
+                "Loss on the data, forward only."},
     CommandText{"checkpoint",
                 "checkpoint list|verify|export ...\n"
-                "Looks at checkpoints and exports them. Not built yet."},
+                "Looks at checkpoints and exports them."},
+    CommandText{"data",
+                "data tokenize|inspect ...\nTurns text into ids, and says what files hold."},
+    CommandText{"debug",
+                "debug flight DIR\n"
+                "Aligns the flight records of a run that failed."},
 };
 
 // Commands that take overrides of the configuration.
@@ -66,13 +72,22 @@ bool asks_help(const std::vector<std::string>& arguments) {
                      [](const std::string& text) { return text == "--help" || text == "-h"; });
 }
 
+// The words after `help` name a command.
+void require_command(const std::vector<std::string>& words) {
+  std::vector<std::string> names = {"plan", "config", "split", "schedule"};
+  for (const CommandText& text : kSibling) names.emplace_back(text.name);
+  for (const CommandText& text : kNotBuilt) names.emplace_back(text.name);
+  if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
+  throw Error(ErrorKind::kUsage, "unknown command '" + words.front() + "'", "command 'sluice help'",
+              suggest_name(words.front(), names));
+}
+
 // Replaces this process. Returns only by throwing.
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::filesystem::path sibling = self.parent_path() / "sluice-run";
   if (std::filesystem::exists(sibling)) {
-    argv[0] = const_cast<char*>(sibling.c_str());
-    execv(sibling.c_str(), argv);
+    execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed
     throw Error(ErrorKind::kUsage,
                 "cannot start 'sluice-run': " + std::string(std::strerror(errno)), sibling.string(),
                 "check its permissions");
@@ -102,11 +117,17 @@ void print_version(bool json) {
 
 int run(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    require_command(arguments);
+    arguments.emplace_back("--help");
+  }
   const std::string command = arguments.empty() ? std::string() : arguments.front();
   for (const auto* text : {find_command(kSibling, command), find_command(kNotBuilt, command)}) {
     if (text && asks_help(arguments)) {
       errno = 0;
-      std::cout << "sluice " << text->help << "\n" << text->more;
+      std::cout << "sluice " << text->help << "\n"
+                << (find_command(kNotBuilt, command) ? "Not built yet.\n" : text->more);
       finish_stdout();
       return 0;
     }
@@ -127,20 +148,22 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   bool version = false, json = false;
   CLI::App app("Pipeline-parallel training in C++ on LibTorch.", "sluice");
-  app.set_help_flag("-h,--help", "Prints this help and exits.");
+  prepare_app(app);
   app.require_subcommand(0, 1);
-  app.add_flag("--version", version, "Versions of sluice, torch and the compiler; backends.");
+  app.add_flag("-V,--version", version, "Versions of sluice, torch and the compiler; backends.");
   app.add_flag("--json", json, "With --version: as JSON.");
   const auto add_text = [&app](const CommandText& text) {
     const std::string_view help = text.help;
-    app.add_subcommand(std::string(text.name), std::string(help.substr(help.find('\n') + 1)));
+    return app.add_subcommand(std::string(text.name),
+                              std::string(help.substr(help.find('\n') + 1)));
   };
-  std::for_each(kSibling.begin(), kSibling.end(), add_text);
+  for (const CommandText& text : kSibling) add_text(text);
   add_plan_command(app, overrides);
   add_config_command(app, overrides);
   add_split_command(app);
   add_schedule_command(app, exit_code);
-  std::for_each(kNotBuilt.begin(), kNotBuilt.end(), add_text);
+  add_text({"help", "help [COMMAND]\nPrints this help, or that of a command."});
+  for (const CommandText& text : kNotBuilt) add_text(text)->group(kNotBuiltGroup);
   app.parse_complete_callback([&] {  // before the command's own callback
     if (version) {
       print_version(json);
@@ -159,9 +182,10 @@ int run(int argc, char** argv) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
+  sluice::begin_process();
   try {
     return sluice::run(argc, argv);
-  } catch (const std::exception& error) {
-    return sluice::report_error(error);
+  } catch (...) {
+    return sluice::report_error(std::current_exception());
   }
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/text.h"
+#include "command_line.h"
 #include "commands.h"
 #include "sluice/plan.h"
 
@@ -13,15 +14,11 @@ namespace sluice {
 namespace {
 
 struct PlanArguments {
-  std::string file, picture;
+  std::string file;
   bool json = false;
 };
 
 void plan(const PlanArguments& arguments, const Overrides& overrides) {
-  if (!arguments.picture.empty()) {
-    throw Error(ErrorKind::kUsage, "the option --draw is not built yet", "command 'sluice plan'",
-                "leave it out: the schedule is drawn on the terminal");
-  }
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   const Plan made = make_plan(config);
   if (arguments.json) {
@@ -38,9 +35,12 @@ void add_plan_command(CLI::App& app, const Overrides& overrides) {
   CLI::App* command =
       app.add_subcommand("plan", "Split, schedule, predicted time, bubble and memory of a run.");
   const auto arguments = std::make_shared<PlanArguments>();
-  command->add_option("CONFIG", arguments->file, "configuration (TOML)")->required();
+  add_config_file(*command, arguments->file, "configuration (TOML)")->required();
   command->add_flag("--json", arguments->json, "as JSON");
-  command->add_option("--draw", arguments->picture, "picture of the schedule; not built yet");
+  add_not_built(*command, "--draw", "FILE: picture of the schedule",
+                "leave it out: the schedule is drawn on the terminal");
+  add_not_built(*command, "--measure", "COSTS.json: costs of the stages, timed on this machine",
+                "leave it out: the costs are estimated");
   command->footer("Overrides: --section.key value or --section.key=value, see `config reference`.");
   command->callback([arguments, overrides] { plan(*arguments, overrides); });
 }

@@ -1,5 +1,6 @@
 // The program `sluice-run`: the commands that need torch. `sluice` executes it in its own place.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,14 +11,20 @@
 namespace sluice {
 namespace {
 
-int run(std::vector<std::string> arguments) {
+// `sluice` executes this program under its own name.
+std::string name_of(const char* program) {
+  const std::string own = "sluice-run";
+  return std::filesystem::path(program).filename() == own ? own : "sluice";
+}
+
+int run(const std::string& name, std::vector<std::string> arguments) {
   const Overrides overrides = take_overrides(arguments);
   std::vector<std::string> override_names;
   for (const std::string& key : config_keys()) override_names.push_back("--" + key);
 
   int exit_code = 0;
-  CLI::App app("Pipeline-parallel training in C++ on LibTorch.", "sluice");
-  app.set_help_flag("-h,--help", "Prints this help and exits.");
+  CLI::App app("Pipeline-parallel training in C++ on LibTorch.", name);
+  prepare_app(app);
   app.require_subcommand(1);
   add_train_command(app, overrides, exit_code);
   return run_app(app, std::move(arguments), exit_code, override_names);
@@ -27,9 +34,10 @@ int run(std::vector<std::string> arguments) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
+  sluice::begin_process();
   try {
-    return sluice::run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    return sluice::report_error(error);
+    return sluice::run(sluice::name_of(argv[0]), {argv + 1, argv + argc});
+  } catch (...) {
+    return sluice::report_error(std::current_exception());
   }
 }

@@ -24,7 +24,7 @@ namespace {
 
 struct ScheduleArguments {
   std::string name, csv;
-  std::optional<std::string> stage_to_rank, costs, out, draw;
+  std::optional<std::string> stage_to_rank, costs, out;
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
@@ -41,19 +41,12 @@ void require(bool given, const char* option, bool needed, const char* needs) {
   }
 }
 
-void require_positive(const std::optional<int>& value, const char* option) {
-  if (value && *value < 1) {
-    refuse(std::string(option) + " is " + std::to_string(*value), "give at least 1");
-  }
-}
-
 void check_arguments(const ScheduleArguments& arguments) {
   const bool from_name = !arguments.name.empty(), from_file = !arguments.csv.empty();
   if (from_name == from_file) {
     refuse(from_name ? "both --name and --csv" : "neither --name nor --csv",
            "give --name NAME --pp P --microbatches M, or --csv FILE");
   }
-  if (arguments.draw) refuse("--draw is not built yet", "leave it out: a terminal shows the grid");
   if (arguments.num_stages && arguments.stages_per_rank) {
     refuse("both --stages and --stages-per-rank", "give one of them");
   }
@@ -68,11 +61,6 @@ void check_arguments(const ScheduleArguments& arguments) {
   require(arguments.max_active_stages.has_value(), "--max-active-stages",
           arguments.shard_parameters, "--shard-parameters");
   require(arguments.costs.has_value(), "--costs", arguments.simulate, "--simulate");
-  require_positive(arguments.num_ranks, "--pp");
-  require_positive(arguments.stages_per_rank, "--stages-per-rank");
-  require_positive(arguments.num_stages, "--stages");
-  require_positive(arguments.num_microbatches, "--microbatches");
-  require_positive(arguments.max_active_stages, "--max-active-stages");
 }
 
 Schedule make_named(const ScheduleArguments& arguments) {
@@ -104,11 +92,11 @@ Schedule read_file(const ScheduleArguments& arguments) {
   if (arguments.stage_to_rank) {
     schedule = read_schedule_csv(
         arguments.csv,
-        parse_stage_to_rank(*arguments.stage_to_rank, schedule.num_ranks, schedule.num_stages));
+        parse_stage_to_rank(*arguments.stage_to_rank, schedule.num_ranks(), schedule.num_stages()));
   }
-  must_be(arguments.num_stages, schedule.num_stages, "stage");
+  must_be(arguments.num_stages, schedule.num_stages(), "stage");
   if (arguments.stages_per_rank) {
-    must_be(std::int64_t{*arguments.stages_per_rank} * schedule.num_ranks, schedule.num_stages,
+    must_be(std::int64_t{*arguments.stages_per_rank} * schedule.num_ranks(), schedule.num_stages(),
             "stage");
   }
   schedule.num_microbatches = arguments.num_microbatches.value_or(schedule.num_microbatches);
@@ -220,18 +208,18 @@ void add_schedule_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<ScheduleArguments>();
   command->add_option("--name", arguments->name, "make this schedule, as 1F1B or ZBVZeroBubble");
   command->add_option("--csv", arguments->csv, "read one, in torch's text form: a row per rank");
-  command->add_option("--pp", arguments->num_ranks, "ranks");
-  command->add_option("--stages-per-rank", arguments->stages_per_rank, "stages of each rank");
-  command->add_option("--stages", arguments->num_stages, "stages of all ranks together");
-  command->add_option("--microbatches", arguments->num_microbatches, "microbatches of a step");
+  add_count(*command, "--pp", arguments->num_ranks, "ranks");
+  add_count(*command, "--stages-per-rank", arguments->stages_per_rank, "stages of each rank");
+  add_count(*command, "--stages", arguments->num_stages, "stages of all ranks together");
+  add_count(*command, "--microbatches", arguments->num_microbatches, "microbatches of a step");
   command->add_option("--stage-to-rank", arguments->stage_to_rank,
                       "with --csv: loop, v, or the rank of each stage, as 0,1,1,0");
   command->add_flag("--lower", arguments->lower, "add SEND and RECV");
   command->add_flag("--shard-parameters", arguments->shard_parameters,
                     "with --lower: UNSHARD and RESHARD");
   command->add_flag("--reduce-gradients", arguments->reduce_gradients, "with --lower: REDUCE_GRAD");
-  command->add_option("--max-active-stages", arguments->max_active_stages,
-                      "with --shard-parameters: stages gathered at once (default 3)");
+  add_count(*command, "--max-active-stages", arguments->max_active_stages,
+            "with --shard-parameters: stages gathered at once (default 3)");
   command->add_flag("--defer-recv", arguments->defer_receives,
                     "with --lower: RECV directly above what needs it");
   command->add_flag("--merge-backward", arguments->merge_backward,
@@ -243,8 +231,12 @@ void add_schedule_command(CLI::App& app, int& exit_code) {
   command->add_flag("--simulate", arguments->simulate, "predict time and live activations");
   command->add_option("--costs", arguments->costs,
                       "with --simulate: F=1,I=1,W=1,B=2,comm=0, or a JSON file");
-  command->add_option("--draw", arguments->draw, "picture (.svg, .html, .json)");
   command->add_flag("--json", arguments->json, "one JSON value on stdout");
+  add_not_built(*command, "--draw", "FILE: picture (.svg, .html, .json)",
+                "leave it out: a terminal shows the grid");
+  add_not_built(*command, "--search", "the best order that can be found under --costs",
+                "name a schedule by --name");
+  add_not_built(*command, "--max-memory", "with --search: bytes of a rank", "leave it out");
   command->callback(
       [arguments, &exit_code] { at_command("schedule", [&] { run(*arguments, exit_code); }); });
 }

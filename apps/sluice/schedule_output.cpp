@@ -40,10 +40,10 @@ Json rows_json(const Program& program, const std::vector<std::vector<Action>>& r
     Json& texts = cells.emplace_back(Json::array());
     for (const Action& action : row) texts.push_back(to_text(action));
   }
-  return {{"num_ranks", program.num_ranks},
-          {"num_stages", program.num_stages},
+  return {{"num_ranks", program.num_ranks()},
+          {"num_stages", program.num_stages()},
           {"num_microbatches", program.num_microbatches},
-          {"stage_to_rank", program.stage_to_rank},
+          {"stage_to_rank", program.stage_map.ranks()},
           {"rows", std::move(cells)}};
 }
 

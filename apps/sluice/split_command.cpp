@@ -15,6 +15,9 @@
 namespace sluice {
 namespace {
 
+constexpr std::int64_t kMaxLayers = 10000;  // outline_model_spec() takes no more
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
+
 struct SplitArguments {
   std::optional<std::string> model, schedule, round, remainder, split_points, cuts, modules;
   std::optional<std::string> extra_modules, prefix, lm_head, stage_to_rank;
@@ -27,14 +30,6 @@ struct SplitArguments {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
   throw Error(ErrorKind::kUsage, what, {}, remedy);
-}
-
-// In PartitionOptions 0 stands for "not given".
-int count_of(const char* option, const std::optional<int>& value) {
-  if (value && *value < 1) {
-    refuse(std::string(option) + " is " + std::to_string(*value), "give at least 1");
-  }
-  return value.value_or(0);
 }
 
 template <typename Value>
@@ -92,7 +87,8 @@ ModelSpec model_of(const SplitArguments& arguments) {
 PartitionOptions options_of(const SplitArguments& arguments) {
   PartitionOptions options;
   options.convention = arguments.convention;
-  options.num_ranks = count_of("--pp", arguments.pp);
+  // 0 stands for "not given".
+  options.num_ranks = arguments.pp.value_or(0);
   options.schedule = arguments.schedule.value_or("");
   if (arguments.schedule) {
     const ScheduleInfo& schedule = find_schedule(*arguments.schedule);
@@ -101,8 +97,8 @@ PartitionOptions options_of(const SplitArguments& arguments) {
       refuse(schedule.name + " needs the number of ranks", "give --pp");
     }
   }
-  options.num_stages = count_of("--stages", arguments.stages);
-  options.layers_per_stage = count_of("--layers-per-stage", arguments.layers_per_stage);
+  options.num_stages = arguments.stages.value_or(0);
+  options.layers_per_stage = arguments.layers_per_stage.value_or(0);
   if (arguments.round) {
     options.rounding = word_of<Rounding>("--round", *arguments.round,
                                          {{"up", Rounding::kUp}, {"down", Rounding::kDown}});
@@ -150,22 +146,26 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const SplitRe
 // A number of stages that is given outright stands, as with torchtitan. A schedule of one stage a
 // rank only places them, and refuses to run them later.
 std::string note_of(const PartitionOptions& options, const Partition& partition) {
-  if (options.schedule.empty() || partition.stages_per_rank == 1) return {};
+  if (options.schedule.empty() || partition.stages_per_rank() == 1) return {};
   const ScheduleInfo& schedule = find_schedule(options.schedule);
   if (!schedule.single_stage) return {};
   return schedule.name + " runs exactly 1 stage a rank and refuses this split: use " +
-         std::to_string(partition.num_ranks) + " stages, or Interleaved1F1B\n";
+         std::to_string(partition.num_ranks()) + " stages, or Interleaved1F1B\n";
+}
+
+std::string with(std::string text, const std::string& parameter, const std::string& option) {
+  for (std::size_t at = 0; (at = text.find(parameter, at)) != std::string::npos;
+       at += option.size()) {
+    text.replace(at, parameter.size(), option);
+  }
+  return text;
 }
 
 // The rules name their parameters; the user of a command gave options.
 Partition partition_of(const ModelSpec& model, const PartitionOptions& options) {
-  const auto with_options = [](std::string text) {
-    const std::string parameter = "layers_per_stage", option = "--layers-per-stage";
-    for (std::size_t at = 0; (at = text.find(parameter, at)) != std::string::npos;
-         at += option.size()) {
-      text.replace(at, parameter.size(), option);
-    }
-    return text;
+  const auto with_options = [&](std::string text) {
+    text = with(text, "layers_per_stage", "--layers-per-stage");
+    return model.family.empty() ? with(text, "a model of", "--layers of") : text;
   };
   try {
     return make_partition(model, options);
@@ -196,22 +196,22 @@ void add_split_command(CLI::App& app) {
   const std::string conventions = join(partition_conventions(), ", ");
 
   command->add_option("--model", a.model, "Hugging Face directory or config.json");
-  command->add_option("--layers", a.layers, "or only a number of decoder layers");
-  command->add_option("--pp", a.pp, "ranks; without: one a stage");
+  add_count(*command, "--layers", a.layers, "or only a number of decoder layers", 0, kMaxLayers);
+  add_count(*command, "--pp", a.pp, "ranks; without: one a stage");
   command->add_option("--schedule", a.schedule, "placement, and single or several stages a rank");
-  command->add_option("--stages", a.stages, "the number of stages outright");
+  add_count(*command, "--stages", a.stages, "the number of stages outright");
   command->add_option("--convention", a.convention, "whose rules and names: " + conventions)
       ->capture_default_str();
   command->add_option("--stage-to-rank", a.stage_to_rank, "loop, v, or one rank a stage: 0,1,1,0");
 
   const std::string counts = "By counts";
-  command->add_option("--layers-per-stage", a.layers_per_stage, "stages = ceil(layers / K)")
+  add_count(*command, "--layers-per-stage", a.layers_per_stage, "stages = ceil(layers / K)")
       ->group(counts);
   command->add_option("--round", a.round, "number of stages up or down to a multiple of the ranks")
       ->group(counts);
-  command->add_option("--input-weight", a.input_weight, "layers that the embedding counts for")
+  add_count(*command, "--input-weight", a.input_weight, "layers that the embedding counts for", 0)
       ->group(counts);
-  command->add_option("--output-weight", a.output_weight, "layers that norm and head count for")
+  add_count(*command, "--output-weight", a.output_weight, "layers that norm and head count for", 0)
       ->group(counts);
   command->add_option("--remainder", a.remainder, "extra layers: first, last or middle stages")
       ->group(counts);
@@ -233,9 +233,10 @@ void add_split_command(CLI::App& app) {
   command->add_option("--lm-head", a.lm_head, "name of the head: lm_head")->group(ends);
 
   const std::string output = "Output";
-  command->add_option("--microbatch-size", a.microbatch_size, "for shapes: sequences")
+  add_count(*command, "--microbatch-size", a.microbatch_size, "for shapes: sequences", 1, kMaxSize)
       ->group(output);
-  command->add_option("--seq-len", a.seq_len, "for shapes: tokens of a sequence")->group(output);
+  add_count(*command, "--seq-len", a.seq_len, "for shapes: tokens of a sequence", 1, kMaxSize)
+      ->group(output);
   command->add_flag("--json", a.json, "one JSON object")->group(output);
   command->callback([arguments] { at_command("split", [&] { run_split(*arguments); }); });
 }

@@ -40,11 +40,11 @@ std::vector<std::string> names_of_cuts(const Partition& partition) {
 std::string split_json(const SplitResult& result) {
   using Json = nlohmann::ordered_json;
   const Partition& partition = result.partition;
-  const bool has_model = !result.model.family.empty();
+  const bool has_model = result.model.num_parameters() > 0;
   Json object;
-  object["num_stages"] = partition.num_stages;
-  object["stages_per_rank"] = partition.stages_per_rank;
-  object["stage_to_rank"] = partition.stage_to_rank;
+  object["num_stages"] = partition.num_stages();
+  object["stages_per_rank"] = partition.stages_per_rank();
+  object["stage_to_rank"] = partition.stage_map.ranks();
   object["split_points"] = partition.split_points;
   if (result.convention == "neuronx") object["cuts"] = names_of_cuts(partition);
   Json& stages = object["stages"] = Json::array();
@@ -75,10 +75,10 @@ std::string split_json(const SplitResult& result) {
 
 std::string split_text(const SplitResult& result) {
   const Partition& partition = result.partition;
-  const bool has_model = !result.model.family.empty();
-  std::string text = counted(result.model.config.num_layers, "layer") + ", " +
-                     counted(partition.num_stages, "stage") + ", " +
-                     counted(partition.num_ranks, "rank") + " (" + result.convention + ")\n";
+  const bool has_model = result.model.num_parameters() > 0;
+  std::string text = counted(result.model.num_blocks(), "layer") + ", " +
+                     counted(partition.num_stages(), "stage") + ", " +
+                     counted(partition.num_ranks(), "rank") + " (" + result.convention + ")\n";
   std::vector<TextTable::Column> columns = {
       {"stage", Align::kRight}, {"rank", Align::kRight}, {"layers", Align::kRight}};
   if (has_model) columns.push_back({"parameters", Align::kRight});

@@ -11,7 +11,7 @@
 namespace sluice {
 
 struct SplitResult {
-  ModelSpec model;  // family "": only a number of layers
+  ModelSpec model;  // without parameters: only a number of layers
   std::string convention;
   Partition partition;
   std::vector<StageShape> shapes;  // empty: not asked for

@@ -16,6 +16,7 @@
 
 #include "base/text.h"
 #include "checkpoint/save_weights.h"
+#include "command_line.h"
 #include "commands.h"
 #include "job/earlier_run.h"
 #include "job/last_weights.h"
@@ -23,12 +24,13 @@
 #include "job/post_mortem.h"
 #include "job/run_inputs.h"
 #include "job/run_log.h"
+#include "job/single_process.h"
 #include "job/stop_signal.h"
-#include "run/memory_ledger.h"
 #include "run/out_of_memory.h"
 #include "sluice/hf_directory.h"
 #include "sluice/learning_rate.h"
 #include "sluice/log.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/model.h"
 #include "sluice/plan.h"
 #include "sluice/rank_threads.h"
@@ -50,6 +52,20 @@ struct Stopwatch {
   }
 };
 
+// Of the files of weights that the ranks write.
+std::uint64_t largest_shard(const Plan& plan) {
+  std::int64_t bytes = 1;
+  for (const RankMemory& rank : plan.memory) bytes = std::max(bytes, rank.parameter_bytes);
+  return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
+}
+
+// Says on stdout how far a first step is that takes long.
+struct Progress final : ExecutorObserver {
+  explicit Progress(RunLog& of) : log(of) {}
+  void end(int index, const Action& /*action*/) override { log.instruction_done(index); }
+  RunLog& log;
+};
+
 // Everything that the ranks share; checked before anything is created.
 struct Run {
   StopSignal stop;
@@ -58,6 +74,7 @@ struct Run {
   TokenData data;
   std::optional<HfDirectory> weights;  // none: they are drawn
   RunLog log;
+  Progress progress{log};
   MemoryLedger ledger;
   PostMortem post_mortem;
   std::vector<std::unique_ptr<Transport>> transports;  // one a rank
@@ -69,14 +86,14 @@ struct Run {
         data(token_data_options(config, plan.model)),
         weights(open_weights(config, plan.model)),
         log(config, plan, data),
-        ledger(plan.program.num_ranks),
-        transports(make_local_transports(plan.program.num_ranks, {kLongestWait})),
+        ledger(plan.program.num_ranks()),
+        transports(make_local_transports(plan.program.num_ranks(), {kLongestWait})),
         interrupted(transports.size()) {
     require_model_is_kept(config);
     require_memory(config, plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
-                   hf_directory_bytes(plan.model, config.model.path));
+                   hf_directory_bytes(plan.model, config.model.path), largest_shard(plan));
     MetricsFile::check(config.metrics.folder);
   }
 };
@@ -124,8 +141,7 @@ std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
   TrainerOptions options = trainer_options(run.config);
   options.stop_requested = [&] { return run.stop.requested(); };
   options.ledger = &run.ledger;
-  if (logs)
-    options.hooks.after = [&](int index, const Action&) { run.log.instruction_done(index); };
+  if (logs) options.observers.push_back(&run.progress);
 
   doing = "making the modules";  // of this rank's stages and of no others
   auto trainer =
@@ -148,7 +164,7 @@ std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
   doing = "saving the weights";
   const std::string saved =
       save_weights(run.config.checkpoint.folder, steps, trainer->parameters(),
-                   run.plan.model.config_text, run.config.model.path, transport);
+                   run.plan.model.config_text, run.config.model.path, transport.world());
   const bool finished = steps == run.config.training.steps;
   if (logs) run.log.end(finished ? Ending::kFinished : Ending::kStopped, steps, saved);
   return steps;
@@ -214,9 +230,13 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
   CLI::App* command = app.add_subcommand(
       "train", "Trains; prints the settings that are not the default and the plan, then steps.");
   const auto file = std::make_shared<std::string>(), level = std::make_shared<std::string>();
-  command->add_option("CONFIG", *file, "configuration (TOML)")->required();
+  add_config_file(*command, *file, "configuration (TOML)")->required();
   command->add_option("--log-level", *level, "as --metrics.log_level");
+  for (const char* option : {"--profile", "--profile-steps"}) {
+    add_not_built(*command, option, "trace of what ran", "leave it out");
+  }
   command->callback([file, level, overrides, &exit_code] {
+    require_single_process();
     try {
       Overrides all = overrides;
       if (!level->empty()) all.emplace_back("metrics.log_level", *level);

@@ -49,7 +49,10 @@ sluice::LossValue squared_error(const sluice::Values& outputs, const sluice::Val
 class PlainGradientDescent : public sluice::StepOps {
  public:
   explicit PlainGradientDescent(sluice::Stage& stage) : stage_(stage) {}
-  void reduce_gradients(int) override {}  // one replica, nothing tied, no norm: not in this program
+  // One replica with whole parameters, nothing tied, no norm: these are not in this program.
+  void unshard(int) override {}
+  void reshard(int) override {}
+  void reduce_gradients(int) override {}
   void reduce_tied(int) override {}
   void reduce_norm() override {}
   void optimizer_step() override {

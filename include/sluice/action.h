@@ -29,10 +29,10 @@ enum class ActionKind : std::uint8_t {
   kBackwardInput,   // I: gradient of the input only
   kBackwardWeight,  // W: gradients of the weights only, after I
   kOverlap,         // F of one stage together with B (or I) of another, on the same rank
-  kSendForward,     // this stage's output leaves for stage + 1
-  kRecvForward,     // this stage's input arrives from stage - 1
-  kSendBackward,    // this stage's input gradient leaves for stage - 1
-  kRecvBackward,    // this stage's output gradient arrives from stage + 1
+  kSendForward,     // this stage's output leaves for its consumer (flow.h)
+  kRecvForward,     // this stage's input arrives from its producer
+  kSendBackward,    // this stage's input gradient leaves for its producer
+  kRecvBackward,    // this stage's output gradient arrives from its consumer
   kUnshard,         // gather the stage's sharded parameters
   kReshard,         // drop the gathered parameters
   kReduceGrad,      // reduce the stage's gradients over the data-parallel axis
@@ -41,14 +41,15 @@ enum class ActionKind : std::uint8_t {
   kOptimizerStep,   // update this rank's parameters
 };
 
-// 20 bytes, plain value. Fields that a kind does not use hold their defaults, so == is exact.
+// 24 bytes, plain value. Fields that a kind does not use hold their defaults, so == is exact.
 struct Action {
   ActionKind kind = ActionKind::kIdle;
   ActionKind backward_kind = ActionKind::kIdle;  // kOverlap: kBackward or kBackwardInput
-  std::int32_t stage = -1;       // kOverlap: stage of the forward; kReduceTied: index of the group
-  std::int32_t microbatch = -1;  // kOverlap: microbatch of the forward
-  std::int32_t backward_stage = -1;       // kOverlap only
-  std::int32_t backward_microbatch = -1;  // kOverlap only
+  std::int32_t stage = -1;                       // kOverlap: stage of the forward
+  std::int32_t microbatch = -1;                  // kOverlap: microbatch of the forward
+  std::int32_t backward_stage = -1;              // kOverlap only
+  std::int32_t backward_microbatch = -1;         // kOverlap only
+  std::int32_t group = -1;                       // kReduceTied only: index of the tie group
 
   friend bool operator==(const Action&, const Action&) = default;
 
@@ -64,6 +65,13 @@ struct Action {
   static Action backward_weight(int stage, int microbatch) {
     return make(ActionKind::kBackwardWeight, stage, microbatch);
   }
+  static Action reduce_tied(int group) {
+    Action action;
+    action.kind = ActionKind::kReduceTied;
+    action.group = group;
+    return action;
+  }
+  // Of any kind but kOverlap and kReduceTied.
   static Action make(ActionKind kind, int stage = -1, int microbatch = -1) {
     Action action;
     action.kind = kind;

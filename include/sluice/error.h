@@ -25,8 +25,8 @@ enum class ErrorKind : int {
   kMemory = 7,      // out of memory
 };
 
-// `what()` is "WHAT; WHERE; REMEDY" without the empty parts, on one line and without control
-// characters (shown as '?').
+// `what()` is "WHAT; WHERE; REMEDY" without the empty parts, fit to be read: on one line, without
+// control characters (shown as '?'), long values cut in their middle ("abc...xyz").
 class Error : public std::runtime_error {
  public:
   // what:   the fact, with expected and found values.
@@ -39,8 +39,13 @@ class Error : public std::runtime_error {
   const std::string& fact() const noexcept { return what_; }
   const std::string& where() const noexcept { return where_; }
   const std::string& remedy() const noexcept { return remedy_; }
+  // The same fact and remedy at another place.
+  Error at(std::string place) const;
 
  private:
+  struct Printable {};  // the parts are
+  Error(Printable, ErrorKind kind, std::string what, std::string where, std::string remedy);
+
   ErrorKind kind_;
   std::string what_, where_, remedy_;
 };

@@ -1,8 +1,9 @@
 // Runs one rank's row of a proven program.
 //
 // Owns: the loop over instructions, mailboxes, the flight recorder of this rank.
-// Does not own: autograd of a chunk (Stage), wires (Transport), reductions and the optimizer
-// (StepOps). Thread-safety: one Executor per rank, used by that rank's thread only.
+// Does not own: the backward of a chunk (Stage), wires (Transport), sharded parameters, reductions
+// and the optimizer (StepOps), what else is watched (ExecutorObserver).
+// Thread-safety: one Executor per rank, used by that rank's thread only.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/executor_observer.h"
 #include "sluice/layer.h"
 #include "sluice/loss.h"
 #include "sluice/program.h"
@@ -21,8 +23,6 @@
 
 namespace sluice {
 
-class MemoryLedger;
-
 // Scaling of gradients (RunConfig: parallelism.scale_grads).
 enum class GradientScale {
   kTokens,        // of the sum of token losses / counted tokens of the whole step
@@ -31,10 +31,13 @@ enum class GradientScale {
   kDivisor,       // kNone / divisor
 };
 
-// Reductions and the update: declared here, implemented by train (or by a user).
+// What is done with parameters and gradients between the actions: declared here, implemented by
+// train (or by a user). Every such instruction of the program is called, none is skipped.
 class StepOps {
  public:
   virtual ~StepOps() = default;
+  virtual void unshard(int stage) = 0;           // UNSHARD
+  virtual void reshard(int stage) = 0;           // RESHARD
   virtual void reduce_gradients(int stage) = 0;  // REDUCE_GRAD
   virtual void reduce_tied(int group) = 0;       // REDUCE_TIED
   virtual void reduce_norm() = 0;                // REDUCE_NORM
@@ -58,17 +61,6 @@ struct NonFinite {
       parameter;  // in_forward: the first of the stage that is itself not finite, "" if none
 };
 
-// For tests, fault injection and traces. Called on the rank's thread; what they throw is the
-// failure of the instruction.
-struct ExecutorHooks {
-  std::function<void(int index, const Action& action)> before;
-  std::function<void(int index, const Action& action)> after;
-  // What a compute action produced, before it is handed on; may be replaced. (A tensor that the
-  // stage saved for its backward must not be written to.) Halves of an overlapped pair come one by
-  // one; W produces nothing. No gradient is an undefined tensor.
-  std::function<void(const Action& action, std::vector<at::Tensor>& produced)> produced;
-};
-
 struct ExecutorOptions {
   std::uint64_t seed = 0;
   GradientScale scale = GradientScale::kTokens;
@@ -77,14 +69,13 @@ struct ExecutorOptions {
   // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
   // from the memo of earlier steps, else from the message itself).
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
-  MemoryLedger* ledger = nullptr;  // told of every received tensor; may be null
-  ExecutorHooks hooks;
+  std::vector<ExecutorObserver*> observers;  // must outlive the executor
 };
 
 // Time of one step on this rank, in seconds of its thread: a GPU is not waited for.
 struct StepTimes {
   double total = 0;    // whole row
-  double compute = 0;  // in F, B, I, W
+  double compute = 0;  // in F, B, I, W, less waiting
   double waiting = 0;  // for messages
 };
 
@@ -110,9 +101,9 @@ class Executor {
   const std::vector<MicrobatchLoss>& losses() const;
   const StepTimes& times() const;
 
-  // Runs the compute and transfers of the step again with every output and gradient checked,
-  // without reductions or update; returns the first place on this rank, if any. Collective: every
-  // rank calls it.
+  // Runs the compute and transfers of the step again with every output and gradient checked, under
+  // the same observers, without reductions or update; returns the first place on this rank, if any.
+  // Collective: every rank calls it.
   std::optional<NonFinite> find_non_finite(const StepBatch& batch);
 
   // The last actions of this rank, newest last, one a line.

@@ -45,11 +45,13 @@ class HfDirectory {
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;  // as they are stored, sorted
-  // By full name. A checkpoint of the bare model, whose names lack the leading "model." or
-  // "transformer.", answers to the full name too. Pointers live as long as the directory.
+  // By full name. A checkpoint of the bare model, whose names lack the family's leading
+  // "model." or "transformer.", answers to the full name too. Pointers live as long as the
+  // directory.
   std::optional<TensorSource> find(std::string_view name) const;
   // Throws Error(kInput) with the nearest name, or naming the layer that is missing as a whole.
-  TensorSource locate(std::string_view name) const;
+  // others: names that are looked up too, none of which is a misspelt `name`.
+  TensorSource locate(std::string_view name, const std::vector<std::string>& others = {}) const;
 
  private:
   std::optional<TensorSource> find_stored(std::string_view name) const;
@@ -78,18 +80,16 @@ struct HfShard {
   std::string file;  // name inside the directory
   std::vector<std::string> tensors;
   std::uint64_t bytes = 0;  // of tensors, without headers
-
-  // For the ranks to exchange. from_text throws Error(kInternal) on anything else.
-  std::string to_text() const;
-  static HfShard from_text(std::string_view text);
 };
+
+inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
 
 // Writes this rank's parameters into `directory` (HfWriter::directory()): only those that are not
 // another use of a tied one. rank: keeps the names of ranks apart. Files hold at most
 // max_shard_bytes unless a single tensor is larger. Throws Error(kCheckpoint).
 std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
                                      const std::vector<ParameterInfo>& parameters,
-                                     std::uint64_t max_shard_bytes = std::uint64_t{5} << 30);
+                                     std::uint64_t max_shard_bytes = kMaxShardBytes);
 
 // One rank creates the directory, every rank writes its shards into it, one rank publishes:
 //   HfWriter writer(folder, step);                                      // one rank
@@ -124,10 +124,10 @@ class HfWriter {
 // index, config.json, the tokenizer files of source_directory ("" for none).
 std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory);
 
-// That `folder` exists and can be written to, or can be created, and that its disk has `bytes`
-// left, without leaving anything behind. Throws Error(kind) naming the folder and the ancestor that
-// stands in the way.
+// That `folder` exists and can be written to, or can be created, that its disk has `bytes` left and
+// that this process may write files of largest_file bytes (ulimit -f), without leaving anything
+// behind. Throws Error(kind) naming the folder and the ancestor that stands in the way.
 void check_writable(const std::string& folder, ErrorKind kind = ErrorKind::kCheckpoint,
-                    std::uint64_t bytes = 0);
+                    std::uint64_t bytes = 0, std::uint64_t largest_file = 1);
 
 }  // namespace sluice

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/model_spec.h"
 #include "sluice/values.h"
 
 namespace sluice {
@@ -62,6 +63,10 @@ struct LayerSpec {
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
       initialize;
+  // For the plan: what it counts as in a split, and what it costs. Without a cost, describe()
+  // (describe.h) measures it.
+  LayerRole role = LayerRole::kBlock;
+  std::optional<LayerCost> cost;
 };
 
 // For every cut before layer `cuts[i]`: the values that cross it, in the order of their first

@@ -30,9 +30,9 @@ struct LayerOptions {
   c10::Device device = c10::kCPU;
 };
 
-// One LayerSpec per entry of model.layers, under the same name; allocates nothing. The layers of
-// one call share one rotary table per device. Throws Error(kInput) for a family or setting without
-// modules.
+// One LayerSpec per entry of model.layers, under the same name, with the settings in
+// model.config_text; allocates nothing. The layers of one call share one rotary table per device.
+// Throws Error(kInput) for a family or setting without modules.
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
 
 // Shifted cross-entropy in float32: token t predicts label t + 1; labels of kIgnoredLabel and the

@@ -1,62 +1,73 @@
-// What a model is, without torch: an ordered list of named layers with their parameters and costs.
+// What a model is, without torch: an ordered list of named layers with the values that they read
+// and write, their parameters and costs.
 //
 // Owns: ModelSpec, and reading it from a Hugging Face config.json.
-// Does not own: weights (io), modules (model), where a layer goes (partition.h).
+// Does not own: weights (io), modules (model), where a layer goes (partition.h); the description of
+// layers of one's own (describe.h).
 // Names are those of the Hugging Face checkpoint ("model.layers.7.mlp.up_proj.weight") in every
 // layout. Thread-safety: values.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "sluice/layer_cost.h"
+
 namespace sluice {
+
+// Bytes of an element of "float32", "bfloat16", "int64", ... Throws Error(kUsage) for another name.
+std::int64_t dtype_bytes(std::string_view dtype);
 
 struct ParameterSpec {
   std::string name;  // full name
   std::vector<std::int64_t> shape;
   std::string tied_to;  // full name of the first use, when this is another use of it
+  std::string dtype = "float32";
   std::int64_t numel() const;
 };
 
-enum class LayerKind { kEmbedding, kDecoder, kNorm, kHead };
+// Among the sizes of a value: what the microbatch decides.
+inline constexpr std::int64_t kMicrobatchRows = -1, kMicrobatchLength = -2;
+
+struct ValueSpec {
+  std::string name;
+  std::vector<std::int64_t> sizes;  // numbers, kMicrobatchRows, kMicrobatchLength
+  std::string dtype = "float32";
+  std::vector<std::int64_t> sizes_at(const MicrobatchShape& shape) const;
+  double bytes_at(const MicrobatchShape& shape) const;
+};
+
+enum class LayerRole { kEmbedding, kBlock, kNorm, kHead, kOther };
 
 struct LayerInfo {
   std::string name;  // "model.embed_tokens", "model.layers.3", "model.norm", "lm_head"
-  LayerKind kind = LayerKind::kDecoder;
-  std::vector<ParameterSpec> parameters;  // in the order of the Hugging Face module
+  LayerRole role = LayerRole::kBlock;
+  std::vector<ParameterSpec> parameters;  // in the order of the module
   std::vector<std::string> modules;  // its Hugging Face modules where these are not just `name`
+  std::vector<std::string> reads;    // values of the batch or of earlier layers
+  std::vector<ValueSpec> writes;
+  LayerCost cost;
   std::vector<std::string> module_names() const;
   std::int64_t num_parameters() const;  // uses of tied parameters counted here too
 };
 
-// Hyper-parameters of the decoder families that sluice builds itself, as config.json means them.
-struct DecoderConfig {
-  std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
-  std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
-  std::int64_t max_position_embeddings = 0;
-  // llama: the row of the embedding that takes no gradient and starts as zeros; -1: none.
-  std::int64_t padding_row = -1;
-  double norm_eps = 1e-6;
-  double initializer_range = 0.02;
-  std::string hidden_act = "silu";
-  bool attention_bias = false, mlp_bias = false, tie_word_embeddings = false;
-  // Rotary embedding. rope_type: "default", "linear", "llama3"; "none" for learned positions
-  // (gpt2).
-  double rope_theta = 10000.0;
-  std::string rope_type = "default";
-  double rope_factor = 1.0, rope_low_freq_factor = 1.0, rope_high_freq_factor = 4.0;
-  std::int64_t rope_original_max_position_embeddings = 0;
-  // Dropout probabilities (gpt2 family; llama: attention_dropout).
-  double attention_dropout = 0.0, residual_dropout = 0.0, embedding_dropout = 0.0;
-};
-
 struct ModelSpec {
-  std::string family;  // model_type of config.json: "llama", "gpt2"
-  DecoderConfig config;
-  std::string dtype;                    // dtype / torch_dtype of config.json, "" if absent
-  std::vector<LayerInfo> layers;        // forward order: embedding, decoder layers, norm, head
-  std::string config_text;              // config.json as read, for writing it back
+  std::string family;                         // model_type of config.json; "": of none
+  std::string dtype;                          // dtype / torch_dtype of config.json, "" if absent
+  std::vector<ValueSpec> inputs;              // of every batch
+  std::vector<LayerInfo> layers;              // forward order
+  std::int64_t vocab_size = 0;                // token ids are below it; 0: the batch has none
+  std::optional<std::int64_t> max_positions;  // the longest sequence; none: no limit
+  std::string config_text;                    // config.json as read, for writing it back
+
+  // The layers that are counted in a split: [first, second) from the first to the last block,
+  // with all that is between.
+  std::pair<int, int> block_range() const;
+  int num_blocks() const { return block_range().second - block_range().first; }
   std::int64_t num_parameters() const;  // each tied parameter once
 };
 
@@ -71,8 +82,9 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
 // sizes are the outer ones where these are given.
 ModelSpec read_language_model_spec(const std::string& path);
 
-// A model of which only the number of decoder layers is known: Hugging Face names, no parameters,
-// family "". For make_partition() by counts. Throws Error(kUsage) unless 0 <= num_layers <= 10000.
+// A model of which only the number of blocks is known: Hugging Face names, no parameters, values or
+// costs, family "". For make_partition() by counts. Throws Error(kUsage) unless
+// 0 <= num_layers <= 10000.
 ModelSpec outline_model_spec(int num_layers);
 
 }  // namespace sluice

@@ -18,6 +18,7 @@
 #include "sluice/partition_rules.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
+#include "sluice/stage_map.h"
 
 namespace sluice {
 
@@ -58,13 +59,14 @@ struct StageContent {
 };
 
 struct Partition {
-  int num_ranks = 0;
-  int num_stages = 0;
-  int stages_per_rank = 0;  // the largest, when ranks differ
-  std::vector<int> stage_to_rank;
+  StageMap stage_map;
   std::vector<std::string> split_points;  // first layer of every stage but the first
   std::vector<StageContent> stages;
   std::vector<TieGroup> tie_groups;  // tied parameters, also where all uses are on one stage
+
+  int num_ranks() const { return stage_map.num_ranks(); }
+  int num_stages() const { return stage_map.num_stages(); }
+  int stages_per_rank() const { return stage_map.stages_per_rank(); }
 };
 
 const std::vector<std::string>& partition_conventions();
@@ -79,9 +81,10 @@ void validate_hf_model_for_pipeline_support(const ModelSpec& model);
 // Names of the parameters of a stage, in the order of the model.
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);
 
-// Sizes of one microbatch at the borders of a stage: ids [microbatch, sequence] into the first
-// stage, [microbatch, sequence, hidden] between stages, [microbatch, sequence, vocabulary] out of
-// the head.
+// Sizes of one microbatch at the borders of a stage: of the first value that its first layer reads,
+// and of the first that its last layer writes. In a decoder: ids [microbatch, sequence] into the
+// first stage, [microbatch, sequence, hidden] between stages, [microbatch, sequence, vocabulary]
+// out of the head. Throws Error(kUsage) for a model that does not know its values.
 struct StageShape {
   std::vector<std::int64_t> input, output;
 };

@@ -17,7 +17,10 @@
 #include <vector>
 
 #include "sluice/action.h"
+#include "sluice/flow.h"
+#include "sluice/mesh.h"
 #include "sluice/schedule.h"
+#include "sluice/stage_map.h"
 
 namespace sluice {
 
@@ -27,18 +30,24 @@ struct TieGroup {
   std::vector<int> stages;
 };
 
+// One pipeline: `ranks` are those of the mesh along the axis pp, and all that differ from one of
+// them in other axes alone run the same row.
 struct Program {
-  int num_ranks = 0;
-  int num_stages = 0;
   int num_microbatches = 0;
-  std::vector<int> stage_to_rank;          // size num_stages
+  StageMap stage_map;                      // which rank has which stage
+  Flow flow;                               // which stages a microbatch passes
+  Mesh mesh;                               // its axis pp has num_ranks() ranks: these
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
-  std::vector<TieGroup> tie_groups;        // index = stage field of kReduceTied
+  std::vector<TieGroup> tie_groups;        // by Action::group
   bool forward_only = false;               // evaluation: F, and no backward of any kind
+
+  int num_ranks() const { return stage_map.num_ranks(); }
+  int num_stages() const { return stage_map.num_stages(); }
 };
 
-// Drops idle slots. A schedule that already holds transfers (compute_comms) keeps them. A stage
-// whose entry in stage_to_rank is -1 lives on no rank: the passes exchange nothing with it.
+// Drops idle slots; microbatches flow along the chain of all stages. A schedule that already holds
+// transfers (compute_comms) keeps them. With a stage that lives on no rank the passes exchange
+// nothing.
 Program to_program(const Schedule& schedule);
 
 // ---- passes ----
@@ -58,8 +67,9 @@ Program split_overlap(Program program);
 // Throws Error(kInput) when the program holds transfers already, and, with the first stuck action
 // of every rank, when the order cannot complete.
 Program add_transfers(Program program);
-// Moves every RECV down to just before the instruction that needs it, and on the lower rank of a
-// pair to before the next SEND to the same peer, without changing the order on a channel (torch
+// Moves every RECV down to just before the instruction that needs it, and on the lower of two
+// ranks that exchange to before the next SEND to the same peer, without changing the order on a
+// channel (torch
 // `_defer_recv_ops`). Throws Error(kInput) for a RECV that nothing below it needs.
 Program defer_receives(Program program);
 // UNSHARD before a stage's use, RESHARD after, at most `max_active_stages` gathered at once

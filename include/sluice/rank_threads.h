@@ -9,11 +9,10 @@
 #include <memory>
 #include <vector>
 
+#include "sluice/memory_ledger.h"
 #include "sluice/transport.h"
 
 namespace sluice {
-
-class MemoryLedger;
 
 // threads_per_rank if above 0, else the cores of this machine divided among the ranks, at least 1.
 int resolve_threads_per_rank(int threads_per_rank, int num_ranks);

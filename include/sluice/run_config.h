@@ -16,15 +16,29 @@ namespace sluice {
 
 struct ModelOptions {
   std::string path;
+  std::string graph;
+  std::string adapter;
+  bool rewrites = true;
+  std::string transformer_layer_cls;
   std::string config;
   std::string dtype = "float32";
+};
+struct LoraOptions {
+  std::int64_t rank = 0;
+  double alpha = 16.0;
+  double dropout = 0.0;
+  std::vector<std::string> target = {"*q_proj", "*v_proj"};
 };
 struct DataOptions {
   std::vector<std::string> files;  // patterns, see expand_data_files
   std::string format = "auto";
   bool shuffle = true;
-  bool truncate = false;
   std::string tokenizer = "auto";
+  std::string pad = "seq_len";
+  bool pack = false;
+  bool truncate = false;
+  std::string chat_template = "auto";
+  std::vector<double> weights = {};
 };
 struct TrainingOptions {
   std::int64_t steps = 100;
@@ -34,8 +48,10 @@ struct TrainingOptions {
   std::int64_t seed = 0;
   std::int64_t threads_per_rank = 1;
   std::vector<std::string> trainable = {"*"};
+  std::int64_t global_batch_size = 0;
   std::string mixed_precision = "none";
   std::vector<std::string> activation_checkpoint = {};  // "none" is {}, "full" is {"*"}
+  std::string fused = "auto";
 };
 struct OptimizerOptions {
   std::string name = "AdamW";
@@ -70,14 +86,36 @@ struct ParallelismOptions {
   double scale_grads_divisor = 0.0;    // with "divisor"
   bool reduce_grad_per_microbatch = false;
   std::int64_t data_parallel_degree = 1;
+  std::int64_t data_parallel_shards = 0;
   bool zero1 = false;
+  bool zero3 = false;
+  std::string reduction = "exact";
+  std::string rank_order = "pp,dp";
   std::string transport = "auto";
+  std::string partition = "even";
+  std::string costs;
+  std::string device_memory;
+};
+struct ValidationOptions {
+  std::vector<std::string> files;  // patterns, as data.files
+  std::int64_t interval = 0;
+  std::int64_t steps = 0;
+};
+struct CommOptions {
+  double init_timeout_seconds = 300.0;
+  double train_timeout_seconds = 100.0;
+  double heartbeat_seconds = 5.0;
 };
 struct CheckpointOptions {
   std::string folder = "outputs/checkpoint";
   std::int64_t interval = 0;
   std::int64_t keep_latest_k = 3;
+  std::int64_t keep_every = 0;
   std::string resume = "auto";
+  bool async = true;
+  std::string commit = "rename";
+  std::string on_save_error = "stop";
+  std::vector<std::string> allow = {};
 };
 struct MetricsOptions {
   std::string folder = "outputs";
@@ -88,11 +126,14 @@ struct MetricsOptions {
 
 struct RunConfig {
   ModelOptions model;
+  LoraOptions lora;
   DataOptions data;
   TrainingOptions training;
   OptimizerOptions optimizer;
   LrSchedulerOptions lr_scheduler;
   ParallelismOptions parallelism;
+  ValidationOptions validation;
+  CommOptions comm;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
 
@@ -111,7 +152,7 @@ Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
 // (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with
-// the nearest), wrong types, values out of range, contradictions, and documented keys that are
+// the nearest, or what another library's key is here), wrong types, values out of range, contradictions, and documented keys that are
 // set away from their default but "not built yet".
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
@@ -129,7 +170,8 @@ std::vector<std::string> expand_data_files(const RunConfig& config);
 std::string show_config(const RunConfig& config);
 std::string show_config_changes(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
-// The key reference (Markdown): key, type, default, range, meaning. From the same table as parsing.
+// The key reference (Markdown): key, type, default, range, meaning; and what other libraries' keys
+// are here. From the same tables as parsing; the JSON form has our keys only.
 std::string config_reference();
 std::string config_reference_json();
 // "section.key" of every key, in the order of the reference.

@@ -1,6 +1,6 @@
 // A schedule: which rank computes what, in which slot. Pure values, no torch.
 //
-// Owns: the grid rank x slot, stage placement, builders by name, torch's CSV form.
+// Owns: the grid rank x slot, builders by name, torch's CSV form.
 // Does not own: transfers, reductions, proof (program.h, verify.h).
 // Thread-safety: values.
 #pragma once
@@ -10,34 +10,25 @@
 #include <vector>
 
 #include "sluice/action.h"
+#include "sluice/stage_map.h"
 
 namespace sluice {
 
-// Where the stages live.
-//   loop: stage s on rank s mod P.
-//   v:    ranks 0..P-1, then P-1..0, alternating (with 2 stages a rank: rank r has r and 2P-1-r).
-enum class Placement { kLoop, kV };
-
-// stage -> rank. Throws Error(kUsage) unless num_stages is a positive multiple of num_ranks.
-std::vector<int> make_stage_to_rank(Placement placement, int num_ranks, int num_stages);
-
 // "loop", "v", or ranks separated by commas, one a stage ("0,1,1,0"). Throws Error(kUsage).
-// For the two words num_ranks and num_stages count as in make_stage_to_rank(); a list stands for
+// For the two words num_ranks and num_stages count as in make_stage_map(); a list stands for
 // itself, and only its form is checked.
 std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages);
 
-// The stages of one rank, ascending.
-std::vector<int> stages_of_rank(const std::vector<int>& stage_to_rank, int rank);
-
 struct Schedule {
   std::string name;  // canonical name, or the file's
-  int num_ranks = 0;
-  int num_stages = 0;
   int num_microbatches = 0;
-  // Size num_stages. -1, from a file only: no row names the stage, or the given map lacks it; such
-  // a schedule can be printed, and verify() refuses it.
-  std::vector<int> stage_to_rank;
+  // kNowhere, from a file only: no row names the stage, or the given map lacks it; such a schedule
+  // can be printed, and verify() refuses it.
+  StageMap stage_map;
   std::vector<std::vector<Action>> rows;  // [rank][slot]; kIdle: the slot is empty
+
+  int num_ranks() const { return stage_map.num_ranks(); }
+  int num_stages() const { return stage_map.num_stages(); }
 };
 
 // What a builder is asked for.
@@ -61,7 +52,7 @@ const std::vector<ScheduleInfo>& schedule_table();
 
 // Where a schedule wants its stages. Throws Error(kUsage) also for a V schedule with other than 2
 // stages a rank.
-std::vector<int> make_stage_to_rank(const ScheduleInfo& schedule, int num_ranks, int num_stages);
+StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages);
 
 // By name or alias, any case. Throws Error(kUsage) with the nearest name.
 const ScheduleInfo& find_schedule(std::string_view name);

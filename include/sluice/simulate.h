@@ -29,7 +29,7 @@ struct Costs {
   std::vector<StageCosts> per_stage;  // empty, or one per stage
   double latency = 0.0;               // of a transfer
   double bandwidth = 0.0;             // bytes per unit of time; 0: infinite
-  std::vector<double> message_bytes;  // per cut (stage s -> s+1), empty: 0
+  std::vector<double> message_bytes;  // per cut (stage s -> its consumer), empty: 0
   std::vector<double> rank_speed;     // relative; empty: 1
   std::string file;                   // that they were read from; for errors
 };

@@ -1,19 +1,20 @@
 // One chunk of the model on one rank: forward, backward (whole or split), gradients.
 //
-// Owns: the chunk, the autograd edges of microbatches in flight, the gradient accumulators.
-// Does not own: ranks, transfers, order (Executor).
+// Owns: the chunk, the backwards of microbatches in flight, the sums of gradients.
+// Does not own: how a backward is carried out (chunk_backward.h); ranks, transfers, order
+// (Executor).
 //
 // Invariants:
-//  1. Between forward and backward of a microbatch the stage keeps only autograd edges of its
-//     outputs and leaf views of its inputs, never an output tensor.
-//  2. Gradients of weights add up in the order of the backward calls, into float32 accumulators
-//     when the parameter is a half-precision type, whose memory is there from the first keep() on.
-//  3. Each use of a tied parameter has its own accumulator.
+//  1. Between forward and backward of a microbatch the stage keeps what its backward reads, never
+//     an output tensor.
+//  2. Gradients of weights add up in the order of the backward calls, into float32 sums when the
+//     parameter is a half-precision type, whose memory is there from the first keep() on.
+//  3. Each use of a tied parameter has its own sum.
 //  4. Nothing of a microbatch is left after its B, or its I and W.
 // Device and dtype are those of the parameters when the stage is made (LayerSpec::make decides):
 // inputs and gradients that come from another device are copied to the stage's, batch inputs are
 // read as they are. Thread-safety: one rank's thread. On CUDA the engine's device thread writes the
-// accumulators while that thread waits in backward.
+// sums while that thread waits in backward.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +23,20 @@
 #include <vector>
 
 #include "sluice/chunk.h"
+#include "sluice/chunk_backward.h"
 
 namespace sluice {
 
-// Key of random numbers and of the step's data for one forward.
-struct MicrobatchKey {
-  std::uint64_t seed = 0;
-  std::int64_t step = 0;
-  std::int64_t microbatch = 0;
-};
-
 class Stage {
  public:
-  Stage(int index, Chunk chunk);
+  // backward: empty for that of autograd, which takes any modules.
+  Stage(int index, Chunk chunk, ChunkBackwardMaker backward = {});
   ~Stage();
   Stage(Stage&&) noexcept;
 
   int index() const;
   Chunk& chunk();
-  // Chunk parameters, and the gradient accumulator of each (undefined: no gradient this step).
+  // Chunk parameters, and the gradient sum of each (undefined: no gradient this step).
   std::vector<ParameterInfo>& parameters();
   at::Tensor& gradient(std::size_t parameter);
   void clear_gradients();
@@ -50,7 +46,7 @@ class Stage {
   // them go (see keep()). Throws Error(kUsage) for a parameter that was moved, converted or
   // unfrozen after the stage was made, and what Chunk::forward throws.
   Values forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, const Values& batch);
-  // Remembers where the backward of this microbatch will start: the edges of `roots`.
+  // Remembers where the backward of this microbatch will start.
   void keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots);
 
   // Instead of keep(): this microbatch gets no backward (evaluation).

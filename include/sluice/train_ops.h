@@ -23,11 +23,11 @@
 #include <vector>
 
 #include "sluice/executor.h"
+#include "sluice/group.h"
 #include "sluice/optimizer.h"
 #include "sluice/program.h"
 #include "sluice/run_config.h"
 #include "sluice/stage.h"
-#include "sluice/transport.h"
 
 namespace sluice {
 
@@ -45,11 +45,12 @@ struct StepReport {
 
 class TrainOps : public StepOps {
  public:
-  // Collective over all ranks: names are exchanged once, here. stages: those of this rank.
+  // Collective over all ranks: names are exchanged once, here. stages: those of this rank. world:
+  // Transport::world().
   // stop_requested (may be empty) is asked once a step. Throws Error(kUsage) when
   // some uses of a tied parameter are frozen and others not, Error(kInternal) when a parameter has
   // no single owner, or is tied across ranks without a tie group in the program.
-  TrainOps(const Program& program, std::vector<Stage*> stages, Transport& transport,
+  TrainOps(const Program& program, std::vector<Stage*> stages, const Group& world,
            const OptimizerOptions& options, std::function<bool()> stop_requested = {});
   ~TrainOps() override;
 
@@ -58,6 +59,8 @@ class TrainOps : public StepOps {
   // The rate of the step that follows.
   void set_learning_rate(double lr);
 
+  void unshard(int stage) override;
+  void reshard(int stage) override;
   void reduce_gradients(int stage) override;
   void reduce_tied(int group) override;
   void reduce_norm() override;
@@ -76,7 +79,7 @@ class TrainOps : public StepOps {
 // throws, on every rank, one Error(kNotFinite) naming step, stage, value or parameter, and
 // microbatch of the first place: forward before backward; the smallest microbatch, then the
 // smallest stage; in backward the first microbatch in backward order, then the largest stage.
-[[noreturn]] void throw_not_finite(Executor& executor, Transport& transport, const Program& program,
+[[noreturn]] void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                                    const StepBatch& batch, const StepReport& report);
 
 }  // namespace sluice

@@ -17,6 +17,7 @@
 
 #include "sluice/executor.h"
 #include "sluice/hf_directory.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/model_spec.h"
 #include "sluice/partition.h"
 #include "sluice/run_config.h"
@@ -24,8 +25,6 @@
 #include "sluice/transport.h"
 
 namespace sluice {
-
-class MemoryLedger;
 
 // What is trained, of whatever family: layers, and the loss of what the last one writes.
 struct TrainableModel {
@@ -40,9 +39,9 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   GradientScale scale = GradientScale::kTokens;
   double divisor = 1.0;
-  std::function<bool()> stop_requested;  // asked once a step on every rank; may be empty
-  MemoryLedger* ledger = nullptr;        // without one, memory is reported as 0
-  ExecutorHooks hooks;
+  std::function<bool()> stop_requested;      // asked once a step on every rank; may be empty
+  MemoryLedger* ledger = nullptr;            // without one, memory is reported as 0
+  std::vector<ExecutorObserver*> observers;  // must outlive the trainer
 };
 TrainerOptions trainer_options(const RunConfig& config);
 

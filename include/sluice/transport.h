@@ -1,7 +1,7 @@
 // How ranks exchange messages: narrow, nothing optional, a deadline on every wait.
 //
 // Owns: the interface, and the in-process transport (ranks as threads, zero-copy hand-over).
-// Does not own: what is sent when (program.h), order proofs (verify.h).
+// Does not own: what is sent when (program.h), order proofs (verify.h), collectives (group.h).
 //
 // Invariants:
 //  1. A channel is one FIFO per (source, destination, ChannelKind); messages never overtake.
@@ -9,8 +9,9 @@
 //     completed in the order in which they were posted.
 //  3. Every wait ends: by its message, by the deadline (Error kPeer naming the missing message), or
 //     by abort (Error with the first failure).
-//  4. After abort() on any rank, every present and later wait of every rank ends with that failure,
-//     and messages on their way are dropped. It stays so: after a failure make new endpoints.
+//  4. After abort() on any rank, every present and later wait of every rank, in groups too, ends
+//     with that failure, and messages on their way are dropped. It stays so: after a failure make
+//     new endpoints.
 // Thread-safety: one endpoint belongs to one rank's thread, except abort(), which any thread may
 // call.
 #pragma once
@@ -23,12 +24,12 @@
 #include <string>
 #include <vector>
 
+#include "sluice/channel_kind.h"
 #include "sluice/error.h"
+#include "sluice/group.h"
 #include "sluice/layer.h"
 
 namespace sluice {
-
-enum class ChannelKind : std::uint8_t { kActivation, kGradient };
 
 // What a message is, checked against what the receiver expects.
 struct MessageTag {
@@ -77,14 +78,8 @@ class Transport {
   // Throws Error(kPeer) on deadline, Error(kInternal) when another tag or other metas arrive.
   virtual Message wait(Ticket ticket) = 0;
 
-  // Collectives over `group` (ascending ranks, this one among them). Results in group order, the
-  // same on every member. Members call the collectives of a group in the same order. Tensors may
-  // share storage with the giver's: nobody writes to them, neither afterwards.
-  virtual std::vector<std::string> all_gather(const std::string& bytes,
-                                              const std::vector<int>& group) = 0;
-  virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor,
-                                             const std::vector<int>& group) = 0;
-  virtual void barrier() = 0;
+  // All ranks; member i is rank i. The same group each time.
+  virtual Group world() const = 0;
 
   // Wakes everybody with this failure. The first abort wins.
   virtual void abort(const Failure& failure) noexcept = 0;

@@ -5,32 +5,22 @@
 #include <numeric>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace sluice {
 namespace {
 
-// Values of files and arguments are quoted in messages: none may steer the terminal.
-std::string one_line(std::string text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F, which some terminals obey too, are 0xc2 0x80 to 0xc2 0x9f in UTF-8.
-    const bool is_c1 = byte >= 0x80 && byte < 0xa0 && i > 0 && text[i - 1] == '\xc2';
-    if (byte == '\n' || byte == '\r' || byte == '\t') {
-      text[i] = ' ';
-    } else if (byte < 0x20 || byte == 0x7f) {
-      text[i] = '?';
-    } else if (is_c1) {
-      text.replace(--i, 2, "?");
-    }
-  }
-  return text;
-}
+// Longer names are no typing errors, and their distances are expensive.
+constexpr std::size_t kMaxNearName = 200;
+// A fact alone may be the whole line of another Error.
+constexpr std::size_t kMaxLine = 3 * (kMaxShownText + 2);
 
 std::string join(const std::string& what, const std::string& where, const std::string& remedy) {
   std::string line = what;
   for (const std::string* part : {&where, &remedy}) {
     if (!part->empty()) line += "; " + *part;
   }
-  return one_line(std::move(line));
+  return line;
 }
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
@@ -52,16 +42,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 Error::Error(ErrorKind kind, std::string what, std::string where, std::string remedy)
+    : Error(Printable{}, kind,
+            printable(what, where.empty() && remedy.empty() ? kMaxLine : kMaxShownText),
+            printable(where), printable(remedy)) {}
+
+Error::Error(Printable, ErrorKind kind, std::string what, std::string where, std::string remedy)
     : std::runtime_error(join(what, where, remedy)),
       kind_(kind),
       what_(std::move(what)),
       where_(std::move(where)),
       remedy_(std::move(remedy)) {}
 
+Error Error::at(std::string place) const { return Error(kind_, what_, std::move(place), remedy_); }
+
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
+  if (name.size() > kMaxNearName) return {};
   const std::string* best = nullptr;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
+    if (candidate.size() >= name.size() + best_distance) continue;
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {
       best = &candidate;

@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,9 +9,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <random>
 #include <system_error>
 #include <utility>
+#include <vector>
+
+#include "base/text.h"
 
 namespace sluice {
 namespace {
@@ -40,6 +45,17 @@ class FileSizeSignalHold {
   sigset_t signal_, before_;
 };
 
+struct Descriptor {
+  int number;
+  ~Descriptor() { ::close(number); }
+};
+
+Error not_regular(const std::string& path, ErrorKind kind, mode_t mode) {
+  return Error(
+      kind, "not a regular file", path,
+      S_ISDIR(mode) ? "it is a folder: name a file in it" : "name a file, or a link to one");
+}
+
 [[noreturn]] void fail_checkpoint(const std::string& what, const std::string& path,
                                   int error_number) {
   throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
@@ -49,9 +65,9 @@ class FileSizeSignalHold {
 
 std::string errno_text(int error_number) { return std::generic_category().message(error_number); }
 
-Error file_error(ErrorKind kind, const std::string& what, const std::string& path,
-                 int error_number) {
-  const bool written = kind != ErrorKind::kInput;
+Error file_error(ErrorKind kind, const std::string& what, const std::string& path, int error_number,
+                 Access access) {
+  const bool written = access == Access::kWrite;
   std::string remedy;
   switch (error_number) {
     case ENOSPC:
@@ -73,6 +89,9 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
       remedy = written ? "choose another folder: this one is gone, or its file system makes none"
                        : "check the path";
       break;
+    case ENXIO:  // a socket
+      remedy = "name a regular file";
+      break;
     case EISDIR:
       remedy = "a folder is where the file should be: move it away";
       break;
@@ -93,38 +112,38 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
   return Error(kind, what + ": " + errno_text(error_number), path, remedy);
 }
 
-File::File(int descriptor, std::string path, ErrorKind kind)
-    : descriptor_(descriptor), path_(std::move(path)), kind_(kind) {}
+File::File(int descriptor, std::string path, ErrorKind kind, Access access)
+    : descriptor_(descriptor), path_(std::move(path)), kind_(kind), access_(access) {}
 
 File::File(File&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       path_(std::move(other.path_)),
-      kind_(other.kind_) {}
+      kind_(other.kind_),
+      access_(other.access_) {}
 
 File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void File::fail(const std::string& what, int error_number) const {
-  throw file_error(kind_, what, path_, error_number);
+  throw file_error(kind_, what, path_, error_number, access_);
 }
 
 File File::open(const std::string& path, ErrorKind kind) {
   // O_NONBLOCK: opening a FIFO in place of the file must not wait for a writer.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  File file(descriptor, path, kind);
+  File file(descriptor, path, kind, Access::kRead);
   if (descriptor < 0) file.fail("cannot open file", errno);
   struct stat status;
   if (::fstat(descriptor, &status) != 0) file.fail("cannot inspect file", errno);
-  if (!S_ISREG(status.st_mode))
-    throw Error(kind, "not a regular file", path, "name a file, or a link to one");
+  if (!S_ISREG(status.st_mode)) throw not_regular(path, kind, status.st_mode);
   return file;
 }
 
 File File::create(const std::string& path, ErrorKind kind) {
   const int descriptor =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  File file(descriptor, path, kind);
+  File file(descriptor, path, kind, Access::kWrite);
   if (descriptor < 0) file.fail("cannot create file", errno);
   return file;
 }
@@ -160,17 +179,10 @@ void File::read(void* buffer, std::size_t count, std::uint64_t offset) const {
 }
 
 void File::write(const void* buffer, std::size_t count, std::uint64_t offset) {
-  const FileSizeSignalHold hold;
-  std::size_t done = 0;
-  while (done < count) {
-    const ssize_t put =
-        ::pwrite(descriptor_, static_cast<const char*>(buffer) + done,
-                 std::min(count - done, kMaxTransfer), static_cast<off_t>(offset + done));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail("cannot write file", errno);
-    if (put == 0) fail("cannot write file", ENOSPC);
-    done += static_cast<std::size_t>(put);
-  }
+  if (::lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0)
+    fail("cannot write file", errno);
+  const int failed = write_all(descriptor_, {static_cast<const char*>(buffer), count});
+  if (failed != 0) fail("cannot write file", failed);
 }
 
 void File::sync() {
@@ -181,18 +193,67 @@ void File::close() {
   if (::close(std::exchange(descriptor_, -1)) != 0) fail("cannot close file", errno);
 }
 
-std::string read_text(const std::string& path, std::uint64_t limit, ErrorKind kind) {
-  const File file = File::open(path, kind);
-  const std::uint64_t size = file.size();
-  if (size > limit) {
-    throw Error(kind,
-                "file has " + std::to_string(size) + " bytes, at most " + std::to_string(limit) +
-                    " are expected",
-                path);
+namespace {
+
+// Not by its size: files of /proc have none, and a file may grow.
+std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKind kind,
+                        const std::function<ssize_t(char* buffer, std::size_t count)>& read_some) {
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16);
+  for (;;) {
+    const ssize_t count = read_some(block.data(), block.size());
+    if (count == 0) return text;
+    if (count < 0) throw file_error(kind, "cannot read file", path, errno, Access::kRead);
+    text.append(block.data(), static_cast<std::size_t>(count));
+    if (text.size() > max_bytes) {
+      throw Error(kind,
+                  "the file is larger than " + human_bytes(static_cast<std::int64_t>(max_bytes)),
+                  path, "is it the right file?");
+    }
   }
-  std::string text(size, '\0');
-  file.read(text.data(), text.size(), 0);
-  return text;
+}
+
+// Waits for what comes, and not for ever.
+ssize_t read_pipe(int descriptor, char* buffer, std::size_t count, const std::string& path,
+                  ErrorKind kind) {
+  const auto pause = std::chrono::milliseconds(kLongestPause);
+  for (;;) {
+    pollfd wanted{descriptor, POLLIN, 0};
+    const int ready = ::poll(&wanted, 1, static_cast<int>(pause.count()));
+    if (ready == 0) {
+      throw Error(
+          kind,
+          "nothing was written to the pipe within " + std::to_string(kLongestPause.count()) + " s",
+          path, "name a regular file, or start what writes to it first");
+    }
+    const ssize_t got = ready < 0 ? -1 : ::read(descriptor, buffer, count);
+    if (got >= 0 || (errno != EINTR && errno != EAGAIN)) return got;
+  }
+}
+
+}  // namespace
+
+std::string read_text(const std::string& path, std::size_t max_bytes, ErrorKind kind) {
+  const File file = File::open(path, kind);
+  std::uint64_t offset = 0;
+  return read_to_end(path, max_bytes, kind, [&](char* buffer, std::size_t count) {
+    const std::size_t got = file.read_some(buffer, count, offset);
+    offset += got;
+    return static_cast<ssize_t>(got);
+  });
+}
+
+std::string read_text_or_pipe(const std::string& path, std::size_t max_bytes, ErrorKind kind) {
+  struct stat status;
+  const bool is_stream =
+      ::stat(path.c_str(), &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode));
+  if (!is_stream) return read_text(path, max_bytes, kind);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) throw file_error(kind, "cannot open file", path, errno, Access::kRead);
+  const Descriptor closed_at_end{descriptor};
+  return read_to_end(path, max_bytes, kind, [&](char* buffer, std::size_t count) {
+    return read_pipe(descriptor, buffer, count, path, kind);
+  });
 }
 
 void write_text(const std::string& path, const std::string& text) {
@@ -200,6 +261,31 @@ void write_text(const std::string& path, const std::string& text) {
   file.write(text.data(), text.size(), 0);
   file.sync();
   file.close();
+}
+
+int write_all(int descriptor, std::string_view text) {
+  const FileSizeSignalHold hold;
+  while (!text.empty()) {
+    const ssize_t put = ::write(descriptor, text.data(), std::min(text.size(), kMaxTransfer));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno;
+    if (put == 0) return ENOSPC;
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return 0;
+}
+
+int replace_file(const std::string& path, std::string_view text, std::optional<mode_t> mode) {
+  const std::string temporary = path + ".tmp-" + unique_suffix();
+  const int descriptor =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (descriptor < 0) return errno;
+  int failed = mode && ::fchmod(descriptor, *mode) != 0 ? errno : 0;
+  if (failed == 0) failed = write_all(descriptor, text);
+  if (::close(descriptor) != 0 && failed == 0) failed = errno;
+  if (failed == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) failed = errno;
+  if (failed != 0) ::unlink(temporary.c_str());
+  return failed;
 }
 
 void sync_directory(const std::string& directory) {

@@ -1,11 +1,19 @@
-// A file descriptor with errors that name the file, and the steps of an atomic publish. No torch.
+// Files: a descriptor with errors that name the file, small files as a whole, and the steps of an
+// atomic publish. No torch.
 //
+// Owns: how files are opened (never waiting for a pipe), read, written (over interruptions, and to
+// the limit on file sizes) and replaced at once. Does not own: what is in them.
 // Thread-safety: reads of one File may run concurrently (pread); writes belong to one thread.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "sluice/error.h"
 
@@ -14,9 +22,11 @@ namespace sluice {
 // "No space left on device", from errno at the call.
 std::string errno_text(int error_number);
 
+enum class Access { kRead, kWrite };
+
 // "WHAT: No space left on device" at `path`, with what can be done about it.
-Error file_error(ErrorKind kind, const std::string& what, const std::string& path,
-                 int error_number);
+Error file_error(ErrorKind kind, const std::string& what, const std::string& path, int error_number,
+                 Access access = Access::kWrite);
 
 class File {
  public:
@@ -43,19 +53,32 @@ class File {
   void close();
 
  private:
-  File(int descriptor, std::string path, ErrorKind kind);
+  File(int descriptor, std::string path, ErrorKind kind, Access access);
   [[noreturn]] void fail(const std::string& what, int error_number) const;
 
   int descriptor_;
   std::string path_;
   ErrorKind kind_;
+  Access access_;
 };
 
-// The whole of a small file. Throws when it is longer than `limit`.
-std::string read_text(const std::string& path, std::uint64_t limit,
+// The whole of a small file. Throws Error(kind): missing, not readable, no regular file, longer
+// than max_bytes.
+std::string read_text(const std::string& path, std::size_t max_bytes,
                       ErrorKind kind = ErrorKind::kInput);
+// The same, but of a pipe or a device too, as `<(...)` makes one: what is written to it until it is
+// closed. Throws also when nothing comes for kLongestPause.
+std::string read_text_or_pipe(const std::string& path, std::size_t max_bytes, ErrorKind kind);
+inline constexpr std::chrono::seconds kLongestPause{2};
+
 // Creates, writes, syncs. Not atomic: for files inside a directory that is published as a whole.
 void write_text(const std::string& path, const std::string& text);
+
+// All of `text`, where the descriptor stands. 0, or the errno of what failed.
+int write_all(int descriptor, std::string_view text);
+// Puts a new file with `text` in the place of `path` at once, through a temporary file beside it.
+// 0, or the errno of what failed: then `path` is as it was. mode: by the umask unless given.
+int replace_file(const std::string& path, std::string_view text, std::optional<mode_t> mode = {});
 
 // Makes renames and creations in `directory` durable.
 void sync_directory(const std::string& directory);

@@ -1,8 +1,6 @@
 #include "base/strict_json.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <vector>
 
@@ -32,6 +30,8 @@ std::string reason_of(const Json::parse_error& error) {
 
 }  // namespace
 
+std::size_t find_nul(std::string_view json) { return json.find('\0'); }
+
 nlohmann::json parse_strict_json(std::string_view text, const std::string& file_name) {
   std::vector<std::set<std::string>> keys;  // of the objects that are open
   const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -60,6 +60,10 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
     }
     return true;
   };
+  if (const std::size_t nul = find_nul(text); nul != std::string_view::npos) {
+    throw Error(ErrorKind::kInput, "not valid JSON: a NUL character",
+                position_text(text, nul + 1, file_name), "mend it there");
+  }
   try {
     return Json::parse(text, check);
   } catch (const Json::parse_error& error) {
@@ -69,31 +73,6 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
     throw Error(ErrorKind::kInput, std::string("not valid JSON: ") + error.what(), file_name,
                 "write a smaller number");
   }
-}
-
-std::string read_text_file(const std::string& path, std::size_t max_bytes) {
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code)) {
-    throw Error(ErrorKind::kInput, "is a folder, not a file", path, "name a file in it");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw Error(ErrorKind::kInput, "cannot open the file", path,
-                "check the path and its permissions");
-  std::string text;
-  std::vector<char> block(1 << 16);
-  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
-    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > max_bytes) {
-      throw Error(ErrorKind::kInput,
-                  "the file is larger than " + std::to_string(max_bytes >> 20) + " MiB", path,
-                  "is it the right file?");
-    }
-  }
-  if (file.bad()) {
-    throw Error(ErrorKind::kInput, "cannot read the file", path, "check the disk it is on");
-  }
-  return text;
 }
 
 }  // namespace sluice

@@ -16,10 +16,11 @@ namespace sluice {
 inline constexpr int kMaxJsonDepth = 64;
 
 // Throws Error(kInput) at "file:line:column": not JSON, not UTF-8, nested deeper than
-// kMaxJsonDepth, a key twice in one object, bytes after the document.
+// kMaxJsonDepth, a key twice in one object, bytes after the document, a NUL character.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& file_name);
 
-// The whole file. Throws Error(kInput): missing, a folder, not readable, larger than max_bytes.
-std::string read_text_file(const std::string& path, std::size_t max_bytes);
+// Where a NUL is, or npos. The JSON library takes one for the end of the text, so whoever calls it
+// has to look.
+std::size_t find_nul(std::string_view json);
 
 }  // namespace sluice

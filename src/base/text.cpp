@@ -150,4 +150,8 @@ std::string to_lower(std::string_view text) {
   return lower;
 }
 
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 }  // namespace sluice

@@ -56,5 +56,6 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 std::vector<std::string> split(std::string_view text, char separator);  // "" is {}
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
+std::string first_line(std::string_view text);
 
 }  // namespace sluice

@@ -1,49 +1,64 @@
 #include "checkpoint/save_weights.h"
 
-#include <numeric>
 #include <optional>
 
-#include "base/text.h"
+#include "comm/gather_messages.h"
 
 namespace sluice {
 namespace {
-constexpr char kWritten = '+', kFailed = '-';
+
+// Rank 0 makes and publishes the directory.
+constexpr int kPublisher = 0;
+
+void write_shards(WireWriter& message, const std::vector<HfShard>& shards) {
+  message.add(shards.size());
+  for (const HfShard& shard : shards) message.add(shard.file).add(shard.tensors).add(shard.bytes);
+}
+
+void read_shards(WireReader& message, std::vector<HfShard>& shards) {
+  for (auto num_shards = message.take<std::size_t>(); num_shards > 0; --num_shards) {
+    HfShard& shard = shards.emplace_back();
+    shard.file = message.take<std::string>();
+    shard.tensors = message.take<std::vector<std::string>>();
+    shard.bytes = message.take<std::uint64_t>();
+  }
+}
+
 }  // namespace
 
 std::string save_weights(const std::string& folder, std::int64_t step,
                          const std::vector<ParameterInfo>& parameters,
                          const std::string& config_text, const std::string& source_directory,
-                         Transport& transport) {
-  std::vector<int> everybody(static_cast<std::size_t>(transport.size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  const auto from_rank_0 = [&](const std::string& text) {
-    return transport.all_gather(text, everybody).front();
-  };
-
+                         const Group& world) {
   std::optional<HfWriter> writer;
-  if (transport.rank() == 0) writer.emplace(folder, step);
-  const std::string directory = from_rank_0(writer ? writer->directory() : "");
+  if (world.rank() == kPublisher) writer.emplace(folder, step);
+  const std::string directory =
+      world.broadcast(writer ? writer->directory() : "", kPublisher).wait();
 
   // A rank that cannot write says so to all instead of leaving: the directory goes when nobody
   // writes to it any more, and everybody knows the one reason.
-  std::string written(1, kWritten);
+  WireWriter own;
   try {
-    for (const HfShard& shard : write_hf_shards(directory, transport.rank(), parameters))
-      written += shard.to_text() + '\0';
+    const std::vector<HfShard> shards = write_hf_shards(directory, world.rank(), parameters);
+    own.add(true);
+    write_shards(own, shards);
   } catch (const Error& error) {
-    written = kFailed + std::string(error.what());
-  }
-  const std::vector<std::string> of_ranks = transport.all_gather(written, everybody);
-  for (const std::string& text : of_ranks) {
-    if (text.front() == kFailed) throw Error(ErrorKind::kCheckpoint, text.substr(1));
+    own.add(false).add(std::string(error.what()));
   }
   std::vector<HfShard> shards;
-  for (const std::string& of_rank : of_ranks) {
-    for (const std::string& text : split(of_rank.substr(1), '\0')) {
-      if (!text.empty()) shards.push_back(HfShard::from_text(text));
+  std::optional<std::string> first_failure;
+  for (WireReader& message : gather_messages(world, own, "shards of the weights")) {
+    if (message.take<bool>()) {
+      read_shards(message, shards);
+    } else if (const auto failure = message.take<std::string>(); !first_failure) {
+      first_failure = failure;
     }
+    message.finish();
   }
-  return from_rank_0(writer ? writer->publish(shards, config_text, source_directory) : "");
+  if (first_failure) throw Error(ErrorKind::kCheckpoint, *first_failure);
+  return world
+      .broadcast(writer ? writer->publish(shards, config_text, source_directory) : "", kPublisher)
+      .wait();
 }
 
 }  // namespace sluice

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "sluice/group.h"
 #include "sluice/hf_directory.h"
-#include "sluice/transport.h"
 
 namespace sluice {
 
@@ -16,6 +16,6 @@ namespace sluice {
 std::string save_weights(const std::string& folder, std::int64_t step,
                          const std::vector<ParameterInfo>& parameters,
                          const std::string& config_text, const std::string& source_directory,
-                         Transport& transport);
+                         const Group& world);
 
 }  // namespace sluice

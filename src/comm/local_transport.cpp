@@ -1,11 +1,13 @@
 // Ranks as threads of one process: messages move between queues, tensors keep their storage.
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
+#include "comm/first_failure.h"
+#include "comm/local_group.h"
 #include "sluice/transport.h"
 
 namespace sluice {
@@ -44,47 +46,39 @@ struct Inbox {
   std::map<std::pair<int, ChannelKind>, Channel> channels;
 };
 
-// One collective in progress.
-struct Gathering {
-  std::map<int, std::string> bytes;
-  std::map<int, at::Tensor> tensors;
-  std::size_t num_arrived = 0, num_left = 0;
-};
+std::vector<int> ranks_below(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
 
+// What the ranks share.
 struct Hub {
   Hub(int size, const TransportOptions& transport_options)
-      : options(transport_options), inboxes(static_cast<std::size_t>(size)) {}
+      : options(transport_options),
+        inboxes(static_cast<std::size_t>(size)),
+        world(std::make_shared<MeetingPlace>(ranks_below(size), options.deadline, failure)) {}
 
   const TransportOptions options;
   std::vector<Inbox> inboxes;
-
-  std::mutex gather_mutex;
-  std::condition_variable gathered;
-  std::map<std::pair<std::vector<int>, std::uint64_t>, Gathering> gatherings;
-
-  std::atomic<bool> failed{false};
-  std::mutex failure_mutex;
-  Failure failure;
-
-  void throw_if_failed() {
-    if (!failed.load(std::memory_order_acquire)) return;
-    std::lock_guard lock(failure_mutex);
-    throw Error(failure.kind, failure.message);
-  }
+  const std::shared_ptr<FirstFailure> failure = std::make_shared<FirstFailure>();
+  const std::shared_ptr<MeetingPlace> world;
 };
 
 class LocalTransport final : public Transport {
  public:
-  LocalTransport(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  LocalTransport(std::shared_ptr<Hub> hub, int rank)
+      : hub_(std::move(hub)), rank_(rank), world_(make_local_group(hub_->world, rank)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(hub_->inboxes.size()); }
+  Group world() const override { return world_; }
 
   void send(int destination, ChannelKind kind, Message message) override {
     Inbox& inbox = inbox_of(destination);
     {
       std::lock_guard lock(inbox.mutex);
-      hub_->throw_if_failed();
+      hub_->failure->throw_if_happened();
       inbox.channels[{rank_, kind}].messages.emplace_back(std::move(message));
     }
     inbox.arrived.notify_one();
@@ -92,7 +86,7 @@ class LocalTransport final : public Transport {
 
   Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
                       const std::optional<ExpectedTensors>& tensors) override {
-    hub_->throw_if_failed();
+    hub_->failure->throw_if_happened();
     inbox_of(source);  // the rank exists
     Inbox& inbox = inbox_of(rank_);
     std::lock_guard lock(inbox.mutex);
@@ -115,9 +109,9 @@ class LocalTransport final : public Transport {
     std::unique_lock lock(inbox.mutex);
     Channel& channel = inbox.channels[{post.source, post.kind}];
     const bool in_time = inbox.arrived.wait_until(lock, Clock::now() + hub_->options.deadline, [&] {
-      return channel.has(post.number) || hub_->failed.load(std::memory_order_acquire);
+      return channel.has(post.number) || hub_->failure->happened();
     });
-    hub_->throw_if_failed();
+    hub_->failure->throw_if_happened();
     if (!in_time) {
       throw Error(ErrorKind::kPeer,
                   "no message within " + std::to_string(hub_->options.deadline.count()) + " ms",
@@ -131,42 +125,8 @@ class LocalTransport final : public Transport {
     return message;
   }
 
-  std::vector<std::string> all_gather(const std::string& bytes,
-                                      const std::vector<int>& group) override {
-    std::vector<std::string> result;
-    gather(
-        group, [&](Gathering& gathering) { gathering.bytes[rank_] = bytes; },
-        [&](Gathering& gathering) {
-          for (const auto& [rank, value] : gathering.bytes) result.push_back(value);
-        });
-    return result;
-  }
-
-  std::vector<at::Tensor> all_gather(const at::Tensor& tensor,
-                                     const std::vector<int>& group) override {
-    std::vector<at::Tensor> result;
-    gather(
-        group, [&](Gathering& gathering) { gathering.tensors[rank_] = tensor; },
-        [&](Gathering& gathering) {
-          for (const auto& [rank, value] : gathering.tensors) result.push_back(value);
-        });
-    return result;
-  }
-
-  void barrier() override {
-    std::vector<int> everybody;
-    for (int rank = 0; rank < size(); ++rank) everybody.push_back(rank);
-    gather(
-        everybody, [](Gathering&) {}, [](Gathering&) {});
-  }
-
   void abort(const Failure& failure) noexcept override {
-    {
-      std::lock_guard lock(hub_->failure_mutex);
-      if (hub_->failed.load(std::memory_order_relaxed)) return;
-      hub_->failure = failure;
-      hub_->failed.store(true, std::memory_order_release);
-    }
+    if (!hub_->failure->set(failure)) return;
     // Taking each mutex once makes sure that no waiter is between its test and its sleep.
     for (Inbox& inbox : hub_->inboxes) {
       {
@@ -175,18 +135,10 @@ class LocalTransport final : public Transport {
       }
       inbox.arrived.notify_all();
     }
-    {
-      std::lock_guard lock(hub_->gather_mutex);
-      for (auto& [key, gathering] : hub_->gatherings) gathering.tensors.clear();
-    }
-    hub_->gathered.notify_all();
+    hub_->world->wake();
   }
 
-  std::optional<Failure> failure() const override {
-    if (!hub_->failed.load(std::memory_order_acquire)) return std::nullopt;
-    std::lock_guard lock(hub_->failure_mutex);
-    return hub_->failure;
-  }
+  std::optional<Failure> failure() const override { return hub_->failure->get(); }
 
  private:
   struct Post {
@@ -234,36 +186,11 @@ class LocalTransport final : public Transport {
     }
   }
 
-  // Collectives of one group meet in the order in which each member calls them.
-  template <typename Give, typename Take>
-  void gather(const std::vector<int>& group, Give give, Take take) {
-    const auto key = std::make_pair(group, num_collectives_[group]++);
-    std::unique_lock lock(hub_->gather_mutex);
-    Gathering& gathering = hub_->gatherings[key];
-    give(gathering);
-    if (++gathering.num_arrived == group.size()) hub_->gathered.notify_all();
-    const bool in_time =
-        hub_->gathered.wait_until(lock, Clock::now() + hub_->options.deadline, [&] {
-          return gathering.num_arrived == group.size() ||
-                 hub_->failed.load(std::memory_order_acquire);
-        });
-    hub_->throw_if_failed();
-    if (!in_time) {
-      throw Error(ErrorKind::kPeer,
-                  "only " + std::to_string(gathering.num_arrived) + " of " +
-                      std::to_string(group.size()) + " ranks reached a collective within " +
-                      std::to_string(hub_->options.deadline.count()) + " ms",
-                  "rank " + std::to_string(rank_));
-    }
-    take(gathering);
-    if (++gathering.num_left == group.size()) hub_->gatherings.erase(key);
-  }
-
   std::shared_ptr<Hub> hub_;
   int rank_;
+  Group world_;
   Ticket next_ticket_ = 0;
   std::map<Ticket, Post> posts_;
-  std::map<std::vector<int>, std::uint64_t> num_collectives_;
 };
 
 }  // namespace

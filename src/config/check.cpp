@@ -44,20 +44,25 @@ void check_schedule(const RunConfig& config) {
   const ParallelismOptions& options = config.parallelism;
   if (!options.pipeline_parallel_schedule_csv.empty()) {
     for (const char* name :
-         {"pipeline_parallel_schedule", "pipeline_parallel_layers_per_stage",
-          "pipeline_parallel_stages_per_rank", "round_virtual_stages_to_pp_multiple"}) {
+         {"pipeline_parallel_layers_per_stage", "pipeline_parallel_stages_per_rank",
+          "round_virtual_stages_to_pp_multiple"}) {
       const std::string key = std::string("parallelism.") + name;
       if (!is_set(config, key)) continue;
       refuse_both(config, key, "parallelism.pipeline_parallel_schedule_csv",
                   "the file settles the schedule and the number of stages");
     }
-    return;
+  }
+  const std::string& where = config.origins.at("parallelism.pipeline_parallel_schedule");
+  if (to_lower(options.pipeline_parallel_schedule) == "auto") {
+    throw Error(ErrorKind::kUsage,
+                "parallelism.pipeline_parallel_schedule = \"auto\" is not built yet", where,
+                "write the name of a schedule, such as \"1F1B\"");
   }
   try {
     find_schedule(options.pipeline_parallel_schedule);
   } catch (const Error& error) {
-    throw Error(ErrorKind::kUsage, "parallelism.pipeline_parallel_schedule: " + error.fact(),
-                config.origins.at("parallelism.pipeline_parallel_schedule"), error.remedy());
+    throw Error(ErrorKind::kUsage, "parallelism.pipeline_parallel_schedule: " + error.fact(), where,
+                error.remedy());
   }
 }
 
@@ -70,7 +75,11 @@ void check_split(const RunConfig& config) {
   add(!options.pipeline_parallel_split_points.empty(), "pipeline_parallel_split_points");
   add(!options.pipeline_parallel_cuts.empty(), "pipeline_parallel_cuts");
   add(!options.module_fqns_per_model_part.empty(), "module_fqns_per_model_part");
-  add(options.pipeline_parallel_layers_per_stage > 0, "pipeline_parallel_layers_per_stage");
+  // torchtitan takes the points and does not look at the number of layers.
+  const bool points_win = !options.pipeline_parallel_split_points.empty() &&
+                          options.partition_convention.starts_with("torchtitan");
+  add(options.pipeline_parallel_layers_per_stage > 0 && !points_win,
+      "pipeline_parallel_layers_per_stage");
   if (given.size() > 1) refuse_both(config, given[0], given[1], "keep one of them");
 }
 

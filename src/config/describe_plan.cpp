@@ -13,13 +13,13 @@ constexpr std::int64_t kBytes = 4;  // float32
 // "model.embed_tokens, layers 0 to 2"
 std::string contents(const ModelSpec& model, const StageContent& stage) {
   std::vector<std::string> parts;
-  bool decoders = false;
+  const auto [first_block, end_of_blocks] = model.block_range();
+  bool blocks = false;
   for (const int i : stage.layers) {
-    const LayerInfo& layer = model.layers[i];
-    if (layer.kind != LayerKind::kDecoder) {
-      parts.push_back(layer.name);
-    } else if (!decoders) {
-      decoders = true;
+    if (i < first_block || i >= end_of_blocks) {
+      parts.push_back(model.layers[i].name);
+    } else if (!blocks) {
+      blocks = true;
       const int last = stage.first_layer + stage.num_layers - 1;
       parts.push_back(stage.num_layers == 1 ? "layer " + std::to_string(last)
                                             : "layers " + std::to_string(stage.first_layer) +
@@ -43,8 +43,8 @@ std::string split_text(const RunConfig& config, const Plan& plan) {
   }
   std::string text = "split: " + plan.model.family + ", " +
                      with_commas(plan.model.num_parameters()) + " parameters, " +
-                     counted(partition.num_stages, "stage") + " on " +
-                     counted(partition.num_ranks, "rank") + ", convention " +
+                     counted(partition.num_stages(), "stage") + " on " +
+                     counted(partition.num_ranks(), "rank") + ", convention " +
                      config.parallelism.partition_convention + "\n" + table.to_string("  ");
   for (const TieGroup& group : partition.tie_groups) {
     std::vector<std::string> stages;
@@ -105,9 +105,9 @@ nlohmann::ordered_json split_json(const Plan& plan) {
                       {"parameters", stage.num_parameters},
                       {"bytes", kBytes * stage.num_parameters}});
   }
-  return {{"num_stages", partition.num_stages},
-          {"stages_per_rank", partition.stages_per_rank},
-          {"stage_to_rank", partition.stage_to_rank},
+  return {{"num_stages", partition.num_stages()},
+          {"stages_per_rank", partition.stages_per_rank()},
+          {"stage_to_rank", partition.stage_map.ranks()},
           {"split_points", partition.split_points},
           {"stages", std::move(stages)}};
 }
@@ -138,12 +138,12 @@ std::string plan_json(const RunConfig& config, const Plan& plan) {
   }
   nlohmann::ordered_json object;
   object["model"] = {{"family", plan.model.family},
-                     {"num_layers", plan.model.config.num_layers},
+                     {"num_layers", plan.model.num_blocks()},
                      {"parameters", plan.model.num_parameters()}};
   object["split"] = split_json(plan);
   object["tied"] = std::move(ties);
   object["schedule"] = {{"name", plan.schedule.name},
-                        {"num_ranks", plan.program.num_ranks},
+                        {"num_ranks", plan.program.num_ranks()},
                         {"num_microbatches", plan.program.num_microbatches},
                         {"microbatch_size", config.training.microbatch_size},
                         {"seq_len", config.training.seq_len}};

@@ -69,7 +69,7 @@ Row stage_to_rank_key() {
 
 Row scale_grads_key() {
   return mixed_key(
-      "parallelism", "scale_grads", {Kind::kString, Kind::kNumber},
+      "parallelism", "scale_grads", {Kind::kString, Kind::kNumber, Kind::kBool},
       [](const RunConfig& config) -> Value {
         if (config.parallelism.scale_grads == "divisor") {
           return config.parallelism.scale_grads_divisor;
@@ -77,9 +77,16 @@ Row scale_grads_key() {
         return config.parallelism.scale_grads;
       },
       [](RunConfig& config, const Value& value) {
-        const auto* divisor = std::get_if<double>(&value);
-        config.parallelism.scale_grads = divisor ? "divisor" : std::get<std::string>(value);
-        config.parallelism.scale_grads_divisor = divisor ? *divisor : 0.0;
+        ParallelismOptions& options = config.parallelism;
+        options.scale_grads_divisor = 0.0;
+        if (const auto* word = std::get_if<std::string>(&value)) {
+          options.scale_grads = *word;
+        } else if (const auto* divisor = std::get_if<double>(&value)) {
+          options.scale_grads = "divisor";
+          options.scale_grads_divisor = *divisor;
+        } else {  // torch's flag
+          options.scale_grads = std::get<bool>(value) ? "microbatches" : "none";
+        }
       });
 }
 

@@ -37,6 +37,7 @@ struct Row : Key {
     built = std::move(values);
     return *this;
   }
+  Row& only_default() { return only({to_toml(default_value())}); }
   Row& path() {
     is_path = true;
     return *this;

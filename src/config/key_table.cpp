@@ -12,16 +12,35 @@ constexpr double kMaxSteps = 1e15;     // a double holds it exactly
 std::vector<Key> make_table() {
   using C = RunConfig;
   using Model = ModelOptions;
+  using Lora = LoraOptions;
   using Data = DataOptions;
   using Training = TrainingOptions;
   using Optimizer = OptimizerOptions;
   using LrScheduler = LrSchedulerOptions;
   using Parallel = ParallelismOptions;
+  using Validation = ValidationOptions;
+  using Comm = CommOptions;
+  using Checkpoint = CheckpointOptions;
+  using Metrics = MetricsOptions;
   return {
       key<&C::model, &Model::path>("model", "path")
           .path()
           .means("Hugging Face directory: config.json, *.safetensors (and index), "
                  "tokenizer.json. Either this or `model.config`."),
+      key<&C::model, &Model::graph>("model", "graph")
+          .path()
+          .only_default()
+          .means("An exported graph (model.pt2); its weights are from `model.path`."),
+      key<&C::model, &Model::adapter>("model", "adapter")
+          .path()
+          .only_default()
+          .means("PEFT adapter directory to go on from."),
+      key<&C::model, &Model::rewrites>("model", "rewrites")
+          .only_default()
+          .means("Rewrite what an exported graph computes into faster operators."),
+      key<&C::model, &Model::transformer_layer_cls>("model", "transformer_layer_cls")
+          .only_default()
+          .means("Class of the layers between which an exported graph or a module tree is cut."),
       key<&C::model, &Model::config>("model", "config")
           .path()
           .means("Only a config.json: weights are initialised, the same bits for every layout."),
@@ -29,6 +48,23 @@ std::vector<Key> make_table() {
           .one_of({"float32", "bfloat16", "float16"})
           .only({"\"float32\""})
           .means("Type of the parameters."),
+
+      key<&C::lora, &Lora::rank>("lora", "rank")
+          .between(0, kMaxCount)
+          .only_default()
+          .means("Rank of a new adapter; the rest of the model is frozen. 0: no adapter."),
+      key<&C::lora, &Lora::alpha>("lora", "alpha")
+          .above(0)
+          .only_default()
+          .means("What the adapter adds is scaled by alpha / rank."),
+      key<&C::lora, &Lora::dropout>("lora", "dropout")
+          .at_least(0)
+          .below(1)
+          .only_default()
+          .means("Share of the adapter's inputs that are dropped."),
+      key<&C::lora, &Lora::target>("lora", "target")
+          .only_default()
+          .means("Name patterns of the linear layers that get an adapter."),
 
       key<&C::data, &Data::files>("data", "files")
           .path()
@@ -40,19 +76,36 @@ std::vector<Key> make_table() {
       key<&C::data, &Data::format>("data", "format")
           .one_of({"auto", "text", "jsonl", "llmc", "nanogpt", "megatron"})
           .only({"\"auto\"", "\"text\"", "\"jsonl\""})
-          .means("`auto`: by the ending of each file (.jsonl; .bin and .idx, which are not built "
-                 "yet; anything else is text)."),
+          .means("`auto`: by the ending of each file, upper or lower case: .jsonl; .bin and .idx, "
+                 "which are not built yet; anything else is text, but for endings that are "
+                 "certainly none (such as .gz, .json, .parquet), which are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .means("Shuffle the sequences, by `training.seed`. false: file order, begin again at "
                  "the end."),
-      key<&C::data, &Data::truncate>("data", "truncate")
-          .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: they "
-                 "are an error."),
       key<&C::data, &Data::tokenizer>("data", "tokenizer")
           .not_empty()
           .only({"\"auto\"", "\"bytes\""})
           .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, bytes "
                  "without one."),
+      key<&C::data, &Data::pad>("data", "pad")
+          .one_of({"seq_len", "longest"})
+          .only_default()
+          .means("Length to which shorter rows are padded: `training.seq_len`, or that of the "
+                 "microbatch's longest row."),
+      key<&C::data, &Data::pack>("data", "pack")
+          .only_default()
+          .means("Several documents in a row, attention inside each."),
+      key<&C::data, &Data::truncate>("data", "truncate")
+          .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: they "
+                 "are an error."),
+      key<&C::data, &Data::chat_template>("data", "chat_template")
+          .one_of({"auto", "chatml", "llama3", "mistral", "gemma"})
+          .only_default()
+          .means("How the messages of a conversation become text. `auto`: as the model's family."),
+      key<&C::data, &Data::weights>("data", "weights")
+          .above(0)
+          .only_default()
+          .means("Share of each entry of `data.files` in the mixture. Empty: as long as they are."),
 
       key<&C::training, &Training::steps>("training", "steps")
           .between(1, kMaxSteps)
@@ -77,6 +130,11 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::trainable>("training", "trainable")
           .only({"[\"*\"]"})
           .means("Name patterns of the parameters to train; the rest is frozen."),
+      key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
+          .between(0, kMaxCount)
+          .only_default()
+          .means("Sequences of a step over all data-parallel ranks, instead of "
+                 "`training.local_batch_size`. 0: not given."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
           .one_of({"none", "bfloat16"})
           .only({"\"none\""})
@@ -86,6 +144,10 @@ std::vector<Key> make_table() {
           .only({"\"none\""})
           .means("Layers whose activations are recomputed in the backward: `none`, `full` or a "
                  "list of layer names."),
+      key<&C::training, &Training::fused>("training", "fused")
+          .one_of({"auto", "off"})
+          .means("`auto`: fused operators where there are any; `off`: plain operators. There are "
+                 "none yet, so both run the plain ones."),
 
       key<&C::optimizer, &Optimizer::name>("optimizer", "name")
           .one_of({"AdamW", "SGD"})
@@ -127,11 +189,12 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline_parallel_schedule>("parallelism",
                                                                   "pipeline_parallel_schedule")
           .not_empty()
-          .means("Name of the schedule, any case: see `sluice schedule --help`."),
+          .means("Name of the schedule, any case: see `sluice schedule --help`. `auto` (not built "
+                 "yet): the fastest that is found."),
       key<&C::parallelism, &Parallel::pipeline_parallel_schedule_csv>(
           "parallelism", "pipeline_parallel_schedule_csv")
           .path()
-          .means("File with the schedule, in torch's CSV form, instead of a name."),
+          .means("File with the schedule, in torch's CSV form. It wins over a name."),
       stage_to_rank_key()
           .one_of({"auto", "loop", "v"})
           .between(0, 65535)
@@ -143,7 +206,8 @@ std::vector<Key> make_table() {
           .means("Whose rules and names the split follows."),
       key<&C::parallelism, &Parallel::pipeline_parallel_split_points>(
           "parallelism", "pipeline_parallel_split_points")
-          .means("Cut before these layers."),
+          .means("Cut before these layers. Under the `torchtitan` conventions they win over "
+                 "`pipeline_parallel_layers_per_stage`."),
       key<&C::parallelism, &Parallel::pipeline_parallel_cuts>("parallelism",
                                                               "pipeline_parallel_cuts")
           .means("Cut after these layers."),
@@ -173,7 +237,8 @@ std::vector<Key> make_table() {
           .above(0)
           .means("`tokens`: the gradient of the mean over the counted tokens of the whole step. "
                  "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
-                 "the sum over microbatches of each one's mean. A number d: `none` divided by d."),
+                 "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
+                 "true is `microbatches`, false is `none`."),
       key<&C::parallelism, &Parallel::reduce_grad_per_microbatch>("parallelism",
                                                                   "reduce_grad_per_microbatch")
           .only({"false"})
@@ -183,26 +248,87 @@ std::vector<Key> make_table() {
           .between(1, 65536)
           .only({"1"})
           .means("Replicas of the pipeline."),
+      key<&C::parallelism, &Parallel::data_parallel_shards>("parallelism", "data_parallel_shards")
+          .between(0, 65536)
+          .only_default()
+          .means("Partial sums of gradients, on which the bits depend; a multiple of "
+                 "`parallelism.data_parallel_degree`. 0: as many as the degree."),
       key<&C::parallelism, &Parallel::zero1>("parallelism", "zero1")
           .only({"false"})
           .means("Shard the optimizer's state over the data-parallel ranks."),
+      key<&C::parallelism, &Parallel::zero3>("parallelism", "zero3")
+          .only_default()
+          .means("Shard the parameters too."),
+      key<&C::parallelism, &Parallel::reduction>("parallelism", "reduction")
+          .one_of({"exact", "fast"})
+          .only_default()
+          .means("`exact`: the same bits for every data-parallel degree that divides the shards; "
+                 "`fast`: the all-reduce of the transport."),
+      key<&C::parallelism, &Parallel::rank_order>("parallelism", "rank_order")
+          .not_empty()
+          .only_default()
+          .means("Axes in which ranks are numbered, the fastest last."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .one_of({"auto", "threads", "gloo", "nccl"})
           .only({"\"auto\"", "\"threads\""})
           .means("`threads`: all ranks in one process."),
+      key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
+          .one_of({"even", "cost", "measured"})
+          .only_default()
+          .means("What the split balances: `even` numbers of layers, their counted `cost`, or "
+                 "their time `measured` on this machine."),
+      key<&C::parallelism, &Parallel::costs>("parallelism", "costs")
+          .path()
+          .only_default()
+          .means("File of measured costs, made by `sluice plan --measure`. Empty: measured at the "
+                 "start where they are needed."),
+      key<&C::parallelism, &Parallel::device_memory>("parallelism", "device_memory")
+          .only_default()
+          .means("Memory that a rank may use, `\"80GB\"`. Empty: what the machine has."),
 
-      key<&C::checkpoint, &CheckpointOptions::folder>("checkpoint", "folder")
+      key<&C::validation, &Validation::files>("validation", "files")
+          .path()
+          .not_empty()
+          .only_default()
+          .means("Files to take the validation loss on, as `data.files`."),
+      key<&C::validation, &Validation::interval>("validation", "interval")
+          .between(0, kMaxSteps)
+          .only_default()
+          .means("The validation loss is taken after the steps that this divides. 0: never."),
+      key<&C::validation, &Validation::steps>("validation", "steps")
+          .between(0, kMaxSteps)
+          .only_default()
+          .means("Batches of a validation. 0: all of the files."),
+
+      key<&C::comm, &Comm::init_timeout_seconds>("comm", "init_timeout_seconds")
+          .above(0)
+          .only_default()
+          .means("How long processes wait for each other at the start."),
+      key<&C::comm, &Comm::train_timeout_seconds>("comm", "train_timeout_seconds")
+          .above(0)
+          .only_default()
+          .means("How long a rank waits for a message of another process."),
+      key<&C::comm, &Comm::heartbeat_seconds>("comm", "heartbeat_seconds")
+          .above(0)
+          .only_default()
+          .means("How often processes tell each other that they are alive."),
+
+      key<&C::checkpoint, &Checkpoint::folder>("checkpoint", "folder")
           .path()
           .not_empty()
           .means("The final weights are `<folder>/step-XXXXXXXX/`, a Hugging Face directory."),
-      key<&C::checkpoint, &CheckpointOptions::interval>("checkpoint", "interval")
+      key<&C::checkpoint, &Checkpoint::interval>("checkpoint", "interval")
           .between(0, kMaxSteps)
           .only({"0"})
           .means("Steps between checkpoints. 0: only at the end."),
-      key<&C::checkpoint, &CheckpointOptions::keep_latest_k>("checkpoint", "keep_latest_k")
+      key<&C::checkpoint, &Checkpoint::keep_latest_k>("checkpoint", "keep_latest_k")
           .between(0, kMaxCount)
           .only({"3"})
           .means("Checkpoints of `interval` to keep. 0: all."),
+      key<&C::checkpoint, &Checkpoint::keep_every>("checkpoint", "keep_every")
+          .between(0, kMaxSteps)
+          .only_default()
+          .means("Checkpoints of the steps that this divides are never removed. 0: none."),
       resume_key()
           .path()
           .not_empty()
@@ -211,18 +337,35 @@ std::vector<Key> make_table() {
           .means("`auto`: go on from the latest checkpoint in the folder (no checkpoint can be "
                  "resumed yet, so every run begins at step 1); `none`: begin anew; or a path, or "
                  "a step."),
+      key<&C::checkpoint, &Checkpoint::async>("checkpoint", "async")
+          .only_default()
+          .means("Write checkpoints behind the training. The final weights are always written "
+                 "before the end."),
+      key<&C::checkpoint, &Checkpoint::commit>("checkpoint", "commit")
+          .one_of({"rename", "marker"})
+          .only_default()
+          .means("How a checkpoint appears as a whole: by a `rename`, or by a `marker` file where "
+                 "renames are not atomic."),
+      key<&C::checkpoint, &Checkpoint::on_save_error>("checkpoint", "on_save_error")
+          .one_of({"stop", "continue"})
+          .only_default()
+          .means("What a checkpoint that cannot be written does to the run."),
+      key<&C::checkpoint, &Checkpoint::allow>("checkpoint", "allow")
+          .one_of({"data", "model"})
+          .only_default()
+          .means("What may differ from the checkpoint that a run goes on from."),
 
-      key<&C::metrics, &MetricsOptions::folder>("metrics", "folder")
+      key<&C::metrics, &Metrics::folder>("metrics", "folder")
           .path()
           .not_empty()
           .means("Where metrics.jsonl is written."),
-      key<&C::metrics, &MetricsOptions::log_freq>("metrics", "log_freq")
+      key<&C::metrics, &Metrics::log_freq>("metrics", "log_freq")
           .between(1, kMaxSteps)
           .means("Steps between log lines."),
-      key<&C::metrics, &MetricsOptions::log_level>("metrics", "log_level")
+      key<&C::metrics, &Metrics::log_level>("metrics", "log_level")
           .one_of({"debug", "info", "warning", "error"})
           .means("The least that is logged. `debug` has a line for every stage."),
-      key<&C::metrics, &MetricsOptions::parameter_norms>("metrics", "parameter_norms")
+      key<&C::metrics, &Metrics::parameter_norms>("metrics", "parameter_norms")
           .means("Adds the gradient norm of every parameter to metrics.jsonl."),
   };
 }

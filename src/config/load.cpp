@@ -2,13 +2,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <set>
 
-#include "base/text.h"
 #include "config/check.h"
 #include "config/key_table.h"
 #include "config/set_value.h"
 #include "config/toml_reader.h"
+#include "config/unknown_key.h"
 #include "sluice/error.h"
 #include "sluice/run_config.h"
 
@@ -23,26 +25,9 @@ const Key* find_key(const std::string& full_name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-Error unknown_key(const std::string& section, const std::string& name, const std::string& where) {
-  const std::vector<std::string> sections = section_names();
-  std::vector<std::string> siblings;
-  for (const Key& key : key_table()) {
-    if (key.section == section) siblings.push_back(key.name);
-  }
-  const std::string shown = section.empty() ? name : section + "." + name;
-  for (const Key& key : key_table()) {  // the right name in the wrong section
-    if (key.name == name) {
-      return Error(ErrorKind::kUsage, "unknown key '" + shown + "'", where,
-                   "did you mean '" + key.full_name() + "'?");
-    }
-  }
-  if (siblings.empty()) {
-    return Error(ErrorKind::kUsage, "unknown section '" + section + "'", where,
-                 suggest_name(section, sections));
-  }
-  return Error(ErrorKind::kUsage, "unknown key '" + shown + "'", where,
-               suggest_name(name, siblings));
-}
+// Variables that begin as those of keys do and are none. What is not acted on is refused.
+constexpr const char* kJobSecret = "SLUICE_JOB_SECRET";
+constexpr std::array kVariablesNotBuilt = {"SLUICE_FAULT", "SLUICE_CPU"};
 
 void load_file(RunConfig& config, const std::string& file) {
   const std::string folder = std::filesystem::path(file).parent_path().string();
@@ -52,12 +37,7 @@ void load_file(RunConfig& config, const std::string& file) {
     if (raw.name.empty()) {
       const std::vector<std::string> sections = section_names();
       const bool known = std::find(sections.begin(), sections.end(), raw.section) != sections.end();
-      if (!known) {
-        for (const Key& key : key_table()) {  // a key above the first section
-          if (key.name == raw.section) throw unknown_key("", raw.section, source.origin);
-        }
-        throw unknown_key(raw.section, "", source.origin);
-      }
+      if (!known) throw unknown_key(raw.section, "", source.origin);
       if (raw.value.other != "a table") {
         throw Error(ErrorKind::kUsage,
                     raw.section + ": expected a section, found " + describe(raw.value),
@@ -72,23 +52,22 @@ void load_file(RunConfig& config, const std::string& file) {
 }
 
 void load_environment(RunConfig& config, const std::map<std::string, std::string>& environment) {
-  std::vector<std::string> names;
+  std::set<std::string> known = {kJobSecret};
   for (const Key& key : key_table()) {
-    names.push_back(key.variable());
-    if (const auto found = environment.find(names.back()); found != environment.end()) {
-      set_value(config, key, read_toml_value(found->second), Source{"", "", names.back()});
+    const std::string name = key.variable();
+    known.insert(name);
+    if (const auto found = environment.find(name); found != environment.end()) {
+      set_value(config, key, read_toml_value(found->second), Source{"", "", name});
     }
   }
-  // A typing error would otherwise do nothing; other variables of the name may have other users.
+  for (const char* name : kVariablesNotBuilt) {
+    if (!environment.contains(name)) continue;
+    throw Error(ErrorKind::kUsage, std::string(name) + " is not built yet", "environment",
+                "unset it");
+  }
+  // A typing error would otherwise do nothing.
   for (const auto& [name, value] : environment) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    for (const std::string& section : section_names()) {
-      const std::string prefix = "SLUICE_" + section + "_";
-      if (to_lower(name).starts_with(to_lower(prefix))) {
-        throw Error(ErrorKind::kUsage, "unknown variable " + name, "environment",
-                    suggest_name(name, names));
-      }
-    }
+    if (!known.contains(name)) throw unknown_variable(name);
   }
 }
 

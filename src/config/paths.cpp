@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <unordered_set>
 
-#include "base/text.h"
 #include "sluice/error.h"
-#include "sluice/run_config.h"
 
 namespace sluice {
 
@@ -22,10 +19,6 @@ std::string variable(const std::string& name, const std::string& where) {
   if (const char* value = std::getenv(name.c_str())) return value;
   throw Error(ErrorKind::kUsage, "the variable " + name + " is not set", where,
               "set it, or write the path out");
-}
-
-bool has_wildcard(std::string_view component) {
-  return component.find_first_of("*?[") != std::string_view::npos;
 }
 
 Error unreadable(const fs::path& folder, const std::error_code& error, const std::string& where) {
@@ -49,12 +42,16 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::s
   return entries;
 }
 
-// Appends to `found` the files below `folder` that match components[i...].
+// Adds to `found` what below `folder` matches components[i...].
 void match(const fs::path& folder, const std::vector<std::string>& components, std::size_t i,
-           const std::string& where, std::vector<std::string>& found) {
+           const std::string& where, Matches& found) {
   if (i == components.size()) {
     std::error_code error;
-    if (fs::is_regular_file(folder, error)) found.push_back(folder.string());
+    if (fs::is_regular_file(folder, error)) {
+      found.files.push_back(folder.string());
+    } else if (found.other.empty() && fs::exists(fs::symlink_status(folder, error))) {
+      found.other = folder.string();
+    }
     return;
   }
   const std::string& component = components[i];
@@ -81,6 +78,10 @@ void match(const fs::path& folder, const std::vector<std::string>& components, s
 }
 
 }  // namespace
+
+bool has_wildcard(std::string_view component) {
+  return component.find_first_of("*?[") != std::string_view::npos;
+}
 
 std::string expand_path(std::string_view text, const std::string& folder,
                         const std::string& where) {
@@ -114,9 +115,9 @@ std::string expand_path(std::string_view text, const std::string& folder,
   return (resolved(path) == resolved(normal) ? normal : path).string();
 }
 
-std::vector<std::string> match_files(const std::string& pattern, const std::string& where) {
+Matches match_files(const std::string& pattern, const std::string& where) {
   std::error_code error;
-  if (fs::is_regular_file(pattern, error)) return {pattern};
+  if (fs::is_regular_file(pattern, error)) return {{pattern}, ""};
   const fs::path path(pattern);
   std::vector<std::string> components;
   for (const fs::path& part : path.relative_path()) {
@@ -125,67 +126,14 @@ std::vector<std::string> match_files(const std::string& pattern, const std::stri
     if (!part.empty()) components.push_back(part.string());
   }
   if (!components.empty() && components.back() == "**") components.push_back("*");
-  std::vector<std::string> found;
+  Matches found;
   match(path.root_path(), components, 0, where, found);
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
+  std::vector<std::string>& files = found.files;
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   return found;
 }
 
 }  // namespace detail
-
-namespace {
-
-// What keeps a pattern without files from having some.
-std::string remedy_of_no_match(const std::string& pattern) {
-  fs::path folder;
-  std::error_code error;
-  for (const fs::path& part : fs::path(pattern).parent_path()) {
-    if (detail::has_wildcard(part.string())) break;
-    folder /= part;
-    if (fs::is_directory(folder, error)) continue;
-    return "there is no folder '" + folder.string() +
-           "': mend the path (relative ones are from the folder of the configuration in a file, "
-           "else from the working folder)";
-  }
-  return "no such name in the folder '" + (folder.empty() ? "." : folder.string()) +
-         "': mend the name or the pattern";
-}
-
-}  // namespace
-
-std::vector<std::string> expand_data_files(const RunConfig& config) {
-  const auto origin = config.origins.find("data.files");
-  const std::string where = origin == config.origins.end() ? "data.files" : origin->second;
-  if (config.data.files.empty()) {
-    throw Error(ErrorKind::kUsage, "data.files names no file",
-                where != "default"    ? where
-                : config.file.empty() ? "data.files"
-                                      : config.file,
-                "for example data.files = [\"corpus/*.txt\"]");
-  }
-  std::vector<std::string> files;
-  std::unordered_set<std::string> seen;
-  for (const std::string& pattern : config.data.files) {
-    const std::vector<std::string> found = detail::match_files(pattern, where);
-    if (found.empty()) {
-      std::error_code error;
-      const bool is_folder = fs::is_directory(pattern, error);
-      throw Error(ErrorKind::kInput,
-                  is_folder ? "'" + pattern + "' is a folder" : "no file matches '" + pattern + "'",
-                  where,
-                  is_folder ? "write '" + pattern + "/**/*.txt'" : remedy_of_no_match(pattern));
-    }
-    for (const std::string& file : found) {
-      const std::string ending = to_lower(fs::path(file).extension().string());
-      if (config.data.format == "auto" && (ending == ".bin" || ending == ".idx")) {
-        throw Error(ErrorKind::kUsage, "data.files: '" + file + "' is a token file, not built yet",
-                    where, "give .txt or .jsonl files, or data.format = \"text\"");
-      }
-      if (seen.insert(file).second) files.push_back(file);
-    }
-  }
-  return files;
-}
 
 }  // namespace sluice

@@ -57,8 +57,8 @@ PartitionOptions partition_options(const RunConfig& config) {
 PartitionOptions partition_options(const RunConfig& config, const Schedule& schedule) {
   PartitionOptions options = partition_options(config);
   options.schedule.clear();
-  options.stage_to_rank = schedule.stage_to_rank;
-  options.num_stages = schedule.num_stages;
+  options.stage_to_rank = schedule.stage_map.ranks();
+  options.num_stages = schedule.num_stages();
   return options;
 }
 
@@ -80,20 +80,18 @@ Partition split(const RunConfig& config, const ModelSpec& model, const Partition
   try {
     return make_partition(model, options);
   } catch (const Error& error) {
-    throw Error(error.kind(), error.fact(),
-                error.where().empty() ? places_of_split(config) : error.where(), error.remedy());
+    throw error.where().empty() ? error.at(places_of_split(config)) : error;
   }
 }
 
-// Learned positions (gpt2) end; those of rotary embeddings do not.
 void require_positions(const RunConfig& config, const ModelSpec& model) {
-  const std::int64_t positions = model.config.max_position_embeddings;
-  if (model.config.rope_type != "none" || config.training.seq_len <= positions) return;
+  if (!model.max_positions || config.training.seq_len <= *model.max_positions) return;
+  const std::string positions = std::to_string(*model.max_positions);
   throw Error(ErrorKind::kUsage,
               "training.seq_len = " + std::to_string(config.training.seq_len) +
-                  " is more than the model's " + std::to_string(positions) + " positions",
+                  " is more than the model's " + positions + " positions",
               config.origins.at("training.seq_len"),
-              "set training.seq_len to at most " + std::to_string(positions));
+              "set training.seq_len to at most " + positions);
 }
 
 void require_proof(const Program& program, VerifyReport report, const std::string& subject) {
@@ -107,7 +105,7 @@ void require_proof(const Program& program, VerifyReport report, const std::strin
 std::vector<RankMemory> memory_of(const RunConfig& config, const Plan& plan) {
   constexpr std::int64_t kBytes = 4;  // float32
   const std::int64_t moments = config.optimizer.name == "AdamW" ? 2 : 0;
-  std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks));
+  std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks()));
   std::vector<std::set<std::string>> held(memory.size());
   for (const StageContent& stage : plan.partition.stages) {
     RankMemory& rank = memory[stage.rank];

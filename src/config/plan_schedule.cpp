@@ -25,15 +25,14 @@ std::string list_text(const std::vector<int>& list) {
 }
 
 // ours[rank of the builder] = rank of the partition; empty when there is no such numbering.
-std::vector<int> renumbering(const std::vector<int>& builder, const std::vector<int>& partition,
-                             int num_ranks) {
-  std::vector<int> ours(static_cast<std::size_t>(num_ranks), -1);
-  std::vector<bool> taken(static_cast<std::size_t>(num_ranks), false);
-  for (std::size_t stage = 0; stage < builder.size(); ++stage) {
-    int& rank = ours[builder[stage]];
-    if (rank == partition[stage]) continue;
-    if (rank != -1 || taken[partition[stage]]) return {};
-    rank = partition[stage];
+std::vector<int> renumbering(const StageMap& builder, const StageMap& partition) {
+  std::vector<int> ours(static_cast<std::size_t>(partition.num_ranks()), -1);
+  std::vector<bool> taken(ours.size(), false);
+  for (int stage = 0; stage < partition.num_stages(); ++stage) {
+    int& rank = ours[builder.rank_of(stage)];
+    if (rank == partition.rank_of(stage)) continue;
+    if (rank != -1 || taken[partition.rank_of(stage)]) return {};
+    rank = partition.rank_of(stage);
     taken[rank] = true;
   }
   return ours;
@@ -44,27 +43,26 @@ std::vector<int> renumbering(const std::vector<int>& builder, const std::vector<
 Schedule named_schedule(const RunConfig& config, const Partition& partition) {
   const std::string& name = config.parallelism.pipeline_parallel_schedule;
   ScheduleShape shape;
-  shape.num_ranks = partition.num_ranks;
-  shape.stages_per_rank = partition.stages_per_rank;
+  shape.num_ranks = partition.num_ranks();
+  shape.stages_per_rank = partition.stages_per_rank();
   shape.num_microbatches = num_microbatches(config);
   Schedule schedule;
   try {
     schedule = make_schedule(name, shape);
   } catch (const Error& error) {
-    throw Error(error.kind(), error.fact(),
-                origin_of(config, "parallelism.pipeline_parallel_schedule"), error.remedy());
+    throw error.at(origin_of(config, "parallelism.pipeline_parallel_schedule"));
   }
-  if (schedule.stage_to_rank == partition.stage_to_rank) return schedule;
+  if (schedule.stage_map == partition.stage_map) return schedule;
 
   std::vector<int> ours;
-  if (schedule.num_stages == partition.num_stages) {
-    ours = renumbering(schedule.stage_to_rank, partition.stage_to_rank, partition.num_ranks);
+  if (schedule.num_stages() == partition.num_stages()) {
+    ours = renumbering(schedule.stage_map, partition.stage_map);
   }
   if (ours.empty()) {
     throw Error(ErrorKind::kUsage,
                 "the schedule " + schedule.name + " places its stages on ranks " +
-                    list_text(schedule.stage_to_rank) + ", not " +
-                    list_text(partition.stage_to_rank),
+                    list_text(schedule.stage_map.ranks()) + ", not " +
+                    list_text(partition.stage_map.ranks()),
                 origin_of(config, "parallelism.stage_to_rank"),
                 "stage_to_rank = \"auto\", or a schedule of your own by "
                 "pipeline_parallel_schedule_csv");
@@ -74,7 +72,7 @@ Schedule named_schedule(const RunConfig& config, const Partition& partition) {
     rows[ours[rank]] = std::move(schedule.rows[rank]);
   }
   schedule.rows = std::move(rows);
-  schedule.stage_to_rank = partition.stage_to_rank;
+  schedule.stage_map = partition.stage_map;
   return schedule;
 }
 
@@ -84,20 +82,20 @@ Schedule schedule_of_file(const RunConfig& config) {
   Schedule schedule = read_schedule_csv(path, options.stage_to_rank);
   if (options.stage_to_rank_name != "loop" && options.stage_to_rank_name != "v") return schedule;
   const Placement placement = options.stage_to_rank_name == "v" ? Placement::kV : Placement::kLoop;
-  return read_schedule_csv(path,
-                           make_stage_to_rank(placement, schedule.num_ranks, schedule.num_stages));
+  return read_schedule_csv(
+      path, make_stage_map(placement, schedule.num_ranks(), schedule.num_stages()).ranks());
 }
 
 void require_fits(const RunConfig& config, const Schedule& schedule) {
   const ParallelismOptions& options = config.parallelism;
   const std::string where = origin_of(config, "parallelism.pipeline_parallel_schedule_csv");
-  if (schedule.num_ranks != options.pipeline_parallel_degree) {
+  if (schedule.num_ranks() != options.pipeline_parallel_degree) {
     throw Error(ErrorKind::kUsage,
-                "the schedule " + schedule.name + " has " + counted(schedule.num_ranks, "rank") +
+                "the schedule " + schedule.name + " has " + counted(schedule.num_ranks(), "rank") +
                     ", but parallelism.pipeline_parallel_degree = " +
                     std::to_string(options.pipeline_parallel_degree),
                 where,
-                "parallelism.pipeline_parallel_degree = " + std::to_string(schedule.num_ranks));
+                "parallelism.pipeline_parallel_degree = " + std::to_string(schedule.num_ranks()));
   }
   if (schedule.num_microbatches != num_microbatches(config)) {
     const std::int64_t batch = schedule.num_microbatches * config.training.microbatch_size;

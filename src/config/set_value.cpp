@@ -16,12 +16,32 @@ std::string example(const Key& key) {
   return "for example " + key.full_name() + " = " + to_toml(value);
 }
 
+// Digits that TOML did not take are too many: an override then is a word.
+bool is_huge_integer(const RawValue& raw) {
+  std::string_view digits = raw.string;
+  if (digits.starts_with('-') || digits.starts_with('+')) digits.remove_prefix(1);
+  return raw.type == RawValue::Type::kString && digits.size() >= 19 &&
+         digits.find_first_not_of("0123456789_") == std::string_view::npos;
+}
+
+std::string range_remedy(const Key& key) {
+  const std::string range = to_text(key.range);
+  return range.empty() ? "write a finite number" : "write a number " + range;
+}
+
 Error wrong_type(const Key& key, const RawValue& raw, const RawValue& misfit,
                  const Source& source) {
   std::vector<std::string> types;
   for (const Kind kind : key.kinds) {
     const std::string type = to_text(kind);
     types.push_back((kind == Kind::kBool ? "" : type.starts_with('i') ? "an " : "a ") + type);
+  }
+  const bool wants_number =
+      key.kinds.front() == Kind::kInteger || key.kinds.front() == Kind::kNumber;
+  if (wants_number && is_huge_integer(misfit)) {
+    return Error(ErrorKind::kUsage,
+                 key.full_name() + ": " + misfit.string + " is out of range of a 64-bit integer",
+                 source.at(misfit.position), range_remedy(key));
   }
   std::string remedy = example(key);
   const bool wants_string =
@@ -44,10 +64,8 @@ Error wrong_type(const Key& key, const RawValue& raw, const RawValue& misfit,
 
 void check_number(const Key& key, double number, const RawValue& raw, const Source& source) {
   if (contains(key.range, number)) return;
-  const std::string range = to_text(key.range);
   throw Error(ErrorKind::kUsage, key.full_name() + ": " + describe(raw) + " is out of range",
-              source.at(raw.position),
-              range.empty() ? "write a finite number" : "write a number " + range);
+              source.at(raw.position), range_remedy(key));
 }
 
 void check_string(const Key& key, const std::string& text, const RawValue& raw,
@@ -73,9 +91,10 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
 // names).
 void check_value(const Key& key, const Value& value, const RawValue& raw, const Source& source) {
   if (raw.type == RawValue::Type::kList) {
+    const bool words_hold = key.words.empty() || key.kinds.front() == Kind::kStrings;
     for (const RawValue& element : raw.list) {
       if (element.type == RawValue::Type::kString) {
-        if (key.words.empty()) check_string(key, element.string, element, source);
+        if (words_hold) check_string(key, element.string, element, source);
       } else if (element.type == RawValue::Type::kInteger) {
         check_number(key, static_cast<double>(element.integer), element, source);
       } else if (element.type == RawValue::Type::kNumber) {

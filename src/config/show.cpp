@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "config/key_table.h"
+#include "config/peer_keys.h"
 #include "sluice/run_config.h"
 
 namespace sluice {
@@ -76,6 +77,10 @@ std::string config_reference() {
     text += "| `" + key.name + "` | " + types_of(key) + " | `" +
             detail::to_toml(key.default_value()) + "` | " + allowed(key) + " | " + key.meaning +
             " |\n";
+  }
+  text += "\n## Keys of other libraries\n\n| key | of | here |\n|---|---|---|\n";
+  for (const detail::PeerKey& peer : detail::peer_keys()) {
+    text += "| `" + std::string(peer.name) + "` | " + peer.library + " | " + peer.here + " |\n";
   }
   return text;
 }

@@ -2,9 +2,8 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
+#include "base/file.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -130,29 +129,10 @@ toml::table parse(std::string_view text, const std::string& file) {
 }  // namespace
 
 std::string read_config_file(const std::string& file) {
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error)) {
-    throw Error(ErrorKind::kUsage, "the configuration is a folder", file, "name a .toml file");
-  }
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    throw Error(ErrorKind::kUsage,
-                std::string("cannot read the configuration: ") +
-                    (std::filesystem::exists(file, error) ? "no permission" : "no such file"),
-                file, "name a .toml file that is there");
-  }
-  // One byte more than the reader takes, so that it can refuse.
-  std::string text(kMaxTomlBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  return text;
+  return read_text_or_pipe(file, kMaxTomlBytes, ErrorKind::kUsage);
 }
 
 std::vector<RawKey> read_toml(std::string_view text, const std::string& file) {
-  if (text.size() > kMaxTomlBytes) {
-    throw Error(ErrorKind::kUsage, "a configuration of more than 1 MiB", file,
-                "is it the right file?");
-  }
   const toml::table root = parse(text, file);
   std::vector<RawKey> keys;
   for (const auto& [section, node] : root) {

@@ -26,8 +26,8 @@ struct RawKey {
 // without name, so that unknown sections are seen. Throws Error(kUsage) "file:line:column".
 std::vector<RawKey> read_toml(std::string_view text, const std::string& file);
 
-// The text of a configuration, at most one byte longer than read_toml takes. Throws Error(kUsage)
-// when there is no such file.
+// The text of a configuration: a file, or what a program writes into `<(...)`. Throws Error(kUsage)
+// when it cannot be read, or is longer than kMaxTomlBytes.
 std::string read_config_file(const std::string& file);
 
 // The value of an override: TOML, or else the text itself as a string.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/strict_json.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -116,8 +117,7 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
 
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where) {
   RowHandler handler(where);
-  // The JSON library takes NUL for the end of the text.
-  if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos)
+  if (const std::size_t nul = find_nul(json); nul != std::string_view::npos)
     handler.malformed(nul + 1);
   nlohmann::json::sax_parse(json, &handler);
   return handler.take();

@@ -162,8 +162,7 @@ class JsonlSource final : public SequenceSource {
       return {std::move(*parsed.input_ids), std::move(*parsed.labels), json.size()};
     } catch (const Error& error) {
       // The line is counted only now: most rows are good.
-      throw Error(error.kind(), error.fact(),
-                  file.path() + ":" + std::to_string(line_number(file, rows[row])), error.remedy());
+      throw error.at(file.path() + ":" + std::to_string(line_number(file, rows[row])));
     }
   }
 
@@ -174,7 +173,7 @@ class JsonlSource final : public SequenceSource {
   // With ids and labels, whatever the row was given as.
   JsonlRow checked(JsonlRow row) const {
     if (!row.input_ids) {
-      if (!row.text) refuse("the row has neither 'text' nor 'input_ids'", "");
+      if (!row.text) refuse("the row has neither 'text' nor 'input_ids'", "give it one of them");
       if (row.labels) refuse("'labels' without 'input_ids'", "labels stand for ids one by one");
       require_byte_tokens(options_, "");
       row.input_ids.emplace();

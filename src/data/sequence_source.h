@@ -2,7 +2,8 @@
 //
 // Owns: finding sequence i in the files, reading it.
 // Does not own: the order of use, batches (token_data.h).
-// No torch. Thread-safety: const members may be called from any thread.
+// Labels that are not counted are kIgnoredLabel (loss.h). Thread-safety: const members may be
+// called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "sluice/loss.h"
+
 namespace sluice::data {
 
-// Labels that the loss does not count, as Hugging Face means them.
-inline constexpr std::int64_t kIgnoredLabel = -100;
 // Byte-level tokens are the bytes.
 inline constexpr std::int64_t kByteVocabulary = 256;
 

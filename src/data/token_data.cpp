@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "config/data_format.h"
 #include "data/sequence_source.h"
 #include "layer/key_hash.h"
 #include "sluice/error.h"
@@ -13,33 +14,24 @@
 namespace sluice {
 namespace {
 
+using detail::data_format;
+using detail::DataFormat;
+
 // So many rows are looked up before the first step, where rows without counted labels are known:
 // about a second.
 constexpr std::int64_t kForeseenRows = 5'000'000;
 constexpr const char* kCountedRemedy =
     "-100 is not counted, nor is the first label of a row: give rows with other labels";
 
-enum class Format { kText, kJsonl };
-
-Format format_of(const std::string& file, const std::string& format) {
-  if (format == "text") return Format::kText;
-  if (format == "jsonl") return Format::kJsonl;
-  const bool is_binary = file.ends_with(".bin") || file.ends_with(".idx");
-  if (format != "auto" || is_binary) {
-    throw Error(ErrorKind::kUsage,
-                format == "auto" ? "reading .bin and .idx is not built yet"
-                                 : "data.format '" + format + "' is not built yet",
-                file, "use text or .jsonl files");
-  }
-  return file.ends_with(".jsonl") ? Format::kJsonl : Format::kText;
-}
-
-Format common_format(const DataOptions& data) {
+DataFormat common_format(const DataOptions& data) {
   if (data.files.empty())
     throw Error(ErrorKind::kUsage, "data.files names no file", "", "set data.files");
-  const Format first = format_of(data.files.front(), data.format);
+  const auto format_of = [&](const std::string& file) {
+    return data_format(file, data.format, "data.files");
+  };
+  const DataFormat first = format_of(data.files.front());
   for (const std::string& file : data.files) {
-    if (format_of(file, data.format) != first) {
+    if (format_of(file) != first) {
       throw Error(ErrorKind::kUsage, "data.files mixes text and .jsonl",
                   data.files.front() + " and " + file, "use one kind, or set data.format");
     }
@@ -57,18 +49,12 @@ std::string text_refusal(const TokenDataOptions& options) {
   return "using the model's tokenizer.json is not built yet";
 }
 
-std::int64_t count_labels(const at::Tensor& labels) {
-  const std::int64_t length = labels.size(1);
-  if (length < 2) return 0;
-  return labels.narrow(1, 1, length - 1).ne(data::kIgnoredLabel).sum().item<std::int64_t>();
-}
-
 // {first row, number of rows} of every microbatch.
 std::vector<std::pair<std::int64_t, std::int64_t>> microbatch_rows(std::int64_t batch_size,
                                                                    std::int64_t microbatch_size) {
   if (microbatch_size < 1) {
     throw Error(ErrorKind::kUsage, "training.microbatch_size is " + std::to_string(microbatch_size),
-                "", "at least 1");
+                "", "set it to at least 1");
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> result;
   for (std::int64_t row = 0; row < batch_size; row += microbatch_size)
@@ -204,12 +190,12 @@ struct TokenData::Impl {
 };
 
 TokenData::TokenData(TokenDataOptions options) : impl_(std::make_unique<Impl>()) {
-  const Format format = common_format(options.data);
+  const DataFormat format = common_format(options.data);
   data::SourceOptions source{options.data.files, options.seq_len, options.vocab_size,
                              options.data.truncate, text_refusal(options)};
   impl_->options = std::move(options);
-  impl_->source = format == Format::kText ? data::open_text(std::move(source))
-                                          : data::open_jsonl(std::move(source));
+  impl_->source = format == DataFormat::kText ? data::open_text(std::move(source))
+                                              : data::open_jsonl(std::move(source));
 }
 
 TokenData::~TokenData() = default;
@@ -237,7 +223,7 @@ StepBatch TokenData::step_batch(std::int64_t step, std::int64_t batch_size,
   const auto parts = microbatch_rows(batch_size, microbatch_size);
   const std::shared_ptr<const StepTokens> tokens = impl_->read_step(step, batch_size);
   for (const auto& [row, rows] : parts) {
-    result.counts.push_back(count_labels(tokens->labels(row, rows)));
+    result.counts.push_back(count_tokens(tokens->labels(row, rows)));
     result.microbatches.push_back([tokens, row = row, rows = rows] {
       return named({tokens->ids(row, rows), tokens->labels(row, rows)});
     });
@@ -269,7 +255,7 @@ StepBatch split_microbatches(const TokenBatch& batch, std::int64_t microbatch_si
   result.step = step;
   for (const auto& [row, rows] : microbatch_rows(batch.ids.size(0), microbatch_size)) {
     TokenBatch part{batch.ids.narrow(0, row, rows), batch.labels.narrow(0, row, rows)};
-    result.counts.push_back(count_labels(part.labels));
+    result.counts.push_back(count_tokens(part.labels));
     result.microbatches.push_back(named(std::move(part)));
   }
   return result;

@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -5,13 +6,14 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "base/text.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "sluice/hf_directory.h"
 
 namespace sluice {
 
-void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t bytes) {
+void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t bytes,
+                    std::uint64_t largest_file) {
   std::string ancestor = folder.empty() ? "." : folder;
   while (ancestor.size() > 1 && ancestor.ends_with('/')) ancestor.pop_back();
   struct stat status;
@@ -27,6 +29,15 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   if (!S_ISDIR(status.st_mode)) {
     throw Error(kind, "cannot write into '" + folder + "': not a directory", ancestor,
                 "choose a folder that you may write to");
+  }
+  rlimit size{};
+  if (::getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY &&
+      size.rlim_cur < largest_file) {
+    throw Error(kind,
+                "files of at most " + human_bytes(static_cast<std::int64_t>(size.rlim_cur)) +
+                    " may be written, '" + folder + "' needs one of " +
+                    human_bytes(static_cast<std::int64_t>(largest_file)),
+                ancestor, "raise the limit on the size of files (ulimit -f)");
   }
   // Creating is the only honest test: access() knows nothing of read-only mounts for root, quotas
   // or file systems without directories.

@@ -5,8 +5,9 @@
 #include <filesystem>
 #include <set>
 
+#include "base/file.h"
 #include "base/strict_json.h"
-#include "base/printable.h"
+#include "plan/families/families.h"
 
 namespace sluice {
 namespace {
@@ -15,6 +16,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr const char* kIndexRemedy =
+    "copy or download the index and its shards again: a shard is "
+    "\"model-00001-of-00002.safetensors\"";
 constexpr std::size_t kMaxIndexBytes = std::size_t{64} << 20;
 
 bool ends_with_pickle(const std::string& name) {
@@ -58,17 +62,15 @@ bool has_layer(const std::vector<std::string>& stored, const std::string& layer)
   std::sort(names.begin(), names.end());
   const auto pickle = std::find_if(names.begin(), names.end(), ends_with_pickle);
   if (pickle != names.end()) {
-    throw Error(ErrorKind::kInput,
-                "the weights are pickles ('" + printable(*pickle) + "'), not safetensors", path,
-                conversion_advice(path));
+    throw Error(ErrorKind::kInput, "the weights are pickles ('" + *pickle + "'), not safetensors",
+                path, conversion_advice(path));
   }
   const auto other = std::find_if(names.begin(), names.end(), [](const std::string& name) {
     return name.ends_with(".safetensors");
   });
   throw Error(ErrorKind::kInput, std::string("neither ") + kSingleFile + " nor " + kIndexFile, path,
-              other == names.end()
-                  ? "model.path is a Hugging Face directory with weights"
-                  : "'" + printable(*other) + "' is there: shards need their index");
+              other == names.end() ? "model.path is a Hugging Face directory with weights"
+                                   : "'" + *other + "' is there: shards need their index");
 }
 
 // A shard is a name inside the directory, never a path.
@@ -78,15 +80,15 @@ void check_shard_name(const std::string& shard, const std::string& directory,
                        shard.find('\\') != std::string::npos ||
                        shard.find('\0') != std::string::npos;
   if (is_path)
-    throw Error(ErrorKind::kInput, "shard name '" + printable(shard) + "' is not a plain file name",
-                index);
+    throw Error(ErrorKind::kInput, "shard name '" + shard + "' is not a plain file name", index,
+                kIndexRemedy);
   if (ends_with_pickle(shard)) {
-    throw Error(ErrorKind::kInput, "shard '" + printable(shard) + "' is a pickle", index,
+    throw Error(ErrorKind::kInput, "shard '" + shard + "' is a pickle", index,
                 conversion_advice(directory));
   }
   if (!shard.ends_with(".safetensors")) {
-    throw Error(ErrorKind::kInput, "shard '" + printable(shard) + "' does not end in .safetensors",
-                index);
+    throw Error(ErrorKind::kInput, "shard '" + shard + "' does not end in .safetensors", index,
+                kIndexRemedy);
   }
 }
 
@@ -94,16 +96,17 @@ using WeightMap = std::vector<std::pair<std::string, std::string>>;  // tensor, 
 
 WeightMap read_weight_map(const std::string& directory) {
   const std::string index = directory + "/" + kIndexFile;
-  const nlohmann::json json = parse_strict_json(read_text_file(index, kMaxIndexBytes), index);
+  const nlohmann::json json = parse_strict_json(read_text(index, kMaxIndexBytes), index);
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object() ||
       json["weight_map"].empty()) {
-    throw Error(ErrorKind::kInput, "'weight_map' is not a map from tensors to shards", index);
+    throw Error(ErrorKind::kInput, "'weight_map' is not a map from tensors to shards", index,
+                kIndexRemedy);
   }
   WeightMap map;
   for (const auto& [name, shard] : json["weight_map"].items()) {
     if (!shard.is_string()) {
-      throw Error(ErrorKind::kInput,
-                  "the shard of tensor '" + printable(name) + "' is not a string", index);
+      throw Error(ErrorKind::kInput, "the shard of tensor '" + name + "' is not a string", index,
+                  kIndexRemedy);
     }
     map.emplace_back(name, shard.get<std::string>());
     check_shard_name(map.back().second, directory, index);
@@ -131,9 +134,8 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
     for (const auto& [name, shard] : map) files.insert(shard);
     for (const std::string& file : files) {
       if (!fs::exists(path_ + "/" + file, error)) {
-        throw Error(ErrorKind::kInput,
-                    "shard '" + printable(file) + "' of " + kIndexFile + " is missing", path_,
-                    "copy or download it again");
+        throw Error(ErrorKind::kInput, "shard '" + file + "' of " + kIndexFile + " is missing",
+                    path_, "copy or download it again");
       }
       shards_.emplace_back(path_ + "/" + file);
     }
@@ -149,16 +151,17 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
       std::adjacent_find(by_name_.begin(), by_name_.end(),
                          [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != by_name_.end()) {
-    throw Error(ErrorKind::kInput, "tensor '" + printable(twice->first) + "' is in two shards",
-                shards_[twice->second].path() + " and " + shards_[(twice + 1)->second].path());
+    throw Error(ErrorKind::kInput, "tensor '" + twice->first + "' is in two shards",
+                shards_[twice->second].path() + " and " + shards_[(twice + 1)->second].path(),
+                "remove the shard that does not belong to the model");
   }
   for (const auto& [name, file] : map) {
     const std::optional<TensorSource> source = find_stored(name);
     if (!source || source->file->path() != path_ + "/" + file) {
-      throw Error(ErrorKind::kInput,
-                  "the index places tensor '" + printable(name) + "' in '" + printable(file) +
-                      "', which does not have it",
-                  path_ + "/" + kIndexFile);
+      throw Error(
+          ErrorKind::kInput,
+          "the index places tensor '" + name + "' in '" + file + "', which does not have it",
+          path_ + "/" + kIndexFile, kIndexRemedy);
     }
   }
 }
@@ -181,24 +184,31 @@ std::optional<TensorSource> HfDirectory::find_stored(std::string_view name) cons
 
 std::optional<TensorSource> HfDirectory::find(std::string_view name) const {
   if (const auto source = find_stored(name)) return source;
-  for (const std::string_view prefix : {"model.", "transformer."}) {
+  for (const detail::Family& family : detail::families()) {
+    const std::string& prefix = family.base_prefix;
     if (name.starts_with(prefix)) return find_stored(name.substr(prefix.size()));
   }
   return std::nullopt;
 }
 
-TensorSource HfDirectory::locate(std::string_view name) const {
+TensorSource HfDirectory::locate(std::string_view name,
+                                 const std::vector<std::string>& others) const {
   if (const auto source = find(name)) return *source;
   const std::vector<std::string> stored = names();
-  const std::string near = nearest_name(name, stored);
-  std::string remedy = near.empty() ? "does config.json belong to these weights?"
-                                    : "did you mean '" + printable(near) + "'?";
+  std::set<std::string> free(stored.begin(), stored.end());
+  for (const std::string& other : others) {
+    if (const auto source = find(other)) free.erase(source->entry->name);
+  }
+  const std::vector<std::string> candidates(free.begin(), free.end());
+  const std::string near = nearest_name(name, candidates);
+  std::string remedy =
+      near.empty() ? "does config.json belong to these weights?" : "did you mean '" + near + "'?";
   const std::string layer = layer_of(name);
   if (!layer.empty() && !has_layer(stored, layer)) {
-    remedy = "config.json and the weights are of different models: the weights have no '" +
-             printable(layer) + "'; name a folder whose files belong together";
+    remedy = "config.json and the weights are of different models: the weights have no '" + layer +
+             "'; name a folder whose files belong together";
   }
-  throw Error(ErrorKind::kInput, "no tensor '" + printable(name) + "' among the weights", path_,
+  throw Error(ErrorKind::kInput, "no tensor '" + std::string(name) + "' among the weights", path_,
               remedy);
 }
 

@@ -1,6 +1,4 @@
 // The weights of one rank as files of a directory that is not yet published.
-#include <nlohmann/json.hpp>
-
 #include "sluice/hf_directory.h"
 
 namespace sluice {
@@ -25,19 +23,6 @@ HfShard write_shard(const std::string& directory, std::string file,
 }
 
 }  // namespace
-
-std::string HfShard::to_text() const {
-  return nlohmann::json{{"file", file}, {"tensors", tensors}, {"bytes", bytes}}.dump();
-}
-
-HfShard HfShard::from_text(std::string_view text) {
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    return {json.at("file"), json.at("tensors"), json.at("bytes")};
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::kInternal, std::string("not the text of a shard: ") + error.what());
-  }
-}
 
 std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
                                      const std::vector<ParameterInfo>& parameters,

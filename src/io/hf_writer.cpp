@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "io/step_directory.h"
+#include "plan/families/families.h"
 
 namespace sluice {
 namespace {
@@ -30,12 +31,6 @@ bool is_ours(const std::string& name) {
          std::find(kTokenizerFiles.begin(), kTokenizerFiles.end(), name) != kTokenizerFiles.end();
 }
 
-std::string architecture_of(const std::string& model_type) {
-  if (model_type == "llama") return "LlamaForCausalLM";
-  if (model_type == "gpt2") return "GPT2LMHeadModel";
-  return {};
-}
-
 // The weights are float32 whatever they were loaded from. Versions of transformers before 4.56 read
 // "torch_dtype", later ones "dtype".
 std::string updated_config(const std::string& config_text) {
@@ -43,8 +38,8 @@ std::string updated_config(const std::string& config_text) {
   if (config.contains("torch_dtype")) config["torch_dtype"] = "float32";
   if (config.contains("dtype") || !config.contains("torch_dtype")) config["dtype"] = "float32";
   // The tensors are those of the language model, also when they were read from the bare one.
-  const std::string architecture = architecture_of(config.value("model_type", ""));
-  if (!architecture.empty()) config["architectures"] = {architecture};
+  const detail::Family* family = detail::find_family(config.value("model_type", ""));
+  if (family) config["architectures"] = {family->architecture};
   return config.dump(2) + "\n";
 }
 

@@ -2,14 +2,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <map>
 #include <set>
 
 #include "base/text.h"
-#include "base/printable.h"
 #include "io/safetensors_dtype.h"
+#include "plan/families/families.h"
 #include "sluice/hf_directory.h"
 
 namespace sluice {
@@ -31,9 +30,17 @@ TieUses tie_uses(const ModelSpec& model) {
   return uses;
 }
 
+std::vector<std::string> names_of(const ModelSpec& model) {
+  std::vector<std::string> names;
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) names.push_back(parameter.name);
+  }
+  return names;
+}
+
 // The stored tensor behind a parameter: that of its first use that is stored.
 TensorSource source_of(const HfDirectory& directory, const std::string& name,
-                       const std::string& tied_to, const TieUses& ties) {
+                       const std::string& tied_to, const TieUses& ties, const ModelSpec& model) {
   const std::string& first = tied_to.empty() ? name : tied_to;
   const auto uses = ties.find(first);
   const std::vector<std::string> candidates =
@@ -41,13 +48,12 @@ TensorSource source_of(const HfDirectory& directory, const std::string& name,
   for (const std::string& candidate : candidates) {
     if (const auto source = directory.find(candidate)) return *source;
   }
-  return directory.locate(first);
+  return directory.locate(first, names_of(model));
 }
 
 void check_fits(const TensorSource& source, const std::string& name,
                 const std::vector<std::int64_t>& shape) {
-  const std::string where =
-      source.file->path() + ", tensor '" + printable(source.entry->name) + "'";
+  const std::string where = source.file->path() + ", tensor '" + source.entry->name + "'";
   if (source.entry->shape != shape) {
     throw Error(ErrorKind::kInput,
                 "expected shape " + shape_text(shape) + " for '" + name + "', found " +
@@ -68,12 +74,12 @@ bool equal_bytes(const TensorSource& a, const TensorSource& b) {
   return std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
 }
 
-// Buffers that older versions of transformers stored beside the weights.
 bool is_known_buffer(std::string_view name) {
-  static constexpr std::array<std::string_view, 4> kEndings = {
-      ".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".position_ids"};
-  return std::any_of(kEndings.begin(), kEndings.end(),
-                     [&](std::string_view e) { return name.ends_with(e); });
+  const std::vector<detail::Family>& families = detail::families();
+  return std::any_of(families.begin(), families.end(), [&](const detail::Family& family) {
+    return std::any_of(family.buffers.begin(), family.buffers.end(),
+                       [&](const std::string& ending) { return name.ends_with(ending); });
+  });
 }
 
 }  // namespace
@@ -82,7 +88,8 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
                      const ModelSpec& model) {
   const TieUses ties = tie_uses(model);
   for (ParameterInfo& parameter : parameters) {
-    const TensorSource source = source_of(directory, parameter.name, parameter.tied_to, ties);
+    const TensorSource source =
+        source_of(directory, parameter.name, parameter.tied_to, ties, model);
     check_fits(source, parameter.name, parameter.global_shape);
     source.file->read_into(source.entry->name, parameter.tensor);
   }
@@ -93,7 +100,8 @@ std::vector<std::string> check_checkpoint(const HfDirectory& directory, const Mo
   std::set<std::string> expected;
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
-      const TensorSource source = source_of(directory, parameter.name, parameter.tied_to, ties);
+      const TensorSource source =
+          source_of(directory, parameter.name, parameter.tied_to, ties, model);
       check_fits(source, parameter.name, parameter.shape);
       const std::optional<TensorSource> own = directory.find(parameter.name);
       if (!own) continue;

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/strict_json.h"
 #include "sluice/error.h"
 
 namespace sluice::io {
@@ -61,7 +61,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     }
     if (state_ == State::kTensor && field_ == Field::kDtype) {
       if (safetensors_dtype_bits(value) == 0) {
-        refuse_header(file_, "unknown dtype '" + printable(value) + "'", entry_.name);
+        refuse_header(file_, "unknown dtype '" + value + "'", entry_.name);
       }
       entry_.dtype = std::move(value);
       return true;
@@ -243,16 +243,16 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 void refuse_header(const std::string& file, const std::string& what, const std::string& name) {
-  throw Error(ErrorKind::kInput, what,
-              name.empty() ? file : file + ", tensor '" + printable(name) + "'", kDamagedRemedy);
+  throw Error(ErrorKind::kInput, what, name.empty() ? file : file + ", tensor '" + name + "'",
+              kDamagedRemedy);
 }
 
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file) {
-  // The JSON library skips a byte order mark and takes NUL for the end; the format has neither.
+  // The JSON library skips a byte order mark; the format has none.
   if (json.substr(0, 3) == "\xEF\xBB\xBF") {
     refuse_header(file, "the header begins with a byte order mark");
   }
-  if (json.find('\0') != std::string_view::npos) refuse_header(file, "the header holds a NUL byte");
+  if (find_nul(json) != std::string_view::npos) refuse_header(file, "the header holds a NUL byte");
   HeaderHandler handler(file);
   nlohmann::json::sax_parse(json, &handler);
   return handler.take();

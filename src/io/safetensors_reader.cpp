@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "base/file.h"
-#include "base/printable.h"
 #include "io/safetensors_dtype.h"
 #include "io/safetensors_header_json.h"
 #include "sluice/safetensors.h"
@@ -89,14 +88,14 @@ const SafetensorsEntry* SafetensorsReader::find(std::string_view name) const {
 }
 
 std::string SafetensorsReader::where(std::string_view name) const {
-  return path_ + ", tensor '" + printable(name) + "'";
+  return path_ + ", tensor '" + std::string(name) + "'";
 }
 
 const SafetensorsEntry& SafetensorsReader::entry(std::string_view name) const {
   if (const SafetensorsEntry* found = find(name)) return *found;
   const std::string near = nearest_name(name, names());
   throw Error(ErrorKind::kInput, "no such tensor", where(name),
-              near.empty() ? "" : "did you mean '" + printable(near) + "'?");
+              near.empty() ? "names() lists those that are there" : "did you mean '" + near + "'?");
 }
 
 TensorMeta SafetensorsReader::meta(std::string_view name) const {
@@ -116,7 +115,7 @@ void SafetensorsReader::read_into(std::string_view name, at::Tensor& destination
   if (destination.sizes() != at::IntArrayRef(stored.sizes)) {
     throw Error(ErrorKind::kInput,
                 "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
-                where(name));
+                where(name), "the file is of another model");
   }
   if (wanted != stored.dtype && !(io::is_plain_float(wanted) && io::is_plain_float(stored.dtype))) {
     throw Error(ErrorKind::kInput,

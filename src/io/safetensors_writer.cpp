@@ -49,8 +49,7 @@ struct SafetensorsWriter::Impl {
 
   explicit Impl(std::string final_path)
       : path(std::move(final_path)),
-        temporary(parent_directory(path) + "/." + base_name(path) + ".tmp-" +
-                  unique_suffix()),
+        temporary(parent_directory(path) + "/." + base_name(path) + ".tmp-" + unique_suffix()),
         file(File::create(temporary)) {}
   ~Impl() {
     if (!published) ::unlink(temporary.c_str());

@@ -44,18 +44,26 @@ int lock_directory(const std::string& path) {
   return descriptor;
 }
 
-void create_directories(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0) {
-    sync_directory(parent_directory(path));
-    return;
-  }
-  const int error_number = errno;
+// 0 also where it is there already, else the errno.
+int create_directory(const std::string& path) {
   std::error_code ignored;
-  if (error_number == EEXIST && fs::is_directory(path, ignored)) return;
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    const int error_number = errno;
+    return error_number == EEXIST && fs::is_directory(path, ignored) ? 0 : error_number;
+  }
+  sync_directory(parent_directory(path));
+  return 0;
+}
+
+void create_directories(const std::string& path) {
+  int failed = create_directory(path);
   const std::string parent = parent_directory(path);
-  if (error_number != ENOENT || parent == path) fail("cannot create directory", path, error_number);
-  create_directories(parent);
-  create_directories(path);
+  if (failed == ENOENT && parent != path) {
+    create_directories(parent);
+    // Once: in a working folder that was removed "." is there, and takes nothing.
+    failed = create_directory(path);
+  }
+  if (failed != 0) fail("cannot create directory", path, failed);
 }
 
 // What killed runs left: temporary directories go; a directory that was moved aside comes back

@@ -61,7 +61,7 @@ std::optional<LastWeights> save_last_weights(const RunConfig& config, const Plan
                 const Trainer& trainer = *trainers[static_cast<std::size_t>(own.rank())];
                 const std::string saved =
                     save_weights(config.checkpoint.folder, step, trainer.parameters(),
-                                 plan.model.config_text, config.model.path, own);
+                                 plan.model.config_text, config.model.path, own.world());
                 if (own.rank() == 0) path = saved;
               });
     return LastWeights{step, path};

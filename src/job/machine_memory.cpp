@@ -13,8 +13,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kFloatBytes = 4;
-
 // A file of one number; anything else ("max", no such file) is no limit.
 double limit_in(const char* path) {
   double bytes = 0;
@@ -23,9 +21,10 @@ double limit_in(const char* path) {
 
 // Sizes of the configuration may be anything, so sums are taken as doubles.
 double logits_bytes(const RunConfig& config, const Plan& plan) {
-  return static_cast<double>(kFloatBytes) * static_cast<double>(config.training.microbatch_size) *
-         static_cast<double>(config.training.seq_len) *
-         static_cast<double>(plan.model.config.vocab_size);
+  const MicrobatchShape shape{config.training.microbatch_size, config.training.seq_len};
+  double bytes = 0;
+  for (const ValueSpec& value : plan.model.layers.back().writes) bytes += value.bytes_at(shape);
+  return bytes;
 }
 
 std::int64_t to_bytes(double bytes) {

@@ -34,34 +34,21 @@ MetricsFile::MetricsFile(const std::string& folder) : path_(path_in(folder)) {
   std::filesystem::create_directories(folder, error);
   if (error) throw write_error(folder, error.value());
 
-  const std::string temporary = path_ + ".tmp-" + std::to_string(getpid());
-  descriptor_ = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  if (const int failed = replace_file(path_, "")) throw write_error(path_, failed);
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (descriptor_ < 0) throw write_error(path_, errno);
-  if (rename(temporary.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    unlink(temporary.c_str());
-    close(descriptor_);
-    throw write_error(path_, reason);
-  }
 }
 
 MetricsFile::~MetricsFile() { close(descriptor_); }
 
 void MetricsFile::append(const StepMetrics& metrics) {
   const std::string line = to_json(metrics) + "\n";
-  std::size_t written = 0;
-  while (written < line.size()) {
-    const ssize_t count = write(descriptor_, line.data() + written, line.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const int reason = errno;
-      // No half of a line stays; should that fail too, the first reason is the one to know.
-      [[maybe_unused]] const int cut = ftruncate(descriptor_, size_);
-      throw write_error(path_, reason);
-    }
-    written += static_cast<std::size_t>(count);
+  if (const int failed = write_all(descriptor_, line)) {
+    // No half of a line stays; should that fail too, the first reason is the one to know.
+    [[maybe_unused]] const int cut = ftruncate(descriptor_, size_);
+    throw write_error(path_, failed);
   }
-  size_ += static_cast<std::int64_t>(written);
+  size_ += static_cast<std::int64_t>(line.size());
 }
 
 void MetricsFile::require_in_place() const {

@@ -27,7 +27,7 @@ TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& sp
   options.data = config.data;
   options.data.files = expand_data_files(config);
   options.seq_len = config.training.seq_len;
-  options.vocab_size = spec.config.vocab_size;
+  options.vocab_size = spec.vocab_size;
   options.seed = config.training.seed;
   options.model_directory = config.model.path;
   return options;

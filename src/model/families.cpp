@@ -8,9 +8,9 @@ namespace detail {
 namespace {
 
 std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_function(
-    LayerKind kind, const DecoderConfig& config, at::ScalarType dtype) {
-  const std::int64_t width = kind == LayerKind::kHead ? config.vocab_size : config.hidden_size;
-  const bool appends = kind == LayerKind::kEmbedding;
+    const LayerInfo& info, at::ScalarType dtype) {
+  const std::int64_t width = info.writes.front().sizes.back();
+  const bool appends = info.role == LayerRole::kEmbedding;
   return [=](const std::vector<TensorMeta>& inputs) {
     TensorMeta meta{inputs.at(0).sizes, dtype};
     if (appends) {
@@ -29,31 +29,41 @@ std::string prefix_of(const LayerInfo& info) {
 
 }  // namespace
 
-double initializer_std(const DecoderConfig& config) {
-  return config.initializer_range > 0 ? config.initializer_range : 0.02;
+const std::vector<FamilyModules>& family_modules() {
+  static const std::vector<FamilyModules> table = {
+      {"llama", make_llama_layers},
+      {"gpt2", make_gpt2_layers},
+      {"qwen2", make_qwen2_layers},
+  };
+  return table;
+}
+
+double initializer_std(double initializer_range) {
+  return initializer_range > 0 ? initializer_range : 0.02;
 }
 
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
-                         const InitialStd& initial_std) {
+                         const InitialValues& initial) {
   LayerSpec spec;
   spec.name = info.name;
   const std::string prefix = prefix_of(info);
   spec.prefix = prefix;
-  if (info.kind == LayerKind::kEmbedding) spec.reads = {"input_ids"};
-  if (info.kind == LayerKind::kHead) spec.writes = {"logits"};
-  spec.shapes = shape_function(info.kind, model.config, options.dtype);
+  spec.reads = info.reads;
+  spec.writes = {info.writes.front().name};
+  spec.shapes = shape_function(info, options.dtype);
+  spec.role = info.role;
   for (const ParameterSpec& parameter : info.parameters) {
     if (!parameter.tied_to.empty())
       spec.ties.emplace_back(parameter.name.substr(prefix.size() + 1), parameter.tied_to);
   }
   // The embedding's name, by which a tied head too knows that it has a padding row.
   const std::string embedding = model.layers.front().parameters.front().name;
-  const std::int64_t padding_row = model.config.padding_row;
   spec.initialize = [=](const std::string& name, const std::string& key, at::Tensor& value,
                         std::uint64_t seed) {
     if (value.dim() >= 2) {
-      keyed_normal_(value, seed, key, 0.0, initial_std(name));
-      if (padding_row >= 0 && key == embedding) value.select(0, padding_row).zero_();
+      keyed_normal_(value, seed, key, 0.0, initial.std(name));
+      if (initial.padding_row >= 0 && key == embedding)
+        value.select(0, initial.padding_row).zero_();
     } else {
       value.fill_(name.ends_with("bias") ? 0 : 1);
     }
@@ -67,16 +77,8 @@ std::vector<std::string> model_batch_inputs() { return {"input_ids", "labels"}; 
 std::vector<std::string> model_final_outputs() { return {"logits"}; }
 
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options) {
-  struct Family {
-    std::string name;
-    std::vector<LayerSpec> (*make)(const ModelSpec&, const LayerOptions&);
-  };
-  const std::vector<Family> families = {
-      {"llama", detail::make_llama_layers},
-      {"gpt2", detail::make_gpt2_layers},
-  };
   std::vector<std::string> names;
-  for (const Family& family : families) {
+  for (const detail::FamilyModules& family : detail::family_modules()) {
     if (family.name == model.family) return family.make(model, options);
     names.push_back(family.name);
   }

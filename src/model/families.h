@@ -11,22 +11,35 @@
 #include <vector>
 
 #include "model/modules.h"
+#include "plan/families/families.h"
+#include "sluice/error.h"
 #include "sluice/model.h"
 
 namespace sluice::detail {
 
+// The modules of the row of plan/families/families.h that has this name.
+struct FamilyModules {
+  std::string name;
+  std::vector<LayerSpec> (*make)(const ModelSpec& model, const LayerOptions& options);
+};
+const std::vector<FamilyModules>& family_modules();
+
 std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOptions& options);
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options);
+std::vector<LayerSpec> make_qwen2_layers(const ModelSpec& model, const LayerOptions& options);
 
-// Standard deviation of the initial values of a weight, by its name inside the layer.
-using InitialStd = std::function<double(const std::string& name)>;
+// Ones for weights of norms, zeros for biases, normal(0, std) for the rest, zeros for the padding
+// row of the embedding.
+struct InitialValues {
+  std::function<double(const std::string& name)> std;  // by the weight's name inside the layer
+  std::int64_t padding_row = -1;                       // -1: none
+};
 // transformers means 0.02 where initializer_range is 0.
-double initializer_std(const DecoderConfig& config);
+double initializer_std(double initializer_range);
 
-// Name, prefix, values, shapes, ties and initialisation of the layer `info`: ones for weights of
-// norms, zeros for biases, normal(0, std) for the rest, the padding row of an embedding zero.
+// Name, prefix, values, shapes, ties and initialisation of the layer `info`.
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
-                         const InitialStd& initial_std);
+                         const InitialValues& initial);
 
 // Makes `spec` run modules that `make` creates, each with `at::Tensor forward(const at::Tensor&)`.
 template <typename Make>
@@ -38,32 +51,32 @@ void set_module(LayerSpec& spec, Make make) {
   };
 }
 
-// The layers of a family: each argument after initial_std makes a module for set_module(). The head
+// The layers of a family: each argument after `initial` makes a module for set_module(). The head
 // is a linear layer without bias in every family.
-template <typename MakeEmbedding, typename MakeDecoder, typename MakeNorm>
+template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm>
 std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOptions& options,
-                                       const InitialStd& initial_std, MakeEmbedding make_embedding,
-                                       MakeDecoder make_decoder, MakeNorm make_norm) {
-  const auto make_head = [width = model.config.hidden_size, vocabulary = model.config.vocab_size,
-                          options] {
-    return std::make_shared<Linear>(width, vocabulary, /*bias=*/false, options);
-  };
+                                       const InitialValues& initial, MakeEmbedding make_embedding,
+                                       MakeBlock make_block, MakeNorm make_norm) {
   std::vector<LayerSpec> layers;
   for (const LayerInfo& info : model.layers) {
-    LayerSpec& spec = layers.emplace_back(describe_layer(info, model, options, initial_std));
-    switch (info.kind) {
-      case LayerKind::kEmbedding:
+    LayerSpec& spec = layers.emplace_back(describe_layer(info, model, options, initial));
+    switch (info.role) {
+      case LayerRole::kEmbedding:
         set_module(spec, make_embedding);
         break;
-      case LayerKind::kDecoder:
-        set_module(spec, make_decoder);
+      case LayerRole::kBlock:
+        set_module(spec, make_block);
         break;
-      case LayerKind::kNorm:
+      case LayerRole::kNorm:
         set_module(spec, make_norm);
         break;
-      case LayerKind::kHead:
-        set_module(spec, make_head);
+      case LayerRole::kHead:
+        set_module(spec, [shape = info.parameters.front().shape, options] {
+          return std::make_shared<Linear>(shape[1], shape[0], /*bias=*/false, options);
+        });
         break;
+      case LayerRole::kOther:
+        throw Error(ErrorKind::kInternal, "layer '" + info.name + "' has no module");
     }
   }
   return layers;

@@ -6,6 +6,7 @@
 
 #include "model/families.h"
 #include "model/modules.h"
+#include "plan/families/gpt2.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -13,12 +14,12 @@ namespace {
 
 class Gpt2Embedding : public torch::nn::Module {
  public:
-  Gpt2Embedding(const DecoderConfig& config, const LayerOptions& options)
+  Gpt2Embedding(const Gpt2Config& config, const LayerOptions& options)
       : dropout_(config.embedding_dropout) {
     const std::int64_t d = config.hidden_size;
     wte_ = register_module("wte", std::make_shared<Embedding>(config.vocab_size, d, -1, options));
-    wpe_ = register_module(
-        "wpe", std::make_shared<Embedding>(config.max_position_embeddings, d, -1, options));
+    wpe_ =
+        register_module("wpe", std::make_shared<Embedding>(config.num_positions, d, -1, options));
   }
 
   at::Tensor forward(const at::Tensor& ids_BL) const {
@@ -41,8 +42,8 @@ class Gpt2Embedding : public torch::nn::Module {
 
 class Gpt2Attention : public torch::nn::Module {
  public:
-  Gpt2Attention(const DecoderConfig& config, const LayerOptions& options)
-      : head_dim_(config.head_dim),
+  Gpt2Attention(const Gpt2Config& config, const LayerOptions& options)
+      : head_dim_(config.hidden_size / config.num_attention_heads),
         attention_dropout_(config.attention_dropout),
         residual_dropout_(config.residual_dropout) {
     const std::int64_t d = config.hidden_size;
@@ -66,7 +67,7 @@ class Gpt2Attention : public torch::nn::Module {
 
 class Gpt2Mlp : public torch::nn::Module {
  public:
-  Gpt2Mlp(const DecoderConfig& config, const LayerOptions& options)
+  Gpt2Mlp(const Gpt2Config& config, const LayerOptions& options)
       : dropout_(config.residual_dropout) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
     c_fc_ = register_module("c_fc", std::make_shared<Conv1D>(d, f, options));
@@ -85,7 +86,7 @@ class Gpt2Mlp : public torch::nn::Module {
 
 class Gpt2Layer : public torch::nn::Module {
  public:
-  Gpt2Layer(const DecoderConfig& config, const LayerOptions& options) {
+  Gpt2Layer(const Gpt2Config& config, const LayerOptions& options) {
     const auto norm = [&] {
       return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options);
     };
@@ -109,16 +110,17 @@ class Gpt2Layer : public torch::nn::Module {
 }  // namespace
 
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options) {
-  const DecoderConfig config = model.config;
+  const Gpt2Config config = config_of(model, read_gpt2_config);
   // Weights that write into the residual stream start smaller by the number of such writes
   // (section 2.3).
-  const double std = initializer_std(config);
+  const double std = initializer_std(config.initializer_range);
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
-  const InitialStd initial_std = [=](const std::string& name) {
+  const auto initial_std = [=](const std::string& name) {
     return name.ends_with("c_proj.weight") ? residual_std : std;
   };
   return assemble_layers(
-      model, options, initial_std, [=] { return std::make_shared<Gpt2Embedding>(config, options); },
+      model, options, {initial_std, -1},
+      [=] { return std::make_shared<Gpt2Embedding>(config, options); },
       [=] { return std::make_shared<Gpt2Layer>(config, options); },
       [=] { return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options); });
 }

@@ -1,6 +1,8 @@
 // Llama: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971;
 // grouped-query attention after Ainslie et al., arXiv:2305.13245; gated MLP after Shazeer,
 // arXiv:2002.05202. Legend of shapes: modules.h.
+#include "model/llama.h"
+
 #include <ATen/ATen.h>
 
 #include "model/families.h"
@@ -12,17 +14,17 @@ namespace {
 
 class LlamaAttention : public torch::nn::Module {
  public:
-  LlamaAttention(const DecoderConfig& config, std::shared_ptr<RotaryTable> rotary,
+  LlamaAttention(const LlamaConfig& config, std::shared_ptr<RotaryTable> rotary,
                  const LayerOptions& options)
       : head_dim_(config.head_dim), dropout_(config.attention_dropout), rotary_(std::move(rotary)) {
     const std::int64_t d = config.hidden_size;
-    const std::int64_t q = config.num_attention_heads * head_dim_,
-                       kv = config.num_key_value_heads * head_dim_;
-    const bool bias = config.attention_bias;
+    const std::int64_t q = config.query_width(), kv = config.key_value_width();
+    const bool bias = config.qkv_bias;
     q_proj_ = register_module("q_proj", std::make_shared<Linear>(d, q, bias, options));
     k_proj_ = register_module("k_proj", std::make_shared<Linear>(d, kv, bias, options));
     v_proj_ = register_module("v_proj", std::make_shared<Linear>(d, kv, bias, options));
-    o_proj_ = register_module("o_proj", std::make_shared<Linear>(q, d, bias, options));
+    o_proj_ =
+        register_module("o_proj", std::make_shared<Linear>(q, d, config.output_bias, options));
   }
 
   at::Tensor forward(const at::Tensor& x_BLD) const {
@@ -45,7 +47,7 @@ class LlamaAttention : public torch::nn::Module {
 
 class LlamaMlp : public torch::nn::Module {
  public:
-  LlamaMlp(const DecoderConfig& config, const LayerOptions& options) {
+  LlamaMlp(const LlamaConfig& config, const LayerOptions& options) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
     gate_proj_ =
         register_module("gate_proj", std::make_shared<Linear>(d, f, config.mlp_bias, options));
@@ -65,7 +67,7 @@ class LlamaMlp : public torch::nn::Module {
 
 class LlamaLayer : public torch::nn::Module {
  public:
-  LlamaLayer(const DecoderConfig& config, std::shared_ptr<RotaryTable> rotary,
+  LlamaLayer(const LlamaConfig& config, std::shared_ptr<RotaryTable> rotary,
              const LayerOptions& options) {
     const auto norm = [&] {
       return std::make_shared<RmsNorm>(config.hidden_size, config.norm_eps, options);
@@ -90,20 +92,22 @@ class LlamaLayer : public torch::nn::Module {
 
 }  // namespace
 
-std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOptions& options) {
-  const DecoderConfig config = model.config;
-  const auto rotary = std::make_shared<RotaryTable>(config);
-  const InitialStd initial_std = [std = initializer_std(config)](const std::string&) {
-    return std;
-  };
+std::vector<LayerSpec> assemble_llama_layers(const LlamaConfig& config, const ModelSpec& model,
+                                             const LayerOptions& options) {
+  const auto rotary = std::make_shared<RotaryTable>(config.head_dim, config.rope);
+  const double std = initializer_std(config.initializer_range);
   return assemble_layers(
-      model, options, initial_std,
+      model, options, {[=](const std::string&) { return std; }, config.padding_row},
       [=] {
         return std::make_shared<Embedding>(config.vocab_size, config.hidden_size,
                                            config.padding_row, options);
       },
       [=] { return std::make_shared<LlamaLayer>(config, rotary, options); },
       [=] { return std::make_shared<RmsNorm>(config.hidden_size, config.norm_eps, options); });
+}
+
+std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOptions& options) {
+  return assemble_llama_layers(config_of(model, read_llama_config), model, options);
 }
 
 }  // namespace sluice::detail

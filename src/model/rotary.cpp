@@ -10,22 +10,25 @@
 #include "sluice/error.h"
 
 namespace sluice {
+
+using detail::RopeConfig;
+
 namespace {
 
 // 1 / theta^(2r / head_dim), in the float32 operations of transformers: a frequency that differs in
 // its last bit turns position 8000 by half a thousandth.
-std::vector<float> default_frequencies(const DecoderConfig& config) {
-  const at::Tensor exponent = at::arange(0, config.head_dim, 2, at::kFloat) / config.head_dim;
-  const at::Tensor frequencies = at::pow(config.rope_theta, exponent).reciprocal();
+std::vector<float> default_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
+  const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
+  const at::Tensor frequencies = at::pow(rope.theta, exponent).reciprocal();
   const float* data = frequencies.const_data_ptr<float>();
   return {data, data + frequencies.numel()};
 }
 
-float llama3_frequency(float frequency, const DecoderConfig& config) {
-  const auto context = static_cast<float>(config.rope_original_max_position_embeddings);
-  const auto low = static_cast<float>(config.rope_low_freq_factor);
-  const auto high = static_cast<float>(config.rope_high_freq_factor);
-  const auto factor = static_cast<float>(config.rope_factor);
+float llama3_frequency(float frequency, const RopeConfig& rope) {
+  const auto context = static_cast<float>(rope.original_max_position_embeddings);
+  const auto low = static_cast<float>(rope.low_freq_factor);
+  const auto high = static_cast<float>(rope.high_freq_factor);
+  const auto factor = static_cast<float>(rope.factor);
   const float wavelength = 2 * std::numbers::pi_v<float> * (1 / frequency);
   if (wavelength > context / low) return frequency / factor;
   if (wavelength < context / high) return frequency;
@@ -35,18 +38,17 @@ float llama3_frequency(float frequency, const DecoderConfig& config) {
 
 }  // namespace
 
-std::vector<float> rotary_frequencies(const DecoderConfig& config) {
-  std::vector<float> frequencies = default_frequencies(config);
-  if (config.rope_type == "default") return frequencies;
+std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
+  std::vector<float> frequencies = default_frequencies(head_dim, rope);
+  if (rope.type == "default") return frequencies;
   for (float& frequency : frequencies) {
-    if (config.rope_type == "linear") {
-      frequency /= static_cast<float>(config.rope_factor);
-    } else if (config.rope_type == "llama3") {
-      frequency = llama3_frequency(frequency, config);
+    if (rope.type == "linear") {
+      frequency /= static_cast<float>(rope.factor);
+    } else if (rope.type == "llama3") {
+      frequency = llama3_frequency(frequency, rope);
     } else {
-      throw Error(ErrorKind::kInput,
-                  "rotary embedding '" + config.rope_type + "' is not implemented", "rope_type",
-                  "one of: default, linear, llama3");
+      throw Error(ErrorKind::kInput, "rotary embedding '" + rope.type + "' is not implemented",
+                  "rope_type", "one of: default, linear, llama3");
     }
   }
   return frequencies;

@@ -13,19 +13,20 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/model_spec.h"
+#include "plan/families/rope.h"
 
 namespace sluice {
 
 // Angle per position of each of the head_dim / 2 pairs: rope types "default", "linear" (positions
 // divided by a factor) and "llama3" (Llama 3.1: long wavelengths divided, medium ones blended).
-std::vector<float> rotary_frequencies(const DecoderConfig& config);
+std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope);
 
 // Cosine and sine of position * frequency, float32, computed on the host: the same bits on every
 // device. Grows with the longest sequence asked for.
 class RotaryTable {
  public:
-  explicit RotaryTable(const DecoderConfig& config) : frequencies_(rotary_frequencies(config)) {}
+  RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
+      : frequencies_(rotary_frequencies(head_dim, rope)) {}
   // cos_LR, sin_LR on `device`: views into the table.
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/name_pattern.h"
-#include "sluice/error.h"
 #include "optim/optimizers.h"
+#include "sluice/error.h"
 
 namespace sluice {
 namespace {

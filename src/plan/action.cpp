@@ -12,29 +12,32 @@
 namespace sluice {
 namespace {
 
-// How a kind is written: {stage}{word}{microbatch}, without the parts that it does not use.
+// What the number in front of the word counts.
+enum class Target { kNone, kStage, kGroup };
+
+// How a kind is written: {target}{word}{microbatch}, without the parts that it does not use.
 struct Spelling {
   ActionKind kind;
   std::string_view word;
-  bool has_stage;
+  Target target;
   bool has_microbatch;
 };
 
 constexpr std::array<Spelling, 14> kSpellings = {{
-    {ActionKind::kForward, "F", true, true},
-    {ActionKind::kBackward, "B", true, true},
-    {ActionKind::kBackwardInput, "I", true, true},
-    {ActionKind::kBackwardWeight, "W", true, true},
-    {ActionKind::kSendForward, "SEND_F", true, true},
-    {ActionKind::kRecvForward, "RECV_F", true, true},
-    {ActionKind::kSendBackward, "SEND_B", true, true},
-    {ActionKind::kRecvBackward, "RECV_B", true, true},
-    {ActionKind::kUnshard, "UNSHARD", true, false},
-    {ActionKind::kReshard, "RESHARD", true, false},
-    {ActionKind::kReduceGrad, "REDUCE_GRAD", true, false},
-    {ActionKind::kReduceTied, "REDUCE_TIED", true, false},
-    {ActionKind::kReduceNorm, "REDUCE_NORM", false, false},
-    {ActionKind::kOptimizerStep, "OPTIMIZER_STEP", false, false},
+    {ActionKind::kForward, "F", Target::kStage, true},
+    {ActionKind::kBackward, "B", Target::kStage, true},
+    {ActionKind::kBackwardInput, "I", Target::kStage, true},
+    {ActionKind::kBackwardWeight, "W", Target::kStage, true},
+    {ActionKind::kSendForward, "SEND_F", Target::kStage, true},
+    {ActionKind::kRecvForward, "RECV_F", Target::kStage, true},
+    {ActionKind::kSendBackward, "SEND_B", Target::kStage, true},
+    {ActionKind::kRecvBackward, "RECV_B", Target::kStage, true},
+    {ActionKind::kUnshard, "UNSHARD", Target::kStage, false},
+    {ActionKind::kReshard, "RESHARD", Target::kStage, false},
+    {ActionKind::kReduceGrad, "REDUCE_GRAD", Target::kStage, false},
+    {ActionKind::kReduceTied, "REDUCE_TIED", Target::kGroup, false},
+    {ActionKind::kReduceNorm, "REDUCE_NORM", Target::kNone, false},
+    {ActionKind::kOptimizerStep, "OPTIMIZER_STEP", Target::kNone, false},
 }};
 constexpr std::string_view kOverlapWord = "OVERLAP_F_B";
 
@@ -51,19 +54,8 @@ void append_number(std::int32_t number, std::string& out) {
   out.append(digits, end);
 }
 
-// Longer text is hostile or a wrong file: the message quotes only its start, without control
-// characters.
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kMaxQuoted = 48;
-  std::string result = "'";
-  for (const char c : text.substr(0, kMaxQuoted)) {
-    result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  return result + (text.size() > kMaxQuoted ? "...'" : "'");
-}
-
 [[noreturn]] void refuse(std::string_view text, const std::string& reason) {
-  throw Error(ErrorKind::kInput, quoted(text) + " is not an action: " + reason, {},
+  throw Error(ErrorKind::kInput, "'" + std::string(text) + "' is not an action: " + reason, {},
               "write {stage}{action}{microbatch}, as 2F0, 1SEND_F3, 0UNSHARD or "
               "(0F7;7B3)OVERLAP_F_B");
 }
@@ -86,7 +78,7 @@ std::optional<std::int32_t> take_number(std::string_view whole, std::string_view
 
 Action parse_single(std::string_view text) {
   std::string_view rest = text;
-  const std::optional<std::int32_t> stage = take_number(text, rest);
+  const std::optional<std::int32_t> target = take_number(text, rest);
   std::size_t length = 0;
   while (length < rest.size() && !is_digit(rest[length])) ++length;
   const std::string_view word = rest.substr(0, length);
@@ -95,20 +87,25 @@ Action parse_single(std::string_view text) {
 
   for (const Spelling& spelling : kSpellings) {
     if (word != spelling.word) continue;
-    if (!rest.empty()) refuse(text, quoted(rest) + " follows the action");
-    if (spelling.has_stage && !stage) refuse(text, "no stage before '" + std::string(word) + "'");
-    if (!spelling.has_stage && stage) refuse(text, std::string(word) + " takes no stage");
+    if (!rest.empty()) refuse(text, "'" + std::string(rest) + "' follows the action");
+    const bool has_target = spelling.target != Target::kNone;
+    if (has_target && !target) {
+      const std::string what = spelling.target == Target::kGroup ? "tie group" : "stage";
+      refuse(text, "no " + what + " before '" + std::string(word) + "'");
+    }
+    if (!has_target && target) refuse(text, std::string(word) + " takes no stage");
     if (spelling.has_microbatch && !microbatch) {
       refuse(text, "no microbatch after '" + std::string(word) + "'");
     }
     if (!spelling.has_microbatch && microbatch) {
       refuse(text, std::string(word) + " takes no microbatch");
     }
-    return Action::make(spelling.kind, stage.value_or(-1), microbatch.value_or(-1));
+    if (spelling.target == Target::kGroup) return Action::reduce_tied(*target);
+    return Action::make(spelling.kind, target.value_or(-1), microbatch.value_or(-1));
   }
   if (word.empty()) refuse(text, "no action after the stage");
   if (word == kOverlapWord) refuse(text, "OVERLAP_F_B needs its pair, as (0F7;7B3)OVERLAP_F_B");
-  refuse(text, "unknown action " + quoted(word));
+  refuse(text, "unknown action '" + std::string(word) + "'");
 }
 
 Action parse_pair(std::string_view text) {
@@ -179,7 +176,8 @@ void append_text(const Action& action, std::string& out) {
     return;
   }
   const Spelling& spelling = spelling_of(action.kind);
-  if (spelling.has_stage) append_number(action.stage, out);
+  if (spelling.target == Target::kStage) append_number(action.stage, out);
+  if (spelling.target == Target::kGroup) append_number(action.group, out);
   out += spelling.word;
   if (spelling.has_microbatch) append_number(action.microbatch, out);
 }

@@ -19,9 +19,9 @@ bool in_range(int value, int count) { return value >= 0 && value < count; }
 
 bool fits(const Program& program, const Action& action) {
   if (!names_stage(action.kind)) return true;
-  if (!in_range(action.stage, program.num_stages)) return false;
+  if (!in_range(action.stage, program.num_stages())) return false;
   if (action.kind == ActionKind::kOverlap &&
-      (!in_range(action.backward_stage, program.num_stages) ||
+      (!in_range(action.backward_stage, program.num_stages()) ||
        !in_range(action.backward_microbatch, program.num_microbatches))) {
     return false;
   }
@@ -40,53 +40,60 @@ bool holds(const Program& program, ActionKind kind) {
 std::vector<int> members_of(const Program& program, const Action& collective) {
   std::vector<int> ranks;
   if (collective.kind == ActionKind::kReduceNorm) {
-    for (int rank = 0; rank < program.num_ranks; ++rank) ranks.push_back(rank);
+    for (int rank = 0; rank < program.mesh.size(Axis::kPp); ++rank) ranks.push_back(rank);
     return ranks;
   }
-  for (const int stage : program.tie_groups[collective.stage].stages) {
-    if (rank_of(program, stage) >= 0) ranks.push_back(rank_of(program, stage));
+  for (const int stage : program.tie_groups[collective.group].stages) {
+    if (program.stage_map.rank_of(stage) >= 0) ranks.push_back(program.stage_map.rank_of(stage));
   }
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 
-std::string place_text(const Program& program, int rank, int index) {
+std::string location_text(const Program& program, int rank, int index) {
   return "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) + " '" +
          to_text(program.ranks[rank][index]) + "'";
 }
 
 void require_in_range(const Program& program) {
-  const auto sizes_agree = [&] {
-    return program.ranks.size() == static_cast<std::size_t>(program.num_ranks) &&
-           program.stage_to_rank.size() == static_cast<std::size_t>(program.num_stages);
-  };
-  if (!sizes_agree()) {
+  if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks())) {
     throw Error(ErrorKind::kInput,
                 "the program has " + std::to_string(program.ranks.size()) + " rows for " +
-                    std::to_string(program.num_ranks) + " ranks and places " +
-                    std::to_string(program.stage_to_rank.size()) + " of " +
-                    std::to_string(program.num_stages) + " stages",
-                {}, "give a row a rank and a rank a stage");
+                    counted(program.num_ranks(), "rank"),
+                {}, "give a row a rank");
   }
-  for (int stage = 0; stage < program.num_stages; ++stage) {
-    if (program.stage_to_rank[stage] >= program.num_ranks) {
+  if (program.mesh.size(Axis::kPp) != program.num_ranks()) {
+    throw Error(ErrorKind::kInput,
+                "the mesh of the program has " + counted(program.mesh.size(Axis::kPp), "rank") +
+                    " along pp, the program " + std::to_string(program.num_ranks()),
+                {}, "make the mesh for this program");
+  }
+  if (program.flow.num_stages() != program.num_stages() ||
+      !program.flow.covers(program.num_microbatches)) {
+    throw Error(ErrorKind::kInput,
+                "the program's flow is not of " + counted(program.num_stages(), "stage") + " and " +
+                    counted(program.num_microbatches, "microbatch"),
+                {}, "make the flow for this program");
+  }
+  for (int stage = 0; stage < program.num_stages(); ++stage) {
+    if (program.stage_map.rank_of(stage) >= program.num_ranks()) {
       throw Error(ErrorKind::kInput,
                   "stage " + std::to_string(stage) + " is placed on rank " +
-                      std::to_string(program.stage_to_rank[stage]) + " of " +
-                      std::to_string(program.num_ranks),
+                      std::to_string(program.stage_map.rank_of(stage)) + " of " +
+                      std::to_string(program.num_ranks()),
                   {}, "count ranks from 0");
     }
   }
-  for (int rank = 0; rank < program.num_ranks; ++rank) {
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
     const std::vector<Action>& row = program.ranks[rank];
     const auto wrong =
         std::find_if_not(row.begin(), row.end(), [&](const Action& a) { return fits(program, a); });
     if (wrong == row.end()) continue;
     throw Error(ErrorKind::kInput,
-                "the program has " + counted(program.num_stages, "stage") + " and " +
+                "the program has " + counted(program.num_stages(), "stage") + " and " +
                     counted(program.num_microbatches, "microbatch") + ", not this one",
-                place_text(program, rank, static_cast<int>(wrong - row.begin())),
+                location_text(program, rank, static_cast<int>(wrong - row.begin())),
                 "count stages and microbatches from 0");
   }
 }

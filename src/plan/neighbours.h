@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/channel.h"
 #include "sluice/program.h"
 
 namespace sluice::detail {
@@ -33,39 +34,49 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-inline bool is_activation(ActionKind kind) {
-  return kind == ActionKind::kSendForward || kind == ActionKind::kRecvForward;
-}
-
-// The rank of a stage; -1 where there is no such stage or it lives nowhere.
-inline int rank_of(const Program& program, int stage) {
-  return stage < 0 || stage >= program.num_stages ? -1 : program.stage_to_rank[stage];
+// Of a transfer, and of what a compute action but W takes and makes.
+inline ChannelKind channel_kind_of(ActionKind kind) {
+  const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
+                             kind == ActionKind::kRecvForward;
+  return is_activation ? ChannelKind::kActivation : ChannelKind::kGradient;
 }
 
 // Both stages live somewhere, on different ranks: what passes between them is a message.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
-  const int here = rank_of(program, stage), there = rank_of(program, neighbour);
+  const int here = program.stage_map.rank_of(stage), there = program.stage_map.rank_of(neighbour);
   return here >= 0 && there >= 0 && here != there;
 }
 
-// The stage at the other end of a transfer.
-inline int peer_stage(const Action& transfer) {
-  const bool upwards =
-      transfer.kind == ActionKind::kSendForward || transfer.kind == ActionKind::kRecvBackward;
-  return transfer.stage + (upwards ? 1 : -1);
+// The stage at the other end of a transfer; Flow::kNone: there is none.
+inline int peer_stage(const Program& program, const Action& transfer) {
+  const ChannelKind kind = channel_kind_of(transfer.kind);
+  return is_send(transfer.kind)
+             ? program.flow.destination(kind, transfer.stage, transfer.microbatch)
+             : program.flow.source(kind, transfer.stage, transfer.microbatch);
 }
 
-// The transfer that matches this one: SEND_F of stage s with RECV_F of s + 1, and so on.
-inline Action counterpart(const Action& transfer) {
+// Where the message of a transfer goes along.
+inline Channel channel_of(const Program& program, const Action& transfer) {
+  const int here = program.stage_map.rank_of(transfer.stage);
+  const int there = program.stage_map.rank_of(peer_stage(program, transfer));
+  const ChannelKind kind = channel_kind_of(transfer.kind);
+  return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};
+}
+
+// The transfer that matches this one: SEND_F of a stage with RECV_F of its consumer, and so on.
+inline Action counterpart(const Program& program, const Action& transfer) {
+  const auto other = [&](ActionKind kind) {
+    return Action::make(kind, peer_stage(program, transfer), transfer.microbatch);
+  };
   switch (transfer.kind) {
     case ActionKind::kSendForward:
-      return Action::make(ActionKind::kRecvForward, transfer.stage + 1, transfer.microbatch);
+      return other(ActionKind::kRecvForward);
     case ActionKind::kRecvForward:
-      return Action::make(ActionKind::kSendForward, transfer.stage - 1, transfer.microbatch);
+      return other(ActionKind::kSendForward);
     case ActionKind::kSendBackward:
-      return Action::make(ActionKind::kRecvBackward, transfer.stage - 1, transfer.microbatch);
+      return other(ActionKind::kRecvBackward);
     default:
-      return Action::make(ActionKind::kSendBackward, transfer.stage + 1, transfer.microbatch);
+      return other(ActionKind::kSendBackward);
   }
 }
 
@@ -85,7 +96,7 @@ bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);
 
 // "rank 2, instruction 17 '1RECV_B3'".
-std::string place_text(const Program& program, int rank, int index);
+std::string location_text(const Program& program, int rank, int index);
 
 // Throws Error(kInput) unless the sizes agree and every stage, rank and microbatch is in range.
 void require_in_range(const Program& program);

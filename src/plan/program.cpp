@@ -53,10 +53,10 @@ constexpr bool kCheckPasses = true;
 
 Program to_program(const Schedule& schedule) {
   Program program;
-  program.num_ranks = schedule.num_ranks;
-  program.num_stages = schedule.num_stages;
   program.num_microbatches = schedule.num_microbatches;
-  program.stage_to_rank = schedule.stage_to_rank;
+  program.stage_map = schedule.stage_map;
+  program.flow = Flow::chain(schedule.num_stages());
+  program.mesh = Mesh({.pp = std::max(1, schedule.num_ranks())});
   program.ranks.reserve(schedule.rows.size());
   for (const std::vector<Action>& row : schedule.rows) {
     std::vector<Action>& instructions = program.ranks.emplace_back();

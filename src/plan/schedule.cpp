@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// Pairs of stage and microbatch in one schedule; beyond it a typo would fill the memory.
-constexpr std::int64_t kMaxPairs = std::int64_t{1} << 24;
+// Forwards in one schedule; beyond it a typo would fill the memory.
+constexpr std::int64_t kMaxForwards = std::int64_t{1} << 24;
 
 // torch finds these by name too, and fails later.
 constexpr std::array<std::string_view, 4> kAbstractNames = {
@@ -48,38 +48,21 @@ int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
 
 void require_bounded(const ScheduleShape& shape) {
   const std::int64_t stages = std::int64_t{shape.num_ranks} * shape.stages_per_rank;
-  if (stages > kMaxPairs || stages * shape.num_microbatches > kMaxPairs) {
+  if (stages > kMaxForwards || stages * shape.num_microbatches > kMaxForwards) {
     throw Error(ErrorKind::kUsage,
                 counted(shape.num_ranks, "rank") + " x " + counted(shape.stages_per_rank, "stage") +
                     " x " + counted(shape.num_microbatches, "microbatch") + " is more than " +
-                    std::to_string(kMaxPairs) + " forwards in one step",
+                    std::to_string(kMaxForwards) + " forwards in one step",
                 {}, "use fewer microbatches");
   }
 }
 
 }  // namespace
 
-std::vector<int> make_stage_to_rank(Placement placement, int num_ranks, int num_stages) {
-  require_positive(num_ranks, "number of ranks");
-  if (num_stages < 1 || num_stages % num_ranks != 0) {
-    throw Error(ErrorKind::kUsage,
-                counted(num_stages, "stage") + " cannot be divided evenly over " +
-                    counted(num_ranks, "rank"),
-                {}, "use a multiple of the number of ranks");
-  }
-  std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages));
-  for (int stage = 0; stage < num_stages; ++stage) {
-    const int position = stage % num_ranks;
-    const bool descending = placement == Placement::kV && (stage / num_ranks) % 2 == 1;
-    stage_to_rank[stage] = descending ? num_ranks - 1 - position : position;
-  }
-  return stage_to_rank;
-}
-
 std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages) {
   const std::string word = to_lower(text);
-  if (word == "loop") return make_stage_to_rank(Placement::kLoop, num_ranks, num_stages);
-  if (word == "v") return make_stage_to_rank(Placement::kV, num_ranks, num_stages);
+  if (word == "loop") return make_stage_map(Placement::kLoop, num_ranks, num_stages).ranks();
+  if (word == "v") return make_stage_map(Placement::kV, num_ranks, num_stages).ranks();
   std::vector<int> stage_to_rank;
   const char* at = text.data();
   const char* const end = text.data() + text.size();
@@ -94,14 +77,6 @@ std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int n
     if (next == end) return stage_to_rank;
     at = next + 1;
   }
-}
-
-std::vector<int> stages_of_rank(const std::vector<int>& stage_to_rank, int rank) {
-  std::vector<int> stages;
-  for (std::size_t stage = 0; stage < stage_to_rank.size(); ++stage) {
-    if (stage_to_rank[stage] == rank) stages.push_back(static_cast<int>(stage));
-  }
-  return stages;
 }
 
 const std::vector<ScheduleInfo>& schedule_table() {
@@ -158,13 +133,13 @@ const std::vector<ScheduleInfo>& schedule_table() {
   return table;
 }
 
-std::vector<int> make_stage_to_rank(const ScheduleInfo& schedule, int num_ranks, int num_stages) {
-  std::vector<int> stage_to_rank = make_stage_to_rank(schedule.placement, num_ranks, num_stages);
+StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages) {
+  StageMap map = make_stage_map(schedule.placement, num_ranks, num_stages);
   const int stages_per_rank = num_stages / num_ranks;
   if (schedule.placement == Placement::kV && stages_per_rank != 2) {
     refuse_stages_per_rank(schedule, stages_per_rank);
   }
-  return stage_to_rank;
+  return map;
 }
 
 const ScheduleInfo& find_schedule(std::string_view name) {
@@ -206,10 +181,9 @@ namespace detail {
 Schedule start(std::string name, Placement placement, const ScheduleShape& shape) {
   Schedule schedule;
   schedule.name = std::move(name);
-  schedule.num_ranks = shape.num_ranks;
-  schedule.num_stages = shape.num_ranks * shape.stages_per_rank;
   schedule.num_microbatches = shape.num_microbatches;
-  schedule.stage_to_rank = make_stage_to_rank(placement, shape.num_ranks, schedule.num_stages);
+  schedule.stage_map =
+      make_stage_map(placement, shape.num_ranks, shape.num_ranks * shape.stages_per_rank);
   schedule.rows.resize(static_cast<std::size_t>(shape.num_ranks));
   return schedule;
 }

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/strict_json.h"
+#include "base/file.h"
+#include "plan/neighbours.h"
 #include "sluice/error.h"
 #include "sluice/schedule.h"
 
@@ -16,8 +17,8 @@ constexpr std::size_t kMaxCells = std::size_t{1} << 25;
 constexpr int kMaxRanks = 1 << 16;
 constexpr int kMaxStages = 1 << 16;
 constexpr int kMaxMicrobatches = 1 << 20;
-constexpr std::int64_t kPairsPerAction = 16;
-constexpr std::int64_t kFreePairs = 1 << 16;
+constexpr std::int64_t kForwardsPerAction = 16;
+constexpr std::int64_t kFreeForwards = 1 << 16;
 constexpr const char* kTooLarge = "is it the right file?";
 
 // What the actions of a file name.
@@ -26,11 +27,6 @@ struct Extent {
   int num_microbatches = 0;
   std::int64_t num_actions = 0;
 };
-
-bool names_stage(ActionKind kind) {
-  return kind != ActionKind::kIdle && kind != ActionKind::kReduceTied &&
-         kind != ActionKind::kReduceNorm && kind != ActionKind::kOptimizerStep;
-}
 
 class CsvReader {
  public:
@@ -60,8 +56,11 @@ class CsvReader {
  private:
   [[noreturn]] void fail(const std::string& what, std::size_t column,
                          const std::string& remedy = {}) const {
-    throw Error(ErrorKind::kInput, what,
-                file_ + ":" + std::to_string(row_) + ":" + std::to_string(column), remedy);
+    throw Error(ErrorKind::kInput, what, place(column), remedy);
+  }
+
+  std::string place(std::size_t column) const {
+    return file_ + ":" + std::to_string(row_) + ":" + std::to_string(column);
   }
 
   std::string_view take_line() {
@@ -97,14 +96,12 @@ class CsvReader {
     try {
       action = parse_action(cell);
     } catch (const Error& error) {
-      fail(error.fact(), column, error.remedy());
+      throw error.at(place(column));
     }
     if (action.kind == ActionKind::kIdle) return action;
     ++extent_.num_actions;
-    if (names_stage(action.kind)) {
-      cover(std::max(action.stage, action.backward_stage), kMaxStages, "stage", column,
-            extent_.num_stages);
-    }
+    cover(std::max(action.stage, action.backward_stage), kMaxStages, "stage", column,
+          extent_.num_stages);
     cover(std::max(action.microbatch, action.backward_microbatch), kMaxMicrobatches, "microbatch",
           column, extent_.num_microbatches);
     return action;
@@ -131,8 +128,8 @@ void require_plausible(const Extent& extent, const std::string& file) {
     throw Error(ErrorKind::kInput, "the schedule has no action", file,
                 "write a row a rank, a cell a slot: 0F0,0B0");
   }
-  const std::int64_t pairs = std::int64_t{extent.num_stages} * extent.num_microbatches;
-  if (pairs > std::max(kFreePairs, kPairsPerAction * extent.num_actions)) {
+  const std::int64_t forwards = std::int64_t{extent.num_stages} * extent.num_microbatches;
+  if (forwards > std::max(kFreeForwards, kForwardsPerAction * extent.num_actions)) {
     throw Error(ErrorKind::kInput,
                 "only " + std::to_string(extent.num_actions) + " actions for " +
                     std::to_string(extent.num_stages) + " stages x " +
@@ -147,7 +144,7 @@ std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& row
   for (const bool computing : {true, false}) {
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
       for (const Action& action : rows[rank]) {
-        if (!names_stage(action.kind) || is_compute(action.kind) != computing) continue;
+        if (is_compute(action.kind) != computing) continue;
         for (const int stage : {action.stage, action.backward_stage}) {
           if (stage >= 0 && stage_to_rank[stage] < 0) stage_to_rank[stage] = static_cast<int>(rank);
         }
@@ -179,22 +176,23 @@ Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
   const Extent extent = reader.extent();
   require_plausible(extent, file);
   schedule.num_microbatches = extent.num_microbatches;
-  schedule.num_ranks = static_cast<int>(schedule.rows.size());
-  if (stage_to_rank.empty()) {
-    schedule.stage_to_rank = infer_stage_to_rank(schedule.rows, extent.num_stages);
+  int num_ranks = static_cast<int>(schedule.rows.size());
+  std::vector<int> ranks = stage_to_rank;
+  if (ranks.empty()) {
+    ranks = infer_stage_to_rank(schedule.rows, extent.num_stages);
   } else {
-    schedule.stage_to_rank = stage_to_rank;
-    schedule.stage_to_rank.resize(
-        std::max(stage_to_rank.size(), static_cast<std::size_t>(extent.num_stages)), -1);
-    schedule.num_ranks = std::max(schedule.num_ranks, ranks_of_map(stage_to_rank));
-    schedule.rows.resize(static_cast<std::size_t>(schedule.num_ranks));
+    num_ranks = std::max(num_ranks, ranks_of_map(ranks));
+    ranks.resize(std::max(ranks.size(), static_cast<std::size_t>(extent.num_stages)),
+                 StageMap::kNowhere);
+    schedule.rows.resize(static_cast<std::size_t>(num_ranks));
   }
-  schedule.num_stages = static_cast<int>(schedule.stage_to_rank.size());
+  schedule.stage_map = StageMap(num_ranks, std::move(ranks));
   return schedule;
 }
 
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank) {
-  return parse_schedule_csv(read_text_file(path, kMaxFileBytes), path, stage_to_rank);
+  return parse_schedule_csv(read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput), path,
+                            stage_to_rank);
 }
 
 std::string to_csv(const std::vector<std::vector<Action>>& rows) {

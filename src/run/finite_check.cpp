@@ -10,13 +10,36 @@ bool is_finite(const at::Tensor& tensor) {
          at::isfinite(tensor).all().item<bool>();
 }
 
-}  // namespace
-
+// Full name of the first parameter of the stage that is not finite, "" if all are.
 std::string non_finite_parameter(Stage& stage) {
   for (const ParameterInfo& parameter : stage.parameters()) {
     if (!is_finite(parameter.tensor)) return parameter.name;
   }
   return {};
+}
+
+}  // namespace
+
+void FiniteCheck::produced(const Action& action, const Values& outputs,
+                           std::vector<at::Tensor>& handed_on) {
+  if (action.kind != ActionKind::kForward) return;
+  for (const auto& [name, tensor] : outputs) note(action, /*in_forward=*/true, name, tensor);
+  if (action.stage == last_stage_) note(action, /*in_forward=*/true, "loss", handed_on.front());
+}
+
+void FiniteCheck::end(int /*index*/, const Action& action) {
+  const Action done = action.kind == ActionKind::kOverlap ? action.overlap_backward() : action;
+  if (!is_compute(done.kind) || done.kind == ActionKind::kForward) return;
+  Stage& stage = *stages_.at(done.stage);
+  for (std::size_t i = 0; i < stage.parameters().size(); ++i)
+    note(done, /*in_forward=*/false, stage.parameters()[i].name, stage.gradient(i));
+}
+
+std::optional<NonFinite> FiniteCheck::found() const {
+  std::optional<NonFinite> place = found_;
+  if (place && place->in_forward)
+    place->parameter = non_finite_parameter(*stages_.at(place->stage));
+  return place;
 }
 
 void FiniteCheck::note(const Action& action, bool in_forward, const std::string& name,

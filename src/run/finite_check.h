@@ -2,34 +2,37 @@
 // Thread-safety: one rank's thread.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 
 #include "sluice/executor.h"
 
 namespace sluice {
 
-class FiniteCheck {
+// The last in the list of observers, so that it sees what others put in place.
+class FiniteCheck final : public ExecutorObserver {
  public:
-  void check_output(const Action& action, const std::string& name, const at::Tensor& tensor) {
-    note(action, /*in_forward=*/true, name, tensor);
-  }
-  // After every backward: the sums were finite before it, so what is not came from it.
-  void check_gradients(const Action& action, Stage& stage) {
-    for (std::size_t i = 0; i < stage.parameters().size(); ++i) {
-      note(action, /*in_forward=*/false, stage.parameters()[i].name, stage.gradient(i));
-    }
-  }
+  // stages: those of this rank by index, which outlive the check. last_stage: of the program.
+  FiniteCheck(const std::map<int, Stage*>& stages, int last_stage)
+      : stages_(stages), last_stage_(last_stage) {}
+
+  void produced(const Action& action, const Values& outputs,
+                std::vector<at::Tensor>& handed_on) override;
+  // Looks at the sums of a stage after each of its backwards: they were finite before it, so what
+  // is not came from it.
+  void end(int index, const Action& action) override;
+
   // The first in a forward, else the first in a backward.
-  const std::optional<NonFinite>& found() const { return found_; }
+  std::optional<NonFinite> found() const;
 
  private:
   void note(const Action& action, bool in_forward, const std::string& name,
             const at::Tensor& tensor);
 
+  const std::map<int, Stage*>& stages_;
+  int last_stage_;
   std::optional<NonFinite> found_;
 };
-
-// Full name of the first parameter of the stage that is not finite, "" if all are.
-std::string non_finite_parameter(Stage& stage);
 
 }  // namespace sluice

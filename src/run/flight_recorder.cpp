@@ -4,18 +4,46 @@
 #include <cstdio>
 
 namespace sluice {
+namespace {
 
-void FlightRecorder::begin(std::int64_t step, int index, const Action& action) {
+std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void FlightRecorder::begin(int index, const Action& action) {
   ++count_;
   Entry& entry = current();
   entry = Entry();
-  entry.step = step;
+  entry.step = step_;
   entry.index = index;
   entry.action = action;
   entry.start = Clock::now();
 }
 
-void FlightRecorder::end(State state) {
+void FlightRecorder::waiting(const Action& /*action*/) { current().state = State::kWaiting; }
+
+void FlightRecorder::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
+  current().state = State::kRunning;
+  current().bytes += bytes_of(tensors);
+}
+
+void FlightRecorder::sending(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
+  current().bytes += bytes_of(tensors);
+}
+
+void FlightRecorder::end(int /*index*/, const Action& /*action*/) { stop(State::kDone); }
+
+void FlightRecorder::failed(int /*index*/, const Action& /*action*/) noexcept {
+  stop(State::kFailed);
+}
+
+void FlightRecorder::stop(State state) {
   current().state = state;
   current().stop = Clock::now();
 }

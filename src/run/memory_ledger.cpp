@@ -1,4 +1,4 @@
-#include "run/memory_ledger.h"
+#include "sluice/memory_ledger.h"
 
 #include <algorithm>
 
@@ -77,6 +77,12 @@ void MemoryLedger::take(int rank, std::int64_t bytes) {
   RankBytes& held = ranks_[static_cast<std::size_t>(rank)];
   held.live += bytes;
   held.peak = std::max(held.peak, held.live);
+}
+
+void LedgerObserver::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) ledger_.transfer(tensor.storage().data(), rank_);
+  }
 }
 
 }  // namespace sluice

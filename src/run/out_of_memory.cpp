@@ -9,8 +9,8 @@
 #include <new>
 #include <string_view>
 
+#include "base/as_error.h"
 #include "base/text.h"
-#include "sluice/error.h"
 
 namespace sluice {
 namespace {
@@ -50,6 +50,18 @@ std::optional<std::string> out_of_memory_fact() {
     return "out of memory";
   } catch (...) {
     return std::nullopt;
+  }
+}
+
+Error caught_error(const std::string& place) {
+  if (const std::optional<std::string> fact = out_of_memory_fact())
+    return Error(ErrorKind::kMemory, *fact, place, kOutOfMemoryRemedy);
+  try {
+    throw;
+  } catch (const c10::Error& error) {
+    return Error(ErrorKind::kInternal, first_line(error.what_without_backtrace()), place);
+  } catch (...) {
+    return as_error(std::current_exception(), place);
   }
 }
 

@@ -1,17 +1,23 @@
-// Allocators that fail, in one short line. Thread-safety: pure functions.
+// What is thrown while ranks run, as one Error; allocators that fail, in one short line.
+// Thread-safety: pure functions. All are to be called while an exception is handled.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "sluice/error.h"
+
 namespace sluice {
 
-// To be called while an exception is handled: "out of memory: 1.50GiB could not be allocated" when
-// an allocator threw it, else nothing.
+// "out of memory: 1.50GiB could not be allocated" when an allocator threw it, else nothing.
 std::optional<std::string> out_of_memory_fact();
 
-// To be called while an exception is handled, and throws it on; what out_of_memory_fact() knows
-// becomes Error(kMemory) at `place`: "rank 1 (stages 1, 2), loading the weights".
+// As as_error(), which knows no torch: a failed allocation is kMemory, with kOutOfMemoryRemedy, and
+// other errors of LibTorch are their first line, without the backtrace.
+Error caught_error(const std::string& place = {});
+
+// Throws the exception on; what out_of_memory_fact() knows becomes Error(kMemory) at `place`: "rank
+// 1 (stages 1, 2), loading the weights".
 [[noreturn]] void rethrow_with_place(const std::string& place, const std::string& remedy);
 
 inline constexpr const char* kOutOfMemoryRemedy =

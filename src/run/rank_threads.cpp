@@ -1,7 +1,6 @@
 #include "sluice/rank_threads.h"
 
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <optional>
@@ -9,33 +8,16 @@
 #include <system_error>
 #include <thread>
 
-#include "run/memory_ledger.h"
 #include "run/out_of_memory.h"
+#include "sluice/memory_ledger.h"
 
 namespace sluice {
 namespace {
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 // Called within a catch block.
 Failure describe_current_exception(int rank) {
-  const std::string place = "rank " + std::to_string(rank);
-  if (const std::optional<std::string> memory = out_of_memory_fact()) {
-    const Error error(ErrorKind::kMemory, *memory, place, kOutOfMemoryRemedy);
-    return {rank, error.kind(), error.what()};
-  }
-  const std::string prefix = place + ": ";
-  try {
-    throw;
-  } catch (const Error& error) {
-    return {rank, error.kind(), error.what()};
-  } catch (const c10::Error& error) {
-    return {rank, ErrorKind::kInternal, prefix + first_line(error.what_without_backtrace())};
-  } catch (const std::exception& error) {
-    return {rank, ErrorKind::kInternal, prefix + first_line(error.what())};
-  } catch (...) {
-    return {rank, ErrorKind::kInternal, prefix + "an exception of unknown type"};
-  }
+  const Error error = caught_error("rank " + std::to_string(rank));
+  return {rank, error.kind(), error.what()};
 }
 
 }  // namespace

@@ -3,22 +3,42 @@
 #include <ATen/Functions.h>
 
 #include <numeric>
+#include <string>
+
+#include "sluice/error.h"
 
 namespace sluice {
 
 void StepLosses::begin_step(const std::vector<std::int64_t>& counts) {
   clear();
   counted_tokens_ = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  sums_.resize(counts.size());
+  for (const std::int64_t count : counts) sums_.push_back({at::Tensor(), count});
 }
 
-void StepLosses::put(int microbatch, at::Tensor sum, std::int64_t count) {
-  sums_[static_cast<std::size_t>(microbatch)] = {std::move(sum), count};
+at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Values& batch) {
+  LossValue value = function_(outputs, batch);
+  if (!value.loss.defined() || value.loss.numel() != 1) {
+    throw Error(ErrorKind::kUsage, "the loss function must return one number",
+                value.loss.defined() ? "got " + to_text(meta_of(value.loss)) : "got nothing");
+  }
+  std::int64_t& count = sums_[static_cast<std::size_t>(microbatch)].count;
+  if (scale_ == GradientScale::kTokens && value.count != count) {
+    throw Error(ErrorKind::kUsage,
+                "the loss function counted " + std::to_string(value.count) +
+                    " tokens, StepBatch::counts says " + std::to_string(count),
+                "", "gradients are divided by the sum of the counts: let both say the same");
+  }
+  count = value.count;
+  return std::move(value.loss);
+}
+
+void StepLosses::put(int microbatch, at::Tensor sum) {
+  sums_[static_cast<std::size_t>(microbatch)].loss = std::move(sum);
   values_.clear();
 }
 
 at::Tensor StepLosses::gradient(int microbatch) const {
-  const auto& [sum, count] = sums_[static_cast<std::size_t>(microbatch)];
+  const auto& [loss, count] = sums_[static_cast<std::size_t>(microbatch)];
   const double own = count > 0 ? 1.0 / static_cast<double>(count) : 0.0;
   double scale = own;
   switch (scale_) {
@@ -34,15 +54,15 @@ at::Tensor StepLosses::gradient(int microbatch) const {
       scale = own / divisor_;
       break;
   }
-  return at::full_like(sum, scale);
+  return at::full_like(loss, scale);
 }
 
 const std::vector<MicrobatchLoss>& StepLosses::values() {
   if (values_.empty()) {
     for (std::size_t m = 0; m < sums_.size(); ++m) {
-      const auto& [sum, count] = sums_[m];
-      if (sum.defined())
-        values_.push_back({static_cast<std::int64_t>(m), sum.item<double>(), count});
+      const auto& [loss, count] = sums_[m];
+      if (loss.defined())
+        values_.push_back({static_cast<std::int64_t>(m), loss.item<double>(), count});
     }
   }
   return values_;

@@ -1,12 +1,13 @@
 // The losses of one step on the rank of the last stage, and what their backwards start with.
 //
-// Owns: the loss of every microbatch, as a tensor until somebody asks, so that a GPU need not be
-// waited for. Does not own: computing it (Executor). Thread-safety: one rank's thread.
+// Owns: the loss function and its scale; the loss of every microbatch, as a tensor until somebody
+// asks, so that a GPU need not be waited for. Thread-safety: one rank's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "sluice/executor.h"
@@ -15,12 +16,16 @@ namespace sluice {
 
 class StepLosses {
  public:
-  StepLosses(GradientScale scale, double divisor) : scale_(scale), divisor_(divisor) {}
+  StepLosses(LossFunction function, GradientScale scale, double divisor)
+      : function_(std::move(function)), scale_(scale), divisor_(divisor) {}
 
   // counts: counted tokens of every microbatch of the step.
   void begin_step(const std::vector<std::int64_t>& counts);
-  // sum: one number without a graph, the sum of the losses of `count` tokens.
-  void put(int microbatch, at::Tensor sum, std::int64_t count);
+  // The sum of the losses of a microbatch's tokens, with its graph. Throws Error(kUsage) when the
+  // function returns no single number, or counts otherwise than `counts` where that is the scale.
+  at::Tensor compute(int microbatch, const Values& outputs, const Values& batch);
+  // sum: what compute() returned, without a graph.
+  void put(int microbatch, at::Tensor sum);
   // The gradient of the step's loss with respect to the sum of a microbatch. Precondition: put().
   at::Tensor gradient(int microbatch) const;
   // Of the microbatches that were put, in their order.
@@ -28,10 +33,16 @@ class StepLosses {
   void clear();
 
  private:
+  struct Sum {
+    at::Tensor loss;
+    std::int64_t count = 0;
+  };
+
+  LossFunction function_;
   GradientScale scale_;
   double divisor_;
   std::int64_t counted_tokens_ = 0;  // of the whole step
-  std::vector<std::pair<at::Tensor, std::int64_t>> sums_;
+  std::vector<Sum> sums_;            // count: of the batch, then as the function counted
   std::vector<MicrobatchLoss> values_;
 };
 

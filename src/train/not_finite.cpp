@@ -1,41 +1,44 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
-#include <sstream>
+#include <string>
 #include <tuple>
 
+#include "comm/gather_messages.h"
 #include "sluice/error.h"
 #include "sluice/train_ops.h"
 
 namespace sluice {
 namespace {
 
-std::string to_bytes(const std::optional<NonFinite>& found) {
-  if (!found) return {};
-  std::ostringstream text;
-  text << found->microbatch << ' ' << found->stage << ' ' << found->in_forward << ' ' << found->name
-       << '\n'
-       << found->parameter;
-  return text.str();
+WireWriter write_place(const std::optional<NonFinite>& found) {
+  WireWriter message;
+  message.add(found.has_value());
+  if (!found) return message;
+  message.add(found->microbatch).add(found->stage).add(found->in_forward);
+  message.add(found->name).add(found->parameter);
+  return message;
 }
 
-std::optional<NonFinite> from_bytes(const std::string& bytes) {
-  NonFinite found;
-  std::istringstream text(bytes);
-  if (!(text >> found.microbatch >> found.stage >> found.in_forward >> std::ws)) {
-    return std::nullopt;
+std::optional<NonFinite> read_place(WireReader& message) {
+  std::optional<NonFinite> found;
+  if (message.take<bool>()) {
+    found.emplace();
+    found->microbatch = message.take<std::int64_t>();
+    found->stage = message.take<int>();
+    found->in_forward = message.take<bool>();
+    found->name = message.take<std::string>();
+    found->parameter = message.take<std::string>();
   }
-  std::getline(text, found.name);
-  std::getline(text, found.parameter);
+  message.finish();
   return found;
 }
 
 // When the last stage starts the backward of each microbatch: 0, 1, ...
 std::vector<int> backward_order(const Program& program) {
   std::vector<int> order(static_cast<std::size_t>(program.num_microbatches), 0);
-  const int last = program.num_stages - 1;
-  const int rank = program.stage_to_rank[static_cast<std::size_t>(last)];
+  const int last = program.num_stages() - 1;
+  const int rank = program.stage_map.rank_of(last);
   int next = 0;
   for (Action action : program.ranks[static_cast<std::size_t>(rank)]) {
     if (action.kind == ActionKind::kOverlap) action = action.overlap_backward();
@@ -48,11 +51,9 @@ std::vector<int> backward_order(const Program& program) {
 
 }  // namespace
 
-void throw_not_finite(Executor& executor, Transport& transport, const Program& program,
+void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                       const StepBatch& batch, const StepReport& report) {
-  std::vector<int> everybody(static_cast<std::size_t>(transport.size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  const std::string own = to_bytes(executor.find_non_finite(batch));
+  const WireWriter own = write_place(executor.find_non_finite(batch));
   const std::vector<int> order = backward_order(program);
   // Smaller is earlier.
   auto moment = [&](const NonFinite& place) {
@@ -61,8 +62,8 @@ void throw_not_finite(Executor& executor, Transport& transport, const Program& p
                : std::tuple(1, order.at(static_cast<std::size_t>(place.microbatch)), -place.stage);
   };
   std::optional<NonFinite> first;
-  for (const std::string& bytes : transport.all_gather(own, everybody)) {
-    const std::optional<NonFinite> found = from_bytes(bytes);
+  for (WireReader& message : gather_messages(world, own, "what is not finite")) {
+    const std::optional<NonFinite> found = read_place(message);
     if (found && (!first || moment(*found) < moment(*first))) first = found;
   }
 
@@ -76,8 +77,8 @@ void throw_not_finite(Executor& executor, Transport& transport, const Program& p
       remedy = "no update was made; begin from weights that are finite, or lower optimizer.lr";
     }
     where += ", stage " + std::to_string(first->stage) + " (rank " +
-             std::to_string(program.stage_to_rank.at(static_cast<std::size_t>(first->stage))) +
-             "), microbatch " + std::to_string(first->microbatch);
+             std::to_string(program.stage_map.rank_of(first->stage)) + "), microbatch " +
+             std::to_string(first->microbatch);
   } else {
     // Every microbatch alone is finite, so it is their sum that overflowed.
     const auto bad = std::find_if(report.parameter_norms.begin(), report.parameter_norms.end(),

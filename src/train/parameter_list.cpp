@@ -2,31 +2,32 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
-#include <sstream>
 #include <tuple>
+#include <utility>
 
-#include "base/text.h"
+#include "comm/gather_messages.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
 
-// Three lines a use: layer, position and whether it trains; name of the first use; name.
-std::string write_uses(const std::vector<Stage*>& stages) {
-  std::ostringstream text;
+// Of every use: layer, position, whether it trains, name of the first use, name.
+WireWriter write_uses(const std::vector<Stage*>& stages) {
+  WireWriter message;
+  std::size_t num_uses = 0;
+  for (Stage* stage : stages) num_uses += stage->parameters().size();
+  message.add(num_uses);
   for (Stage* stage : stages) {
     int layer = -1, position = 0;
     for (const ParameterInfo& info : stage->parameters()) {
       position = info.layer == layer ? position + 1 : 0;
       layer = info.layer;
-      text << layer << ' ' << position << ' ' << info.trainable << '\n'
-           << (info.tied_to.empty() ? info.name : info.tied_to) << '\n'
-           << info.name << '\n';
+      message.add(layer).add(position).add(info.trainable);
+      message.add(info.tied_to.empty() ? info.name : info.tied_to).add(info.name);
     }
   }
-  return text.str();
+  return message;
 }
 
 void attach_local_stages(std::map<std::string, SharedParameter>& parameters,
@@ -59,6 +60,20 @@ void require_one_owner(const SharedParameter& parameter) {
   }
 }
 
+// One for each set of several ranks, made in the order of the parameters.
+void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
+  std::map<std::vector<int>, Group> groups;
+  for (SharedParameter& parameter : parameters) {
+    const std::vector<int>& ranks = parameter.ranks;
+    if (ranks.size() < 2) continue;
+    if (!groups.contains(ranks)) {
+      const bool is_member = std::binary_search(ranks.begin(), ranks.end(), world.rank());
+      groups[ranks] = world.split(is_member ? 0 : -1);
+    }
+    parameter.group = groups[ranks];
+  }
+}
+
 // A frozen use on another rank would keep its first value while the others move.
 void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trained,
                               const std::map<std::string, std::string>& frozen) {
@@ -81,27 +96,27 @@ const ParameterUse* SharedParameter::local_use() const {
 }
 
 std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
-                                             Transport& transport) {
-  std::vector<int> everybody(static_cast<std::size_t>(transport.size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  const std::vector<std::string> texts = transport.all_gather(write_uses(stages), everybody);
-
+                                             const Group& world) {
   std::map<std::string, SharedParameter> by_name;
   std::map<std::string, std::string> frozen;  // first use -> a use that does not train
-  for (int rank = 0; rank < transport.size(); ++rank) {
-    std::istringstream text(texts[static_cast<std::size_t>(rank)]);
-    ParameterUse use;
-    std::string first_use;
-    bool trainable = false;
-    while (text >> use.layer >> use.position >> trainable >> std::ws &&
-           std::getline(text, first_use) && std::getline(text, use.name)) {
+  int rank = 0;
+  for (WireReader& message : gather_messages(world, write_uses(stages), "list of parameters")) {
+    for (auto num_uses = message.take<std::size_t>(); num_uses > 0; --num_uses) {
+      ParameterUse use;
       use.rank = rank;
+      use.layer = message.take<int>();
+      use.position = message.take<int>();
+      const bool trainable = message.take<bool>();
+      const auto first_use = message.take<std::string>();
+      use.name = message.take<std::string>();
       if (trainable) {
-        by_name[first_use].uses.push_back(use);
+        by_name[first_use].uses.push_back(std::move(use));
       } else {
         frozen[first_use] = use.name;
       }
     }
+    message.finish();
+    ++rank;
   }
   require_ties_of_one_kind(by_name, frozen);
   attach_local_stages(by_name, stages);
@@ -122,6 +137,7 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
     return std::tie(a.uses[0].layer, a.uses[0].position) <
            std::tie(b.uses[0].layer, b.uses[0].position);
   });
+  make_groups(parameters, world);
   return parameters;
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "sluice/group.h"
 #include "sluice/stage.h"
-#include "sluice/transport.h"
 
 namespace sluice {
 
@@ -27,14 +27,14 @@ struct SharedParameter {
   std::string name;  // of the first use
   std::vector<ParameterUse> uses;
   std::vector<int> ranks;  // ascending, each once
+  Group group;             // of these ranks, on each of them, when they are several
 
   int owner() const { return uses.front().rank; }
   // The first use on this rank, or null.
   const ParameterUse* local_use() const;
 };
 
-// Collective over all ranks; the same list on each, but for `stage`.
-std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
-                                             Transport& transport);
+// Collective over all ranks; the same list on each, but for `stage` and `group`.
+std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, const Group& world);
 
 }  // namespace sluice

@@ -4,49 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
+#include <map>
 #include <set>
 
+#include "comm/gather_messages.h"
+#include "comm/sum_in_order.h"
 #include "sluice/error.h"
 #include "sluice/gradient_norm.h"
 #include "train/parameter_list.h"
 
 namespace sluice {
 namespace {
-
-// Numbers travel as doubles; counts below 2^53 are exact.
-std::string to_bytes(const std::vector<double>& numbers) {
-  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)};
-}
-
-std::vector<double> to_numbers(const std::string& bytes) {
-  std::vector<double> numbers(bytes.size() / sizeof(double));
-  std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  return numbers;
-}
-
-// Reads what pack() of another rank wrote, from front to back.
-struct NumberReader {
-  std::vector<double> numbers;
-  std::size_t next = 0;
-  double take() { return numbers.at(next++); }
-};
-
-// In new memory: the terms may be other ranks', the result is scaled in place by the optimizer. The
-// terms may be on other ranks' devices.
-at::Tensor sum_in_order(const std::vector<at::Tensor>& terms, at::Device device) {
-  at::Tensor sum;
-  for (const at::Tensor& term : terms) {
-    if (!term.defined() || term.numel() == 0) continue;
-    if (sum.defined()) {
-      sum.add_(term.to(device));
-    } else {
-      sum = term.to(device, term.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
-    }
-  }
-  return sum;
-}
 
 // Lends the gradients of this rank's parameters to `.grad`, once for each storage.
 class GradGuard {
@@ -74,10 +42,9 @@ class GradGuard {
 struct TrainOps::Impl {
   const Program& program;
   std::vector<Stage*> stages;
-  Transport& transport;
+  Group world;
   const OptimizerOptions options;
   std::function<bool()> stop_requested;
-  std::vector<int> everybody;
   std::vector<SharedParameter> parameters;
   std::unique_ptr<Optimizer> optimizer;
   const Executor* executor = nullptr;
@@ -87,17 +54,15 @@ struct TrainOps::Impl {
   std::set<std::string> tied_summed;  // names, since the last update
   StepReport report;
 
-  Impl(const Program& the_program, std::vector<Stage*> the_stages, Transport& the_transport,
+  Impl(const Program& the_program, std::vector<Stage*> the_stages, Group the_world,
        const OptimizerOptions& the_options, std::function<bool()> the_stop_requested)
       : program(the_program),
         stages(std::move(the_stages)),
-        transport(the_transport),
+        world(std::move(the_world)),
         options(the_options),
         stop_requested(std::move(the_stop_requested)),
-        everybody(static_cast<std::size_t>(transport.size())),
         lr(options.lr) {
-    std::iota(everybody.begin(), everybody.end(), 0);
-    parameters = list_parameters(stages, transport);
+    parameters = list_parameters(stages, world);
     for (const SharedParameter& parameter : parameters) require_tie_group(parameter);
     std::vector<OptimizedParameter> own;
     for (const SharedParameter& parameter : parameters) {
@@ -127,26 +92,24 @@ struct TrainOps::Impl {
   }
 
   // The gradients of all uses, in layer order; one round of gathering for the first use of every
-  // rank, one for the second, and so on. No gradient travels as an empty tensor.
+  // rank, one for the second, and so on.
   std::vector<at::Tensor> gather_gradients(const SharedParameter& parameter) {
     std::vector<at::Tensor> gradients(parameter.uses.size());
-    std::vector<std::vector<std::size_t>> uses_of_rank(static_cast<std::size_t>(transport.size()));
+    std::map<int, std::vector<std::size_t>> uses_of_rank;
     std::size_t rounds = 0;
     for (std::size_t u = 0; u < parameter.uses.size(); ++u) {
-      auto& of_rank = uses_of_rank[static_cast<std::size_t>(parameter.uses[u].rank)];
+      std::vector<std::size_t>& of_rank = uses_of_rank[parameter.uses[u].rank];
       of_rank.push_back(u);
       rounds = std::max(rounds, of_rank.size());
       if (parameter.uses[u].stage) gradients[u] = parameter.uses[u].gradient();
     }
-    if (parameter.ranks.size() == 1) return gradients;
-    const auto& own = uses_of_rank[static_cast<std::size_t>(transport.rank())];
+    if (!parameter.group) return gradients;
+    const std::vector<std::size_t>& own = uses_of_rank[world.rank()];
     for (std::size_t round = 0; round < rounds; ++round) {
-      at::Tensor mine = round < own.size() ? gradients[own[round]] : at::Tensor();
-      if (!mine.defined())
-        mine = at::empty({0}, parameter.local_use()->value().options().requires_grad(false));
-      const std::vector<at::Tensor> gathered = transport.all_gather(mine, parameter.ranks);
+      const at::Tensor mine = round < own.size() ? gradients[own[round]] : at::Tensor();
+      const std::vector<at::Tensor> gathered = parameter.group.all_gather(mine).wait();
       for (std::size_t i = 0; i < gathered.size(); ++i) {
-        const auto& of_rank = uses_of_rank[static_cast<std::size_t>(parameter.ranks[i])];
+        const std::vector<std::size_t>& of_rank = uses_of_rank[parameter.ranks[i]];
         if (round < of_rank.size()) gradients[of_rank[round]] = gathered[i];
       }
     }
@@ -162,50 +125,54 @@ struct TrainOps::Impl {
     tied_summed.insert(parameter.name);
   }
 
-  std::vector<double> pack() const {
-    std::vector<double> numbers = {stop_requested && stop_requested() ? 1.0 : 0.0};
-    const std::vector<MicrobatchLoss> losses =
-        executor ? executor->losses() : std::vector<MicrobatchLoss>();
-    numbers.push_back(static_cast<double>(losses.size()));
-    for (const MicrobatchLoss& loss : losses) {
-      numbers.push_back(loss.sum);
-      numbers.push_back(static_cast<double>(loss.count));
-    }
-    for (const SharedParameter& parameter : parameters) {
-      if (parameter.owner() != transport.rank()) continue;
-      const at::Tensor& gradient = parameter.uses.front().gradient();
-      numbers.push_back(gradient.defined() ? tensor_norm(gradient) : 0.0);
-    }
-    return numbers;
+  // What every rank tells the others is written by put_X and read by take_X, from all of them.
+
+  void put_stop(WireWriter& message) const { message.add(stop_requested && stop_requested()); }
+  void take_stop(std::vector<WireReader>& messages) {
+    for (WireReader& message : messages) report.stop |= message.take<bool>();
   }
 
-  void unpack(const std::vector<std::string>& gathered) {
-    std::vector<NumberReader> readers;
-    for (const std::string& bytes : gathered) readers.push_back({to_numbers(bytes)});
-    report = {};
-    double sum = 0;
-    for (NumberReader& reader : readers) {
-      report.stop |= reader.take() != 0.0;
-      const auto num_losses = static_cast<std::size_t>(reader.take());
-      for (std::size_t i = 0; i < num_losses; ++i) {
-        sum += reader.take();
-        report.tokens += static_cast<std::int64_t>(reader.take());
+  void put_losses(WireWriter& message) const {
+    std::vector<double> sums;
+    std::vector<std::int64_t> counts;
+    if (executor) {
+      for (const MicrobatchLoss& loss : executor->losses()) {
+        sums.push_back(loss.sum);
+        counts.push_back(loss.count);
       }
     }
-    std::vector<double> norms;
-    for (const SharedParameter& parameter : parameters) {
-      norms.push_back(readers[static_cast<std::size_t>(parameter.owner())].take());
-      report.parameter_norms.emplace_back(parameter.name, norms.back());
+    message.add(sums).add(counts);
+  }
+  void take_losses(std::vector<WireReader>& messages) {
+    double sum = 0;
+    for (WireReader& message : messages) {
+      for (const double loss : message.take<std::vector<double>>()) sum += loss;
+      for (const auto count : message.take<std::vector<std::int64_t>>()) report.tokens += count;
     }
     report.loss = sum / static_cast<double>(report.tokens);  // the Trainer refuses 0 tokens
+  }
+
+  // Of the parameters that this rank owns, in layer order.
+  void put_norms(WireWriter& message) const {
+    for (const SharedParameter& parameter : parameters) {
+      if (parameter.owner() != world.rank()) continue;
+      const at::Tensor& gradient = parameter.uses.front().gradient();
+      message.add(gradient.defined() ? tensor_norm(gradient) : 0.0);
+    }
+  }
+  void take_norms(std::vector<WireReader>& messages) {
+    std::vector<double> norms;
+    for (const SharedParameter& parameter : parameters) {
+      norms.push_back(messages[static_cast<std::size_t>(parameter.owner())].take<double>());
+      report.parameter_norms.emplace_back(parameter.name, norms.back());
+    }
     report.grad_norm = combine_norms(norms);
-    report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   }
 };
 
-TrainOps::TrainOps(const Program& program, std::vector<Stage*> stages, Transport& transport,
+TrainOps::TrainOps(const Program& program, std::vector<Stage*> stages, const Group& world,
                    const OptimizerOptions& options, std::function<bool()> stop_requested)
-    : impl_(std::make_unique<Impl>(program, std::move(stages), transport, options,
+    : impl_(std::make_unique<Impl>(program, std::move(stages), world, options,
                                    std::move(stop_requested))) {}
 TrainOps::~TrainOps() = default;
 
@@ -213,6 +180,14 @@ void TrainOps::watch(const Executor& executor) { impl_->executor = &executor; }
 void TrainOps::set_learning_rate(double lr) { impl_->lr = lr; }
 const StepReport& TrainOps::report() const { return impl_->report; }
 const Optimizer& TrainOps::optimizer() const { return *impl_->optimizer; }
+
+void TrainOps::unshard(int /*stage*/) {
+  // Every rank holds the parameters of its stages whole: there is nothing to gather.
+}
+
+void TrainOps::reshard(int /*stage*/) {
+  // Nothing was gathered.
+}
 
 void TrainOps::reduce_gradients(int /*stage*/) {
   // With one data-parallel replica a stage's gradients are already those of the whole batch.
@@ -230,7 +205,18 @@ void TrainOps::reduce_norm() {
         parameter.uses.size() > 1 && parameter.ranks.size() == 1 && parameter.local_use();
     if (tied_here && !impl_->tied_summed.count(parameter.name)) impl_->sum_tied(parameter);
   }
-  impl_->unpack(impl_->transport.all_gather(to_bytes(impl_->pack()), impl_->everybody));
+  WireWriter message;
+  impl_->put_stop(message);
+  impl_->put_losses(message);
+  impl_->put_norms(message);
+  std::vector<WireReader> messages =
+      gather_messages(impl_->world, std::move(message), "end of step");
+  StepReport& report = impl_->report = {};
+  impl_->take_stop(messages);
+  impl_->take_losses(messages);
+  impl_->take_norms(messages);
+  for (const WireReader& read : messages) read.finish();
+  report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   impl_->norm_known = true;
 }
 

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <set>
-#include <sstream>
 
 #include "base/text.h"
-#include "run/memory_ledger.h"
+#include "comm/gather_messages.h"
 #include "sluice/error.h"
 #include "sluice/log.h"
+#include "sluice/memory_ledger.h"
 #include "train/stage_inputs.h"
 
 namespace sluice {
@@ -51,6 +52,30 @@ void require_counted(const StepBatch& batch) {
               "give every step at least one label that counts");
 }
 
+// Knows the instruction that runs, or failed.
+struct CurrentInstruction final : ExecutorObserver {
+  void begin(int at, const Action& /*action*/) override { index = at; }
+  void end_step() override { index = -1; }
+  int index = -1;
+};
+
+// Knows which step's update the weights hold.
+struct UpdateWatch final : ExecutorObserver {
+  explicit UpdateWatch(const std::unique_ptr<TrainOps>& of) : ops(of) {}
+  void begin_step(std::int64_t step) override { running = step; }
+  void begin(int /*index*/, const Action& action) override {
+    if (action.kind == ActionKind::kOptimizerStep) updating = true;
+  }
+  void end(int /*index*/, const Action& action) override {
+    if (action.kind != ActionKind::kOptimizerStep) return;
+    updating = false;
+    if (ops->report().finite) updated = running;
+  }
+  const std::unique_ptr<TrainOps>& ops;
+  std::int64_t running = 0, updated = 0;
+  bool updating = false;  // an update began and has not ended
+};
+
 }  // namespace
 
 struct Trainer::Impl {
@@ -59,12 +84,11 @@ struct Trainer::Impl {
   std::vector<std::unique_ptr<Stage>> stages;
   std::unique_ptr<StageInputs> stage_inputs;
   std::unique_ptr<TrainOps> ops;
+  CurrentInstruction current;
+  UpdateWatch updates{ops};
+  std::optional<LedgerObserver> arrivals;
   std::unique_ptr<Executor> executor;
   const Program& program;
-  int current_instruction = -1;
-  std::int64_t step = 0;          // the one that runs
-  std::int64_t updated_step = 0;  // the last with an update
-  bool updating = false;          // since an update began, until it ended
 
   Impl(const TrainableModel& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
@@ -74,8 +98,8 @@ struct Trainer::Impl {
     stage_inputs = std::make_unique<StageInputs>(
         model.layers, first_layers(partition),
         std::vector<std::vector<std::string>>(values.begin(), values.end() - 1));
-    ops = std::make_unique<TrainOps>(program, stage_pointers(), transport, options.optimizer,
-                                     options.stop_requested);
+    ops = std::make_unique<TrainOps>(program, stage_pointers(), transport.world(),
+                                     options.optimizer, options.stop_requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stage_pointers(), transport,
                                           *ops, model.loss, executor_options());
     ops->watch(*executor);
@@ -113,12 +137,6 @@ struct Trainer::Impl {
               " parameters, " + human_bytes(bytes));
   }
 
-  std::vector<int> everybody() const {
-    std::vector<int> ranks(static_cast<std::size_t>(transport.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-  }
-
   std::vector<Stage*> stage_pointers() const {
     std::vector<Stage*> pointers;
     for (const auto& stage : stages) pointers.push_back(stage.get());
@@ -130,23 +148,14 @@ struct Trainer::Impl {
     executor_options.seed = options.seed;
     executor_options.scale = options.scale;
     executor_options.divisor = options.divisor;
-    executor_options.ledger = options.ledger;
     executor_options.input_metas = [this](int stage, const Values& batch) {
       return stage_inputs->metas(stage, batch);
     };
-    executor_options.hooks = options.hooks;
-    executor_options.hooks.before = [this](int index, const Action& action) {
-      current_instruction = index;
-      if (options.hooks.before) options.hooks.before(index, action);
-      if (action.kind == ActionKind::kOptimizerStep) updating = true;
-    };
-    executor_options.hooks.after = [this](int index, const Action& action) {
-      if (action.kind == ActionKind::kOptimizerStep) {
-        updating = false;
-        if (ops->report().finite) updated_step = step;
-      }
-      if (options.hooks.after) options.hooks.after(index, action);
-    };
+    executor_options.observers = {&current, &updates};
+    if (options.ledger)
+      executor_options.observers.push_back(&arrivals.emplace(*options.ledger, transport.rank()));
+    for (ExecutorObserver* observer : options.observers)
+      executor_options.observers.push_back(observer);
     return executor_options;
   }
 };
@@ -185,40 +194,43 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   require_counted(batch);
   if (impl_->options.ledger) impl_->options.ledger->reset_peak(impl_->transport.rank());
   impl_->ops->set_learning_rate(learning_rate);
-  impl_->step = batch.step;
   impl_->executor->run_step(batch);
-  impl_->current_instruction = -1;
   const StepReport& report = impl_->ops->report();
   if (!report.finite)
-    throw_not_finite(*impl_->executor, impl_->transport, impl_->program, batch, report);
+    throw_not_finite(*impl_->executor, impl_->transport.world(), impl_->program, batch, report);
   // A rank that failed before the others have updated would leave weights of two steps.
-  impl_->transport.barrier();
+  impl_->transport.world().barrier().wait();
   return report;
 }
 
 std::vector<RankStats> Trainer::gather_stats() {
+  const Group world = impl_->transport.world();
   const MemoryLedger* ledger = impl_->options.ledger;
-  const RankStats own = {impl_->executor->times().compute,
-                         ledger ? ledger->peak_bytes(impl_->transport.rank()) : 0};
-  const std::string bytes(reinterpret_cast<const char*>(&own), sizeof own);
+  WireWriter own;
+  own.add(impl_->executor->times().compute);
+  own.add(ledger ? ledger->peak_bytes(world.rank()) : 0);
   std::vector<RankStats> stats;
-  for (const std::string& received : impl_->transport.all_gather(bytes, impl_->everybody())) {
-    std::memcpy(&stats.emplace_back(), received.data(), sizeof(RankStats));
+  for (WireReader& message : gather_messages(world, own, "what the step cost")) {
+    RankStats& of_rank = stats.emplace_back();
+    of_rank.compute_seconds = message.take<double>();
+    of_rank.peak_bytes = message.take<std::int64_t>();
+    message.finish();
   }
   return stats;
 }
 
 std::vector<int> Trainer::gather_unsplit_stages() {
-  std::string own;
+  std::vector<int> own;
   for (const auto& stage : impl_->stages) {
-    if (!stage->splits_backward()) own += std::to_string(stage->index()) + ' ';
+    if (!stage->splits_backward()) own.push_back(stage->index());
   }
-  std::set<int> stages;
-  for (const std::string& received : impl_->transport.all_gather(own, impl_->everybody())) {
-    std::istringstream text(received);
-    for (int stage = 0; text >> stage;) stages.insert(stage);
+  std::set<int> unsplit;
+  for (WireReader& message :
+       gather_messages(impl_->transport.world(), WireWriter().add(own), "unsplit stages")) {
+    for (const int stage : message.take<std::vector<int>>()) unsplit.insert(stage);
+    message.finish();
   }
-  return {stages.begin(), stages.end()};
+  return {unsplit.begin(), unsplit.end()};
 }
 
 std::vector<ParameterInfo> Trainer::parameters() const {
@@ -231,10 +243,10 @@ std::vector<ParameterInfo> Trainer::parameters() const {
 
 const Optimizer& Trainer::optimizer() const { return impl_->ops->optimizer(); }
 std::optional<std::int64_t> Trainer::weights_step() const {
-  if (impl_->updating) return std::nullopt;
-  return impl_->updated_step;
+  if (impl_->updates.updating) return std::nullopt;
+  return impl_->updates.updated;
 }
 std::string Trainer::flight_record() const { return impl_->executor->flight_record(); }
-int Trainer::current_instruction() const { return impl_->current_instruction; }
+int Trainer::current_instruction() const { return impl_->current.index; }
 
 }  // namespace sluice

@@ -17,8 +17,49 @@ TEST(ErrorTest, ShowsControlCharactersAsQuestionMarks) {
                "a?[3m b?; ?c?; \u00e9\u20ac");
 }
 
+TEST(ErrorTest, CutsLongValuesInTheirMiddle) {
+  const std::string value = "a" + std::string(1'000'000, 'x') + "z";
+  const Error error(ErrorKind::kUsage, "unknown key '" + value + "'", "/" + value,
+                    "write " + value);
+  EXPECT_EQ(error.fact().size(), std::string("unknown key ").size() + 100);
+  EXPECT_TRUE(error.fact().starts_with("unknown key 'axxx")) << error.fact();
+  EXPECT_TRUE(error.fact().ends_with("xxxz'")) << error.fact();
+  EXPECT_NE(error.fact().find("xx...xx"), std::string::npos);
+  EXPECT_EQ(error.where().size(), 250u) << "a path";
+  EXPECT_LT(std::string(error.what()).size(), 500u);
+  std::string words;
+  for (int i = 0; i < 100'000; ++i) words += "word ";
+  EXPECT_LE(Error(ErrorKind::kUsage, words, words, words).fact().size(), 800u);
+}
+
+TEST(ErrorTest, CutsBetweenCharacters) {
+  std::string value;
+  for (int i = 0; i < 100; ++i) value += "\u20ac";
+  const std::string shown = Error(ErrorKind::kUsage, value).fact();
+  EXPECT_LE(shown.size(), 100u);
+  EXPECT_EQ((shown.size() - 3) % 3, 0u) << shown;
+}
+
+TEST(ErrorTest, TheLineOfAnErrorIsAFactThatStaysWhole) {
+  std::string words;
+  for (int i = 0; i < 1000; ++i) words += "word ";
+  const Error error(ErrorKind::kPeer, words, "/" + std::string(300, 'p'), words);
+  EXPECT_STREQ(Error(error.kind(), error.what()).what(), error.what());
+}
+
+TEST(ErrorTest, MovesToAnotherPlace) {
+  const Error error = Error(ErrorKind::kInput, "fact", "here", "remedy").at("there");
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_STREQ(error.what(), "fact; there; remedy");
+}
+
 TEST(ErrorTest, LeavesOutEmptyParts) {
   EXPECT_STREQ(Error(ErrorKind::kInternal, "broken").what(), "broken");
+}
+
+TEST(NearestNameTest, TakesNoNameOfHundredsOfLettersForATypo) {
+  const std::string name(300, 'a');
+  EXPECT_EQ(nearest_name(name + "b", std::vector<std::string>{name}), "");
 }
 
 TEST(NearestNameTest, FindsTypoAnyCaseAndRefusesStrangers) {

@@ -35,7 +35,7 @@ std::vector<std::string> save_on(int num_ranks, const std::string& folder, std::
   run_ranks(transports, 1, nullptr, [&](Transport& transport) {
     paths[static_cast<std::size_t>(transport.rank())] =
         save_weights(folder, step, parameters_of(transport.rank(), num_ranks),
-                     R"({"model_type": "llama"})", "", transport);
+                     R"({"model_type": "llama"})", "", transport.world());
   });
   return paths;
 }
@@ -54,6 +54,26 @@ TEST(SaveWeightsTest, EveryTensorIsInOnePublishedDirectoryWhateverTheNumberOfRan
       EXPECT_TRUE(at::equal(source.file->read(source.entry->name), at::full({2, 3}, double(rank))));
     }
   }
+}
+
+TEST(SaveWeightsTest, ARankThatCannotWriteTellsAllAndNothingIsLeft) {
+  const TempDirectory folder;
+  const auto transports = make_local_transports(3);
+  std::vector<std::string> errors(3);
+  run_ranks(transports, 1, nullptr, [&](Transport& transport) {
+    std::vector<ParameterInfo> parameters = parameters_of(transport.rank(), 3);
+    if (transport.rank() == 1) parameters.front().tensor = at::ones({2}, at::kComplexDouble);
+    try {
+      save_weights(folder.str(), 1, parameters, R"({"model_type": "llama"})", "",
+                   transport.world());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+      errors[static_cast<std::size_t>(transport.rank())] = error.what();
+    }
+  });
+  EXPECT_NE(errors[1].find("'layer1.weight'"), std::string::npos) << errors[1];
+  EXPECT_EQ(errors, std::vector<std::string>(3, errors[1]));
+  EXPECT_TRUE(list_directory(folder.str()).empty());
 }
 
 TEST(SaveWeightsTest, AFolderThatCannotBeMadeIsACheckpointErrorOnAllRanks) {

@@ -43,14 +43,23 @@ TEST_F(CommandLineTest, AnswersHelpAndVersion) {
   const Outcome help = run("--help");
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_EQ(help.err, "");
-  for (const char* command :
-       {"train", "plan", "split", "schedule", "launch", "eval", "config", "checkpoint"}) {
+  for (const char* command : {"train", "plan", "split", "schedule", "launch", "eval", "config",
+                              "checkpoint", "data", "debug"}) {
     EXPECT_NE(help.out.find(std::string("\n  ") + command + " "), std::string::npos) << command;
     const Outcome own = run(std::string(command) + " --help");
     EXPECT_EQ(own.exit_code, 0) << command;
     EXPECT_FALSE(own.out.empty()) << command;
+    EXPECT_EQ(own.out.find("\n\n\n"), std::string::npos) << own.out;
+    const Outcome asked = run(std::string("help ") + command);
+    EXPECT_EQ(asked.exit_code, 0) << command;
+    EXPECT_EQ(asked.out, own.out);
   }
+  EXPECT_EQ(run("help").out, help.out);
+  EXPECT_EQ(run("help config show").out, run("config show --help").out);
+  expect_error("help trian", 2,
+               "unknown command 'trian'; command 'sluice help'; did you mean 'train'?");
   const Outcome text = run("--version");
+  EXPECT_EQ(run("-V").out, text.out);
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_TRUE(text.out.starts_with("sluice ")) << text.out;
   for (const char* arguments : {"--version --json", "--json --version"}) {
@@ -78,6 +87,14 @@ TEST_F(CommandLineTest, NamesTheNearestCommandAndOption) {
 
 TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
   write_config();
+  expect_error("nonsense plan run.toml", 2,
+               "unknown command 'nonsense'; command 'sluice'; one of: train, plan, config, split, "
+               "schedule, help, launch, eval, checkpoint, data, debug");
+  for (const char* command : {"plan", "config check", "config show", "config reference"}) {
+    expect_error(std::string(command) + " ''", 2,
+                 "the name of the configuration is empty; command 'sluice " + std::string(command) +
+                     "'; name a .toml file");
+  }
   expect_error("config", 2,
                "no command given; command 'sluice config'; one of: check, show, reference");
   EXPECT_EQ(run("").exit_code, 2);
@@ -93,11 +110,25 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
 
 TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
   for (const char* command :
-       {"launch -n 2 -- train run.toml", "eval run.toml", "checkpoint list"}) {
+       {"launch -n 2 -- train run.toml", "eval run.toml --checkpoint out", "checkpoint list",
+        "data inspect a.txt", "debug flight out", "plan run.toml --measure costs.json",
+        "schedule --search --costs costs.json --max-memory 3", "schedule --draw grid.svg",
+        "schedule --name 1F1B --pp 2 --microbatches 2 --max-memory=3"}) {
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.exit_code, 2) << command;
     EXPECT_NE(outcome.err.find("is not built yet"), std::string::npos) << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1);
+  }
+  const std::string help = run("--help").out;
+  const std::size_t heading = help.find("\nNot built yet:\n");
+  ASSERT_NE(heading, std::string::npos) << help;
+  EXPECT_LT(help.find("\n  help "), heading);
+  EXPECT_GT(help.find("\n  eval "), heading);
+  for (const char* command : {"plan", "schedule", "train"}) {
+    const std::string own = run(std::string(command) + " --help").out;
+    EXPECT_GT(own.find(std::string(command) == "train" ? "--profile" : "--draw"),
+              own.find("\nNot built yet:\n"))
+        << own;
   }
   write_config();
   expect_error("plan run.toml --draw grid.svg", 2,
@@ -147,8 +178,7 @@ TEST_F(CommandLineTest, CheckRefusesFilesThatAreNotThere) {
       "(relative ones are from the folder of the configuration in a file, else from the "
       "working folder)");
   expect_error("config check none.toml", 2,
-               "cannot read the configuration: no such file; none.toml; name a .toml file that is "
-               "there");
+               "cannot open file: No such file or directory; none.toml; check the path");
   EXPECT_EQ(run("config check run.toml --model.config none.json").exit_code, 3);
 }
 
@@ -205,12 +235,60 @@ TEST_F(CommandLineTest, SaysWhenTheResultCannotBeWritten) {
       "or a terminal that can be written\n");
 }
 
+TEST_F(CommandLineTest, StreamsThatAreClosedLendTheirNumbersToNoFile) {
+  write_config();
+  const std::string out = folder_ / "out.csv";
+  // Every message would go to the file, the file's text to nobody.
+  const Outcome written =
+      run("schedule --name 1F1B --pp 2 --microbatches 2 --out out.csv >&- 2>&-");
+  EXPECT_EQ(written.exit_code, 0);
+  EXPECT_EQ(test::read_file(out), run("schedule --name 1F1B --pp 2 --microbatches 2").out);
+  EXPECT_EQ(run("plan run.toml <&- >&-").exit_code, 2);
+  EXPECT_EQ(run("plan run.toml <&- 2>&-").exit_code, 0);
+}
+
+TEST_F(CommandLineTest, TakesAConfigurationFromAProgramButWaitsForNoPipe) {
+  write_config();
+  const Outcome piped = run("config show --json /dev/stdin < /dev/null");
+  EXPECT_EQ(piped.exit_code, 0) << piped.err;
+  const Outcome written = testing::run_shell("cd '" + folder_.str() + "' && cat run.toml | '" +
+                                             SLUICE_PROGRAM "' config show /dev/stdin");
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  const std::string csv = std::string("schedule --csv /dev/stdin --check");
+  const Outcome schedule =
+      testing::run_shell("'" SLUICE_PROGRAM "' schedule --name 1F1B --pp 2 --microbatches 2 | '" +
+                         std::string(SLUICE_PROGRAM) + "' " + csv);
+  EXPECT_EQ(schedule.exit_code, 0) << schedule.err;
+
+  ASSERT_EQ(run("pipe", {}, "mkfifo").exit_code, 0);
+  const std::string silent =
+      "nothing was written to the pipe within 2 s; pipe; name a regular file, or start what writes "
+      "to it first";
+  expect_error("plan pipe", 2, silent);
+  expect_error("schedule --csv pipe", 3, silent);
+  expect_error("schedule --name 1F1B --pp 2 --microbatches 2 --simulate --costs pipe", 3, silent);
+  expect_error("config check run.toml --model.config pipe", 3,
+               "not a regular file; pipe; name a file, or a link to one");
+}
+
+TEST_F(CommandLineTest, LongValuesAreCutInErrors) {
+  test::write_file(folder_ / "long.toml", std::string(500'000, 'k') + " = 1\n");
+  const Outcome outcome = run("plan long.toml");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_LT(outcome.err.size(), 500u) << outcome.err;
+}
+
+TEST_F(CommandLineTest, SaysWhenAnIntegerHasTooManyDigits) {
+  expect_error("config show --training.steps 9223372036854775808", 2,
+               "training.steps: 9223372036854775808 is out of range of a 64-bit integer; "
+               "--training.steps; write a number 1 to 1000000000000000");
+}
+
 TEST_F(CommandLineTest, ConfigReferenceTakesAConfigurationThatExists) {
   write_config();
   EXPECT_EQ(run("config reference run.toml").out, run("config reference").out);
   expect_error("config reference none.toml", 2,
-               "cannot read the configuration: no such file; none.toml; name a .toml file that is "
-               "there");
+               "cannot open file: No such file or directory; none.toml; check the path");
   EXPECT_NE(run("config reference --help").out.find("the same for all"), std::string::npos);
 }
 
@@ -245,7 +323,7 @@ TEST_F(CommandLineTest, PointsFromAnUnknownOptionToTheKeys) {
   write_config();
   expect_error("plan run.toml --frobnicate", 2,
                "unknown option '--frobnicate'; command 'sluice plan'; one of: --help, --json, "
-               "--draw, or a key as --section.key VALUE: see 'sluice config reference'");
+               "or a key as --section.key VALUE: see 'sluice config reference'");
   EXPECT_NE(run("train --help").out.find("sluice config reference"), std::string::npos);
 }
 
@@ -259,7 +337,7 @@ TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
     EXPECT_TRUE(line[text] >= 'A' && line[text] <= 'Z') << line;
     EXPECT_EQ(line.back(), '.') << line;
   }
-  EXPECT_EQ(sentences, 11);
+  EXPECT_EQ(sentences, 14);
 }
 
 TEST_F(CommandLineTest, ShowsControlCharactersOfValuesWithoutObeyingThem) {

@@ -186,15 +186,17 @@ TEST_F(ScheduleCommandTest, RefusesCostsThatAreNotThere) {
 }
 
 TEST_F(ScheduleCommandTest, NamesTheCommandWhereARuleOfSchedulesRefuses) {
-  expect_refused(run({"--name", "1F1B", "--pp", "2", "--microbatches", "0"}), 2,
-                 "--microbatches is 0; command 'sluice schedule'; give at least 1");
+  expect_refused(
+      run({"--name", "1F1B", "--pp", "2", "--microbatches", "0"}), 2,
+      "'0' is not a value of --microbatches; command 'sluice schedule'; give a whole number "
+      "from 1 to 1048576");
   expect_refused(run({"--name", "1F1B", "--pp", "4", "--stages", "8", "--microbatches", "8"}), 2,
                  "got 2; command 'sluice schedule'; give 1 stage per rank");
   expect_refused(run({"--name", "DualPipeV", "--pp", "2", "--microbatches", "1"}), 2,
                  "command 'sluice schedule'");
   expect_refused(run_on("0F0,0B0\n", {"--stage-to-rank", "x"}), 2, "command 'sluice schedule'");
   expect_refused(run_on("0F0,0B0\n", {"--stage-to-rank="}), 2, "command 'sluice schedule'");
-  expect_refused(run_on("0F0,0B0\n", {"--pp", "0"}), 2, "--pp is 0");
+  expect_refused(run_on("0F0,0B0\n", {"--pp", "0"}), 2, "'0' is not a value of --pp");
   expect_refused(run_on("0F0,0B0\n", {"--out", ""}), 2, "--out is empty");
 }
 
@@ -287,7 +289,7 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
   expect_refused(with({"--lower", "--max-active-stages", "2"}), 2, "needs --shard-parameters");
   expect_refused(with({"--costs", "F=1"}), 2, "--costs needs --simulate");
   expect_refused(with({"--lower", "--shard-parameters", "--max-active-stages", "0"}), 2,
-                 "--max-active-stages is 0");
+                 "'0' is not a value of --max-active-stages");
   expect_refused(with({"--draw", "x.svg"}), 2, "--draw is not built yet");
   expect_refused(with({"--chek"}), 2, "did you mean '--check'?");
   expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2,

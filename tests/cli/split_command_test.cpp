@@ -216,9 +216,21 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
   };
   expect_refusal({"--layers", "8"}, "give it, or the number of stages");
   expect_refusal({"--pp", "2"}, "no model is given");
-  expect_refusal({"--layers", "8", "--pp", "0"},
-                 "--pp is 0; command 'sluice split'; give at least 1");
-  expect_refusal({"--layers", "3", "--pp", "4"}, "3 layers cannot fill 4 stages");
+  expect_refusal(
+      {"--layers", "8", "--pp", "0"},
+      "'0' is not a value of --pp; command 'sluice split'; give a whole number from 1 to "
+      "1048576");
+  expect_refusal({"--layers", "3", "--pp", "4"},
+                 "3 layers cannot fill 4 stages; command 'sluice split'; use at most 3 stages, or "
+                 "--layers of at least 4 layers");
+  expect_refusal(
+      {"--layers", "0", "--pp", "2"},
+      "0 layers cannot fill 2 stages; command 'sluice split'; use --layers of at least 2 "
+      "layers");
+  expect_refusal(
+      {"--layers", "99999999999999", "--pp", "2"},
+      "'99999999999999' is not a value of --layers; command 'sluice split'; give a whole "
+      "number from 0 to 10000");
   expect_refusal({"--layers", "30", "--pp", "4", "--schedule", "1F1B", "--layers-per-stage", "4"},
                  "30 layers with --layers-per-stage 4 make 8 stages, 2 on each of 4 ranks");
   expect_refusal({"--layers", "8", "--pp", "4", "--schedule", "DualPipeV", "--stages", "4"},
@@ -230,7 +242,9 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
                  "'model.layers.2' comes after 'model.layers.5'");
   expect_refusal({"--layers", "8", "--split-points", "model.layers.5,,model.layers.6"},
                  "empty name");
-  expect_refusal({"--layers", "8", "--cuts", "model.layers.77"}, "did you mean 'model.layers.7'?");
+  expect_refusal({"--layers", "8", "--cuts", "model.layer.7"}, "did you mean 'model.layers.7'?");
+  expect_refusal({"--layers", "8", "--cuts", "model.layers.9"},
+                 "command 'sluice split'; layers are 'model.layers.0' to 'model.layers.7'");
   expect_refusal({"--layers", "8", "--pp", "2", "--cuts", "model.layers.3", "--stages", "4"},
                  "the names make 2 stages, but 4 are asked for");
   expect_refusal({"--layers", "8", "--pp", "2", "--stages", "2", "--layers-per-stage", "4"},
@@ -242,7 +256,7 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
   expect_refusal({"--layers", "8", "--pp", "2", "--split-points="}, "empty name");
   expect_refusal({"--layers", "8", "--pp", "2", "--stage-to-rank", "0,2"}, "count ranks from 0");
   expect_refusal({"--layers", "8", "--modules", "x"}, "--modules:1:1; mend it there");
-  expect_refusal({"--layers", "10001", "--pp", "2"}, "give a number from 0 to 10000");
+  expect_refusal({"--layers", "10001", "--pp", "2"}, "give a whole number from 0 to 10000");
   refusal({"--model", "/nonexistent", "--pp", "2"}, 3);
 }
 

@@ -54,16 +54,59 @@ TEST_F(TrainCommandTest, AFullDiskUnderTheTextDoesNotEndTheRun) {
   expect_last_step_is_saved();
 }
 
-TEST_F(TrainCommandTest, AFileLimitUnderTheWeightsIsACheckpointErrorThatLeavesNothingBehind) {
+TEST_F(TrainCommandTest, AFileLimitUnderTheWeightsIsRefusedBeforeAnythingIsCreated) {
   if (!kFilesCanBeLimited) GTEST_SKIP() << "ThreadSanitizer";
-  const ProgramResult result =
-      run_shell("ulimit -f 64; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
-                quoted_for_shell(config()) + " --training.steps=1");
-  EXPECT_EQ(result.exit_code, 4) << result.err;
-  EXPECT_NE(result.err.find("File too large"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("ulimit -f"), std::string::npos) << result.err;
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  EXPECT_EQ(test::list_directory(out() + "/checkpoint"), std::set<std::string>());
+  for (const char* limit : {"0", "64"}) {
+    // Through a pipe, since the limit holds for a file of errors too.
+    const ProgramResult result = run_shell(
+        "{ ulimit -f " + std::string(limit) + "; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
+        quoted_for_shell(config()) + " --training.steps=1 2>&1; echo exit $?; } | cat");
+    EXPECT_NE(result.out.find("; raise the limit on the size of files (ulimit -f)\nexit 4\n"),
+              std::string::npos)
+        << result.out;
+    EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << result.out;
+    EXPECT_FALSE(fs::exists(out()));
+  }
+}
+
+TEST_F(TrainCommandTest, AClosedStdoutEndsTheTextButNotTheRun) {
+  const std::string program = quoted_for_shell(SLUICE_PROGRAM) + " train ";
+  const ProgramResult result = run_shell(program + quoted_for_shell(config()) + " >&-");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err,
+            "sluice: warning: cannot write to stdout: Bad file descriptor; the run goes on without "
+            "it, its steps are in " +
+                out() + "/metrics.jsonl\n");
+  EXPECT_EQ(metrics().size(), 3u);  // parses every line
+  expect_last_step_is_saved();
+  fs::remove_all(out());
+  const std::string drawn = " --model.path= --model.config=" + kModel + "/config.json";
+  EXPECT_EQ(run_shell(program + quoted_for_shell(config()) + drawn + " <&- >&- 2>&-").exit_code, 0);
+  EXPECT_EQ(metrics().size(), 3u);
+  expect_last_step_is_saved();
+}
+
+TEST_F(TrainCommandTest, HelpNamesTheProgramThatWasStarted) {
+  const std::string folder = fs::path(SLUICE_PROGRAM).parent_path();
+  const ProgramResult own = run_shell(quoted_for_shell(folder + "/sluice-run") + " --help");
+  EXPECT_EQ(own.exit_code, 0);
+  EXPECT_NE(own.out.find("Usage: sluice-run "), std::string::npos) << own.out;
+  const ProgramResult sibling = train({"--frobnicate"});
+  EXPECT_NE(sibling.err.find("command 'sluice train'"), std::string::npos) << sibling.err;
+}
+
+TEST_F(TrainCommandTest, AnEmptyNameOfAConfigurationAndWhatIsNotBuiltAreRefused) {
+  const ProgramResult unnamed = run_sluice({"train", ""});
+  EXPECT_EQ(unnamed.exit_code, 2);
+  EXPECT_EQ(unnamed.err,
+            "sluice: error: the name of the configuration is empty; command 'sluice train'; name a "
+            ".toml file\n");
+  for (const char* option : {"--profile=trace.json", "--profile-steps=1:2"}) {
+    const ProgramResult result = train({option});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_NE(result.err.find("is not built yet"), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(out()));
+  }
 }
 
 TEST_F(TrainCommandTest, MetricsThatCannotBeWrittenLeaveWholeLinesAndCostNoWeights) {
@@ -211,6 +254,16 @@ TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {
   test::write_file(folder_ / "large.json", config.dump());
   expect_refused({"--model.path=", "--model.config=" + (folder_ / "large.json")}, 7,
                  "training needs at least ");
+}
+
+TEST_F(TrainCommandTest, OneOfSeveralProcessesIsRefusedBeforeAnythingIsCreatedButMayPlan) {
+  const std::string program = "WORLD_SIZE=2 " + quoted_for_shell(SLUICE_PROGRAM);
+  const ProgramResult result = run_shell(program + " train " + quoted_for_shell(config()));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err.rfind("sluice: error: WORLD_SIZE = 2: several processes ", 0), 0u)
+      << result.err;
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_EQ(run_shell(program + " plan " + quoted_for_shell(config())).exit_code, 0);
 }
 
 TEST_F(TrainCommandTest, MemoryThatRunsOutIsNamedWithItsPlace) {

@@ -36,7 +36,8 @@ TEST_F(ConfigErrorTest, NamesTheNearestKeyOfTheSection) {
   EXPECT_EQ(refusal("[training]\n  stpes = 3\n"),
             "unknown key 'training.stpes'; F:2:3; did you mean 'steps'?");
   EXPECT_EQ(refusal("[metrics]\nabcdefgh = 3\n"),
-            "unknown key 'metrics.abcdefgh'; F:2:1; one of: folder, log_freq, log_level, parameter_norms");
+            "unknown key 'metrics.abcdefgh'; F:2:1; one of: folder, log_freq, log_level, "
+            "parameter_norms");
 }
 
 TEST_F(ConfigErrorTest, NamesTheSectionThatHasTheKey) {
@@ -50,8 +51,53 @@ TEST_F(ConfigErrorTest, NamesTheNearestSection) {
             "unknown key 'trainig.steps'; F:2:1; did you mean 'training.steps'?");
   EXPECT_EQ(refusal("[modle]\n"), "unknown section 'modle'; F:1:2; did you mean 'model'?");
   EXPECT_EQ(refusal("[xyzzyplugh]\na = 1\n"),
-            "unknown section 'xyzzyplugh'; F:2:1; one of: model, data, training, optimizer, "
-            "lr_scheduler, parallelism, checkpoint, metrics");
+            "unknown section 'xyzzyplugh'; F:2:1; one of: model, lora, data, training, "
+            "optimizer, lr_scheduler, parallelism, validation, comm, checkpoint, metrics");
+}
+
+TEST_F(ConfigErrorTest, SaysWhichKeyDoesWhatAnotherLibrarysKeyDoes) {
+  const std::string microbatches =
+      "it is NeuronX's: here training.local_batch_size / training.microbatch_size";
+  EXPECT_EQ(refusal("[parallelism]\nnum_microbatches = 4\n"),
+            "unknown key 'parallelism.num_microbatches'; F:2:1; " + microbatches);
+  EXPECT_EQ(refusal("num_microbatches = 4\n"),
+            "unknown key 'num_microbatches'; F:1:1; " + microbatches);
+  EXPECT_EQ(refusal("[neuron]\nnum_microbatches = 4\n"),
+            "unknown key 'neuron.num_microbatches'; F:2:1; " + microbatches);
+  EXPECT_EQ(refusal("", {{"parallelism.num-microbatches", "4"}}),
+            "unknown key 'parallelism.num-microbatches'; --parallelism.num-microbatches; " +
+                microbatches);
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_PARALLELISM_NUM_MICROBATCHES", "4"}}),
+            "unknown variable SLUICE_PARALLELISM_NUM_MICROBATCHES; environment; " + microbatches);
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_NUM_MICROBATCHES", "4"}}),
+            "unknown variable SLUICE_NUM_MICROBATCHES; environment; " + microbatches);
+}
+
+TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
+  EXPECT_EQ(refusal("[model]\nname = \"llama3\"\n"),
+            "unknown key 'model.name'; F:2:1; it is torchtitan's: here model.path or model.config");
+  EXPECT_EQ(refusal("[job]\ndump_folder = \"out\"\n"),
+            "unknown key 'job.dump_folder'; F:2:1; it is torchtitan's: here checkpoint.folder and "
+            "metrics.folder");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_JOB_DUMP_FOLDER", "out"}}),
+            "unknown variable SLUICE_JOB_DUMP_FOLDER; environment; it is torchtitan's: here "
+            "checkpoint.folder and metrics.folder");
+  EXPECT_EQ(refusal("[activation_checkpoint]\nmode = \"full\"\n"),
+            "unknown key 'activation_checkpoint.mode'; F:2:1; it is torchtitan's: here "
+            "training.activation_checkpoint");
+  EXPECT_EQ(refusal("[float8]\n"),
+            "unknown section 'float8'; F:1:2; it is torchtitan's: here nothing (left out on "
+            "purpose)");
+  EXPECT_EQ(refusal("[distributed.pipeline]\npp_schedule = \"1f1b\"\n"),
+            "unknown key 'distributed.pipeline'; F:1:14; it is NeMo AutoModel's: here the keys of "
+            "[parallelism]");
+  EXPECT_EQ(refusal("", {{"distributed.pipeline.pp_schedule", "1f1b"}}),
+            "unknown key 'distributed.pipeline.pp_schedule'; --distributed.pipeline.pp_schedule; "
+            "it is NeMo AutoModel's: here parallelism.pipeline_parallel_schedule");
+  // The same name in our section of it.
+  EXPECT_EQ(refusal("[experimental]\npipeline_parallel_degree = 2\n"),
+            "unknown key 'experimental.pipeline_parallel_degree'; F:2:1; did you mean "
+            "'parallelism.pipeline_parallel_degree'?");
 }
 
 TEST_F(ConfigErrorTest, SaysHowToMendEverySyntaxError) {
@@ -154,6 +200,11 @@ TEST_F(ConfigErrorTest, NamesTheNearestWord) {
             "F:2:39; one of: \"\", up, down");
 }
 
+TEST_F(ConfigErrorTest, NamesTheNearestWordOfAList) {
+  EXPECT_EQ(refusal("[checkpoint]\nallow = [\"data\", \"modle\"]\n"),
+            "checkpoint.allow: 'modle' is not one of its words; F:2:18; did you mean 'model'?");
+}
+
 TEST_F(ConfigErrorTest, NamesTheNearestSchedule) {
   const std::string message = refusal("[parallelism]\npipeline_parallel_schedule = \"1F2B\"\n");
   EXPECT_TRUE(message.starts_with("parallelism.pipeline_parallel_schedule: ")) << message;
@@ -174,15 +225,46 @@ TEST_F(ConfigErrorTest, RefusesKeysThatExcludeEachOther) {
   EXPECT_EQ(refusal("[model]\npath = \"a\"\nconfig = \"b\"\n"),
             "model.path and model.config exclude each other; F:3:1; "
             "model.path for given weights, model.config to initialise them");
-  EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_schedule_csv = \"a.csv\"\n"
-                    "pipeline_parallel_schedule = \"1F1B\"\n"),
-            "parallelism.pipeline_parallel_schedule and parallelism.pipeline_parallel_schedule_csv "
-            "exclude each other; F:2:1; the file settles the schedule and the number of "
-            "stages");
+  for (const std::string key :
+       {"pipeline_parallel_layers_per_stage = 2", "pipeline_parallel_stages_per_rank = 2",
+        "round_virtual_stages_to_pp_multiple = \"up\""}) {
+    EXPECT_EQ(
+        refusal("[parallelism]\npipeline_parallel_schedule_csv = \"a.csv\"\n" + key + "\n"),
+        "parallelism." + key.substr(0, key.find(' ')) +
+            " and parallelism.pipeline_parallel_schedule_csv exclude each other; F:2:1; the file "
+            "settles the schedule and the number of stages");
+  }
   EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_cuts = [\"a\"]\n"
                     "pipeline_parallel_split_points = [\"b\"]\n"),
             "parallelism.pipeline_parallel_split_points and parallelism.pipeline_parallel_cuts "
             "exclude each other; F:2:1; keep one of them");
+}
+
+TEST_F(ConfigErrorTest, AFileWithTheScheduleWinsOverAName) {
+  EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_schedule_csv = \"a.csv\"\n"
+                    "pipeline_parallel_schedule = \"GPipe\"\n"),
+            "accepted");
+  EXPECT_NE(refusal("[parallelism]\npipeline_parallel_schedule_csv = \"a.csv\"\n"
+                    "pipeline_parallel_schedule = \"GPip\"\n")
+                .find("did you mean 'GPipe'?"),
+            std::string::npos);
+}
+
+TEST_F(ConfigErrorTest, SplitPointsWinOverLayersPerStageWhereTheyDoInTorchtitan) {
+  const std::string both =
+      "pipeline_parallel_split_points = [\"layers.1\"]\npipeline_parallel_layers_per_stage = 2\n";
+  for (const std::string convention : {"torchtitan", "torchtitan-2024", "torchtitan-current"}) {
+    EXPECT_EQ(refusal("[parallelism]\npartition_convention = \"" + convention + "\"\n" + both),
+              "accepted");
+  }
+  EXPECT_EQ(refusal("[parallelism]\n" + both),
+            "parallelism.pipeline_parallel_split_points and "
+            "parallelism.pipeline_parallel_layers_per_stage exclude each other; F:3:1; keep one of "
+            "them");
+  EXPECT_EQ(refusal("[parallelism]\npartition_convention = \"torchtitan\"\n" + both +
+                    "pipeline_parallel_cuts = [\"layers.1\"]\n"),
+            "parallelism.pipeline_parallel_split_points and parallelism.pipeline_parallel_cuts "
+            "exclude each other; F:5:1; keep one of them");
 }
 
 TEST_F(ConfigErrorTest, RefusesImpossibleListsOfRanksAndBetas) {
@@ -199,25 +281,65 @@ TEST_F(ConfigErrorTest, RefusesImpossibleListsOfRanksAndBetas) {
 
 TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
   const std::map<std::string, std::string> not_built = {
+      {"model.graph", "\"model.pt2\""},
+      {"model.adapter", "\"adapter\""},
+      {"model.rewrites", "false"},
+      {"model.transformer_layer_cls", "\"LlamaDecoderLayer\""},
       {"model.dtype", "\"bfloat16\""},
+      {"lora.rank", "8"},
+      {"lora.alpha", "32"},
+      {"lora.dropout", "0.1"},
+      {"lora.target", "[\"*o_proj\"]"},
       {"data.format", "\"llmc\""},
       {"data.tokenizer", "\"my/tokenizer.json\""},
+      {"data.pad", "\"longest\""},
+      {"data.pack", "true"},
+      {"data.chat_template", "\"chatml\""},
+      {"data.weights", "[0.5, 0.5]"},
       {"training.trainable", "[\"*.bias\"]"},
+      {"training.global_batch_size", "16"},
       {"training.mixed_precision", "\"bfloat16\""},
       {"training.activation_checkpoint", "\"full\""},
       {"parallelism.reduce_grad_per_microbatch", "true"},
       {"parallelism.data_parallel_degree", "2"},
+      {"parallelism.data_parallel_shards", "2"},
       {"parallelism.zero1", "true"},
+      {"parallelism.zero3", "true"},
+      {"parallelism.reduction", "\"fast\""},
+      {"parallelism.rank_order", "\"dp,pp\""},
       {"parallelism.transport", "\"gloo\""},
+      {"parallelism.partition", "\"measured\""},
+      {"parallelism.costs", "\"costs.json\""},
+      {"parallelism.device_memory", "\"80GB\""},
+      {"validation.files", "[\"v.txt\"]"},
+      {"validation.interval", "10"},
+      {"validation.steps", "1"},
+      {"comm.init_timeout_seconds", "30"},
+      {"comm.train_timeout_seconds", "30"},
+      {"comm.heartbeat_seconds", "1"},
       {"checkpoint.interval", "10"},
       {"checkpoint.keep_latest_k", "1"},
+      {"checkpoint.keep_every", "100"},
       {"checkpoint.resume", "7"},
+      {"checkpoint.async", "false"},
+      {"checkpoint.commit", "\"marker\""},
+      {"checkpoint.on_save_error", "\"continue\""},
+      {"checkpoint.allow", "[\"data\"]"},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});
     EXPECT_TRUE(
         message.starts_with(key + " = " + value + " is not built yet; --" + key + "; write "))
         << message;
+  }
+}
+
+TEST_F(ConfigErrorTest, RefusesAScheduleThatWouldBeSearched) {
+  for (const std::string word : {"auto", "Auto"}) {
+    EXPECT_EQ(
+        refusal("[parallelism]\npipeline_parallel_schedule = \"" + word + "\"\n"),
+        "parallelism.pipeline_parallel_schedule = \"auto\" is not built yet; F:2:1; write the "
+        "name of a schedule, such as \"1F1B\"");
   }
 }
 
@@ -241,6 +363,27 @@ TEST_F(ConfigErrorTest, NamesTheOverrideOrTheVariable) {
             "did you mean 'SLUICE_TRAINING_STEPS'?");
 }
 
+TEST_F(ConfigErrorTest, NoVariableIsIgnored) {
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_STEPS", "3"}}),
+            "unknown variable SLUICE_STEPS; environment; did you mean 'SLUICE_TRAINING_STEPS'?");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_METRICS", "3"}}),
+            "unknown variable SLUICE_METRICS; environment; one of: SLUICE_METRICS_FOLDER, "
+            "SLUICE_METRICS_LOG_FREQ, SLUICE_METRICS_LOG_LEVEL, SLUICE_METRICS_PARAMETER_NORMS");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_", "3"}}),
+            "unknown variable SLUICE_; environment; keys are set by SLUICE_SECTION_KEY, see "
+            "`sluice config reference`; or unset it");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_training_steps", "3"}}),
+            "unknown variable SLUICE_training_steps; environment; did you mean "
+            "'SLUICE_TRAINING_STEPS'?");
+}
+
+TEST_F(ConfigErrorTest, TheVariablesThatAreNoKeysAreKnown) {
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_JOB_SECRET", "s"}}), "accepted");
+  for (const std::string name : {"SLUICE_FAULT", "SLUICE_CPU"}) {
+    EXPECT_EQ(refusal("", {}, {{name, "base"}}), name + " is not built yet; environment; unset it");
+  }
+}
+
 TEST_F(ConfigErrorTest, NamesVariablesOfPathsThatAreNotSet) {
   EXPECT_EQ(
       refusal("[model]\npath = \"${SLUICE_NO_SUCH_VARIABLE}/x\"\n"),
@@ -255,8 +398,8 @@ TEST_F(ConfigErrorTest, NamesAFileThatCannotBeRead) {
     load_run_config(file, {}, {});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.what(), "cannot read the configuration: no such file; " + file +
-                                "; name a .toml file that is there");
+    EXPECT_EQ(error.what(),
+              "cannot open file: No such file or directory; " + file + "; check the path");
     EXPECT_EQ(error.exit_code(), 2);
   }
   EXPECT_THROW(load_run_config(folder_.str(), {}, {}), Error);
@@ -287,7 +430,7 @@ TEST_F(ConfigErrorTest, SurvivesHostileText) {
   EXPECT_TRUE(refusal("x = " + std::string(many, '[')).starts_with("not TOML: "));
   EXPECT_TRUE(refusal("x = " + inline_tables).starts_with("not TOML: "));
   EXPECT_EQ(refusal(std::string((std::size_t{1} << 20) + 1, '\n')),
-            "a configuration of more than 1 MiB; F; is it the right file?");
+            "the file is larger than 1.00MiB; F; is it the right file?");
   EXPECT_EQ(refusal("[model]\npath = \"a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t\"\n"), "accepted");
   EXPECT_EQ(refusal("", {{"training.steps", "1\nzero1 = true"}}),
             "training.steps: expected an integer, found the string \"1\\nzero1 = true\"; "

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -91,11 +92,50 @@ TEST_F(DataFilesTest, RefusesAPatternWithoutFiles) {
             "for example data.files = [\"corpus/*.txt\"]");
 }
 
+TEST_F(DataFilesTest, SaysWhatAPatternMatchesThatIsNoFile) {
+  std::filesystem::create_symlink("nowhere", folder_ / "dangling.txt2");
+  ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  const std::string copy = "copy what it gives into a file, and name that";
+  EXPECT_EQ(refusal({"pipe"}, 3), "'D/pipe' is not a regular file; run.toml:2:1; " + copy);
+  EXPECT_EQ(refusal({"pip*"}, 3),
+            "no file matches 'D/pip*': 'D/pipe' is not a regular file; run.toml:2:1; " + copy);
+  EXPECT_EQ(refusal({"dangling.txt2"}, 3),
+            "'D/dangling.txt2' is a link to nothing; run.toml:2:1; mend the link, or name another "
+            "file");
+  EXPECT_EQ(refusal({"*.txt2"}, 3),
+            "no file matches 'D/*.txt2': 'D/dangling.txt2' is a link to nothing; run.toml:2:1; "
+            "mend the link, or name another file");
+  EXPECT_EQ(refusal({"de?p"}, 3),
+            "no file matches 'D/de?p': 'D/deep' is a folder; run.toml:2:1; write "
+            "'D/deep/**/*.txt'");
+  EXPECT_EQ(names({"*"}), (Names{"a.txt", "b.txt", "c.md", "x1.txt", "x[1].txt"}));
+}
+
+TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid) {
+  for (const std::string ending : {"gz", "zst", "zip", "parquet", "arrow", "npy", "json", "csv",
+                                   "safetensors", "pt", "pt2", "JSON", "Gz"}) {
+    const std::string name = "data.jsonl." + ending;
+    test::write_file(folder_ / name, "x");
+    EXPECT_EQ(refusal({name}, 2),
+              "data.files: 'D/" + name +
+                  "' is no text by its ending; run.toml:2:1; write data.format = \"text\" to train "
+                  "on its bytes all the same");
+    RunConfig text = config({name});
+    text.data.format = "text";
+    EXPECT_EQ(expand_data_files(text).size(), 1u);
+  }
+  test::write_file(folder_ / "a.h", "x");
+  test::write_file(folder_ / "rows.JSONL", "{}");
+  EXPECT_EQ(names({"a.h", "rows.JSONL"}), (Names{"a.h", "rows.JSONL"}));
+}
+
 TEST_F(DataFilesTest, RefusesTokenFilesUnderAuto) {
   test::write_file(folder_ / "t.bin", "x");
   EXPECT_EQ(refusal({"t.bin"}, 2),
             "data.files: 'D/t.bin' is a token file, not built yet; run.toml:2:1; "
             "give .txt or .jsonl files, or data.format = \"text\"");
+  test::write_file(folder_ / "t.IDX", "x");
+  EXPECT_TRUE(refusal({"t.IDX"}, 2).starts_with("data.files: 'D/t.IDX' is a token file"));
   RunConfig text = config({"t.bin"});
   text.data.format = "text";
   EXPECT_EQ(expand_data_files(text).size(), 1u);

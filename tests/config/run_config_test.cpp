@@ -26,9 +26,8 @@ class RunConfigTest : public testing::Test {
 
 TEST_F(RunConfigTest, TheCommandLineWinsOverTheEnvironmentOverTheFileOverTheDefault) {
   const std::string file = "[training]\nsteps = 1\nseed = 1\nseq_len = 16\n";
-  const RunConfig config =
-      load(file, {{"training.steps", "3"}},
-           {{"SLUICE_TRAINING_STEPS", "2"}, {"SLUICE_TRAINING_SEED", "2"}, {"SLUICE_OTHER", "x"}});
+  const RunConfig config = load(file, {{"training.steps", "3"}},
+                                {{"SLUICE_TRAINING_STEPS", "2"}, {"SLUICE_TRAINING_SEED", "2"}});
   EXPECT_EQ(config.training.steps, 3);
   EXPECT_EQ(config.training.seed, 2);
   EXPECT_EQ(config.training.seq_len, 16);
@@ -81,6 +80,13 @@ TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
   EXPECT_TRUE(words.parallelism.stage_to_rank.empty());
   EXPECT_EQ(words.parallelism.scale_grads, "none");
   EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n").parallelism.scale_grads_divisor, 4.0);
+  const RunConfig flag = load("[parallelism]\nscale_grads = true\n");
+  EXPECT_EQ(flag.parallelism.scale_grads, "microbatches");
+  EXPECT_NE(show_config(flag).find("parallelism.scale_grads = \"microbatches\" "),
+            std::string::npos);
+  EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n", {{"parallelism.scale_grads", "false"}})
+                .parallelism.scale_grads,
+            "none");
   EXPECT_TRUE(
       load("[training]\nactivation_checkpoint = []\n").training.activation_checkpoint.empty());
   EXPECT_EQ(load("[checkpoint]\nresume = \"none\"\n").checkpoint.resume, "none");
@@ -181,6 +187,23 @@ TEST_F(RunConfigTest, ShowsEveryKeyWithItsOrigin) {
   EXPECT_EQ(json.size(), config_keys().size());
   EXPECT_EQ(json["training.steps"]["value"], 7);
   EXPECT_EQ(json["optimizer.name"]["origin"], "--optimizer.name");
+}
+
+TEST_F(RunConfigTest, ShowsOnlyWhatDiffersFromTheDefaults) {
+  const RunConfig config =
+      load("[training]\nsteps = 7\nseed = 0\n", {{"metrics.log_level", "debug"}});
+  EXPECT_EQ(show_config_changes(config),
+            "training.steps = 7           # " + (folder_ / "run.toml") +
+                ":2:1\n"
+                "metrics.log_level = \"debug\"  # --metrics.log_level\n");
+  EXPECT_EQ(show_config_changes(load("")), "");
+}
+
+TEST_F(RunConfigTest, EveryLevelOfTheLogIsAWord) {
+  EXPECT_EQ(load("").metrics.log_level, "info");
+  for (const std::string level : {"debug", "info", "warning", "error"}) {
+    EXPECT_EQ(load("", {{"metrics.log_level", level}}).metrics.log_level, level);
+  }
 }
 
 TEST_F(RunConfigTest, WhatItShowsReadsBackTheSame) {

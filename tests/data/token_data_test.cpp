@@ -246,6 +246,15 @@ TEST(TextDataTest, RefusesMixedAndUnbuiltFormats) {
   EXPECT_EQ(TokenData(as_text).num_bytes(), 4 + 15 + 4);
 }
 
+TEST(TextDataTest, AnEndingIsTheSameInUpperCase) {
+  const TempDirectory directory;
+  test::write_file(directory / "a.JSONL", R"({"input_ids":[1,2,3,4]})");
+  EXPECT_EQ(TokenData(options_of({directory / "a.JSONL"}, 4)).num_sequences(), 1);
+  test::write_file(directory / "a.PARQUET", "abcd");
+  EXPECT_EQ(error_of([&] { TokenData d(options_of({directory / "a.PARQUET"}, 4)); }).kind(),
+            ErrorKind::kUsage);
+}
+
 TEST(JsonlDataTest, PadsOnTheRightAndCountsOnlyLabels) {
   const TempDirectory directory;
   const TokenData data = rows(directory, R"({"input_ids":[5,6,7,8],"labels":[-100,6,7,8]}

@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   const std::string written = sluice::to_csv(schedule.rows);
   const sluice::Schedule again = sluice::parse_schedule_csv(written, "fuzz.csv");
-  require(again.stage_to_rank == schedule.stage_to_rank);
+  require(again.stage_map.ranks() == schedule.stage_map.ranks());
   require(sluice::to_csv(again.rows) == written);
 
   check_program(sluice::to_program(schedule));

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -46,8 +47,8 @@ ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape
 ModelSpec tied_spec() {
   ModelSpec spec;
   spec.layers = {
-      {"model.embed_tokens", LayerKind::kEmbedding, {{"model.embed_tokens.weight", {4, 2}, ""}}},
-      {"lm_head", LayerKind::kHead, {{"lm_head.weight", {4, 2}, "model.embed_tokens.weight"}}}};
+      {"model.embed_tokens", LayerRole::kEmbedding, {{"model.embed_tokens.weight", {4, 2}, ""}}},
+      {"lm_head", LayerRole::kHead, {{"lm_head.weight", {4, 2}, "model.embed_tokens.weight"}}}};
   return spec;
 }
 
@@ -92,7 +93,16 @@ TEST(HfDirectoryTest, RefusesShardNamesThatArePaths) {
     const Error error = error_of([&] { HfDirectory opened(directory.str()); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_NE(error.fact().find("shard"), std::string::npos) << error.what();
+    EXPECT_FALSE(error.remedy().empty()) << error.what();
   }
+}
+
+TEST(HfDirectoryTest, APipeInThePlaceOfTheIndexIsRefused) {
+  const TempDirectory directory;
+  ASSERT_EQ(::mkfifo((directory / kIndex).c_str(), 0600), 0);
+  const Error error = error_of([&] { HfDirectory opened(directory.str()); });
+  EXPECT_EQ(error.fact(), "not a regular file");
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
 }
 
 TEST(HfDirectoryTest, RefusesAnIndexThatDisagreesWithItsShards) {
@@ -103,6 +113,7 @@ TEST(HfDirectoryTest, RefusesAnIndexThatDisagreesWithItsShards) {
   write_index(directory, {{"a", second}, {"c", second}});
   EXPECT_EQ(error_of([&] { HfDirectory opened(directory.str()); }).fact(),
             "the index places tensor 'a' in '" + second + "', which does not have it");
+  EXPECT_FALSE(error_of([&] { HfDirectory opened(directory.str()); }).remedy().empty());
   write_index(directory, {{"a", first}, {"x", first}});
   EXPECT_EQ(error_of([&] { HfDirectory opened(directory.str()); }).fact(),
             "the index places tensor 'x' in '" + first + "', which does not have it");
@@ -118,6 +129,7 @@ TEST(HfDirectoryTest, RefusesATensorInTwoShards) {
                 {{"a", at::ones({2})}, {"c", at::ones({4})}});
   EXPECT_EQ(error_of([&] { HfDirectory opened(directory.str()); }).fact(),
             "tensor 'a' is in two shards");
+  EXPECT_FALSE(error_of([&] { HfDirectory opened(directory.str()); }).remedy().empty());
   test::write_file(
       directory / kIndex,
       R"({"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00002-of-00002.safetensors"}})");
@@ -132,6 +144,7 @@ TEST(HfDirectoryTest, RefusesAnIndexThatIsNoMap) {
     test::write_file(directory / kIndex, text);
     const Error error = error_of([&] { HfDirectory opened(directory.str()); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput) << text;
+    EXPECT_FALSE(error.remedy().empty()) << error.what();
     EXPECT_NE(error.where().find(kIndex), std::string::npos) << error.what();
   }
 }
@@ -293,6 +306,30 @@ TEST(HfDirectoryTest, SaysWhenALayerIsMissingAsAWhole) {
   EXPECT_EQ(
       error_of([&] { HfDirectory(bare.str()).locate("model.layers.0.mlp.op.weight"); }).remedy(),
       "did you mean 'layers.0.mlp.up.weight'?");
+}
+
+// A file that lacks one tensor of a layer has its like in every other layer.
+TEST(CheckCheckpointTest, TakesNoTensorThatTheModelWantsForAMisspeltOne) {
+  ModelSpec spec;
+  for (const std::string layer : {"0", "1"}) {
+    spec.layers.push_back({"model.layers." + layer,
+                           LayerKind::kDecoder,
+                           {{"model.layers." + layer + ".up.weight", {1}, ""},
+                            {"model.layers." + layer + ".down.weight", {1}, ""}}});
+  }
+  const TempDirectory directory;
+  write_tensors(directory / "model.safetensors", {{"model.layers.0.up.weight", at::ones({1})},
+                                                  {"model.layers.0.down.weight", at::ones({1})},
+                                                  {"model.layers.1.down.weight", at::ones({1})}});
+  Error error = error_of([&] { check_checkpoint(HfDirectory(directory.str()), spec); });
+  EXPECT_EQ(error.fact(), "no tensor 'model.layers.1.up.weight' among the weights");
+  EXPECT_EQ(error.remedy(), "does config.json belong to these weights?");
+  write_tensors(directory / "model.safetensors", {{"model.layers.0.up.weight", at::ones({1})},
+                                                  {"model.layers.0.down.weight", at::ones({1})},
+                                                  {"model.layers.1.op.weight", at::ones({1})},
+                                                  {"model.layers.1.down.weight", at::ones({1})}});
+  error = error_of([&] { check_checkpoint(HfDirectory(directory.str()), spec); });
+  EXPECT_EQ(error.remedy(), "did you mean 'model.layers.1.op.weight'?");
 }
 
 TEST(CheckCheckpointTest, FindsMissingAndMisshapenTensorsWithoutLoading) {

@@ -105,7 +105,7 @@ TEST(HfWriterTest, EveryRankWritesItsOwnShardsAndOneWritesTheIndex) {
   for (std::thread& rank : ranks) rank.join();
   std::vector<HfShard> shards;
   for (const auto& list : of_rank) {
-    for (const HfShard& shard : list) shards.push_back(HfShard::from_text(shard.to_text()));
+    shards.insert(shards.end(), list.begin(), list.end());
   }
   EXPECT_TRUE(of_rank[2].empty()) << "another use of a tied parameter is not written";
   const std::string path = writer.publish(shards, kConfig, "");
@@ -153,13 +153,17 @@ TEST(HfWriterTest, KeepsTheConfigurationButForTheDtype) {
 }
 
 TEST(HfWriterTest, AModelThatWasReadBareIsWrittenAsTheLanguageModelThatItIs) {
-  const TempDirectory directory;
-  HfWriter writer(directory.str(), 1);
-  const auto shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
-  const std::string path =
-      writer.publish(shards, R"({"model_type": "gpt2", "architectures": ["GPT2Model"]})", "");
-  EXPECT_EQ(nlohmann::json::parse(read_file(path + "/config.json"))["architectures"],
-            nlohmann::json({"GPT2LMHeadModel"}));
+  for (const auto& [type, architecture] : {std::pair{"gpt2", "GPT2LMHeadModel"},
+                                           {"llama", "LlamaForCausalLM"},
+                                           {"qwen2", "Qwen2ForCausalLM"}}) {
+    const TempDirectory directory;
+    HfWriter writer(directory.str(), 1);
+    const auto shards = write_hf_shards(writer.directory(), 0, {parameter("a", at::ones({2}))});
+    const nlohmann::json config = {{"model_type", type}, {"architectures", {"BareModel"}}};
+    const std::string path = writer.publish(shards, config.dump(), "");
+    EXPECT_EQ(nlohmann::json::parse(read_file(path + "/config.json"))["architectures"],
+              nlohmann::json({architecture}));
+  }
 }
 
 TEST(HfWriterTest, CopiesTheTokenizerOfTheSource) {
@@ -299,6 +303,36 @@ TEST(CheckWritableTest, RefusesADiskThatCannotTakeTheWeights) {
   EXPECT_NE(error.fact().find("needs 1024.00PiB, its disk has "), std::string::npos)
       << error.what();
   EXPECT_TRUE(list_directory(directory.str()).empty());
+}
+
+TEST(CheckWritableTest, RefusesALimitOnFilesBelowTheLargest) {
+  const TempDirectory directory;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_NO_THROW(check_writable(directory / "new", ErrorKind::kCheckpoint, 8192, 4096));
+  const Error error =
+      error_of([&] { check_writable(directory / "new", ErrorKind::kCheckpoint, 8192, 8192); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+  EXPECT_NE(error.fact().find("files of at most 4.00KiB may be written"), std::string::npos)
+      << error.what();
+  EXPECT_NE(error.remedy().find("ulimit -f"), std::string::npos);
+}
+
+TEST(HfWriterTest, AWorkingFolderThatWasRemovedIsAnError) {
+  const fs::path before = fs::current_path();
+  Error error(ErrorKind::kInternal, "");
+  {
+    const TempDirectory directory;
+    fs::current_path(directory.str());
+    fs::remove_all(directory.str());
+    error = error_of([] { HfWriter writer("deep/folder", 1); });
+    fs::current_path(before);
+  }
+  EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+  EXPECT_EQ(error.fact(), "cannot create directory: No such file or directory");
 }
 
 TEST(CheckWritableTest, NamesWhatStandsInTheWay) {

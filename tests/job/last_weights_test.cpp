@@ -11,6 +11,7 @@
 
 #include "sluice/hf_directory.h"
 #include "sluice/log.h"
+#include "support/callback_observer.h"
 #include "support/temp_directory.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
@@ -46,12 +47,14 @@ class LastWeightsTest : public testing::Test {
   }
 
   // Steps until something throws or `steps` are done. Weights after each step are kept.
-  void run(std::int64_t steps, const std::function<void(int rank, TrainerOptions&)>& spoil,
+  void run(std::int64_t steps, const std::function<void(int rank, CallbackObserver&)>& spoil,
            const std::function<void(int rank, Trainer&, std::int64_t step)>& after_step = {}) {
     try {
       run_ranks(transports_, 1, nullptr, [&](Transport& transport) {
+        CallbackObserver& observer = observers_[static_cast<std::size_t>(transport.rank())];
+        if (spoil) spoil(transport.rank(), observer);
         TrainerOptions options;
-        if (spoil) spoil(transport.rank(), options);
+        options.observers = {&observer};
         auto& trainer = trainers_[static_cast<std::size_t>(transport.rank())];
         trainer = std::make_unique<Trainer>(model_, partition_, program_, transport, options);
         trainer->draw_weights();
@@ -88,23 +91,22 @@ class LastWeightsTest : public testing::Test {
   const Program program_ = training_program("1F1B", kRanks, 2);
   const Partition partition_ = even_partition(4, program_);
   const std::vector<std::unique_ptr<Transport>> transports_ = make_local_transports(kRanks);
+  std::array<CallbackObserver, kRanks> observers_;
   std::vector<std::unique_ptr<Trainer>> trainers_ = std::vector<std::unique_ptr<Trainer>>(kRanks);
   std::array<std::vector<std::pair<std::string, at::Tensor>>, kRanks> weights_;
   std::string said_;
 };
 
-// On this rank, in this step.
-TrainerOptions throwing_in(int step, ActionKind kind) {
-  TrainerOptions options;
-  options.hooks.before = [step, kind, seen = 0](int, const Action& action) mutable {
+// Throws before the rank's instruction of this kind, in this step.
+auto throws_in(int step, ActionKind kind) {
+  return [step, kind, seen = 0](int, const Action& action) mutable {
     if (action.kind == kind && ++seen == step) throw std::runtime_error("injected");
   };
-  return options;
 }
 
 TEST_F(LastWeightsTest, AreThoseOfTheStepBeforeTheOneThatFailed) {
-  run(9, [](int rank, TrainerOptions& options) {
-    if (rank == 1) options = throwing_in(4, ActionKind::kReduceNorm);
+  run(9, [](int rank, CallbackObserver& observer) {
+    if (rank == 1) observer.on_begin = throws_in(4, ActionKind::kReduceNorm);
   });
   const auto last = save();
   ASSERT_TRUE(last) << said_;
@@ -116,8 +118,8 @@ TEST_F(LastWeightsTest, AreThoseOfTheStepBeforeTheOneThatFailed) {
 
 TEST_F(LastWeightsTest, AreNotThereBeforeTheFirstStepIsFinished) {
   EXPECT_FALSE(save());
-  run(9, [](int rank, TrainerOptions& options) {
-    if (rank == 1) options = throwing_in(1, ActionKind::kReduceNorm);
+  run(9, [](int rank, CallbackObserver& observer) {
+    if (rank == 1) observer.on_begin = throws_in(1, ActionKind::kReduceNorm);
   });
   EXPECT_FALSE(save());
   EXPECT_EQ(said_, "");
@@ -126,14 +128,14 @@ TEST_F(LastWeightsTest, AreNotThereBeforeTheFirstStepIsFinished) {
 
 TEST_F(LastWeightsTest, AreNotSavedWhenOnlySomeRanksHaveUpdated) {
   std::atomic<int> updates{0};
-  run(9, [&](int rank, TrainerOptions& options) {
+  run(9, [&](int rank, CallbackObserver& observer) {
     if (rank == 0) {
-      options.hooks.after = [&](int, const Action& action) {
+      observer.on_end = [&](int, const Action& action) {
         updates += action.kind == ActionKind::kOptimizerStep;
       };
       return;
     }
-    options.hooks.before = [&, seen = 0](int, const Action& action) mutable {
+    observer.on_begin = [&, seen = 0](int, const Action& action) mutable {
       if (action.kind != ActionKind::kOptimizerStep || ++seen < 3) return;
       while (updates < 3) std::this_thread::yield();
       throw std::runtime_error("injected");

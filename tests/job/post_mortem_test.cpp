@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/rank_threads.h"
+#include "support/callback_observer.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
 
@@ -49,11 +50,13 @@ TEST(PostMortemTest, ATrainerKnowsTheInstructionThatFailed) {
   PostMortem post_mortem;
   EXPECT_THROW(run_ranks(transports, 1, nullptr,
                          [&](Transport& transport) {
-                           TrainerOptions options;
-                           options.hooks.before = [&](int, const Action& action) {
+                           CallbackObserver observer;
+                           observer.on_begin = [](int, const Action& action) {
                              if (action == Action::backward(1, 1))
                                throw std::runtime_error("injected");
                            };
+                           TrainerOptions options;
+                           options.observers = {&observer};
                            Trainer trainer(model, partition, program, transport, options);
                            trainer.draw_weights();
                            try {

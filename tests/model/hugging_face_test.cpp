@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ExtraModelTest,
                          ::testing::Values("grouped_query", "one_key_value_head", "wide_heads",
                                            "biases", "linear_rope", "llama3_rope",
                                            "tied_with_padding", "old_keys", "gpt2_untied_inner",
-                                           "gpt2_full_length"),
+                                           "gpt2_full_length", "qwen2", "qwen2_tied"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "model/families.h"
 #include "model/support.h"
 #include "sluice/error.h"
 
@@ -20,7 +21,9 @@ const std::vector<std::string> kModels = {"models/llama_untied",
                                           "models_extra/biases",
                                           "models_extra/llama3_rope",
                                           "models_extra/tied_with_padding",
-                                          "models_extra/gpt2_untied_inner"};
+                                          "models_extra/gpt2_untied_inner",
+                                          "models_extra/qwen2",
+                                          "models_extra/qwen2_tied"};
 
 ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);
@@ -43,6 +46,13 @@ std::vector<int> every_cut(const ModelSpec& spec) {
   std::vector<int> cuts;
   for (int i = 1; i < static_cast<int>(spec.layers.size()); ++i) cuts.push_back(i);
   return cuts;
+}
+
+TEST(MakeLayersTest, EveryFamilyThatThePlanKnowsHasModulesAndNoOther) {
+  std::vector<std::string> planned, made;
+  for (const detail::Family& family : detail::families()) planned.push_back(family.name);
+  for (const detail::FamilyModules& family : detail::family_modules()) made.push_back(family.name);
+  EXPECT_EQ(made, planned);
 }
 
 TEST(MakeLayersTest, ParametersAreThoseOfTheModelSpecInItsOrder) {
@@ -68,7 +78,7 @@ TEST(MakeLayersTest, ShapeFunctionsTellWhatForwardGives) {
     const ModelSpec spec = spec_of(model);
     ChunkChain chain(spec, every_cut(spec));
     chain.initialize(1);
-    const Values batch = batch_of(2, 5, spec.config.vocab_size);
+    const Values batch = batch_of(2, 5, spec.vocab_size);
     chain.forward(batch);
     std::vector<TensorMeta> metas;
     for (std::size_t i = 0; i < chain.chunks().size(); ++i) {
@@ -106,7 +116,8 @@ TEST(MakeLayersTest, InitialWeightsAreTheSameBitsWholeAndByLayer) {
 TEST(MakeLayersTest, InitialWeightsHaveHuggingFacesDistributions) {
   for (const std::string model : {"models/llama_untied", "models/gpt2", "models_extra/biases"}) {
     const ModelSpec spec = spec_of(model);
-    const double range = spec.config.initializer_range;
+    const nlohmann::json config = nlohmann::json::parse(spec.config_text);
+    const double range = config.value("initializer_range", 0.02);
     ChunkChain chain(spec, {});
     chain.initialize(5);
     for (const ParameterInfo& parameter : chain.chunks()[0].parameters()) {
@@ -116,13 +127,12 @@ TEST(MakeLayersTest, InitialWeightsHaveHuggingFacesDistributions) {
       } else if (value.dim() == 1) {
         EXPECT_TRUE(at::equal(value, at::ones_like(value))) << parameter.name;
       } else {
-        const double std =
-            parameter.name.ends_with("c_proj.weight")
-                ? range / std::sqrt(2.0 * static_cast<double>(spec.config.num_layers))
-                : range;
-        const double rows = spec.config.padding_row >= 0 && parameter.layer == 0
-                                ? 1.0 / static_cast<double>(value.size(0))
-                                : 0;
+        const double std = parameter.name.ends_with("c_proj.weight")
+                               ? range / std::sqrt(2.0 * static_cast<double>(spec.num_blocks()))
+                               : range;
+        const bool pads = config.contains("pad_token_id") && config["pad_token_id"].is_number();
+        const double rows =
+            pads && parameter.layer == 0 ? 1.0 / static_cast<double>(value.size(0)) : 0;
         EXPECT_NEAR(value.pow(2).mean().item<double>() / (std * std), 1.0 - rows,
                     6 * std::sqrt(2.0 / static_cast<double>(value.numel())))
             << model << " " << parameter.name;
@@ -151,7 +161,7 @@ TEST(MakeLayersTest, DropoutFollowsTheKeyAndNotTheCuts) {
   const ModelSpec gpt2 = parse_model_spec(config.dump(), "config.json");
   const ModelSpec llama = spec_with("models/llama_untied", "attention_dropout", 0.2);
   for (const ModelSpec& spec : {gpt2, llama}) {
-    const Values batch = batch_of(2, 9, spec.config.vocab_size);
+    const Values batch = batch_of(2, 9, spec.vocab_size);
     ChunkChain whole(spec, {}), cut(spec, {1, 3});
     whole.initialize(5);
     cut.initialize(5);
@@ -174,12 +184,12 @@ TEST(MakeLayersTest, OneModelTakesSequencesOfAnyLengthInAnyOrder) {
   chain.initialize(5);
   {
     const c10::InferenceMode evaluation;  // fills the rotary table first
-    chain.forward(batch_of(1, 7, spec.config.vocab_size));
+    chain.forward(batch_of(1, 7, spec.vocab_size));
   }
   for (const std::int64_t length : {7, 40, 5}) {
     ChunkChain fresh(spec, {});
     fresh.initialize(5);
-    const Values batch = batch_of(2, length, spec.config.vocab_size);
+    const Values batch = batch_of(2, length, spec.vocab_size);
     const LossValue found = causal_lm_loss(chain.forward(batch), batch);
     EXPECT_TRUE(at::equal(found.loss, causal_lm_loss(fresh.forward(batch), batch).loss)) << length;
     chain.backward(found.loss);
@@ -191,7 +201,7 @@ TEST(MakeLayersTest, ATokenDoesNotSeeLaterOnes) {
     const ModelSpec spec = spec_of(model);
     ChunkChain chain(spec, {});
     chain.initialize(5);
-    Values batch = batch_of(1, 8, spec.config.vocab_size);
+    Values batch = batch_of(1, 8, spec.vocab_size);
     const at::Tensor before = chain.forward(batch).get("logits").detach();
     at::Tensor changed = batch.get("input_ids").clone();
     changed[0][5] = 1;
@@ -208,7 +218,7 @@ TEST(MakeLayersTest, HalfPrecisionStaysNearFloat) {
     const std::vector<LayerSpec> layers = make_layers(spec, {dtype, at::kCPU});
     Chunk chunk(layers, 0, {}, {"logits"});
     initialize_parameters(chunk, 5);
-    const Values batch = batch_of(2, 8, spec.config.vocab_size);
+    const Values batch = batch_of(2, 8, spec.vocab_size);
     const Values outputs = chunk.forward({}, batch, 0, 1, 0);
     EXPECT_EQ(outputs.get("logits").scalar_type(), dtype);
     EXPECT_EQ(chunk.output_metas({}, batch)->at(0).dtype, dtype);

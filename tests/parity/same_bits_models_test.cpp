@@ -14,7 +14,13 @@ const char* const kGeneratedLlama = R"({
   "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "attention_bias": true,
   "rope_theta": 10000.0, "hidden_act": "silu", "initializer_range": 0.1})";
 
+const char* const kGeneratedQwen2 = R"({
+  "model_type": "qwen2", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48,
+  "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true,
+  "initializer_range": 0.1})";
+
 ModelSpec spec_of(const std::string& name) {
+  if (name == "generated_qwen2") return parse_model_spec(kGeneratedQwen2, "generated_qwen2.json");
   if (name == "generated") return parse_model_spec(kGeneratedLlama, "generated.json");
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
 }
@@ -95,7 +101,7 @@ class SameBits {
           << "nothing was learned";
     }
     const TrainedModel got = train_in_pipeline(
-        model, lowered(schedule, ties_of(model, schedule.num_stages)), steps, options);
+        model, lowered(schedule, ties_of(model, schedule.num_stages())), steps, options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "") << text(c);
     EXPECT_TRUE(same_bits(got, expected_[key])) << text(c);
     for (std::size_t stage = 0; stage < got.split.size(); ++stage)
@@ -108,7 +114,7 @@ class SameBits {
 
 std::vector<Case> every_case() {
   std::vector<Case> cases;
-  for (const char* model : {"llama_untied", "llama_tied", "generated", "gpt2"}) {
+  for (const char* model : {"llama_untied", "llama_tied", "generated", "gpt2", "generated_qwen2"}) {
     const int num_layers = static_cast<int>(spec_of(model).layers.size());
     for (const ScheduleInfo& info : schedule_table()) {
       for (int ranks : {1, 2, 4}) {
@@ -117,7 +123,7 @@ std::vector<Case> every_case() {
             try {
               const Schedule schedule =
                   make_schedule(info.name, {ranks, stages_per_rank, 8 / microbatch_size});
-              if (schedule.num_stages > num_layers) continue;
+              if (schedule.num_stages() > num_layers) continue;
             } catch (const Error&) {
               continue;  // not legal
             }

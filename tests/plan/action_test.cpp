@@ -34,6 +34,14 @@ TEST(ActionTest, ReadsTheFieldsOfAPair) {
   EXPECT_EQ(pair.overlap_backward(), Action::backward(7, 3));
 }
 
+TEST(ActionTest, AReductionOfTiedWeightsNamesItsGroupAndNoStage) {
+  const Action action = parse_action("7REDUCE_TIED");
+  EXPECT_EQ(action, Action::reduce_tied(7));
+  EXPECT_EQ(action.group, 7);
+  EXPECT_EQ(action.stage, -1);
+  EXPECT_NE(refusal("REDUCE_TIED").find("no tie group before 'REDUCE_TIED'"), std::string::npos);
+}
+
 TEST(ActionTest, TakesSurroundingSpaceAndReadsBlankAsIdle) {
   EXPECT_EQ(parse_action("  3F1 "), Action::forward(3, 1));
   EXPECT_EQ(parse_action(""), Action());

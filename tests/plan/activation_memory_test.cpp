@@ -5,32 +5,32 @@
 namespace sluice {
 namespace {
 
-ModelSpec llama() {
+ModelSpec llama(const std::string& attention_dropout = "0") {
   return parse_model_spec(R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 8,
     "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "num_key_value_heads": 1})",
+    "num_key_value_heads": 1, "attention_dropout": )" +
+                              attention_dropout + "}",
                           "config.json");
 }
 
 TEST(ActivationMemoryTest, CountsWhatADecoderLayerKeepsForEveryToken) {
   const ModelSpec model = llama();
-  const ActivationBytes one = layer_activations(model, model.layers[1], {1, 1});
+  const ActivationBytes one = layer_activations(model.layers[1], {1, 1});
   // Two norms of 3 x 8 + 1; query 8, attention 2 x 8, key and value 4 each, a log-sum a head; 4
   // x 12.
   EXPECT_EQ(one.after_forward, 4 * (2 * 25 + 24 + 8 + 2 + 48));
-  const ActivationBytes many = layer_activations(model, model.layers[1], {3, 5});
+  const ActivationBytes many = layer_activations(model.layers[1], {3, 5});
   EXPECT_EQ(many.after_forward, 15 * one.after_forward);
   EXPECT_EQ(many.after_input, 15 * one.after_input);
 }
 
 TEST(ActivationMemoryTest, AttentionDropoutCostsTheSquareOfTheLength) {
-  ModelSpec model = llama();
-  const auto kept = [&](std::int64_t length) {
-    return layer_activations(model, model.layers[1], {1, length}).after_forward;
+  const auto kept = [](const ModelSpec& model, std::int64_t length) {
+    return layer_activations(model.layers[1], {1, length}).after_forward;
   };
-  EXPECT_EQ(kept(64), 2 * kept(32));
-  model.config.attention_dropout = 0.1;
-  EXPECT_EQ(kept(64) - 2 * kept(32), 4 * 3 * 2 * (64 * 64 - 2 * 32 * 32));
+  const ModelSpec without = llama(), with = llama("0.1");
+  EXPECT_EQ(kept(without, 64), 2 * kept(without, 32));
+  EXPECT_EQ(kept(with, 64) - 2 * kept(with, 32), 4 * 3 * 2 * (64 * 64 - 2 * 32 * 32));
 }
 
 TEST(ActivationMemoryTest, FollowsTheRowOfTheRank) {

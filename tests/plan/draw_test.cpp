@@ -85,10 +85,8 @@ TEST(DrawGridTest, ColoursTakeNoColumns) {
 
 Program one_rank(std::vector<Action> actions) {
   Program program;
-  program.num_ranks = 1;
-  program.num_stages = 1;
   program.num_microbatches = 2;
-  program.stage_to_rank = {0};
+  program.stage_map = StageMap(1, {0});
   program.ranks = {std::move(actions)};
   return program;
 }

@@ -142,11 +142,11 @@ TEST_F(LoweringReferenceTest, AcceptsAndRefusesSchedulesAsTorchButForItsHazards)
   for (const auto& entry : reference_cases("schedules.json", "validate_schedule")) {
     SCOPED_TRACE(entry.at("id"));
     const Program program = program_of_case(entry.at("input"));
-    EXPECT_EQ(program.num_ranks, entry.at("input").at("pp_size"));
+    EXPECT_EQ(program.num_ranks(), entry.at("input").at("pp_size"));
     const bool holds = entry.contains("expect") && !entry.contains("peer_hazard");
     EXPECT_EQ(verify(program).ok(), holds);
     if (holds) {
-      EXPECT_EQ(program.stage_to_rank, entry.at("expect").at("stage_to_rank"));
+      EXPECT_EQ(program.stage_map.ranks(), entry.at("expect").at("stage_to_rank"));
     }
     ++(holds ? accepted : refused);
   }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "plan/families/families.h"
+#include "plan/families/llama.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -22,6 +24,11 @@ Json tiny_llama() {
 }
 
 ModelSpec parse(const Json& config) { return parse_model_spec(config.dump(), "config.json"); }
+
+// What its config.json means, for the modules.
+detail::LlamaConfig llama_of(const Json& config) {
+  return detail::config_of(parse(config), detail::read_llama_config);
+}
 
 // The message of the refusal, "" when there was none.
 std::string refusal(const std::string& text) {
@@ -75,13 +82,13 @@ TEST(ModelSpecTest, TakesTransformersDefaultsForAbsentAndNullFields) {
   config["num_key_value_heads"] = nullptr;
   config["head_dim"] = nullptr;
   config["rope_scaling"] = nullptr;
-  const DecoderConfig read = parse(config).config;
+  const detail::LlamaConfig read = llama_of(config);
   EXPECT_EQ(read.num_key_value_heads, 4);
   EXPECT_EQ(read.head_dim, 8);
   EXPECT_EQ(read.max_position_embeddings, 2048);
   EXPECT_EQ(read.norm_eps, 1e-6);
-  EXPECT_EQ(read.rope_theta, 10000.0);
-  EXPECT_EQ(read.rope_type, "default");
+  EXPECT_EQ(read.rope.theta, 10000.0);
+  EXPECT_EQ(read.rope.type, "default");
   EXPECT_FALSE(read.tie_word_embeddings);
   EXPECT_EQ(parse(config).dtype, "");
 }
@@ -99,25 +106,45 @@ TEST(ModelSpecTest, ReadsOldAndNewRopeFieldsAlike) {
   new_style["rope_parameters"]["rope_type"] = "llama3";
   new_style["rope_parameters"]["rope_theta"] = 500000.0;
   for (const Json& config : {old_style, new_style}) {
-    const DecoderConfig read = parse(config).config;
-    EXPECT_EQ(read.rope_type, "llama3");
-    EXPECT_EQ(read.rope_theta, 500000.0);
-    EXPECT_EQ(read.rope_factor, 8.0);
-    EXPECT_EQ(read.rope_original_max_position_embeddings, 8192);
+    const detail::LlamaConfig read = llama_of(config);
+    EXPECT_EQ(read.rope.type, "llama3");
+    EXPECT_EQ(read.rope.theta, 500000.0);
+    EXPECT_EQ(read.rope.factor, 8.0);
+    EXPECT_EQ(read.rope.original_max_position_embeddings, 8192);
   }
   Json linear = tiny_llama();
   linear["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
-  EXPECT_EQ(parse(linear).config.rope_type, "linear");
-  EXPECT_EQ(parse(linear).config.rope_factor, 2.0);
+  EXPECT_EQ(llama_of(linear).rope.type, "linear");
+  EXPECT_EQ(llama_of(linear).rope.factor, 2.0);
+}
+
+TEST(ModelSpecTest, Qwen2IsALlamaWithBiasesOnQueriesKeysAndValues) {
+  Json config = tiny_llama();
+  config["model_type"] = "qwen2";
+  config["use_sliding_window"] = false;
+  EXPECT_NE(refusal(config.dump()).find("field 'num_key_value_heads'"), std::string::npos);
+  config["num_key_value_heads"] = 2;
+  const ModelSpec spec = parse(config);
+  std::vector<std::string> biases;
+  for (const ParameterSpec& parameter : spec.layers[1].parameters) {
+    if (parameter.name.ends_with("bias")) biases.push_back(parameter.name);
+  }
+  EXPECT_EQ(biases, (std::vector<std::string>{"model.layers.0.self_attn.q_proj.bias",
+                                              "model.layers.0.self_attn.k_proj.bias",
+                                              "model.layers.0.self_attn.v_proj.bias"}));
+  config["use_sliding_window"] = true;
+  EXPECT_EQ(refusal(config.dump()),
+            "true is not implemented; config.json, field 'use_sliding_window'; use a model with "
+            "false");
 }
 
 TEST(ModelSpecTest, ThePaddingRowIsThatOfPadTokenId) {
   Json config = tiny_llama();
-  EXPECT_EQ(parse(config).config.padding_row, -1);
+  EXPECT_EQ(llama_of(config).padding_row, -1);
   config["pad_token_id"] = 0;
-  EXPECT_EQ(parse(config).config.padding_row, 0);
+  EXPECT_EQ(llama_of(config).padding_row, 0);
   config["pad_token_id"] = -1;
-  EXPECT_EQ(parse(config).config.padding_row, 95);
+  EXPECT_EQ(llama_of(config).padding_row, 95);
   EXPECT_NE(refusal_of("pad_token_id", 96).find("is no token of the vocabulary of 96"),
             std::string::npos);
   EXPECT_NE(refusal_of("pad_token_id", -97).find("field 'pad_token_id'"), std::string::npos);

@@ -77,8 +77,8 @@ TEST(PartitionReferenceTest, UsesVirtualStagesInTheConventionsThatCountByThem) {
         continue;
       }
       const Partition partition = make_partition(model, options);
-      EXPECT_EQ(partition.num_stages, test_case.at("expect").at("num_virtual_stages"));
-      EXPECT_EQ(partition.stages_per_rank, test_case.at("expect").at("stages_per_rank"));
+      EXPECT_EQ(partition.num_stages(), test_case.at("expect").at("num_virtual_stages"));
+      EXPECT_EQ(partition.stages_per_rank(), test_case.at("expect").at("stages_per_rank"));
       ++compared;
     }
   }
@@ -264,7 +264,7 @@ TEST(PartitionReferenceTest, PlacesStagesAsTheScheduleNeeds) {
       options.num_ranks = in.at("pp_degree");
       options.num_stages = in.at("num_stages");
       const Partition partition = make_partition(outline_model_spec(in.at("num_stages")), options);
-      return Json{{"stages", stages_of_rank(partition.stage_to_rank, in.at("pp_rank"))}};
+      return Json{{"stages", partition.stage_map.stages_of(in.at("pp_rank"))}};
     });
   }
 }
@@ -301,7 +301,7 @@ TEST(PartitionReferenceTest, CreatesPartitionsAsNeuronxDoes) {
       }
       return Json{{"layers_per_stage", layers_per_stage},
                   {"stage_of_layer", stage_of_layer},
-                  {"rank_of_stage", partition.stage_to_rank}};
+                  {"rank_of_stage", partition.stage_map.ranks()}};
     });
   }
 }
@@ -392,10 +392,10 @@ TEST(PartitionReferenceTest, DistributesParametersAndShapesAsAutoModelDoes) {
       const std::vector<StageShape> shapes =
           stage_shapes(model, partition, in.at("microbatch_size"), in.at("seq_len"));
       Json ranks = Json::array();
-      for (int r = 0; r < partition.num_ranks; ++r) ranks.push_back(Json::array());
+      for (int r = 0; r < partition.num_ranks(); ++r) ranks.push_back(Json::array());
       for (const StageContent& stage : partition.stages) {
         ranks[stage.rank].push_back({{"stage", stage.stage},
-                                     {"num_stages", partition.num_stages},
+                                     {"num_stages", partition.num_stages()},
                                      {"parameters", parameter_names(model, stage)},
                                      {"input_shape", shapes[stage.stage].input},
                                      {"output_shape", shapes[stage.stage].output}});

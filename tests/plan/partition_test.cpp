@@ -77,9 +77,9 @@ TEST(PartitionTest, PlacesStagesByAnyMapThatGivesEveryRankOne) {
   const ModelSpec model = outline_model_spec(8);
   const Partition uneven = make_partition(
       model, {.num_ranks = 2, .schedule = "", .num_stages = 4, .stage_to_rank = {1, 0, 0, 0}});
-  EXPECT_EQ(uneven.stages_per_rank, 3);
+  EXPECT_EQ(uneven.stages_per_rank(), 3);
   EXPECT_EQ(uneven.stages[0].rank, 1);
-  EXPECT_EQ(make_partition(model, {.num_stages = 4, .stage_to_rank = {0, 1, 1, 0}}).num_ranks, 2);
+  EXPECT_EQ(make_partition(model, {.num_stages = 4, .stage_to_rank = {0, 1, 1, 0}}).num_ranks(), 2);
   const auto refused = [&](std::vector<int> map) {
     return refusal(model, {.num_ranks = 2, .num_stages = 4, .stage_to_rank = std::move(map)});
   };
@@ -161,7 +161,7 @@ TEST(PartitionTest, KeepsItsInvariantsUnderRandomOptions) {
       continue;
     }
     ++made;
-    ASSERT_EQ(partition.stages.size(), static_cast<std::size_t>(partition.num_stages));
+    ASSERT_EQ(partition.stages.size(), static_cast<std::size_t>(partition.num_stages()));
     ASSERT_EQ(partition.split_points.size() + 1, partition.stages.size());
     std::set<int> ranks;
     int next = 0;
@@ -172,7 +172,7 @@ TEST(PartitionTest, KeepsItsInvariantsUnderRandomOptions) {
       ranks.insert(stage.rank);
     }
     ASSERT_EQ(next, num_layers);
-    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(partition.num_ranks));
+    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(partition.num_ranks()));
   }
   EXPECT_GT(made, 2000);
 }

@@ -257,7 +257,7 @@ TEST(LowerTest, LeavesOutWhatAScheduleHoldsAlready) {
   options.shard_parameters = options.reduce_gradients = true;
   const Schedule schedule = make_schedule("ZBVZeroBubble", {.num_ranks = 2, .num_microbatches = 4});
   const Program once = lower(schedule, options);
-  const Schedule lowered = parse_schedule_csv(to_csv(once.ranks), "f.csv", once.stage_to_rank);
+  const Schedule lowered = parse_schedule_csv(to_csv(once.ranks), "f.csv", once.stage_map.ranks());
   EXPECT_EQ(rows_of(lower(lowered, options)), rows_of(once));
 }
 

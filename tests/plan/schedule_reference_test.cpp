@@ -53,9 +53,9 @@ TEST(ScheduleReferenceTest, BuildsTheOrdersOfTorchCellForCell) {
     const auto& expect = entry.at("expect");
     const Schedule schedule = make(entry);
     EXPECT_EQ(schedule.name, name);
-    EXPECT_EQ(schedule.num_stages, expect.at("num_stages"));
+    EXPECT_EQ(schedule.num_stages(), expect.at("num_stages"));
     EXPECT_EQ(schedule.num_microbatches, entry.at("input").at("num_microbatches"));
-    EXPECT_EQ(schedule.stage_to_rank, expect.at("stage_to_rank"));
+    EXPECT_EQ(schedule.stage_map.ranks(), expect.at("stage_to_rank"));
     EXPECT_EQ(to_csv(schedule.rows), joined(expect.at("compute")));
     ++built;
   }
@@ -68,7 +68,7 @@ TEST(ScheduleReferenceTest, ComputesInTheOrderThatTorchWasSeenToExecute) {
     SCOPED_TRACE(entry.at("id"));
     const Schedule schedule = make(entry);
     const auto& events = entry.at("expect").at("executed_events");
-    for (int rank = 0; rank < schedule.num_ranks; ++rank) {
+    for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
       std::vector<Action> executed;
       for (std::string event : events.at(rank)) {
         if (!event.starts_with("do:") || event.ends_with("REDUCE_GRAD")) continue;
@@ -101,10 +101,10 @@ TEST(ScheduleReferenceTest, InfersStagesMicrobatchesAndPlacementFromItsOwnCsv) {
     SCOPED_TRACE(entry.at("id"));
     const Schedule made = make(entry);
     const Schedule read = parse_schedule_csv(to_csv(made.rows), "made.csv");
-    EXPECT_EQ(read.num_ranks, made.num_ranks);
-    EXPECT_EQ(read.num_stages, made.num_stages);
+    EXPECT_EQ(read.num_ranks(), made.num_ranks());
+    EXPECT_EQ(read.num_stages(), made.num_stages());
     EXPECT_EQ(read.num_microbatches, made.num_microbatches);
-    EXPECT_EQ(read.stage_to_rank, made.stage_to_rank);
+    EXPECT_EQ(read.stage_map.ranks(), made.stage_map.ranks());
     EXPECT_EQ(read.rows, made.rows);
   }
 }
@@ -144,8 +144,9 @@ TEST(ScheduleReferenceTest, PlacesStagesInLoopsAndVs) {
   for (const auto& entry : reference_cases("split_points.json", "stage_to_rank")) {
     SCOPED_TRACE(entry.at("id"));
     const auto& input = entry.at("input");
-    EXPECT_EQ(make_stage_to_rank(placement_of(input), input.at("pp_size"), input.at("num_stages")),
-              entry.at("expect").at("stage_to_rank"));
+    EXPECT_EQ(
+        make_stage_map(placement_of(input), input.at("pp_size"), input.at("num_stages")).ranks(),
+        entry.at("expect").at("stage_to_rank"));
   }
   for (const auto& entry : reference_cases("split_points.json", "stage_ids_this_rank")) {
     SCOPED_TRACE(entry.at("id"));
@@ -154,12 +155,12 @@ TEST(ScheduleReferenceTest, PlacesStagesInLoopsAndVs) {
     if (entry.contains("error")) {
       // As torch does, a V may have any number of stages a rank; the V schedules refuse it.
       if (stages % ranks == 0) continue;
-      EXPECT_THROW(make_stage_to_rank(placement_of(input), ranks, stages), Error);
+      EXPECT_THROW(make_stage_map(placement_of(input), ranks, stages), Error);
       continue;
     }
     const int rank = input.at("pp_rank");
     if (rank >= ranks) continue;  // the peer makes up stages for a rank that does not exist
-    EXPECT_EQ(stages_of_rank(make_stage_to_rank(placement_of(input), ranks, stages), rank),
+    EXPECT_EQ(make_stage_map(placement_of(input), ranks, stages).stages_of(rank),
               entry.at("expect").at("stages"));
   }
 }
@@ -171,9 +172,9 @@ TEST(ScheduleReferenceTest, PlacesStagesAsTheScheduleNeeds) {
     const ScheduleInfo& info = find_schedule(input.at("schedule").get<std::string>());
     const int ranks = input.at("pp_degree"), stages = input.at("num_stages");
     if (entry.contains("error")) {
-      EXPECT_THROW(make_stage_to_rank(info, ranks, stages), Error);
+      EXPECT_THROW(make_stage_map(info, ranks, stages), Error);
     } else {
-      EXPECT_EQ(stages_of_rank(make_stage_to_rank(info, ranks, stages), input.at("pp_rank")),
+      EXPECT_EQ(make_stage_map(info, ranks, stages).stages_of(input.at("pp_rank")),
                 entry.at("expect").at("stages"));
     }
   }

@@ -110,7 +110,7 @@ TEST(MakeScheduleTest, RefusesStagesPerRankThatTheScheduleCannotHave) {
 TEST(MakeScheduleTest, GivesEveryScheduleTheStagesItNeeds) {
   for (const ScheduleInfo& info : schedule_table()) {
     const Schedule schedule = make_schedule(info.name, {3, 0, 8});
-    EXPECT_EQ(schedule.num_stages, info.single_stage ? 3 : 6) << info.name;
+    EXPECT_EQ(schedule.num_stages(), info.single_stage ? 3 : 6) << info.name;
     EXPECT_EQ(schedule.rows.size(), 3u);
   }
 }
@@ -151,10 +151,10 @@ TEST(StageToRankTest, ReadsWordsAndLists) {
 }
 
 TEST(StageToRankTest, RefusesStagesThatDoNotDivideOverRanks) {
-  EXPECT_THROW(make_stage_to_rank(Placement::kLoop, 2, 7), Error);
-  EXPECT_THROW(make_stage_to_rank(Placement::kV, 2, 0), Error);
-  EXPECT_THROW(make_stage_to_rank(Placement::kLoop, 0, 4), Error);
-  EXPECT_EQ(make_stage_to_rank(Placement::kV, 2, 6), (std::vector<int>{0, 1, 1, 0, 0, 1}));
+  EXPECT_THROW(make_stage_map(Placement::kLoop, 2, 7), Error);
+  EXPECT_THROW(make_stage_map(Placement::kV, 2, 0), Error);
+  EXPECT_THROW(make_stage_map(Placement::kLoop, 0, 4), Error);
+  EXPECT_EQ(make_stage_map(Placement::kV, 2, 6).ranks(), (std::vector<int>{0, 1, 1, 0, 0, 1}));
 }
 
 // Ten times slower than measured; a builder that is not linear takes minutes.
@@ -168,7 +168,7 @@ TEST(MakeScheduleTest, BuildsLargeSchedulesInLinearTime) {
     const Schedule schedule = make_schedule(name, shape);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     EXPECT_LT(seconds.count(), 2.0) << name;
-    EXPECT_EQ(schedule.num_ranks, shape.num_ranks);
+    EXPECT_EQ(schedule.num_ranks(), shape.num_ranks);
   }
 }
 

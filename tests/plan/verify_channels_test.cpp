@@ -38,7 +38,7 @@ class PlainClocks {
 
   bool run(std::size_t rank, const Action& a) {
     const int here = static_cast<int>(rank);
-    const auto at = [&](int stage) { return p_.stage_to_rank[stage]; };
+    const auto at = [&](int stage) { return p_.stage_map.rank_of(stage); };
     switch (a.kind) {
       case ActionKind::kSendForward:
         return send(here, {here, at(a.stage + 1), true});

@@ -2,6 +2,8 @@
 // mutations.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "sluice/verify.h"
 #include "support/interpreter.h"
 #include "support/programs.h"
@@ -22,7 +24,7 @@ class Mutator {
   Mutator(Program& program, std::mt19937& random) : program_(program), random_(random) {}
 
   void mutate() {
-    const int rank = pick(random_, 0, program_.num_ranks - 1);
+    const int rank = pick(random_, 0, program_.num_ranks() - 1);
     std::vector<Action>& row = program_.ranks[rank];
     if (row.empty()) return;
     const int at = pick(random_, 0, static_cast<int>(row.size()) - 1);
@@ -47,7 +49,7 @@ class Mutator {
         break;
       }
       case 5:
-        here->stage = pick(random_, -1, program_.num_stages);
+        target_of(*here) = pick(random_, -1, program_.num_stages());
         break;
       case 6:
         here->microbatch = pick(random_, -1, program_.num_microbatches);
@@ -55,13 +57,15 @@ class Mutator {
       case 7: {  // on another rank
         const Action action = *here;
         row.erase(here);
-        insert(program_.ranks[pick(random_, 0, program_.num_ranks - 1)], action);
+        insert(program_.ranks[pick(random_, 0, program_.num_ranks() - 1)], action);
         break;
       }
       case 8:
         if (here->kind != ActionKind::kOverlap) {
+          const int target = std::exchange(target_of(*here), -1);
           here->kind = static_cast<ActionKind>(pick(random_, 0, 15));
           if (here->kind == ActionKind::kOverlap) here->kind = ActionKind::kIdle;
+          target_of(*here) = target;
         } else {
           std::swap(here->stage, here->backward_stage);
           std::swap(here->microbatch, here->backward_microbatch);
@@ -71,6 +75,10 @@ class Mutator {
   }
 
  private:
+  static std::int32_t& target_of(Action& action) {
+    return action.kind == ActionKind::kReduceTied ? action.group : action.stage;
+  }
+
   void insert(std::vector<Action>& row, const Action& action) {
     row.insert(row.begin() + pick(random_, 0, static_cast<int>(row.size())), action);
   }
@@ -93,7 +101,7 @@ std::string listing(const Program& program, const VerifyReport& report) {
 void expect_well_formed(const Program& program, const VerifyReport& report) {
   for (const Violation& violation : report.violations) {
     EXPECT_FALSE(violation.reason.empty());
-    ASSERT_LT(violation.rank, program.num_ranks);
+    ASSERT_LT(violation.rank, program.num_ranks());
     if (violation.index < 0) continue;
     ASSERT_GE(violation.rank, 0);
     ASSERT_LT(violation.index, static_cast<int>(program.ranks[violation.rank].size()));
@@ -134,7 +142,7 @@ TEST(VerifyMutationTest, AcceptsWhatThePassesMake) {
 Program with_drift(Program program, int attempts, std::mt19937& random) {
   for (int attempt = 0; attempt < attempts; ++attempt) {
     Program moved = program;
-    std::vector<Action>& row = moved.ranks[pick(random, 0, program.num_ranks - 1)];
+    std::vector<Action>& row = moved.ranks[pick(random, 0, program.num_ranks() - 1)];
     if (row.empty()) continue;
     const int from = pick(random, 0, static_cast<int>(row.size()) - 1);
     const int to = pick(random, 0, static_cast<int>(row.size()) - 1);

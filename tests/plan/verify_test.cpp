@@ -129,7 +129,7 @@ TEST(VerifyTest, RejectsStagesAndMicrobatchesOutOfRange) {
   program.ranks[0].push_back(Action::forward(1, 0));
   program.ranks[0].push_back(Action::backward(0, 7));
   program.ranks[0].push_back(Action());
-  program.ranks[0].push_back(Action::make(ActionKind::kReduceTied, 3));
+  program.ranks[0].push_back(Action::reduce_tied(3));
   expect_found(program, {{0, 2, "1F0", "the program has 1 stage"},
                          {0, 3, "0B7", "the program has 1 microbatch"},
                          {0, 4, "", "an idle slot is not an instruction"},
@@ -149,14 +149,14 @@ TEST(VerifyTest, RejectsAStageThatNeverRunsOrLivesNowhere) {
 
 TEST(VerifyTest, RejectsSizesThatDisagree) {
   Program program = program_of({"0F0,0B0"});
-  program.num_ranks = 2;
+  program.stage_map = StageMap(2, {0});
   expect_found(program, {{-1, -1, "", "1 rows for 2 ranks"}});
   program = program_of({"0F0,0B0"});
-  program.num_stages = 3;
-  expect_found(program, {{-1, -1, "", "1 of 3 stages are placed"}});
+  program.stage_map = StageMap(1, {0, 0, 0});
+  expect_found(program, {{-1, -1, "", "the flow is not of 3 stages"}});
   expect_found(Program(), {{-1, -1, "", "at least one rank"}});
   program = program_of({"0F0,0B0"});
-  program.stage_to_rank = {77};
+  program.stage_map = StageMap(1, {77});
   EXPECT_FALSE(verify(program).ok());
 }
 

@@ -32,8 +32,8 @@ TEST(ExecutorTest, HoldsAsManyActivationsAsTheSimulationSaysAfterEveryInstructio
       stages_of[static_cast<std::size_t>(rank)] = stages;
       ++step[static_cast<std::size_t>(rank)];
     };
-    options.per_rank = [&](int rank, ExecutorOptions& executor) {
-      executor.hooks.after = [&, rank](int, const Action&) {
+    options.per_rank = [&](int rank, CallbackObserver& observer) {
+      observer.on_end = [&, rank](int, const Action&) {
         if (step[static_cast<std::size_t>(rank)] != 1) return;
         int count = 0;
         for (Stage* stage : stages_of[static_cast<std::size_t>(rank)])
@@ -56,8 +56,8 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
     std::map<std::pair<int, int>, c10::weak_intrusive_ptr<c10::StorageImpl>>
         storages;  // stage, microbatch
     int num_checked = 0;
-    options.per_rank = [&](int, ExecutorOptions& executor) {
-      executor.hooks.produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
+    options.per_rank = [&](int, CallbackObserver& observer) {
+      observer.on_produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
         if (action.kind != ActionKind::kForward) return;
         std::lock_guard lock(mutex);
         storages.emplace(
@@ -66,7 +66,7 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
       };
       // In a residual block the output of the stage before is saved by the norm of the stage after,
       // so it lives until that stage's backward; with nobody else left it must be gone.
-      executor.hooks.after = [&](int, const Action& action) {
+      observer.on_end = [&](int, const Action& action) {
         const bool consumed =
             action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
         if (!consumed || action.stage == 0) return;
@@ -80,7 +80,7 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
     const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
                                        user_batches(1, 4, {2}), options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
-    EXPECT_EQ(num_checked, (program.num_stages - 1) * 4);
+    EXPECT_EQ(num_checked, (program.num_stages() - 1) * 4);
   }
 }
 
@@ -100,9 +100,9 @@ TEST(ExecutorTest, LetsLiveBytesFallRightAfterTheSendWhereNoUserIsLeft) {
   HarnessOptions options;
   options.ledger = &ledger;
   std::vector<std::int64_t> before_send, after_consumed;
-  options.per_rank = [&](int rank, ExecutorOptions& executor) {
+  options.per_rank = [&](int rank, CallbackObserver& observer) {
     if (rank != 0) return;
-    executor.hooks.before = [&](int, const Action& action) {
+    observer.on_begin = [&](int, const Action& action) {
       if (action.kind == ActionKind::kSendForward) before_send.push_back(ledger.live_bytes(0));
       // All six were received by then: the gradients arrive after the last forward of rank 1.
       if (action.kind == ActionKind::kOptimizerStep) after_consumed.push_back(ledger.live_bytes(0));
@@ -145,9 +145,9 @@ struct FaultResult {
 FaultResult inject(const Program& program, int fault_rank, int fault_index) {
   HarnessOptions options;
   Clock::time_point at;
-  options.per_rank = [&](int rank, ExecutorOptions& executor) {
+  options.per_rank = [&](int rank, CallbackObserver& observer) {
     if (rank != fault_rank) return;
-    executor.hooks.before = [&](int index, const Action&) {
+    observer.on_begin = [&](int index, const Action&) {
       if (index != fault_index) return;
       at = Clock::now();
       throw std::runtime_error("injected fault\nwith a second line");
@@ -197,9 +197,9 @@ TEST(ExecutorTest, LeavesNoTensorBehindAFailure) {
     {
       HarnessOptions options;
       options.ledger = &ledger;
-      options.per_rank = [&](int rank, ExecutorOptions& executor) {
+      options.per_rank = [&](int rank, CallbackObserver& observer) {
         if (rank == 1) {
-          executor.hooks.before = [=](int at, const Action&) {
+          observer.on_begin = [=](int at, const Action&) {
             if (at == index) throw std::runtime_error("injected fault");
           };
         }
@@ -223,9 +223,9 @@ TEST(ExecutorTest, SurvivesDelaysAtAnyInstruction) {
   const TrainedModel expected = train_in_one_loop(model, steps, {});
   for (int slow_rank = 0; slow_rank < 2; ++slow_rank) {
     HarnessOptions options;
-    options.per_rank = [&](int rank, ExecutorOptions& executor) {
+    options.per_rank = [&](int rank, CallbackObserver& observer) {
       if (rank != slow_rank) return;
-      executor.hooks.before = [](int, const Action&) {
+      observer.on_begin = [](int, const Action&) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
       };
     };
@@ -239,8 +239,8 @@ TEST(ExecutorTest, FindsWhereAValueStoppedBeingFinite) {
     HarnessOptions options;
     options.lr = 0;
     options.find_non_finite = true;
-    options.per_rank = [&](int, ExecutorOptions& executor) {
-      executor.hooks.produced = [=](const Action& action, std::vector<at::Tensor>& produced) {
+    options.per_rank = [&](int, CallbackObserver& observer) {
+      observer.on_produced = [=](const Action& action, std::vector<at::Tensor>& produced) {
         if (action.stage != 1 || action.microbatch != 2) return;
         if ((action.kind == ActionKind::kForward) != in_forward) return;
         produced[0].fill_(std::numeric_limits<double>::quiet_NaN());
@@ -272,8 +272,8 @@ void expect_found(const Program& program, const Action& poisoned) {
   HarnessOptions options;
   options.lr = 0;
   options.find_non_finite = true;
-  options.per_rank = [&](int, ExecutorOptions& executor) {
-    executor.hooks.produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
+  options.per_rank = [&](int, CallbackObserver& observer) {
+    observer.on_produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
       if (action == poisoned)
         produced[0] = at::full_like(produced[0], std::numeric_limits<double>::quiet_NaN());
     };
@@ -282,10 +282,9 @@ void expect_found(const Program& program, const Action& poisoned) {
                                      user_batches(1, program.num_microbatches, {2}), options);
   for (const std::string& error : got.errors) ASSERT_EQ(error, "") << to_text(poisoned);
   const bool in_forward = poisoned.kind == ActionKind::kForward;
-  const bool loss = in_forward && poisoned.stage == program.num_stages - 1;
+  const bool loss = in_forward && poisoned.stage == program.num_stages() - 1;
   const int stage = loss ? poisoned.stage : poisoned.stage + (in_forward ? 1 : -1);
-  const auto& found = got.non_finite[static_cast<std::size_t>(
-      program.stage_to_rank[static_cast<std::size_t>(stage)])];
+  const auto& found = got.non_finite[static_cast<std::size_t>(program.stage_map.rank_of(stage))];
   ASSERT_TRUE(found.has_value()) << to_text(poisoned);
   EXPECT_EQ(found->in_forward, in_forward) << to_text(poisoned);
   EXPECT_EQ(found->stage, stage) << to_text(poisoned);
@@ -331,9 +330,9 @@ TEST(SlowExecutorTest, SurvivesADelayAtEachInstruction) {
     const int size = static_cast<int>(program.ranks[static_cast<std::size_t>(slow_rank)].size());
     for (int slow_index = 0; slow_index < size; ++slow_index) {
       HarnessOptions options;
-      options.per_rank = [&](int rank, ExecutorOptions& executor) {
+      options.per_rank = [&](int rank, CallbackObserver& observer) {
         if (rank != slow_rank) return;
-        executor.hooks.before = [=](int index, const Action&) {
+        observer.on_begin = [=](int index, const Action&) {
           if (index == slow_index) std::this_thread::sleep_for(std::chrono::milliseconds(30));
         };
       };
@@ -359,9 +358,9 @@ TEST(ExecutorTest, NamesATensorThatContradictsItsShapeFunction) {
 TEST(ExecutorTest, RecordsTheLastActionsWithTheFailedOne) {
   HarnessOptions options;
   options.executor.flight_recorder_size = 4;
-  options.per_rank = [&](int rank, ExecutorOptions& executor) {
+  options.per_rank = [&](int rank, CallbackObserver& observer) {
     if (rank != 1) return;
-    executor.hooks.before = [](int, const Action& action) {
+    observer.on_begin = [](int, const Action& action) {
       if (action == Action::backward(1, 2)) throw std::runtime_error("injected fault");
     };
   };
@@ -379,9 +378,9 @@ TEST(ExecutorTest, RecordsTheLastActionsWithTheFailedOne) {
 struct OneStage {
   explicit OneStage(Program the_program)
       : program(std::move(the_program)),
-        transports(make_local_transports(program.num_ranks)),
+        transports(make_local_transports(program.num_ranks())),
         stage(0, Chunk(make_user_layers(UserModel::kMlp, 1, 16, 0), 0, {}, {"prediction"})),
-        ops({&stage}, program, *transports[0], 0.1) {
+        ops({&stage}, program, transports[0]->world(), 0.1) {
     set_one_thread();
     initialize_parameters(stage.chunk(), 1);
   }
@@ -424,14 +423,47 @@ TEST(ExecutorTest, LossesMayBeAskedForWhileTheStepRuns) {
   OneStage one(program_of("GPipe", 1, 4));
   const Executor* running = nullptr;
   std::vector<std::size_t> sizes;
+  CallbackObserver observer;
+  observer.on_end = [&](int, const Action&) { sizes.push_back(running->losses().size()); };
   ExecutorOptions options;
-  options.hooks.after = [&](int, const Action&) { sizes.push_back(running->losses().size()); };
+  options.observers = {&observer};
   Executor executor = one.executor(options);
   running = &executor;
   executor.run_step(user_batches(1, 4, {2})[0]);
   ASSERT_GE(sizes.size(), 4u);
   EXPECT_EQ(std::vector<std::size_t>(sizes.begin(), sizes.begin() + 4),
             (std::vector<std::size_t>{1, 2, 3, 4}));
+}
+
+// Writes down what it is asked for.
+class RecordingOps final : public StepOps {
+ public:
+  std::vector<std::string> calls;
+  void unshard(int stage) override { calls.push_back("unshard " + std::to_string(stage)); }
+  void reshard(int stage) override { calls.push_back("reshard " + std::to_string(stage)); }
+  void reduce_gradients(int stage) override {
+    calls.push_back("reduce_gradients " + std::to_string(stage));
+  }
+  void reduce_tied(int group) override { calls.push_back("reduce_tied " + std::to_string(group)); }
+  void reduce_norm() override { calls.push_back("reduce_norm"); }
+  void optimizer_step() override { calls.push_back("optimizer_step"); }
+};
+
+TEST(ExecutorTest, AsksItsStepOpsForEveryInstructionThatIsNoComputeAndNoTransfer) {
+  LowerOptions lower_options;
+  lower_options.shard_parameters = lower_options.reduce_gradients = true;
+  lower_options.norm = lower_options.optimizer_step = true;
+  OneStage one(lower(make_schedule("GPipe", {1, 0, 2}), lower_options));
+  RecordingOps ops;
+  Executor executor(one.program, 0, {&one.stage}, *one.transports[0], ops, &squared_error, {});
+  const StepBatch batch = user_batches(1, 2, {2})[0];
+  executor.run_step(batch);
+  EXPECT_EQ(ops.calls, (std::vector<std::string>{"unshard 0", "reduce_gradients 0", "reshard 0",
+                                                 "reduce_norm", "optimizer_step"}));
+  // Parameters are there for the compute of a step that is not to update them.
+  ops.calls.clear();
+  executor.find_non_finite(batch);
+  EXPECT_EQ(ops.calls, (std::vector<std::string>{"unshard 0", "reshard 0"}));
 }
 
 TEST(ExecutorTest, RefusesALossThatCountsOtherwiseThanTheBatch) {
@@ -459,8 +491,8 @@ TEST(ExecutorTest, NamesTheHalfOfAnOverlappedPairThatFailed) {
   ASSERT_EQ(pair.kind, ActionKind::kOverlap);
   for (const Action& half : {pair.overlap_forward(), pair.overlap_backward()}) {
     HarnessOptions options;
-    options.per_rank = [&](int, ExecutorOptions& executor) {
-      executor.hooks.produced = [&](const Action& action, std::vector<at::Tensor>&) {
+    options.per_rank = [&](int, CallbackObserver& observer) {
+      observer.on_produced = [&](const Action& action, std::vector<at::Tensor>&) {
         if (action == half) throw std::runtime_error("injected fault");
       };
     };

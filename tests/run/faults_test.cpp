@@ -47,6 +47,8 @@ struct ThrowInBackward : torch::autograd::Function<ThrowInBackward> {
 class FailingOps final : public StepOps {
  public:
   explicit FailingOps(Bomb& bomb) : bomb_(bomb) {}
+  void unshard(int) override {}
+  void reshard(int) override {}
   void reduce_gradients(int) override {}
   void reduce_tied(int) override {}
   void reduce_norm() override {}
@@ -101,10 +103,9 @@ void expect_stops(const std::string& schedule, Where where, std::size_t layer) {
     steps[0].microbatches = std::move(list);
   }
   HarnessOptions options;
-  options.per_rank = [&](int, ExecutorOptions& executor) {
-    if (where == Where::kProduced)
-      executor.hooks.produced = [&](const Action&, Tensors&) { bomb(); };
-    if (where == Where::kAfter) executor.hooks.after = [&](int, const Action&) { bomb(); };
+  options.per_rank = [&](int, CallbackObserver& observer) {
+    if (where == Where::kProduced) observer.on_produced = [&](const Action&, Tensors&) { bomb(); };
+    if (where == Where::kAfter) observer.on_end = [&](int, const Action&) { bomb(); };
   };
   const int threads_before = num_threads_of_process();
   const auto got = train_in_pipeline(model_with(where, layer, bomb), program, steps, options);
@@ -134,8 +135,8 @@ TEST(FaultsTest, OnTwoRanksAtOnceAreReportedAsOne) {
   const Program program = lowered(make_schedule("GPipe", {2, 1, 4}));
   for (int round = 0; round < 20; ++round) {
     HarnessOptions options;
-    options.per_rank = [&](int rank, ExecutorOptions& executor) {
-      executor.hooks.before = [rank](int, const Action&) {
+    options.per_rank = [&](int rank, CallbackObserver& observer) {
+      observer.on_begin = [rank](int, const Action&) {
         throw std::runtime_error("fault of rank " + std::to_string(rank));
       };
     };

@@ -13,7 +13,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "run/memory_ledger.h"
+#include "sluice/memory_ledger.h"
 
 namespace sluice {
 namespace {
@@ -33,7 +33,7 @@ TEST(RankThreadsTest, EveryRankRunsOnceOnItsOwnThread) {
   const auto transports = make_local_transports(4);
   std::atomic<int> sum{0};
   run_ranks(transports, 1, nullptr, [&](Transport& transport) {
-    transport.barrier();  // ends only if all ranks run at once
+    transport.world().barrier().wait();  // ends only if all ranks run at once
     sum += 1 << transport.rank();
   });
   EXPECT_EQ(sum, 15);
@@ -56,7 +56,7 @@ TEST(RankThreadsTest, ARankHasTheThreadsThatItWasGiven) {
 TEST(RankThreadsTest, TheFirstFailureWakesTheOthersAndIsTheOneThatIsReported) {
   const Error error = failure_of([](Transport& transport) {
     if (transport.rank() == 1) throw Error(ErrorKind::kInput, "bad row", "data.jsonl:7", "mend it");
-    transport.barrier();  // would wait for ever
+    transport.world().barrier().wait();  // would wait for ever
   });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_STREQ(error.what(), "bad row; data.jsonl:7; mend it");
@@ -65,7 +65,7 @@ TEST(RankThreadsTest, TheFirstFailureWakesTheOthersAndIsTheOneThatIsReported) {
 TEST(RankThreadsTest, OutOfMemoryIsKnownInEveryForm) {
   const Error small = failure_of([](Transport& transport) {
     if (transport.rank() == 1) throw std::bad_alloc();
-    transport.barrier();
+    transport.world().barrier().wait();
   });
   EXPECT_EQ(small.kind(), ErrorKind::kMemory);
   EXPECT_EQ(std::string(small.what()).rfind("out of memory; rank 1; use more stages", 0), 0u)
@@ -73,7 +73,7 @@ TEST(RankThreadsTest, OutOfMemoryIsKnownInEveryForm) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the process instead
   const Error huge = failure_of([](Transport& transport) {
     if (transport.rank() == 2) at::empty({std::int64_t{1} << 60});
-    transport.barrier();
+    transport.world().barrier().wait();
   });
   EXPECT_EQ(huge.kind(), ErrorKind::kMemory) << huge.what();
   EXPECT_EQ(std::string(huge.what())
@@ -86,10 +86,10 @@ TEST(RankThreadsTest, OutOfMemoryIsKnownInEveryForm) {
 TEST(RankThreadsTest, AnyOtherFailureIsInternalAndNamesTheRank) {
   const Error error = failure_of([](Transport& transport) {
     if (transport.rank() == 0) throw std::runtime_error("first\nsecond");
-    transport.barrier();
+    transport.world().barrier().wait();
   });
   EXPECT_EQ(error.kind(), ErrorKind::kInternal);
-  EXPECT_STREQ(error.what(), "rank 0: first");
+  EXPECT_STREQ(error.what(), "first; rank 0");
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve address space
@@ -103,7 +103,8 @@ void run_without_room_for_threads() {
   setrlimit(RLIMIT_AS, &limit);
   const auto transports = make_local_transports(64);
   try {
-    run_ranks(transports, 1, nullptr, [](Transport& transport) { transport.barrier(); });
+    run_ranks(transports, 1, nullptr,
+              [](Transport& transport) { transport.world().barrier().wait(); });
     std::exit(0);
   } catch (const Error& error) {
     std::cerr << error.what() << '\n';
@@ -122,7 +123,7 @@ TEST(RankThreadsTest, AllocationsOfAThreadCountForItsRank) {
   const auto transports = make_local_transports(2);
   run_ranks(transports, 1, &ledger, [&](Transport& transport) {
     if (transport.rank() == 1) at::empty({1024});
-    transport.barrier();
+    transport.world().barrier().wait();
   });
   EXPECT_EQ(ledger.peak_bytes(0), 0);
   EXPECT_EQ(ledger.peak_bytes(1), 4096);

@@ -116,7 +116,7 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
 // The microbatches in the order in which a stage finishes their weight gradients.
 std::vector<int> weight_order(const Program& program, int stage) {
   std::vector<int> order;
-  const int rank = program.stage_to_rank[static_cast<std::size_t>(stage)];
+  const int rank = program.stage_map.rank_of(stage);
   for (Action action : program.ranks[static_cast<std::size_t>(rank)]) {
     if (action.kind == ActionKind::kOverlap) action = action.overlap_backward();
     const bool weights =
@@ -140,13 +140,13 @@ void expect_bits_for_random_orders(unsigned first_seed, unsigned num_seeds) {
     const TrainedModel got = train_in_pipeline(model, program, steps, options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "") << seed;
     const std::vector<int> starts =
-        even_starts(static_cast<int>(model.layers.size()), program.num_stages);
-    for (int stage = 0; stage < program.num_stages; ++stage) {
+        even_starts(static_cast<int>(model.layers.size()), program.num_stages());
+    for (int stage = 0; stage < program.num_stages(); ++stage) {
       const TrainedModel expected =
           train_in_one_loop(model, steps, options, weight_order(program, stage));
       EXPECT_EQ(got.losses, expected.losses) << seed;
-      const int end = stage + 1 < program.num_stages ? starts[static_cast<std::size_t>(stage) + 1]
-                                                     : static_cast<int>(model.layers.size());
+      const int end = stage + 1 < program.num_stages() ? starts[static_cast<std::size_t>(stage) + 1]
+                                                       : static_cast<int>(model.layers.size());
       for (int layer = starts[static_cast<std::size_t>(stage)]; layer < end; ++layer) {
         const std::string prefix = model.layers[static_cast<std::size_t>(layer)].name + ".";
         for (const auto& [name, weight] : expected.weights) {
@@ -197,7 +197,7 @@ TEST(SameBitsTest, HoldsForWeightsTiedAcrossAnyStages) {
     ASSERT_EQ(expected.weights.count("last.weight"), 0u);
     for (int ranks : {1, 2, 4}) {
       const Schedule schedule = make_schedule(info.name, {ranks, 0, 8});
-      const Program program = lowered(schedule, {tie_group(model, schedule.num_stages)});
+      const Program program = lowered(schedule, {tie_group(model, schedule.num_stages())});
       const TrainedModel got = train_in_pipeline(model, program, steps, options);
       for (const std::string& error : got.errors) ASSERT_EQ(error, "");
       EXPECT_TRUE(same_bits(got, expected)) << info.name << " on " << ranks;

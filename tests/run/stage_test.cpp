@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "run/memory_ledger.h"
 #include "sluice/keyed_random.h"
+#include "sluice/memory_ledger.h"
 #include "support/user_models.h"
 
 namespace sluice::test {
@@ -230,7 +230,7 @@ TEST(StageTest, FreesEverythingOfAMicrobatchAfterItsBackward) {
   const MemoryLedger::Scope scope(ledger, 0);
   Stage stage = middle_stage(UserModel::kMlp);
   run_forward(stage, 0);
-  stage.backward(0, {input_of(100)});  // the accumulators exist from here on
+  stage.backward(0, {input_of(100)});  // the sums exist from here on
   const std::int64_t before = ledger.live_bytes(0);
   for (int m = 1; m <= 3; ++m) run_forward(stage, m);
   const std::int64_t three_live = ledger.live_bytes(0);

@@ -56,8 +56,8 @@ class Interpreter {
   enum Outcome { kDone, kWaits, kWrong };
   enum Kind { kActivation, kGradient };
 
-  int owner(int stage) const { return p_.stage_to_rank[stage]; }
-  bool exists(int stage) const { return stage >= 0 && stage < p_.num_stages; }
+  int owner(int stage) const { return p_.stage_map.rank_of(stage); }
+  bool exists(int stage) const { return stage >= 0 && stage < p_.num_stages(); }
   bool valid(const Action& a) const {
     return exists(a.stage) && a.microbatch >= 0 && a.microbatch < p_.num_microbatches;
   }
@@ -130,7 +130,7 @@ class Interpreter {
       return input_gradient_.count(own) && !weight_gradient_.count(own) ? kDone : kWrong;
     }
     if (!forward_.count(own) || input_gradient_.count(own)) return kWrong;
-    return a.stage + 1 == p_.num_stages ? kDone : input(rank, own, kGradient, a.stage + 1);
+    return a.stage + 1 == p_.num_stages() ? kDone : input(rank, own, kGradient, a.stage + 1);
   }
 
   // From this rank or by a message it has to be there; without messages it is waited for.
@@ -188,32 +188,32 @@ class Interpreter {
     return count;
   }
   bool all_gradients(int rank) const {
-    for (int stage = 0; stage < p_.num_stages; ++stage) {
+    for (int stage = 0; stage < p_.num_stages(); ++stage) {
       if (owner(stage) == rank && weights_done(stage) != p_.num_microbatches) return false;
     }
     return true;
   }
 
   Outcome reduce_tied(int rank, const Action& a) {
-    if (a.stage < 0 || a.stage >= static_cast<int>(p_.tie_groups.size())) return kWrong;
+    if (a.group < 0 || a.group >= static_cast<int>(p_.tie_groups.size())) return kWrong;
     if (p_.forward_only || ended_.count({rank, K::kReduceNorm})) return kWrong;
     if (ended_.count({rank, K::kOptimizerStep})) return kWrong;
     std::set<int> members;
-    for (const int stage : p_.tie_groups[a.stage].stages) {
+    for (const int stage : p_.tie_groups[a.group].stages) {
       members.insert(owner(stage));
       if (owner(stage) != rank) continue;
       if (weights_done(stage) != p_.num_microbatches) return kWrong;
       if (reduces_ && !reduced_.count(stage)) return kWrong;
     }
     if (!members.count(rank)) return kWrong;
-    return gather(rank, a.stage, members);
+    return gather(rank, a.group, members);
   }
 
   Outcome reduce_norm(int rank) {
     if (p_.forward_only || !all_gradients(rank)) return kWrong;
     if (ended_.count({rank, K::kOptimizerStep})) return kWrong;
     std::set<int> members;
-    for (int each = 0; each < p_.num_ranks; ++each) members.insert(each);
+    for (int each = 0; each < p_.num_ranks(); ++each) members.insert(each);
     const Outcome outcome = gather(rank, -1, members);
     if (outcome == kDone) ended_.insert({rank, K::kReduceNorm});
     return outcome;
@@ -230,7 +230,7 @@ class Interpreter {
 
   bool nothing_left() const {
     const std::size_t pairs =
-        static_cast<std::size_t>(p_.num_stages) * static_cast<std::size_t>(p_.num_microbatches);
+        static_cast<std::size_t>(p_.num_stages()) * static_cast<std::size_t>(p_.num_microbatches);
     if (forward_.size() != pairs) return false;
     if (!p_.forward_only && (input_gradient_.size() != pairs || weight_gradient_.size() != pairs)) {
       return false;
@@ -239,14 +239,14 @@ class Interpreter {
       if (!channel.second.empty()) return false;
     }
     if (!inputs_.empty() || !outputs_.empty() || !gathered_.empty()) return false;
-    if (reduces_ && reduced_.size() != static_cast<std::size_t>(p_.num_stages)) return false;
+    if (reduces_ && reduced_.size() != static_cast<std::size_t>(p_.num_stages())) return false;
     for (std::size_t group = 0; group < p_.tie_groups.size(); ++group) {
       if (p_.tie_groups[group].stages.size() < 2) continue;
       for (const int stage : p_.tie_groups[group].stages) {
         if (!passed_.count({static_cast<int>(group), owner(stage)})) return false;
       }
     }
-    for (int rank = 0; rank < p_.num_ranks; ++rank) {
+    for (int rank = 0; rank < p_.num_ranks(); ++rank) {
       if (norm_ && !ended_.count({rank, K::kReduceNorm})) return false;
       if (optimizer_ && !ended_.count({rank, K::kOptimizerStep})) return false;
     }
@@ -323,16 +323,16 @@ class ChannelExplorer {
   }
 
   ChannelKey channel(const Action& a) const {
-    const int here = p_.stage_to_rank[a.stage];
+    const int here = p_.stage_map.rank_of(a.stage);
     switch (a.kind) {
       case ActionKind::kSendForward:
-        return {here, p_.stage_to_rank[a.stage + 1], true};
+        return {here, p_.stage_map.rank_of(a.stage + 1), true};
       case ActionKind::kRecvForward:
-        return {p_.stage_to_rank[a.stage - 1], here, true};
+        return {p_.stage_map.rank_of(a.stage - 1), here, true};
       case ActionKind::kSendBackward:
-        return {here, p_.stage_to_rank[a.stage - 1], false};
+        return {here, p_.stage_map.rank_of(a.stage - 1), false};
       default:
-        return {p_.stage_to_rank[a.stage + 1], here, false};
+        return {p_.stage_map.rank_of(a.stage + 1), here, false};
     }
   }
 

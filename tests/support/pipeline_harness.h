@@ -16,13 +16,14 @@
 #include <thread>
 #include <vector>
 
-#include "run/memory_ledger.h"
 #include "sluice/executor.h"
 #include "sluice/keyed_random.h"
 #include "sluice/layer.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/stage.h"
 #include "sluice/transport.h"
 #include "sluice/verify.h"
+#include "support/callback_observer.h"
 
 namespace sluice::test {
 
@@ -58,7 +59,11 @@ struct HarnessOptions {
   std::uint64_t seed = 11;
   double lr = 0.05;
   ExecutorOptions executor;
-  std::function<void(int rank, ExecutorOptions&)> per_rank;  // hooks
+  // One observer is there on every rank; more of one's own follow it.
+  std::function<void(int rank, CallbackObserver&)> per_rank;
+  std::function<std::vector<ExecutorObserver*>(int rank)> observers_of;
+  // Empty, or an empty one of a stage: autograd's.
+  std::function<ChunkBackwardMaker(int stage)> backward_of;
   TransportOptions transport;
   MemoryLedger* ledger = nullptr;
   bool find_non_finite = false;  // after the last step, on the last batch
@@ -71,19 +76,24 @@ inline void set_one_thread() {
   at::get_num_threads();
 }
 
-// SGD on the accumulators; ties are summed in layer order.
+// SGD on the sums; ties are summed in layer order.
 class PlainSgd final : public StepOps {
  public:
-  PlainSgd(std::vector<Stage*> stages, const Program& program, Transport& transport, double lr)
-      : stages_(std::move(stages)), program_(program), transport_(transport), lr_(lr) {}
+  // Collective when the program has ties.
+  PlainSgd(std::vector<Stage*> stages, const Program& program, const Group& world, double lr)
+      : stages_(std::move(stages)), program_(program), lr_(lr) {
+    for (const TieGroup& tie : program.tie_groups) {
+      const bool is_member = std::any_of(tie.stages.begin(), tie.stages.end(), [&](int stage) {
+        return program.stage_map.rank_of(stage) == world.rank();
+      });
+      tie_groups_.push_back(world.split(is_member ? 0 : -1));
+    }
+  }
+  void unshard(int) override {}
+  void reshard(int) override {}
   void reduce_gradients(int) override {}
   void reduce_tied(int group) override {
     const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
-    std::vector<int> ranks;
-    for (int stage : tie.stages)
-      ranks.push_back(program_.stage_to_rank[static_cast<std::size_t>(stage)]);
-    std::sort(ranks.begin(), ranks.end());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     std::map<int, at::Tensor> by_layer;
     for_uses(tie.name,
              [&](ParameterInfo& info, at::Tensor& gradient) { by_layer[info.layer] = gradient; });
@@ -93,8 +103,9 @@ class PlainSgd final : public StepOps {
       layers += std::to_string(layer) + " ";
       mine.push_back(gradient);
     }
-    const auto all_layers = transport_.all_gather(layers, ranks);
-    const auto all = transport_.all_gather(at::stack(mine), ranks);
+    const Group& ranks = tie_groups_[static_cast<std::size_t>(group)];
+    const auto all_layers = ranks.all_gather(layers).wait();
+    const auto all = ranks.all_gather(at::stack(mine)).wait();
     std::map<int, at::Tensor> sorted;
     for (std::size_t i = 0; i < all.size(); ++i) {
       std::istringstream text(all_layers[i]);
@@ -143,9 +154,9 @@ class PlainSgd final : public StepOps {
   }
   std::vector<Stage*> stages_;
   const Program& program_;
-  Transport& transport_;
   double lr_;
   std::set<std::string> summed_;
+  std::vector<Group> tie_groups_;
 };
 
 // The whole model in this thread, by LibTorch's own backward into `.grad`; microbatches in the
@@ -227,19 +238,19 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
                                       const std::vector<StepBatch>& steps,
                                       const HarnessOptions& options) {
   const std::vector<int> starts =
-      even_starts(static_cast<int>(model.layers.size()), program.num_stages);
+      even_starts(static_cast<int>(model.layers.size()), program.num_stages());
   const auto crossing =
       crossing_values(model.layers, std::vector<int>(starts.begin() + 1, starts.end()),
                       model.batch_inputs, model.final_outputs);
-  auto transports = make_local_transports(program.num_ranks, options.transport);
+  auto transports = make_local_transports(program.num_ranks(), options.transport);
   TrainedModel result;
-  result.errors.resize(static_cast<std::size_t>(program.num_ranks));
-  result.split.resize(static_cast<std::size_t>(program.num_stages));
-  result.flight_records.resize(static_cast<std::size_t>(program.num_ranks));
-  result.non_finite.resize(static_cast<std::size_t>(program.num_ranks));
+  result.errors.resize(static_cast<std::size_t>(program.num_ranks()));
+  result.split.resize(static_cast<std::size_t>(program.num_stages()));
+  result.flight_records.resize(static_cast<std::size_t>(program.num_ranks()));
+  result.non_finite.resize(static_cast<std::size_t>(program.num_ranks()));
   std::mutex mutex;
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < program.num_ranks; ++rank) {
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
     threads.emplace_back([&, rank] {
       set_one_thread();
       std::optional<MemoryLedger::Scope> scope;
@@ -247,16 +258,18 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
       std::vector<std::unique_ptr<Stage>> owned;
       std::vector<Stage*> stages;
       std::vector<Chunk*> chunks;
-      for (int s = 0; s < program.num_stages; ++s) {
-        if (program.stage_to_rank[static_cast<std::size_t>(s)] != rank) continue;
+      for (int s = 0; s < program.num_stages(); ++s) {
+        if (program.stage_map.rank_of(s) != rank) continue;
         const int first = starts[static_cast<std::size_t>(s)];
-        const int last = s + 1 < program.num_stages ? starts[static_cast<std::size_t>(s) + 1]
-                                                    : static_cast<int>(model.layers.size());
+        const int last = s + 1 < program.num_stages() ? starts[static_cast<std::size_t>(s) + 1]
+                                                      : static_cast<int>(model.layers.size());
         owned.push_back(std::make_unique<Stage>(
-            s, Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
-                     s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
-                     s + 1 < program.num_stages ? crossing[static_cast<std::size_t>(s)]
-                                                : model.final_outputs)));
+            s,
+            Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
+                  s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
+                  s + 1 < program.num_stages() ? crossing[static_cast<std::size_t>(s)]
+                                               : model.final_outputs),
+            options.backward_of ? options.backward_of(s) : ChunkBackwardMaker()));
         stages.push_back(owned.back().get());
         chunks.push_back(&stages.back()->chunk());
       }
@@ -266,11 +279,19 @@ inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& 
         chunk->train(true);
       }
       Transport& transport = *transports[static_cast<std::size_t>(rank)];
-      PlainSgd ops(stages, program, transport, options.lr);
+      PlainSgd ops(stages, program, transport.world(), options.lr);
       ExecutorOptions executor_options = options.executor;
       executor_options.seed = options.seed;
-      executor_options.ledger = options.ledger;
-      if (options.per_rank) options.per_rank(rank, executor_options);
+      std::optional<LedgerObserver> arrivals;
+      if (options.ledger)
+        executor_options.observers.push_back(&arrivals.emplace(*options.ledger, rank));
+      CallbackObserver observer;
+      if (options.per_rank) options.per_rank(rank, observer);
+      executor_options.observers.push_back(&observer);
+      if (options.observers_of) {
+        for (ExecutorObserver* one : options.observers_of(rank))
+          executor_options.observers.push_back(one);
+      }
       Executor executor(program, rank, stages, transport, ops, model.loss, executor_options);
       try {
         for (const StepBatch& step : steps) {

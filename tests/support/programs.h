@@ -27,9 +27,9 @@ inline std::vector<Action> row_of(const std::string& text) {
 inline Program program_of(const std::vector<std::string>& rows,
                           const std::vector<int>& stage_to_rank) {
   Program program;
-  program.num_ranks = static_cast<int>(rows.size());
-  program.num_stages = static_cast<int>(stage_to_rank.size());
-  program.stage_to_rank = stage_to_rank;
+  program.stage_map = StageMap(static_cast<int>(rows.size()), stage_to_rank);
+  program.flow = Flow::chain(program.num_stages());
+  program.mesh = Mesh({.pp = program.num_ranks()});
   for (const std::string& row : rows) {
     program.ranks.push_back(row_of(row));
     for (const Action& action : program.ranks.back()) {
@@ -79,11 +79,13 @@ class RandomOrder {
  public:
   RandomOrder(std::mt19937& random, int max_ranks, int max_stages_per_rank, int max_microbatches)
       : random_(random) {
-    program_.num_ranks = pick(random, 1, max_ranks);
-    program_.num_stages = program_.num_ranks * pick(random, 1, max_stages_per_rank);
+    const int num_ranks = pick(random, 1, max_ranks);
+    const int num_stages = num_ranks * pick(random, 1, max_stages_per_rank);
     program_.num_microbatches = pick(random, 1, max_microbatches);
-    program_.ranks.resize(static_cast<std::size_t>(program_.num_ranks));
-    place_stages();
+    program_.ranks.resize(static_cast<std::size_t>(num_ranks));
+    program_.stage_map = place_stages(num_ranks, num_stages);
+    program_.flow = Flow::chain(num_stages);
+    program_.mesh = Mesh({.pp = num_ranks});
   }
 
   Program make() {
@@ -116,23 +118,25 @@ class RandomOrder {
   }
 
  private:
-  int rank_of(const Action& action) const { return program_.stage_to_rank[action.stage]; }
+  int rank_of(const Action& action) const { return program_.stage_map.rank_of(action.stage); }
 
-  void place_stages() {
+  StageMap place_stages(int num_ranks, int num_stages) {
     const int style = pick(random_, 0, 2);
-    for (int stage = 0; stage < program_.num_stages; ++stage) {
-      const int position = stage % program_.num_ranks, round = stage / program_.num_ranks;
+    std::vector<int> ranks;
+    for (int stage = 0; stage < num_stages; ++stage) {
+      const int position = stage % num_ranks, round = stage / num_ranks;
       int rank = position;
-      if (style == 1 && round % 2 == 1) rank = program_.num_ranks - 1 - position;
-      if (style == 2 && round > 0) rank = pick(random_, 0, program_.num_ranks - 1);
-      program_.stage_to_rank.push_back(rank);
+      if (style == 1 && round % 2 == 1) rank = num_ranks - 1 - position;
+      if (style == 2 && round > 0) rank = pick(random_, 0, num_ranks - 1);
+      ranks.push_back(rank);
     }
+    return StageMap(num_ranks, ranks);
   }
 
   // What becomes ready by it. A stage's backward is ready when its forward is done and the gradient
   // from above is there.
   void finish(const Action& action, std::vector<Action>& ready) {
-    const int stage = action.stage, mb = action.microbatch, last = program_.num_stages - 1;
+    const int stage = action.stage, mb = action.microbatch, last = program_.num_stages() - 1;
     if (action.kind == ActionKind::kForward) {
       ready.push_back(stage < last ? Action::forward(stage + 1, mb) : backward(stage, mb));
     } else if (action.kind != ActionKind::kBackwardWeight) {
@@ -162,7 +166,7 @@ inline Program lower_at_random(Program program, std::mt19937& random) {
   if (chance(random, 30)) {
     std::vector<TieGroup> groups(static_cast<std::size_t>(pick(random, 1, 2)));
     for (TieGroup& group : groups) {
-      for (int stage = 0; stage < program.num_stages; ++stage) {
+      for (int stage = 0; stage < program.num_stages(); ++stage) {
         if (chance(random, 50)) group.stages.push_back(stage);
       }
     }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "run/memory_ledger.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/program.h"
 #include "sluice/rank_threads.h"
 #include "sluice/schedule.h"
@@ -51,15 +51,13 @@ inline bool same_bits(const TrainingResult& a, const TrainingResult& b) {
 // As even as it gets, remainder first, placed as the program places its stages.
 inline Partition even_partition(int num_layers, const Program& program) {
   Partition partition;
-  partition.num_ranks = program.num_ranks;
-  partition.num_stages = program.num_stages;
-  partition.stage_to_rank = program.stage_to_rank;
-  for (int s = 0, layer = 0; s < program.num_stages; ++s) {
+  partition.stage_map = program.stage_map;
+  for (int s = 0, layer = 0; s < program.num_stages(); ++s) {
     StageContent stage;
     stage.stage = s;
-    stage.rank = program.stage_to_rank[static_cast<std::size_t>(s)];
+    stage.rank = program.stage_map.rank_of(s);
     const int size =
-        num_layers / program.num_stages + (s < num_layers % program.num_stages ? 1 : 0);
+        num_layers / program.num_stages() + (s < num_layers % program.num_stages() ? 1 : 0);
     for (int i = 0; i < size; ++i) stage.layers.push_back(layer++);
     partition.stages.push_back(stage);
   }
@@ -98,9 +96,9 @@ struct TrainingRun {
 
 inline TrainingResult run_training(const TrainingRun& run) {
   TrainingResult result;
-  result.of_rank.resize(static_cast<std::size_t>(run.program.num_ranks));
+  result.of_rank.resize(static_cast<std::size_t>(run.program.num_ranks()));
   std::mutex mutex;
-  const auto transports = make_local_transports(run.program.num_ranks);
+  const auto transports = make_local_transports(run.program.num_ranks());
   run_ranks(transports, 1, run.ledger, [&](Transport& transport) {
     const TrainableModel model = run.model();
     TrainerOptions options = run.options;

@@ -6,48 +6,19 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <functional>
+#include <chrono>
 #include <thread>
 
-#include "sluice/transport.h"
+#include "support/conformance_ranks.h"
 
 namespace sluice::test {
 
-using TransportFactory = std::vector<std::unique_ptr<Transport>> (*)(int size,
-                                                                     const TransportOptions&);
-
-class TransportConformance : public ::testing::TestWithParam<TransportFactory> {
+class TransportConformance : public ConformanceRanks {
  protected:
-  void start(int size, std::chrono::milliseconds deadline = std::chrono::milliseconds(20'000)) {
-    transports = GetParam()(size, TransportOptions{deadline});
-    ASSERT_EQ(transports.size(), static_cast<std::size_t>(size));
-  }
-  // Runs `body(transport)` on one thread a rank; returns what each threw ("" for nothing).
-  std::vector<std::string> on_every_rank(const std::function<void(Transport&)>& body) {
-    std::vector<std::string> errors(transports.size());
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < transports.size(); ++rank) {
-      threads.emplace_back([&, rank] {
-        try {
-          body(*transports[rank]);
-        } catch (const Error& error) {
-          errors[rank] = error.what();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return errors;
-  }
-  void expect_no_errors(const std::vector<std::string>& errors) {
-    for (const std::string& error : errors) EXPECT_EQ(error, "");
-  }
   static Message message(int stage, int microbatch, double value, std::int64_t step = 1) {
     return {{stage, microbatch, step}, {at::full({3}, value)}};
   }
   static double value_of(const Message& message) { return message.tensors.at(0)[0].item<double>(); }
-
-  std::vector<std::unique_ptr<Transport>> transports;
 };
 
 TEST_P(TransportConformance, KnowsItsRankAndSize) {
@@ -170,48 +141,6 @@ TEST_P(TransportConformance, NamesTheMissingMessageAtTheDeadline) {
       << errors[1];
 }
 
-TEST_P(TransportConformance, NamesACollectiveThatSomeRankNeverReaches) {
-  start(3, std::chrono::milliseconds(60));
-  const auto errors = on_every_rank([](Transport& transport) {
-    if (transport.rank() != 2) transport.barrier();
-  });
-  EXPECT_NE(errors[0].find("2 of 3 ranks"), std::string::npos) << errors[0];
-  EXPECT_NE(errors[1].find("2 of 3 ranks"), std::string::npos) << errors[1];
-  EXPECT_EQ(errors[2], "");
-}
-
-TEST_P(TransportConformance, GathersInGroupOrderOverAnyGroups) {
-  start(4);
-  expect_no_errors(on_every_rank([](Transport& transport) {
-    const int rank = transport.rank();
-    for (int round = 0; round < 20; ++round) {
-      const std::vector<int> group = rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3};
-      const auto pair = transport.all_gather(std::to_string(10 * round + rank), group);
-      ASSERT_EQ(pair.size(), 2u);
-      EXPECT_EQ(pair[0], std::to_string(10 * round + group[0]));
-      EXPECT_EQ(pair[1], std::to_string(10 * round + group[1]));
-      const auto tensors = transport.all_gather(at::full({2}, rank), {0, 1, 2, 3});
-      ASSERT_EQ(tensors.size(), 4u);
-      for (int other = 0; other < 4; ++other) {
-        EXPECT_EQ(tensors[static_cast<std::size_t>(other)][0].item<double>(), other);
-      }
-    }
-  }));
-}
-
-TEST_P(TransportConformance, BarrierHoldsUntilEverybodyIsThere) {
-  start(4);
-  std::atomic<int> arrived{0};
-  expect_no_errors(on_every_rank([&](Transport& transport) {
-    for (int round = 1; round <= 50; ++round) {
-      ++arrived;
-      transport.barrier();
-      EXPECT_GE(arrived.load(), 4 * round);
-      transport.barrier();
-    }
-  }));
-}
-
 TEST_P(TransportConformance, AbortEndsEveryWaitWithTheFirstFailure) {
   start(4);
   const auto begin = std::chrono::steady_clock::now();
@@ -222,10 +151,10 @@ TEST_P(TransportConformance, AbortEndsEveryWaitWithTheFirstFailure) {
             transport.post_receive(1, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
         break;
       case 1:
-        transport.barrier();
+        transport.world().barrier().wait();
         break;
       case 2:
-        transport.all_gather(at::ones({1}), {0, 2});
+        transport.wait(transport.post_receive(0, ChannelKind::kGradient, {1, 0, 1}, std::nullopt));
         break;
       default:
         transport.abort({3, ErrorKind::kInput, "rank 3 broke"});

@@ -17,6 +17,7 @@
 
 #include "sluice/gradient_norm.h"
 #include "sluice/log.h"
+#include "support/callback_observer.h"
 #include "support/expect_error.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
@@ -59,7 +60,7 @@ TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied = fals
   run.model = [tied] { return mlp(tied); };
   run.program = training_program(schedule, num_ranks, kMicrobatches);
   if (tied) {
-    const int last = run.program.num_stages - 1;
+    const int last = run.program.num_stages() - 1;
     if (last > 0) {
       run.program =
           training_program(schedule, num_ranks, kMicrobatches, {{"first.weight", {0, last}}});
@@ -104,13 +105,17 @@ TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
 
 TEST(TrainerTest, KnowsTheStepOfItsWeightsAlsoAfterAFailure) {
   TrainingRun run = mlp_run("1F1B", 2);
+  std::vector<CallbackObserver> observers(2);
   std::vector<std::unique_ptr<Trainer>> trainers(2);
   const auto transports = make_local_transports(2);
   const TrainableModel model = run.model();
   EXPECT_THROW(run_ranks(transports, 1, nullptr,
                          [&](Transport& transport) {
+                           CallbackObserver& observer =
+                               observers[static_cast<std::size_t>(transport.rank())];
                            TrainerOptions options;
-                           options.hooks.before = [seen = 0](int, const Action& action) mutable {
+                           options.observers = {&observer};
+                           observer.on_begin = [seen = 0](int, const Action& action) mutable {
                              if (action == Action::backward(1, 3) && ++seen == 3)
                                throw std::runtime_error("injected");
                            };
@@ -227,7 +232,7 @@ TEST(TrainerTest, RandomPartitionsHaveTheBitsOfOneStage) {
       std::vector<int> cuts;
       for (int layer = 1; layer < kLayers; ++layer) cuts.push_back(layer);
       std::shuffle(cuts.begin(), cuts.end(), random);
-      cuts.resize(static_cast<std::size_t>(run.program.num_stages) - 1);
+      cuts.resize(static_cast<std::size_t>(run.program.num_stages()) - 1);
       cuts.insert(cuts.end(), {0, kLayers});
       std::sort(cuts.begin(), cuts.end());
       for (StageContent& stage : run.partition.stages) {
@@ -414,6 +419,17 @@ TEST(TrainerTest, ARequestToStopOnOneRankReachesAllInTheSameStep) {
   }
 }
 
+TEST(TrainerTest, AProgramThatGathersParametersTrainsToTheSameBits) {
+  TrainingRun run = mlp_run("1F1B", 2);
+  const TrainingResult expected = run_training(run);
+  LowerOptions options;
+  options.shard_parameters = options.reduce_gradients = true;
+  options.norm = options.optimizer_step = true;
+  run.program = lower(make_schedule("1F1B", {2, 0, run.program.num_microbatches}), options);
+  require_verified(verify(run.program), "1F1B");
+  EXPECT_TRUE(same_bits(run_training(run), expected));
+}
+
 // ---- not finite ----
 
 // Runs with a NaN written into what `action` produces in step 2; returns the error.
@@ -421,11 +437,14 @@ std::string error_with_nan_at(const std::string& schedule, int num_ranks,
                               const std::vector<Action>& places) {
   TrainingRun run = mlp_run(schedule, num_ranks, false, 3);
   std::atomic<int> in_step{0};
+  std::vector<CallbackObserver> observers(static_cast<std::size_t>(num_ranks));
   run.per_rank = [&](int rank, TrainerOptions& options) {
-    options.hooks.before = [rank, &in_step](int index, const Action&) {
+    CallbackObserver& observer = observers[static_cast<std::size_t>(rank)];
+    options.observers = {&observer};
+    observer.on_begin = [rank, &in_step](int index, const Action&) {
       if (rank == 0 && index == 0) ++in_step;
     };
-    options.hooks.produced = [&, places](const Action& action, std::vector<at::Tensor>& produced) {
+    observer.on_produced = [&, places](const Action& action, std::vector<at::Tensor>& produced) {
       // Rank 0 begins a step before anything of it arrives elsewhere.
       if (in_step < 2) return;
       const at::NoGradGuard no_grad;

@@ -20,8 +20,8 @@ bool has_known_structure(const ModelSpec& model) {
 
 void require_supported(const ModelSpec& model) {
   if (!has_known_structure(model)) {
-    refuse("convention automodel does not know the structure of the family '" + model.family + "'",
-           "use convention sluice");
+    refuse("convention automodel does not know the structure of this model",
+           "it takes embed_tokens, layers, norm and lm_head; use convention sluice");
   }
   validate_hf_model_for_pipeline_support(model);
 }
@@ -39,7 +39,7 @@ HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& opt
   const std::string& first = model.layers.front().name;
   const std::string prefix = first.substr(0, first.size() - kEmbedding.size());
   const std::string head = model.layers.back().name;
-  if (!model.family.empty()) {
+  if (model.num_parameters() > 0) {
     require_model_name("the prefix", options.prefix, prefix);
     require_model_name("the name of the head", options.lm_head_name, head);
     if (!options.embeddings || !options.lm_head) {
@@ -49,7 +49,7 @@ HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& opt
     }
   }
   // AutoModel keeps the encoders of a nested language model beside it.
-  const bool beside = !model.family.empty() && prefix != kBasePrefix && options.multimodal;
+  const bool beside = model.num_parameters() > 0 && prefix != kBasePrefix && options.multimodal;
   std::vector<std::string> extras;
   if (beside) {
     for (const std::string& suffix : multimodal_suffixes()) {

@@ -13,33 +13,32 @@ int LayerNames::decoders_before(int position) const {
 LayerNames hf_names(const ModelSpec& model) {
   LayerNames out;
   out.num_layers = static_cast<int>(model.layers.size());
-  for (const LayerInfo& layer : model.layers) {
-    if (layer.kind == LayerKind::kEmbedding) ++out.first_decoder;
-    if (layer.kind == LayerKind::kDecoder) ++out.num_decoders;
-    out.names.push_back(layer.module_names());
-  }
+  out.first_decoder = model.block_range().first;
+  out.num_decoders = model.num_blocks();
+  for (const LayerInfo& layer : model.layers) out.names.push_back(layer.module_names());
   return out;
 }
 
 LayerNames titan_names(const ModelSpec& model, const std::string& head) {
   LayerNames out = hf_names(model);
-  int decoder = 0;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    switch (model.layers[i].kind) {
-      case LayerKind::kEmbedding:
+    switch (model.layers[i].role) {
+      case LayerRole::kEmbedding:
         out.names[i] = {"tok_embeddings"};
         break;
-      case LayerKind::kDecoder:
-        out.names[i] = {"layers." + std::to_string(decoder++)};
-        break;
-      case LayerKind::kNorm:
+      case LayerRole::kNorm:
         out.names[i] = {"norm"};
         break;
-      case LayerKind::kHead:
+      case LayerRole::kHead:
         out.names[i] = {head};
+        break;
+      case LayerRole::kBlock:
+      case LayerRole::kOther:
         break;
     }
   }
+  for (int k = 0; k < out.num_decoders; ++k)
+    out.names[out.position(k)] = {"layers." + std::to_string(k)};
   return out;
 }
 

@@ -75,10 +75,10 @@ void require_num_stages(const PartitionOptions& options, int num_stages);
 // Throws Error(kUsage) when names make more stages than a convention of layer_each takes.
 void require_layers(const Convention& convention, const PartitionOptions& options, int num_stages,
                     int num_decoders);
-// stage -> rank. Throws Error(kUsage): a V schedule with other than two stages a rank, a map that
+// Throws Error(kUsage): a V schedule with other than two stages a rank, a map that
 // does not fit or leaves a rank without a stage.
-std::vector<int> place_stages(const PartitionOptions& options, const Convention& convention,
-                              const ScheduleInfo* schedule, int num_ranks, int num_stages);
+StageMap place_stages(const PartitionOptions& options, const Convention& convention,
+                      const ScheduleInfo* schedule, int num_ranks, int num_stages);
 
 Split sluice_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);
 Split torchtitan_split(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*);

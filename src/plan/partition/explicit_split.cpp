@@ -12,6 +12,11 @@ namespace {
 
 std::string quoted(const std::string& name) { return "'" + name + "'"; }
 
+std::string without_digits(std::string name) {
+  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+  return name;
+}
+
 std::string quoted_list(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 5;
   std::string text;
@@ -40,7 +45,11 @@ class NameIndex {
   }
 
   [[noreturn]] void unknown(const std::string& what, const std::string& name) const {
-    const std::string near = nearest_name(name, all_);
+    // "model.layers.9" is no misspelt "model.layers.0": the range says which there are.
+    const bool is_beyond = std::any_of(all_.begin(), all_.end(), [&](const std::string& other) {
+      return without_digits(other) == without_digits(name);
+    });
+    const std::string near = is_beyond ? std::string() : nearest_name(name, all_);
     refuse("unknown name " + quoted(name) + " in the " + what,
            (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + range());
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "plan/partition/convention.h"
@@ -11,14 +12,14 @@ namespace {
 using detail::Convention;
 
 std::vector<StageContent> stage_contents(const ModelSpec& model, const detail::LayerNames& layers,
-                                         detail::Split split, const std::vector<int>& ranks) {
+                                         detail::Split split, const StageMap& stage_map) {
   std::vector<StageContent> stages;
   for (std::size_t s = 0; s < split.starts.size(); ++s) {
     const int start = split.starts[s];
     const int stop = s + 1 < split.starts.size() ? split.starts[s + 1] : layers.num_layers;
     StageContent& stage = stages.emplace_back();
     stage.stage = static_cast<int>(s);
-    stage.rank = ranks[s];
+    stage.rank = stage_map.rank_of(static_cast<int>(s));
     stage.first_layer = layers.decoders_before(start);
     stage.num_layers = layers.decoders_before(stop) - stage.first_layer;
     stage.modules = std::move(split.modules[s]);
@@ -104,18 +105,14 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& options
   detail::Split split = convention.split(model, options, schedule);
 
   Partition partition;
-  partition.num_stages = static_cast<int>(split.starts.size());
-  detail::require_num_stages(options, partition.num_stages);
-  detail::require_layers(convention, options, partition.num_stages, model.config.num_layers);
-  partition.num_ranks = num_ranks(options, partition.num_stages);
-  partition.stage_to_rank = detail::place_stages(options, convention, schedule, partition.num_ranks,
-                                                 partition.num_stages);
-  std::vector<int> per_rank(static_cast<std::size_t>(partition.num_ranks), 0);
-  for (const int rank : partition.stage_to_rank) ++per_rank[rank];
-  partition.stages_per_rank = *std::max_element(per_rank.begin(), per_rank.end());
+  const int num_stages = static_cast<int>(split.starts.size());
+  detail::require_num_stages(options, num_stages);
+  detail::require_layers(convention, options, num_stages, model.num_blocks());
+  partition.stage_map = detail::place_stages(options, convention, schedule,
+                                             num_ranks(options, num_stages), num_stages);
   partition.split_points = split.split_points;
   partition.stages =
-      stage_contents(model, detail::hf_names(model), std::move(split), partition.stage_to_rank);
+      stage_contents(model, detail::hf_names(model), std::move(split), partition.stage_map);
   partition.tie_groups = tie_groups(model, partition.stages);
   check_invariants(model, partition);
   return partition;
@@ -139,12 +136,30 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
       detail::refuse(std::string(what) + " is " + std::to_string(value), "give at least 1");
     }
   }
-  const std::vector<std::int64_t> hidden = {microbatch_size, seq_len, model.config.hidden_size};
-  std::vector<StageShape> shapes(partition.stages.size(), {hidden, hidden});
-  shapes.front().input = {microbatch_size, seq_len};
-  for (std::size_t s = 0; s < shapes.size(); ++s) {
-    const LayerInfo& last = model.layers[partition.stages[s].layers.back()];
-    if (last.kind == LayerKind::kHead) shapes[s].output.back() = model.config.vocab_size;
+  const MicrobatchShape shape{microbatch_size, seq_len};
+  // Of the values at hand: those of the batch, then what the layers write.
+  std::map<std::string, std::vector<std::int64_t>> sizes;
+  for (const ValueSpec& value : model.inputs) sizes[value.name] = value.sizes_at(shape);
+  const auto sizes_of = [&](const std::string& name, const LayerInfo& layer) {
+    const auto found = sizes.find(name);
+    if (found == sizes.end()) {
+      detail::refuse("the values of layer '" + layer.name + "' are not known",
+                     "give a model that says what its layers read and write");
+    }
+    return found->second;
+  };
+  std::vector<StageShape> shapes;
+  for (const StageContent& stage : partition.stages) {
+    const LayerInfo& first = model.layers[stage.layers.front()];
+    const LayerInfo& last = model.layers[stage.layers.back()];
+    StageShape& of_stage = shapes.emplace_back();
+    of_stage.input = sizes_of(first.reads.empty() ? "" : first.reads.front(), first);
+    for (const int i : stage.layers) {
+      for (const ValueSpec& value : model.layers[i].writes) {
+        sizes[value.name] = value.sizes_at(shape);
+      }
+    }
+    of_stage.output = sizes_of(last.writes.empty() ? "" : last.writes.front().name, last);
   }
   return shapes;
 }

@@ -8,7 +8,7 @@
 namespace sluice::detail {
 namespace {
 
-std::vector<int> checked_map(const std::vector<int>& map, int num_ranks, int num_stages) {
+StageMap checked_map(const std::vector<int>& map, int num_ranks, int num_stages) {
   if (static_cast<int>(map.size()) != num_stages) {
     refuse("the stage-to-rank map has " + counted(static_cast<std::int64_t>(map.size()), "rank") +
                " for " + counted(num_stages, "stage"),
@@ -28,13 +28,13 @@ std::vector<int> checked_map(const std::vector<int>& map, int num_ranks, int num
     refuse("rank " + std::to_string(idle - used.begin()) + " has no stage in the stage-to-rank map",
            "give every rank a stage");
   }
-  return map;
+  return StageMap(num_ranks, map);
 }
 
 }  // namespace
 
-std::vector<int> place_stages(const PartitionOptions& options, const Convention& convention,
-                              const ScheduleInfo* schedule, int num_ranks, int num_stages) {
+StageMap place_stages(const PartitionOptions& options, const Convention& convention,
+                      const ScheduleInfo* schedule, int num_ranks, int num_stages) {
   const bool v_schedule = schedule && schedule->placement == Placement::kV;
   if (v_schedule && num_stages != 2 * std::int64_t{num_ranks}) {
     refuse(schedule->name + " runs exactly 2 stages a rank, got " + counted(num_stages, "stage") +
@@ -55,7 +55,7 @@ std::vector<int> place_stages(const PartitionOptions& options, const Convention&
                counted(num_stages, "stage") + " on " + counted(num_ranks, "rank"),
            "make " + std::to_string(2 * std::int64_t{num_ranks}) + " stages");
   }
-  return make_stage_to_rank(v ? Placement::kV : Placement::kLoop, num_ranks, num_stages);
+  return make_stage_map(v ? Placement::kV : Placement::kLoop, num_ranks, num_stages);
 }
 
 }  // namespace sluice::detail

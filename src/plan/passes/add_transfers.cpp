@@ -16,6 +16,7 @@
 
 #include "plan/neighbours.h"
 #include "plan/passes/rank_set.h"
+#include "plan/stage_microbatch_table.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -23,15 +24,15 @@ namespace {
 
 using detail::makes_input_gradient;
 
-class Placer {
+class ComputeReplay {
  public:
-  explicit Placer(Program program)
+  explicit ComputeReplay(Program program)
       : program_(std::move(program)),
+        marks_(program_),
         todo_(std::move(program_.ranks)),
         at_(todo_.size()),
-        marks_(static_cast<std::size_t>(program_.num_stages) * program_.num_microbatches),
-        this_sweep_(program_.num_ranks),
-        next_sweep_(program_.num_ranks) {
+        this_sweep_(program_.num_ranks()),
+        next_sweep_(program_.num_ranks()) {
     program_.ranks.assign(todo_.size(), {});
     for (std::size_t rank = 0; rank < todo_.size(); ++rank) {
       program_.ranks[rank].reserve(2 * todo_[rank].size());
@@ -39,13 +40,13 @@ class Placer {
     }
   }
 
-  Program place() {
-    for (int rank = 0; rank < program_.num_ranks; ++rank) {
+  Program run() {
+    for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       if (!todo_[rank].empty()) next_sweep_.insert(rank);
     }
-    while (next_sweep_.next(0) < program_.num_ranks) {
+    while (next_sweep_.next(0) < program_.num_ranks()) {
       std::swap(this_sweep_, next_sweep_);
-      for (int rank = this_sweep_.next(0); rank < program_.num_ranks;
+      for (int rank = this_sweep_.next(0); rank < program_.num_ranks();
            rank = this_sweep_.next(rank + 1)) {
         this_sweep_.erase(rank);
         replay_one(rank);
@@ -63,31 +64,20 @@ class Placer {
     kGradientDone = 8
   };
 
-  unsigned char& marks(int stage, int microbatch) {
-    return marks_[static_cast<std::size_t>(stage) * program_.num_microbatches + microbatch];
-  }
+  unsigned char& marks(int stage, int microbatch) { return marks_.at({stage, microbatch}); }
 
-  // Precondition: the stage at the other end exists and lives somewhere.
-  bool has_input(const Action& half) {
-    if (marks(half.stage, half.microbatch) & kInput) return true;
-    return !detail::exchanges(program_, half.stage, half.stage - 1) &&
-           (marks(half.stage - 1, half.microbatch) & kForwardDone);
-  }
-  bool has_output_gradient(const Action& half) {
-    if (marks(half.stage, half.microbatch) & kOutputGradient) return true;
-    return !detail::exchanges(program_, half.stage, half.stage + 1) &&
-           (marks(half.stage + 1, half.microbatch) & kGradientDone);
-  }
-
+  // What the half takes is there: by a RECV, or made on this rank.
   bool ready(const Action& half) {
-    if (detail::rank_of(program_, half.stage) < 0) return true;
-    if (half.kind == ActionKind::kForward) {
-      return detail::rank_of(program_, half.stage - 1) < 0 || has_input(half);
+    const bool is_forward = half.kind == ActionKind::kForward;
+    if (!is_forward && !makes_input_gradient(half.kind)) return true;
+    const int source =
+        program_.flow.source(detail::channel_kind_of(half.kind), half.stage, half.microbatch);
+    if (program_.stage_map.rank_of(half.stage) < 0 || program_.stage_map.rank_of(source) < 0) {
+      return true;
     }
-    if (makes_input_gradient(half.kind)) {
-      return detail::rank_of(program_, half.stage + 1) < 0 || has_output_gradient(half);
-    }
-    return true;
+    if (marks(half.stage, half.microbatch) & (is_forward ? kInput : kOutputGradient)) return true;
+    return !detail::exchanges(program_, half.stage, source) &&
+           (marks(source, half.microbatch) & (is_forward ? kForwardDone : kGradientDone));
   }
 
   void replay_one(int rank) {
@@ -104,23 +94,20 @@ class Placer {
   }
 
   void finish(int rank, const Action& half) {
-    if (half.kind == ActionKind::kForward) {
-      marks(half.stage, half.microbatch) |= kForwardDone;
-      if (detail::exchanges(program_, half.stage, half.stage + 1)) {
-        exchange(rank, Action::make(ActionKind::kSendForward, half.stage, half.microbatch), kInput);
-      }
-    } else if (makes_input_gradient(half.kind)) {
-      marks(half.stage, half.microbatch) |= kGradientDone;
-      if (detail::exchanges(program_, half.stage, half.stage - 1)) {
-        exchange(rank, Action::make(ActionKind::kSendBackward, half.stage, half.microbatch),
-                 kOutputGradient);
-      }
-    }
+    const bool is_forward = half.kind == ActionKind::kForward;
+    if (!is_forward && !makes_input_gradient(half.kind)) return;
+    marks(half.stage, half.microbatch) |= is_forward ? kForwardDone : kGradientDone;
+    const int destination =
+        program_.flow.destination(detail::channel_kind_of(half.kind), half.stage, half.microbatch);
+    if (!detail::exchanges(program_, half.stage, destination)) return;
+    const ActionKind send = is_forward ? ActionKind::kSendForward : ActionKind::kSendBackward;
+    exchange(rank, Action::make(send, half.stage, half.microbatch),
+             is_forward ? kInput : kOutputGradient);
   }
 
   void exchange(int rank, const Action& send, Mark arrived) {
-    const Action recv = detail::counterpart(send);
-    const int peer = program_.stage_to_rank[recv.stage];
+    const Action recv = detail::counterpart(program_, send);
+    const int peer = program_.stage_map.rank_of(recv.stage);
     program_.ranks[rank].push_back(send);
     program_.ranks[peer].push_back(recv);
     marks(recv.stage, recv.microbatch) |= arrived;
@@ -136,7 +123,7 @@ class Placer {
     constexpr int kMaxListed = 16;
     std::string where;
     int listed = 0;
-    for (int rank = 0; rank < program_.num_ranks && listed < kMaxListed; ++rank) {
+    for (int rank = 0; rank < program_.num_ranks() && listed < kMaxListed; ++rank) {
       if (at_[rank] == todo_[rank].size()) continue;
       if (listed++ > 0) where += ", ";
       where += "rank " + std::to_string(rank) + " at instruction " + std::to_string(at_[rank]) +
@@ -148,9 +135,9 @@ class Placer {
   }
 
   Program program_;
+  detail::StageMicrobatchTable<unsigned char> marks_;
   std::vector<std::vector<Action>> todo_;
   std::vector<std::size_t> at_;
-  std::vector<unsigned char> marks_;
   detail::RankSet this_sweep_, next_sweep_;
   int unfinished_ = 0;
 };
@@ -159,16 +146,16 @@ class Placer {
 
 Program add_transfers(Program program) {
   detail::require_in_range(program);
-  for (int rank = 0; rank < program.num_ranks; ++rank) {
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
     const std::vector<Action>& row = program.ranks[rank];
     const auto found = std::find_if(row.begin(), row.end(),
                                     [](const Action& action) { return is_transfer(action.kind); });
     if (found == row.end()) continue;
     throw Error(ErrorKind::kInput, "the program holds transfers already",
-                detail::place_text(program, rank, static_cast<int>(found - row.begin())),
+                detail::location_text(program, rank, static_cast<int>(found - row.begin())),
                 "leave lowering out, or give the compute order alone");
   }
-  return Placer(std::move(program)).place();
+  return ComputeReplay(std::move(program)).run();
 }
 
 }  // namespace sluice

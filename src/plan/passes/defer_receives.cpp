@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "plan/neighbours.h"
+#include "plan/stage_microbatch_table.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -16,30 +17,30 @@ namespace {
 
 class Deferral {
  public:
-  explicit Deferral(const Program& program)
-      : program_(program),
-        pending_(2 * static_cast<std::size_t>(program.num_stages) * program.num_microbatches) {}
+  explicit Deferral(const Program& program) : program_(program), pending_(program) {}
 
   std::vector<Action> defer(int rank) {
     std::vector<Action> result;
     result.reserve(program_.ranks[rank].size());
     for (const Action& action : program_.ranks[rank]) {
       if (detail::is_recv(action.kind)) {
-        channel_of(action).push_back({order_++, action});
+        fifo_of(action).push_back({order_++, action});
         pending(action) = true;
         continue;
       }
-      if (detail::is_send(action.kind)) flush_peer(rank, peer_rank(action), result);
+      if (detail::is_send(action.kind)) {
+        flush_peer(rank, detail::channel_of(program_, action).destination, result);
+      }
       detail::for_each_half(action, [&](const Action& half) { flush_input(half, result); });
       result.push_back(action);
     }
-    for (const auto& [key, channel] : channels_) {
-      if (channel.empty()) continue;
+    for (const auto& [channel, fifo] : deferred_) {
+      if (fifo.empty()) continue;
       throw Error(ErrorKind::kInput,
-                  "'" + to_text(channel.front().action) + "' is received and never used",
+                  "'" + to_text(fifo.front().action) + "' is received and never used",
                   "rank " + std::to_string(rank), "see what is missing with --check");
     }
-    channels_.clear();
+    deferred_.clear();
     return result;
   }
 
@@ -48,33 +49,23 @@ class Deferral {
     std::int64_t order;
     Action action;
   };
-  using Channel = std::deque<Deferred>;
+  using Fifo = std::deque<Deferred>;
 
-  int peer_rank(const Action& transfer) const {
-    return detail::rank_of(program_, detail::peer_stage(transfer));
-  }
-  Channel& channel(int peer, bool activation) {
-    return channels_[2 * static_cast<std::int64_t>(peer) + activation];
-  }
-  Channel& channel_of(const Action& recv) {
-    return channel(peer_rank(recv), detail::is_activation(recv.kind));
-  }
-  std::vector<bool>::reference pending(const Action& recv) {
-    const std::size_t pair =
-        static_cast<std::size_t>(recv.stage) * program_.num_microbatches + recv.microbatch;
-    return pending_[2 * pair + detail::is_activation(recv.kind)];
+  Fifo& fifo_of(const Action& recv) { return deferred_[detail::channel_of(program_, recv)]; }
+  bool& pending(const Action& recv) {
+    return pending_.at({recv.stage, recv.microbatch})[detail::channel_kind_of(recv.kind)];
   }
 
-  void emit_front(Channel& channel, std::vector<Action>& result) {
-    pending(channel.front().action) = false;
-    result.push_back(channel.front().action);
-    channel.pop_front();
+  void emit_front(Fifo& fifo, std::vector<Action>& result) {
+    pending(fifo.front().action) = false;
+    result.push_back(fifo.front().action);
+    fifo.pop_front();
   }
 
   void flush_peer(int rank, int peer, std::vector<Action>& result) {
     if (rank >= peer) return;
-    Channel& activations = channel(peer, true);
-    Channel& gradients = channel(peer, false);
+    Fifo& activations = deferred_[{peer, rank, ChannelKind::kActivation}];
+    Fifo& gradients = deferred_[{peer, rank, ChannelKind::kGradient}];
     while (!activations.empty() || !gradients.empty()) {
       const bool activation_first =
           gradients.empty() ||
@@ -89,13 +80,13 @@ class Deferral {
     const Action recv = Action::make(forward ? ActionKind::kRecvForward : ActionKind::kRecvBackward,
                                      half.stage, half.microbatch);
     if (!pending(recv)) return;
-    Channel& channel = channel_of(recv);
-    while (pending(recv)) emit_front(channel, result);
+    Fifo& fifo = fifo_of(recv);
+    while (pending(recv)) emit_front(fifo, result);
   }
 
   const Program& program_;
-  std::vector<bool> pending_;
-  std::unordered_map<std::int64_t, Channel> channels_;  // of this rank, by peer and kind
+  detail::StageMicrobatchTable<detail::PerKind<bool>> pending_;  // a RECV is deferred
+  std::unordered_map<detail::Channel, Fifo> deferred_;           // of this rank, in order
   std::int64_t order_ = 0;
 };
 
@@ -104,7 +95,7 @@ class Deferral {
 Program defer_receives(Program program) {
   detail::require_in_range(program);
   Deferral deferral(program);
-  for (int rank = 0; rank < program.num_ranks; ++rank) {
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
     program.ranks[rank] = deferral.defer(rank);
   }
   return program;

@@ -1,12 +1,15 @@
-// {s}REDUCE_GRAD directly after the stage's last gradient of weights (its num_microbatches-th B or
-// W), as early as its gradients are whole. torch's `_add_reduce_grad`.
+// {s}REDUCE_GRAD directly after the stage's last gradient of weights (the B or W of as many
+// microbatches as pass it), as early as its gradients are whole. torch's `_add_reduce_grad`.
 #include "plan/neighbours.h"
 
 namespace sluice {
 
 Program add_reduce_grad(Program program) {
   detail::require_in_range(program);
-  std::vector<int> gradients(static_cast<std::size_t>(program.num_stages));
+  std::vector<int> gradients(static_cast<std::size_t>(program.num_stages())), all;
+  for (int stage = 0; stage < program.num_stages(); ++stage) {
+    all.push_back(program.flow.num_passing(stage, program.num_microbatches));
+  }
   for (std::vector<Action>& row : program.ranks) {
     std::vector<Action> reduced;
     reduced.reserve(row.size() + 8);
@@ -14,7 +17,7 @@ Program add_reduce_grad(Program program) {
       reduced.push_back(action);
       detail::for_each_half(action, [&](const Action& half) {
         if (detail::makes_weight_gradient(half.kind) &&
-            ++gradients[half.stage] == program.num_microbatches) {
+            ++gradients[half.stage] == all[half.stage]) {
           reduced.push_back(Action::make(ActionKind::kReduceGrad, half.stage));
         }
       });

@@ -13,19 +13,19 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
     const TieGroup& tie = groups[group];
     std::vector<int> ranks;
     for (const int stage : tie.stages) {
-      if (detail::rank_of(program, stage) < 0) {
+      if (program.stage_map.rank_of(stage) < 0) {
         throw Error(ErrorKind::kInput,
                     "tied parameter '" + tie.name + "' is used by stage " + std::to_string(stage) +
                         ", which lives on no rank",
                     {}, "place every stage");
       }
-      ranks.push_back(program.stage_to_rank[stage]);
+      ranks.push_back(program.stage_map.rank_of(stage));
     }
     if (tie.stages.size() < 2) continue;
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     for (const int rank : ranks) {
-      program.ranks[rank].push_back(Action::make(ActionKind::kReduceTied, static_cast<int>(group)));
+      program.ranks[rank].push_back(Action::reduce_tied(static_cast<int>(group)));
     }
   }
   program.tie_groups = std::move(groups);

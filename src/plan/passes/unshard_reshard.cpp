@@ -168,7 +168,7 @@ Program add_unshard_reshard(Program program, int max_active_stages) {
                 {}, "allow at least 1");
   }
   detail::require_in_range(program);
-  std::vector<int> slots(static_cast<std::size_t>(program.num_stages), -1);
+  std::vector<int> slots(static_cast<std::size_t>(program.num_stages()), -1);
   for (std::vector<Action>& row : program.ranks) row = Window(row, max_active_stages, slots).walk();
   return program;
 }

@@ -20,7 +20,9 @@ void require_count(const char* what, std::int64_t value, int min) {
 void require_layer_each(int num_stages, int num_layers) {
   if (num_stages <= num_layers) return;
   refuse(counted(num_layers, "layer") + " cannot fill " + counted(num_stages, "stage"),
-         "use at most as many stages as layers");
+         (num_layers > 0 ? "use at most " + counted(num_layers, "stage") + ", or "
+                         : std::string("use ")) +
+             "a model of at least " + counted(num_stages, "layer"));
 }
 
 std::vector<int> even_shares(int total, int parts, Remainder remainder) {

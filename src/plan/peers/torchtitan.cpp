@@ -145,8 +145,8 @@ std::vector<int> stage_ids_this_rank(int pp_rank, int pp_size, int num_stages,
     refuse("placement v takes 2 stages a rank, got " + std::to_string(num_stages / pp_size),
            "use " + std::to_string(2 * pp_size) + " stages");
   }
-  return stages_of_rank(
-      make_stage_to_rank(v ? Placement::kV : Placement::kLoop, pp_size, num_stages), pp_rank);
+  return make_stage_map(v ? Placement::kV : Placement::kLoop, pp_size, num_stages)
+      .stages_of(pp_rank);
 }
 
 std::vector<std::vector<ManualStage>> pipeline_llama_manual_split(
@@ -165,7 +165,7 @@ std::vector<std::vector<ManualStage>> pipeline_llama_manual_split(
   const Partition partition = make_partition(outline_model_spec(num_layers), options);
   std::vector<std::vector<ManualStage>> ranks(static_cast<std::size_t>(pp_size));
   for (const StageContent& stage : partition.stages) {
-    ranks[stage.rank].push_back({stage.stage, partition.num_stages, stage.modules});
+    ranks[stage.rank].push_back({stage.stage, partition.num_stages(), stage.modules});
   }
   return ranks;
 }

@@ -1,8 +1,8 @@
 // What the microbatches of a step need beside parameters, from shapes alone.
 //
-// Owns: bytes that autograd keeps for a decoder layer, a norm, a head, an embedding of the families
-// that sluice builds, in float32, with LibTorch's operators on the CPU; their sum over a rank's
-// row. Does not own: parameters, gradients, optimizer (plan.h). Thread-safety: pure functions.
+// Owns: what the layers of a stage keep together, and the sum over a rank's row.
+// Does not own: what a layer keeps (LayerCost); parameters, gradients, optimizer (plan.h).
+// Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,12 @@
 
 namespace sluice {
 
-struct MicrobatchShape {
-  std::int64_t rows = 0, length = 0;
-  std::int64_t tokens() const { return rows * length; }
-};
-
-// Bytes of one microbatch in one layer or stage.
+// LayerCost's bytes of one microbatch, of a layer or stage.
 struct ActivationBytes {
-  std::int64_t after_forward = 0;  // kept from F to B or I
-  std::int64_t after_input = 0;    // kept from I to W
-  std::int64_t on_entry = 0;       // more than is kept, when a backward begins
-  std::int64_t at_end = 0;         // more than is left, when a backward ends
+  std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
 };
 
-ActivationBytes layer_activations(const ModelSpec& model, const LayerInfo& layer,
-                                  const MicrobatchShape& shape);
+ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape);
 // The layers run one after another, the last one's backward first.
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/file.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "sluice/error.h"
@@ -195,7 +196,7 @@ Costs parse_costs_json(std::string_view text, const std::string& file_name) {
 }
 
 Costs read_costs(const std::string& path) {
-  return parse_costs_json(read_text_file(path, kMaxFileBytes), path);
+  return parse_costs_json(read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput), path);
 }
 
 namespace detail {
@@ -207,10 +208,10 @@ class FittingCheck {
   FittingCheck(const Costs& costs, const Program& program) : costs_(costs), program_(program) {}
 
   void run() const {
-    require_size("stages", costs_.per_stage.size(), program_.num_stages, "stages");
-    require_size("message_bytes", costs_.message_bytes.size(), program_.num_stages - 1,
+    require_size("stages", costs_.per_stage.size(), program_.num_stages(), "stages");
+    require_size("message_bytes", costs_.message_bytes.size(), program_.flow.num_cuts(),
                  "cuts between stages");
-    require_size("rank_speed", costs_.rank_speed.size(), program_.num_ranks, "ranks");
+    require_size("rank_speed", costs_.rank_speed.size(), program_.num_ranks(), "ranks");
     check_stage(costs_.uniform);
     for (const StageCosts& stage : costs_.per_stage) check_stage(stage);
     require_number(costs_.latency, "latency");

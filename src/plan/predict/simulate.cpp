@@ -3,20 +3,20 @@
 #include "sluice/simulate.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "plan/neighbours.h"
-#include "plan/pair_table.h"
 #include "plan/predict/costs.h"
 #include "plan/predict/summary.h"
+#include "plan/stage_microbatch_table.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
 
+using detail::PerKind;
 using Step = Simulation::Step;
 constexpr double kUnknown = -1.0;
 
@@ -32,13 +32,14 @@ struct Input {
   bool is_received = false;  // its RECV has been passed
 };
 
-// One stage and microbatch.
-struct Pair {
-  std::array<Input, 2> inputs;                  // of F, and of B or I
-  std::array<Moment, 2> results;                // of F, and of B or I
-  std::array<std::int32_t, 2> made_by{-1, -1};  // instruction that made it; -1: not yet
+// One stage at work on one microbatch.
+struct Work {
+  PerKind<Input> inputs;
+  PerKind<Moment> results;
+  PerKind<std::int32_t> made_by{{-1, -1}};  // instruction that made the result; -1: not yet
 };
-enum Direction : std::size_t { kUp = 0, kDown = 1 };  // activations, gradients
+constexpr ChannelKind kActivation = ChannelKind::kActivation;
+constexpr ChannelKind kGradient = ChannelKind::kGradient;
 
 class Simulator {
  public:
@@ -46,9 +47,9 @@ class Simulator {
       : program_(program),
         costs_(costs),
         with_transfers_(detail::holds_transfers(program)),
-        pairs_(program),
+        work_(program),
         ranks_(program.ranks.size()),
-        meetings_(program.tie_groups.size() + 1) {
+        collectives_(program.tie_groups.size() + 1) {
     const std::size_t count = program.ranks.size();
     result_.busy_per_rank.assign(count, 0.0);
     result_.peak_live_per_rank.assign(count, 0);
@@ -62,7 +63,7 @@ class Simulator {
   }
 
   Simulation run() {
-    for (int rank = program_.num_ranks - 1; rank >= 0; --rank) runnable_.push_back(rank);
+    for (int rank = program_.num_ranks() - 1; rank >= 0; --rank) runnable_.push_back(rank);
     while (!runnable_.empty()) {
       const int rank = runnable_.back();
       runnable_.pop_back();
@@ -83,13 +84,13 @@ class Simulator {
     int live = 0, live_until_grad_input = 0;
     bool is_queued = true;
   };
-  struct Meeting {
+  struct Collective {
     std::vector<int> arrived;
     Moment moment;
     bool is_over = false;
   };
 
-  Pair& pair(const Action& half) { return pairs_.at(half.stage, half.microbatch); }
+  Work& work(const Action& half) { return work_.at({half.stage, half.microbatch}); }
 
   void wake(int rank) {
     if (ranks_[rank].is_queued) return;
@@ -112,7 +113,7 @@ class Simulator {
     } else if (detail::is_send(action.kind)) {
       done = try_send(rank, action);
     } else if (detail::is_recv(action.kind)) {
-      pair(action).inputs[direction(action)].is_received = true;
+      work(action).inputs[detail::channel_kind_of(action.kind)].is_received = true;
     } else if (detail::is_collective(action.kind)) {
       done = try_meet(rank, action);
     }
@@ -120,22 +121,18 @@ class Simulator {
     return done;
   }
 
-  static Direction direction(const Action& transfer) {
-    return detail::is_activation(transfer.kind) ? kUp : kDown;
-  }
-
   // When the inputs are there; time kUnknown: not yet.
   Moment inputs_ready(int rank, const Action& half) {
-    Pair& own = pair(half);
+    Work& own = work(half);
     if (half.kind == ActionKind::kBackwardWeight)
-      return own.made_by[kDown] < 0 ? never() : Moment();
-    const Direction towards = half.kind == ActionKind::kForward ? kUp : kDown;
-    if (towards == kDown && own.made_by[kUp] < 0) return never();
-    const int neighbour = half.stage + (towards == kUp ? -1 : 1);
-    const int there = detail::rank_of(program_, neighbour);
+      return own.made_by[kGradient] < 0 ? never() : Moment();
+    const ChannelKind kind = detail::channel_kind_of(half.kind);
+    if (kind == kGradient && own.made_by[kActivation] < 0) return never();
+    const int neighbour = program_.flow.source(kind, half.stage, half.microbatch);
+    const int there = program_.stage_map.rank_of(neighbour);
     if (there < 0) return {};
     const bool needs_recv = with_transfers_ && there != rank;
-    const Input& input = own.inputs[towards];
+    const Input& input = own.inputs[kind];
     return needs_recv && !input.is_received ? never() : input.arrival;
   }
   static Moment never() { return {kUnknown, {-1, -1}}; }
@@ -182,78 +179,75 @@ class Simulator {
 
   // To the neighbour on this rank at once; to another rank too when nothing else says when.
   void hand_over(int rank, const Action& half) {
-    const Direction towards = half.kind == ActionKind::kForward ? kUp : kDown;
-    Pair& own = pair(half);
-    own.results[towards] = ranks_[rank].free;
-    own.made_by[towards] = ranks_[rank].last_compute;
-    const int there = detail::rank_of(program_, half.stage + (towards == kUp ? 1 : -1));
+    const ChannelKind kind = detail::channel_kind_of(half.kind);
+    Work& own = work(half);
+    own.results[kind] = ranks_[rank].free;
+    own.made_by[kind] = ranks_[rank].last_compute;
+    const int destination = program_.flow.destination(kind, half.stage, half.microbatch);
+    const int there = program_.stage_map.rank_of(destination);
     if (there == rank)
-      deliver(half, towards, ranks_[rank].free);
+      deliver({destination, half.microbatch}, kind, ranks_[rank].free);
     else if (there >= 0 && !with_transfers_)
-      transmit(rank, half, towards, ranks_[rank].free);
+      transmit(rank, half, kind, ranks_[rank].free);
   }
 
   bool try_send(int rank, const Action& send) {
-    const Direction towards = direction(send);
-    const Pair& own = pair(send);
-    if (own.made_by[towards] < 0) return false;
+    const ChannelKind kind = detail::channel_kind_of(send.kind);
+    const Work& own = work(send);
+    if (own.made_by[kind] < 0) return false;
     // Directly behind its action, a value leaves when it is made: before the other half of a pair.
-    const bool follows = own.made_by[towards] == ranks_[rank].last_compute;
-    transmit(rank, send, towards, follows ? own.results[towards] : ranks_[rank].free);
+    const bool follows = own.made_by[kind] == ranks_[rank].last_compute;
+    transmit(rank, send, kind, follows ? own.results[kind] : ranks_[rank].free);
     return true;
   }
 
-  void transmit(int rank, const Action& from, Direction towards, Moment departure) {
-    const int cut = towards == kUp ? from.stage : from.stage - 1;
-    const int there = detail::rank_of(program_, from.stage + (towards == kUp ? 1 : -1));
+  void transmit(int rank, const Action& from, ChannelKind kind, Moment departure) {
+    const int stage = program_.flow.destination(kind, from.stage, from.microbatch);
+    const int there = program_.stage_map.rank_of(stage);
     if (there < 0) return;
+    const int cut = kind == kActivation ? from.stage : stage;
     const double bytes = costs_.message_bytes.empty() ? 0.0 : costs_.message_bytes[cut];
     const double occupied = costs_.bandwidth > 0.0 ? bytes / costs_.bandwidth : 0.0;
-    const std::int64_t channel =
-        2 * (static_cast<std::int64_t>(rank) * program_.num_ranks + there) + towards;
     if (occupied > 0.0) {
-      Moment& channel_free = channels_[channel];
+      Moment& channel_free = channels_[{rank, there, kind}];
       if (channel_free.time > departure.time) departure = channel_free;
       departure.time += occupied;
       channel_free = departure;
     }
     departure.time += costs_.latency;
-    deliver(from, towards, departure);
+    deliver({stage, from.microbatch}, kind, departure);
   }
 
-  void deliver(const Action& from, Direction towards, const Moment& arrival) {
-    const int stage = from.stage + (towards == kUp ? 1 : -1);
-    Input& input = pair(Action::make(from.kind, stage, from.microbatch)).inputs[towards];
-    input.arrival = arrival;
-    wake(program_.stage_to_rank[stage]);
+  void deliver(detail::StageMicrobatch to, ChannelKind kind, const Moment& arrival) {
+    work_.at(to).inputs[kind].arrival = arrival;
+    wake(program_.stage_map.rank_of(to.stage));
   }
 
   bool try_meet(int rank, const Action& collective) {
     const bool is_norm = collective.kind == ActionKind::kReduceNorm;
-    if (!is_norm && collective.stage >= static_cast<int>(program_.tie_groups.size())) return false;
-    Meeting& meeting = meetings_[is_norm ? meetings_.size() - 1 : collective.stage];
-    if (!meeting.is_over) {
-      if (std::find(meeting.arrived.begin(), meeting.arrived.end(), rank) !=
-          meeting.arrived.end()) {
+    if (!is_norm && collective.group >= static_cast<int>(program_.tie_groups.size())) return false;
+    Collective& state = collectives_[is_norm ? collectives_.size() - 1 : collective.group];
+    if (!state.is_over) {
+      if (std::find(state.arrived.begin(), state.arrived.end(), rank) != state.arrived.end()) {
         return false;
       }
-      meeting.arrived.push_back(rank);
-      if (ranks_[rank].free.time >= meeting.moment.time) meeting.moment = ranks_[rank].free;
+      state.arrived.push_back(rank);
+      if (ranks_[rank].free.time >= state.moment.time) state.moment = ranks_[rank].free;
       const std::vector<int> members = detail::members_of(program_, collective);
-      if (meeting.arrived.size() < members.size()) return false;
-      meeting.is_over = true;
+      if (state.arrived.size() < members.size()) return false;
+      state.is_over = true;
       for (const int member : members) wake(member);
     }
-    ranks_[rank].free = meeting.moment;
+    ranks_[rank].free = state.moment;
     return true;
   }
 
   void require_finished() const {
-    for (int rank = 0; rank < program_.num_ranks; ++rank) {
+    for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       const std::size_t at = ranks_[rank].at;
       if (at == program_.ranks[rank].size()) continue;
       throw Error(ErrorKind::kInput, "the program cannot complete: its inputs never come",
-                  detail::place_text(program_, rank, static_cast<int>(at)),
+                  detail::location_text(program_, rank, static_cast<int>(at)),
                   "see what is missing with --check");
     }
   }
@@ -261,10 +255,10 @@ class Simulator {
   const Program& program_;
   const Costs& costs_;
   const bool with_transfers_;
-  detail::PairTable<Pair> pairs_;
+  detail::StageMicrobatchTable<Work> work_;
   std::vector<Rank> ranks_;
-  std::vector<Meeting> meetings_;                      // by tie group, then the norm
-  std::unordered_map<std::int64_t, Moment> channels_;  // when each is free again
+  std::vector<Collective> collectives_;                   // by tie group, then the norm
+  std::unordered_map<detail::Channel, Moment> channels_;  // when each is free again
   std::vector<int> runnable_;
   std::vector<std::vector<Step>> causes_;  // as timeline: what each action waited for
   Simulation result_;

@@ -51,7 +51,7 @@ void summarize(const Program& program, const Costs& costs,
   }
   const double idle = divide_idle_time(result);
   if (result.makespan > 0.0) {
-    result.bubble_fraction = std::max(0.0, idle / (program.num_ranks * result.makespan));
+    result.bubble_fraction = std::max(0.0, idle / (program.num_ranks() * result.makespan));
   }
   for (Step step = last; step.rank >= 0; step = causes[step.rank][step.index]) {
     result.critical_path.push_back(step);

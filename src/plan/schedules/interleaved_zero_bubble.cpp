@@ -59,7 +59,7 @@ std::vector<Action> make_row(const ScheduleShape& shape, const Rounds& rounds, i
 void delay_forwards(Schedule& schedule) {
   constexpr int kNotYet = std::numeric_limits<int>::max();
   const auto num_mb = static_cast<std::size_t>(schedule.num_microbatches);
-  std::vector<int> done(static_cast<std::size_t>(schedule.num_stages) * num_mb, kNotYet);
+  std::vector<int> done(static_cast<std::size_t>(schedule.num_stages()) * num_mb, kNotYet);
   const auto slot_of = [&](int stage, int mb) -> int& {
     return done[static_cast<std::size_t>(stage) * num_mb + static_cast<std::size_t>(mb)];
   };

@@ -1,4 +1,4 @@
-// Every stage x microbatch has F once, and B once or I and W once each.
+// Every stage has of every microbatch that passes it F once, and B once or I and W once each.
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -7,39 +7,59 @@ namespace {
 // Reports the runs of microbatches that a stage lacks, while it is told those that it has.
 class Gaps {
  public:
-  Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {}
+  Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {
+    const int count = v.program.num_microbatches;
+    if (stage < v.program.num_stages())
+      all_pass_ = v.program.flow.num_passing(stage, count) == count;
+  }
 
   void has(int microbatch) {
-    if (microbatch > next_) report(microbatch - 1);
+    report_up_to(microbatch);
     next_ = microbatch + 1;
   }
-  void finish() {
-    if (next_ < v_->program.num_microbatches) report(v_->program.num_microbatches - 1);
-  }
+  void finish() { report_up_to(v_->program.num_microbatches); }
 
  private:
+  bool passes(int microbatch) const {
+    return all_pass_ || v_->program.flow.passes(stage_, microbatch);
+  }
+
+  // Runs of those that pass the stage.
+  void report_up_to(int end) {
+    while (next_ < end) {
+      if (!passes(next_)) {
+        ++next_;
+        continue;
+      }
+      int last = all_pass_ ? end - 1 : next_;
+      while (last + 1 < end && passes(last + 1)) ++last;
+      report(last);
+      next_ = last + 1;
+    }
+  }
   void report(int last) {
     const std::string what = kind_ == ActionKind::kForward ? "forward" : "backward";
     const std::string which = last == next_ ? "microbatch " + std::to_string(next_) + " never runs "
                                             : "microbatches " + std::to_string(next_) + " to " +
                                                   std::to_string(last) + " never run ";
-    v_->report_absent(v_->program.stage_to_rank[stage_], Action::make(kind_, stage_, next_),
+    v_->report_absent(v_->program.stage_map.rank_of(stage_), Action::make(kind_, stage_, next_),
                       which + what + " on stage " + std::to_string(stage_));
   }
 
   Verification* v_;
   int stage_;
   ActionKind kind_;
+  bool all_pass_ = true;
   int next_ = 0;
 };
 
 // One backward: B alone, or I and W.
-void check_backward(Verification& v, int stage, int microbatch, const Places& at) {
-  const int rank = v.program.stage_to_rank[stage];
+void check_backward(Verification& v, int stage, int microbatch, const InstructionIndices& at) {
+  const int rank = v.program.stage_map.rank_of(stage);
   const std::int32_t whole = at[ActionKind::kBackward];
   const std::int32_t input = at[ActionKind::kBackwardInput];
   const std::int32_t weight = at[ActionKind::kBackwardWeight];
-  const auto present = [](std::int32_t place) { return place != Places::kAbsent; };
+  const auto present = [](std::int32_t index) { return index != InstructionIndices::kAbsent; };
   if (whole >= 0) {
     const auto repeats = [&](std::int32_t later, std::int32_t earlier) {
       v.report(rank, later, "repeats the backward of " + quote(v.program, rank, earlier));
@@ -61,11 +81,11 @@ class StageSweep {
  public:
   explicit StageSweep(Verification& v) : v_(v) {}
 
-  void visit(int stage, int microbatch, const Places& at) {
+  void visit(int stage, int microbatch, const InstructionIndices& at) {
     while (stage_ < stage) advance();
     seen_ = true;
     if (!is_ours()) return;
-    const auto present = [&](ActionKind kind) { return at[kind] != Places::kAbsent; };
+    const auto present = [&](ActionKind kind) { return at[kind] != InstructionIndices::kAbsent; };
     if (present(ActionKind::kForward)) forward_.has(microbatch);
     if (v_.program.forward_only) return;
     if (present(ActionKind::kBackward) || present(ActionKind::kBackwardInput) ||
@@ -78,7 +98,7 @@ class StageSweep {
   // Closes the stage and goes to the next.
   void advance() {
     if (is_ours() && !seen_) {
-      v_.report_rank(v_.program.stage_to_rank[stage_],
+      v_.report_rank(v_.program.stage_map.rank_of(stage_),
                      "owns stage " + std::to_string(stage_) + " and never runs it");
     } else if (is_ours()) {
       forward_.finish();
@@ -95,8 +115,8 @@ class StageSweep {
  private:
   // It lives on a rank that has instructions: what is wrong with the others is reported already.
   bool is_ours() const {
-    const int rank = rank_of(v_.program, stage_);
-    return rank >= 0 && rank < v_.program.num_ranks && !v_.rank_is_bare[rank];
+    const int rank = v_.program.stage_map.rank_of(stage_);
+    return rank >= 0 && rank < v_.program.num_ranks() && !v_.rank_is_bare[rank];
   }
 
   Verification& v_;
@@ -109,10 +129,10 @@ class StageSweep {
 
 void check_completeness(Verification& v) {
   StageSweep sweep(v);
-  v.places.for_each([&](int stage, int microbatch, const Places& at) {
-    if (!at.empty()) sweep.visit(stage, microbatch, at);
+  v.instructions.for_each([&](StageMicrobatch of, const InstructionIndices& at) {
+    if (!at.empty()) sweep.visit(of.stage, of.microbatch, at);
   });
-  while (sweep.stage() < v.program.num_stages) sweep.advance();
+  while (sweep.stage() < v.program.num_stages()) sweep.advance();
 }
 
 }  // namespace sluice::detail

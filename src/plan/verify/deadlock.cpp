@@ -8,8 +8,8 @@
 namespace sluice::detail {
 namespace {
 
-// Where the members of one collective execute it.
-struct Gathering {
+// Where the members execute one of them.
+struct Collective {
   int hub_rank = -1, hub_index = -1;        // the first member
   std::vector<std::pair<int, int>> others;  // rank, index
 };
@@ -17,11 +17,11 @@ struct Gathering {
 class Waits {
  public:
   explicit Waits(const Verification& v)
-      : v_(v), graph_(v.program.num_ranks), ties_(v.program.tie_groups.size()) {}
+      : v_(v), graph_(v.program.num_ranks()), ties_(v.program.tie_groups.size()) {}
 
   const WaitGraph& build() {
-    find_gatherings();
-    for (rank_ = 0; rank_ < v_.program.num_ranks; ++rank_) {
+    find_collectives();
+    for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
       const std::vector<Action>& row = v_.program.ranks[rank_];
       for (index_ = 0; index_ < static_cast<int>(row.size()); ++index_) add(row[index_]);
     }
@@ -29,48 +29,49 @@ class Waits {
   }
 
  private:
-  Gathering* gathering_of(const Action& action) {
+  Collective* collective_of(const Action& action) {
     if (action.kind == ActionKind::kReduceNorm) return &norm_;
     if (action.kind != ActionKind::kReduceTied) return nullptr;
-    const bool known = action.stage >= 0 && action.stage < static_cast<int>(ties_.size());
-    return known ? &ties_[action.stage] : nullptr;
+    const bool known = action.group >= 0 && action.group < static_cast<int>(ties_.size());
+    return known ? &ties_[action.group] : nullptr;
   }
 
-  void find_gatherings() {
-    for (int rank = 0; rank < v_.program.num_ranks; ++rank) {
+  void find_collectives() {
+    for (int rank = 0; rank < v_.program.num_ranks(); ++rank) {
       const std::vector<Action>& row = v_.program.ranks[rank];
       for (int index = 0; index < static_cast<int>(row.size()); ++index) {
-        Gathering* gathering = gathering_of(row[index]);
-        if (!gathering) continue;
-        if (gathering->hub_rank < 0) {
-          gathering->hub_rank = rank;
-          gathering->hub_index = index;
-        } else if (gathering->hub_rank != rank &&
-                   (gathering->others.empty() || gathering->others.back().first != rank)) {
-          gathering->others.emplace_back(rank, index);
+        Collective* collective = collective_of(row[index]);
+        if (!collective) continue;
+        if (collective->hub_rank < 0) {
+          collective->hub_rank = rank;
+          collective->hub_index = index;
+        } else if (collective->hub_rank != rank &&
+                   (collective->others.empty() || collective->others.back().first != rank)) {
+          collective->others.emplace_back(rank, index);
         }
       }
     }
   }
 
   // The hub waits until all others have come to it, and they wait for the hub.
-  void meet(const Gathering& gathering) {
-    if (rank_ == gathering.hub_rank) {
-      if (index_ != gathering.hub_index) return;
-      for (const auto& [rank, index] : gathering.others) {
+  void meet(const Collective& collective) {
+    if (rank_ == collective.hub_rank) {
+      if (index_ != collective.hub_index) return;
+      for (const auto& [rank, index] : collective.others) {
         if (index > 0) graph_.add(rank_, index_, rank, index - 1);
       }
     } else {
-      graph_.add(rank_, index_, gathering.hub_rank, gathering.hub_index);
+      graph_.add(rank_, index_, collective.hub_rank, collective.hub_index);
     }
   }
 
   void add(const Action& action) {
-    if (const Gathering* gathering = gathering_of(action)) {
-      meet(*gathering);
+    if (const Collective* collective = collective_of(action)) {
+      meet(*collective);
     } else if (is_recv(action.kind) && in_range(action)) {
-      const Action send = counterpart(action);
-      if (rank_of(v_.program, send.stage) != rank_) wait_for(send.stage, places(send)[send.kind]);
+      const Action send = counterpart(v_.program, action);
+      if (v_.program.stage_map.rank_of(send.stage) != rank_)
+        wait_for(send.stage, v_.instructions.find({send.stage, send.microbatch})[send.kind]);
     } else if (!v_.with_transfers) {
       for_each_half(action, [&](const Action& half) { add_half(half); });
     }
@@ -80,28 +81,26 @@ class Waits {
     if (!in_range(half)) return;
     const bool forward = half.kind == ActionKind::kForward;
     if (!forward && !makes_input_gradient(half.kind)) return;
-    const int neighbour = half.stage + (forward ? -1 : 1);
+    const int neighbour =
+        v_.program.flow.source(channel_kind_of(half.kind), half.stage, half.microbatch);
     if (!exchanges(v_.program, half.stage, neighbour)) return;
-    const Places& there = v_.places.find(neighbour, half.microbatch);
+    const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});
     wait_for(neighbour, forward ? there[ActionKind::kForward] : there.input_gradient());
   }
 
-  void wait_for(int stage, std::int32_t place) {
-    if (place >= 0) graph_.add(rank_, index_, rank_of(v_.program, stage), place);
+  void wait_for(int stage, std::int32_t index) {
+    if (index >= 0) graph_.add(rank_, index_, v_.program.stage_map.rank_of(stage), index);
   }
 
   bool in_range(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
-           rank_of(v_.program, action.stage) == rank_;
-  }
-  const Places& places(const Action& action) const {
-    return v_.places.find(action.stage, action.microbatch);
+           v_.program.stage_map.rank_of(action.stage) == rank_;
   }
 
   const Verification& v_;
   WaitGraph graph_;
-  std::vector<Gathering> ties_;
-  Gathering norm_;
+  std::vector<Collective> ties_;
+  Collective norm_;
   int rank_ = 0, index_ = 0;
 };
 
@@ -110,7 +109,7 @@ class Waits {
 void check_deadlock(Verification& v) {
   Waits waits(v);
   const std::vector<WaitGraph::Stuck> circles = waits.build().find_circles();
-  std::vector<int> stuck_at(static_cast<std::size_t>(v.program.num_ranks), -1);
+  std::vector<int> stuck_at(static_cast<std::size_t>(v.program.num_ranks()), -1);
   for (const WaitGraph::Stuck& stuck : circles) stuck_at[stuck.rank] = stuck.index;
   for (const WaitGraph::Stuck& stuck : circles) {
     const int there = stuck_at[stuck.other_rank];

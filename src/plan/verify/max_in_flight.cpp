@@ -30,7 +30,7 @@ class CoveredReceives {
       : traffic_(traffic), covered_(traffic.channels.size(), 0) {}
 
   int count(int channel, std::int32_t events_over) {
-    const std::vector<std::int32_t>& receives = traffic_.channels[channel].recv_events;
+    const std::vector<std::int32_t>& receives = traffic_.recv_events[channel];
     std::size_t& covered = covered_[channel];
     while (covered < receives.size() && receives[covered] < events_over) ++covered;
     return static_cast<int>(covered);
@@ -46,7 +46,7 @@ class DirectBounds {
  public:
   explicit DirectBounds(const Traffic& traffic)
       : traffic_(traffic),
-        meetings_(traffic),
+        arrivals_(traffic),
         covered_(traffic),
         sent_(traffic.channels.size(), 0),
         heard_(traffic.channels.size(), 0),
@@ -55,11 +55,11 @@ class DirectBounds {
         bounds_(traffic.channels.size(), 0) {
     std::vector<std::vector<int>> from(traffic.events.size());  // channels by sender
     for (std::size_t i = 0; i < traffic.channels.size(); ++i) {
-      from[traffic.channels[i].sender].push_back(static_cast<int>(i));
+      from[traffic.channels[i].source].push_back(static_cast<int>(i));
     }
     for (std::size_t i = 0; i < traffic.channels.size(); ++i) {
-      for (const int back : from[traffic.channels[i].receiver]) {
-        if (traffic.channels[back].receiver == traffic.channels[i].sender) {
+      for (const int back : from[traffic.channels[i].destination]) {
+        if (traffic.channels[back].destination == traffic.channels[i].source) {
           backwards_[i].push_back(back);
         }
       }
@@ -73,15 +73,15 @@ class DirectBounds {
         messages_[channel].push_back(replay.at(rank) + 1);
         bounds_[channel] =
             std::max(bounds_[channel], ++sent_[channel] - covered_.count(channel, heard_[channel]));
-        replay.wake(traffic_.channels[channel].receiver);
+        replay.wake(traffic_.channels[channel].destination);
         return true;
       case Event::kRecv:
         if (messages_[channel].empty()) return false;
         for (const int back : backwards_[channel]) heard_[back] = messages_[channel].front();
         messages_[channel].pop_front();
         return true;
-      case Event::kMeet:
-        return meetings_.try_pass(rank, event.target, [&](const std::vector<int>& members) {
+      case Event::kCollective:
+        return arrivals_.try_pass(rank, event.target, [&](const std::vector<int>& members) {
           for (const int member : members) replay.wake(member);
         });
     }
@@ -93,7 +93,7 @@ class DirectBounds {
 
  private:
   const Traffic& traffic_;
-  Meetings meetings_;
+  Arrivals arrivals_;
   CoveredReceives covered_;
   std::vector<int> sent_;
   std::vector<std::int32_t>
@@ -111,7 +111,7 @@ class Clocks {
 
   Clocks(const Traffic& traffic, const std::vector<int>& watched)
       : traffic_(traffic),
-        meetings_(traffic),
+        arrivals_(traffic),
         covered_(traffic),
         slot_(traffic.events.size(), -1),
         clocks_(traffic.events.size(), Clock{}),
@@ -127,13 +127,13 @@ class Clocks {
     switch (event.kind) {
       case Event::kSend:
         send(replay.at(rank), event.target);
-        replay.wake(traffic_.channels[event.target].receiver);
+        replay.wake(traffic_.channels[event.target].destination);
         return true;
       case Event::kRecv:
         return try_receive(rank, event.target);
-      case Event::kMeet:
-        return meetings_.try_pass(rank, event.target,
-                                  [&](const std::vector<int>& members) { meet(replay, members); });
+      case Event::kCollective:
+        return arrivals_.try_pass(rank, event.target,
+                                  [&](const std::vector<int>& members) { join(replay, members); });
     }
     return false;
   }
@@ -148,8 +148,8 @@ class Clocks {
   };
 
   void send(std::int32_t at, int channel) {
-    const int sender = traffic_.channels[channel].sender;
-    const int receiver = traffic_.channels[channel].receiver;
+    const int sender = traffic_.channels[channel].source;
+    const int receiver = traffic_.channels[channel].destination;
     if (shared_[sender] < 0) shared_[sender] = make_copy(clocks_[sender]);
     ++users_[shared_[sender]];
     messages_[channel].push_back({shared_[sender], at + 1});
@@ -165,14 +165,14 @@ class Clocks {
     messages_[channel].pop_front();
     Clock& clock = clocks_[rank];
     merge(clock, pool_[message.copy]);
-    const int slot = slot_[traffic_.channels[channel].sender];
+    const int slot = slot_[traffic_.channels[channel].source];
     if (slot >= 0) clock[slot] = std::max(clock[slot], message.events_over);
     release(message.copy);
     forget_copy(rank);
     return true;
   }
 
-  void meet(Replay<Clocks>& replay, const std::vector<int>& members) {
+  void join(Replay<Clocks>& replay, const std::vector<int>& members) {
     Clock all{};
     for (const int member : members) {
       merge(all, clocks_[member]);
@@ -212,7 +212,7 @@ class Clocks {
   }
 
   const Traffic& traffic_;
-  Meetings meetings_;
+  Arrivals arrivals_;
   CoveredReceives covered_;
   std::vector<int> slot_;             // by rank: its place in a clock; -1: not watched
   std::vector<Clock> clocks_;         // by rank
@@ -241,7 +241,7 @@ int max_in_flight(const Traffic& traffic) {
     std::vector<int> watched;
     for (; next < order.size() && watched.size() < Clocks::kWidth; ++next) {
       if (direct.bounds()[order[next]] <= largest) break;
-      const int receiver = traffic.channels[order[next]].receiver;
+      const int receiver = traffic.channels[order[next]].destination;
       if (!is_known[receiver]) watched.push_back(receiver);
       is_known[receiver] = true;
     }

@@ -23,35 +23,36 @@ class RowOrder {
   // Whether this instruction is the one that the index holds: not a repetition, in range, at home.
   bool counts(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
-           rank_of(v_.program, action.stage) == rank_ &&
-           v_.places.find(action.stage, action.microbatch)[action.kind] == index_;
+           v_.program.stage_map.rank_of(action.stage) == rank_ &&
+           v_.instructions.find({action.stage, action.microbatch})[action.kind] == index_;
   }
 
   void check_half(const Action& half) {
     if (!counts(half)) return;
     const int stage = half.stage, microbatch = half.microbatch;
-    const Places& own = v_.places.find(stage, microbatch);
+    const InstructionIndices& own = v_.instructions.find({stage, microbatch});
     if (half.kind == ActionKind::kForward) {
-      if (stage > 0) need_from(stage - 1, ActionKind::kRecvForward, half);
+      need_from(v_.program.flow.producer(stage, microbatch), ActionKind::kRecvForward, half);
     } else if (half.kind == ActionKind::kBackwardWeight) {
       need(own[ActionKind::kBackwardInput]);
     } else {
       need(own[ActionKind::kForward]);
-      if (stage + 1 < v_.program.num_stages) need_from(stage + 1, ActionKind::kRecvBackward, half);
+      need_from(v_.program.flow.consumer(stage, microbatch), ActionKind::kRecvBackward, half);
     }
   }
 
-  // The neighbour's result: by its compute action on this rank, by a RECV from another.
+  // The result of a neighbour, if there is one: by its compute action on this rank, by a RECV from
+  // another.
   void need_from(int neighbour, ActionKind recv_kind, const Action& half) {
-    if (rank_of(v_.program, neighbour) == rank_) {
-      const Places& there = v_.places.find(neighbour, half.microbatch);
+    if (v_.program.stage_map.rank_of(neighbour) == rank_) {
+      const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});
       need(half.kind == ActionKind::kForward ? there[ActionKind::kForward]
                                              : there.input_gradient());
       return;
     }
-    if (!v_.with_transfers || rank_of(v_.program, neighbour) < 0) return;
-    const std::int32_t recv = v_.places.find(half.stage, half.microbatch)[recv_kind];
-    if (recv == Places::kAbsent) {
+    if (!v_.with_transfers || v_.program.stage_map.rank_of(neighbour) < 0) return;
+    const std::int32_t recv = v_.instructions.find({half.stage, half.microbatch})[recv_kind];
+    if (recv == InstructionIndices::kAbsent) {
       v_.report(rank_, index_,
                 "its input is never received: no " +
                     quote(Action::make(recv_kind, half.stage, half.microbatch)));
@@ -62,16 +63,16 @@ class RowOrder {
 
   void check_send(const Action& send) {
     if (!counts(send)) return;
-    const Places& own = v_.places.find(send.stage, send.microbatch);
+    const InstructionIndices& own = v_.instructions.find({send.stage, send.microbatch});
     need(send.kind == ActionKind::kSendForward ? own[ActionKind::kForward] : own.input_gradient());
   }
 
-  void need(std::int32_t place) {
-    if (place < 0 || place < index_) return;
-    if (place == index_) {
+  void need(std::int32_t index) {
+    if (index < 0 || index < index_) return;
+    if (index == index_) {
       v_.report(rank_, index_, "one half of the pair needs the result of the other");
     } else {
-      v_.report(rank_, index_, "needs " + quote(v_.program, rank_, place) + " above it");
+      v_.report(rank_, index_, "needs " + quote(v_.program, rank_, index) + " above it");
     }
   }
 
@@ -83,7 +84,7 @@ class RowOrder {
 }  // namespace
 
 void check_order(Verification& v) {
-  for (int rank = 0; rank < v.program.num_ranks; ++rank) {
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
     RowOrder order(v, rank);
     for (int index = 0; index < static_cast<int>(v.program.ranks[rank].size()); ++index) {
       order.check(index);

@@ -25,8 +25,8 @@ class Reductions {
         with_reduce_grad_(holds(v.program, ActionKind::kReduceGrad)),
         with_norm_(holds(v.program, ActionKind::kReduceNorm)),
         with_optimizer_(holds(v.program, ActionKind::kOptimizerStep)),
-        last_gradient_(static_cast<std::size_t>(v.program.num_stages), kNowhere),
-        reduced_(static_cast<std::size_t>(v.program.num_stages), kNowhere),
+        last_gradient_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
+        reduced_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
         tied_(v.program.tie_groups.size(), kNowhere) {}
 
   void check_rank(int rank) {
@@ -41,7 +41,7 @@ class Reductions {
 
  private:
   const std::vector<Action>& row() const { return v_.program.ranks[rank_]; }
-  bool is_ours(int stage) const { return rank_of(v_.program, stage) == rank_; }
+  bool is_ours(int stage) const { return v_.program.stage_map.rank_of(stage) == rank_; }
   bool knows_tie(int group) const { return group >= 0 && group < static_cast<int>(tied_.size()); }
 
   void once(int& first, int index) {
@@ -67,7 +67,7 @@ class Reductions {
           break;
         case ActionKind::kReduceTied:
           end_.reduction = index;
-          if (knows_tie(action.stage)) once(tied_[action.stage], index);
+          if (knows_tie(action.group)) once(tied_[action.group], index);
           break;
         case ActionKind::kReduceNorm:
           once(end_.norm, index);
@@ -119,7 +119,7 @@ class Reductions {
           must_follow(tied_[group], std::max(last_gradient_[stage], reduced_[stage]));
         }
       } else if (is_member && stages.size() > 1 && !row().empty() && !v_.program.forward_only) {
-        absent(Action::make(ActionKind::kReduceTied, group));
+        absent(Action::reduce_tied(group));
       }
     }
   }
@@ -144,8 +144,8 @@ class Reductions {
       };
       for_each_half(action, [&](const Action& half) { forget(half.stage); });
       if (action.kind == ActionKind::kReduceGrad) forget(action.stage);
-      if (action.kind == ActionKind::kReduceTied && knows_tie(action.stage)) {
-        tied_[action.stage] = kNowhere;
+      if (action.kind == ActionKind::kReduceTied && knows_tie(action.group)) {
+        tied_[action.group] = kNowhere;
       }
     }
   }
@@ -162,7 +162,7 @@ class Reductions {
 
 void check_reductions(Verification& v) {
   Reductions reductions(v);
-  for (int rank = 0; rank < v.program.num_ranks; ++rank) reductions.check_rank(rank);
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) reductions.check_rank(rank);
 }
 
 }  // namespace sluice::detail

@@ -13,7 +13,7 @@ namespace {
 class BoundedChannels {
  public:
   explicit BoundedChannels(const Traffic& traffic)
-      : traffic_(traffic), meetings_(traffic), held_(traffic.channels.size(), 0) {}
+      : traffic_(traffic), arrivals_(traffic), held_(traffic.channels.size(), 0) {}
 
   bool try_run(Replay<BoundedChannels>& replay, int rank, Event event) {
     switch (event.kind) {
@@ -23,15 +23,15 @@ class BoundedChannels {
           return false;
         }
         ++held_[event.target];
-        replay.wake(traffic_.channels[event.target].receiver);
+        replay.wake(traffic_.channels[event.target].destination);
         return true;
       case Event::kRecv:
         if (held_[event.target] == 0) return false;
         --held_[event.target];
-        replay.wake(traffic_.channels[event.target].sender);
+        replay.wake(traffic_.channels[event.target].source);
         return true;
-      case Event::kMeet:
-        return meetings_.try_pass(rank, event.target, [&](const std::vector<int>& members) {
+      case Event::kCollective:
+        return arrivals_.try_pass(rank, event.target, [&](const std::vector<int>& members) {
           for (const int member : members) replay.wake(member);
         });
     }
@@ -47,7 +47,7 @@ class BoundedChannels {
 
  private:
   const Traffic& traffic_;
-  Meetings meetings_;
+  Arrivals arrivals_;
   std::vector<int> held_;
   int capacity_ = 1;
   bool lacks_room_ = false;  // some SEND waits

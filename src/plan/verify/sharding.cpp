@@ -7,7 +7,7 @@ namespace {
 class Sharding {
  public:
   explicit Sharding(Verification& v)
-      : v_(v), gathered_at_(static_cast<std::size_t>(v.program.num_stages), kDropped) {}
+      : v_(v), gathered_at_(static_cast<std::size_t>(v.program.num_stages()), kDropped) {}
 
   void check_rank(int rank) {
     rank_ = rank;
@@ -31,7 +31,7 @@ class Sharding {
   static constexpr int kDropped = -1;
   static constexpr int kAssumed = -2;  // a missing UNSHARD is reported: once is enough
 
-  bool is_ours(int stage) const { return rank_of(v_.program, stage) == rank_; }
+  bool is_ours(int stage) const { return v_.program.stage_map.rank_of(stage) == rank_; }
 
   void unshard(int index, int stage) {
     if (!is_ours(stage)) return;
@@ -74,7 +74,7 @@ class Sharding {
 void check_sharding(Verification& v) {
   if (!holds(v.program, ActionKind::kUnshard) && !holds(v.program, ActionKind::kReshard)) return;
   Sharding sharding(v);
-  for (int rank = 0; rank < v.program.num_ranks; ++rank) sharding.check_rank(rank);
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) sharding.check_rank(rank);
 }
 
 }  // namespace sluice::detail

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/channel.h"
 #include "sluice/error.h"
 #include "sluice/program.h"
 
@@ -16,21 +17,16 @@ namespace sluice::detail {
 
 // An instruction that concerns other ranks.
 struct Event {
-  enum Kind : std::int32_t { kSend, kRecv, kMeet };
+  enum Kind : std::int32_t { kSend, kRecv, kCollective };
   Kind kind;
   std::int32_t target;  // channel or collective
-};
-
-// One FIFO: source rank, destination rank, activation or gradient.
-struct Channel {
-  int sender = 0, receiver = 0;
-  std::vector<std::int32_t> recv_events;  // indices into the receiver's events, ascending
 };
 
 struct Traffic {
   std::vector<std::vector<Event>> events;  // by rank
   std::vector<Channel> channels;
-  std::vector<std::vector<int>> meetings;  // members of every collective
+  std::vector<std::vector<std::int32_t>> recv_events;  // by channel: of the destination, ascending
+  std::vector<std::vector<int>> collectives;           // members of each
 };
 
 // Precondition: the program has no violation, and holds its transfers.
@@ -106,22 +102,22 @@ void run_to_end(const Traffic& traffic, Rules& rules) {
 }
 
 // Who has come to which collective.
-class Meetings {
+class Arrivals {
  public:
-  explicit Meetings(const Traffic& traffic)
+  explicit Arrivals(const Traffic& traffic)
       : traffic_(traffic),
-        num_arrived_(traffic.meetings.size(), 0),
+        num_arrived_(traffic.collectives.size(), 0),
         waits_at_(traffic.events.size(), -1) {}
 
   // True when the rank may go on: all members are here. on_complete(members) is called once.
   template <typename OnComplete>
-  bool try_pass(int rank, int meeting, OnComplete&& on_complete) {
-    const std::vector<int>& members = traffic_.meetings[meeting];
+  bool try_pass(int rank, int collective, OnComplete&& on_complete) {
+    const std::vector<int>& members = traffic_.collectives[collective];
     const int all = static_cast<int>(members.size());
-    if (num_arrived_[meeting] == all) return true;
-    if (waits_at_[rank] == meeting) return false;
-    waits_at_[rank] = meeting;
-    if (++num_arrived_[meeting] < all) return false;
+    if (num_arrived_[collective] == all) return true;
+    if (waits_at_[rank] == collective) return false;
+    waits_at_[rank] = collective;
+    if (++num_arrived_[collective] < all) return false;
     on_complete(members);
     return true;
   }

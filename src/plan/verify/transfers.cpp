@@ -12,19 +12,19 @@ namespace {
 bool counts(const Verification& v, int rank, int index, const Action& action) {
   return is_transfer(action.kind) && action.microbatch >= 0 &&
          action.microbatch < v.program.num_microbatches &&
-         rank_of(v.program, action.stage) == rank &&
-         v.places.find(action.stage, action.microbatch)[action.kind] == index;
+         v.program.stage_map.rank_of(action.stage) == rank &&
+         v.instructions.find({action.stage, action.microbatch})[action.kind] == index;
 }
 
 // A message whose two ends exist: where on its channel it was sent, and where it is received.
-struct Meeting {
+struct Delivery {
   std::int32_t sent;      // index in the row of the sender
   std::int32_t received;  // index in the row of the receiver
 };
 
 // The receives that do not lie on the longest run in the order of the sends: the fewest whose move
 // would put the channel in order. `channel` is in the order of the receives.
-std::vector<Meeting> out_of_order(const std::vector<Meeting>& channel) {
+std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
   const auto in_order = std::is_sorted(channel.begin(), channel.end(),
                                        [](auto& a, auto& b) { return a.sent < b.sent; });
   if (in_order) return {};
@@ -43,48 +43,47 @@ std::vector<Meeting> out_of_order(const std::vector<Meeting>& channel) {
   }
   std::vector<bool> on_run(channel.size(), false);
   for (std::size_t i = ends.back(); i != kNone; i = before[i]) on_run[i] = true;
-  std::vector<Meeting> culprits;
+  std::vector<Delivery> culprits;
   for (std::size_t i = 0; i < channel.size(); ++i) {
     if (!on_run[i]) culprits.push_back(channel[i]);
   }
   return culprits;
 }
 
-void check_channels_of(Verification& v, int receiver,
-                       std::unordered_map<std::int64_t, std::vector<Meeting>>& channels) {
-  for (auto& [key, channel] : channels) {
-    const int sender = static_cast<int>(key / 2);
-    for (const Meeting& culprit : out_of_order(channel)) {
-      v.report(receiver, culprit.received,
-               "out of order on the channel from rank " + std::to_string(sender) +
-                   ", where it is " + quote(v.program, sender, culprit.sent));
+// Clears `channels`.
+void check_order_of(Verification& v, std::unordered_map<Channel, std::vector<Delivery>>& channels) {
+  for (auto& [channel, deliveries] : channels) {
+    for (const Delivery& culprit : out_of_order(deliveries)) {
+      v.report(channel.destination, culprit.received,
+               "out of order on the channel from rank " + std::to_string(channel.source) +
+                   ", where it is " + quote(v.program, channel.source, culprit.sent));
     }
-    channel.clear();
   }
+  channels.clear();
 }
 
 }  // namespace
 
 void check_transfers(Verification& v) {
-  std::unordered_map<std::int64_t, std::vector<Meeting>> channels;  // of one receiver
-  for (int rank = 0; rank < v.program.num_ranks; ++rank) {
+  std::unordered_map<Channel, std::vector<Delivery>> channels;  // of one receiver
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
     const std::vector<Action>& row = v.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {
       const Action& action = row[index];
       if (!counts(v, rank, index, action)) continue;
-      const Action other = counterpart(action);
-      const int peer = rank_of(v.program, other.stage);
-      const std::int32_t place = v.places.find(other.stage, other.microbatch)[other.kind];
-      if (place == Places::kAbsent && peer >= 0) {
+      const Action other = counterpart(v.program, action);
+      const int peer = v.program.stage_map.rank_of(other.stage);
+      const std::int32_t other_index =
+          v.instructions.find({other.stage, other.microbatch})[other.kind];
+      if (other_index == InstructionIndices::kAbsent && peer >= 0) {
         v.report(rank, index,
                  "no " + quote(other) + " on rank " + std::to_string(peer) +
                      (is_send(action.kind) ? " takes this message" : " sends what this waits for"));
-      } else if (place >= 0 && is_recv(action.kind)) {
-        channels[2 * static_cast<std::int64_t>(peer) + is_activation(action.kind)].push_back(
-            {place, index});
+      } else if (other_index >= 0 && is_recv(action.kind)) {
+        channels[channel_of(v.program, action)].push_back({other_index, index});
       }
     }
-    check_channels_of(v, rank, channels);
+    check_order_of(v, channels);
   }
 }
 

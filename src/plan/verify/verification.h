@@ -7,7 +7,8 @@
 // 1. A fault is reported once, where it can be mended. What follows from it is not: whoever needs
 // an
 //    instruction that is missing, doubled or on the wrong rank is silent about it.
-// 2. `places` holds the first occurrence of every instruction that is in range and on its own rank.
+// 2. `instructions` holds the first occurrence of every instruction that is in range and on its own
+// rank.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@
 #include <vector>
 
 #include "plan/neighbours.h"
-#include "plan/pair_table.h"
-#include "plan/verify/places.h"
+#include "plan/stage_microbatch_table.h"
+#include "plan/verify/instruction_indices.h"
 #include "sluice/program.h"
 #include "sluice/verify.h"
 
@@ -29,7 +30,7 @@ class Verification {
 
   const Program& program;
   const bool with_transfers;  // else what crosses ranks is handed over by the compute actions
-  PairTable<Places> places;
+  StageMicrobatchTable<InstructionIndices> instructions;
   std::vector<bool> rank_is_bare;  // owns stages and has no instruction: reported as a whole
 
   // At an instruction.
@@ -50,8 +51,8 @@ class Verification {
 };
 
 // Sizes and placement. False: nothing else can be checked.
-bool check_frame(Verification& verification);
-// Range, ownership, repetition; fills `places`.
+bool check_well_formed(Verification& verification);
+// Range, ownership, repetition; fills `instructions`.
 void index_instructions(Verification& verification);
 // Every stage and microbatch forward once, and backward once or input and weight once each.
 void check_completeness(Verification& verification);

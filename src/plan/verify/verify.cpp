@@ -57,7 +57,7 @@ std::string quote(const Program& program, int rank, int index) {
 VerifyReport verify(const Program& program) {
   VerifyReport report;
   detail::Verification verification(program);
-  if (detail::check_frame(verification)) {
+  if (detail::check_well_formed(verification)) {
     detail::index_instructions(verification);
     detail::check_completeness(verification);
     detail::check_order(verification);

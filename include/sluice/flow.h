@@ -1,0 +1,93 @@
+// Which stages a microbatch passes, in which order: who produces what a stage consumes.
+//
+// A microbatch takes a *route*: stages in the order of their forwards. A stage's activation goes to
+// the next stage of the route, its input gradient to the one before; the last of the route computes
+// the loss. By default all microbatches take one route, the chain 0, 1, .. num_stages - 1.
+//
+// A stage that lives on several ranks is a stage a rank here, and every route passes one of them:
+// with two directions through P ranks (DualPipe), routes 0 .. P-1 and P .. 2P-1, where stages s and
+// P + s have the same content on ranks s and P-1-s, and their weights are tie groups (program.h).
+//
+// Does not own: what the values are (stage_values.h), where stages live (schedule.h).
+// Invariants:
+//  1. A stage is on a route at most once, so for one microbatch it has at most one producer and one
+//     consumer. What more stages read is passed on by those between.
+//  2. Every stage is on some route.
+// Thread-safety: values.
+#pragma once
+
+#include <vector>
+
+#include "sluice/channel_kind.h"
+
+namespace sluice {
+
+class Flow {
+ public:
+  static constexpr int kNone = -1;
+
+  Flow() = default;  // of no stages
+  static Flow chain(int num_stages);
+  // routes[i]: the stages of a route. route_of[m]: index of the route of microbatch m. Throws
+  // Error(kUsage) for an empty route, a stage that is on a route twice or on none, stages and
+  // routes that do not exist.
+  static Flow along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of);
+
+  int num_stages() const { return num_stages_; }
+  // Whether it says where this many microbatches go.
+  bool covers(int num_microbatches) const;
+
+  // A cut is behind a stage that has a consumer; they are counted like stages, up to the last such
+  // stage: num_stages - 1 of the chain.
+  int num_cuts() const;
+  // How many of the first num_microbatches pass the stage.
+  int num_passing(int stage, int num_microbatches) const;
+
+  // Preconditions: stage and microbatch in range. What is asked of a stage that the microbatch does
+  // not pass is kNone.
+  bool passes(int stage, int microbatch) const { return step_of(stage, microbatch).is_passed; }
+  // The stage whose activation this one takes; kNone: the microbatch begins here.
+  int producer(int stage, int microbatch) const { return step_of(stage, microbatch).producer; }
+  // The stage that takes this one's activation; kNone: the loss is computed here.
+  int consumer(int stage, int microbatch) const { return step_of(stage, microbatch).consumer; }
+  // The same for either kind: from where the stage receives, and where it sends what it makes.
+  int source(ChannelKind kind, int stage, int microbatch) const {
+    return kind == ChannelKind::kActivation ? producer(stage, microbatch)
+                                            : consumer(stage, microbatch);
+  }
+  int destination(ChannelKind kind, int stage, int microbatch) const {
+    return kind == ChannelKind::kActivation ? consumer(stage, microbatch)
+                                            : producer(stage, microbatch);
+  }
+
+  // Where a microbatch begins, and where its loss is computed.
+  int first_stage(int microbatch) const { return route_of(microbatch).first; }
+  int last_stage(int microbatch) const { return route_of(microbatch).last; }
+  bool is_first(int stage, int microbatch) const { return stage == first_stage(microbatch); }
+  bool is_last(int stage, int microbatch) const { return stage == last_stage(microbatch); }
+
+ private:
+  struct Step {
+    int producer = kNone, consumer = kNone;
+    bool is_passed = false;
+  };
+  struct Route {
+    int first = kNone, last = kNone;
+    std::vector<Step> steps;  // by stage
+  };
+
+  Flow(const std::vector<std::vector<int>>& routes, int num_stages);
+
+  const Route& route_of(int microbatch) const {
+    return routes_[route_of_.empty() ? 0 : route_of_[static_cast<std::size_t>(microbatch)]];
+  }
+  const Step& step_of(int stage, int microbatch) const {
+    return route_of(microbatch).steps[static_cast<std::size_t>(stage)];
+  }
+
+  int num_stages_ = 0;
+  std::vector<Route> routes_;
+  std::vector<int> route_of_;  // by microbatch; empty: all take the first
+};
+
+}  // namespace sluice

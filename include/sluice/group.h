@@ -1,0 +1,122 @@
+// A set of ranks and what they do together: gather, sum, exchange, broadcast, wait for each other.
+//
+// Owns: what a collective means: the order of results, sums, what its members must agree on.
+// Does not own: how bytes move and when a wait gives up (GroupBackend, one for each kind of
+// transport); the messages of the pipeline (transport.h).
+//
+// Invariants:
+//  1. Members make the calls of a group in the same order. A call never waits: it returns a Work.
+//     Works may be waited for in any order, another one on every member; a member whose Work is
+//     dropped has taken part all the same.
+//  2. Results are in the order of members(). A sum is ((t0 + t1) + t2) + ... element by element in
+//     that order, in the dtype of the tensors: the same bits on every member, in every run and over
+//     every backend, and all_reduce gives those of reduce_scatter.
+//  3. Every wait ends, as those of Transport: by its result, by the deadline (Error kPeer naming
+//     the ranks that are missing), or by abort (Error with the first failure).
+//  4. When members call different things (another collective, another root, other shapes or dtypes
+//     of what is summed), each of them gets Error(kInternal) naming ranks and calls.
+//  5. A tensor that was given is not written to afterwards. A sum is in memory of its own, the
+//     caller's; everything else may share storage with the giver's, and nobody writes to it.
+// Thread-safety: a Group and its Works belong to one rank's thread. A copy is the same group.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/error.h"
+
+namespace sluice {
+
+class GroupBackend;
+
+// A collective on its way.
+template <typename Result>
+class [[nodiscard]] Work {
+ public:
+  explicit Work(std::function<Result()> finish) : finish_(std::move(finish)) {}
+  Work(Work&&) noexcept = default;
+  Work& operator=(Work&&) noexcept = default;
+
+  // Once.
+  Result wait() {
+    if (!finish_) throw Error(ErrorKind::kInternal, "a collective was waited for twice");
+    return std::exchange(finish_, nullptr)();
+  }
+
+ private:
+  std::function<Result()> finish_;
+};
+
+class Group {
+ public:
+  Group() = default;  // of nobody, as split() gives to a rank that joins none
+  explicit Group(std::shared_ptr<GroupBackend> backend) : backend_(std::move(backend)) {}
+
+  explicit operator bool() const { return backend_ != nullptr; }
+  int rank() const;  // of this member within the group: 0 .. size() - 1
+  int size() const;
+  const std::vector<int>& members() const;  // their ranks in the transport, ascending
+
+  // An undefined tensor may be given, and comes out as one. Shapes and dtypes may differ.
+  Work<std::vector<at::Tensor>> all_gather(const at::Tensor& tensor) const;
+  Work<std::vector<std::string>> all_gather(std::string bytes) const;
+  // What member `root` gave; what the others give does not matter.
+  Work<at::Tensor> broadcast(const at::Tensor& tensor, int root) const;
+  Work<std::string> broadcast(std::string bytes, int root) const;
+  // Piece i goes to member i. Undefined pieces, other shapes and dtypes: as in all_gather.
+  Work<std::vector<at::Tensor>> all_to_all(std::vector<at::Tensor> pieces) const;
+
+  // The sum over the members. Any dtype but bool; every member gives the same shape and dtype.
+  Work<at::Tensor> all_reduce(const at::Tensor& tensor) const;
+  // The sum over the members' pieces number rank(). Pieces of one member may differ in shape and
+  // dtype; piece i has the same on all.
+  Work<at::Tensor> reduce_scatter(std::vector<at::Tensor> pieces) const;
+
+  Work<void> barrier() const;
+
+  // Waits. Every member calls it, all groups of a run in one global order, before the first step.
+  // Members that give the same color make a group; one that gives a negative color joins none.
+  Group split(int color) const;
+
+ private:
+  const std::shared_ptr<GroupBackend>& backend() const;  // throws where there is none
+
+  std::shared_ptr<GroupBackend> backend_;
+};
+
+// What a member says beside its tensors.
+struct GroupNote {
+  std::string call;  // for people, and compared: "all_reduce of float32[3]"
+  std::string bytes;
+};
+
+// What the members of a group gave to one of them, in their order.
+struct Exchanged {
+  std::vector<GroupNote> notes;
+  std::vector<at::Tensor> pieces;
+};
+
+// Moves what a Group compares and adds. One for each kind of transport, one object for each member.
+class GroupBackend {
+ public:
+  virtual ~GroupBackend() = default;
+
+  virtual int rank() const = 0;  // as Group::rank
+  virtual const std::vector<int>& members() const = 0;
+
+  // Hands over without waiting: the note to every member, pieces[i] (which may be undefined) to
+  // member i; no pieces at all stand for undefined ones. The k-th exchange of each member is one
+  // exchange.
+  virtual Work<Exchanged> exchange(GroupNote note, std::vector<at::Tensor> pieces) = 0;
+
+  // The group of some of the members, this one among them. All of them call it, right after the
+  // same exchange, and several such groups may be made after one exchange.
+  virtual std::shared_ptr<GroupBackend> split(std::vector<int> members) = 0;
+};
+
+}  // namespace sluice

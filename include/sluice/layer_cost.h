@@ -1,0 +1,37 @@
+// What a layer costs, as functions of the shape of a microbatch.
+//
+// Owns: MicrobatchShape, ShapePolynomial, LayerCost. Does not own: what a layer is (model_spec.h),
+// what a rank's row of instructions makes of it.
+// Thread-safety: values.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice {
+
+struct MicrobatchShape {
+  std::int64_t rows = 0, length = 0;
+  std::int64_t tokens() const { return rows * length; }
+};
+
+// constant + per_row * rows + per_token * rows * length + per_pair * rows * length^2. Plain
+// numbers: they may be derived from a configuration or measured.
+struct ShapePolynomial {
+  double constant = 0, per_row = 0, per_token = 0, per_pair = 0;
+  double at(const MicrobatchShape& shape) const;
+  friend bool operator==(const ShapePolynomial&, const ShapePolynomial&) = default;
+};
+
+struct LayerCost {
+  // Floating-point operations of matrix products, a multiply-add being two. Attention counts every
+  // pair of tokens, masked or not, and nothing that a backward computes again.
+  ShapePolynomial forward_flops, input_flops, weight_flops;
+  // Bytes.
+  ShapePolynomial after_forward;  // kept from F to B or I
+  ShapePolynomial after_input;    // kept from I to W
+  ShapePolynomial on_entry;       // more than is kept, when a backward begins
+  ShapePolynomial at_end;         // more than is left, when a backward ends
+  friend bool operator==(const LayerCost&, const LayerCost&) = default;
+};
+
+}  // namespace sluice

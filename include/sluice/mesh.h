@@ -1,0 +1,67 @@
+// How the ranks of a run are arranged: a grid with a named axis for each way to share the work.
+//
+// The grid is pp x dp_replicate x dp_shard x cp x tp, numbered in a given order, the last axis
+// fastest. Experts are shared over ranks that otherwise share data: ep_shard x ep is another view
+// of dp_replicate x dp_shard x cp, in this order, ep fastest.
+//
+// Does not own: what is sent along an axis (program.h).
+// Thread-safety: values.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+enum class Axis : std::uint8_t {
+  kPp,           // stages
+  kDpReplicate,  // copies of the parameters, other data
+  kDpShard,      // shards of the parameters, other data
+  kCp,           // parts of a sequence
+  kTp,           // parts of a layer
+  kEp,           // other experts
+  kEpShard,      // shards of the same experts
+};
+
+// "pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "ep_shard".
+std::string_view to_text(Axis axis);
+
+struct MeshSizes {
+  int pp = 1, dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1;
+  int ep = 1;  // ep_shard follows
+};
+
+class Mesh {
+ public:
+  using Order = std::array<Axis, 5>;
+  static constexpr Order kDefaultOrder = {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp,
+                                          Axis::kTp};
+
+  Mesh() = default;  // one rank
+  // Throws Error(kUsage) for a size below 1, for more than 2^31-1 ranks, for an order that does not
+  // name each of the five axes once, and for ep that does not divide dp_replicate x dp_shard x cp.
+  explicit Mesh(const MeshSizes& sizes, const Order& order = kDefaultOrder);
+
+  int num_ranks() const;
+  int size(Axis axis) const;
+  // Precondition of both: 0 <= rank < num_ranks().
+  int coordinate(int rank, Axis axis) const;
+  // The ranks that differ from `rank` in this coordinate alone, and `rank`; by that coordinate. In
+  // the view of the axis: along ep the coordinate of ep_shard stays, those of dp and cp do not.
+  std::vector<int> group(int rank, Axis axis) const;
+
+  friend bool operator==(const Mesh&, const Mesh&) = default;
+
+ private:
+  int size_at(Axis grid_axis) const { return sizes_[static_cast<std::size_t>(grid_axis)]; }
+  int expert_position(int rank) const;
+
+  std::array<int, 5> sizes_ = {1, 1, 1, 1, 1};    // by Axis
+  std::array<int, 5> strides_ = {1, 1, 1, 1, 1};  // by Axis: from a rank to the next along it
+  int ep_ = 1;
+};
+
+}  // namespace sluice

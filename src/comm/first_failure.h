@@ -1,0 +1,39 @@
+// The failure that ends every wait of ranks that are threads: the first one stays.
+// Thread-safety: any thread may call anything.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "sluice/transport.h"
+
+namespace sluice {
+
+class FirstFailure {
+ public:
+  // False, and nothing changes, when there is one already.
+  bool set(const Failure& failure) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (happened()) return false;
+    failure_ = failure;
+    happened_.store(true, std::memory_order_release);
+    return true;
+  }
+  bool happened() const { return happened_.load(std::memory_order_acquire); }
+  std::optional<Failure> get() const {
+    if (!happened()) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+  void throw_if_happened() const {
+    if (const std::optional<Failure> failure = get()) throw Error(failure->kind, failure->message);
+  }
+
+ private:
+  std::atomic<bool> happened_{false};
+  mutable std::mutex mutex_;
+  Failure failure_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,183 @@
+// Collectives as one exchange each: who gives what to whom, compared and added here, so that every
+// backend has the same results and the same errors.
+#include "sluice/group.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "base/text.h"
+#include "base/wire.h"
+#include "comm/sum_in_order.h"
+#include "sluice/values.h"
+
+namespace sluice {
+namespace {
+
+std::string describe(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::string> metas;
+  for (const at::Tensor& tensor : tensors) {
+    metas.push_back(tensor.defined() ? to_text(meta_of(tensor)) : "an undefined tensor");
+  }
+  return join(metas, ", ");
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<std::string> texts;
+  for (const int rank : ranks) texts.push_back(std::to_string(rank));
+  return (ranks.size() == 1 ? "rank " : "ranks ") + join(texts, ", ");
+}
+
+[[noreturn]] void refuse(const GroupBackend& backend, const std::string& what) {
+  throw Error(ErrorKind::kInternal, what,
+              "rank " + std::to_string(backend.members()[static_cast<std::size_t>(backend.rank())]),
+              "see sluice/group.h");
+}
+
+void require_same_call(const GroupBackend& backend, const std::vector<GroupNote>& notes) {
+  std::vector<std::pair<std::string, std::vector<int>>> calls;  // and the ranks that made them
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    auto call = std::find_if(calls.begin(), calls.end(),
+                             [&](const auto& known) { return known.first == notes[i].call; });
+    if (call == calls.end()) call = calls.insert(calls.end(), {notes[i].call, {}});
+    call->second.push_back(backend.members()[i]);
+  }
+  if (calls.size() == 1) return;
+  std::vector<std::string> texts;
+  for (const auto& [call, ranks] : calls) texts.push_back(call + " on " + ranks_text(ranks));
+  throw Error(ErrorKind::kInternal,
+              "the members of a group call different things: " + join(texts, ", but "),
+              "group of " + ranks_text(backend.members()),
+              "let every member make the same calls in the same order");
+}
+
+// finish: from what all members gave to the result.
+template <typename Finish>
+auto collective(const std::shared_ptr<GroupBackend>& backend, GroupNote note,
+                std::vector<at::Tensor> pieces, Finish finish) {
+  using Result = std::invoke_result_t<Finish, Exchanged>;
+  auto exchange =
+      std::make_shared<Work<Exchanged>>(backend->exchange(std::move(note), std::move(pieces)));
+  return Work<Result>([backend, exchange, finish = std::move(finish)]() -> Result {
+    Exchanged exchanged = exchange->wait();
+    require_same_call(*backend, exchanged.notes);
+    return finish(std::move(exchanged));
+  });
+}
+
+std::vector<at::Tensor> for_everybody(const GroupBackend& backend, const at::Tensor& tensor) {
+  return std::vector<at::Tensor>(backend.members().size(), tensor);
+}
+
+std::vector<at::Tensor> pieces_of(Exchanged exchanged) { return std::move(exchanged.pieces); }
+
+void require_one_for_each(const GroupBackend& backend, const std::string& call,
+                          std::size_t num_pieces) {
+  if (num_pieces == backend.members().size()) return;
+  refuse(backend, call + " of " + counted(static_cast<std::int64_t>(num_pieces), "piece") +
+                      " in a group of " +
+                      counted(static_cast<std::int64_t>(backend.members().size()), "member"));
+}
+
+std::size_t require_member(const GroupBackend& backend, int rank) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (rank < 0 || index >= backend.members().size()) {
+    refuse(backend, "no member " + std::to_string(rank) + " in the group of " +
+                        ranks_text(backend.members()));
+  }
+  return index;
+}
+
+// The sum of what the members gave to this one.
+at::Tensor sum(const GroupBackend& backend, const Exchanged& exchanged) {
+  const at::Tensor& own = exchanged.pieces[static_cast<std::size_t>(backend.rank())];
+  if (!own.defined() || own.scalar_type() == at::kBool) {
+    refuse(backend, "there is no sum of " + describe({own}));
+  }
+  return sum_in_order(exchanged.pieces, own.device());
+}
+
+}  // namespace
+
+const std::shared_ptr<GroupBackend>& Group::backend() const {
+  if (!backend_) {
+    throw Error(ErrorKind::kInternal, "a group that this rank is no member of was used",
+                "sluice::Group", "test the group that split() returned");
+  }
+  return backend_;
+}
+
+int Group::rank() const { return backend()->rank(); }
+const std::vector<int>& Group::members() const { return backend()->members(); }
+int Group::size() const { return static_cast<int>(members().size()); }
+
+Work<std::vector<at::Tensor>> Group::all_gather(const at::Tensor& tensor) const {
+  return collective(backend(), {"all_gather of tensors", {}}, for_everybody(*backend(), tensor),
+                    pieces_of);
+}
+
+Work<std::vector<std::string>> Group::all_gather(std::string bytes) const {
+  return collective(backend(), {"all_gather of bytes", std::move(bytes)}, {},
+                    [](Exchanged exchanged) {
+                      std::vector<std::string> gathered;
+                      for (GroupNote& note : exchanged.notes)
+                        gathered.push_back(std::move(note.bytes));
+                      return gathered;
+                    });
+}
+
+Work<at::Tensor> Group::broadcast(const at::Tensor& tensor, int root) const {
+  const std::size_t from = require_member(*backend(), root);
+  std::vector<at::Tensor> pieces;
+  if (rank() == root) pieces = for_everybody(*backend(), tensor);
+  return collective(
+      backend(), {"broadcast of a tensor from rank " + std::to_string(members()[from]), {}},
+      std::move(pieces), [from](Exchanged exchanged) { return std::move(exchanged.pieces[from]); });
+}
+
+Work<std::string> Group::broadcast(std::string bytes, int root) const {
+  const std::size_t from = require_member(*backend(), root);
+  if (rank() != root) bytes.clear();
+  return collective(
+      backend(),
+      {"broadcast of bytes from rank " + std::to_string(members()[from]), std::move(bytes)}, {},
+      [from](Exchanged exchanged) { return std::move(exchanged.notes[from].bytes); });
+}
+
+Work<std::vector<at::Tensor>> Group::all_to_all(std::vector<at::Tensor> pieces) const {
+  require_one_for_each(*backend(), "all_to_all", pieces.size());
+  return collective(backend(), {"all_to_all", {}}, std::move(pieces), pieces_of);
+}
+
+Work<at::Tensor> Group::all_reduce(const at::Tensor& tensor) const {
+  return collective(
+      backend(), {"all_reduce of " + describe({tensor}), {}}, for_everybody(*backend(), tensor),
+      [backend = backend()](const Exchanged& exchanged) { return sum(*backend, exchanged); });
+}
+
+Work<at::Tensor> Group::reduce_scatter(std::vector<at::Tensor> pieces) const {
+  require_one_for_each(*backend(), "reduce_scatter", pieces.size());
+  std::string call = "reduce_scatter of " + describe(pieces);
+  return collective(
+      backend(), {std::move(call), {}}, std::move(pieces),
+      [backend = backend()](const Exchanged& exchanged) { return sum(*backend, exchanged); });
+}
+
+Work<void> Group::barrier() const {
+  return collective(backend(), {"barrier", {}}, {}, [](const Exchanged&) {});
+}
+
+Group Group::split(int color) const {
+  std::vector<int> with_same_color;
+  const std::vector<GroupNote> notes =
+      collective(backend(), {"split", WireWriter().add(color).bytes()}, {},
+                 [](Exchanged exchanged) { return std::move(exchanged.notes); })
+          .wait();
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    WireReader reader(notes[i].bytes, "split, from rank " + std::to_string(members()[i]));
+    if (reader.take<int>() == color) with_same_color.push_back(members()[i]);
+    reader.finish();
+  }
+  return color < 0 ? Group() : Group(backend()->split(std::move(with_same_color)));
+}
+
+}  // namespace sluice

@@ -1,0 +1,75 @@
+// The files that data.files means.
+#include <filesystem>
+#include <unordered_set>
+
+#include "config/data_format.h"
+#include "config/paths.h"
+#include "sluice/error.h"
+#include "sluice/run_config.h"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// What keeps a pattern without matches from having some.
+std::string remedy_of_no_match(const std::string& pattern) {
+  fs::path folder;
+  std::error_code error;
+  for (const fs::path& part : fs::path(pattern).parent_path()) {
+    if (detail::has_wildcard(part.string())) break;
+    folder /= part;
+    if (fs::is_directory(folder, error)) continue;
+    return "there is no folder '" + folder.string() +
+           "': mend the path (relative ones are from the folder of the configuration in a file, "
+           "else from the working folder)";
+  }
+  return "no such name in the folder '" + (folder.empty() ? "." : folder.string()) +
+         "': mend the name or the pattern";
+}
+
+// `other`: what the pattern matches, though it is no regular file; "" for nothing.
+Error no_file(const std::string& pattern, const std::string& other, const std::string& where) {
+  const std::string no_match = "no file matches '" + pattern + "'";
+  if (other.empty()) return Error(ErrorKind::kInput, no_match, where, remedy_of_no_match(pattern));
+  std::error_code error;
+  const fs::file_status status = fs::status(other, error);
+  const std::string subject = (other == pattern ? "" : no_match + ": ") + "'" + other + "' is ";
+  if (fs::is_directory(status)) {
+    return Error(ErrorKind::kInput, subject + "a folder", where, "write '" + other + "/**/*.txt'");
+  }
+  if (fs::is_symlink(fs::symlink_status(other, error)) && !fs::exists(status)) {
+    return Error(ErrorKind::kInput, subject + "a link to nothing", where,
+                 "mend the link, or name another file");
+  }
+  return Error(ErrorKind::kInput, subject + "not a regular file", where,
+               "copy what it gives into a file, and name that");
+}
+
+}  // namespace
+
+std::vector<std::string> expand_data_files(const RunConfig& config) {
+  const auto origin = config.origins.find("data.files");
+  const std::string where = origin == config.origins.end() ? "data.files" : origin->second;
+  if (config.data.files.empty()) {
+    throw Error(ErrorKind::kUsage, "data.files names no file",
+                where != "default"    ? where
+                : config.file.empty() ? "data.files"
+                                      : config.file,
+                "for example data.files = [\"corpus/*.txt\"]");
+  }
+  std::vector<std::string> files;
+  std::unordered_set<std::string> seen;
+  for (const std::string& pattern : config.data.files) {
+    const detail::Matches found = detail::match_files(pattern, where);
+    if (found.files.empty()) throw no_file(pattern, found.other, where);
+    for (const std::string& file : found.files) {
+      detail::data_format(file, config.data.format, where);
+      if (seen.insert(file).second) files.push_back(file);
+    }
+  }
+  return files;
+}
+
+}  // namespace sluice

@@ -1,0 +1,80 @@
+#include "config/unknown_key.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/key_table.h"
+#include "config/peer_keys.h"
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::string_view kVariablePrefix = "SLUICE_";
+
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+// The row of the other libraries that a variable without its prefix, in lower case, means.
+const PeerKey* find_peer_variable(const std::string& variable) {
+  for (const PeerKey& peer : peer_keys()) {
+    std::string name(peer.name);
+    std::replace(name.begin(), name.end(), '.', '_');
+    const bool is_section = name.ends_with('*');
+    if (is_section ? variable.starts_with(name.substr(0, name.size() - 1)) : variable == name) {
+      return &peer;
+    }
+  }
+  for (const std::string& section : section_names()) {
+    if (!variable.starts_with(section + "_")) continue;
+    if (const PeerKey* peer = find_peer_key(variable.substr(section.size() + 1))) return peer;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Error unknown_key(const std::string& section, const std::string& name, const std::string& where) {
+  const std::string shown = section + (section.empty() || name.empty() ? "" : ".") + name;
+  const auto refuse = [&](const char* noun, const std::string& remedy) {
+    return Error(ErrorKind::kUsage, std::string("unknown ") + noun + " '" + shown + "'", where,
+                 remedy);
+  };
+  const std::string& key_name = name.empty() ? section : name;
+  if (const PeerKey* peer = find_peer_key(shown)) return refuse("key", explain(*peer));
+  std::vector<std::string> siblings;
+  for (const Key& key : key_table()) {
+    if (key.name == key_name) return refuse("key", "did you mean '" + key.full_name() + "'?");
+    if (key.section == section) siblings.push_back(key.name);
+  }
+  if (const PeerKey* peer = find_peer_key(last_part(key_name))) {
+    return refuse("key", explain(*peer));
+  }
+  if (!siblings.empty()) return refuse("key", suggest_name(name, siblings));
+  if (const PeerKey* peer = find_peer_key(section + ".*")) {
+    return refuse(name.empty() ? "section" : "key", explain(*peer));
+  }
+  return Error(ErrorKind::kUsage, "unknown section '" + section + "'", where,
+               suggest_name(section, section_names()));
+}
+
+Error unknown_variable(const std::string& variable) {
+  const auto refuse = [&](const std::string& remedy) {
+    return Error(ErrorKind::kUsage, "unknown variable " + variable, "environment", remedy);
+  };
+  const std::string bare = to_lower(variable.substr(kVariablePrefix.size()));
+  if (const PeerKey* peer = find_peer_variable(bare)) return refuse(explain(*peer));
+  std::vector<std::string> names, siblings;
+  for (const Key& key : key_table()) {
+    names.push_back(key.section + "_" + key.name);
+    const bool in_section = bare == key.section || bare.starts_with(key.section + "_");
+    if (in_section) siblings.push_back(key.variable());
+    if (bare == key.name) return refuse("did you mean '" + key.variable() + "'?");
+  }
+  if (const std::string near = nearest_name(bare, names); !near.empty()) {
+    const auto found = std::find(names.begin(), names.end(), near);
+    return refuse("did you mean '" + key_table()[found - names.begin()].variable() + "'?");
+  }
+  if (!siblings.empty()) return refuse("one of: " + join(siblings, ", "));
+  return refuse("keys are set by SLUICE_SECTION_KEY, see `sluice config reference`; or unset it");
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,40 @@
+// The name of a channel: one FIFO per source rank, destination rank and kind of what flows.
+// Thread-safety: values.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "sluice/channel_kind.h"
+
+namespace sluice::detail {
+
+struct Channel {
+  std::int32_t source = -1, destination = -1;  // ranks
+  ChannelKind kind = ChannelKind::kActivation;
+
+  friend auto operator<=>(const Channel&, const Channel&) = default;
+};
+
+// One value for each kind.
+template <typename Value>
+struct PerKind {
+  std::array<Value, 2> values{};
+
+  Value& operator[](ChannelKind kind) { return values[static_cast<std::size_t>(kind)]; }
+  const Value& operator[](ChannelKind kind) const { return values[static_cast<std::size_t>(kind)]; }
+};
+
+}  // namespace sluice::detail
+
+template <>
+struct std::hash<sluice::detail::Channel> {
+  std::size_t operator()(const sluice::detail::Channel& channel) const noexcept {
+    const auto source = static_cast<std::uint64_t>(static_cast<std::uint32_t>(channel.source));
+    return (source << 33) ^ (std::uint64_t{static_cast<std::uint32_t>(channel.destination)} << 1) ^
+           static_cast<std::uint64_t>(channel.kind);
+  }
+};

@@ -1,0 +1,37 @@
+// What decoders have in common: token ids in, one value from layer to layer, a head without bias.
+//
+// Owns: values and costs of the ends of a decoder, beginnings of its layers. Costs are those of
+// float32 with LibTorch's operators on the CPU.
+// Does not own: blocks (llama.cpp, gpt2.cpp).
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/model_spec.h"
+
+namespace sluice::detail {
+
+// `count` float32 numbers per token.
+double float_bytes(std::int64_t count);
+
+// Int64 [rows, length] "input_ids" and "labels".
+std::vector<ValueSpec> decoder_inputs();
+
+// Appends {layer.name}.{name}.weight, and .bias unless it is empty.
+void append_parameters(LayerInfo& layer, const std::string& name, std::vector<std::int64_t> weight,
+                       std::vector<std::int64_t> bias = {});
+
+// A layer that reads "hidden" and writes it with `width` numbers a token.
+LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width);
+
+// input_ids -> hidden. parameters: first the table [vocabulary, width].
+LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameters,
+                          double dropout = 0.0);
+// hidden -> logits; `lm_head`, tied to the parameter `embedding` unless that is "". Its cost has
+// the loss in it.
+LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding);
+
+}  // namespace sluice::detail

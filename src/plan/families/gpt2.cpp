@@ -1,0 +1,106 @@
+// Field meanings and defaults are those of transformers' GPT2Config.
+#include "plan/families/gpt2.h"
+
+#include "plan/families/decoder.h"
+
+namespace sluice::detail {
+namespace {
+
+// Elements: D hidden size, F inner size, H heads.
+LayerCost block_cost(const Gpt2Config& c) {
+  const std::int64_t d = c.hidden_size, f = c.intermediate_size, h = c.num_attention_heads;
+  LayerCost cost;
+  const double weights = static_cast<double>(d) * static_cast<double>(4 * d + 2 * f);
+  cost.forward_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(4 * d)};
+  cost.input_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(8 * d)};
+  cost.weight_flops = {.per_token = 2 * weights};
+  cost.after_forward.per_token = float_bytes(8 * d + 2 * f + h + 4);
+  if (c.residual_dropout > 0) cost.after_forward.per_token += float_bytes(2 * d);
+  if (c.attention_dropout > 0) {
+    cost.after_forward.per_token -= float_bytes(h);
+    cost.after_forward.per_pair = float_bytes(3 * h);
+  }
+  cost.after_input.per_token = float_bytes(8 * d + 2 * f);
+  cost.on_entry = {.constant = float_bytes(f) * static_cast<double>(d),
+                   .per_token = float_bytes(2 * f)};
+  return cost;
+}
+
+LayerInfo norm_layer(const Gpt2Config& c) {
+  const std::int64_t d = c.hidden_size;
+  LayerInfo layer = hidden_layer("transformer.ln_f", LayerRole::kNorm, d);
+  layer.parameters = {{"transformer.ln_f.weight", {d}, {}}, {"transformer.ln_f.bias", {d}, {}}};
+  // x and result, mean and inverse root: the normalized x is computed again.
+  layer.cost.after_forward.per_token = float_bytes(2 * d + 2);
+  layer.cost.after_input.per_token = float_bytes(3 * d);
+  return layer;
+}
+
+}  // namespace
+
+Gpt2Config read_gpt2_config(const ConfigReader& config) {
+  Gpt2Config out;
+  out.vocab_size = config.required_size({"vocab_size"});
+  out.hidden_size = config.required_size({"n_embd", "hidden_size"});
+  out.num_layers = config.required_size({"n_layer", "num_hidden_layers"}, kMaxLayers);
+  out.num_attention_heads = config.required_size({"n_head", "num_attention_heads"});
+  out.num_positions = config.required_size({"n_positions", "max_position_embeddings"});
+  if (out.hidden_size % out.num_attention_heads != 0) {
+    config.fail("n_head",
+                std::to_string(out.num_attention_heads) +
+                    " does not divide n_embd = " + std::to_string(out.hidden_size),
+                "every head has as many channels");
+  }
+  out.intermediate_size = config.size("n_inner", 4 * out.hidden_size, 4 * kMaxDimension);
+  out.norm_eps = config.number("layer_norm_epsilon", 1e-5, 0.0, 1.0);
+  out.initializer_range = config.number("initializer_range", 0.02, 0.0, 1.0);
+  const std::string activation = config.text("activation_function", "gelu_new");
+  if (activation != "gelu_new") {
+    config.fail("activation_function", "'" + activation + "' is not implemented",
+                "only 'gelu_new' is");
+  }
+  out.embedding_dropout = config.number("embd_pdrop", 0.1, 0.0, 1.0);
+  out.attention_dropout = config.number("attn_pdrop", 0.1, 0.0, 1.0);
+  out.residual_dropout = config.number("resid_pdrop", 0.1, 0.0, 1.0);
+  out.tie_word_embeddings = config.flag("tie_word_embeddings", true);
+  config.require_flag("scale_attn_weights", true, true);
+  config.require_flag("scale_attn_by_inverse_layer_idx", false, false);
+  config.require_flag("reorder_and_upcast_attn", false, false);
+  config.require_flag("add_cross_attention", false, false);
+  return out;
+}
+
+ModelSpec read_gpt2(const ConfigReader& reader) {
+  const Gpt2Config config = read_gpt2_config(reader);
+  const std::int64_t d = config.hidden_size, f = config.intermediate_size;
+  const std::string embedding = "transformer.wte.weight";
+  ModelSpec model;
+  model.inputs = decoder_inputs();
+  model.vocab_size = config.vocab_size;
+  model.max_positions = config.num_positions;
+  model.layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
+  model.layers.push_back(
+      embedding_layer("transformer.wte",
+                      {{embedding, {config.vocab_size, d}, {}},
+                       {"transformer.wpe.weight", {config.num_positions, d}, {}}},
+                      config.embedding_dropout));
+  model.layers.back().modules = {"transformer.wte", "transformer.wpe"};
+  const LayerCost cost = block_cost(config);
+  for (std::int64_t i = 0; i < config.num_layers; ++i) {
+    LayerInfo layer = hidden_layer("transformer.h." + std::to_string(i), LayerRole::kBlock, d);
+    append_parameters(layer, "ln_1", {d}, {d});
+    append_parameters(layer, "attn.c_attn", {d, 3 * d}, {3 * d});
+    append_parameters(layer, "attn.c_proj", {d, d}, {d});
+    append_parameters(layer, "ln_2", {d}, {d});
+    append_parameters(layer, "mlp.c_fc", {d, f}, {f});
+    append_parameters(layer, "mlp.c_proj", {f, d}, {d});
+    layer.cost = cost;
+    model.layers.push_back(std::move(layer));
+  }
+  model.layers.push_back(norm_layer(config));
+  model.layers.push_back(
+      head_layer(config.vocab_size, d, config.tie_word_embeddings ? embedding : ""));
+  return model;
+}
+
+}  // namespace sluice::detail

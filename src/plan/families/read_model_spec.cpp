@@ -1,0 +1,144 @@
+#include "sluice/model_spec.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/strict_json.h"
+#include "plan/families/families.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
+
+std::string read_dtype(const detail::ConfigReader& config) {
+  const std::string key = config.has("dtype") ? "dtype" : "torch_dtype";
+  std::string dtype = config.text(key, "");
+  const std::vector<std::string> known = {"float32", "bfloat16", "float16", "float64"};
+  if (!dtype.empty() && std::find(known.begin(), known.end(), dtype) == known.end()) {
+    config.fail(key, "unknown data type '" + dtype + "'", suggest_name(dtype, known));
+  }
+  return dtype;
+}
+
+const detail::Family& family_of(const detail::ConfigReader& config) {
+  if (!config.has("model_type")) config.fail_missing("model_type", "add it: 'llama'");
+  const std::string type = config.text("model_type", "");
+  if (const detail::Family* family = detail::find_family(type)) return *family;
+  std::vector<std::string> names;
+  for (const detail::Family& family : detail::families()) names.push_back(family.name);
+  config.fail("model_type", "model family '" + type + "' is not known", suggest_name(type, names));
+}
+
+// In floating point, so that a hostile sum cannot overflow.
+double approximate_parameters(const ModelSpec& model) {
+  double sum = 0;
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters)
+      sum += static_cast<double>(parameter.numel());
+  }
+  return sum;
+}
+
+ModelSpec spec_of(const detail::ConfigReader& config) {
+  const detail::Family& family = family_of(config);
+  if (config.has("quantization_config")) {
+    config.fail("quantization_config", "quantized weights are not implemented",
+                "use the unquantized model");
+  }
+  ModelSpec spec = family.read(config);
+  spec.family = family.name;
+  spec.dtype = read_dtype(config);
+  if (approximate_parameters(spec) > detail::kMaxParameters) {
+    throw Error(ErrorKind::kInput, "the model has more than 1e15 parameters", config.file_name(),
+                "check hidden_size, vocab_size and the number of layers");
+  }
+  return spec;
+}
+
+bool is_family(const nlohmann::json& document) {
+  const auto type = document.find("model_type");
+  return type != document.end() && type->is_string() &&
+         detail::find_family(type->get<std::string>()) != nullptr;
+}
+
+// The language model of `outer`, whose sizes win.
+nlohmann::json nested_config(const nlohmann::json& outer, const nlohmann::json& nested) {
+  nlohmann::json config = nested;
+  for (const char* key : {"hidden_size", "vocab_size"}) {
+    if (outer.contains(key) && !outer.at(key).is_null()) config[key] = outer.at(key);
+  }
+  for (const char* key : {"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config"}) {
+    if (!config.contains(key) && outer.contains(key)) config[key] = outer.at(key);
+  }
+  // transformers ties the head when either object says so.
+  const char* const tie = "tie_word_embeddings";
+  if (outer.contains(tie) && outer.at(tie) == true) config[tie] = true;
+  return config;
+}
+
+std::string move_under(const std::string& name) {
+  const std::string from = "model.", to = "model.language_model.";
+  return name.starts_with(from) ? to + name.substr(from.size()) : name;
+}
+
+// A file, or config.json in a folder.
+std::string config_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  const char* const remedy = "name a Hugging Face model folder or a config.json";
+  if (!fs::is_directory(path, code)) {
+    if (fs::exists(path, code)) return path;
+    throw Error(ErrorKind::kInput, "no such file or folder", path, remedy);
+  }
+  std::string file = (fs::path(path) / "config.json").string();
+  if (fs::exists(file, code)) return file;
+  throw Error(ErrorKind::kInput, "the model folder has no config.json", path, remedy);
+}
+
+}  // namespace
+
+nlohmann::json detail::parse_config(const std::string& text, const std::string& file_name) {
+  nlohmann::json document = parse_strict_json(text, file_name);
+  if (!document.is_object()) {
+    throw Error(ErrorKind::kInput, "the model configuration is not a JSON object", file_name,
+                "name the config.json of a Hugging Face model");
+  }
+  return document;
+}
+
+ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
+  const nlohmann::json document = detail::parse_config(config_json, file_name);
+  ModelSpec spec = spec_of(detail::ConfigReader(document, file_name));
+  spec.config_text = config_json;
+  return spec;
+}
+
+ModelSpec read_model_spec(const std::string& path) {
+  const std::string file = config_file(path);
+  return parse_model_spec(read_text(file, kMaxConfigBytes), file);
+}
+
+ModelSpec read_language_model_spec(const std::string& path) {
+  const std::string file = config_file(path);
+  const std::string text = read_text(file, kMaxConfigBytes);
+  const nlohmann::json document = detail::parse_config(text, file);
+  const auto nested = document.find("text_config");
+  const bool is_nested = nested != document.end() && nested->is_object();
+  if (!is_nested || is_family(document)) return parse_model_spec(text, file);
+  const nlohmann::json config = nested_config(document, *nested);
+  ModelSpec spec = spec_of(detail::ConfigReader(config, file, "text_config."));
+  for (LayerInfo& layer : spec.layers) {
+    layer.name = move_under(layer.name);
+    for (ParameterSpec& parameter : layer.parameters) {
+      parameter.name = move_under(parameter.name);
+      parameter.tied_to = move_under(parameter.tied_to);
+    }
+  }
+  spec.config_text = text;
+  return spec;
+}
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+#include "plan/families/rope.h"
+
+#include "sluice/error.h"
+
+namespace sluice::detail {
+
+RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings) {
+  // transformers prefers rope_scaling where both are given.
+  std::optional<ConfigReader> rope = config.object("rope_scaling");
+  if (!rope) rope = config.object("rope_parameters");
+  constexpr double kMinTheta = 1e-3, kMaxTheta = 1e15;
+  RopeConfig out;
+  out.theta = config.number("rope_theta", out.theta, kMinTheta, kMaxTheta);
+  if (config.number("partial_rotary_factor").value_or(1.0) != 1.0) {
+    config.fail("partial_rotary_factor", "only 1 is implemented", "use a model that turns all");
+  }
+  if (!rope) return out;
+  out.theta = rope->number("rope_theta", out.theta, kMinTheta, kMaxTheta);
+  out.type = rope->text("rope_type", rope->text("type", "default"));
+  if (rope->number("partial_rotary_factor").value_or(1.0) != 1.0) {
+    rope->fail("partial_rotary_factor", "only 1 is implemented", "use a model that turns all");
+  }
+  if (out.type == "default") return out;
+  const std::vector<std::string> known = {"default", "linear", "llama3"};
+  if (out.type != "linear" && out.type != "llama3") {
+    rope->fail(rope->has("rope_type") ? "rope_type" : "type",
+               "rotary embedding '" + out.type + "' is not implemented",
+               suggest_name(out.type, known));
+  }
+  const auto required = [&](const char* key) {
+    if (!rope->has(key)) {
+      rope->fail_missing(key, "rope type '" + out.type + "' needs it: add a number");
+    }
+    return rope->number(key, 0.0, 1e-6, 1e9);
+  };
+  out.factor = required("factor");
+  if (out.type == "linear") return out;
+  out.low_freq_factor = required("low_freq_factor");
+  out.high_freq_factor = required("high_freq_factor");
+  if (out.high_freq_factor <= out.low_freq_factor) {
+    rope->fail("high_freq_factor", "high_freq_factor is not greater than low_freq_factor",
+               "exchange the two?");
+  }
+  out.original_max_position_embeddings =
+      rope->size("original_max_position_embeddings", max_position_embeddings);
+  out.original_max_position_embeddings =
+      config.size("original_max_position_embeddings", out.original_max_position_embeddings);
+  return out;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,109 @@
+#include "sluice/flow.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, what, {}, remedy);
+}
+
+int count_stages(const std::vector<std::vector<int>>& routes) {
+  std::size_t most = 0;  // every stage is on some route
+  for (const std::vector<int>& route : routes) most += route.size();
+  int count = 0;
+  for (const std::vector<int>& route : routes) {
+    if (route.empty()) refuse("a route passes no stage", "give every route a stage");
+    for (const int stage : route) {
+      if (stage < 0) refuse("a route passes stage " + std::to_string(stage), "count from 0");
+      if (static_cast<std::size_t>(stage) >= most) {
+        refuse(
+            "a route passes stage " + std::to_string(stage) + ", and one below it is on no route",
+            "leave no stage out");
+      }
+      count = std::max(count, stage + 1);
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+Flow::Flow(const std::vector<std::vector<int>>& routes, int num_stages) : num_stages_(num_stages) {
+  for (const std::vector<int>& stages : routes) {
+    Route& route = routes_.emplace_back();
+    route.first = stages.front();
+    route.last = stages.back();
+    route.steps.resize(static_cast<std::size_t>(num_stages));
+    int before = kNone;
+    for (const int stage : stages) {
+      Step& step = route.steps[static_cast<std::size_t>(stage)];
+      if (step.is_passed) {
+        refuse("a route passes stage " + std::to_string(stage) + " twice", "name it once");
+      }
+      step = {before, kNone, true};
+      if (before != kNone) route.steps[static_cast<std::size_t>(before)].consumer = stage;
+      before = stage;
+    }
+  }
+}
+
+Flow Flow::chain(int num_stages) {
+  if (num_stages < 1) return Flow();
+  std::vector<int> stages(static_cast<std::size_t>(num_stages));
+  std::iota(stages.begin(), stages.end(), 0);
+  return Flow({stages}, num_stages);
+}
+
+Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of) {
+  Flow flow(routes, count_stages(routes));
+  for (int stage = 0; stage < flow.num_stages_; ++stage) {
+    const bool passed = std::any_of(flow.routes_.begin(), flow.routes_.end(), [&](const Route& r) {
+      return r.steps[static_cast<std::size_t>(stage)].is_passed;
+    });
+    if (!passed) {
+      refuse("stage " + std::to_string(stage) + " is on no route", "leave no stage out");
+    }
+  }
+  for (const int route : route_of) {
+    if (route < 0 || route >= static_cast<int>(routes.size())) {
+      refuse("a microbatch takes route " + std::to_string(route) + " of " +
+                 std::to_string(routes.size()),
+             "count routes from 0");
+    }
+  }
+  flow.route_of_ = std::move(route_of);
+  return flow;
+}
+
+bool Flow::covers(int num_microbatches) const {
+  if (route_of_.empty()) return routes_.size() == 1;
+  return route_of_.size() == static_cast<std::size_t>(num_microbatches);
+}
+
+int Flow::num_cuts() const {
+  int count = 0;
+  for (const Route& route : routes_) {
+    for (int stage = count; stage < num_stages_; ++stage) {
+      if (route.steps[static_cast<std::size_t>(stage)].consumer != kNone) count = stage + 1;
+    }
+  }
+  return count;
+}
+
+int Flow::num_passing(int stage, int num_microbatches) const {
+  if (route_of_.empty()) return num_microbatches;
+  int count = 0;
+  for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
+    count += passes(stage, microbatch);
+  }
+  return count;
+}
+
+}  // namespace sluice

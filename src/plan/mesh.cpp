@@ -1,0 +1,111 @@
+#include "sluice/mesh.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::array<std::string_view, 7> kNames = {"pp", "dp_replicate", "dp_shard", "cp",
+                                                    "tp", "ep",           "ep_shard"};
+
+constexpr std::size_t index_of(Axis axis) { return static_cast<std::size_t>(axis); }
+
+bool is_of_experts(Axis axis) { return axis == Axis::kEp || axis == Axis::kEpShard; }
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, what, {}, remedy);
+}
+
+}  // namespace
+
+std::string_view to_text(Axis axis) { return kNames[index_of(axis)]; }
+
+Mesh::Mesh(const MeshSizes& sizes, const Order& order)
+    : sizes_{sizes.pp, sizes.dp_replicate, sizes.dp_shard, sizes.cp, sizes.tp},
+      strides_{},
+      ep_(sizes.ep) {
+  std::int64_t stride = 1;
+  for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+    if (is_of_experts(*axis) || strides_[index_of(*axis)] != 0) {
+      refuse("the order of ranks names " + std::string(to_text(*axis)) +
+                 (is_of_experts(*axis) ? "" : " twice"),
+             "name pp, dp_replicate, dp_shard, cp and tp once each");
+    }
+    if (size_at(*axis) < 1) {
+      refuse("the mesh has " + std::to_string(size_at(*axis)) + " ranks along " +
+                 std::string(to_text(*axis)),
+             "give at least 1");
+    }
+    strides_[index_of(*axis)] = static_cast<int>(stride);
+    stride *= size_at(*axis);
+    if (stride > std::numeric_limits<int>::max()) {
+      refuse("the mesh has more than 2147483647 ranks", "make an axis smaller");
+    }
+  }
+  const int shared = sizes.dp_replicate * sizes.dp_shard * sizes.cp;
+  if (ep_ < 1 || shared % ep_ != 0) {
+    refuse("ep = " + std::to_string(ep_) + " does not divide the " + std::to_string(shared) +
+               " ranks of dp_replicate x dp_shard x cp",
+           "give a divisor of it");
+  }
+}
+
+int Mesh::num_ranks() const {
+  int count = 1;
+  for (const int size : sizes_) count *= size;
+  return count;
+}
+
+int Mesh::size(Axis axis) const {
+  if (axis == Axis::kEp) return ep_;
+  if (axis == Axis::kEpShard) {
+    return size_at(Axis::kDpReplicate) * size_at(Axis::kDpShard) * size_at(Axis::kCp) / ep_;
+  }
+  return size_at(axis);
+}
+
+int Mesh::expert_position(int rank) const {
+  return (coordinate(rank, Axis::kDpReplicate) * size_at(Axis::kDpShard) +
+          coordinate(rank, Axis::kDpShard)) *
+             size_at(Axis::kCp) +
+         coordinate(rank, Axis::kCp);
+}
+
+int Mesh::coordinate(int rank, Axis axis) const {
+  if (axis == Axis::kEp) return expert_position(rank) % ep_;
+  if (axis == Axis::kEpShard) return expert_position(rank) / ep_;
+  return rank / strides_[index_of(axis)] % size_at(axis);
+}
+
+std::vector<int> Mesh::group(int rank, Axis axis) const {
+  std::vector<int> ranks;
+  if (!is_of_experts(axis)) {
+    const int stride = strides_[index_of(axis)];
+    const int first = rank - coordinate(rank, axis) * stride;
+    for (int i = 0; i < size(axis); ++i) ranks.push_back(first + i * stride);
+    return ranks;
+  }
+  const auto stride_of = [&](Axis grid_axis) { return strides_[index_of(grid_axis)]; };
+  int first = rank;  // position 0 of the experts' view
+  for (const Axis shared : {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp}) {
+    first -= coordinate(rank, shared) * stride_of(shared);
+  }
+  const int here = expert_position(rank);
+  const int step = axis == Axis::kEp ? 1 : ep_;
+  const int begin = axis == Axis::kEp ? here - here % ep_ : here % ep_;
+  for (int i = 0; i < size(axis); ++i) {
+    int position = begin + i * step;
+    int member = first + position % size_at(Axis::kCp) * stride_of(Axis::kCp);
+    position /= size_at(Axis::kCp);
+    member += position % size_at(Axis::kDpShard) * stride_of(Axis::kDpShard);
+    member += position / size_at(Axis::kDpShard) * stride_of(Axis::kDpReplicate);
+    ranks.push_back(member);
+  }
+  return ranks;
+}
+
+}  // namespace sluice

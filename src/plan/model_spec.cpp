@@ -1,0 +1,94 @@
+#include "sluice/model_spec.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "plan/families/config_reader.h"
+#include "sluice/error.h"
+
+namespace sluice {
+
+std::int64_t dtype_bytes(std::string_view dtype) {
+  static const std::vector<std::pair<std::string, std::int64_t>> sizes = {
+      {"float32", 4}, {"float64", 8}, {"float16", 2}, {"bfloat16", 2}, {"int64", 8},
+      {"int32", 4},   {"int16", 2},   {"int8", 1},    {"uint8", 1},    {"bool", 1}};
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : sizes) {
+    if (name == dtype) return bytes;
+    names.push_back(name);
+  }
+  throw Error(ErrorKind::kUsage, "the size of dtype '" + std::string(dtype) + "' is not known", {},
+              suggest_name(std::string(dtype), names));
+}
+
+std::int64_t ParameterSpec::numel() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::vector<std::int64_t> ValueSpec::sizes_at(const MicrobatchShape& shape) const {
+  std::vector<std::int64_t> result = sizes;
+  std::replace(result.begin(), result.end(), kMicrobatchRows, shape.rows);
+  std::replace(result.begin(), result.end(), kMicrobatchLength, shape.length);
+  return result;
+}
+
+double ValueSpec::bytes_at(const MicrobatchShape& shape) const {
+  auto bytes = static_cast<double>(dtype_bytes(dtype));
+  for (const std::int64_t size : sizes_at(shape)) bytes *= static_cast<double>(size);
+  return bytes;
+}
+
+std::int64_t LayerInfo::num_parameters() const {
+  std::int64_t sum = 0;
+  for (const ParameterSpec& parameter : parameters) sum += parameter.numel();
+  return sum;
+}
+
+std::vector<std::string> LayerInfo::module_names() const {
+  return modules.empty() ? std::vector<std::string>{name} : modules;
+}
+
+std::pair<int, int> ModelSpec::block_range() const {
+  const auto is_block = [](const LayerInfo& layer) { return layer.role == LayerRole::kBlock; };
+  const auto first = std::find_if(layers.begin(), layers.end(), is_block);
+  if (first == layers.end()) {
+    const auto embeddings = std::find_if(layers.begin(), layers.end(), [](const LayerInfo& layer) {
+      return layer.role != LayerRole::kEmbedding;
+    });
+    const int position = static_cast<int>(embeddings - layers.begin());
+    return {position, position};
+  }
+  const auto last = std::find_if(layers.rbegin(), layers.rend(), is_block);
+  return {static_cast<int>(first - layers.begin()), static_cast<int>(layers.rend() - last)};
+}
+
+std::int64_t ModelSpec::num_parameters() const {
+  std::int64_t sum = 0;
+  for (const LayerInfo& layer : layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      if (parameter.tied_to.empty()) sum += parameter.numel();
+    }
+  }
+  return sum;
+}
+
+ModelSpec outline_model_spec(int num_layers) {
+  if (num_layers < 0 || num_layers > detail::kMaxLayers) {
+    throw Error(ErrorKind::kUsage, "the number of layers is " + std::to_string(num_layers), {},
+                "give a number from 0 to " + std::to_string(detail::kMaxLayers));
+  }
+  ModelSpec spec;
+  const auto add = [&](const std::string& name, LayerRole role) {
+    LayerInfo& layer = spec.layers.emplace_back();
+    layer.name = name;
+    layer.role = role;
+  };
+  add("model.embed_tokens", LayerRole::kEmbedding);
+  for (int i = 0; i < num_layers; ++i) add("model.layers." + std::to_string(i), LayerRole::kBlock);
+  add("model.norm", LayerRole::kNorm);
+  add("lm_head", LayerRole::kHead);
+  return spec;
+}
+
+}  // namespace sluice

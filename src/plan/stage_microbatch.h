@@ -1,0 +1,27 @@
+// One stage at work on one microbatch: what a forward and its backward are of.
+// Thread-safety: values.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace sluice::detail {
+
+// In order: by stage, then by microbatch.
+struct StageMicrobatch {
+  std::int32_t stage = -1, microbatch = -1;
+
+  friend auto operator<=>(const StageMicrobatch&, const StageMicrobatch&) = default;
+};
+
+}  // namespace sluice::detail
+
+template <>
+struct std::hash<sluice::detail::StageMicrobatch> {
+  std::size_t operator()(const sluice::detail::StageMicrobatch& of) const noexcept {
+    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(of.stage)) << 32) |
+           static_cast<std::uint32_t>(of.microbatch);
+  }
+};

@@ -1,0 +1,193 @@
+// Sizes, placement, and what makes an instruction impossible by itself.
+#include "base/text.h"
+#include "plan/verify/verification.h"
+
+namespace sluice::detail {
+namespace {
+
+std::string range_text(int first, int last) {
+  return first == last
+             ? "stage " + std::to_string(first) + " lives"
+             : "stages " + std::to_string(first) + " to " + std::to_string(last) + " live";
+}
+
+// One violation for a run of stages without a rank.
+void check_placement(Verification& v) {
+  const Program& program = v.program;
+  const auto is_placed = [&](int stage) {
+    const int rank = program.stage_map.rank_of(stage);
+    return rank >= 0 && rank < program.num_ranks();
+  };
+  for (int stage = 0; stage < program.num_stages(); ++stage) {
+    if (is_placed(stage)) continue;
+    const int first = stage;
+    while (stage + 1 < program.num_stages() && !is_placed(stage + 1)) ++stage;
+    v.report_rank(-1, range_text(first, stage) + " on no rank of the program");
+  }
+}
+
+void find_bare_ranks(Verification& v) {
+  v.rank_is_bare.assign(static_cast<std::size_t>(v.program.num_ranks()), false);
+  for (int stage = 0; stage < v.program.num_stages(); ++stage) {
+    const int rank = v.program.stage_map.rank_of(stage);
+    if (rank < 0 || rank >= v.program.num_ranks()) continue;
+    if (!v.program.ranks[rank].empty() || v.rank_is_bare[rank]) continue;
+    v.rank_is_bare[rank] = true;
+    v.report_rank(rank, "owns stage " + std::to_string(stage) + " and has no instruction");
+  }
+}
+
+std::string not_passed(int stage, int microbatch) {
+  return "microbatch " + std::to_string(microbatch) + " does not pass stage " +
+         std::to_string(stage);
+}
+
+// Why an action cannot be in any program of this shape; "" when it can.
+std::string impossible(const Program& program, const Action& action) {
+  const auto beyond = [](int value, int count) { return value < 0 || value >= count; };
+  if (action.kind == ActionKind::kIdle) return "an idle slot is not an instruction";
+  if (action.kind == ActionKind::kReduceTied &&
+      beyond(action.group, static_cast<int>(program.tie_groups.size()))) {
+    return "the program has " + std::to_string(program.tie_groups.size()) +
+           " groups of tied parameters";
+  }
+  if (!names_stage(action.kind)) return "";
+  const bool is_pair = action.kind == ActionKind::kOverlap;
+  if (beyond(action.stage, program.num_stages()) ||
+      (is_pair && beyond(action.backward_stage, program.num_stages()))) {
+    return "the program has " + counted(program.num_stages(), "stage");
+  }
+  const bool has_microbatch = is_compute(action.kind) || is_transfer(action.kind);
+  if ((has_microbatch && beyond(action.microbatch, program.num_microbatches)) ||
+      (is_pair && beyond(action.backward_microbatch, program.num_microbatches))) {
+    return "the program has " + counted(program.num_microbatches, "microbatch");
+  }
+  const auto passes = [&](int stage, int microbatch) {
+    return program.flow.passes(stage, microbatch);
+  };
+  if (has_microbatch && !passes(action.stage, action.microbatch)) {
+    return not_passed(action.stage, action.microbatch);
+  }
+  if (is_pair && !passes(action.backward_stage, action.backward_microbatch)) {
+    return not_passed(action.backward_stage, action.backward_microbatch);
+  }
+  if (is_pair && !makes_input_gradient(action.backward_kind)) {
+    return "the second of a pair must be B or I";
+  }
+  return "";
+}
+
+std::string misplaced(const Program& program, const Action& action, int rank) {
+  const int stages[] = {action.stage, action.backward_stage};
+  for (const int stage : stages) {
+    const int owner = program.stage_map.rank_of(stage);
+    if (stage < 0 || owner == rank) continue;
+    return "stage " + std::to_string(stage) +
+           (owner < 0 ? " lives on no rank" : " lives on rank " + std::to_string(owner));
+  }
+  return "";
+}
+
+// Why nothing is transferred here; "" when something is.
+std::string pointless(const Program& program, const Action& transfer) {
+  const int peer = peer_stage(program, transfer);
+  if (peer == Flow::kNone) {
+    const bool is_behind =
+        is_send(transfer.kind) == (channel_kind_of(transfer.kind) == ChannelKind::kActivation);
+    return std::string("there is no stage ") + (is_behind ? "behind" : "before") + " stage " +
+           std::to_string(transfer.stage);
+  }
+  if (program.stage_map.rank_of(peer) == program.stage_map.rank_of(transfer.stage)) {
+    return "stages " + std::to_string(transfer.stage) + " and " + std::to_string(peer) +
+           " live on one rank: nothing is transferred between them";
+  }
+  return "";
+}
+
+bool is_backward(const Action& action) {
+  return makes_input_gradient(action.kind) || makes_weight_gradient(action.kind) ||
+         action.kind == ActionKind::kOverlap || action.kind == ActionKind::kSendBackward ||
+         action.kind == ActionKind::kRecvBackward;
+}
+
+void record(Verification& v, int rank, int index, const Action& action) {
+  std::int32_t& first = v.instructions.at({action.stage, action.microbatch})[action.kind];
+  if (first >= 0) {
+    v.report(rank, index, quote(action) + " runs a second time");
+  } else {
+    first = index;
+  }
+}
+
+void record_elsewhere(Verification& v, const Action& action) {
+  std::int32_t& first = v.instructions.at({action.stage, action.microbatch})[action.kind];
+  if (first == InstructionIndices::kAbsent) first = InstructionIndices::kElsewhere;
+}
+
+}  // namespace
+
+bool check_well_formed(Verification& v) {
+  const Program& program = v.program;
+  if (program.num_ranks() < 1 || program.num_stages() < 1 || program.num_microbatches < 1) {
+    v.report_rank(-1, "a program has at least one rank, one stage and one microbatch");
+    return false;
+  }
+  if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks())) {
+    v.report_rank(-1, std::to_string(program.ranks.size()) + " rows for " +
+                          std::to_string(program.num_ranks()) + " ranks");
+    return false;
+  }
+  if (program.flow.num_stages() != program.num_stages() ||
+      !program.flow.covers(program.num_microbatches)) {
+    v.report_rank(-1, "the flow is not of " + counted(program.num_stages(), "stage") + " and " +
+                          counted(program.num_microbatches, "microbatch"));
+    return false;
+  }
+  if (program.mesh.size(Axis::kPp) != program.num_ranks()) {
+    v.report_rank(-1, "the mesh has " + counted(program.mesh.size(Axis::kPp), "rank") +
+                          " along pp for " + counted(program.num_ranks(), "rank"));
+    return false;
+  }
+  check_placement(v);
+  find_bare_ranks(v);
+  return true;
+}
+
+void index_instructions(Verification& v) {
+  v.instructions = StageMicrobatchTable<InstructionIndices>(v.program);
+  for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
+    const std::vector<Action>& row = v.program.ranks[rank];
+    for (int index = 0; index < static_cast<int>(row.size()); ++index) {
+      const Action& action = row[index];
+      if (std::string reason = impossible(v.program, action); !reason.empty()) {
+        v.report(rank, index, std::move(reason));
+        continue;
+      }
+      if (!names_stage(action.kind)) continue;
+      const bool has_microbatch = is_compute(action.kind) || is_transfer(action.kind);
+      if (std::string reason = misplaced(v.program, action, rank); !reason.empty()) {
+        v.report(rank, index, std::move(reason));
+      }
+      if (!has_microbatch) continue;
+      if (v.program.forward_only && is_backward(action)) {
+        v.report(rank, index, "the program is forward only");
+        continue;
+      }
+      const auto enter = [&](const Action& part) {
+        if (v.program.stage_map.rank_of(part.stage) == rank)
+          record(v, rank, index, part);
+        else
+          record_elsewhere(v, part);
+      };
+      if (is_compute(action.kind)) {
+        for_each_half(action, enter);
+      } else if (std::string reason = pointless(v.program, action); !reason.empty()) {
+        v.report(rank, index, std::move(reason));
+      } else {
+        enter(action);
+      }
+    }
+  }
+}
+
+}  // namespace sluice::detail

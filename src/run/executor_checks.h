@@ -1,0 +1,21 @@
+// What a user may get wrong when making an Executor or giving it a batch.
+#pragma once
+
+#include <map>
+
+#include "sluice/program.h"
+#include "sluice/stage.h"
+#include "sluice/step_batch.h"
+#include "sluice/transport.h"
+
+namespace sluice {
+
+// Throws Error(kUsage) unless `stages` are those of `rank`, and the transport is this rank's, of as
+// many as the program has.
+void check_layout(const Program& program, int rank, const std::map<int, Stage*>& stages,
+                  const Transport& transport);
+
+// Throws Error(kUsage) for another number of microbatches or counts than the program's.
+void check_batch(const Program& program, int rank, const StepBatch& batch);
+
+}  // namespace sluice

@@ -1,0 +1,168 @@
+#include "run/graph_backward.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <type_traits>
+#include <utility>
+
+#include "run/parameter_hooks.h"
+#include "run/split_backward.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::Engine;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+using Tensors = std::vector<at::Tensor>;
+
+// Where the graph of a microbatch begins. Unlike a leaf it holds no tensor, so that an input that
+// no operator saved is free as soon as the forward is over.
+struct StageInput final : Node {
+  variable_list apply(variable_list&& gradients) override {
+    received = std::move(gradients);
+    return {};
+  }
+  variable_list received;  // per differentiable input, after backward
+};
+
+template <typename Pointer = NodePtr>
+Pointer make_stage_input() {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>) {
+    return Pointer(new StageInput());
+  } else {
+    return c10::make_intrusive<StageInput>();
+  }
+}
+
+class GraphBackward final : public ChunkBackward {
+ public:
+  GraphBackward(Chunk& chunk, const ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {}
+
+  Values forward(const MicrobatchKey& key, Values received, const Values& batch) override {
+    hooks_.check(chunk_.parameters());
+    int num_slots = 0;
+    for (const auto& [name, tensor] : received) {
+      const bool differentiable = tensor.defined() && tensor.requires_grad();
+      if (differentiable) {
+        tensor.set_requires_grad(false);  // from here on it is no leaf
+        torch::autograd::impl::set_gradient_edge(tensor,
+                                                 Edge(input_, input_->add_input_metadata(tensor)));
+      }
+      input_slots_.push_back(differentiable ? num_slots++ : -1);
+    }
+    Values outputs = chunk_.forward(std::move(received), batch, key.seed, key.step, key.microbatch);
+    const Tensors first = chunk_.take_first_layer_outputs();
+    if (num_slots == 0) {
+      for (const at::Tensor& tensor : first) {
+        if (tensor.grad_fn()) inner_boundary_.push_back(tensor.grad_fn());
+      }
+    }
+    return outputs;
+  }
+
+  void keep(const Tensors& roots) override {
+    for (const at::Tensor& root : roots) {
+      roots_.push_back(root.defined() && root.requires_grad()
+                           ? torch::autograd::impl::gradient_edge(root)
+                           : Edge());
+    }
+  }
+
+  Tensors full(Tensors root_gradients) override {
+    const auto [roots, gradients] = take_roots(std::move(root_gradients));
+    if (!roots.empty()) {
+      Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
+                                           /*create_graph=*/false, /*accumulate_grad=*/true);
+    }
+    return by_input(std::move(static_cast<StageInput*>(input_.get())->received));
+  }
+
+  Tensors input(Tensors root_gradients, bool hold_weights) override {
+    InputBackward done;
+    {
+      const auto [roots, gradients] = take_roots(std::move(root_gradients));
+      if (roots.empty()) return by_input({});
+      edge_list inputs;
+      for (std::uint32_t slot = 0; slot < input_->num_inputs(); ++slot)
+        inputs.emplace_back(input_, slot);
+      done = run_input_backward(roots, gradients, inputs, inner_boundary_);
+    }
+    inner_boundary_.clear();
+    deferred_ = std::move(done.deferred);
+    splits_ = !deferred_.empty() || done.early_weights.empty();
+    for (auto& [node, gradient] : done.early_weights) {
+      GradientSum* sum = hooks_.sum_of(node.get());
+      if (!sum) continue;  // a leaf of the user's that is no parameter
+      if (hold_weights) {
+        held_.emplace_back(sum, std::move(gradient));
+      } else {
+        sum->add(gradient);
+      }
+    }
+    return by_input(std::move(done.input_gradients));
+  }
+
+  void weight() override {
+    std::move(deferred_).run();
+    for (auto& [sum, gradient] : held_) sum->add(gradient);
+  }
+
+  bool splits() const override { return splits_; }
+
+ private:
+  // The roots that need a gradient and got one, with it.
+  std::pair<edge_list, variable_list> take_roots(Tensors root_gradients) {
+    if (root_gradients.size() != roots_.size()) {
+      throw Error(ErrorKind::kInternal, "expected " + std::to_string(roots_.size()) +
+                                            " output gradients, got " +
+                                            std::to_string(root_gradients.size()));
+    }
+    std::pair<edge_list, variable_list> taken;
+    for (std::size_t i = 0; i < roots_.size(); ++i) {
+      Edge& root = roots_[i];
+      if (!root.is_valid() || !root_gradients[i].defined()) continue;
+      const at::Device device = root.function->input_metadata(root.input_nr).device();
+      if (root_gradients[i].device() != device) root_gradients[i] = root_gradients[i].to(device);
+      taken.first.push_back(std::move(root));
+      taken.second.push_back(std::move(root_gradients[i]));
+    }
+    roots_.clear();
+    return taken;
+  }
+
+  Tensors by_input(variable_list slots) const {
+    Tensors result(input_slots_.size());
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      const int slot = input_slots_[i];
+      if (slot >= 0 && static_cast<std::size_t>(slot) < slots.size())
+        result[i] = std::move(slots[static_cast<std::size_t>(slot)]);
+    }
+    return result;
+  }
+
+  Chunk& chunk_;
+  const ParameterHooks& hooks_;
+  NodePtr input_ = make_stage_input();
+  std::vector<int> input_slots_;         // chunk input -> slot of the node, -1: needs no gradient
+  std::vector<NodePtr> inner_boundary_;  // without differentiable inputs: after the first layer
+  edge_list roots_;                      // invalid where an output needs no gradient
+  DeferredWeights deferred_;
+  std::vector<std::pair<GradientSum*, at::Tensor>> held_;  // early weights, added during W
+  bool splits_ = true;
+};
+
+}  // namespace
+
+ChunkBackwardMaker graph_backward(const Chunk& chunk, const GradientSums& sums, std::string place) {
+  return
+      [hooks = std::make_shared<ParameterHooks>(chunk.parameters(), sums, std::move(place))](
+          Chunk& of, const GradientSums&) { return std::make_unique<GraphBackward>(of, *hooks); };
+}
+
+}  // namespace sluice

@@ -1,0 +1,55 @@
+#include "run/parameter_hooks.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// Hands the gradient to the sum and leaves AccumulateGrad nothing to do.
+struct TakeGradient final : torch::autograd::FunctionPreHook {
+  explicit TakeGradient(GradientSum& owner) : sum(owner) {}
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& gradients) override {
+    sum.add(gradients[0]);
+    return {at::Tensor()};
+  }
+  GradientSum& sum;
+};
+
+}  // namespace
+
+ParameterHooks::ParameterHooks(const std::vector<ParameterInfo>& parameters,
+                               const GradientSums& sums, std::string place)
+    : place_(std::move(place)) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    NodePtr& node = nodes_.emplace_back();
+    if (!sums[i]) continue;
+    node = torch::autograd::impl::grad_accumulator(parameters[i].tensor);
+    node->add_pre_hook(std::make_unique<TakeGradient>(*sums[i]));
+    sums_[node.get()] = sums[i].get();
+  }
+}
+
+void ParameterHooks::check(const std::vector<ParameterInfo>& parameters) const {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& tensor = parameters[i].tensor;
+    const bool ours = nodes_[i]
+                          ? torch::autograd::impl::try_get_grad_accumulator(tensor) == nodes_[i]
+                          : !tensor.requires_grad();
+    if (ours) continue;
+    throw Error(ErrorKind::kUsage,
+                "parameter '" + parameters[i].name +
+                    "' was moved, converted or unfrozen after its stage was made",
+                place_, "do so in LayerSpec::make");
+  }
+}
+
+GradientSum* ParameterHooks::sum_of(const torch::autograd::Node* node) const {
+  const auto found = sums_.find(node);
+  return found == sums_.end() ? nullptr : found->second;
+}
+
+}  // namespace sluice

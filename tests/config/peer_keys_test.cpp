@@ -1,0 +1,51 @@
+#include "config/peer_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "config/key_table.h"
+
+namespace sluice::detail {
+namespace {
+
+bool contains(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+TEST(PeerKeysTest, EveryKeyOfOursThatIsNamedExists) {
+  const std::vector<std::string> keys = config_keys(), sections = section_names();
+  for (const PeerKey& peer : peer_keys()) {
+    const std::vector<std::string> parts = split(peer.here, '`');
+    ASSERT_FALSE(parts.empty()) << peer.name;
+    for (std::size_t i = 1; i < parts.size(); i += 2) {
+      if (parts[i].starts_with("sluice ")) continue;
+      EXPECT_TRUE(contains(keys, parts[i])) << peer.name << ": " << parts[i];
+    }
+    if (const std::string text = peer.here; text.starts_with("the keys of [")) {
+      EXPECT_TRUE(contains(sections, text.substr(13, text.size() - 14))) << text;
+    }
+  }
+}
+
+// Such a row would never be reached, or would hide a key of ours.
+TEST(PeerKeysTest, NoNameIsTwiceThereOrAKeyOfOurs) {
+  std::set<std::string> names;
+  for (const Key& key : key_table()) names.insert({key.name, key.full_name()});
+  for (const std::string& section : section_names()) names.insert(section + ".*");
+  for (const PeerKey& peer : peer_keys()) {
+    EXPECT_TRUE(names.insert(peer.name).second) << peer.name;
+  }
+}
+
+TEST(PeerKeysTest, AHyphenIsAnUnderscore) {
+  ASSERT_NE(find_peer_key("micro-batch-size"), nullptr);
+  EXPECT_EQ(explain(*find_peer_key("micro-batch-size")),
+            "it is Megatron's: here training.microbatch_size");
+  EXPECT_EQ(find_peer_key("micro"), nullptr);
+}
+
+}  // namespace
+}  // namespace sluice::detail

@@ -1,0 +1,125 @@
+// describe() against what the families say of themselves.
+#include <gtest/gtest.h>
+
+#include "model/support.h"
+#include "plan/predict/activation_memory.h"
+#include "sluice/describe.h"
+#include "sluice/partition.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kLength = 16;
+
+ModelSpec spec_of(const std::string& model) {
+  return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);
+}
+
+ModelSpec measured(const ModelSpec& spec) {
+  at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
+  const TensorMeta ids{{2, kLength}, at::kLong};
+  return describe(make_layers(spec), {{"input_ids", ids}, {"labels", ids}});
+}
+
+const std::vector<std::string> kModels = {"models/llama_tied", "models/gpt2",
+                                          "models_extra/grouped_query", "models_extra/biases"};
+
+void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
+  ASSERT_EQ(found.parameters.size(), expected.parameters.size()) << expected.name;
+  for (std::size_t i = 0; i < found.parameters.size(); ++i) {
+    EXPECT_EQ(found.parameters[i].name, expected.parameters[i].name);
+    EXPECT_EQ(found.parameters[i].shape, expected.parameters[i].shape) << expected.name;
+    EXPECT_EQ(found.parameters[i].tied_to, expected.parameters[i].tied_to) << expected.name;
+    EXPECT_EQ(found.parameters[i].dtype, expected.parameters[i].dtype) << expected.name;
+  }
+}
+
+TEST(DescribeFamiliesTest, LayersParametersAndValuesAreThoseOfTheFamily) {
+  const MicrobatchShape shape{5, kLength};
+  for (const std::string& model : kModels) {
+    const ModelSpec spec = spec_of(model), found = measured(spec);
+    ASSERT_EQ(found.layers.size(), spec.layers.size()) << model;
+    for (std::size_t i = 0; i < found.layers.size(); ++i) {
+      const LayerInfo &layer = found.layers[i], &expected = spec.layers[i];
+      EXPECT_EQ(layer.name, expected.name);
+      EXPECT_EQ(layer.role, expected.role) << layer.name;
+      EXPECT_EQ(layer.reads, expected.reads) << layer.name;
+      expect_same_parameters(layer, expected);
+      ASSERT_EQ(layer.writes.size(), 1u);
+      EXPECT_EQ(layer.writes[0].name, expected.writes[0].name) << layer.name;
+      EXPECT_EQ(layer.writes[0].sizes_at(shape), expected.writes[0].sizes_at(shape)) << layer.name;
+      EXPECT_EQ(layer.writes[0].dtype, expected.writes[0].dtype) << layer.name;
+    }
+    EXPECT_EQ(found.num_parameters(), spec.num_parameters());
+  }
+}
+
+TEST(DescribeFamiliesTest, OperationsAreThoseOfTheFamily) {
+  for (const std::string& model : kModels) {
+    const ModelSpec spec = spec_of(model), found = measured(spec);
+    for (std::size_t i = 0; i < found.layers.size(); ++i) {
+      const LayerCost &cost = found.layers[i].cost, &expected = spec.layers[i].cost;
+      for (const std::int64_t rows : {2, 7}) {
+        const MicrobatchShape shape{rows, kLength};
+        const std::string what = model + " " + spec.layers[i].name;
+        EXPECT_EQ(cost.forward_flops.at(shape), expected.forward_flops.at(shape)) << what;
+        EXPECT_EQ(cost.input_flops.at(shape), expected.input_flops.at(shape)) << what;
+        EXPECT_EQ(cost.weight_flops.at(shape), expected.weight_flops.at(shape)) << what;
+      }
+    }
+  }
+}
+
+// A layer's result counts where it is saved: that of the last norm in the head. The families count
+// it in the norm, and the loss in the head.
+TEST(DescribeFamiliesTest, KeptBytesAreThoseOfTheFamily) {
+  const MicrobatchShape shape{3, kLength};
+  const auto kept = [&](const LayerInfo& layer) { return layer.cost.after_forward.at(shape); };
+  for (const std::string& model : kModels) {
+    const ModelSpec spec = spec_of(model), found = measured(spec);
+    const std::size_t norm = spec.layers.size() - 2, head = norm + 1;
+    for (std::size_t i = 0; i < norm; ++i)
+      EXPECT_EQ(kept(found.layers[i]), kept(spec.layers[i])) << model << " " << spec.layers[i].name;
+    const double loss = static_cast<double>(shape.tokens() * (4 * spec.vocab_size + 8));
+    EXPECT_EQ(kept(found.layers[norm]) + kept(found.layers[head]),
+              kept(spec.layers[norm]) + kept(spec.layers[head]) - loss)
+        << model;
+  }
+}
+
+TEST(DescribeFamiliesTest, BytesThatWaitForTheWeightsAreNearThoseOfLlama) {
+  const MicrobatchShape shape{3, kLength};
+  for (const std::string& model : kModels) {
+    const ModelSpec spec = spec_of(model);
+    if (spec.family != "llama") continue;
+    const ModelSpec found = measured(spec);
+    const double expected = spec.layers[1].cost.after_input.at(shape);
+    EXPECT_NEAR(found.layers[1].cost.after_input.at(shape), expected, 0.05 * expected) << model;
+  }
+}
+
+TEST(DescribeFamiliesTest, ADescriptionIsSplitAndPredictedAsTheFamilyIs) {
+  const ModelSpec spec = spec_of("models/llama_untied"), found = measured(spec);
+  PartitionOptions options;
+  options.num_ranks = 2;
+  const Partition partition = make_partition(found, options);
+  const Partition expected = make_partition(spec, options);
+  const MicrobatchShape shape{2, kLength};
+  std::vector<ActivationBytes> stages, expected_stages;
+  for (int s = 0; s < partition.num_stages; ++s) {
+    const auto i = static_cast<std::size_t>(s);
+    EXPECT_EQ(partition.stages[i].modules, expected.stages[i].modules);
+    EXPECT_EQ(partition.stages[i].num_parameters, expected.stages[i].num_parameters);
+    stages.push_back(stage_activations(found, partition.stages[i], shape));
+    expected_stages.push_back(stage_activations(spec, expected.stages[i], shape));
+  }
+  const Schedule schedule = make_schedule("1F1B", {2, 1, 4});
+  const std::vector<Action> first = to_program(schedule).ranks[0];
+  const auto kept = static_cast<double>(row_activations(first, expected_stages).kept);
+  EXPECT_EQ(static_cast<double>(row_activations(first, stages).kept), kept);
+  EXPECT_EQ(stage_shapes(found, partition, 2, kLength)[1].output,
+            stage_shapes(spec, expected, 2, kLength)[1].output);
+}
+
+}  // namespace
+}  // namespace sluice

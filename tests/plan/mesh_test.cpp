@@ -1,0 +1,93 @@
+#include "sluice/mesh.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "sluice/program.h"
+#include "sluice/verify.h"
+#include "support/expect_error.h"
+#include "support/programs.h"
+
+namespace sluice {
+namespace {
+
+using Ranks = std::vector<int>;
+
+constexpr Axis kAxes[] = {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp,
+                          Axis::kTp, Axis::kEp,          Axis::kEpShard};
+
+TEST(MeshTest, OneRankIsAloneAlongEveryAxis) {
+  const Mesh mesh;
+  EXPECT_EQ(mesh.num_ranks(), 1);
+  for (const Axis axis : kAxes) {
+    EXPECT_EQ(mesh.size(axis), 1) << to_text(axis);
+    EXPECT_EQ(mesh.coordinate(0, axis), 0) << to_text(axis);
+    EXPECT_EQ(mesh.group(0, axis), Ranks{0}) << to_text(axis);
+  }
+}
+
+TEST(MeshTest, TheLastAxisOfTheOrderIsFastest) {
+  const Mesh mesh({.pp = 2, .dp_shard = 3});
+  EXPECT_EQ(mesh.group(0, Axis::kDpShard), (Ranks{0, 1, 2}));
+  EXPECT_EQ(mesh.group(4, Axis::kPp), (Ranks{1, 4}));
+  const Mesh other({.pp = 2, .dp_shard = 3},
+                   {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp, Axis::kPp});
+  EXPECT_EQ(other.group(4, Axis::kDpShard), (Ranks{0, 2, 4}));
+  EXPECT_EQ(other.group(4, Axis::kPp), (Ranks{4, 5}));
+}
+
+TEST(MeshTest, ExpertsAreAnotherViewOfTheRanksThatShareData) {
+  const Mesh mesh({.pp = 2, .dp_replicate = 2, .dp_shard = 2, .cp = 2, .tp = 2, .ep = 4});
+  EXPECT_EQ(mesh.size(Axis::kEpShard), 2);
+  EXPECT_EQ(mesh.group(0, Axis::kEp), (Ranks{0, 2, 4, 6}));
+  EXPECT_EQ(mesh.group(0, Axis::kEpShard), (Ranks{0, 8}));
+  EXPECT_EQ(mesh.group(21, Axis::kEp), (Ranks{17, 19, 21, 23}));
+}
+
+TEST(MeshTest, GroupsOfAnAxisDivideTheRanks) {
+  for (const Mesh& mesh :
+       {Mesh({.pp = 3, .dp_replicate = 2, .dp_shard = 3, .cp = 2, .tp = 2, .ep = 6}),
+        Mesh({.pp = 2, .dp_replicate = 2, .dp_shard = 4, .cp = 1, .tp = 3, .ep = 2},
+             {Axis::kTp, Axis::kDpShard, Axis::kPp, Axis::kCp, Axis::kDpReplicate})}) {
+    for (const Axis axis : kAxes) {
+      for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+        const Ranks group = mesh.group(rank, axis);
+        ASSERT_EQ(group.size(), static_cast<std::size_t>(mesh.size(axis)));
+        ASSERT_EQ(group[static_cast<std::size_t>(mesh.coordinate(rank, axis))], rank);
+        for (const int member : group) ASSERT_EQ(mesh.group(member, axis), group);
+      }
+    }
+  }
+}
+
+TEST(MeshTest, RefusesWhatIsNoMesh) {
+  const auto refusal = [](const MeshSizes& sizes, const Mesh::Order& order = Mesh::kDefaultOrder) {
+    return test::message_of([&] { Mesh(sizes, order); });
+  };
+  EXPECT_NE(refusal({.cp = 0}).find("0 ranks along cp"), std::string::npos);
+  EXPECT_NE(refusal({.dp_shard = 4, .ep = 3}).find("ep = 3 does not divide the 4 ranks"),
+            std::string::npos);
+  EXPECT_NE(refusal({.pp = std::numeric_limits<int>::max(), .tp = 2}).find("more than 2147483647"),
+            std::string::npos);
+  EXPECT_NE(refusal({}, {Axis::kPp, Axis::kPp, Axis::kDpShard, Axis::kCp, Axis::kTp})
+                .find("names pp twice"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal({}, {Axis::kPp, Axis::kEp, Axis::kDpShard, Axis::kCp, Axis::kTp}).find("names ep"),
+      std::string::npos);
+}
+
+TEST(MeshTest, AProgramIsOnePipelineOfItsMesh) {
+  const Program program = lower(make_schedule("1F1B", {.num_ranks = 3, .num_microbatches = 4}), {});
+  EXPECT_EQ(program.mesh, Mesh({.pp = 3}));
+  Program replicated = program;
+  replicated.mesh = Mesh({.pp = 3, .dp_shard = 2});
+  EXPECT_TRUE(verify(replicated).ok());
+  Program wrong = program;
+  wrong.mesh = Mesh({.pp = 2});
+  EXPECT_EQ(verify(wrong).violations.front().reason, "the mesh has 2 ranks along pp for 3 ranks");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,49 @@
+// Ranks over whatever transport a conformance suite is run on, each on a thread of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sluice/transport.h"
+
+namespace sluice::test {
+
+using TransportFactory = std::vector<std::unique_ptr<Transport>> (*)(int size,
+                                                                     const TransportOptions&);
+
+class ConformanceRanks : public ::testing::TestWithParam<TransportFactory> {
+ protected:
+  void start(int size, std::chrono::milliseconds deadline = std::chrono::milliseconds(20'000)) {
+    transports = GetParam()(size, TransportOptions{deadline});
+    ASSERT_EQ(transports.size(), static_cast<std::size_t>(size));
+  }
+  // Runs `body(transport)` on one thread a rank; returns what each threw ("" for nothing).
+  std::vector<std::string> on_every_rank(const std::function<void(Transport&)>& body) {
+    std::vector<std::string> errors(transports.size());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < transports.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          body(*transports[rank]);
+        } catch (const Error& error) {
+          errors[rank] = error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+  static void expect_no_errors(const std::vector<std::string>& errors) {
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+  }
+
+  std::vector<std::unique_ptr<Transport>> transports;
+};
+
+}  // namespace sluice::test
