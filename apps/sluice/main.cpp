@@ -29,8 +29,9 @@ struct CommandText {
 // Commands that sluice-run carries out.
 constexpr std::array kSibling = {
     CommandText{"train",
-                "train CONFIG.toml [--section.key value | --section.key=value ...]\n"
-                "Trains; prints the resolved configuration and the plan, then steps.",
+                "train CONFIG.toml [--section.key value | --section.key=value ...] "
+                "[--log-level LEVEL]\n"
+                "Trains; prints the settings that are not the default and the plan, then steps.",
                 "An override sets one key of the configuration: `sluice config reference` lists "
                 "them, `sluice\nconfig show CONFIG.toml` prints their values. Data, weights and "
                 "folders are checked before\nanything is created.\n\nNot built yet:\n"

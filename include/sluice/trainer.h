@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,8 @@ class Trainer {
   void load_weights(const HfDirectory& directory, const ModelSpec& spec);
   void draw_weights();
 
-  // Collective. One step at this learning rate. Returns the same report on every rank. Throws
+  // Collective. One step at this learning rate. Returns the same report on every rank, when every
+  // rank has made its update. Throws
   // Error(kInput) for a batch without a counted token, Error(kNotFinite) on every rank after a loss
   // or gradient that is not finite, and whatever Executor::run_step throws.
   const StepReport& step(const StepBatch& batch, double learning_rate);
@@ -77,6 +79,10 @@ class Trainer {
   // Of this rank's stages, in order; a tied parameter once for each use.
   std::vector<ParameterInfo> parameters() const;
   const Optimizer& optimizer() const;
+  // The last step whose update the weights of this rank hold, 0 before the first; nothing when an
+  // update was begun and failed. Where all ranks say the same after a failure, the weights are
+  // those of that step.
+  std::optional<std::int64_t> weights_step() const;
 
   // After a failure: the last instructions of this rank, and the index of the one that was running,
   // -1 if none was.

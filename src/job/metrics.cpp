@@ -26,13 +26,13 @@ std::string formatted(const char* format, double value) {
   return text;
 }
 
-// A number of the line. Where there is no room, the fields with the largest `dropped_before` go
+// A number of the line. Where there is no room, the fields with the largest `least_needed` go
 // first.
 struct Field {
   const char* name;
   std::string value, shorter;
   const char* paint;
-  int dropped_before;
+  int least_needed;
 };
 
 // Below 0.01 GiB in a smaller unit.
@@ -115,7 +115,7 @@ std::string to_line(const StepMetrics& metrics, bool color, int width) {
   }
   while (fields.size() > 2 && !fits(1)) {
     fields.erase(std::max_element(fields.begin(), fields.end(), [](const Field& a, const Field& b) {
-      return a.dropped_before < b.dropped_before;
+      return a.least_needed < b.least_needed;
     }));
   }
   return join_fields(fields, 1, color);

@@ -1,10 +1,10 @@
 #include "job/run_inputs.h"
 
 #include <algorithm>
-#include <iostream>
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "sluice/log.h"
 
 namespace sluice {
 namespace {
@@ -38,9 +38,9 @@ std::optional<HfDirectory> open_weights(const RunConfig& config, const ModelSpec
   HfDirectory directory(config.model.path);
   const std::vector<std::string> unused = check_checkpoint(directory, spec);
   if (!unused.empty()) {
-    std::cerr << "sluice: warning: " << counted(static_cast<std::int64_t>(unused.size()), "tensor")
-              << " of " << config.model.path << (unused.size() == 1 ? " is" : " are")
-              << " not used by the model: " << first_names(unused) << "\n";
+    log_warning(counted(static_cast<std::int64_t>(unused.size()), "tensor") + " of " +
+                config.model.path + (unused.size() == 1 ? " is" : " are") +
+                " not used by the model: " + first_names(unused));
   }
   return directory;
 }

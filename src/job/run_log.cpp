@@ -10,11 +10,13 @@
 #include <numbers>
 
 #include "base/text.h"
+#include "sluice/log.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::chrono::seconds kNoteInterval{20};
+constexpr double kTellingShare = 0.01;  // of the first step, to estimate the rest from
 
 std::string nats_and_bits(double nats) {
   return fixed(nats, 4) + " nats, " + fixed(nats / std::numbers::ln2, 4) + " bits";
@@ -22,13 +24,26 @@ std::string nats_and_bits(double nats) {
 
 }  // namespace
 
+std::string first_step_note(double share, double seconds) {
+  std::string text =
+      "note: " + fixed(100 * share, 1) + "% of the first step after " + duration_text(seconds);
+  if (share >= kTellingShare) text += ", " + duration_text(seconds / share - seconds) + " to go";
+  return text;
+}
+
 RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data)
-    : config_(config), plan_(plan), data_(data), color_(use_color(STDOUT_FILENO)) {}
+    : config_(config),
+      plan_(plan),
+      data_(data),
+      color_(use_color(STDOUT_FILENO)),
+      width_(is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0) {}
 
 void RunLog::begin() {
   unigram_entropy_ = data_.unigram_entropy();
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
-  print(show_config(config_) + "\n" + describe_plan(config_, plan_, grid) + data_text() + "\n");
+  print(show_config_changes(config_) + "all values: sluice config show " + config_.file + "\n\n" +
+        describe_plan(config_, plan_, grid) + data_text() + "\n");
+  for (const std::string& warning : plan_.warnings) log_warning(warning);
   began_ = std::chrono::steady_clock::now();
   next_note_ = began_ + kNoteInterval;
 }
@@ -38,10 +53,10 @@ void RunLog::print(const std::string& text) const {
   errno = 0;
   if (std::cout << text << std::flush) return;
   const int reason = errno;
-  std::cerr << "sluice: warning: cannot write to stdout"
-            << (reason != 0 ? std::string(": ") + std::strerror(reason) : "")
-            << "; the run goes on without it, its steps are in "
-            << MetricsFile::path_in(config_.metrics.folder) << "\n";
+  log_warning("cannot write to stdout" +
+              (reason != 0 ? std::string(": ") + std::strerror(reason) : "") +
+              "; the run goes on without it, its steps are in " +
+              MetricsFile::path_in(config_.metrics.folder));
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   dup2(nowhere, STDOUT_FILENO);
   close(nowhere);
@@ -52,7 +67,8 @@ std::string RunLog::data_text() const {
   std::string text = "data: " + with_commas(data_.num_bytes()) + " bytes, " +
                      with_commas(data_.num_sequences()) + " sequences of at most " +
                      with_commas(config_.training.seq_len) + " tokens an epoch";
-  if (unigram_entropy_) text += "; unigram entropy " + nats_and_bits(*unigram_entropy_) + " a byte";
+  if (unigram_entropy_)
+    text += "\n  unigram entropy " + nats_and_bits(*unigram_entropy_) + " a byte";
   return text + "\n";
 }
 
@@ -63,8 +79,7 @@ void RunLog::instruction_done(int index) {
   next_note_ = now + kNoteInterval;
   const double share = (index + 1.0) / static_cast<double>(plan_.program.ranks.front().size());
   const double seconds = std::chrono::duration<double>(now - began_).count();
-  print("note: " + fixed(100 * share, 1) + "% of the first step after " + duration_text(seconds) +
-        ", " + duration_text(seconds / share - seconds) + " to go\n");
+  print(first_step_note(share, seconds) + "\n");
 }
 
 void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport& report,
@@ -91,7 +106,7 @@ void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport
   metrics.seconds_left = time_left_.after(step, metrics.num_steps);
 
   record(metrics);
-  print(to_line(metrics, color_) + "\n");
+  print(to_line(metrics, color_, width_) + "\n");
   last_ = std::move(metrics);
 }
 
@@ -101,9 +116,13 @@ void RunLog::record(const StepMetrics& metrics) {
     if (!file_) file_.emplace(config_.metrics.folder);
     file_->append(metrics);
   } catch (const Error& error) {
-    metrics_error_ = error;
-    std::cerr << "sluice: warning: " << error.what() << "; the run goes on without metrics\n";
+    give_up_metrics(error, "; the run goes on without metrics");
   }
+}
+
+void RunLog::give_up_metrics(const Error& error, const std::string& consequence) {
+  metrics_error_ = error;
+  log_warning(error.what() + consequence);
 }
 
 void RunLog::unsplit_stages(const std::vector<int>& stages) const {
@@ -118,16 +137,28 @@ void RunLog::unsplit_stages(const std::vector<int>& stages) const {
         fixed(100 * simulation.bubble_fraction, 1) + "%\n");
 }
 
-void RunLog::end(bool stopped, const std::string& weights) const {
-  std::string text = memory_text();
-  if (stopped) {
-    text += "stopped by a signal after step ";
-    text += std::to_string(last_.step) + " of " + std::to_string(last_.num_steps) + "\n";
+void RunLog::end(Ending ending, std::int64_t step, const std::string& weights) {
+  try {
+    if (file_ && !metrics_error_) file_->require_in_place();
+  } catch (const Error& error) {
+    give_up_metrics(error, "");
+    file_.reset();
   }
-  text += "loss: " + (unigram_entropy_ ? nats_and_bits(last_.loss) + " a byte; unigram entropy " +
-                                             nats_and_bits(*unigram_entropy_)
-                                       : fixed(last_.loss, 4) + " nats a token");
-  text += "\nweights: " + weights + "\n";
+  std::string text = memory_text();
+  if (ending != Ending::kFinished) {
+    text += ending == Ending::kStopped ? "stopped by a signal" : "ended by an error";
+    text += " after step " + std::to_string(step) + " of " +
+            std::to_string(config_.training.steps) + "\n";
+  }
+  // A step that was not logged may be the last before an error.
+  if (last_.step == step) {
+    text += "loss: " +
+            (unigram_entropy_ ? nats_and_bits(last_.loss) + " a byte; unigram entropy " +
+                                    nats_and_bits(*unigram_entropy_)
+                              : fixed(last_.loss, 4) + " nats a token") +
+            "\n";
+  }
+  text += "weights: " + weights + "\n";
   if (file_) text += "metrics: " + file_->path() + "\n";
   print(text);
 }

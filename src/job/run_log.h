@@ -1,6 +1,7 @@
 // What a training run tells its user: settings and plan, then the steps, then the outcome.
 //
-// Owns: the text on stdout and metrics.jsonl, which it creates with the first logged step. The run
+// Owns: the text on stdout, which fits the terminal, and metrics.jsonl, which it creates with the
+// first logged step. The run
 // is worth more than its text: what cannot be written is given up with a warning, and the run goes
 // on. Does not own: the numbers. Used by one rank's thread (rank 0) between begin() and end().
 #pragma once
@@ -20,11 +21,17 @@
 
 namespace sluice {
 
+enum class Ending { kFinished, kStopped, kFailed };  // kStopped: by a signal
+
+// "note: 12.0% of the first step after 26s, 3m10s to go"; what is to go is left out while the share
+// says too little.
+std::string first_step_note(double share, double seconds);
+
 class RunLog {
  public:
   RunLog(const RunConfig& config, const Plan& plan, const TokenData& data);
 
-  // Settings with their origins, split, schedule, prediction, data.
+  // Settings that are not the default, split, schedule, prediction, data; the plan's warnings.
   void begin();
   // After every instruction of rank 0. The first step has no line before it, and may take long:
   // says every 20 seconds how far it is.
@@ -35,13 +42,15 @@ class RunLog {
   void unsplit_stages(const std::vector<int>& stages) const;
   // Steps that are not logged count for the time left.
   void skip_step(double seconds) { time_left_.add_step(seconds); }
-  // Memory predicted and measured, the loss beside what it has to beat, where the weights are.
-  void end(bool stopped, const std::string& weights) const;
+  // Memory predicted and measured, the loss beside what it has to beat, where the weights of `step`
+  // are. Finds metrics.jsonl gone, if it is.
+  void end(Ending ending, std::int64_t step, const std::string& weights);
   // Why metrics.jsonl was given up, if it was.
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 
  private:
   void record(const StepMetrics& metrics);
+  void give_up_metrics(const Error& error, const std::string& consequence);
   void print(const std::string& text) const;
   std::string data_text() const;
   std::string memory_text() const;
@@ -51,6 +60,7 @@ class RunLog {
   const TokenData& data_;
   std::optional<double> unigram_entropy_;  // nats a byte; only of text
   bool color_;
+  int width_;  // of the terminal, 0: none
   std::optional<MetricsFile> file_;
   std::optional<Error> metrics_error_;
   TimeLeft time_left_;

@@ -27,7 +27,7 @@ StopSignal::StopSignal() {
   is_over = false;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
     const bool asks_to_stop = signal != SIGPIPE && signal != SIGXFSZ;
-    struct sigaction action {}, before;
+    struct sigaction before, action = {};
     action.sa_handler = asks_to_stop ? on_signal : SIG_IGN;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);

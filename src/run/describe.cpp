@@ -9,8 +9,8 @@
 #include <map>
 
 #include "run/flop_counter.h"
-#include "sluice/memory_ledger.h"
 #include "sluice/error.h"
+#include "sluice/memory_ledger.h"
 #include "sluice/stage.h"
 
 namespace sluice {

@@ -6,9 +6,11 @@
 #include <optional>
 #include <set>
 
+#include "base/text.h"
 #include "comm/gather_messages.h"
-#include "sluice/memory_ledger.h"
 #include "sluice/error.h"
+#include "sluice/log.h"
+#include "sluice/memory_ledger.h"
 #include "train/stage_inputs.h"
 
 namespace sluice {
@@ -57,6 +59,23 @@ struct CurrentInstruction final : ExecutorObserver {
   int index = -1;
 };
 
+// Knows which step's update the weights hold.
+struct UpdateWatch final : ExecutorObserver {
+  explicit UpdateWatch(const std::unique_ptr<TrainOps>& of) : ops(of) {}
+  void begin_step(std::int64_t step) override { running = step; }
+  void begin(int /*index*/, const Action& action) override {
+    if (action.kind == ActionKind::kOptimizerStep) updating = true;
+  }
+  void end(int /*index*/, const Action& action) override {
+    if (action.kind != ActionKind::kOptimizerStep) return;
+    updating = false;
+    if (ops->report().finite) updated = running;
+  }
+  const std::unique_ptr<TrainOps>& ops;
+  std::int64_t running = 0, updated = 0;
+  bool updating = false;  // an update began and has not ended
+};
+
 }  // namespace
 
 struct Trainer::Impl {
@@ -66,6 +85,7 @@ struct Trainer::Impl {
   std::unique_ptr<StageInputs> stage_inputs;
   std::unique_ptr<TrainOps> ops;
   CurrentInstruction current;
+  UpdateWatch updates{ops};
   std::optional<LedgerObserver> arrivals;
   std::unique_ptr<Executor> executor;
   const Program& program;
@@ -93,10 +113,28 @@ struct Trainer::Impl {
       Chunk chunk = make_chunk(model, content, values[s], values[s + 1]);
       chunk.train(true);
       stages.push_back(std::make_unique<Stage>(content.stage, std::move(chunk)));
+      log_stage(model, content, *stages.back());
     }
     std::vector<Chunk*> chunks;
     for (const auto& stage : stages) chunks.push_back(&stage->chunk());
     share_tied_storage(chunks);
+  }
+
+  void log_stage(const TrainableModel& model, const StageContent& content, Stage& stage) const {
+    if (!logs(LogLevel::kDebug)) return;
+    std::int64_t parameters = 0, bytes = 0;
+    for (const ParameterInfo& info : stage.parameters()) {
+      parameters += info.tensor.numel();
+      bytes += static_cast<std::int64_t>(info.tensor.nbytes());
+    }
+    const auto name_of = [&](int layer) {
+      return model.layers[static_cast<std::size_t>(layer)].name;
+    };
+    const int first = content.layers.front(), last = content.layers.back();
+    log_debug("rank " + std::to_string(transport.rank()) + ": made stage " +
+              std::to_string(content.stage) + ", " + name_of(first) +
+              (first == last ? "" : " to " + name_of(last)) + ", " + with_commas(parameters) +
+              " parameters, " + human_bytes(bytes));
   }
 
   std::vector<Stage*> stage_pointers() const {
@@ -113,7 +151,7 @@ struct Trainer::Impl {
     executor_options.input_metas = [this](int stage, const Values& batch) {
       return stage_inputs->metas(stage, batch);
     };
-    executor_options.observers = {&current};
+    executor_options.observers = {&current, &updates};
     if (options.ledger)
       executor_options.observers.push_back(&arrivals.emplace(*options.ledger, transport.rank()));
     for (ExecutorObserver* observer : options.observers)
@@ -160,6 +198,8 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   const StepReport& report = impl_->ops->report();
   if (!report.finite)
     throw_not_finite(*impl_->executor, impl_->transport.world(), impl_->program, batch, report);
+  // A rank that failed before the others have updated would leave weights of two steps.
+  impl_->transport.world().barrier().wait();
   return report;
 }
 
@@ -202,6 +242,10 @@ std::vector<ParameterInfo> Trainer::parameters() const {
 }
 
 const Optimizer& Trainer::optimizer() const { return impl_->ops->optimizer(); }
+std::optional<std::int64_t> Trainer::weights_step() const {
+  if (impl_->updates.updating) return std::nullopt;
+  return impl_->updates.updated;
+}
 std::string Trainer::flight_record() const { return impl_->executor->flight_record(); }
 int Trainer::current_instruction() const { return impl_->current.index; }
 

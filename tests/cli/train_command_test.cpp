@@ -18,7 +18,7 @@ TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
   EXPECT_EQ(result.err, "");
   for (const char* part :
        {"training.steps", "run.toml", "split:", "schedule: 1F1B", "data:", "unigram entropy",
-        "step: 1/3  loss: ", "  bpb: ", "  eta: ", "weights: ", "peak memory"}) {
+        "step: 1/3  loss: ", "  ms: ", "weights: ", "peak memory"}) {
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
   }
   EXPECT_EQ(result.out.find('\033'), std::string::npos) << "colour without a terminal";
@@ -163,10 +163,68 @@ TEST_F(TrainCommandTest, ACheckpointOfAnotherNumberOfLayersIsRefusedOrNamed) {
   EXPECT_NE(result.err.find(" and 4 more\n"), std::string::npos) << result.err;
 }
 
+TEST_F(TrainCommandTest, PrintsTheSettingsThatAreNotTheDefaultAndWhereTheOthersAre) {
+  const ProgramResult result = train({"--training.seed=7"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string settings = result.out.substr(0, result.out.find("\n\n") + 1);
+  EXPECT_NE(settings.find("training.steps = 3 "), std::string::npos) << settings;
+  EXPECT_NE(settings.find("# --training.seed\n"), std::string::npos) << settings;
+  EXPECT_EQ(settings.find("# default"), std::string::npos) << settings;
+  EXPECT_TRUE(settings.ends_with("\nall values: sluice config show " + config() + "\n"))
+      << settings;
+}
+
+TEST_F(TrainCommandTest, TheDataTakesNoMoreThan80Columns) {
+  const ProgramResult result = train();
+  const std::string data = result.out.substr(result.out.find("\ndata: "));
+  std::istringstream lines(data.substr(1, data.find("\nstep: ")));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST_F(TrainCommandTest, TheLevelOfTheLogIsAnOptionAndAKey) {
+  for (const std::string option : {"--log-level=debug", "--metrics.log_level=debug"}) {
+    fs::remove_all(out());
+    const ProgramResult result = train({option});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 2) << result.err;
+    for (const char* stage : {"sluice: debug: rank 0: made stage 0, model.embed_tokens to ",
+                              "sluice: debug: rank 1: made stage 1, "}) {
+      EXPECT_NE(result.err.find(stage), std::string::npos) << result.err;
+    }
+  }
+  fs::remove_all(out());
+  expect_refused({"--log-level=loud"}, 2, "metrics.log_level");
+}
+
+TEST_F(TrainCommandTest, ARunOverAnEarlierOneWarnsOfWhatItReplaces) {
+  ASSERT_EQ(train().err, "");
+  const ProgramResult again = train();
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_EQ(again.err, "sluice: warning: an earlier run left step-00000003 in " + out() +
+                           "/checkpoint and metrics.jsonl in " + out() +
+                           "; it is not resumed, this run begins at step 1; this run replaces "
+                           "metrics.jsonl and step-00000003\n");
+}
+
+TEST_F(TrainCommandTest, AModelThatTheRunWouldReplaceIsRefusedAndKept) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string model = out() + "/checkpoint/step-00000003";
+  const auto written = fs::last_write_time(model + "/config.json");
+  const std::string metrics_before = test::read_file(out() + "/metrics.jsonl");
+  const ProgramResult result = train({"--model.path=" + model});
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("set checkpoint.folder to another folder\n"), std::string::npos)
+      << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(fs::last_write_time(model + "/config.json"), written);
+  EXPECT_EQ(test::read_file(out() + "/metrics.jsonl"), metrics_before);
+}
+
 TEST_F(TrainCommandTest, AnUnknownOptionPointsAtTheKeys) {
-  expect_refused({"--json"}, 2,
-                 "unknown option '--json'; command 'sluice train'; one of: --help, or a key as "
-                 "--section.key VALUE: see 'sluice config reference'\n");
+  expect_refused(
+      {"--json"}, 2,
+      "unknown option '--json'; command 'sluice train'; one of: --help, --log-level, or a key "
+      "as --section.key VALUE: see 'sluice config reference'\n");
 }
 
 TEST_F(TrainCommandTest, DataThatCannotBeUsedIsRefusedBeforeAnythingIsCreated) {
@@ -193,8 +251,10 @@ TEST_F(TrainCommandTest, ALossThatIsNotFiniteEndsTheRunAndNamesItsPlace) {
   EXPECT_EQ(result.exit_code, 6) << result.err;
   EXPECT_NE(result.err.find("is not finite; step 2, stage "), std::string::npos) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
   EXPECT_EQ(metrics().size(), 1u);
+  // No update was made, so the weights of the step before are whole.
+  EXPECT_NE(result.out.find("ended by an error after step 1 of 3\n"), std::string::npos);
+  expect_last_step_is_saved();
 }
 
 TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {

@@ -174,7 +174,76 @@ TEST_F(TrainCommandTest, ABatchWithoutACountedLabelThatWasNotForeseenEndsTheRun)
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   EXPECT_NE(result.err.find("step 6, " + rows + ":6;"), std::string::npos) << result.err;
   EXPECT_EQ(metrics().size(), 5u);
-  EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
+  expect_last_step_is_saved();
+}
+
+TEST_F(TrainCommandTest, ABadRowLateInARunCostsNoStepBeforeIt) {
+  const std::string rows = folder_ / "rows.jsonl";
+  std::string text = "{\"input_ids\": [1, 2, 3], \"filler\": \"" +
+                     std::string(std::size_t{16} << 20, 'x') + "\"}\n";
+  for (int i = 2; i <= 14; ++i) text += "{\"input_ids\": [1, 2, " + std::to_string(i) + "]}\n";
+  test::write_file(rows, text + "{\"input_ids\": [1, 2, 256]}\n");
+  const std::vector<std::string> options = {"--data.files=['" + rows + "']",
+                                            "--data.shuffle=false"};
+  // Rows 13 to 16 are those of the fourth step.
+  const ProgramResult failed = train({options[0], options[1], "--training.steps=9"});
+  EXPECT_EQ(failed.exit_code, 3) << failed.err;
+  EXPECT_EQ(failed.err,
+            "sluice: error: input_ids[2] = 256 is outside of the vocabulary of 256; step 4, " +
+                rows + ":15; were the rows made with another tokenizer?\n");
+  EXPECT_NE(failed.out.find("\nended by an error after step 3 of 9\n"), std::string::npos);
+  EXPECT_NE(failed.out.find("\nweights: " + out() + "/checkpoint/step-00000003\n"),
+            std::string::npos)
+      << failed.out;
+  expect_last_step_is_saved();
+
+  // As if there had been three steps.
+  const std::string folder = folder_ / "three";
+  ASSERT_EQ(train({options[0], options[1], "--training.steps=3", "--checkpoint.folder=" + folder})
+                .exit_code,
+            0);
+  for (const std::string& file : test::list_directory(folder + "/step-00000003")) {
+    EXPECT_EQ(test::read_file(folder + "/step-00000003/" + file),
+              test::read_file(out() + "/checkpoint/step-00000003/" + file))
+        << file;
+  }
+}
+
+TEST_F(TrainCommandTest, DataThatVanishesIsOneLineWithTheStepAndCostsNoWeights) {
+  const int status =
+      ended_after("--training.steps=1000000", "", [&](pid_t) { fs::remove(folder_ / "text.txt"); });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  const std::string line = test::read_file(err());
+  EXPECT_EQ(line.rfind("sluice: error: cannot open file: No such file or directory; step ", 0), 0u)
+      << line;
+  EXPECT_NE(line.find(", " + (folder_ / "text.txt") + "; "), std::string::npos) << line;
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+  expect_last_step_is_saved();
+}
+
+TEST_F(TrainCommandTest, MetricsThatAreRemovedAreSaidToBeGoneAndCostNoWeights) {
+  const int status = ended_after("--training.steps=300", "", [&](pid_t) { fs::remove_all(out()); });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  const std::string line = "the metrics of this run are gone: their file was removed; " + out() +
+                           "/metrics.jsonl; leave the file alone while a run writes it\n";
+  EXPECT_EQ(test::read_file(err()), "sluice: warning: " + line + "sluice: error: " + line);
+  EXPECT_TRUE(fs::exists(out() + "/checkpoint/step-00000300/config.json"));
+}
+
+TEST_F(TrainCommandTest, ASignalAfterTheWeightsWerePublishedChangesNothing) {
+  const std::string last = out() + "/checkpoint/step-00000005";
+  for (int i = 0; i < 5; ++i) {
+    fs::remove_all(out());
+    const int status = ended_after("--training.steps=5", "", [&](pid_t child) {
+      wait_until([&] { return fs::exists(last); }, std::chrono::milliseconds(1));
+      kill(child, SIGTERM);
+    });
+    ASSERT_TRUE(WIFEXITED(status)) << status;
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    expect_last_step_is_saved();
+  }
 }
 
 TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -52,6 +53,7 @@ folder = "out"
 
   std::string config() const { return folder_ / "run.toml"; }
   std::string out() const { return folder_ / "out"; }
+  std::string err() const { return folder_ / "err"; }
 
   ProgramResult train(std::vector<std::string> overrides = {}) const {
     overrides.insert(overrides.begin(), {"train", config()});
@@ -60,29 +62,42 @@ folder = "out"
 
   // Waits for the first step of a run of its own process, sends it the signals, returns its status.
   int stopped_by(const std::vector<int>& signals, const std::string& prefix = "") const {
+    return ended_after("--training.steps=1000000", prefix, [&](pid_t child) {
+      for (const int signal : signals) {
+        kill(child, signal);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+  }
+
+  // Starts a run of its own process, acts once it has made its first step, returns its status. Its
+  // stderr is the file err().
+  int ended_after(const std::string& options, const std::string& prefix,
+                  const std::function<void(pid_t)>& act) const {
     const pid_t child = fork();
     if (child == 0) {
       const std::string line = prefix + " exec " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
-                               quoted_for_shell(config()) +
-                               " --training.steps=1000000 >/dev/null 2>&1";
+                               quoted_for_shell(config()) + " " + options + " >/dev/null 2>" +
+                               quoted_for_shell(err());
       execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
       _exit(127);
     }
     wait_for_metrics();
-    for (const int signal : signals) {
-      kill(child, signal);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    act(child);
     int status = 0;
     EXPECT_EQ(waitpid(child, &status, 0), child);
     return status;
   }
 
   void wait_for_metrics() const {
+    wait_until([&] { return !test::read_file(out() + "/metrics.jsonl").empty(); },
+               std::chrono::milliseconds(20));
+  }
+
+  static void wait_until(const std::function<bool()>& holds, std::chrono::milliseconds pause) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-    while (test::read_file(out() + "/metrics.jsonl").empty() &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (!holds() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(pause);
     }
   }
 

@@ -16,6 +16,7 @@
 #include <set>
 
 #include "sluice/gradient_norm.h"
+#include "sluice/log.h"
 #include "support/callback_observer.h"
 #include "support/expect_error.h"
 #include "support/train_pipeline.h"
@@ -100,6 +101,73 @@ TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
   };
   run_training(run);
   EXPECT_EQ(num_right, 2);
+}
+
+TEST(TrainerTest, KnowsTheStepOfItsWeightsAlsoAfterAFailure) {
+  TrainingRun run = mlp_run("1F1B", 2);
+  std::vector<CallbackObserver> observers(2);
+  std::vector<std::unique_ptr<Trainer>> trainers(2);
+  const auto transports = make_local_transports(2);
+  const TrainableModel model = run.model();
+  EXPECT_THROW(run_ranks(transports, 1, nullptr,
+                         [&](Transport& transport) {
+                           CallbackObserver& observer =
+                               observers[static_cast<std::size_t>(transport.rank())];
+                           TrainerOptions options;
+                           options.observers = {&observer};
+                           observer.on_begin = [seen = 0](int, const Action& action) mutable {
+                             if (action == Action::backward(1, 3) && ++seen == 3)
+                               throw std::runtime_error("injected");
+                           };
+                           auto& trainer = trainers[static_cast<std::size_t>(transport.rank())];
+                           trainer = std::make_unique<Trainer>(model, run.partition, run.program,
+                                                               transport, options);
+                           EXPECT_EQ(trainer->weights_step(), 0);
+                           trainer->draw_weights();
+                           for (const StepBatch& step : run.steps) {
+                             trainer->step(step, 0.01);
+                             EXPECT_EQ(trainer->weights_step(), step.step);
+                           }
+                         }),
+               Error);
+  for (const auto& trainer : trainers) EXPECT_EQ(trainer->weights_step(), 2);
+}
+
+TEST(TrainerTest, AnUpdateThatWasSkippedLeavesTheWeightsOfTheStepBefore) {
+  TrainingRun run = mlp_run("1F1B", 2);
+  run.lr = 1e30;
+  run.options.optimizer.name = "SGD";
+  std::vector<std::unique_ptr<Trainer>> trainers(2);
+  const auto transports = make_local_transports(2);
+  const TrainableModel model = run.model();
+  const Error error = test::error_of([&] {
+    run_ranks(transports, 1, nullptr, [&](Transport& transport) {
+      auto& trainer = trainers[static_cast<std::size_t>(transport.rank())];
+      trainer =
+          std::make_unique<Trainer>(model, run.partition, run.program, transport, run.options);
+      trainer->draw_weights();
+      for (const StepBatch& step : run.steps) trainer->step(step, run.lr);
+    });
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kNotFinite) << error.what();
+  for (const auto& trainer : trainers) EXPECT_EQ(trainer->weights_step(), 1) << error.what();
+}
+
+TEST(TrainerTest, EveryStageIsALineOfTheLogAtDebug) {
+  std::vector<std::string> said;
+  set_log_sink([&](LogLevel, std::string_view message) { said.emplace_back(message); });
+  set_log_level(LogLevel::kDebug);
+  run_training(mlp_run("1F1B", 2, false, 1));
+  set_log_level(LogLevel::kInfo);
+  set_log_sink({});
+  std::sort(said.begin(), said.end());
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_EQ(said[0].rfind("rank 0: made stage 0, first to ", 0), 0u) << said[0];
+  EXPECT_EQ(said[1].rfind("rank 1: made stage 1, ", 0), 0u) << said[1];
+  for (const std::string& line : said) {
+    EXPECT_NE(line.find(" parameters, "), std::string::npos) << line;
+    EXPECT_TRUE(line.ends_with("B")) << line;
+  }
 }
 
 TEST(TrainerTest, AStepWithoutACountedLabelIsRefused) {

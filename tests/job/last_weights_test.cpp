@@ -1,0 +1,167 @@
+#include "job/last_weights.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <thread>
+
+#include "sluice/hf_directory.h"
+#include "sluice/log.h"
+#include "support/callback_observer.h"
+#include "support/temp_directory.h"
+#include "support/train_pipeline.h"
+#include "support/user_models.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr int kRanks = 2;
+
+// Two ranks that train plain modules; what their threads leave is looked at after a failure.
+class LastWeightsTest : public testing::Test {
+ protected:
+  LastWeightsTest() {
+    model_.layers = make_user_layers(UserModel::kMlp, 2, 4, 0.0);
+    model_.batch_inputs = {"x", "y"};
+    model_.final_outputs = {"prediction"};
+    model_.loss = squared_error;
+    config_.checkpoint.folder = folder_ / "ck";
+    plan_.model.config_text = R"({"model_type": "llama"})";
+    set_log_sink([this](LogLevel, std::string_view message) { said_ += message; });
+  }
+  ~LastWeightsTest() override { set_log_sink({}); }
+
+  static StepBatch batch(std::int64_t step) {
+    StepBatch result;
+    result.step = step;
+    for (int m = 0; m < 2; ++m) {
+      result.microbatches.push_back(
+          {{"x", at::full({2, 4}, 0.1 * double(step))}, {"y", at::ones({2, 4})}});
+      result.counts.push_back(8);
+    }
+    return result;
+  }
+
+  // Steps until something throws or `steps` are done. Weights after each step are kept.
+  void run(std::int64_t steps, const std::function<void(int rank, CallbackObserver&)>& spoil,
+           const std::function<void(int rank, Trainer&, std::int64_t step)>& after_step = {}) {
+    try {
+      run_ranks(transports_, 1, nullptr, [&](Transport& transport) {
+        CallbackObserver& observer = observers_[static_cast<std::size_t>(transport.rank())];
+        if (spoil) spoil(transport.rank(), observer);
+        TrainerOptions options;
+        options.observers = {&observer};
+        auto& trainer = trainers_[static_cast<std::size_t>(transport.rank())];
+        trainer = std::make_unique<Trainer>(model_, partition_, program_, transport, options);
+        trainer->draw_weights();
+        for (std::int64_t step = 1; step <= steps; ++step) {
+          trainer->step(batch(step), 0.1);
+          auto& weights = weights_[static_cast<std::size_t>(transport.rank())];
+          weights.clear();
+          for (const ParameterInfo& info : trainer->parameters())
+            weights.emplace_back(info.name, info.tensor.detach().clone());
+          if (after_step) after_step(transport.rank(), *trainer, step);
+        }
+      });
+    } catch (const Error&) {
+    }
+  }
+
+  std::optional<LastWeights> save() { return save_last_weights(config_, plan_, trainers_, {}); }
+
+  // That the directory holds what the ranks had after their last whole step.
+  void expect_saved(const std::string& path) const {
+    const HfDirectory saved(path);
+    for (const auto& of_rank : weights_) {
+      for (const auto& [name, value] : of_rank) {
+        const TensorSource source = saved.locate(name);
+        EXPECT_TRUE(at::equal(source.file->read(source.entry->name), value)) << name;
+      }
+    }
+  }
+
+  const TempDirectory folder_;
+  RunConfig config_;
+  Plan plan_;
+  TrainableModel model_;
+  const Program program_ = training_program("1F1B", kRanks, 2);
+  const Partition partition_ = even_partition(4, program_);
+  const std::vector<std::unique_ptr<Transport>> transports_ = make_local_transports(kRanks);
+  std::array<CallbackObserver, kRanks> observers_;
+  std::vector<std::unique_ptr<Trainer>> trainers_ = std::vector<std::unique_ptr<Trainer>>(kRanks);
+  std::array<std::vector<std::pair<std::string, at::Tensor>>, kRanks> weights_;
+  std::string said_;
+};
+
+// Throws before the rank's instruction of this kind, in this step.
+auto throws_in(int step, ActionKind kind) {
+  return [step, kind, seen = 0](int, const Action& action) mutable {
+    if (action.kind == kind && ++seen == step) throw std::runtime_error("injected");
+  };
+}
+
+TEST_F(LastWeightsTest, AreThoseOfTheStepBeforeTheOneThatFailed) {
+  run(9, [](int rank, CallbackObserver& observer) {
+    if (rank == 1) observer.on_begin = throws_in(4, ActionKind::kReduceNorm);
+  });
+  const auto last = save();
+  ASSERT_TRUE(last) << said_;
+  EXPECT_EQ(last->step, 3);
+  EXPECT_EQ(last->path, folder_ / "ck/step-00000003");
+  expect_saved(last->path);
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(LastWeightsTest, AreNotThereBeforeTheFirstStepIsFinished) {
+  EXPECT_FALSE(save());
+  run(9, [](int rank, CallbackObserver& observer) {
+    if (rank == 1) observer.on_begin = throws_in(1, ActionKind::kReduceNorm);
+  });
+  EXPECT_FALSE(save());
+  EXPECT_EQ(said_, "");
+  EXPECT_EQ(list_directory(folder_.str()), std::set<std::string>());
+}
+
+TEST_F(LastWeightsTest, AreNotSavedWhenOnlySomeRanksHaveUpdated) {
+  std::atomic<int> updates{0};
+  run(9, [&](int rank, CallbackObserver& observer) {
+    if (rank == 0) {
+      observer.on_end = [&](int, const Action& action) {
+        updates += action.kind == ActionKind::kOptimizerStep;
+      };
+      return;
+    }
+    observer.on_begin = [&, seen = 0](int, const Action& action) mutable {
+      if (action.kind != ActionKind::kOptimizerStep || ++seen < 3) return;
+      while (updates < 3) std::this_thread::yield();
+      throw std::runtime_error("injected");
+    };
+  });
+  EXPECT_FALSE(save());
+  EXPECT_EQ(said_, "the weights of step 3 are not saved: some rank had not finished its update");
+  EXPECT_EQ(list_directory(folder_.str()), std::set<std::string>());
+}
+
+TEST_F(LastWeightsTest, AreNotSavedWhenTheyAreNotFinite) {
+  run(2, {}, [](int rank, Trainer& trainer, std::int64_t step) {
+    if (rank == 0 && step == 2)
+      trainer.parameters().front().tensor.detach().fill_(std::numeric_limits<double>::infinity());
+  });
+  EXPECT_FALSE(save());
+  EXPECT_EQ(said_, "the weights of step 2 are not saved: the parameter '" +
+                       trainers_[0]->parameters().front().name + "' is not finite");
+}
+
+TEST_F(LastWeightsTest, ASaveThatFailsIsAWarning) {
+  run(2, {});
+  write_file(folder_ / "ck", "a file");
+  EXPECT_FALSE(save());
+  EXPECT_EQ(said_.rfind("the weights of step 2 could not be saved: ", 0), 0u) << said_;
+}
+
+}  // namespace
+}  // namespace sluice::test
