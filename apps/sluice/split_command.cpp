@@ -156,12 +156,12 @@ std::optional<std::string> note_of(const PartitionOptions& options, const Partit
 }
 
 // The rules name their parameters; the user of a command gave options.
-std::string with_options(const std::string& text) {
-  return replace_all(replace_all(text, "layers_per_stage", "--layers-per-stage"),
-                     "partition_convention", "--convention");
-}
-
 Partition partition_of(const ModelSpec& model, const PartitionOptions& options) {
+  const auto with_options = [&](std::string text) {
+    text = replace_all(std::move(text), "layers_per_stage", "--layers-per-stage");
+    text = replace_all(std::move(text), "partition_convention", "--convention");
+    return model.family.empty() ? replace_all(std::move(text), "a model of", "--layers of") : text;
+  };
   try {
     Partition partition = make_partition(model, options);
     for (std::string& note : partition.notes) note = with_options(note);
@@ -176,7 +176,7 @@ Partition partition_of(const ModelSpec& model, const PartitionOptions& options) 
 std::string split_text(const ModelSpec& model, const Partition& partition,
                        const std::vector<StageShape>& shapes) {
   const int width = terminal_width(STDOUT_FILENO);
-  std::string text = counted(model.config.num_layers, "layer") + ", " +
+  std::string text = counted(model.num_blocks(), "layer") + ", " +
                      counted(partition.num_stages(), "stage") + ", " +
                      counted(partition.num_ranks(), "rank") + " (" + partition.convention + ")\n" +
                      partition_text(model, partition, shapes, width);

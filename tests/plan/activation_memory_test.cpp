@@ -36,10 +36,9 @@ TEST(ActivationMemoryTest, AttentionDropoutCostsTheSquareOfTheLength) {
 }
 
 TEST(ActivationMemoryTest, SizesThatCannotBeCountedStayTheLargestNumber) {
-  ModelSpec model = llama();
-  model.config.attention_dropout = 0.1;
+  const ModelSpec model = llama("0.1");
   const MicrobatchShape huge = {1 << 20, 1 << 30};
-  const ActivationBytes layer = layer_activations(model, model.layers[1], huge);
+  const ActivationBytes layer = layer_activations(model.layers[1], huge);
   EXPECT_EQ(layer.after_forward, kTooMuch);
   StageContent stage;
   stage.layers = {0, 1, 2};
