@@ -78,8 +78,9 @@ Error unknown_option(const CLI::App& app, std::string option,
     const std::size_t dot = extra.find('.');
     if (option.size() > 2 && dot != std::string::npos &&
         extra.substr(dot + 1) == option.substr(2)) {
-      return Error(ErrorKind::kUsage, "unknown option '" + option + "'", place_of(app),
-                   "did you mean '" + extra + "'?");
+      return Error(ErrorKind::kUsage, {.what = "unknown option '" + option + "'",
+                                       .where = place_of(app),
+                                       .remedy = "did you mean '" + extra + "'?"});
     }
   }
   const std::string near = nearest_name(option, names);
@@ -87,7 +88,9 @@ Error unknown_option(const CLI::App& app, std::string option,
   if (near.empty() && !extra_options.empty()) {
     remedy += ", or a key as --section.key VALUE: see 'sluice config reference'";
   }
-  return Error(ErrorKind::kUsage, "unknown option '" + option + "'", place_of(app), remedy);
+  return Error(
+      ErrorKind::kUsage,
+      {.what = "unknown option '" + option + "'", .where = place_of(app), .remedy = remedy});
 }
 
 // "Could not convert: --pp = x" -> "'x' is not a value of --pp".
@@ -109,17 +112,22 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
     const std::string& first = rest.front();
     if (first.size() > 1 && first.front() == '-') return unknown_option(at, first, extra_options);
     if (!commands.empty()) {
-      return Error(ErrorKind::kUsage, "unknown command '" + first + "'", place_of(at),
-                   suggest_name(first, commands));
+      return Error(ErrorKind::kUsage, {.what = "unknown command '" + first + "'",
+                                       .where = place_of(at),
+                                       .remedy = suggest_name(first, commands)});
     }
-    return Error(ErrorKind::kUsage, "unexpected argument '" + first + "'", place_of(at),
-                 "see '" + full_name(at) + " --help'");
+    return Error(ErrorKind::kUsage, {.what = "unexpected argument '" + first + "'",
+                                     .where = place_of(at),
+                                     .remedy = "see '" + full_name(at) + " --help'"});
   }
   if (!commands.empty() && at.get_subcommands().empty() && error.get_name() == "RequiredError") {
-    return Error(ErrorKind::kUsage, "no command given", place_of(at), suggest_name("", commands));
+    return Error(
+        ErrorKind::kUsage,
+        {.what = "no command given", .where = place_of(at), .remedy = suggest_name("", commands)});
   }
-  return Error(ErrorKind::kUsage, fact_of(error), place_of(at),
-               "see '" + full_name(at) + " --help'");
+  return Error(ErrorKind::kUsage, {.what = fact_of(error),
+                                   .where = place_of(at),
+                                   .remedy = "see '" + full_name(at) + " --help'"});
 }
 
 // CLI11 takes the argument after "--name=" for its value; to us the value is empty.
@@ -157,8 +165,10 @@ CLI::Option* add_count(CLI::App& app, const std::string& option, const std::stri
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, count);
     if (error != std::errc() || rest != end || count < min || count > max) {
-      throw Error(ErrorKind::kUsage, "'" + text + "' is not a value of " + option, place_of(app),
-                  "give a whole number from " + std::to_string(min) + " to " + std::to_string(max));
+      throw Error(ErrorKind::kUsage, {.what = "'" + text + "' is not a value of " + option,
+                                      .where = place_of(app),
+                                      .remedy = "give a whole number from " + std::to_string(min) +
+                                                " to " + std::to_string(max)});
     }
     set(count);
   };
@@ -168,8 +178,9 @@ CLI::Option* add_count(CLI::App& app, const std::string& option, const std::stri
 CLI::Option* add_config_file(CLI::App& app, std::string& file, const std::string& help) {
   const auto set = [&app, &file](const std::string& name) {
     if (name.empty()) {
-      throw Error(ErrorKind::kUsage, "the name of the configuration is empty", place_of(app),
-                  "name a .toml file");
+      throw Error(ErrorKind::kUsage, {.what = "the name of the configuration is empty",
+                                      .where = place_of(app),
+                                      .remedy = "name a .toml file"});
     }
     file = name;
   };
@@ -179,8 +190,9 @@ CLI::Option* add_config_file(CLI::App& app, std::string& file, const std::string
 void add_not_built(CLI::App& app, const std::string& option, const std::string& help,
                    const std::string& instead) {
   const auto refuse = [&app, option, instead](const std::vector<std::string>&) {
-    throw Error(ErrorKind::kUsage, "the option " + option + " is not built yet", place_of(app),
-                instead);
+    throw Error(ErrorKind::kUsage, {.what = "the option " + option + " is not built yet",
+                                    .where = place_of(app),
+                                    .remedy = instead});
   };
   app.add_option_function<std::vector<std::string>>(option, refuse, help)
       ->expected(0, 1)
@@ -214,9 +226,10 @@ void finish_stdout() {
   std::string remedy = "send it to a file or a terminal that can be written";
   if (reason == ENOSPC || reason == EDQUOT) remedy = "free some space there, or send it elsewhere";
   throw Error(ErrorKind::kUsage,
-              "cannot write the result" +
-                  (reason ? ": " + std::generic_category().message(reason) : std::string()),
-              "stdout", remedy);
+              {.what = "cannot write the result" +
+                       (reason ? ": " + std::generic_category().message(reason) : std::string()),
+               .where = "stdout",
+               .remedy = remedy});
 }
 
 void at_command(const std::string& name, const std::function<void()>& call) {

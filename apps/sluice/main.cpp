@@ -78,8 +78,9 @@ void require_command(const std::vector<std::string>& words) {
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
   for (const CommandText& text : kNotBuilt) names.emplace_back(text.name);
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
-  throw Error(ErrorKind::kUsage, "unknown command '" + words.front() + "'", "command 'sluice help'",
-              suggest_name(words.front(), names));
+  throw Error(ErrorKind::kUsage, {.what = "unknown command '" + words.front() + "'",
+                                  .where = "command 'sluice help'",
+                                  .remedy = suggest_name(words.front(), names)});
 }
 
 // Replaces this process. Returns only by throwing.
@@ -89,12 +90,13 @@ void require_command(const std::vector<std::string>& words) {
   if (std::filesystem::exists(sibling)) {
     execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed
     throw Error(ErrorKind::kUsage,
-                "cannot start 'sluice-run': " + std::string(std::strerror(errno)), sibling.string(),
-                "check its permissions");
+                {.what = "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
+                 .where = sibling.string(),
+                 .remedy = "check its permissions"});
   }
-  throw Error(ErrorKind::kUsage, "'sluice " + command + "' needs the program 'sluice-run'",
-              sibling.string() + " does not exist",
-              "build with LibTorch: cmake -DSLUICE_WITH_TORCH=ON");
+  throw Error(ErrorKind::kUsage, {.what = "'sluice " + command + "' needs the program 'sluice-run'",
+                                  .where = sibling.string() + " does not exist",
+                                  .remedy = "build with LibTorch: cmake -DSLUICE_WITH_TORCH=ON"});
 }
 
 void print_version(bool json) {
@@ -134,8 +136,9 @@ int run(int argc, char** argv) {
   }
   if (find_command(kSibling, command)) execute_sibling(command, argv);
   if (find_command(kNotBuilt, command)) {
-    throw Error(ErrorKind::kUsage, "the command '" + command + "' is not built yet",
-                "command 'sluice'", "see 'sluice --help' for those that are");
+    throw Error(ErrorKind::kUsage, {.what = "the command '" + command + "' is not built yet",
+                                    .where = "command 'sluice'",
+                                    .remedy = "see 'sluice --help' for those that are"});
   }
 
   Overrides overrides;
@@ -170,8 +173,8 @@ int run(int argc, char** argv) {
       throw CLI::Success();
     }
     if (json) {
-      throw Error(ErrorKind::kUsage, "--json before the command", "",
-                  "give it after the command, or with --version");
+      throw Error(ErrorKind::kUsage, {.what = "--json before the command",
+                                      .remedy = "give it after the command, or with --version"});
     }
     if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);
   });

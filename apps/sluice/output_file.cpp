@@ -74,8 +74,9 @@ void write_output_file(const std::string& path, const std::string& text,
                           exists ? std::optional<mode_t>(status.st_mode & 07777) : std::nullopt);
   }
   if (failed != 0) {
-    throw Error(ErrorKind::kUsage, "cannot write the file: " + errno_text(failed), path,
-                remedy_of(failed, option));
+    throw Error(ErrorKind::kUsage, {.what = "cannot write the file: " + errno_text(failed),
+                                    .where = path,
+                                    .remedy = remedy_of(failed, option)});
   }
 }
 

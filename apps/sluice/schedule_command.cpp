@@ -32,7 +32,7 @@ struct ScheduleArguments {
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
-  throw Error(ErrorKind::kUsage, what, {}, remedy);
+  throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
 void require(bool given, const char* option, bool needed, const char* needs) {
@@ -83,9 +83,10 @@ Schedule make_named(const ScheduleArguments& arguments) {
 Schedule read_file(const ScheduleArguments& arguments) {
   const auto must_be = [&](std::optional<std::int64_t> wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
-    throw Error(ErrorKind::kInput,
-                "the file has " + counted(found, what) + ", not " + std::to_string(*wanted),
-                arguments.csv, "leave the count out, or name another file");
+    throw Error(ErrorKind::kInput, {.what = "the file has " + counted(found, what) + ", not " +
+                                            std::to_string(*wanted),
+                                    .where = arguments.csv,
+                                    .remedy = "leave the count out, or name another file"});
   };
   Schedule schedule = read_schedule_csv(arguments.csv);
   must_be(arguments.num_ranks, static_cast<int>(schedule.rows.size()), "row");

@@ -31,7 +31,7 @@ struct SplitArguments {
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
-  throw Error(ErrorKind::kUsage, what, {}, remedy);
+  throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
 template <typename Value>
@@ -62,7 +62,8 @@ ModuleNames modules_of(const std::optional<std::string>& text) {
   try {
     document = parse_strict_json(*text, "--modules");
   } catch (const Error& error) {
-    throw Error(ErrorKind::kUsage, error.fact(), error.where(), error.remedy());
+    throw Error(ErrorKind::kUsage,
+                {.what = error.fact(), .where = error.where(), .remedy = error.remedy()});
   }
   const auto is_list_of = [](const nlohmann::json& list, auto is_item) {
     return list.is_array() && !list.empty() && std::all_of(list.begin(), list.end(), is_item);
@@ -168,8 +169,9 @@ Partition partition_of(const ModelSpec& model, const PartitionOptions& options) 
     if (const auto note = note_of(options, partition)) partition.notes.push_back(*note);
     return partition;
   } catch (const Error& error) {
-    throw Error(error.kind(), with_options(error.fact()), error.where(),
-                with_options(error.remedy()));
+    throw Error(error.kind(), {.what = with_options(error.fact()),
+                               .where = error.where(),
+                               .remedy = with_options(error.remedy())});
   }
 }
 

@@ -25,29 +25,33 @@ enum class ErrorKind : int {
   kMemory = 7,      // out of memory
 };
 
+// The parts of an error line, given by name: {.what = .., .where = .., .remedy = ..}.
+struct ErrorText {
+  std::string what;         // the fact, with expected and found values
+  std::string where = {};   // file:line:column and field, or "rank 2, instruction 17 '1RECV_B3'"
+  std::string remedy = {};  // which knob to turn, the nearest valid name
+};
+
 // `what()` is "WHAT; WHERE; REMEDY" without the empty parts, fit to be read: on one line, without
 // control characters (shown as '?'), long values cut in their middle ("abc...xyz").
 class Error : public std::runtime_error {
  public:
-  // what:   the fact, with expected and found values.
-  // where:  file:line:column and field, or "rank 2, instruction 17 '1RECV_B3'". May be empty.
-  // remedy: which knob to turn, the nearest valid name. May be empty.
-  Error(ErrorKind kind, std::string what, std::string where = {}, std::string remedy = {});
+  Error(ErrorKind kind, ErrorText text);
 
   ErrorKind kind() const noexcept { return kind_; }
   int exit_code() const noexcept { return static_cast<int>(kind_); }
-  const std::string& fact() const noexcept { return what_; }
-  const std::string& where() const noexcept { return where_; }
-  const std::string& remedy() const noexcept { return remedy_; }
+  const std::string& fact() const noexcept { return text_.what; }
+  const std::string& where() const noexcept { return text_.where; }
+  const std::string& remedy() const noexcept { return text_.remedy; }
   // The same fact and remedy at another place.
   Error at(std::string place) const;
 
  private:
   struct Printable {};  // the parts are
-  Error(Printable, ErrorKind kind, std::string what, std::string where, std::string remedy);
+  Error(Printable, ErrorKind kind, ErrorText text);
 
   ErrorKind kind_;
-  std::string what_, where_, remedy_;
+  ErrorText text_;
 };
 
 // The candidate with the smallest edit distance to `name` (case ignored), or "" when none is

@@ -44,7 +44,7 @@ class [[nodiscard]] Work {
 
   // Once.
   Result wait() {
-    if (!finish_) throw Error(ErrorKind::kInternal, "a collective was waited for twice");
+    if (!finish_) throw Error(ErrorKind::kInternal, {.what = "a collective was waited for twice"});
     return std::exchange(finish_, nullptr)();
   }
 

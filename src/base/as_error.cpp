@@ -12,11 +12,11 @@ Error as_error(const std::exception_ptr& thrown, const std::string& place) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorKind::kMemory, "out of memory", place);
+    return Error(ErrorKind::kMemory, {.what = "out of memory", .where = place});
   } catch (const std::exception& error) {
-    return Error(ErrorKind::kInternal, first_line(error.what()), place);
+    return Error(ErrorKind::kInternal, {.what = first_line(error.what()), .where = place});
   } catch (...) {
-    return Error(ErrorKind::kInternal, "an exception of unknown type", place);
+    return Error(ErrorKind::kInternal, {.what = "an exception of unknown type", .where = place});
   }
 }
 

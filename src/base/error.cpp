@@ -15,9 +15,16 @@ constexpr std::size_t kMaxNearName = 200;
 // A fact alone may be the whole line of another Error.
 constexpr std::size_t kMaxLine = 3 * (kMaxShownText + 2);
 
-std::string join(const std::string& what, const std::string& where, const std::string& remedy) {
-  std::string line = what;
-  for (const std::string* part : {&where, &remedy}) {
+ErrorText made_printable(const ErrorText& text) {
+  const bool alone = text.where.empty() && text.remedy.empty();
+  return {.what = printable(text.what, alone ? kMaxLine : kMaxShownText),
+          .where = printable(text.where),
+          .remedy = printable(text.remedy)};
+}
+
+std::string line_of(const ErrorText& text) {
+  std::string line = text.what;
+  for (const std::string* part : {&text.where, &text.remedy}) {
     if (!part->empty()) line += "; " + *part;
   }
   return line;
@@ -41,19 +48,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-Error::Error(ErrorKind kind, std::string what, std::string where, std::string remedy)
-    : Error(Printable{}, kind,
-            printable(what, where.empty() && remedy.empty() ? kMaxLine : kMaxShownText),
-            printable(where), printable(remedy)) {}
+Error::Error(ErrorKind kind, ErrorText text) : Error(Printable{}, kind, made_printable(text)) {}
 
-Error::Error(Printable, ErrorKind kind, std::string what, std::string where, std::string remedy)
-    : std::runtime_error(join(what, where, remedy)),
-      kind_(kind),
-      what_(std::move(what)),
-      where_(std::move(where)),
-      remedy_(std::move(remedy)) {}
+Error::Error(Printable, ErrorKind kind, ErrorText text)
+    : std::runtime_error(line_of(text)), kind_(kind), text_(std::move(text)) {}
 
-Error Error::at(std::string place) const { return Error(kind_, what_, std::move(place), remedy_); }
+Error Error::at(std::string place) const {
+  return Error(kind_, {.what = text_.what, .where = std::move(place), .remedy = text_.remedy});
+}
 
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
   if (name.size() > kMaxNearName) return {};

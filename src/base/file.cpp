@@ -51,9 +51,10 @@ struct Descriptor {
 };
 
 Error not_regular(const std::string& path, ErrorKind kind, mode_t mode) {
-  return Error(
-      kind, "not a regular file", path,
-      S_ISDIR(mode) ? "it is a folder: name a file in it" : "name a file, or a link to one");
+  return Error(kind, {.what = "not a regular file",
+                      .where = path,
+                      .remedy = S_ISDIR(mode) ? "it is a folder: name a file in it"
+                                              : "name a file, or a link to one"});
 }
 
 [[noreturn]] void fail_checkpoint(const std::string& what, const std::string& path,
@@ -109,7 +110,8 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
     default:
       break;
   }
-  return Error(kind, what + ": " + errno_text(error_number), path, remedy);
+  return Error(kind,
+               {.what = what + ": " + errno_text(error_number), .where = path, .remedy = remedy});
 }
 
 File::File(int descriptor, std::string path, ErrorKind kind, Access access)
@@ -171,10 +173,10 @@ std::size_t File::read_some(void* buffer, std::size_t count, std::uint64_t offse
 void File::read(void* buffer, std::size_t count, std::uint64_t offset) const {
   const std::size_t got = read_some(buffer, count, offset);
   if (got != count) {
-    throw Error(kind_,
-                "file ends at byte " + std::to_string(size()) + ", expected at least " +
-                    std::to_string(offset + count) + " bytes",
-                path_, "it was truncated, maybe while it was being read");
+    throw Error(kind_, {.what = "file ends at byte " + std::to_string(size()) +
+                                ", expected at least " + std::to_string(offset + count) + " bytes",
+                        .where = path_,
+                        .remedy = "it was truncated, maybe while it was being read"});
   }
 }
 
@@ -206,9 +208,10 @@ std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKin
     if (count < 0) throw file_error(kind, "cannot read file", path, errno, Access::kRead);
     text.append(block.data(), static_cast<std::size_t>(count));
     if (text.size() > max_bytes) {
-      throw Error(kind,
-                  "the file is larger than " + human_bytes(static_cast<std::int64_t>(max_bytes)),
-                  path, "is it the right file?");
+      throw Error(kind, {.what = "the file is larger than " +
+                                 human_bytes(static_cast<std::int64_t>(max_bytes)),
+                         .where = path,
+                         .remedy = "is it the right file?"});
     }
   }
 }
@@ -221,10 +224,10 @@ ssize_t read_pipe(int descriptor, char* buffer, std::size_t count, const std::st
     pollfd wanted{descriptor, POLLIN, 0};
     const int ready = ::poll(&wanted, 1, static_cast<int>(pause.count()));
     if (ready == 0) {
-      throw Error(
-          kind,
-          "nothing was written to the pipe within " + std::to_string(kLongestPause.count()) + " s",
-          path, "name a regular file, or start what writes to it first");
+      throw Error(kind, {.what = "nothing was written to the pipe within " +
+                                 std::to_string(kLongestPause.count()) + " s",
+                         .where = path,
+                         .remedy = "name a regular file, or start what writes to it first"});
     }
     const ssize_t got = ready < 0 ? -1 : ::read(descriptor, buffer, count);
     if (got >= 0 || (errno != EINTR && errno != EAGAIN)) return got;

@@ -48,8 +48,10 @@ LogLevel log_level(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<LogLevel>(i);
   }
-  throw Error(ErrorKind::kUsage, "unknown log level '" + std::string(name) + "'", "",
-              suggest_name(name, std::vector<std::string>(kNames.begin(), kNames.end())));
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "unknown log level '" + std::string(name) + "'",
+       .remedy = suggest_name(name, std::vector<std::string>(kNames.begin(), kNames.end()))});
 }
 
 void set_log_level(LogLevel least) { least_level = least; }

@@ -39,9 +39,10 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
       case Json::parse_event_t::object_start:
       case Json::parse_event_t::array_start:
         if (depth >= kMaxJsonDepth) {
-          throw Error(ErrorKind::kInput,
-                      "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels",
-                      file_name, "name a JSON file made for this");
+          throw Error(ErrorKind::kInput, {.what = "JSON is nested deeper than " +
+                                                  std::to_string(kMaxJsonDepth) + " levels",
+                                          .where = file_name,
+                                          .remedy = "name a JSON file made for this"});
         }
         if (event == Json::parse_event_t::object_start) keys.emplace_back();
         break;
@@ -50,9 +51,10 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
         break;
       case Json::parse_event_t::key:
         if (!keys.back().insert(parsed.get<std::string>()).second) {
-          throw Error(ErrorKind::kInput,
-                      "key '" + parsed.get<std::string>() + "' appears twice in one JSON object",
-                      file_name, "keep one of them");
+          throw Error(ErrorKind::kInput, {.what = "key '" + parsed.get<std::string>() +
+                                                  "' appears twice in one JSON object",
+                                          .where = file_name,
+                                          .remedy = "keep one of them"});
         }
         break;
       default:
@@ -61,17 +63,20 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
     return true;
   };
   if (const std::size_t nul = find_nul(text); nul != std::string_view::npos) {
-    throw Error(ErrorKind::kInput, "not valid JSON: a NUL character",
-                position_text(text, nul + 1, file_name), "mend it there");
+    throw Error(ErrorKind::kInput, {.what = "not valid JSON: a NUL character",
+                                    .where = position_text(text, nul + 1, file_name),
+                                    .remedy = "mend it there"});
   }
   try {
     return Json::parse(text, check);
   } catch (const Json::parse_error& error) {
-    throw Error(ErrorKind::kInput, "not valid JSON: " + reason_of(error),
-                position_text(text, error.byte, file_name), "mend it there");
+    throw Error(ErrorKind::kInput, {.what = "not valid JSON: " + reason_of(error),
+                                    .where = position_text(text, error.byte, file_name),
+                                    .remedy = "mend it there"});
   } catch (const Json::out_of_range& error) {
-    throw Error(ErrorKind::kInput, std::string("not valid JSON: ") + error.what(), file_name,
-                "write a smaller number");
+    throw Error(ErrorKind::kInput, {.what = std::string("not valid JSON: ") + error.what(),
+                                    .where = file_name,
+                                    .remedy = "write a smaller number"});
   }
 }
 

@@ -40,9 +40,10 @@ void WireWriter::put_bits(std::uint64_t bits) {
 
 void WireReader::fail(const std::string& expected, const std::string& found) const {
   throw Error(ErrorKind::kPeer,
-              "a message holds something else than it should: expected " + expected + ", found " +
-                  found + " before byte " + std::to_string(at_),
-              where_, "run the same build of sluice on every rank");
+              {.what = "a message holds something else than it should: expected " + expected +
+                       ", found " + found + " before byte " + std::to_string(at_),
+               .where = where_,
+               .remedy = "run the same build of sluice on every rank"});
 }
 
 void WireReader::take_tag(char expected) {

@@ -55,7 +55,7 @@ std::string save_weights(const std::string& folder, std::int64_t step,
     }
     message.finish();
   }
-  if (first_failure) throw Error(ErrorKind::kCheckpoint, *first_failure);
+  if (first_failure) throw Error(ErrorKind::kCheckpoint, {.what = *first_failure});
   return world
       .broadcast(writer ? writer->publish(shards, config_text, source_directory) : "", kPublisher)
       .wait();

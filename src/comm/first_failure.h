@@ -27,7 +27,8 @@ class FirstFailure {
     return failure_;
   }
   void throw_if_happened() const {
-    if (const std::optional<Failure> failure = get()) throw Error(failure->kind, failure->message);
+    if (const std::optional<Failure> failure = get())
+      throw Error(failure->kind, {.what = failure->message});
   }
 
  private:

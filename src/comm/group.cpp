@@ -28,9 +28,11 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 [[noreturn]] void refuse(const GroupBackend& backend, const std::string& what) {
-  throw Error(ErrorKind::kInternal, what,
-              "rank " + std::to_string(backend.members()[static_cast<std::size_t>(backend.rank())]),
-              "see sluice/group.h");
+  throw Error(ErrorKind::kInternal,
+              {.what = what,
+               .where = "rank " +
+                        std::to_string(backend.members()[static_cast<std::size_t>(backend.rank())]),
+               .remedy = "see sluice/group.h"});
 }
 
 void require_same_call(const GroupBackend& backend, const std::vector<GroupNote>& notes) {
@@ -45,9 +47,9 @@ void require_same_call(const GroupBackend& backend, const std::vector<GroupNote>
   std::vector<std::string> texts;
   for (const auto& [call, ranks] : calls) texts.push_back(call + " on " + ranks_text(ranks));
   throw Error(ErrorKind::kInternal,
-              "the members of a group call different things: " + join(texts, ", but "),
-              "group of " + ranks_text(backend.members()),
-              "let every member make the same calls in the same order");
+              {.what = "the members of a group call different things: " + join(texts, ", but "),
+               .where = "group of " + ranks_text(backend.members()),
+               .remedy = "let every member make the same calls in the same order"});
 }
 
 // finish: from what all members gave to the result.
@@ -100,8 +102,9 @@ at::Tensor sum(const GroupBackend& backend, const Exchanged& exchanged) {
 
 const std::shared_ptr<GroupBackend>& Group::backend() const {
   if (!backend_) {
-    throw Error(ErrorKind::kInternal, "a group that this rank is no member of was used",
-                "sluice::Group", "test the group that split() returned");
+    throw Error(ErrorKind::kInternal, {.what = "a group that this rank is no member of was used",
+                                       .where = "sluice::Group",
+                                       .remedy = "test the group that split() returned"});
   }
   return backend_;
 }

@@ -47,12 +47,12 @@ Exchanged MeetingPlace::wait(int member, Meeting& meeting) {
       if (!meeting.of_member[i].came) missing.push_back("rank " + std::to_string(members_[i]));
     }
     throw Error(ErrorKind::kPeer,
-                "only " + std::to_string(meeting.num_came) + " of " +
-                    std::to_string(members_.size()) + " ranks reached a collective within " +
-                    std::to_string(deadline_.count()) + " ms",
-                "rank " + std::to_string(members_[m]) + " waits in " +
-                    meeting.of_member[m].note.call + " for " + join(missing, ", "),
-                "look at what " + missing.front() + " is doing");
+                {.what = "only " + std::to_string(meeting.num_came) + " of " +
+                         std::to_string(members_.size()) + " ranks reached a collective within " +
+                         std::to_string(deadline_.count()) + " ms",
+                 .where = "rank " + std::to_string(members_[m]) + " waits in " +
+                          meeting.of_member[m].note.call + " for " + join(missing, ", "),
+                 .remedy = "look at what " + missing.front() + " is doing"});
   }
   Exchanged exchanged;
   for (Meeting::Given& given : meeting.of_member) {

@@ -99,8 +99,8 @@ class LocalTransport final : public Transport {
     const auto found = posts_.find(ticket);
     if (found == posts_.end()) {
       throw Error(ErrorKind::kInternal,
-                  "receive ticket " + std::to_string(ticket) + " is not posted",
-                  "rank " + std::to_string(rank_));
+                  {.what = "receive ticket " + std::to_string(ticket) + " is not posted",
+                   .where = "rank " + std::to_string(rank_)});
     }
     const Post post = std::move(found->second);
     posts_.erase(found);
@@ -113,11 +113,12 @@ class LocalTransport final : public Transport {
     });
     hub_->failure->throw_if_happened();
     if (!in_time) {
-      throw Error(ErrorKind::kPeer,
-                  "no message within " + std::to_string(hub_->options.deadline.count()) + " ms",
-                  "rank " + std::to_string(rank_) + " waits for " + describe(post.tag, post.kind) +
-                      " from rank " + std::to_string(post.source),
-                  "look at what rank " + std::to_string(post.source) + " is doing");
+      throw Error(
+          ErrorKind::kPeer,
+          {.what = "no message within " + std::to_string(hub_->options.deadline.count()) + " ms",
+           .where = "rank " + std::to_string(rank_) + " waits for " +
+                    describe(post.tag, post.kind) + " from rank " + std::to_string(post.source),
+           .remedy = "look at what rank " + std::to_string(post.source) + " is doing"});
     }
     Message message = channel.take(post.number);
     lock.unlock();
@@ -151,8 +152,9 @@ class LocalTransport final : public Transport {
 
   Inbox& inbox_of(int rank) {
     if (rank < 0 || rank >= size()) {
-      throw Error(ErrorKind::kInternal, "no rank " + std::to_string(rank),
-                  "transport of " + std::to_string(size()) + " ranks");
+      throw Error(ErrorKind::kInternal,
+                  {.what = "no rank " + std::to_string(rank),
+                   .where = "transport of " + std::to_string(size()) + " ranks"});
     }
     return hub_->inboxes[static_cast<std::size_t>(rank)];
   }
@@ -162,26 +164,28 @@ class LocalTransport final : public Transport {
                               describe(post.tag, post.kind) + " from rank " +
                               std::to_string(post.source);
     if (message.tag != post.tag) {
-      throw Error(ErrorKind::kInternal,
-                  "another message arrived: " + describe(message.tag, post.kind), where);
+      throw Error(
+          ErrorKind::kInternal,
+          {.what = "another message arrived: " + describe(message.tag, post.kind), .where = where});
     }
     if (!post.tensors || !post.tensors->certain) return;
     const std::vector<TensorMeta>& expected = post.tensors->metas;
     if (expected.size() != message.tensors.size()) {
       throw Error(ErrorKind::kInternal,
-                  "expected " + std::to_string(expected.size()) + " tensors, got " +
-                      std::to_string(message.tensors.size()),
-                  where);
+                  {.what = "expected " + std::to_string(expected.size()) + " tensors, got " +
+                           std::to_string(message.tensors.size()),
+                   .where = where});
     }
     for (std::size_t i = 0; i < message.tensors.size(); ++i) {
       if (!message.tensors[i].defined()) continue;  // a value without gradient
       const TensorMeta got = meta_of(message.tensors[i]);
       if (got != expected[i]) {
         const std::vector<std::string>& names = post.tensors->names;
-        throw Error(ErrorKind::kInternal,
-                    (i < names.size() ? "'" + names[i] + "'" : "tensor " + std::to_string(i)) +
-                        ": expected " + to_text(expected[i]) + ", got " + to_text(got),
-                    where);
+        throw Error(
+            ErrorKind::kInternal,
+            {.what = (i < names.size() ? "'" + names[i] + "'" : "tensor " + std::to_string(i)) +
+                     ": expected " + to_text(expected[i]) + ", got " + to_text(got),
+             .where = where});
       }
     }
   }
@@ -197,7 +201,7 @@ class LocalTransport final : public Transport {
 
 std::vector<std::unique_ptr<Transport>> make_local_transports(int size,
                                                               const TransportOptions& options) {
-  if (size < 1) throw Error(ErrorKind::kInternal, "a transport needs at least one rank");
+  if (size < 1) throw Error(ErrorKind::kInternal, {.what = "a transport needs at least one rank"});
   auto hub = std::make_shared<Hub>(size, options);
   std::vector<std::unique_ptr<Transport>> transports;
   for (int rank = 0; rank < size; ++rank)

@@ -22,8 +22,9 @@ std::string where_of(const RunConfig& config, const std::string& key, const std:
 
 void refuse_both(const RunConfig& config, const std::string& key, const std::string& other,
                  const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, key + " and " + other + " exclude each other",
-              where_of(config, other, key), remedy);
+  throw Error(ErrorKind::kUsage, {.what = key + " and " + other + " exclude each other",
+                                  .where = where_of(config, other, key),
+                                  .remedy = remedy});
 }
 
 void check_batch(const RunConfig& config) {
@@ -33,11 +34,12 @@ void check_batch(const RunConfig& config) {
   const std::int64_t below = batch / microbatch * microbatch;
   const std::string near = (below > 0 ? std::to_string(below) + " or " : std::string()) +
                            std::to_string(below + microbatch);
-  throw Error(ErrorKind::kUsage,
-              "training.local_batch_size = " + std::to_string(batch) +
-                  " is not a multiple of training.microbatch_size = " + std::to_string(microbatch),
-              where_of(config, "training.local_batch_size", "training.microbatch_size"),
-              "the nearest batch is " + near);
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "training.local_batch_size = " + std::to_string(batch) +
+               " is not a multiple of training.microbatch_size = " + std::to_string(microbatch),
+       .where = where_of(config, "training.local_batch_size", "training.microbatch_size"),
+       .remedy = "the nearest batch is " + near});
 }
 
 void check_schedule(const RunConfig& config) {
@@ -55,14 +57,17 @@ void check_schedule(const RunConfig& config) {
   const std::string& where = config.origins.at("parallelism.pipeline_parallel_schedule");
   if (to_lower(options.pipeline_parallel_schedule) == "auto") {
     throw Error(ErrorKind::kUsage,
-                "parallelism.pipeline_parallel_schedule = \"auto\" is not built yet", where,
-                "write the name of a schedule, such as \"1F1B\"");
+                {.what = "parallelism.pipeline_parallel_schedule = \"auto\" is not built yet",
+                 .where = where,
+                 .remedy = "write the name of a schedule, such as \"1F1B\""});
   }
   try {
     find_schedule(options.pipeline_parallel_schedule);
   } catch (const Error& error) {
-    throw Error(ErrorKind::kUsage, "parallelism.pipeline_parallel_schedule: " + error.fact(), where,
-                error.remedy());
+    throw Error(ErrorKind::kUsage,
+                {.what = "parallelism.pipeline_parallel_schedule: " + error.fact(),
+                 .where = where,
+                 .remedy = error.remedy()});
   }
 }
 
@@ -87,16 +92,19 @@ void check_stage_to_rank(const RunConfig& config) {
   const ParallelismOptions& options = config.parallelism;
   const std::string& where = config.origins.at("parallelism.stage_to_rank");
   if (options.stage_to_rank_name.empty() && options.stage_to_rank.empty()) {
-    throw Error(ErrorKind::kUsage, "parallelism.stage_to_rank is an empty list", where,
-                "write \"auto\", or the rank of every stage");
+    throw Error(ErrorKind::kUsage, {.what = "parallelism.stage_to_rank is an empty list",
+                                    .where = where,
+                                    .remedy = "write \"auto\", or the rank of every stage"});
   }
   for (const int rank : options.stage_to_rank) {
     if (rank < options.pipeline_parallel_degree) continue;
-    throw Error(ErrorKind::kUsage,
-                "parallelism.stage_to_rank names rank " + std::to_string(rank) +
-                    ", but parallelism.pipeline_parallel_degree = " +
-                    std::to_string(options.pipeline_parallel_degree),
-                where, "ranks are 0 to " + std::to_string(options.pipeline_parallel_degree - 1));
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "parallelism.stage_to_rank names rank " + std::to_string(rank) +
+                 ", but parallelism.pipeline_parallel_degree = " +
+                 std::to_string(options.pipeline_parallel_degree),
+         .where = where,
+         .remedy = "ranks are 0 to " + std::to_string(options.pipeline_parallel_degree - 1)});
   }
 }
 
@@ -109,8 +117,9 @@ void check_built(const RunConfig& config) {
         std::find(key.built.begin(), key.built.end(), value) != key.built.end()) {
       continue;
     }
-    throw Error(ErrorKind::kUsage, key.full_name() + " = " + value + " is not built yet",
-                config.origins.at(key.full_name()), "write " + join(key.built, " or "));
+    throw Error(ErrorKind::kUsage, {.what = key.full_name() + " = " + value + " is not built yet",
+                                    .where = config.origins.at(key.full_name()),
+                                    .remedy = "write " + join(key.built, " or ")});
   }
 }
 
@@ -120,10 +129,10 @@ void check_together(const RunConfig& config) {
                 "model.path for given weights, model.config to initialise them");
   }
   if (config.optimizer.betas.size() != 2) {
-    throw Error(ErrorKind::kUsage,
-                "optimizer.betas: expected two numbers, found " +
-                    std::to_string(config.optimizer.betas.size()),
-                config.origins.at("optimizer.betas"), "for example optimizer.betas = [0.9, 0.95]");
+    throw Error(ErrorKind::kUsage, {.what = "optimizer.betas: expected two numbers, found " +
+                                            std::to_string(config.optimizer.betas.size()),
+                                    .where = config.origins.at("optimizer.betas"),
+                                    .remedy = "for example optimizer.betas = [0.9, 0.95]"});
   }
   check_batch(config);
   check_schedule(config);

@@ -32,19 +32,25 @@ std::string remedy_of_no_match(const std::string& pattern) {
 // `other`: what the pattern matches, though it is no regular file; "" for nothing.
 Error no_file(const std::string& pattern, const std::string& other, const std::string& where) {
   const std::string no_match = "no file matches '" + pattern + "'";
-  if (other.empty()) return Error(ErrorKind::kInput, no_match, where, remedy_of_no_match(pattern));
+  if (other.empty())
+    return Error(ErrorKind::kInput,
+                 {.what = no_match, .where = where, .remedy = remedy_of_no_match(pattern)});
   std::error_code error;
   const fs::file_status status = fs::status(other, error);
   const std::string subject = (other == pattern ? "" : no_match + ": ") + "'" + other + "' is ";
   if (fs::is_directory(status)) {
-    return Error(ErrorKind::kInput, subject + "a folder", where, "write '" + other + "/**/*.txt'");
+    return Error(
+        ErrorKind::kInput,
+        {.what = subject + "a folder", .where = where, .remedy = "write '" + other + "/**/*.txt'"});
   }
   if (fs::is_symlink(fs::symlink_status(other, error)) && !fs::exists(status)) {
-    return Error(ErrorKind::kInput, subject + "a link to nothing", where,
-                 "mend the link, or name another file");
+    return Error(ErrorKind::kInput, {.what = subject + "a link to nothing",
+                                     .where = where,
+                                     .remedy = "mend the link, or name another file"});
   }
-  return Error(ErrorKind::kInput, subject + "not a regular file", where,
-               "copy what it gives into a file, and name that");
+  return Error(ErrorKind::kInput, {.what = subject + "not a regular file",
+                                   .where = where,
+                                   .remedy = "copy what it gives into a file, and name that"});
 }
 
 }  // namespace
@@ -53,11 +59,11 @@ std::vector<std::string> expand_data_files(const RunConfig& config) {
   const auto origin = config.origins.find("data.files");
   const std::string where = origin == config.origins.end() ? "data.files" : origin->second;
   if (config.data.files.empty()) {
-    throw Error(ErrorKind::kUsage, "data.files names no file",
-                where != "default"    ? where
-                : config.file.empty() ? "data.files"
-                                      : config.file,
-                "for example data.files = [\"corpus/*.txt\"]");
+    throw Error(ErrorKind::kUsage, {.what = "data.files names no file",
+                                    .where = where != "default"    ? where
+                                             : config.file.empty() ? "data.files"
+                                                                   : config.file,
+                                    .remedy = "for example data.files = [\"corpus/*.txt\"]"});
   }
   std::vector<std::string> files;
   std::unordered_set<std::string> seen;

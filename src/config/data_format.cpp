@@ -21,18 +21,23 @@ DataFormat data_format(const std::string& file, const std::string& format,
   if (format == "text") return DataFormat::kText;
   if (format == "jsonl") return DataFormat::kJsonl;
   if (format != "auto") {
-    throw Error(ErrorKind::kUsage, "data.format = \"" + format + "\" is not built yet", where,
-                "use text or .jsonl files");
+    throw Error(ErrorKind::kUsage, {.what = "data.format = \"" + format + "\" is not built yet",
+                                    .where = where,
+                                    .remedy = "use text or .jsonl files"});
   }
   const std::string ending = to_lower(std::filesystem::path(file).extension().string());
   if (ending == ".jsonl") return DataFormat::kJsonl;
   if (ending == ".bin" || ending == ".idx") {
-    throw Error(ErrorKind::kUsage, "data.files: '" + file + "' is a token file, not built yet",
-                where, "give .txt or .jsonl files, or data.format = \"text\"");
+    throw Error(ErrorKind::kUsage,
+                {.what = "data.files: '" + file + "' is a token file, not built yet",
+                 .where = where,
+                 .remedy = "give .txt or .jsonl files, or data.format = \"text\""});
   }
   if (std::find(kNoText.begin(), kNoText.end(), ending) != kNoText.end()) {
-    throw Error(ErrorKind::kUsage, "data.files: '" + file + "' is no text by its ending", where,
-                "write data.format = \"text\" to train on its bytes all the same");
+    throw Error(ErrorKind::kUsage,
+                {.what = "data.files: '" + file + "' is no text by its ending",
+                 .where = where,
+                 .remedy = "write data.format = \"text\" to train on its bytes all the same"});
   }
   return DataFormat::kText;
 }

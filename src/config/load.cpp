@@ -40,8 +40,9 @@ void load_file(RunConfig& config, const std::string& file) {
       if (!known) throw unknown_key(raw.section, "", source.origin);
       if (raw.value.other != "a table") {
         throw Error(ErrorKind::kUsage,
-                    raw.section + ": expected a section, found " + describe(raw.value),
-                    source.at(raw.value.position), "write [" + raw.section + "]");
+                    {.what = raw.section + ": expected a section, found " + describe(raw.value),
+                     .where = source.at(raw.value.position),
+                     .remedy = "write [" + raw.section + "]"});
       }
       continue;
     }
@@ -62,8 +63,9 @@ void load_environment(RunConfig& config, const std::map<std::string, std::string
   }
   for (const char* name : kVariablesNotBuilt) {
     if (!environment.contains(name)) continue;
-    throw Error(ErrorKind::kUsage, std::string(name) + " is not built yet", "environment",
-                "unset it");
+    throw Error(ErrorKind::kUsage, {.what = std::string(name) + " is not built yet",
+                                    .where = "environment",
+                                    .remedy = "unset it"});
   }
   // A typing error would otherwise do nothing.
   for (const auto& [name, value] : environment) {
@@ -91,8 +93,9 @@ Overrides take_overrides(std::vector<std::string>& arguments) {
     } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
       overrides.emplace_back(name.substr(2), arguments[++i]);
     } else {
-      throw Error(ErrorKind::kUsage, "no value after " + name, "command line",
-                  "write " + name + " VALUE or " + name + "=VALUE");
+      throw Error(ErrorKind::kUsage, {.what = "no value after " + name,
+                                      .where = "command line",
+                                      .remedy = "write " + name + " VALUE or " + name + "=VALUE"});
     }
   }
   rest.insert(rest.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());

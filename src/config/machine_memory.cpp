@@ -62,13 +62,14 @@ std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_byte
   if ((1 - kUncertainty) * needs.peak <= static_cast<double>(machine_bytes)) return std::nullopt;
   return Error(
       ErrorKind::kMemory,
-      "training needs " + human_bytes(to_bytes(needs.peak)) + " at its peak, " +
-          human_bytes(to_bytes(needs.held)) +
-          " of it for weights, gradients and optimizer and the rest for microbatches",
-      "all " + std::to_string(plan.memory.size()) + " ranks together; this machine has " +
-          human_bytes(machine_bytes),
-      "the ranks are threads of one process: use a smaller model, optimizer.name = \"SGD\", "
-      "or a smaller training.microbatch_size or training.seq_len");
+      {.what = "training needs " + human_bytes(to_bytes(needs.peak)) + " at its peak, " +
+               human_bytes(to_bytes(needs.held)) +
+               " of it for weights, gradients and optimizer and the rest for microbatches",
+       .where = "all " + std::to_string(plan.memory.size()) + " ranks together; this machine has " +
+                human_bytes(machine_bytes),
+       .remedy =
+           "the ranks are threads of one process: use a smaller model, optimizer.name = \"SGD\", "
+           "or a smaller training.microbatch_size or training.seq_len"});
 }
 
 void require_memory(const Plan& plan, std::int64_t machine_bytes) {

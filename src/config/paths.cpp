@@ -17,14 +17,16 @@ namespace {
 
 std::string variable(const std::string& name, const std::string& where) {
   if (const char* value = std::getenv(name.c_str())) return value;
-  throw Error(ErrorKind::kUsage, "the variable " + name + " is not set", where,
-              "set it, or write the path out");
+  throw Error(ErrorKind::kUsage, {.what = "the variable " + name + " is not set",
+                                  .where = where,
+                                  .remedy = "set it, or write the path out"});
 }
 
 Error unreadable(const fs::path& folder, const std::error_code& error, const std::string& where) {
   return Error(ErrorKind::kInput,
-               "cannot read the folder '" + folder.string() + "': " + error.message(), where,
-               "check its permissions");
+               {.what = "cannot read the folder '" + folder.string() + "': " + error.message(),
+                .where = where,
+                .remedy = "check its permissions"});
 }
 
 std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::string& where) {
@@ -96,8 +98,10 @@ std::string expand_path(std::string_view text, const std::string& folder,
     if (open == std::string_view::npos) break;
     const std::size_t close = text.find('}', open);
     if (close == std::string_view::npos) {
-      throw Error(ErrorKind::kUsage, "'${' without '}' in the path '" + std::string(text) + "'",
-                  where, "close it");
+      throw Error(ErrorKind::kUsage,
+                  {.what = "'${' without '}' in the path '" + std::string(text) + "'",
+                   .where = where,
+                   .remedy = "close it"});
     }
     expanded += variable(std::string(text.substr(open + 2, close - open - 2)), where);
     text.remove_prefix(close + 1);

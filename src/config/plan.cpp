@@ -15,8 +15,9 @@ namespace {
 ModelSpec read_model(const RunConfig& config) {
   const std::string& path = config.model.path.empty() ? config.model.config : config.model.path;
   if (path.empty()) {
-    throw Error(ErrorKind::kUsage, "the configuration names no model",
-                config.file.empty() ? "model.path" : config.file, "set model.path or model.config");
+    throw Error(ErrorKind::kUsage, {.what = "the configuration names no model",
+                                    .where = config.file.empty() ? "model.path" : config.file,
+                                    .remedy = "set model.path or model.config"});
   }
   return read_model_spec(path);
 }
@@ -80,9 +81,10 @@ Partition split(const RunConfig& config, const ModelSpec& model, const Partition
     for (std::string& note : partition.notes) note = with_keys(note);
     return partition;
   } catch (const Error& error) {
-    throw Error(error.kind(), with_keys(error.fact()),
-                error.where().empty() ? places_of_split(config) : error.where(),
-                with_keys(error.remedy()));
+    throw Error(error.kind(),
+                {.what = with_keys(error.fact()),
+                 .where = error.where().empty() ? places_of_split(config) : error.where(),
+                 .remedy = with_keys(error.remedy())});
   }
 }
 
@@ -120,10 +122,10 @@ void require_positions(const RunConfig& config, const ModelSpec& model) {
   if (!model.max_positions || config.training.seq_len <= *model.max_positions) return;
   const std::string positions = std::to_string(*model.max_positions);
   throw Error(ErrorKind::kUsage,
-              "training.seq_len = " + std::to_string(config.training.seq_len) +
-                  " is more than the model's " + positions + " positions",
-              config.origins.at("training.seq_len"),
-              "set training.seq_len to at most " + positions);
+              {.what = "training.seq_len = " + std::to_string(config.training.seq_len) +
+                       " is more than the model's " + positions + " positions",
+               .where = config.origins.at("training.seq_len"),
+               .remedy = "set training.seq_len to at most " + positions});
 }
 
 void require_proof(const Program& program, VerifyReport report, const std::string& subject) {

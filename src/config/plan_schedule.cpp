@@ -41,24 +41,25 @@ Error misplaced(const Schedule& schedule, const Partition& partition, const std:
   const int stages = partition.num_stages(), ranks = partition.num_ranks();
   if (schedule.num_stages() != stages) {
     const int below = stages / ranks * ranks;
-    return Error(ErrorKind::kUsage,
-                 "the split makes " + counted(stages, "stage") + " on " + counted(ranks, "rank") +
-                     ", but the schedule " + schedule.name + " runs as many on every rank",
-                 where,
-                 "make " + std::to_string(below) + " or " + std::to_string(below + ranks) +
-                     " stages, or give a schedule of your own by pipeline_parallel_schedule_csv");
+    return Error(
+        ErrorKind::kUsage,
+        {.what = "the split makes " + counted(stages, "stage") + " on " + counted(ranks, "rank") +
+                 ", but the schedule " + schedule.name + " runs as many on every rank",
+         .where = where,
+         .remedy = "make " + std::to_string(below) + " or " + std::to_string(below + ranks) +
+                   " stages, or give a schedule of your own by pipeline_parallel_schedule_csv"});
   }
   const bool is_v = stages == 2 * ranks && partition.stage_map.is(Placement::kV);
   return Error(ErrorKind::kUsage,
-               "the schedule " + schedule.name + " places its stages on ranks " +
-                   list_text(schedule.stage_map.ranks()) + ", not " +
-                   list_text(partition.stage_map.ranks()),
-               where,
-               std::string(is_v ? "pipeline_parallel_schedule = \"ZBVZeroBubble\" or "
-                                  "\"DualPipeV\", "
-                                : "") +
-                   "stage_to_rank = \"auto\", or a schedule of your own by "
-                   "pipeline_parallel_schedule_csv");
+               {.what = "the schedule " + schedule.name + " places its stages on ranks " +
+                        list_text(schedule.stage_map.ranks()) + ", not " +
+                        list_text(partition.stage_map.ranks()),
+                .where = where,
+                .remedy = std::string(is_v ? "pipeline_parallel_schedule = \"ZBVZeroBubble\" or "
+                                             "\"DualPipeV\", "
+                                           : "") +
+                          "stage_to_rank = \"auto\", or a schedule of your own by "
+                          "pipeline_parallel_schedule_csv"});
 }
 
 }  // namespace
@@ -112,21 +113,23 @@ void require_fits(const RunConfig& config, const Schedule& schedule) {
   const ParallelismOptions& options = config.parallelism;
   const std::string where = origin_of(config, "parallelism.pipeline_parallel_schedule_csv");
   if (schedule.num_ranks() != options.pipeline_parallel_degree) {
-    throw Error(ErrorKind::kUsage,
-                "the schedule " + schedule.name + " has " + counted(schedule.num_ranks(), "rank") +
-                    ", but parallelism.pipeline_parallel_degree = " +
-                    std::to_string(options.pipeline_parallel_degree),
-                where,
-                "parallelism.pipeline_parallel_degree = " + std::to_string(schedule.num_ranks()));
+    throw Error(ErrorKind::kUsage, {.what = "the schedule " + schedule.name + " has " +
+                                            counted(schedule.num_ranks(), "rank") +
+                                            ", but parallelism.pipeline_parallel_degree = " +
+                                            std::to_string(options.pipeline_parallel_degree),
+                                    .where = where,
+                                    .remedy = "parallelism.pipeline_parallel_degree = " +
+                                              std::to_string(schedule.num_ranks())});
   }
   if (schedule.num_microbatches != num_microbatches(config)) {
     const std::int64_t batch = schedule.num_microbatches * config.training.microbatch_size;
     throw Error(ErrorKind::kUsage,
-                "the schedule " + schedule.name + " has " +
-                    counted(schedule.num_microbatches, "microbatch") +
-                    ", but training.local_batch_size / training.microbatch_size = " +
-                    std::to_string(num_microbatches(config)),
-                where, "training.local_batch_size = " + std::to_string(batch));
+                {.what = "the schedule " + schedule.name + " has " +
+                         counted(schedule.num_microbatches, "microbatch") +
+                         ", but training.local_batch_size / training.microbatch_size = " +
+                         std::to_string(num_microbatches(config)),
+                 .where = where,
+                 .remedy = "training.local_batch_size = " + std::to_string(batch)});
   }
 }
 

@@ -39,9 +39,10 @@ Error wrong_type(const Key& key, const RawValue& raw, const RawValue& misfit,
   const bool wants_number =
       key.kinds.front() == Kind::kInteger || key.kinds.front() == Kind::kNumber;
   if (wants_number && is_huge_integer(misfit)) {
-    return Error(ErrorKind::kUsage,
-                 key.full_name() + ": " + misfit.string + " is out of range of a 64-bit integer",
-                 source.at(misfit.position), range_remedy(key));
+    return Error(ErrorKind::kUsage, {.what = key.full_name() + ": " + misfit.string +
+                                             " is out of range of a 64-bit integer",
+                                     .where = source.at(misfit.position),
+                                     .remedy = range_remedy(key)});
   }
   std::string remedy = example(key);
   const bool wants_string =
@@ -58,14 +59,17 @@ Error wrong_type(const Key& key, const RawValue& raw, const RawValue& misfit,
   std::string found = describe(misfit);
   if (is_element) found += " in the list";
   return Error(ErrorKind::kUsage,
-               key.full_name() + ": expected " + join(types, " or ") + ", found " + found,
-               source.at(misfit.position), remedy);
+               {.what = key.full_name() + ": expected " + join(types, " or ") + ", found " + found,
+                .where = source.at(misfit.position),
+                .remedy = remedy});
 }
 
 void check_number(const Key& key, double number, const RawValue& raw, const Source& source) {
   if (contains(key.range, number)) return;
-  throw Error(ErrorKind::kUsage, key.full_name() + ": " + describe(raw) + " is out of range",
-              source.at(raw.position), range_remedy(key));
+  throw Error(ErrorKind::kUsage,
+              {.what = key.full_name() + ": " + describe(raw) + " is out of range",
+               .where = source.at(raw.position),
+               .remedy = range_remedy(key)});
 }
 
 void check_string(const Key& key, const std::string& text, const RawValue& raw,
@@ -74,16 +78,20 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
   if (!words.empty() && std::find(words.begin(), words.end(), text) == words.end()) {
     std::vector<std::string> named;  // the empty word is written as ""
     for (const std::string& word : words) named.push_back(word.empty() ? "\"\"" : word);
-    throw Error(ErrorKind::kUsage, key.full_name() + ": '" + text + "' is not one of its words",
-                source.at(raw.position), suggest_name(text, named));
+    throw Error(ErrorKind::kUsage,
+                {.what = key.full_name() + ": '" + text + "' is not one of its words",
+                 .where = source.at(raw.position),
+                 .remedy = suggest_name(text, named)});
   }
   if (text.empty() && !key.may_be_empty) {
-    throw Error(ErrorKind::kUsage, key.full_name() + ": an empty string", source.at(raw.position),
-                example(key));
+    throw Error(ErrorKind::kUsage, {.what = key.full_name() + ": an empty string",
+                                    .where = source.at(raw.position),
+                                    .remedy = example(key)});
   }
   if (text.find('\0') != std::string::npos) {
-    throw Error(ErrorKind::kUsage, key.full_name() + ": a string with a NUL character",
-                source.at(raw.position), "leave it out");
+    throw Error(ErrorKind::kUsage, {.what = key.full_name() + ": a string with a NUL character",
+                                    .where = source.at(raw.position),
+                                    .remedy = "leave it out"});
   }
 }
 

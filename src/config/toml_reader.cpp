@@ -17,9 +17,10 @@ Position position_of(const toml::source_region& source) {
 
 Error error_at(const std::string& what, const std::string& file, Position position,
                const std::string& remedy) {
-  return Error(ErrorKind::kUsage, what,
-               file + ":" + std::to_string(position.line) + ":" + std::to_string(position.column),
-               remedy);
+  return Error(ErrorKind::kUsage, {.what = what,
+                                   .where = file + ":" + std::to_string(position.line) + ":" +
+                                            std::to_string(position.column),
+                                   .remedy = remedy});
 }
 
 // The library destroys nested tables by recursion, so the depth that dotted keys can build must be

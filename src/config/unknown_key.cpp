@@ -35,8 +35,9 @@ const PeerKey* find_peer_variable(const std::string& variable) {
 Error unknown_key(const std::string& section, const std::string& name, const std::string& where) {
   const std::string shown = section + (section.empty() || name.empty() ? "" : ".") + name;
   const auto refuse = [&](const char* noun, const std::string& remedy) {
-    return Error(ErrorKind::kUsage, std::string("unknown ") + noun + " '" + shown + "'", where,
-                 remedy);
+    return Error(ErrorKind::kUsage, {.what = std::string("unknown ") + noun + " '" + shown + "'",
+                                     .where = where,
+                                     .remedy = remedy});
   };
   const std::string& key_name = name.empty() ? section : name;
   if (const PeerKey* peer = find_peer_key(shown)) return refuse("key", explain(*peer));
@@ -52,13 +53,16 @@ Error unknown_key(const std::string& section, const std::string& name, const std
   if (const PeerKey* peer = find_peer_key(section + ".*")) {
     return refuse(name.empty() ? "section" : "key", explain(*peer));
   }
-  return Error(ErrorKind::kUsage, "unknown section '" + section + "'", where,
-               suggest_name(section, section_names()));
+  return Error(ErrorKind::kUsage, {.what = "unknown section '" + section + "'",
+                                   .where = where,
+                                   .remedy = suggest_name(section, section_names())});
 }
 
 Error unknown_variable(const std::string& variable) {
   const auto refuse = [&](const std::string& remedy) {
-    return Error(ErrorKind::kUsage, "unknown variable " + variable, "environment", remedy);
+    return Error(
+        ErrorKind::kUsage,
+        {.what = "unknown variable " + variable, .where = "environment", .remedy = remedy});
   };
   const std::string bare = to_lower(variable.substr(kVariablePrefix.size()));
   if (const PeerKey* peer = find_peer_variable(bare)) return refuse(explain(*peer));

@@ -74,8 +74,11 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::kInput, what, where_,
-                "a row is {\"text\": \"...\"} or {\"input_ids\": [...], \"labels\": [...]}");
+    throw Error(
+        ErrorKind::kInput,
+        {.what = what,
+         .where = where_,
+         .remedy = "a row is {\"text\": \"...\"} or {\"input_ids\": [...], \"labels\": [...]}"});
   }
 
   std::optional<std::vector<std::int64_t>>* list_of_field() {

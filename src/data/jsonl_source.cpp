@@ -20,7 +20,7 @@ constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 Error row_error(const std::string& what, const std::string& where, const std::string& remedy) {
-  return Error(ErrorKind::kInput, what, where, remedy);
+  return Error(ErrorKind::kInput, {.what = what, .where = where, .remedy = remedy});
 }
 
 Error too_long(const std::string& where) {
@@ -78,8 +78,11 @@ class JsonlSource final : public SequenceSource {
       num_bytes_ += files_.back().back();
     }
     if (num_sequences_ == 0)
-      throw Error(ErrorKind::kInput, "the data has no rows", options_.files.front(),
-                  "a row is a line with a JSON object: name files with rows in data.files");
+      throw Error(
+          ErrorKind::kInput,
+          {.what = "the data has no rows",
+           .where = options_.files.front(),
+           .remedy = "a row is a line with a JSON object: name files with rows in data.files"});
     check_first_rows();
   }
 

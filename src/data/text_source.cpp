@@ -36,9 +36,10 @@ class TextSource final : public SequenceSource {
     require_byte_tokens(options_, options_.files.front());
     if (num_sequences() == 0) {
       throw Error(ErrorKind::kInput,
-                  "the data has " + std::to_string(num_bytes()) +
-                      " bytes, not one whole sequence of " + std::to_string(options_.seq_len),
-                  options_.files.front(), "add files to data.files or lower training.seq_len");
+                  {.what = "the data has " + std::to_string(num_bytes()) +
+                           " bytes, not one whole sequence of " + std::to_string(options_.seq_len),
+                   .where = options_.files.front(),
+                   .remedy = "add files to data.files or lower training.seq_len"});
     }
   }
 

@@ -25,15 +25,17 @@ constexpr const char* kCountedRemedy =
 
 DataFormat common_format(const DataOptions& data) {
   if (data.files.empty())
-    throw Error(ErrorKind::kUsage, "data.files names no file", "", "set data.files");
+    throw Error(ErrorKind::kUsage,
+                {.what = "data.files names no file", .remedy = "set data.files"});
   const auto format_of = [&](const std::string& file) {
     return data_format(file, data.format, "data.files");
   };
   const DataFormat first = format_of(data.files.front());
   for (const std::string& file : data.files) {
     if (format_of(file) != first) {
-      throw Error(ErrorKind::kUsage, "data.files mixes text and .jsonl",
-                  data.files.front() + " and " + file, "use one kind, or set data.format");
+      throw Error(ErrorKind::kUsage, {.what = "data.files mixes text and .jsonl",
+                                      .where = data.files.front() + " and " + file,
+                                      .remedy = "use one kind, or set data.format"});
     }
   }
   return first;
@@ -53,8 +55,9 @@ std::string text_refusal(const TokenDataOptions& options) {
 std::vector<std::pair<std::int64_t, std::int64_t>> microbatch_rows(std::int64_t batch_size,
                                                                    std::int64_t microbatch_size) {
   if (microbatch_size < 1) {
-    throw Error(ErrorKind::kUsage, "training.microbatch_size is " + std::to_string(microbatch_size),
-                "", "set it to at least 1");
+    throw Error(ErrorKind::kUsage,
+                {.what = "training.microbatch_size is " + std::to_string(microbatch_size),
+                 .remedy = "set it to at least 1"});
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> result;
   for (std::int64_t row = 0; row < batch_size; row += microbatch_size)
@@ -72,14 +75,19 @@ namespace data {
 
 void require_byte_tokens(const SourceOptions& options, const std::string& where) {
   if (!options.text_refusal.empty()) {
-    throw Error(ErrorKind::kUsage, options.text_refusal, where,
-                "set data.tokenizer = \"bytes\", or use .jsonl rows with input_ids");
+    throw Error(ErrorKind::kUsage,
+                {.what = options.text_refusal,
+                 .where = where,
+                 .remedy = "set data.tokenizer = \"bytes\", or use .jsonl rows with input_ids"});
   }
   if (options.vocab_size < kByteVocabulary) {
-    throw Error(ErrorKind::kInput,
-                "text becomes one token per byte, which needs a vocabulary of 256; the model has " +
-                    std::to_string(options.vocab_size),
-                where, "use .jsonl rows with input_ids, or a model with vocab_size >= 256");
+    throw Error(
+        ErrorKind::kInput,
+        {.what =
+             "text becomes one token per byte, which needs a vocabulary of 256; the model has " +
+             std::to_string(options.vocab_size),
+         .where = where,
+         .remedy = "use .jsonl rows with input_ids, or a model with vocab_size >= 256"});
   }
 }
 
@@ -157,8 +165,9 @@ struct TokenData::Impl {
         tokens->put(row, ids, labels);
       }
     } catch (const Error& error) {
-      throw Error(error.kind(), error.fact(), "step " + std::to_string(step) + ", " + error.where(),
-                  error.remedy());
+      throw Error(error.kind(), {.what = error.fact(),
+                                 .where = "step " + std::to_string(step) + ", " + error.where(),
+                                 .remedy = error.remedy()});
     }
     return tokens;
   }
@@ -184,8 +193,10 @@ struct TokenData::Impl {
     }
     if (batch_size > kNamedRows)
       where += " and " + std::to_string(batch_size - kNamedRows) + " more";
-    throw Error(ErrorKind::kInput, "no label of the step's batch is counted", where,
-                std::string(kCountedRemedy) + ", or raise training.local_batch_size");
+    throw Error(ErrorKind::kInput,
+                {.what = "no label of the step's batch is counted",
+                 .where = where,
+                 .remedy = std::string(kCountedRemedy) + ", or raise training.local_batch_size"});
   }
 };
 
@@ -236,8 +247,9 @@ StepBatch TokenData::step_batch(std::int64_t step, std::int64_t batch_size,
 void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_size) const {
   const std::string file = impl_->source->uncounted_file();
   if (!file.empty()) {
-    throw Error(ErrorKind::kInput, "no row of the file has a label that is counted", file,
-                kCountedRemedy);
+    throw Error(ErrorKind::kInput, {.what = "no row of the file has a label that is counted",
+                                    .where = file,
+                                    .remedy = kCountedRemedy});
   }
   // A batch that has none lies within two epochs, since one between them would be whole, and has
   // no other rows of either than those without.

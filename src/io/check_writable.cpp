@@ -27,17 +27,19 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
     ancestor = parent_directory(ancestor);
   }
   if (!S_ISDIR(status.st_mode)) {
-    throw Error(kind, "cannot write into '" + folder + "': not a directory", ancestor,
-                "choose a folder that you may write to");
+    throw Error(kind, {.what = "cannot write into '" + folder + "': not a directory",
+                       .where = ancestor,
+                       .remedy = "choose a folder that you may write to"});
   }
   rlimit size{};
   if (::getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY &&
       size.rlim_cur < largest_file) {
-    throw Error(kind,
-                "files of at most " + human_bytes(static_cast<std::int64_t>(size.rlim_cur)) +
-                    " may be written, '" + folder + "' needs one of " +
-                    human_bytes(static_cast<std::int64_t>(largest_file)),
-                ancestor, "raise the limit on the size of files (ulimit -f)");
+    throw Error(
+        kind, {.what = "files of at most " + human_bytes(static_cast<std::int64_t>(size.rlim_cur)) +
+                       " may be written, '" + folder + "' needs one of " +
+                       human_bytes(static_cast<std::int64_t>(largest_file)),
+               .where = ancestor,
+               .remedy = "raise the limit on the size of files (ulimit -f)"});
   }
   // Creating is the only honest test: access() knows nothing of read-only mounts for root, quotas
   // or file systems without directories.
@@ -52,9 +54,10 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   if (left < bytes) {
     throw Error(kind,
-                "'" + folder + "' needs " + human_bytes(static_cast<std::int64_t>(bytes)) +
-                    ", its disk has " + human_bytes(static_cast<std::int64_t>(left)) + " left",
-                ancestor, "free some space there, or choose another folder");
+                {.what = "'" + folder + "' needs " + human_bytes(static_cast<std::int64_t>(bytes)) +
+                         ", its disk has " + human_bytes(static_cast<std::int64_t>(left)) + " left",
+                 .where = ancestor,
+                 .remedy = "free some space there, or choose another folder"});
   }
 }
 

@@ -62,15 +62,20 @@ bool has_layer(const std::vector<std::string>& stored, const std::string& layer)
   std::sort(names.begin(), names.end());
   const auto pickle = std::find_if(names.begin(), names.end(), ends_with_pickle);
   if (pickle != names.end()) {
-    throw Error(ErrorKind::kInput, "the weights are pickles ('" + *pickle + "'), not safetensors",
-                path, conversion_advice(path));
+    throw Error(ErrorKind::kInput,
+                {.what = "the weights are pickles ('" + *pickle + "'), not safetensors",
+                 .where = path,
+                 .remedy = conversion_advice(path)});
   }
   const auto other = std::find_if(names.begin(), names.end(), [](const std::string& name) {
     return name.ends_with(".safetensors");
   });
-  throw Error(ErrorKind::kInput, std::string("neither ") + kSingleFile + " nor " + kIndexFile, path,
-              other == names.end() ? "model.path is a Hugging Face directory with weights"
-                                   : "'" + *other + "' is there: shards need their index");
+  throw Error(
+      ErrorKind::kInput,
+      {.what = std::string("neither ") + kSingleFile + " nor " + kIndexFile,
+       .where = path,
+       .remedy = other == names.end() ? "model.path is a Hugging Face directory with weights"
+                                      : "'" + *other + "' is there: shards need their index"});
 }
 
 // A shard is a name inside the directory, never a path.
@@ -80,15 +85,18 @@ void check_shard_name(const std::string& shard, const std::string& directory,
                        shard.find('\\') != std::string::npos ||
                        shard.find('\0') != std::string::npos;
   if (is_path)
-    throw Error(ErrorKind::kInput, "shard name '" + shard + "' is not a plain file name", index,
-                kIndexRemedy);
+    throw Error(ErrorKind::kInput, {.what = "shard name '" + shard + "' is not a plain file name",
+                                    .where = index,
+                                    .remedy = kIndexRemedy});
   if (ends_with_pickle(shard)) {
-    throw Error(ErrorKind::kInput, "shard '" + shard + "' is a pickle", index,
-                conversion_advice(directory));
+    throw Error(ErrorKind::kInput, {.what = "shard '" + shard + "' is a pickle",
+                                    .where = index,
+                                    .remedy = conversion_advice(directory)});
   }
   if (!shard.ends_with(".safetensors")) {
-    throw Error(ErrorKind::kInput, "shard '" + shard + "' does not end in .safetensors", index,
-                kIndexRemedy);
+    throw Error(ErrorKind::kInput, {.what = "shard '" + shard + "' does not end in .safetensors",
+                                    .where = index,
+                                    .remedy = kIndexRemedy});
   }
 }
 
@@ -99,14 +107,16 @@ WeightMap read_weight_map(const std::string& directory) {
   const nlohmann::json json = parse_strict_json(read_text(index, kMaxIndexBytes), index);
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object() ||
       json["weight_map"].empty()) {
-    throw Error(ErrorKind::kInput, "'weight_map' is not a map from tensors to shards", index,
-                kIndexRemedy);
+    throw Error(ErrorKind::kInput, {.what = "'weight_map' is not a map from tensors to shards",
+                                    .where = index,
+                                    .remedy = kIndexRemedy});
   }
   WeightMap map;
   for (const auto& [name, shard] : json["weight_map"].items()) {
     if (!shard.is_string()) {
-      throw Error(ErrorKind::kInput, "the shard of tensor '" + name + "' is not a string", index,
-                  kIndexRemedy);
+      throw Error(ErrorKind::kInput, {.what = "the shard of tensor '" + name + "' is not a string",
+                                      .where = index,
+                                      .remedy = kIndexRemedy});
     }
     map.emplace_back(name, shard.get<std::string>());
     check_shard_name(map.back().second, directory, index);
@@ -121,8 +131,9 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
   std::error_code error;
   if (!fs::is_directory(path_, error)) {
     throw Error(ErrorKind::kInput,
-                error ? "cannot open directory: " + error.message() : "not a directory", path_,
-                "model.path is a Hugging Face directory");
+                {.what = error ? "cannot open directory: " + error.message() : "not a directory",
+                 .where = path_,
+                 .remedy = "model.path is a Hugging Face directory"});
   }
   // The order in which transformers looks for them.
   WeightMap map;
@@ -134,8 +145,10 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
     for (const auto& [name, shard] : map) files.insert(shard);
     for (const std::string& file : files) {
       if (!fs::exists(path_ + "/" + file, error)) {
-        throw Error(ErrorKind::kInput, "shard '" + file + "' of " + kIndexFile + " is missing",
-                    path_, "copy or download it again");
+        throw Error(ErrorKind::kInput,
+                    {.what = "shard '" + file + "' of " + kIndexFile + " is missing",
+                     .where = path_,
+                     .remedy = "copy or download it again"});
       }
       shards_.emplace_back(path_ + "/" + file);
     }
@@ -151,17 +164,19 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
       std::adjacent_find(by_name_.begin(), by_name_.end(),
                          [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != by_name_.end()) {
-    throw Error(ErrorKind::kInput, "tensor '" + twice->first + "' is in two shards",
-                shards_[twice->second].path() + " and " + shards_[(twice + 1)->second].path(),
-                "remove the shard that does not belong to the model");
+    throw Error(
+        ErrorKind::kInput,
+        {.what = "tensor '" + twice->first + "' is in two shards",
+         .where = shards_[twice->second].path() + " and " + shards_[(twice + 1)->second].path(),
+         .remedy = "remove the shard that does not belong to the model"});
   }
   for (const auto& [name, file] : map) {
     const std::optional<TensorSource> source = find_stored(name);
     if (!source || source->file->path() != path_ + "/" + file) {
-      throw Error(
-          ErrorKind::kInput,
-          "the index places tensor '" + name + "' in '" + file + "', which does not have it",
-          path_ + "/" + kIndexFile, kIndexRemedy);
+      throw Error(ErrorKind::kInput, {.what = "the index places tensor '" + name + "' in '" + file +
+                                              "', which does not have it",
+                                      .where = path_ + "/" + kIndexFile,
+                                      .remedy = kIndexRemedy});
     }
   }
 }
@@ -208,8 +223,9 @@ TensorSource HfDirectory::locate(std::string_view name,
     remedy = "config.json and the weights are of different models: the weights have no '" + layer +
              "'; name a folder whose files belong together";
   }
-  throw Error(ErrorKind::kInput, "no tensor '" + std::string(name) + "' among the weights", path_,
-              remedy);
+  throw Error(ErrorKind::kInput, {.what = "no tensor '" + std::string(name) + "' among the weights",
+                                  .where = path_,
+                                  .remedy = remedy});
 }
 
 }  // namespace sluice

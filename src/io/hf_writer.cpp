@@ -85,8 +85,9 @@ void name_shards(const std::string& directory, const std::vector<HfShard>& shard
     total_bytes += shards[i].bytes;
     for (const std::string& tensor : shards[i].tensors) {
       if (!weight_map.emplace(tensor, name).second) {
-        throw Error(ErrorKind::kInternal, "tensor '" + tensor + "' was written by two ranks",
-                    directory);
+        throw Error(
+            ErrorKind::kInternal,
+            {.what = "tensor '" + tensor + "' was written by two ranks", .where = directory});
       }
     }
   }
@@ -111,7 +112,9 @@ const std::string& HfWriter::directory() const { return impl_->directory.tempora
 
 std::string HfWriter::publish(const std::vector<HfShard>& shards, const std::string& config_text,
                               const std::string& source_directory) {
-  if (shards.empty()) throw Error(ErrorKind::kInternal, "no rank has written weights", directory());
+  if (shards.empty())
+    throw Error(ErrorKind::kInternal,
+                {.what = "no rank has written weights", .where = directory()});
   name_shards(directory(), shards);
   write_text(directory() + "/config.json", updated_config(config_text));
   for (const std::string& file : tokenizer_files(source_directory))

@@ -56,15 +56,17 @@ void check_fits(const TensorSource& source, const std::string& name,
   const std::string where = source.file->path() + ", tensor '" + source.entry->name + "'";
   if (source.entry->shape != shape) {
     throw Error(ErrorKind::kInput,
-                "expected shape " + shape_text(shape) + " for '" + name + "', found " +
-                    shape_text(source.entry->shape),
-                where, "config.json and the weights are of different models");
+                {.what = "expected shape " + shape_text(shape) + " for '" + name + "', found " +
+                         shape_text(source.entry->shape),
+                 .where = where,
+                 .remedy = "config.json and the weights are of different models"});
   }
   const auto dtype = io::torch_dtype(source.entry->dtype);
   if (!dtype || !io::is_plain_float(*dtype)) {
     throw Error(ErrorKind::kInput,
-                "dtype " + source.entry->dtype + " is no weight that can be trained", where,
-                "F32, F16, BF16 and F64 are; convert quantized weights first");
+                {.what = "dtype " + source.entry->dtype + " is no weight that can be trained",
+                 .where = where,
+                 .remedy = "F32, F16, BF16 and F64 are; convert quantized weights first"});
   }
 }
 
@@ -109,11 +111,12 @@ std::vector<std::string> check_checkpoint(const HfDirectory& directory, const Mo
       if (own->entry == source.entry) continue;
       check_fits(*own, parameter.name, parameter.shape);
       if (!equal_bytes(*own, source)) {
-        throw Error(ErrorKind::kInput,
-                    "config.json ties '" + parameter.name + "' to '" + parameter.tied_to +
-                        "', but both are stored with different values",
-                    own->file->path(),
-                    "set \"tie_word_embeddings\": false in config.json to train them apart");
+        throw Error(
+            ErrorKind::kInput,
+            {.what = "config.json ties '" + parameter.name + "' to '" + parameter.tied_to +
+                     "', but both are stored with different values",
+             .where = own->file->path(),
+             .remedy = "set \"tie_word_embeddings\": false in config.json to train them apart"});
       }
     }
   }

@@ -69,12 +69,13 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes,
     position = entry.end;
   }
   if (position != data_bytes) {
-    throw Error(ErrorKind::kInput,
-                "the header describes " + std::to_string(position) +
-                    " bytes of data, the file has " + std::to_string(data_bytes),
-                file,
-                position > data_bytes ? "the file is truncated: copy or download it again"
-                                      : io::kDamagedRemedy);
+    throw Error(
+        ErrorKind::kInput,
+        {.what = "the header describes " + std::to_string(position) +
+                 " bytes of data, the file has " + std::to_string(data_bytes),
+         .where = file,
+         .remedy = position > data_bytes ? "the file is truncated: copy or download it again"
+                                         : io::kDamagedRemedy});
   }
 }
 

@@ -243,8 +243,9 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 void refuse_header(const std::string& file, const std::string& what, const std::string& name) {
-  throw Error(ErrorKind::kInput, what, name.empty() ? file : file + ", tensor '" + name + "'",
-              kDamagedRemedy);
+  throw Error(ErrorKind::kInput, {.what = what,
+                                  .where = name.empty() ? file : file + ", tensor '" + name + "'",
+                                  .remedy = kDamagedRemedy});
 }
 
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file) {

@@ -21,26 +21,28 @@ constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
 std::uint64_t read_length_prefix(const File& file, std::uint64_t file_size) {
   std::array<unsigned char, 8> bytes{};
   if (file_size < bytes.size()) {
-    throw Error(ErrorKind::kInput,
-                "not a safetensors file: " + std::to_string(file_size) +
-                    " bytes, fewer than the 8 of the header's length",
-                file.path(), io::kDamagedRemedy);
+    throw Error(ErrorKind::kInput, {.what = "not a safetensors file: " + std::to_string(file_size) +
+                                            " bytes, fewer than the 8 of the header's length",
+                                    .where = file.path(),
+                                    .remedy = io::kDamagedRemedy});
   }
   file.read(bytes.data(), bytes.size(), 0);
   std::uint64_t length = 0;
   for (std::size_t i = bytes.size(); i-- > 0;) length = (length << 8) | bytes[i];
   if (length > kMaxSafetensorsHeaderBytes) {
     throw Error(ErrorKind::kInput,
-                "not a safetensors file: its first 8 bytes ask for a header of " +
-                    std::to_string(length) + " bytes, at most " +
-                    std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed",
-                file.path(), io::kDamagedRemedy);
+                {.what = "not a safetensors file: its first 8 bytes ask for a header of " +
+                         std::to_string(length) + " bytes, at most " +
+                         std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed",
+                 .where = file.path(),
+                 .remedy = io::kDamagedRemedy});
   }
   if (length > file_size - bytes.size()) {
     throw Error(ErrorKind::kInput,
-                "the header needs " + std::to_string(length) + " bytes, the file has " +
-                    std::to_string(file_size - bytes.size()) + " after its length",
-                file.path(), "the file is truncated: copy or download it again");
+                {.what = "the header needs " + std::to_string(length) + " bytes, the file has " +
+                         std::to_string(file_size - bytes.size()) + " after its length",
+                 .where = file.path(),
+                 .remedy = "the file is truncated: copy or download it again"});
   }
   return length;
 }
@@ -94,16 +96,19 @@ std::string SafetensorsReader::where(std::string_view name) const {
 const SafetensorsEntry& SafetensorsReader::entry(std::string_view name) const {
   if (const SafetensorsEntry* found = find(name)) return *found;
   const std::string near = nearest_name(name, names());
-  throw Error(ErrorKind::kInput, "no such tensor", where(name),
-              near.empty() ? "names() lists those that are there" : "did you mean '" + near + "'?");
+  throw Error(ErrorKind::kInput, {.what = "no such tensor",
+                                  .where = where(name),
+                                  .remedy = near.empty() ? "names() lists those that are there"
+                                                         : "did you mean '" + near + "'?"});
 }
 
 TensorMeta SafetensorsReader::meta(std::string_view name) const {
   const SafetensorsEntry& found = entry(name);
   const auto dtype = io::torch_dtype(found.dtype);
   if (!dtype) {
-    throw Error(ErrorKind::kInput, "dtype " + found.dtype + " cannot be read", where(name),
-                "store the tensor as F32, F16 or BF16");
+    throw Error(ErrorKind::kInput, {.what = "dtype " + found.dtype + " cannot be read",
+                                    .where = where(name),
+                                    .remedy = "store the tensor as F32, F16 or BF16"});
   }
   return {found.shape, *dtype};
 }
@@ -114,13 +119,15 @@ void SafetensorsReader::read_into(std::string_view name, at::Tensor& destination
   const at::ScalarType wanted = destination.scalar_type();
   if (destination.sizes() != at::IntArrayRef(stored.sizes)) {
     throw Error(ErrorKind::kInput,
-                "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
-                where(name), "the file is of another model");
+                {.what = "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
+                 .where = where(name),
+                 .remedy = "the file is of another model"});
   }
   if (wanted != stored.dtype && !(io::is_plain_float(wanted) && io::is_plain_float(stored.dtype))) {
     throw Error(ErrorKind::kInput,
-                "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
-                where(name), "only F64, F32, F16 and BF16 are converted into each other");
+                {.what = "expected " + to_text(meta_of(destination)) + ", found " + to_text(stored),
+                 .where = where(name),
+                 .remedy = "only F64, F32, F16 and BF16 are converted into each other"});
   }
 
   const at::NoGradGuard no_grad;

@@ -22,7 +22,8 @@ SafetensorsHeader plan_header(const SafetensorsWriter::Plan& tensors,
   for (const auto& [name, meta] : tensors) {
     header.entries.push_back({name, io::safetensors_dtype(meta.dtype), meta.sizes});
     if (header.entries.back().dtype.empty() || name == "__metadata__") {
-      throw Error(ErrorKind::kInternal, "safetensors cannot hold '" + name + "' " + to_text(meta));
+      throw Error(ErrorKind::kInternal,
+                  {.what = "safetensors cannot hold '" + name + "' " + to_text(meta)});
     }
   }
   lay_out(header);
@@ -73,7 +74,8 @@ SafetensorsWriter::SafetensorsWriter(std::string path, const Plan& tensors,
                                             {entry.shape, *io::torch_dtype(entry.dtype)}})
             .second;
     if (!added)
-      throw Error(ErrorKind::kInternal, "tensor '" + entry.name + "' planned twice", impl_->path);
+      throw Error(ErrorKind::kInternal,
+                  {.what = "tensor '" + entry.name + "' planned twice", .where = impl_->path});
   }
   const std::array<unsigned char, 8> prefix = little_endian(json.size());
   impl_->file->write(prefix.data(), prefix.size(), 0);
@@ -86,9 +88,9 @@ void SafetensorsWriter::write(std::string_view name, const at::Tensor& tensor) {
   const auto found = impl_->slots.find(std::string(name));
   if (found == impl_->slots.end() || found->second.written ||
       tensor.sizes() != at::IntArrayRef(found->second.meta.sizes)) {
-    throw Error(ErrorKind::kInternal,
-                "tensor '" + std::string(name) + "' is not what was planned, or written twice",
-                impl_->path);
+    throw Error(ErrorKind::kInternal, {.what = "tensor '" + std::string(name) +
+                                               "' is not what was planned, or written twice",
+                                       .where = impl_->path});
   }
   Impl::Slot& slot = found->second;
   const at::NoGradGuard no_grad;
@@ -112,8 +114,9 @@ void SafetensorsWriter::write(std::string_view name, const at::Tensor& tensor) {
 void SafetensorsWriter::finish() {
   for (const auto& [name, slot] : impl_->slots) {
     if (!slot.written)
-      throw Error(ErrorKind::kInternal, "tensor '" + name + "' was planned but not written",
-                  impl_->path);
+      throw Error(
+          ErrorKind::kInternal,
+          {.what = "tensor '" + name + "' was planned but not written", .where = impl_->path});
   }
   impl_->file->sync();
   impl_->file->close();

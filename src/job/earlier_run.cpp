@@ -53,10 +53,11 @@ void require_model_is_kept(const RunConfig& config) {
       continue;
     }
     throw Error(ErrorKind::kUsage,
-                "model.path is '" + folder.name +
-                    "' of checkpoint.folder, which this run may replace with its own step " +
-                    std::to_string(folder.step),
-                config.model.path, "set checkpoint.folder to another folder");
+                {.what = "model.path is '" + folder.name +
+                         "' of checkpoint.folder, which this run may replace with its own step " +
+                         std::to_string(folder.step),
+                 .where = config.model.path,
+                 .remedy = "set checkpoint.folder to another folder"});
   }
 }
 

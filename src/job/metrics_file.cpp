@@ -57,8 +57,10 @@ void MetricsFile::require_in_place() const {
       ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) {
     return;
   }
-  throw Error(ErrorKind::kUsage, "the metrics of this run are gone: their file was removed", path_,
-              "leave the file alone while a run writes it");
+  throw Error(ErrorKind::kUsage,
+              {.what = "the metrics of this run are gone: their file was removed",
+               .where = path_,
+               .remedy = "leave the file alone while a run writes it"});
 }
 
 }  // namespace sluice

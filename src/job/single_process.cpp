@@ -26,15 +26,18 @@ void require_single_process() {
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), processes);
     if (error != std::errc() || rest != text.data() + text.size() || processes < 1) {
       throw Error(ErrorKind::kUsage,
-                  std::string(name) + " = '" + value + "' is not a number of processes",
-                  "environment", std::string("unset ") + name + ": a run is one process");
+                  {.what = std::string(name) + " = '" + value + "' is not a number of processes",
+                   .where = "environment",
+                   .remedy = std::string("unset ") + name + ": a run is one process"});
     }
     if (processes == 1) continue;
-    throw Error(ErrorKind::kUsage,
-                std::string(name) + " = " + value +
-                    ": several processes are not built yet, each would train the whole pipeline "
-                    "into the same folders",
-                "environment", "start `sluice train` once, without a launcher: ranks are threads");
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = std::string(name) + " = " + value +
+                 ": several processes are not built yet, each would train the whole pipeline "
+                 "into the same folders",
+         .where = "environment",
+         .remedy = "start `sluice train` once, without a launcher: ranks are threads"});
   }
 }
 

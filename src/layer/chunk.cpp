@@ -18,7 +18,7 @@ std::string quoted(const LayerSpec& layer) { return "layer '" + layer.name + "'"
 
 [[noreturn]] void throw_usage(const std::string& what, const std::string& where,
                               const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, what, where, remedy);
+  throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
 void check_layer(const LayerSpec& layer) {

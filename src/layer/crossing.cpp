@@ -21,16 +21,19 @@ std::map<std::string, std::size_t> number_writes(const std::vector<LayerSpec>& l
     if (batch.count(name) || order.count(name)) return;
     Names known(batch.begin(), batch.end());
     for (const auto& [written, position] : order) known.push_back(written);
-    throw Error(ErrorKind::kUsage, reader + " reads '" + name + "', which no earlier layer writes",
-                "values of the model", suggest_name(name, known));
+    throw Error(ErrorKind::kUsage,
+                {.what = reader + " reads '" + name + "', which no earlier layer writes",
+                 .where = "values of the model",
+                 .remedy = suggest_name(name, known)});
   };
   for (const LayerSpec& layer : layers) {
     for (const std::string& name : layer.reads) require(name, "layer '" + layer.name + "'");
     for (const std::string& name : layer.writes) {
       if (batch.count(name)) {
-        throw Error(ErrorKind::kUsage,
-                    "layer '" + layer.name + "' writes '" + name + "', an input of the batch",
-                    "values of the model", "give the value another name");
+        throw Error(ErrorKind::kUsage, {.what = "layer '" + layer.name + "' writes '" + name +
+                                                "', an input of the batch",
+                                        .where = "values of the model",
+                                        .remedy = "give the value another name"});
       }
       order.emplace(name, order.size());
     }
@@ -63,8 +66,9 @@ std::vector<Names> crossing_values(const std::vector<LayerSpec>& layers,
   std::vector<Names> crossing;
   for (const int cut : cuts) {
     if (cut < 0 || static_cast<std::size_t>(cut) > layers.size()) {
-      throw Error(ErrorKind::kUsage, "cut before layer " + std::to_string(cut) + " of a model of " +
-                                         std::to_string(layers.size()) + " layers");
+      throw Error(ErrorKind::kUsage,
+                  {.what = "cut before layer " + std::to_string(cut) + " of a model of " +
+                           std::to_string(layers.size()) + " layers"});
     }
     Names names(live[cut].begin(), live[cut].end());
     std::sort(names.begin(), names.end(),

@@ -157,12 +157,12 @@ void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name
                    double std, std::int64_t offset) {
   if (!at::isFloatingType(tensor.scalar_type())) {
     throw Error(ErrorKind::kInternal,
-                "normal numbers were asked for in " + dtype_name(tensor.scalar_type()),
-                std::string(name));
+                {.what = "normal numbers were asked for in " + dtype_name(tensor.scalar_type()),
+                 .where = std::string(name)});
   }
   if (offset < 0)
-    throw Error(ErrorKind::kInternal, "negative offset " + std::to_string(offset),
-                std::string(name));
+    throw Error(ErrorKind::kInternal,
+                {.what = "negative offset " + std::to_string(offset), .where = std::string(name)});
   const at::NoGradGuard no_grad;
   const Key key = make_key(seed, name);
   const at::ScalarType drawn_type = tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

@@ -32,9 +32,10 @@ void require_own_tensors(const std::vector<Chunk*>& chunks) {
       if (added) continue;
       throw Error(
           ErrorKind::kUsage,
-          "parameter '" + parameter.name + "' is the very tensor of '" + other->second->name + "'",
-          "layers of two stages",
-          "make a tensor of its own for each layer and declare it in LayerSpec::ties");
+          {.what = "parameter '" + parameter.name + "' is the very tensor of '" +
+                   other->second->name + "'",
+           .where = "layers of two stages",
+           .remedy = "make a tensor of its own for each layer and declare it in LayerSpec::ties"});
     }
   }
 }
@@ -59,10 +60,12 @@ void share_tied_storage(const std::vector<Chunk*>& chunks) {
       const ParameterInfo& source = *first_uses.at(parameter.tied_to);
       if (source.tensor.is_same(parameter.tensor)) continue;
       if (meta_of(source.tensor) != meta_of(parameter.tensor)) {
-        throw Error(ErrorKind::kUsage,
-                    "'" + parameter.name + "' is " + to_text(meta_of(parameter.tensor)) +
-                        " but is tied to '" + source.name + "', " + to_text(meta_of(source.tensor)),
-                    "LayerSpec::ties", "tie only parameters of one shape and dtype");
+        throw Error(
+            ErrorKind::kUsage,
+            {.what = "'" + parameter.name + "' is " + to_text(meta_of(parameter.tensor)) +
+                     " but is tied to '" + source.name + "', " + to_text(meta_of(source.tensor)),
+             .where = "LayerSpec::ties",
+             .remedy = "tie only parameters of one shape and dtype"});
       }
       // The variable stays, so every handle of the module sees the shared storage, and so does its
       // gradient accumulator, so each use has a gradient of its own.

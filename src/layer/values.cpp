@@ -64,8 +64,9 @@ const at::Tensor& Values::get(std::string_view name) const {
   std::string present;
   for (const auto& [other, tensor] : items_)
     present += (present.empty() ? "'" : ", '") + other + "'";
-  throw Error(ErrorKind::kInternal, "no value named '" + std::string(name) + "'",
-              "values present: " + (present.empty() ? "none" : present));
+  throw Error(ErrorKind::kInternal,
+              {.what = "no value named '" + std::string(name) + "'",
+               .where = "values present: " + (present.empty() ? "none" : present)});
 }
 
 void Values::set(const std::string& name, at::Tensor tensor) {

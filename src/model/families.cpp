@@ -82,8 +82,9 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
     if (family.name == model.family) return family.make(model, options);
     names.push_back(family.name);
   }
-  throw Error(ErrorKind::kInput, "model family '" + model.family + "' has no modules", "model_type",
-              suggest_name(model.family, names));
+  throw Error(ErrorKind::kInput, {.what = "model family '" + model.family + "' has no modules",
+                                  .where = "model_type",
+                                  .remedy = suggest_name(model.family, names)});
 }
 
 }  // namespace sluice

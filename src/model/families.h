@@ -76,7 +76,7 @@ std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOption
         });
         break;
       case LayerRole::kOther:
-        throw Error(ErrorKind::kInternal, "layer '" + info.name + "' has no module");
+        throw Error(ErrorKind::kInternal, {.what = "layer '" + info.name + "' has no module"});
     }
   }
   return layers;

@@ -27,9 +27,10 @@ class Gpt2Embedding : public torch::nn::Module {
     const std::int64_t length = ids_BL.size(1);
     if (length > positions.size(0)) {
       throw Error(ErrorKind::kUsage,
-                  "sequences have " + std::to_string(length) + " tokens, the model has " +
-                      std::to_string(positions.size(0)) + " positions",
-                  "transformer.wpe", "lower training.seq_len");
+                  {.what = "sequences have " + std::to_string(length) + " tokens, the model has " +
+                           std::to_string(positions.size(0)) + " positions",
+                   .where = "transformer.wpe",
+                   .remedy = "lower training.seq_len"});
     }
     return at::dropout(wte_->forward(ids_BL) + positions.narrow(0, 0, length), dropout_,
                        is_training());

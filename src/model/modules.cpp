@@ -60,11 +60,13 @@ at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
   try {
     return at::embedding(weight_, ids_BL, padding_row_);
   } catch (const c10::IndexError&) {
-    throw Error(ErrorKind::kInput,
-                "token ids reach from " + std::to_string(ids_BL.min().item<std::int64_t>()) +
-                    " to " + std::to_string(ids_BL.max().item<std::int64_t>()) +
-                    ", the embedding has " + std::to_string(weight_.size(0)) + " rows",
-                "input_ids", "use the tokenizer of this model");
+    throw Error(
+        ErrorKind::kInput,
+        {.what = "token ids reach from " + std::to_string(ids_BL.min().item<std::int64_t>()) +
+                 " to " + std::to_string(ids_BL.max().item<std::int64_t>()) +
+                 ", the embedding has " + std::to_string(weight_.size(0)) + " rows",
+         .where = "input_ids",
+         .remedy = "use the tokenizer of this model"});
   }
 }
 

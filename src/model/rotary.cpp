@@ -47,8 +47,10 @@ std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& r
     } else if (rope.type == "llama3") {
       frequency = llama3_frequency(frequency, rope);
     } else {
-      throw Error(ErrorKind::kInput, "rotary embedding '" + rope.type + "' is not implemented",
-                  "rope_type", "one of: default, linear, llama3");
+      throw Error(ErrorKind::kInput,
+                  {.what = "rotary embedding '" + rope.type + "' is not implemented",
+                   .where = "rope_type",
+                   .remedy = "one of: default, linear, llama3"});
     }
   }
   return frequencies;

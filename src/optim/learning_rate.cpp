@@ -23,8 +23,9 @@ double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
     return base * (floor + (1.0 - floor) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress)));
   }
   const std::array<std::string, 3> known = {"constant", "linear", "cosine"};
-  throw Error(ErrorKind::kUsage, "unknown decay '" + options.decay + "'", "lr_scheduler.decay",
-              suggest_name(options.decay, known));
+  throw Error(ErrorKind::kUsage, {.what = "unknown decay '" + options.decay + "'",
+                                  .where = "lr_scheduler.decay",
+                                  .remedy = suggest_name(options.decay, known)});
 }
 
 }  // namespace sluice

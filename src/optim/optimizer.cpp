@@ -36,8 +36,9 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
     if (info.name == options.name) return info.make(options, std::move(parameters));
     names.push_back(info.name);
   }
-  throw Error(ErrorKind::kUsage, "unknown optimizer '" + options.name + "'", "optimizer.name",
-              suggest_name(options.name, names));
+  throw Error(ErrorKind::kUsage, {.what = "unknown optimizer '" + options.name + "'",
+                                  .where = "optimizer.name",
+                                  .remedy = suggest_name(options.name, names)});
 }
 
 std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParameter>& parameters,

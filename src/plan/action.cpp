@@ -45,7 +45,7 @@ const Spelling& spelling_of(ActionKind kind) {
   for (const Spelling& spelling : kSpellings) {
     if (spelling.kind == kind) return spelling;
   }
-  throw Error(ErrorKind::kInternal, "action kind without a text form");
+  throw Error(ErrorKind::kInternal, {.what = "action kind without a text form"});
 }
 
 void append_number(std::int32_t number, std::string& out) {
@@ -55,9 +55,10 @@ void append_number(std::int32_t number, std::string& out) {
 }
 
 [[noreturn]] void refuse(std::string_view text, const std::string& reason) {
-  throw Error(ErrorKind::kInput, "'" + std::string(text) + "' is not an action: " + reason, {},
-              "write {stage}{action}{microbatch}, as 2F0, 1SEND_F3, 0UNSHARD or "
-              "(0F7;7B3)OVERLAP_F_B");
+  throw Error(ErrorKind::kInput,
+              {.what = "'" + std::string(text) + "' is not an action: " + reason,
+               .remedy = "write {stage}{action}{microbatch}, as 2F0, 1SEND_F3, 0UNSHARD or "
+                         "(0F7;7B3)OVERLAP_F_B"});
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

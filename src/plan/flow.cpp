@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, what, {}, remedy);
+  throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
 int count_stages(const std::vector<std::vector<int>>& routes) {

@@ -17,7 +17,7 @@ constexpr std::size_t index_of(Axis axis) { return static_cast<std::size_t>(axis
 bool is_of_experts(Axis axis) { return axis == Axis::kEp || axis == Axis::kEpShard; }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, what, {}, remedy);
+  throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
 }  // namespace

@@ -18,8 +18,9 @@ std::int64_t dtype_bytes(std::string_view dtype) {
     if (name == dtype) return bytes;
     names.push_back(name);
   }
-  throw Error(ErrorKind::kUsage, "the size of dtype '" + std::string(dtype) + "' is not known", {},
-              suggest_name(std::string(dtype), names));
+  throw Error(ErrorKind::kUsage,
+              {.what = "the size of dtype '" + std::string(dtype) + "' is not known",
+               .remedy = suggest_name(std::string(dtype), names)});
 }
 
 std::int64_t ParameterSpec::numel() const {
@@ -75,8 +76,9 @@ std::int64_t ModelSpec::num_parameters() const {
 
 ModelSpec outline_model_spec(int num_layers) {
   if (num_layers < 0 || num_layers > detail::kMaxLayers) {
-    throw Error(ErrorKind::kUsage, "the number of layers is " + std::to_string(num_layers), {},
-                "give a number from 0 to " + std::to_string(detail::kMaxLayers));
+    throw Error(ErrorKind::kUsage,
+                {.what = "the number of layers is " + std::to_string(num_layers),
+                 .remedy = "give a number from 0 to " + std::to_string(detail::kMaxLayers)});
   }
   ModelSpec spec;
   const auto add = [&](const std::string& name, LayerRole role) {

@@ -59,30 +59,31 @@ std::string location_text(const Program& program, int rank, int index) {
 void require_in_range(const Program& program) {
   if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks())) {
     throw Error(ErrorKind::kInput,
-                "the program has " + std::to_string(program.ranks.size()) + " rows for " +
-                    counted(program.num_ranks(), "rank"),
-                {}, "give a row a rank");
+                {.what = "the program has " + std::to_string(program.ranks.size()) + " rows for " +
+                         counted(program.num_ranks(), "rank"),
+                 .remedy = "give a row a rank"});
   }
   if (program.mesh.size(Axis::kPp) != program.num_ranks()) {
-    throw Error(ErrorKind::kInput,
-                "the mesh of the program has " + counted(program.mesh.size(Axis::kPp), "rank") +
-                    " along pp, the program " + std::to_string(program.num_ranks()),
-                {}, "make the mesh for this program");
+    throw Error(
+        ErrorKind::kInput,
+        {.what = "the mesh of the program has " + counted(program.mesh.size(Axis::kPp), "rank") +
+                 " along pp, the program " + std::to_string(program.num_ranks()),
+         .remedy = "make the mesh for this program"});
   }
   if (program.flow.num_stages() != program.num_stages() ||
       !program.flow.covers(program.num_microbatches)) {
     throw Error(ErrorKind::kInput,
-                "the program's flow is not of " + counted(program.num_stages(), "stage") + " and " +
-                    counted(program.num_microbatches, "microbatch"),
-                {}, "make the flow for this program");
+                {.what = "the program's flow is not of " + counted(program.num_stages(), "stage") +
+                         " and " + counted(program.num_microbatches, "microbatch"),
+                 .remedy = "make the flow for this program"});
   }
   for (int stage = 0; stage < program.num_stages(); ++stage) {
     if (program.stage_map.rank_of(stage) >= program.num_ranks()) {
       throw Error(ErrorKind::kInput,
-                  "stage " + std::to_string(stage) + " is placed on rank " +
-                      std::to_string(program.stage_map.rank_of(stage)) + " of " +
-                      std::to_string(program.num_ranks()),
-                  {}, "count ranks from 0");
+                  {.what = "stage " + std::to_string(stage) + " is placed on rank " +
+                           std::to_string(program.stage_map.rank_of(stage)) + " of " +
+                           std::to_string(program.num_ranks()),
+                   .remedy = "count ranks from 0"});
     }
   }
   for (int rank = 0; rank < program.num_ranks(); ++rank) {
@@ -91,10 +92,10 @@ void require_in_range(const Program& program) {
         std::find_if_not(row.begin(), row.end(), [&](const Action& a) { return fits(program, a); });
     if (wrong == row.end()) continue;
     throw Error(ErrorKind::kInput,
-                "the program has " + counted(program.num_stages(), "stage") + " and " +
-                    counted(program.num_microbatches, "microbatch") + ", not this one",
-                location_text(program, rank, static_cast<int>(wrong - row.begin())),
-                "count stages and microbatches from 0");
+                {.what = "the program has " + counted(program.num_stages(), "stage") + " and " +
+                         counted(program.num_microbatches, "microbatch") + ", not this one",
+                 .where = location_text(program, rank, static_cast<int>(wrong - row.begin())),
+                 .remedy = "count stages and microbatches from 0"});
   }
 }
 

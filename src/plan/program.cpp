@@ -92,8 +92,8 @@ Program lower(const Schedule& schedule, const LowerOptions& options) {
     if (!proven) continue;
     const VerifyReport report = verify(program);
     if (report.ok()) continue;
-    throw Error(ErrorKind::kInternal, "pass '" + pass.name + "' broke a proven program: " +
-                                          report.violations.front().reason);
+    throw Error(ErrorKind::kInternal, {.what = "pass '" + pass.name + "' broke a proven program: " +
+                                               report.violations.front().reason});
   }
   return program;
 }

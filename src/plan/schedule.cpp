@@ -22,19 +22,19 @@ constexpr std::array<std::string_view, 4> kAbstractNames = {
 
 void require_positive(int count, const char* what) {
   if (count < 1) {
-    throw Error(ErrorKind::kUsage, "the " + std::string(what) + " is " + std::to_string(count), {},
-                "give at least 1");
+    throw Error(ErrorKind::kUsage,
+                {.what = "the " + std::string(what) + " is " + std::to_string(count),
+                 .remedy = "give at least 1"});
   }
 }
 
 [[noreturn]] void refuse_stages_per_rank(const ScheduleInfo& info, int got) {
   const bool one = info.single_stage;
-  throw Error(
-      ErrorKind::kUsage,
-      info.name + " runs exactly " + (one ? "1 stage" : "2 stages") + " per rank, got " +
-          std::to_string(got),
-      {},
-      std::string(one ? "give 1 stage" : "give 2 stages") + " per rank, or use Interleaved1F1B");
+  throw Error(ErrorKind::kUsage,
+              {.what = info.name + " runs exactly " + (one ? "1 stage" : "2 stages") +
+                       " per rank, got " + std::to_string(got),
+               .remedy = std::string(one ? "give 1 stage" : "give 2 stages") +
+                         " per rank, or use Interleaved1F1B"});
 }
 
 int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
@@ -50,10 +50,11 @@ void require_bounded(const ScheduleShape& shape) {
   const std::int64_t stages = std::int64_t{shape.num_ranks} * shape.stages_per_rank;
   if (stages > kMaxForwards || stages * shape.num_microbatches > kMaxForwards) {
     throw Error(ErrorKind::kUsage,
-                counted(shape.num_ranks, "rank") + " x " + counted(shape.stages_per_rank, "stage") +
-                    " x " + counted(shape.num_microbatches, "microbatch") + " is more than " +
-                    std::to_string(kMaxForwards) + " forwards in one step",
-                {}, "use fewer microbatches");
+                {.what = counted(shape.num_ranks, "rank") + " x " +
+                         counted(shape.stages_per_rank, "stage") + " x " +
+                         counted(shape.num_microbatches, "microbatch") + " is more than " +
+                         std::to_string(kMaxForwards) + " forwards in one step",
+                 .remedy = "use fewer microbatches"});
   }
 }
 
@@ -70,8 +71,9 @@ std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int n
     int rank = -1;
     const auto [next, error] = std::from_chars(at, end, rank);
     if (error != std::errc() || rank < 0 || (next != end && *next != ',')) {
-      throw Error(ErrorKind::kUsage, "'" + std::string(text) + "' is not a stage-to-rank map", {},
-                  "write loop, v, or one rank per stage, as 0,1,1,0");
+      throw Error(ErrorKind::kUsage,
+                  {.what = "'" + std::string(text) + "' is not a stage-to-rank map",
+                   .remedy = "write loop, v, or one rank per stage, as 0,1,1,0"});
     }
     stage_to_rank.push_back(rank);
     if (next == end) return stage_to_rank;
@@ -155,15 +157,17 @@ const ScheduleInfo& find_schedule(std::string_view name) {
     }
   }
   if (std::find(kAbstractNames.begin(), kAbstractNames.end(), wanted) != kAbstractNames.end()) {
-    throw Error(ErrorKind::kUsage,
-                "'" + std::string(name) + "' is a base class of torch's schedules, not a schedule",
-                {}, "one of: " + join(names, ", "));
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "'" + std::string(name) + "' is a base class of torch's schedules, not a schedule",
+         .remedy = "one of: " + join(names, ", ")});
   }
   // A typo of an alias is answered with the canonical name.
   const std::string near = nearest_name(name, spellings);
-  throw Error(ErrorKind::kUsage, "unknown schedule '" + std::string(name) + "'", {},
-              near.empty() ? "one of: " + join(names, ", ")
-                           : "did you mean '" + find_schedule(near).name + "'?");
+  throw Error(ErrorKind::kUsage,
+              {.what = "unknown schedule '" + std::string(name) + "'",
+               .remedy = near.empty() ? "one of: " + join(names, ", ")
+                                      : "did you mean '" + find_schedule(near).name + "'?"});
 }
 
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {

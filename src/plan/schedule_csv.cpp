@@ -56,7 +56,7 @@ class CsvReader {
  private:
   [[noreturn]] void fail(const std::string& what, std::size_t column,
                          const std::string& remedy = {}) const {
-    throw Error(ErrorKind::kInput, what, place(column), remedy);
+    throw Error(ErrorKind::kInput, {.what = what, .where = place(column), .remedy = remedy});
   }
 
   std::string place(std::size_t column) const {
@@ -125,16 +125,18 @@ class CsvReader {
 
 void require_plausible(const Extent& extent, const std::string& file) {
   if (extent.num_actions == 0) {
-    throw Error(ErrorKind::kInput, "the schedule has no action", file,
-                "write a row a rank, a cell a slot: 0F0,0B0");
+    throw Error(ErrorKind::kInput, {.what = "the schedule has no action",
+                                    .where = file,
+                                    .remedy = "write a row a rank, a cell a slot: 0F0,0B0"});
   }
   const std::int64_t forwards = std::int64_t{extent.num_stages} * extent.num_microbatches;
   if (forwards > std::max(kFreeForwards, kForwardsPerAction * extent.num_actions)) {
     throw Error(ErrorKind::kInput,
-                "only " + std::to_string(extent.num_actions) + " actions for " +
-                    std::to_string(extent.num_stages) + " stages x " +
-                    std::to_string(extent.num_microbatches) + " microbatches",
-                file, "each stage needs a forward and a backward of every microbatch");
+                {.what = "only " + std::to_string(extent.num_actions) + " actions for " +
+                         std::to_string(extent.num_stages) + " stages x " +
+                         std::to_string(extent.num_microbatches) + " microbatches",
+                 .where = file,
+                 .remedy = "each stage needs a forward and a backward of every microbatch"});
   }
 }
 
@@ -158,8 +160,8 @@ int ranks_of_map(const std::vector<int>& stage_to_rank) {
   const auto [low, high] = std::minmax_element(stage_to_rank.begin(), stage_to_rank.end());
   if (*low < 0 || *high >= kMaxRanks) {
     throw Error(ErrorKind::kUsage,
-                "stage-to-rank map names rank " + std::to_string(*low < 0 ? *low : *high), {},
-                "ranks are 0 to " + std::to_string(kMaxRanks - 1));
+                {.what = "stage-to-rank map names rank " + std::to_string(*low < 0 ? *low : *high),
+                 .remedy = "ranks are 0 to " + std::to_string(kMaxRanks - 1)});
   }
   return *high + 1;
 }

@@ -47,14 +47,14 @@ bool StageMap::is(Placement placement) const {
 
 StageMap make_stage_map(Placement placement, int num_ranks, int num_stages) {
   if (num_ranks < 1) {
-    throw Error(ErrorKind::kUsage, "the number of ranks is " + std::to_string(num_ranks), {},
-                "give at least 1");
+    throw Error(ErrorKind::kUsage, {.what = "the number of ranks is " + std::to_string(num_ranks),
+                                    .remedy = "give at least 1"});
   }
   if (num_stages < 1 || num_stages % num_ranks != 0) {
     throw Error(ErrorKind::kUsage,
-                counted(num_stages, "stage") + " cannot be divided evenly over " +
-                    counted(num_ranks, "rank"),
-                {}, "use a multiple of the number of ranks");
+                {.what = counted(num_stages, "stage") + " cannot be divided evenly over " +
+                         counted(num_ranks, "rank"),
+                 .remedy = "use a multiple of the number of ranks"});
   }
   std::vector<int> ranks;
   ranks.reserve(static_cast<std::size_t>(num_stages));

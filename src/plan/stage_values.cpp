@@ -23,8 +23,10 @@ void relay(std::vector<StageTraffic>& stages, const std::string& value, std::siz
   std::size_t stage = last;
   while (!has(stages[stage].send, value) && !has(stages[stage].recv, value)) {
     if (stage == 0) {
-      throw Error(ErrorKind::kUsage, "value '" + value + "' is produced by no stage before",
-                  stage_text(last + 1), "produce it earlier, or name it as a model input");
+      throw Error(ErrorKind::kUsage,
+                  {.what = "value '" + value + "' is produced by no stage before",
+                   .where = stage_text(last + 1),
+                   .remedy = "produce it earlier, or name it as a model input"});
     }
     --stage;
   }
@@ -45,16 +47,19 @@ std::vector<StageTraffic> live_values_between_stages(const std::vector<StageValu
     for (const std::string& value : stages[s].consumes) {
       if (has(model_inputs, value)) continue;
       if (s == 0) {
-        throw Error(ErrorKind::kUsage, "value '" + value + "' is produced by no stage before",
-                    stage_text(0), "name it as a model input");
+        throw Error(ErrorKind::kUsage,
+                    {.what = "value '" + value + "' is produced by no stage before",
+                     .where = stage_text(0),
+                     .remedy = "name it as a model input"});
       }
       relay(traffic, value, s - 1);
       add(traffic[s].recv, value);
     }
     for (const std::string& value : stages[s].produces) {
       if (has(produced, value) || has(model_inputs, value)) {
-        throw Error(ErrorKind::kUsage, "value '" + value + "' is produced twice", stage_text(s),
-                    "give the second another name");
+        throw Error(ErrorKind::kUsage, {.what = "value '" + value + "' is produced twice",
+                                        .where = stage_text(s),
+                                        .remedy = "give the second another name"});
       }
       produced.push_back(value);
       traffic[s].send.push_back(value);
@@ -63,8 +68,10 @@ std::vector<StageTraffic> live_values_between_stages(const std::vector<StageValu
   for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
     for (const std::string& value : traffic[s].send) {
       if (!has(traffic[s + 1].recv, value)) {
-        throw Error(ErrorKind::kUsage, "value '" + value + "' is sent but no later stage reads it",
-                    stage_text(s), "do not produce it, or read it later");
+        throw Error(ErrorKind::kUsage,
+                    {.what = "value '" + value + "' is sent but no later stage reads it",
+                     .where = stage_text(s),
+                     .remedy = "do not produce it, or read it later"});
       }
     }
   }

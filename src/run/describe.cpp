@@ -153,8 +153,11 @@ class Probe {
 
 std::int64_t rows_of(const BatchMetas& batch) {
   const auto refuse = [](const std::string& what) {
-    throw Error(ErrorKind::kUsage, what, "metas of the batch",
-                "give every input of the batch the same first size, the number of rows");
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = what,
+         .where = "metas of the batch",
+         .remedy = "give every input of the batch the same first size, the number of rows"});
   };
   if (batch.empty()) refuse("the batch has no inputs");
   std::int64_t rows = 0;

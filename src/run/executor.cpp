@@ -107,7 +107,8 @@ struct Executor::Impl {
     running = action;
     try {
       observers.begin(index, action);
-      if (auto failure = transport.failure()) throw Error(failure->kind, failure->message);
+      if (auto failure = transport.failure())
+        throw Error(failure->kind, {.what = failure->message});
       execute(action);
       observers.end(index, action);
     } catch (...) {
@@ -171,7 +172,7 @@ struct Executor::Impl {
   [[noreturn]] void fail(int index, const Action& action) {
     if (auto failure = transport.failure()) {
       drop_everything();
-      throw Error(failure->kind, failure->message);
+      throw Error(failure->kind, {.what = failure->message});
     }
     const Error error = describe_instruction_failure(rank, index, action, running, batch->step);
     transport.abort({rank, error.kind(), error.what()});

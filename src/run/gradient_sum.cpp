@@ -39,8 +39,8 @@ void GradientSum::reserve() {
 void GradientSum::add(const at::Tensor& gradient) {
   if (!gradient.defined()) return;
   if (gradient.layout() != at::kStrided) {
-    throw Error(ErrorKind::kUsage, "the gradient of '" + name_ + "' is sparse", "",
-                "use dense gradients (sparse = false)");
+    throw Error(ErrorKind::kUsage, {.what = "the gradient of '" + name_ + "' is sparse",
+                                    .remedy = "use dense gradients (sparse = false)"});
   }
   at::NoGradGuard no_grad;
   if (sum_.defined()) {

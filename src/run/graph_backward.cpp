@@ -119,9 +119,9 @@ class GraphBackward final : public ChunkBackward {
   // The roots that need a gradient and got one, with it.
   std::pair<edge_list, variable_list> take_roots(Tensors root_gradients) {
     if (root_gradients.size() != roots_.size()) {
-      throw Error(ErrorKind::kInternal, "expected " + std::to_string(roots_.size()) +
-                                            " output gradients, got " +
-                                            std::to_string(root_gradients.size()));
+      throw Error(ErrorKind::kInternal,
+                  {.what = "expected " + std::to_string(roots_.size()) + " output gradients, got " +
+                           std::to_string(root_gradients.size())});
     }
     std::pair<edge_list, variable_list> taken;
     for (std::size_t i = 0; i < roots_.size(); ++i) {

@@ -55,9 +55,10 @@ class Mailbox {
     const auto found = slots.find(key(kind, stage, microbatch));
     if (found == slots.end()) {
       throw Error(ErrorKind::kInternal,
-                  std::string("no ") +
-                      (kind == ChannelKind::kActivation ? "activation " : "gradient ") + verb,
-                  "stage " + std::to_string(stage) + ", microbatch " + std::to_string(microbatch));
+                  {.what = std::string("no ") +
+                           (kind == ChannelKind::kActivation ? "activation " : "gradient ") + verb,
+                   .where = "stage " + std::to_string(stage) + ", microbatch " +
+                            std::to_string(microbatch)});
     }
     Slot slot = std::move(found->second);
     slots.erase(found);

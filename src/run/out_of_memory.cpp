@@ -55,11 +55,12 @@ std::optional<std::string> out_of_memory_fact() {
 
 Error caught_error(const std::string& place) {
   if (const std::optional<std::string> fact = out_of_memory_fact())
-    return Error(ErrorKind::kMemory, *fact, place, kOutOfMemoryRemedy);
+    return Error(ErrorKind::kMemory, {.what = *fact, .where = place, .remedy = kOutOfMemoryRemedy});
   try {
     throw;
   } catch (const c10::Error& error) {
-    return Error(ErrorKind::kInternal, first_line(error.what_without_backtrace()), place);
+    return Error(ErrorKind::kInternal,
+                 {.what = first_line(error.what_without_backtrace()), .where = place});
   } catch (...) {
     return as_error(std::current_exception(), place);
   }
@@ -67,7 +68,7 @@ Error caught_error(const std::string& place) {
 
 void rethrow_with_place(const std::string& place, const std::string& remedy) {
   if (const std::optional<std::string> fact = out_of_memory_fact())
-    throw Error(ErrorKind::kMemory, *fact, place, remedy);
+    throw Error(ErrorKind::kMemory, {.what = *fact, .where = place, .remedy = remedy});
   throw;
 }
 

@@ -41,9 +41,10 @@ void ParameterHooks::check(const std::vector<ParameterInfo>& parameters) const {
                           : !tensor.requires_grad();
     if (ours) continue;
     throw Error(ErrorKind::kUsage,
-                "parameter '" + parameters[i].name +
-                    "' was moved, converted or unfrozen after its stage was made",
-                place_, "do so in LayerSpec::make");
+                {.what = "parameter '" + parameters[i].name +
+                         "' was moved, converted or unfrozen after its stage was made",
+                 .where = place_,
+                 .remedy = "do so in LayerSpec::make"});
   }
 }
 

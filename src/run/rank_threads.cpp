@@ -61,7 +61,7 @@ void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int thr
 
   for (const auto& endpoint : endpoints) {
     if (const std::optional<Failure> failure = endpoint->failure())
-      throw Error(failure->kind, failure->message);
+      throw Error(failure->kind, {.what = failure->message});
   }
 }
 

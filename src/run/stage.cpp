@@ -56,8 +56,9 @@ struct Stage::Impl {
   InFlight& find(std::int64_t microbatch, const char* what) {
     const auto found = in_flight.find(microbatch);
     if (found == in_flight.end() || !found->second.kept) {
-      throw Error(ErrorKind::kInternal, std::string(what) + " without its forward",
-                  "stage " + std::to_string(index) + ", microbatch " + std::to_string(microbatch));
+      throw Error(ErrorKind::kInternal, {.what = std::string(what) + " without its forward",
+                                         .where = "stage " + std::to_string(index) +
+                                                  ", microbatch " + std::to_string(microbatch)});
     }
     return found->second;
   }
@@ -102,8 +103,8 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
                       const Values& batch) {
   const std::vector<std::string>& names = impl_->chunk.inputs();
   if (inputs.size() != names.size()) {
-    throw Error(ErrorKind::kInternal, "expected " + std::to_string(names.size()) + " inputs, got " +
-                                          std::to_string(inputs.size()));
+    throw Error(ErrorKind::kInternal, {.what = "expected " + std::to_string(names.size()) +
+                                               " inputs, got " + std::to_string(inputs.size())});
   }
   InFlight& work = impl_->in_flight[key.microbatch];
   work = {impl_->make_backward(impl_->chunk, impl_->sums)};
@@ -136,8 +137,8 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
                                               std::vector<at::Tensor> root_gradients) {
   InFlight& work = impl_->find(microbatch, "input backward");
   if (work.input_done) {
-    throw Error(ErrorKind::kInternal, "input backward twice",
-                "microbatch " + std::to_string(microbatch));
+    throw Error(ErrorKind::kInternal, {.what = "input backward twice",
+                                       .where = "microbatch " + std::to_string(microbatch)});
   }
   work.input_done = true;
   std::vector<at::Tensor> result =
@@ -149,8 +150,8 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
 void Stage::backward_weight(std::int64_t microbatch) {
   InFlight& work = impl_->find(microbatch, "weight backward");
   if (!work.input_done) {
-    throw Error(ErrorKind::kInternal, "weight backward before its input backward",
-                "microbatch " + std::to_string(microbatch));
+    throw Error(ErrorKind::kInternal, {.what = "weight backward before its input backward",
+                                       .where = "microbatch " + std::to_string(microbatch)});
   }
   work.backward->weight();
   impl_->in_flight.erase(microbatch);

@@ -18,15 +18,18 @@ void StepLosses::begin_step(const std::vector<std::int64_t>& counts) {
 at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Values& batch) {
   LossValue value = function_(outputs, batch);
   if (!value.loss.defined() || value.loss.numel() != 1) {
-    throw Error(ErrorKind::kUsage, "the loss function must return one number",
-                value.loss.defined() ? "got " + to_text(meta_of(value.loss)) : "got nothing");
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "the loss function must return one number",
+         .where = value.loss.defined() ? "got " + to_text(meta_of(value.loss)) : "got nothing"});
   }
   std::int64_t& count = sums_[static_cast<std::size_t>(microbatch)].count;
   if (scale_ == GradientScale::kTokens && value.count != count) {
-    throw Error(ErrorKind::kUsage,
-                "the loss function counted " + std::to_string(value.count) +
-                    " tokens, StepBatch::counts says " + std::to_string(count),
-                "", "gradients are divided by the sum of the counts: let both say the same");
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "the loss function counted " + std::to_string(value.count) +
+                 " tokens, StepBatch::counts says " + std::to_string(count),
+         .remedy = "gradients are divided by the sum of the counts: let both say the same"});
   }
   count = value.count;
   return std::move(value.loss);

@@ -88,7 +88,7 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
                : "the gradient of '" + bad->first +
                      "' is not finite when summed over the microbatches";
   }
-  throw Error(ErrorKind::kNotFinite, what, where, remedy);
+  throw Error(ErrorKind::kNotFinite, {.what = what, .where = where, .remedy = remedy});
 }
 
 }  // namespace sluice

@@ -50,13 +50,14 @@ void require_one_owner(const SharedParameter& parameter) {
   std::set<std::string> names;
   for (const ParameterUse& use : parameter.uses) {
     if (!names.insert(use.name).second) {
-      throw Error(ErrorKind::kInternal, "parameter '" + use.name + "' is on more than one stage");
+      throw Error(ErrorKind::kInternal,
+                  {.what = "parameter '" + use.name + "' is on more than one stage"});
     }
   }
   if (parameter.uses.front().name != parameter.name) {
-    throw Error(ErrorKind::kInternal, "parameter '" + parameter.uses.front().name +
-                                          "' is tied to '" + parameter.name +
-                                          "', which no earlier layer has");
+    throw Error(ErrorKind::kInternal,
+                {.what = "parameter '" + parameter.uses.front().name + "' is tied to '" +
+                         parameter.name + "', which no earlier layer has"});
   }
 }
 
@@ -80,10 +81,10 @@ void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trai
   for (const auto& [first_use, name] : frozen) {
     const auto found = trained.find(first_use);
     if (found == trained.end()) continue;
-    throw Error(
-        ErrorKind::kUsage,
-        "'" + name + "' is frozen, but '" + found->second.uses.front().name + "' of its tie trains",
-        "LayerSpec::ties", "freeze all uses of a tied parameter, or none");
+    throw Error(ErrorKind::kUsage, {.what = "'" + name + "' is frozen, but '" +
+                                            found->second.uses.front().name + "' of its tie trains",
+                                    .where = "LayerSpec::ties",
+                                    .remedy = "freeze all uses of a tied parameter, or none"});
   }
 }
 

@@ -77,9 +77,9 @@ struct TrainOps::Impl {
     for (const TieGroup& group : program.tie_groups) {
       if (group.name == parameter.name) return;
     }
-    throw Error(ErrorKind::kInternal, "parameter '" + parameter.name + "' is used on " +
-                                          std::to_string(parameter.ranks.size()) +
-                                          " ranks, but the program has no tie group for it");
+    throw Error(ErrorKind::kInternal, {.what = "parameter '" + parameter.name + "' is used on " +
+                                               std::to_string(parameter.ranks.size()) +
+                                               " ranks, but the program has no tie group for it"});
   }
 
   // Null when the group is frozen.
@@ -222,7 +222,7 @@ void TrainOps::reduce_norm() {
 
 void TrainOps::optimizer_step() {
   if (!impl_->norm_known) {
-    throw Error(ErrorKind::kInternal, "OPTIMIZER_STEP without REDUCE_NORM before it");
+    throw Error(ErrorKind::kInternal, {.what = "OPTIMIZER_STEP without REDUCE_NORM before it"});
   }
   if (impl_->report.finite) {
     const GradGuard grads(impl_->parameters);

@@ -47,9 +47,9 @@ Chunk make_chunk(const TrainableModel& model, const StageContent& stage,
 void require_counted(const StepBatch& batch) {
   if (std::any_of(batch.counts.begin(), batch.counts.end(), [](auto count) { return count > 0; }))
     return;
-  throw Error(ErrorKind::kInput, "no label of the step's batch is counted",
-              "step " + std::to_string(batch.step),
-              "give every step at least one label that counts");
+  throw Error(ErrorKind::kInput, {.what = "no label of the step's batch is counted",
+                                  .where = "step " + std::to_string(batch.step),
+                                  .remedy = "give every step at least one label that counts"});
 }
 
 // Knows the instruction that runs, or failed.

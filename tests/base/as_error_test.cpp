@@ -13,7 +13,7 @@ Error caught(const Thrown& thrown) {
 }
 
 TEST(AsErrorTest, KeepsAnErrorAndGivesAllElseAKindAndThePlace) {
-  const Error error(ErrorKind::kPeer, "lost", "rank 0", "look there");
+  const Error error(ErrorKind::kPeer, {.what = "lost", .where = "rank 0", .remedy = "look there"});
   EXPECT_STREQ(caught(error).what(), error.what());
   EXPECT_EQ(caught(error).kind(), ErrorKind::kPeer);
   EXPECT_STREQ(caught(std::bad_alloc()).what(), "out of memory; rank 1");

@@ -6,21 +6,26 @@ namespace sluice {
 namespace {
 
 TEST(ErrorTest, JoinsFactPlaceAndRemedyOnOneLine) {
-  const Error error(ErrorKind::kUsage, "unknown key\n'stps'", "run.toml:3:1",
-                    "did you mean 'steps'?");
+  const Error error(
+      ErrorKind::kUsage,
+      {.what = "unknown key\n'stps'", .where = "run.toml:3:1", .remedy = "did you mean 'steps'?"});
   EXPECT_STREQ(error.what(), "unknown key 'stps'; run.toml:3:1; did you mean 'steps'?");
   EXPECT_EQ(error.exit_code(), 2);
 }
 
 TEST(ErrorTest, ShowsControlCharactersAsQuestionMarks) {
-  EXPECT_STREQ(Error(ErrorKind::kUsage, "a\x1b[3m\tb\x7f", "\u009bc\u0080", "\u00e9\u20ac").what(),
-               "a?[3m b?; ?c?; \u00e9\u20ac");
+  EXPECT_STREQ(
+      Error(ErrorKind::kUsage,
+            {.what = "a\x1b[3m\tb\x7f", .where = "\u009bc\u0080", .remedy = "\u00e9\u20ac"})
+          .what(),
+      "a?[3m b?; ?c?; \u00e9\u20ac");
 }
 
 TEST(ErrorTest, CutsLongValuesInTheirMiddle) {
   const std::string value = "a" + std::string(1'000'000, 'x') + "z";
-  const Error error(ErrorKind::kUsage, "unknown key '" + value + "'", "/" + value,
-                    "write " + value);
+  const Error error(
+      ErrorKind::kUsage,
+      {.what = "unknown key '" + value + "'", .where = "/" + value, .remedy = "write " + value});
   EXPECT_EQ(error.fact().size(), std::string("unknown key ").size() + 100);
   EXPECT_TRUE(error.fact().starts_with("unknown key 'axxx")) << error.fact();
   EXPECT_TRUE(error.fact().ends_with("xxxz'")) << error.fact();
@@ -29,13 +34,15 @@ TEST(ErrorTest, CutsLongValuesInTheirMiddle) {
   EXPECT_LT(std::string(error.what()).size(), 500u);
   std::string words;
   for (int i = 0; i < 100'000; ++i) words += "word ";
-  EXPECT_LE(Error(ErrorKind::kUsage, words, words, words).fact().size(), 800u);
+  EXPECT_LE(
+      Error(ErrorKind::kUsage, {.what = words, .where = words, .remedy = words}).fact().size(),
+      800u);
 }
 
 TEST(ErrorTest, CutsBetweenCharacters) {
   std::string value;
   for (int i = 0; i < 100; ++i) value += "\u20ac";
-  const std::string shown = Error(ErrorKind::kUsage, value).fact();
+  const std::string shown = Error(ErrorKind::kUsage, {.what = value}).fact();
   EXPECT_LE(shown.size(), 100u);
   EXPECT_EQ((shown.size() - 3) % 3, 0u) << shown;
 }
@@ -43,18 +50,20 @@ TEST(ErrorTest, CutsBetweenCharacters) {
 TEST(ErrorTest, TheLineOfAnErrorIsAFactThatStaysWhole) {
   std::string words;
   for (int i = 0; i < 1000; ++i) words += "word ";
-  const Error error(ErrorKind::kPeer, words, "/" + std::string(300, 'p'), words);
-  EXPECT_STREQ(Error(error.kind(), error.what()).what(), error.what());
+  const Error error(ErrorKind::kPeer,
+                    {.what = words, .where = "/" + std::string(300, 'p'), .remedy = words});
+  EXPECT_STREQ(Error(error.kind(), {.what = error.what()}).what(), error.what());
 }
 
 TEST(ErrorTest, MovesToAnotherPlace) {
-  const Error error = Error(ErrorKind::kInput, "fact", "here", "remedy").at("there");
+  const Error error =
+      Error(ErrorKind::kInput, {.what = "fact", .where = "here", .remedy = "remedy"}).at("there");
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_STREQ(error.what(), "fact; there; remedy");
 }
 
 TEST(ErrorTest, LeavesOutEmptyParts) {
-  EXPECT_STREQ(Error(ErrorKind::kInternal, "broken").what(), "broken");
+  EXPECT_STREQ(Error(ErrorKind::kInternal, {.what = "broken"}).what(), "broken");
 }
 
 TEST(NearestNameTest, TakesNoNameOfHundredsOfLettersForATypo) {

@@ -323,7 +323,7 @@ TEST(CheckWritableTest, RefusesALimitOnFilesBelowTheLargest) {
 
 TEST(HfWriterTest, AWorkingFolderThatWasRemovedIsAnError) {
   const fs::path before = fs::current_path();
-  Error error(ErrorKind::kInternal, "");
+  Error error(ErrorKind::kInternal, {.what = ""});
   {
     const TempDirectory directory;
     fs::current_path(directory.str());

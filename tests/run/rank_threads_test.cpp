@@ -55,7 +55,9 @@ TEST(RankThreadsTest, ARankHasTheThreadsThatItWasGiven) {
 
 TEST(RankThreadsTest, TheFirstFailureWakesTheOthersAndIsTheOneThatIsReported) {
   const Error error = failure_of([](Transport& transport) {
-    if (transport.rank() == 1) throw Error(ErrorKind::kInput, "bad row", "data.jsonl:7", "mend it");
+    if (transport.rank() == 1)
+      throw Error(ErrorKind::kInput,
+                  {.what = "bad row", .where = "data.jsonl:7", .remedy = "mend it"});
     transport.world().barrier().wait();  // would wait for ever
   });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);

@@ -18,7 +18,7 @@ Error error_of(Call&& call) {
     return error;
   }
   ADD_FAILURE() << "nothing was thrown";
-  return Error(ErrorKind::kInternal, "nothing was thrown");
+  return Error(ErrorKind::kInternal, {.what = "nothing was thrown"});
 }
 
 template <typename Call>

@@ -19,12 +19,15 @@ ConfigReader::ConfigReader(const nlohmann::json& object, std::string file_name, 
 
 void ConfigReader::fail(const std::string& key, const std::string& what,
                         const std::string& remedy) const {
-  throw Error(ErrorKind::kInput, what, file_name_ + ", field '" + prefix_ + key + "'", remedy);
+  throw Error(
+      ErrorKind::kInput,
+      {.what = what, .where = file_name_ + ", field '" + prefix_ + key + "'", .remedy = remedy});
 }
 
 void ConfigReader::fail_missing(const std::string& key, const std::string& remedy) const {
-  throw Error(ErrorKind::kInput, "the field '" + prefix_ + key + "' is missing", file_name_,
-              remedy);
+  throw Error(ErrorKind::kInput, {.what = "the field '" + prefix_ + key + "' is missing",
+                                  .where = file_name_,
+                                  .remedy = remedy});
 }
 
 const nlohmann::json* ConfigReader::find(const std::string& key) const {

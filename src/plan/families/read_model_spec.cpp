@@ -52,8 +52,10 @@ ModelSpec spec_of(const detail::ConfigReader& config) {
   spec.family = family.name;
   spec.dtype = read_dtype(config);
   if (approximate_parameters(spec) > detail::kMaxParameters) {
-    throw Error(ErrorKind::kInput, "the model has more than 1e15 parameters", config.file_name(),
-                "check hidden_size, vocab_size and the number of layers");
+    throw Error(ErrorKind::kInput,
+                {.what = "the model has more than 1e15 parameters",
+                 .where = config.file_name(),
+                 .remedy = "check hidden_size, vocab_size and the number of layers"});
   }
   return spec;
 }
@@ -91,11 +93,13 @@ std::string config_file(const std::string& path) {
   const char* const remedy = "name a Hugging Face model folder or a config.json";
   if (!fs::is_directory(path, code)) {
     if (fs::exists(path, code)) return path;
-    throw Error(ErrorKind::kInput, "no such file or folder", path, remedy);
+    throw Error(ErrorKind::kInput,
+                {.what = "no such file or folder", .where = path, .remedy = remedy});
   }
   std::string file = (fs::path(path) / "config.json").string();
   if (fs::exists(file, code)) return file;
-  throw Error(ErrorKind::kInput, "the model folder has no config.json", path, remedy);
+  throw Error(ErrorKind::kInput,
+              {.what = "the model folder has no config.json", .where = path, .remedy = remedy});
 }
 
 }  // namespace
@@ -103,8 +107,9 @@ std::string config_file(const std::string& path) {
 nlohmann::json detail::parse_config(const std::string& text, const std::string& file_name) {
   nlohmann::json document = parse_strict_json(text, file_name);
   if (!document.is_object()) {
-    throw Error(ErrorKind::kInput, "the model configuration is not a JSON object", file_name,
-                "name the config.json of a Hugging Face model");
+    throw Error(ErrorKind::kInput, {.what = "the model configuration is not a JSON object",
+                                    .where = file_name,
+                                    .remedy = "name the config.json of a Hugging Face model"});
   }
   return document;
 }

@@ -70,7 +70,7 @@ int num_ranks(const PartitionOptions& options, int num_stages) {
 // The invariants of partition.h. A failure is a defect of a convention, not of its user.
 void check_invariants(const ModelSpec& model, const Partition& partition) {
   const auto fail = [](const std::string& what) {
-    throw Error(ErrorKind::kInternal, "broken partition: " + what);
+    throw Error(ErrorKind::kInternal, {.what = "broken partition: " + what});
   };
   int next = 0;
   std::set<std::string> owned;

@@ -130,8 +130,10 @@ class ComputeReplay {
                " '" + to_text(todo_[rank][at_[rank]]) + "'";
     }
     if (unfinished_ > listed) where += " and " + std::to_string(unfinished_ - listed) + " more";
-    throw Error(ErrorKind::kInput, "the order cannot complete: actions wait for what never comes",
-                where, "see what is missing with --check");
+    throw Error(ErrorKind::kInput,
+                {.what = "the order cannot complete: actions wait for what never comes",
+                 .where = where,
+                 .remedy = "see what is missing with --check"});
   }
 
   Program program_;
@@ -151,9 +153,11 @@ Program add_transfers(Program program) {
     const auto found = std::find_if(row.begin(), row.end(),
                                     [](const Action& action) { return is_transfer(action.kind); });
     if (found == row.end()) continue;
-    throw Error(ErrorKind::kInput, "the program holds transfers already",
-                detail::location_text(program, rank, static_cast<int>(found - row.begin())),
-                "leave lowering out, or give the compute order alone");
+    throw Error(
+        ErrorKind::kInput,
+        {.what = "the program holds transfers already",
+         .where = detail::location_text(program, rank, static_cast<int>(found - row.begin())),
+         .remedy = "leave lowering out, or give the compute order alone"});
   }
   return ComputeReplay(std::move(program)).run();
 }

@@ -37,8 +37,9 @@ class Deferral {
     for (const auto& [channel, fifo] : deferred_) {
       if (fifo.empty()) continue;
       throw Error(ErrorKind::kInput,
-                  "'" + to_text(fifo.front().action) + "' is received and never used",
-                  "rank " + std::to_string(rank), "see what is missing with --check");
+                  {.what = "'" + to_text(fifo.front().action) + "' is received and never used",
+                   .where = "rank " + std::to_string(rank),
+                   .remedy = "see what is missing with --check"});
     }
     deferred_.clear();
     return result;

@@ -15,9 +15,9 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
     for (const int stage : tie.stages) {
       if (program.stage_map.rank_of(stage) < 0) {
         throw Error(ErrorKind::kInput,
-                    "tied parameter '" + tie.name + "' is used by stage " + std::to_string(stage) +
-                        ", which lives on no rank",
-                    {}, "place every stage");
+                    {.what = "tied parameter '" + tie.name + "' is used by stage " +
+                             std::to_string(stage) + ", which lives on no rank",
+                     .remedy = "place every stage"});
       }
       ranks.push_back(program.stage_map.rank_of(stage));
     }

@@ -162,10 +162,9 @@ class Window {
 
 Program add_unshard_reshard(Program program, int max_active_stages) {
   if (max_active_stages < 1) {
-    throw Error(ErrorKind::kUsage,
-                "at most " + std::to_string(max_active_stages) +
-                    " stages gathered at once leaves none to compute on",
-                {}, "allow at least 1");
+    throw Error(ErrorKind::kUsage, {.what = "at most " + std::to_string(max_active_stages) +
+                                            " stages gathered at once leaves none to compute on",
+                                    .remedy = "allow at least 1"});
   }
   detail::require_in_range(program);
   std::vector<int> slots(static_cast<std::size_t>(program.num_stages()), -1);

@@ -8,9 +8,9 @@ std::vector<RowRange> split_batch_into_microbatches(std::int64_t batch,
   detail::require_count("the number of microbatches", num_microbatches, 1);
   if (batch < num_microbatches) {
     throw Error(ErrorKind::kUsage,
-                "a batch of " + std::to_string(batch) + " rows has fewer rows than the " +
-                    std::to_string(num_microbatches) + " microbatches",
-                {}, "use at most as many microbatches as rows");
+                {.what = "a batch of " + std::to_string(batch) + " rows has fewer rows than the " +
+                         std::to_string(num_microbatches) + " microbatches",
+                 .remedy = "use at most as many microbatches as rows"});
   }
   std::vector<RowRange> ranges;
   ranges.reserve(static_cast<std::size_t>(num_microbatches));

@@ -8,7 +8,7 @@
 namespace sluice::detail {
 
 void refuse(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, what, {}, remedy);
+  throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
 void require_count(const char* what, std::int64_t value, int min) {

@@ -99,8 +99,10 @@ class CostsFile {
  private:
   [[noreturn]] void fail(const std::string& field, const std::string& what,
                          const std::string& remedy = {}) const {
-    throw Error(ErrorKind::kInput, field.empty() ? "the costs: " + what : "'" + field + "' " + what,
-                path_, remedy);
+    throw Error(ErrorKind::kInput,
+                {.what = field.empty() ? "the costs: " + what : "'" + field + "' " + what,
+                 .where = path_,
+                 .remedy = remedy});
   }
 
   double number(const Json& value, const std::string& field) const {
@@ -161,28 +163,31 @@ Costs parse_costs(std::string_view text) {
   GivenCosts given;
   std::optional<double> latency;
   if (trim(text).empty()) {
-    throw Error(ErrorKind::kUsage, "no costs are given", "--costs", kTextRemedy);
+    throw Error(ErrorKind::kUsage,
+                {.what = "no costs are given", .where = "--costs", .remedy = kTextRemedy});
   }
   for (const std::string& part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string name(trim(std::string_view(part).substr(0, equals)));
     std::optional<double>* cost = name == "comm" ? &latency : given.find(name);
     if (trim(part).empty()) {
-      throw Error(ErrorKind::kUsage, "a cost is missing between the commas", "--costs",
-                  kTextRemedy);
+      throw Error(ErrorKind::kUsage, {.what = "a cost is missing between the commas",
+                                      .where = "--costs",
+                                      .remedy = kTextRemedy});
     }
     if (!cost) {
-      throw Error(ErrorKind::kUsage, "unknown cost '" + name + "'", "--costs",
-                  suggest_name(name, kNames));
+      throw Error(ErrorKind::kUsage, {.what = "unknown cost '" + name + "'",
+                                      .where = "--costs",
+                                      .remedy = suggest_name(name, kNames)});
     }
     const std::optional<double> value =
         equals == std::string::npos ? std::nullopt
                                     : parse_number(trim(std::string_view(part).substr(equals + 1)));
     if (!value || *cost) {
-      throw Error(ErrorKind::kUsage,
-                  *cost ? "cost '" + name + "' is given twice"
-                        : "'" + part + "' is not a cost of at least 0",
-                  "--costs", kTextRemedy);
+      throw Error(ErrorKind::kUsage, {.what = *cost ? "cost '" + name + "' is given twice"
+                                                    : "'" + part + "' is not a cost of at least 0",
+                                      .where = "--costs",
+                                      .remedy = kTextRemedy});
     }
     *cost = value;
   }
@@ -257,7 +262,8 @@ class FittingCheck {
 
 Error wrong_costs(const Costs& costs, const std::string& what, const std::string& remedy) {
   const bool from_file = !costs.file.empty();
-  return Error(from_file ? ErrorKind::kInput : ErrorKind::kUsage, what, costs.file, remedy);
+  return Error(from_file ? ErrorKind::kInput : ErrorKind::kUsage,
+               {.what = what, .where = costs.file, .remedy = remedy});
 }
 
 void require_fitting(const Costs& costs, const Program& program) {

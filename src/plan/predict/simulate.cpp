@@ -246,9 +246,10 @@ class Simulator {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       const std::size_t at = ranks_[rank].at;
       if (at == program_.ranks[rank].size()) continue;
-      throw Error(ErrorKind::kInput, "the program cannot complete: its inputs never come",
-                  detail::location_text(program_, rank, static_cast<int>(at)),
-                  "see what is missing with --check");
+      throw Error(ErrorKind::kInput,
+                  {.what = "the program cannot complete: its inputs never come",
+                   .where = detail::location_text(program_, rank, static_cast<int>(at)),
+                   .remedy = "see what is missing with --check"});
     }
   }
 

@@ -97,7 +97,8 @@ class Replay {
 template <typename Rules>
 void run_to_end(const Traffic& traffic, Rules& rules) {
   if (!Replay<Rules>(traffic, rules).run()) {
-    throw Error(ErrorKind::kInternal, "a program that verify() accepts does not complete");
+    throw Error(ErrorKind::kInternal,
+                {.what = "a program that verify() accepts does not complete"});
   }
 }
 

@@ -87,8 +87,9 @@ void require_verified(const VerifyReport& report, const std::string& subject) {
   if (first.rank >= 0) where = "rank " + std::to_string(first.rank);
   if (first.index >= 0) where += ", instruction " + std::to_string(first.index);
   if (!first.action.empty()) where += (where.empty() ? "'" : " '") + first.action + "'";
-  throw Error(ErrorKind::kInput, what, (where.empty() ? "" : where + ": ") + first.reason,
-              "see all with 'sluice schedule --check'");
+  throw Error(ErrorKind::kInput, {.what = what,
+                                  .where = (where.empty() ? "" : where + ": ") + first.reason,
+                                  .remedy = "see all with 'sluice schedule --check'"});
 }
 
 }  // namespace sluice
