@@ -27,6 +27,7 @@
 #include "job/single_process.h"
 #include "job/stop_signal.h"
 #include "run/out_of_memory.h"
+#include "sluice/group.h"
 #include "sluice/hf_directory.h"
 #include "sluice/learning_rate.h"
 #include "sluice/log.h"
@@ -101,7 +102,7 @@ struct Run {
 // Below, in this order. doing: kept up to date, for the message of memory that runs out between
 // instructions. The number of steps done.
 std::int64_t run_rank(Run& run, Transport& transport, std::string& doing);
-std::int64_t run_steps(Run& run, Trainer& trainer, bool logs, std::string& doing);
+std::int64_t run_steps(Run& run, Trainer& trainer, const Group& world, std::string& doing);
 void close_failed(Run& run, const Error& error);
 std::string place_of(const Plan& plan, int rank);
 
@@ -155,7 +156,7 @@ std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
 
   std::int64_t steps = 0;
   try {
-    steps = run_steps(run, *trainer, logs, doing);
+    steps = run_steps(run, *trainer, transport.world(), doing);
   } catch (...) {
     run.post_mortem.add(transport.rank(), trainer->current_instruction(), trainer->flight_record());
     run.interrupted[static_cast<std::size_t>(transport.rank())] = std::move(trainer);
@@ -171,11 +172,14 @@ std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
 }
 
 // Every rank makes the same batches itself, and decides alike when to log and when to stop.
-std::int64_t run_steps(Run& run, Trainer& trainer, bool logs, std::string& doing) {
+std::int64_t run_steps(Run& run, Trainer& trainer, const Group& world, std::string& doing) {
+  const bool logs = world.rank() == 0;
   const TrainingOptions& training = run.config.training;
   for (std::int64_t step = 1;; ++step) {
     const Stopwatch watch;
     doing = "step " + std::to_string(step);
+    // Whatever fails from here on finds the step before finished and logged by every rank.
+    world.barrier().wait();
     const StepBatch batch =
         run.data.step_batch(step, training.local_batch_size, training.microbatch_size);
     const double lr =

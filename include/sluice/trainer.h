@@ -63,8 +63,7 @@ class Trainer {
   void load_weights(const HfDirectory& directory, const ModelSpec& spec);
   void draw_weights();
 
-  // Collective. One step at this learning rate. Returns the same report on every rank, when every
-  // rank has made its update. Throws
+  // Collective. One step at this learning rate. Returns the same report on every rank. Throws
   // Error(kInput) for a batch without a counted token, Error(kNotFinite) on every rank after a loss
   // or gradient that is not finite, and whatever Executor::run_step throws.
   const StepReport& step(const StepBatch& batch, double learning_rate);
