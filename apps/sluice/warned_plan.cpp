@@ -1,9 +1,9 @@
 #include "warned_plan.h"
 
-#include <iostream>
 #include <optional>
 
 #include "config/machine_memory.h"
+#include "sluice/log.h"
 
 namespace sluice {
 
@@ -12,9 +12,7 @@ Plan make_warned_plan(const RunConfig& config) {
   if (const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes())) {
     plan.warnings.push_back(shortage->what());
   }
-  for (const std::string& warning : plan.warnings) {
-    std::cerr << "sluice: warning: " << warning << "\n";
-  }
+  for (const std::string& warning : plan.warnings) log_warning(warning);
   return plan;
 }
 

@@ -74,7 +74,6 @@ struct Executor::Impl {
 
   const std::vector<Action>& row() const { return program.ranks[static_cast<std::size_t>(rank)]; }
   int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
-  bool is_last(int stage) const { return stage == program.num_stages() - 1; }
   Stage& stage_at(int stage) { return *stages.at(stage); }
   Values inputs_of(int microbatch) const {
     return batch->microbatches.at(static_cast<std::size_t>(microbatch));
@@ -134,16 +133,16 @@ struct Executor::Impl {
         backward(running = action.overlap_backward());
         break;
       case ActionKind::kSendForward:
-        send(ChannelKind::kActivation, action, action.stage + 1);
+        send(ChannelKind::kActivation, action);
         break;
       case ActionKind::kSendBackward:
-        send(ChannelKind::kGradient, action, action.stage - 1);
+        send(ChannelKind::kGradient, action);
         break;
       case ActionKind::kRecvForward:
-        post_receive(ChannelKind::kActivation, action, action.stage - 1);
+        post_receive(ChannelKind::kActivation, action);
         break;
       case ActionKind::kRecvBackward:
-        post_receive(ChannelKind::kGradient, action, action.stage + 1);
+        post_receive(ChannelKind::kGradient, action);
         break;
       case ActionKind::kUnshard:
         ops->unshard(action.stage);
@@ -191,16 +190,18 @@ struct Executor::Impl {
 
   void forward(const Action& action) {
     const int s = action.stage, m = action.microbatch;
-    Tensors inputs = s > 0 ? take_inputs(ChannelKind::kActivation, action) : Tensors();
+    const bool is_first = program.flow.is_first(s, m), is_last = program.flow.is_last(s, m);
+    Tensors inputs = is_first ? Tensors() : take_inputs(ChannelKind::kActivation, action);
     Tensors produced;
     {  // ends before the hand-over: only `produced` may then hold the outputs' storage
       std::optional<at::NoGradGuard> no_grad;
       if (program.forward_only) no_grad.emplace();
       const Values batch_inputs = inputs_of(m);
-      if (s > 0 && rank_of(s - 1) != rank) input_metas.remember(s, batch_inputs, inputs);
+      if (!is_first && rank_of(program.flow.producer(s, m)) != rank)
+        input_metas.remember(s, batch_inputs, inputs);
       const Values outputs =
           stage_at(s).forward({seed, batch->step, m}, std::move(inputs), batch_inputs);
-      if (is_last(s)) {
+      if (is_last) {
         const at::Tensor loss = losses.compute(m, outputs, batch_inputs);
         keep(action, {loss});
         produced.push_back(loss.detach());
@@ -214,10 +215,10 @@ struct Executor::Impl {
       }
       observers.produced(action, outputs, produced);
     }
-    if (is_last(s)) {
+    if (is_last) {
       losses.put(m, std::move(produced[0]));
     } else {
-      hand_over(ChannelKind::kActivation, action, s + 1, std::move(produced));
+      hand_over(ChannelKind::kActivation, action, std::move(produced));
     }
   }
 
@@ -229,13 +230,14 @@ struct Executor::Impl {
 
   void backward(const Action& action) {
     const int s = action.stage, m = action.microbatch;
-    Tensors gradients =
-        is_last(s) ? Tensors{losses.gradient(m)} : take_inputs(ChannelKind::kGradient, action);
+    Tensors gradients = program.flow.is_last(s, m) ? Tensors{losses.gradient(m)}
+                                                   : take_inputs(ChannelKind::kGradient, action);
     Tensors produced = action.kind == ActionKind::kBackward
                            ? stage_at(s).backward(m, std::move(gradients))
                            : stage_at(s).backward_input(m, std::move(gradients));
     observers.produced(action, {}, produced);
-    if (s > 0) hand_over(ChannelKind::kGradient, action, s - 1, std::move(produced));
+    if (!program.flow.is_first(s, m))
+      hand_over(ChannelKind::kGradient, action, std::move(produced));
   }
 
   // ---- transfers ----
@@ -250,7 +252,8 @@ struct Executor::Impl {
   }
 
   // To the neighbour's action on this rank, else to the SEND.
-  void hand_over(ChannelKind kind, const Action& from, int neighbour, Tensors tensors) {
+  void hand_over(ChannelKind kind, const Action& from, Tensors tensors) {
+    const int neighbour = program.flow.destination(kind, from.stage, from.microbatch);
     if (rank_of(neighbour) == rank) {
       mailbox.put_arriving(kind, neighbour, from.microbatch, std::move(tensors));
     } else {
@@ -258,15 +261,16 @@ struct Executor::Impl {
     }
   }
 
-  void send(ChannelKind kind, const Action& action, int neighbour) {
+  void send(ChannelKind kind, const Action& action) {
     const int s = action.stage, m = action.microbatch;
+    const int neighbour = program.flow.destination(kind, s, m);
     Tensors tensors = mailbox.take_leaving(kind, s, m);
     observers.sending(action, tensors);
     if (kind == ChannelKind::kActivation) gradient_metas.remember(s, m, tensors);
     transport.send(rank_of(neighbour), kind, {tag(neighbour, m), std::move(tensors)});
   }
 
-  void post_receive(ChannelKind kind, const Action& action, int neighbour) {
+  void post_receive(ChannelKind kind, const Action& action) {
     const int s = action.stage, m = action.microbatch;
     const bool activation = kind == ChannelKind::kActivation;
     std::optional<ExpectedTensors> expected =
@@ -274,7 +278,8 @@ struct Executor::Impl {
     const Chunk& chunk = stage_at(s).chunk();
     if (expected) expected->names = activation ? chunk.inputs() : chunk.outputs();
     mailbox.put_posted(kind, s, m,
-                       transport.post_receive(rank_of(neighbour), kind, tag(s, m), expected));
+                       transport.post_receive(rank_of(program.flow.source(kind, s, m)), kind,
+                                              tag(s, m), expected));
   }
 };
 
@@ -290,7 +295,7 @@ const std::vector<MicrobatchLoss>& Executor::losses() const { return impl_->loss
 const StepTimes& Executor::times() const { return impl_->timer.times(); }
 
 std::optional<NonFinite> Executor::find_non_finite(const StepBatch& batch) {
-  FiniteCheck check(impl_->stages, impl_->program.num_stages() - 1);
+  FiniteCheck check(impl_->stages, impl_->program.flow);
   const ObserverList::Guest watch(impl_->observers, check);
   ComputeOnlyOps ops(impl_->step_ops);
   impl_->run(batch, ops);

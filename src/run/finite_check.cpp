@@ -24,7 +24,8 @@ void FiniteCheck::produced(const Action& action, const Values& outputs,
                            std::vector<at::Tensor>& handed_on) {
   if (action.kind != ActionKind::kForward) return;
   for (const auto& [name, tensor] : outputs) note(action, /*in_forward=*/true, name, tensor);
-  if (action.stage == last_stage_) note(action, /*in_forward=*/true, "loss", handed_on.front());
+  if (flow_.is_last(action.stage, action.microbatch))
+    note(action, /*in_forward=*/true, "loss", handed_on.front());
 }
 
 void FiniteCheck::end(int /*index*/, const Action& action) {

@@ -13,9 +13,9 @@ namespace sluice {
 // The last in the list of observers, so that it sees what others put in place.
 class FiniteCheck final : public ExecutorObserver {
  public:
-  // stages: those of this rank by index, which outlive the check. last_stage: of the program.
-  FiniteCheck(const std::map<int, Stage*>& stages, int last_stage)
-      : stages_(stages), last_stage_(last_stage) {}
+  // stages: those of this rank by index. Both outlive the check.
+  FiniteCheck(const std::map<int, Stage*>& stages, const Flow& flow)
+      : stages_(stages), flow_(flow) {}
 
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
@@ -31,7 +31,7 @@ class FiniteCheck final : public ExecutorObserver {
             const at::Tensor& tensor);
 
   const std::map<int, Stage*>& stages_;
-  int last_stage_;
+  const Flow& flow_;
   std::optional<NonFinite> found_;
 };
 

@@ -280,7 +280,7 @@ TEST(TrainerTest, AModuleThatCannotBeMadeStopsEveryRankAtOnce) {
       run_training(run);
       FAIL();
     } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()), "rank " + std::to_string(rank) + ": no module");
+      EXPECT_EQ(std::string(error.what()), "no module; rank " + std::to_string(rank));
     }
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1.0);
   }
