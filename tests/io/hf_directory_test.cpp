@@ -313,9 +313,9 @@ TEST(CheckCheckpointTest, TakesNoTensorThatTheModelWantsForAMisspeltOne) {
   ModelSpec spec;
   for (const std::string layer : {"0", "1"}) {
     spec.layers.push_back({"model.layers." + layer,
-                           LayerKind::kDecoder,
-                           {{"model.layers." + layer + ".up.weight", {1}, ""},
-                            {"model.layers." + layer + ".down.weight", {1}, ""}}});
+                           LayerRole::kBlock,
+                           {{"model.layers." + layer + ".up.weight", {1}, {}},
+                            {"model.layers." + layer + ".down.weight", {1}, {}}}});
   }
   const TempDirectory directory;
   write_tensors(directory / "model.safetensors", {{"model.layers.0.up.weight", at::ones({1})},

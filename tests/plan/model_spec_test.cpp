@@ -156,7 +156,7 @@ TEST(ModelSpecTest, RefusesRotarySettingsThatNoTypeUses) {
   }
   Json config = tiny_llama();
   config["rope_parameters"] = {{"rope_theta", 500000.0}, {"factor", nullptr}};
-  EXPECT_EQ(parse(config).config.rope_theta, 500000.0);
+  EXPECT_EQ(llama_of(config).rope.theta, 500000.0);
 }
 
 TEST(ModelSpecTest, ALanguageModelInsideAnotherIsRefusedButForPlanning) {
@@ -168,9 +168,9 @@ TEST(ModelSpecTest, ALanguageModelInsideAnotherIsRefusedButForPlanning) {
   const Error error = test::error_of([&] { read_model_spec(folder / "config.json"); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.where(), (folder / "config.json") + ", field 'text_config'");
-  EXPECT_EQ(read_language_model_spec(folder / "config.json").config.num_layers, 2);
+  EXPECT_EQ(read_language_model_spec(folder / "config.json").num_blocks(), 2);
   config["text_config"] = nullptr;
-  EXPECT_EQ(parse(config).config.num_layers, 2);
+  EXPECT_EQ(parse(config).num_blocks(), 2);
 }
 
 TEST(ModelSpecTest, ThePaddingRowIsThatOfPadTokenId) {

@@ -178,7 +178,7 @@ TEST(PartitionTest, ANameOfAnotherConventionSaysWhichOne) {
             "unknown name 'model.rotary_emb' in the modules; 'model.rotary_emb' is a name of "
             "convention automodel: set partition_convention to that, or leave it out");
   listed.convention = "automodel";
-  EXPECT_EQ(make_partition(model, listed).num_stages, 2);
+  EXPECT_EQ(make_partition(model, listed).num_stages(), 2);
 }
 
 // Whatever the options, a partition keeps its invariants or is refused as the user's mistake.

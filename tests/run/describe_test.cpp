@@ -88,7 +88,7 @@ TEST(DescribeTest, ADescriptionIsSplitByNamesAndPredicted) {
   options.num_ranks = 2;
   options.cuts = {"block0"};
   const Partition partition = make_partition(model, options);
-  ASSERT_EQ(partition.num_stages, 2);
+  ASSERT_EQ(partition.num_stages(), 2);
   EXPECT_EQ(partition.stages[0].layers, (std::vector<int>{0, 1}));
   EXPECT_EQ(stage_shapes(model, partition, 3, 1)[1].input, (std::vector<std::int64_t>{3, kWidth}));
   const MicrobatchShape shape{3, 1};
