@@ -45,11 +45,18 @@ class Flow {
 
   // Preconditions: stage and microbatch in range. What is asked of a stage that the microbatch does
   // not pass is kNone.
-  bool passes(int stage, int microbatch) const { return step_of(stage, microbatch).is_passed; }
+  bool passes(int stage, int microbatch) const {
+    return is_chain() || step_of(stage, microbatch).is_passed;
+  }
   // The stage whose activation this one takes; kNone: the microbatch begins here.
-  int producer(int stage, int microbatch) const { return step_of(stage, microbatch).producer; }
+  int producer(int stage, int microbatch) const {
+    return is_chain() ? stage - 1 : step_of(stage, microbatch).producer;
+  }
   // The stage that takes this one's activation; kNone: the loss is computed here.
-  int consumer(int stage, int microbatch) const { return step_of(stage, microbatch).consumer; }
+  int consumer(int stage, int microbatch) const {
+    if (is_chain()) return stage + 1 < num_stages_ ? stage + 1 : kNone;
+    return step_of(stage, microbatch).consumer;
+  }
   // The same for either kind: from where the stage receives, and where it sends what it makes.
   int source(ChannelKind kind, int stage, int microbatch) const {
     return kind == ChannelKind::kActivation ? producer(stage, microbatch)
@@ -61,8 +68,10 @@ class Flow {
   }
 
   // Where a microbatch begins, and where its loss is computed.
-  int first_stage(int microbatch) const { return route_of(microbatch).first; }
-  int last_stage(int microbatch) const { return route_of(microbatch).last; }
+  int first_stage(int microbatch) const { return is_chain() ? 0 : route_of(microbatch).first; }
+  int last_stage(int microbatch) const {
+    return is_chain() ? num_stages_ - 1 : route_of(microbatch).last;
+  }
   bool is_first(int stage, int microbatch) const { return stage == first_stage(microbatch); }
   bool is_last(int stage, int microbatch) const { return stage == last_stage(microbatch); }
 
@@ -76,8 +85,7 @@ class Flow {
     std::vector<Step> steps;  // by stage
   };
 
-  Flow(const std::vector<std::vector<int>>& routes, int num_stages);
-
+  bool is_chain() const { return routes_.empty(); }
   const Route& route_of(int microbatch) const {
     return routes_[route_of_.empty() ? 0 : route_of_[static_cast<std::size_t>(microbatch)]];
   }
@@ -86,7 +94,7 @@ class Flow {
   }
 
   int num_stages_ = 0;
-  std::vector<Route> routes_;
+  std::vector<Route> routes_;  // empty: the chain
   std::vector<int> route_of_;  // by microbatch; empty: all take the first
 };
 

@@ -1,7 +1,6 @@
 #include "sluice/flow.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -35,12 +34,21 @@ int count_stages(const std::vector<std::vector<int>>& routes) {
 
 }  // namespace
 
-Flow::Flow(const std::vector<std::vector<int>>& routes, int num_stages) : num_stages_(num_stages) {
+Flow Flow::chain(int num_stages) {
+  Flow flow;
+  flow.num_stages_ = std::max(num_stages, 0);
+  return flow;
+}
+
+Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of) {
+  if (routes.empty()) refuse("no route is given", "give at least one, or take the chain");
+  Flow flow = chain(count_stages(routes));
+  std::vector<bool> on_a_route(static_cast<std::size_t>(flow.num_stages_), false);
   for (const std::vector<int>& stages : routes) {
-    Route& route = routes_.emplace_back();
+    Route& route = flow.routes_.emplace_back();
     route.first = stages.front();
     route.last = stages.back();
-    route.steps.resize(static_cast<std::size_t>(num_stages));
+    route.steps.resize(static_cast<std::size_t>(flow.num_stages_));
     int before = kNone;
     for (const int stage : stages) {
       Step& step = route.steps[static_cast<std::size_t>(stage)];
@@ -50,26 +58,13 @@ Flow::Flow(const std::vector<std::vector<int>>& routes, int num_stages) : num_st
       step = {before, kNone, true};
       if (before != kNone) route.steps[static_cast<std::size_t>(before)].consumer = stage;
       before = stage;
+      on_a_route[static_cast<std::size_t>(stage)] = true;
     }
   }
-}
-
-Flow Flow::chain(int num_stages) {
-  if (num_stages < 1) return Flow();
-  std::vector<int> stages(static_cast<std::size_t>(num_stages));
-  std::iota(stages.begin(), stages.end(), 0);
-  return Flow({stages}, num_stages);
-}
-
-Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of) {
-  Flow flow(routes, count_stages(routes));
-  for (int stage = 0; stage < flow.num_stages_; ++stage) {
-    const bool passed = std::any_of(flow.routes_.begin(), flow.routes_.end(), [&](const Route& r) {
-      return r.steps[static_cast<std::size_t>(stage)].is_passed;
-    });
-    if (!passed) {
-      refuse("stage " + std::to_string(stage) + " is on no route", "leave no stage out");
-    }
+  const auto left_out = std::find(on_a_route.begin(), on_a_route.end(), false);
+  if (left_out != on_a_route.end()) {
+    refuse("stage " + std::to_string(left_out - on_a_route.begin()) + " is on no route",
+           "leave no stage out");
   }
   for (const int route : route_of) {
     if (route < 0 || route >= static_cast<int>(routes.size())) {
@@ -83,11 +78,12 @@ Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> r
 }
 
 bool Flow::covers(int num_microbatches) const {
-  if (route_of_.empty()) return routes_.size() == 1;
+  if (route_of_.empty()) return routes_.size() <= 1;
   return route_of_.size() == static_cast<std::size_t>(num_microbatches);
 }
 
 int Flow::num_cuts() const {
+  if (is_chain()) return std::max(num_stages_ - 1, 0);
   int count = 0;
   for (const Route& route : routes_) {
     for (int stage = count; stage < num_stages_; ++stage) {

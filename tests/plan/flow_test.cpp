@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -60,6 +59,7 @@ TEST(FlowTest, RefusesRoutesThatAreNone) {
   const auto refusal = [](const std::vector<std::vector<int>>& routes, std::vector<int> route_of) {
     return test::message_of([&] { Flow::along(routes, std::move(route_of)); });
   };
+  EXPECT_NE(refusal({}, {}).find("no route is given"), std::string::npos);
   EXPECT_NE(refusal({{}}, {0}).find("a route passes no stage"), std::string::npos);
   EXPECT_NE(refusal({{0, -1}}, {0}).find("a route passes stage -1"), std::string::npos);
   EXPECT_NE(refusal({{0, 1, 0}}, {0}).find("a route passes stage 0 twice"), std::string::npos);
@@ -101,7 +101,7 @@ TEST(FlowTest, NothingDependsOnHowStagesAreNumbered) {
     for (std::size_t n = names.size(); n > 1; --n) std::swap(names[n - 1], names[random() % n]);
     const Program other = renamed(chain, names);
 
-    Program lowered = defer_receives(add_transfers(add_reduce_grad(chain)));
+    const Program lowered = defer_receives(add_transfers(add_reduce_grad(chain)));
     const Program other_lowered = defer_receives(add_transfers(add_reduce_grad(other)));
     ASSERT_EQ(rows_of(other_lowered), rows_of(renamed(lowered, names)));
 
@@ -110,9 +110,15 @@ TEST(FlowTest, NothingDependsOnHowStagesAreNumbered) {
     EXPECT_EQ(simulate(other_lowered, costs).makespan, simulate(lowered, costs).makespan);
     expect_same_proof(chain, other);
     expect_same_proof(lowered, other_lowered);
-    lowered.flow = other_lowered.flow;
-    EXPECT_EQ(verify(lowered).ok(), std::is_sorted(names.begin(), names.end()));
   }
+}
+
+TEST(FlowTest, TheProofRefusesAProgramOfAnotherRoute) {
+  Program program = add_transfers(program_of({"0F0,0B0", "1F0,1B0"}));
+  ASSERT_TRUE(verify(program).ok());
+  program.flow = Flow::along({{1, 0}}, {});
+  EXPECT_EQ(verify(program).violations.front().reason,
+            "its input is never received: no '0RECV_F0'");
 }
 
 // Two ranks and two directions: stages 0, 1 on ranks 0, 1, their copies 2, 3 on ranks 1, 0.
