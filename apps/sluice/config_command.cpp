@@ -30,6 +30,7 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
     object["data_files"] = files.size();
     object["num_parameters"] = plan.model.num_parameters();
     object["num_stages"] = plan.partition.num_stages();
+    object["notes"] = plan.notes;
     std::cout << object.dump() << "\n";
     return;
   }
@@ -38,6 +39,7 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
             << " parameters on " << counted(plan.partition.num_stages(), "stage") << ", schedule "
             << plan.schedule.name << ", "
             << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
+  for (const std::string& note : plan.notes) std::cout << "note: " << note << "\n";
 }
 
 }  // namespace

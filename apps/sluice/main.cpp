@@ -41,13 +41,14 @@ constexpr std::array kSibling = {
 // Commands of docs/command-line.md that nothing acts on yet.
 constexpr std::array kNotBuilt = {
     CommandText{"launch",
-                "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
+                "launch -n N [--max-restarts K] [--log-dir DIR]\n       [--nnodes M --node-rank I "
+                "--rdzv HOST:PORT] -- train CONFIG.toml ...\n"
                 "Starts N processes on this machine."},
     CommandText{"eval",
                 "eval CONFIG.toml [overrides] [--json]\n"
                 "Loss on the data, forward only."},
     CommandText{"checkpoint",
-                "checkpoint list|verify|export ...\n"
+                "checkpoint list|verify|export|diff ...\n"
                 "Looks at checkpoints and exports them."},
     CommandText{"data",
                 "data tokenize|inspect ...\nTurns text into ids, and says what files hold."},
@@ -74,7 +75,7 @@ bool asks_help(const std::vector<std::string>& arguments) {
 
 // The words after `help` name a command.
 void require_command(const std::vector<std::string>& words) {
-  std::vector<std::string> names = {"plan", "config", "split", "schedule"};
+  std::vector<std::string> names = {"help", "plan", "config", "split", "schedule"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
   for (const CommandText& text : kNotBuilt) names.emplace_back(text.name);
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;

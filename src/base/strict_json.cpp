@@ -21,6 +21,12 @@ std::string position_text(std::string_view text, std::size_t byte, const std::st
          std::to_string(std::max<std::size_t>(column, 1));
 }
 
+// Without "[json.exception.out_of_range.406] ".
+std::string without_code(const std::string& text) {
+  const std::size_t code = text.find("] ");
+  return code == std::string::npos ? text : text.substr(code + 2);
+}
+
 // Without the library's own prefix "[json.exception.parse_error.101] parse error at ...: ".
 std::string reason_of(const Json::parse_error& error) {
   const std::string text = error.what();
@@ -74,7 +80,7 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& file_
                                     .where = position_text(text, error.byte, file_name),
                                     .remedy = "mend it there"});
   } catch (const Json::out_of_range& error) {
-    throw Error(ErrorKind::kInput, {.what = std::string("not valid JSON: ") + error.what(),
+    throw Error(ErrorKind::kInput, {.what = "not valid JSON: " + without_code(error.what()),
                                     .where = file_name,
                                     .remedy = "write a smaller number"});
   }

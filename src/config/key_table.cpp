@@ -141,6 +141,7 @@ std::vector<Key> make_table() {
           .means("Type of the computation."),
       activation_checkpoint_key()
           .one_of({"none", "full"})
+          .not_empty()
           .only({"\"none\""})
           .means("Layers whose activations are recomputed in the backward: `none`, `full` or a "
                  "list of layer names."),

@@ -30,7 +30,11 @@ constexpr const char* kJobSecret = "SLUICE_JOB_SECRET";
 constexpr std::array kVariablesNotBuilt = {"SLUICE_FAULT", "SLUICE_CPU"};
 
 void load_file(RunConfig& config, const std::string& file) {
-  const std::string folder = std::filesystem::path(file).parent_path().string();
+  // A pipe, as <(...), has no folder of its own: paths are from the working folder.
+  std::error_code unknown;
+  const std::string folder = std::filesystem::is_regular_file(file, unknown)
+                                 ? std::filesystem::path(file).parent_path().string()
+                                 : std::string();
   for (const RawKey& raw : read_toml(read_config_file(file), file)) {
     Source source{file, folder, {}};
     source.origin = source.at(raw.position);

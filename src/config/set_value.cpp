@@ -99,6 +99,11 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
 // names).
 void check_value(const Key& key, const Value& value, const RawValue& raw, const Source& source) {
   if (raw.type == RawValue::Type::kList) {
+    if (raw.list.empty() && !key.may_be_empty && key.kinds.front() == Kind::kString) {
+      throw Error(ErrorKind::kUsage, {.what = key.full_name() + ": an empty list",
+                                      .where = source.at(raw.position),
+                                      .remedy = example(key)});
+    }
     const bool words_hold = key.words.empty() || key.kinds.front() == Kind::kStrings;
     for (const RawValue& element : raw.list) {
       if (element.type == RawValue::Type::kString) {

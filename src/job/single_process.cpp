@@ -20,7 +20,7 @@ constexpr std::array kProcessCounts = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PM
 void require_single_process() {
   for (const char* name : kProcessCounts) {
     const char* value = std::getenv(name);
-    if (!value) continue;
+    if (!value || !*value) continue;
     const std::string_view text(value);
     int processes = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), processes);

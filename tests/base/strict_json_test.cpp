@@ -20,5 +20,11 @@ TEST(StrictJsonTest, RefusesANulAndWhatFollowsIt) {
   EXPECT_EQ(parse_strict_json("{\"a\": \"\\u0000\"}", "config.json")["a"], nul);
 }
 
+TEST(StrictJsonTest, ANumberThatNoTypeHoldsIsSaidWithoutTheLibrarysCodes) {
+  const Error error = test::error_of([] { parse_strict_json("{\"a\": 1e99999}", "config.json"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.fact(), "not valid JSON: number overflow parsing '1e99999'");
+}
+
 }  // namespace
 }  // namespace sluice

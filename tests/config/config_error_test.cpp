@@ -40,6 +40,12 @@ TEST_F(ConfigErrorTest, NamesTheNearestKeyOfTheSection) {
             "parameter_norms");
 }
 
+TEST_F(ConfigErrorTest, AnEmptyListOfLayersIsNoChoice) {
+  EXPECT_EQ(refusal("[training]\nactivation_checkpoint = []\n"),
+            "training.activation_checkpoint: an empty list; F:2:25; for example "
+            "training.activation_checkpoint = \"none\"");
+}
+
 TEST_F(ConfigErrorTest, NamesTheSectionThatHasTheKey) {
   EXPECT_EQ(refusal("[training]\nlr = 1e-3\n"),
             "unknown key 'training.lr'; F:2:1; did you mean 'optimizer.lr'?");

@@ -159,6 +159,17 @@ TEST(ModelSpecTest, RefusesRotarySettingsThatNoTypeUses) {
   EXPECT_EQ(llama_of(config).rope.theta, 500000.0);
 }
 
+TEST(ModelSpecTest, SettingsThatTheRotaryTypeDoesNotUseAreRefused) {
+  Json config = tiny_llama();
+  config["rope_parameters"] = {{"rope_type", "default"}, {"factor", 8.0}};
+  EXPECT_EQ(test::message_of([&] { parse(config); }),
+            "'factor' does nothing with rope_type 'default'; config.json, field "
+            "'rope_parameters.factor'; leave it out, or write the rope_type that it is for");
+  config["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 8.0}, {"low_freq_factor", 1.0}};
+  EXPECT_NE(test::message_of([&] { parse(config); }).find("'low_freq_factor' does nothing"),
+            std::string::npos);
+}
+
 TEST(ModelSpecTest, ALanguageModelInsideAnotherIsRefusedButForPlanning) {
   Json config = tiny_llama();
   config["text_config"] = tiny_llama();

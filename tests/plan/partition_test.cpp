@@ -179,6 +179,12 @@ TEST(PartitionTest, ANameOfAnotherConventionSaysWhichOne) {
             "convention automodel: set partition_convention to that, or leave it out");
   listed.convention = "automodel";
   EXPECT_EQ(make_partition(model, listed).num_stages(), 2);
+
+  PartitionOptions cut;
+  cut.cuts = {"layers.1"};
+  EXPECT_EQ(refusal(model, cut),
+            "unknown name 'layers.1' in the cuts; 'layers.1' is a name of convention torchtitan: "
+            "write 'model.layers.1'");
 }
 
 // Whatever the options, a partition keeps its invariants or is refused as the user's mistake.

@@ -5,8 +5,16 @@
 namespace sluice::detail {
 namespace {
 
-// Without a type only what the default type uses may be set: the rest would do nothing.
-void require_used(const ConfigReader& rope) {
+// What a type does not use may not be set: it would do nothing.
+void require_used(const ConfigReader& rope, const std::string& type) {
+  const std::vector<std::string> of_llama3 = {"factor", "low_freq_factor", "high_freq_factor"};
+  const std::size_t num_used = type == "llama3" ? 3 : type == "linear" ? 1 : 0;
+  for (std::size_t i = num_used; i < of_llama3.size(); ++i) {
+    if (!rope.has("rope_type") && !rope.has("type")) break;
+    if (!rope.has(of_llama3[i])) continue;
+    rope.fail(of_llama3[i], "'" + of_llama3[i] + "' does nothing with rope_type '" + type + "'",
+              "leave it out, or write the rope_type that it is for");
+  }
   for (const std::string& key : rope.keys()) {
     if (rope.is_object(key)) {
       rope.fail(key, "rotary settings by layer type are not implemented",
@@ -32,9 +40,9 @@ RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embed
     config.fail("partial_rotary_factor", "only 1 is implemented", "use a model that turns all");
   }
   if (!rope) return out;
-  require_used(*rope);
   out.theta = rope->number("rope_theta", out.theta, kMinTheta, kMaxTheta);
   out.type = rope->text("rope_type", rope->text("type", "default"));
+  require_used(*rope, out.type);
   if (rope->number("partial_rotary_factor").value_or(1.0) != 1.0) {
     rope->fail("partial_rotary_factor", "only 1 is implemented", "use a model that turns all");
   }

@@ -132,6 +132,15 @@ void require_own_names(const Convention& convention, const ModelSpec& model,
                ": set partition_convention to that, or " +
                (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
   }
+  // A convention that takes no such names, but has this one.
+  for (const Convention& other : conventions()) {
+    const LayerNames layers = other.names(model, {});
+    const int position = is_known(layers, name) ? position_of(layers, name) : -1;
+    if (position < 0 || own.names[position].empty()) continue;
+    refuse("unknown name '" + name + "' in the " + what, "'" + name + "' is a name of convention " +
+                                                             other.name + ": write '" +
+                                                             own.names[position].front() + "'");
+  }
 }
 
 }  // namespace
