@@ -32,6 +32,7 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
     object["num_stages"] = plan.partition.num_stages();
     object["notes"] = plan.notes;
     std::cout << object.dump() << "\n";
+    print_warnings(plan);
     return;
   }
   std::cout << (arguments.file.empty() ? "no file" : arguments.file)
@@ -40,6 +41,7 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
             << plan.schedule.name << ", "
             << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
   for (const std::string& note : plan.notes) std::cout << "note: " << note << "\n";
+  print_warnings(plan);
 }
 
 }  // namespace

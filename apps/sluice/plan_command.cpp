@@ -28,6 +28,7 @@ void plan(const PlanArguments& arguments, const Overrides& overrides) {
     std::cout << describe_plan(config, made,
                                {use_color(STDOUT_FILENO), terminal_width(STDOUT_FILENO)});
   }
+  print_warnings(made);
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ struct Run {
         transports(make_local_transports(plan.program.num_ranks(), {kLongestWait})),
         interrupted(transports.size()) {
     require_model_is_kept(config);
+    require_data_is_kept(config);
     require_memory(plan, machine_memory_bytes());
     data.require_counted_labels(config.training.steps, config.training.local_batch_size);
     check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
@@ -241,6 +242,7 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
   }
   command->callback([file, level, overrides, &exit_code] {
     require_single_process();
+    require_working_folder();
     try {
       Overrides all = overrides;
       if (!level->empty()) all.emplace_back("metrics.log_level", *level);

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "command_line.h"
 #include "config/machine_memory.h"
 #include "sluice/log.h"
 
@@ -12,8 +13,12 @@ Plan make_warned_plan(const RunConfig& config) {
   if (const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes())) {
     plan.warnings.push_back(shortage->what());
   }
-  for (const std::string& warning : plan.warnings) log_warning(warning);
   return plan;
+}
+
+void print_warnings(const Plan& plan) {
+  finish_stdout();
+  for (const std::string& warning : plan.warnings) log_warning(warning);
 }
 
 }  // namespace sluice

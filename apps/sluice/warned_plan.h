@@ -8,7 +8,11 @@
 
 namespace sluice {
 
-// make_plan(), and a warning when this machine has too little memory for it; prints every warning.
+// make_plan(), and a warning when this machine has too little memory for it.
 Plan make_warned_plan(const RunConfig& config);
+
+// A line for each warning, once stdout has taken the result: a command that fails says only why.
+// Throws what finish_stdout() throws.
+void print_warnings(const Plan& plan);
 
 }  // namespace sluice

@@ -44,6 +44,18 @@ std::vector<StepFolder> step_folders(const RunConfig& config) {
 
 }  // namespace
 
+void require_data_is_kept(const RunConfig& config) {
+  const std::string metrics = MetricsFile::path_in(config.metrics.folder);
+  std::error_code ignored;
+  for (const std::string& file : expand_data_files(config)) {
+    if (!fs::equivalent(file, metrics, ignored)) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = "data.files has the metrics.jsonl that this run replaces",
+                 .where = file,
+                 .remedy = "set metrics.folder to another folder"});
+  }
+}
+
 void require_model_is_kept(const RunConfig& config) {
   if (config.model.path.empty()) return;
   for (const StepFolder& folder : step_folders(config)) {

@@ -12,6 +12,9 @@ namespace sluice {
 // weights: step N of checkpoint.folder, N being at most training.steps, since a run may end early.
 void require_model_is_kept(const RunConfig& config);
 
+// Throws Error(kUsage) when data.files has the metrics.jsonl that this run would replace.
+void require_data_is_kept(const RunConfig& config);
+
 // What is found, that it is not resumed, and what will be replaced; "" when there is nothing to
 // say. With resume = "none" nobody expects to resume.
 std::string earlier_run_warning(const RunConfig& config);

@@ -32,6 +32,19 @@ TEST_F(TrainCommandTest, ARunUnderNohupOutlivesItsTerminal) {
   expect_last_step_is_saved();
 }
 
+TEST_F(TrainCommandTest, AWorkingFolderThatIsGoneIsSaid) {
+  const ProgramResult result =
+      run_shell("mkdir " + quoted_for_shell(folder_ / "w") + " && cd " +
+                quoted_for_shell(folder_ / "w") + " && rmdir ../w && " +
+                quoted_for_shell(SLUICE_PROGRAM) + " train " + quoted_for_shell(config()));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(
+      result.err,
+      "sluice: error: the working folder is gone: No such file or directory; .; start the run "
+      "from a folder that is there\n");
+  EXPECT_FALSE(fs::exists(out()));
+}
+
 TEST_F(TrainCommandTest, AClosedPipeEndsTheTextButNotTheRun) {
   const ProgramResult result =
       run_shell("{ " + quoted_for_shell(SLUICE_PROGRAM) + " train " + quoted_for_shell(config()) +

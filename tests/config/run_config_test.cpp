@@ -87,8 +87,6 @@ TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
   EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n", {{"parallelism.scale_grads", "false"}})
                 .parallelism.scale_grads,
             "none");
-  EXPECT_TRUE(
-      load("[training]\nactivation_checkpoint = []\n").training.activation_checkpoint.empty());
   EXPECT_EQ(load("[checkpoint]\nresume = \"none\"\n").checkpoint.resume, "none");
   RunConfig resumed = words;
   resumed.checkpoint.resume = "3";

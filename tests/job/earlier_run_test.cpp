@@ -79,5 +79,16 @@ TEST_F(EarlierRunTest, AModelThatTheRunMayReplaceIsRefusedWhateverItsPathLooksLi
   EXPECT_NO_THROW(require_model_is_kept(config_));
 }
 
+TEST_F(EarlierRunTest, MetricsThatTheRunReplacesAreNoData) {
+  leave_metrics();
+  test::write_file(folder_ / "out/text.txt", "text");
+  config_.data.files = {folder_ / "out/*.txt"};
+  EXPECT_NO_THROW(require_data_is_kept(config_));
+  config_.data.files.push_back(folder_ / "out/../out/metrics.jsonl");
+  const Error error = test::error_of([&] { require_data_is_kept(config_); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_EQ(error.fact(), "data.files has the metrics.jsonl that this run replaces");
+}
+
 }  // namespace
 }  // namespace sluice

@@ -8,7 +8,7 @@ namespace {
 // What a type does not use may not be set: it would do nothing.
 void require_used(const ConfigReader& rope, const std::string& type) {
   const std::vector<std::string> of_llama3 = {"factor", "low_freq_factor", "high_freq_factor"};
-  const std::size_t num_used = type == "llama3" ? 3 : type == "linear" ? 1 : 0;
+  const std::size_t num_used = type == "default" ? 0 : type == "linear" ? 1 : of_llama3.size();
   for (std::size_t i = num_used; i < of_llama3.size(); ++i) {
     if (!rope.has("rope_type") && !rope.has("type")) break;
     if (!rope.has(of_llama3[i])) continue;
