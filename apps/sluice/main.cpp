@@ -41,8 +41,7 @@ constexpr std::array kSibling = {
 // Commands of docs/command-line.md that nothing acts on yet.
 constexpr std::array kNotBuilt = {
     CommandText{"launch",
-                "launch -n N [--max-restarts K] [--log-dir DIR]\n       [--nnodes M --node-rank I "
-                "--rdzv HOST:PORT] -- train CONFIG.toml ...\n"
+                "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
                 "Starts N processes on this machine."},
     CommandText{"eval",
                 "eval CONFIG.toml [overrides] [--json]\n"
@@ -84,8 +83,19 @@ void require_command(const std::vector<std::string>& words) {
                                   .remedy = suggest_name(words.front(), names)});
 }
 
+// LibTorch finds its own parts no more when there is none, and ends the process.
+void require_working_folder() {
+  std::error_code error;
+  [[maybe_unused]] const std::filesystem::path here = std::filesystem::current_path(error);
+  if (!error) return;
+  throw Error(ErrorKind::kUsage, {.what = "the working folder is gone: " + error.message(),
+                                  .where = ".",
+                                  .remedy = "start the run from a folder that is there"});
+}
+
 // Replaces this process. Returns only by throwing.
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
+  require_working_folder();
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::filesystem::path sibling = self.parent_path() / "sluice-run";
   if (std::filesystem::exists(sibling)) {

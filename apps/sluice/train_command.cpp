@@ -242,7 +242,6 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
   }
   command->callback([file, level, overrides, &exit_code] {
     require_single_process();
-    require_working_folder();
     try {
       Overrides all = overrides;
       if (!level->empty()) all.emplace_back("metrics.log_level", *level);

@@ -3,7 +3,6 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -40,15 +39,6 @@ void require_single_process() {
          .where = "environment",
          .remedy = "start `sluice train` once, without a launcher: ranks are threads"});
   }
-}
-
-void require_working_folder() {
-  std::error_code error;
-  [[maybe_unused]] const std::filesystem::path here = std::filesystem::current_path(error);
-  if (!error) return;
-  throw Error(ErrorKind::kUsage, {.what = "the working folder is gone: " + error.message(),
-                                  .where = ".",
-                                  .remedy = "start the run from a folder that is there"});
 }
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// What a run needs of its process: to be the only one, and to be somewhere.
-// Thread-safety: reads the environment and the working folder.
+// A launcher's processes: not built yet, so that a run is one process.
+// Thread-safety: reads the environment.
 #pragma once
 
 namespace sluice {
@@ -7,8 +7,5 @@ namespace sluice {
 // Throws Error(kUsage) when the environment says that a launcher has started this process as one of
 // several (WORLD_SIZE of torchrun, and what mpirun and srun set), or says no number there.
 void require_single_process();
-
-// Throws Error(kUsage) when the working folder was removed: LibTorch finds its own parts no more.
-void require_working_folder();
 
 }  // namespace sluice
