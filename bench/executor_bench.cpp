@@ -16,9 +16,9 @@
 #include <numeric>
 #include <thread>
 
-#include "sluice/executor.h"
+#include "sluice/parts/executor.h"
+#include "sluice/parts/stage.h"
 #include "sluice/schedule.h"
-#include "sluice/stage.h"
 #include "sluice/transport.h"
 #include "sluice/verify.h"
 

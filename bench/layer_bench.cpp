@@ -8,9 +8,9 @@
 
 #include "model/modules.h"
 #include "model/rotary.h"
-#include "sluice/chunk.h"
-#include "sluice/keyed_random.h"
 #include "sluice/model.h"
+#include "sluice/parts/chunk.h"
+#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {

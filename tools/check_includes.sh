@@ -64,7 +64,7 @@ FNR == 1 {
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }
   if (side == "") next
-  if (target ~ /^sluice\//) { name = target; sub(/^sluice\//, "", name); sub(/\.h$/, "", name); folder = owner[name] }
+  if (target ~ /^sluice\//) { name = target; sub(/^sluice\//, "", name); sub(/^parts\//, "", name); sub(/\.h$/, "", name); folder = owner[name] }
   else { folder = target; if (folder !~ /\//) next; sub(/\/.*/, "", folder) }
   if (folder in may || folder == "apps") {
     if (index(" " may[side] " ", " " folder " ") == 0) fail(side " may not include " folder)

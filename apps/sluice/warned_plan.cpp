@@ -4,7 +4,7 @@
 
 #include "command_line.h"
 #include "config/machine_memory.h"
-#include "sluice/log.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 

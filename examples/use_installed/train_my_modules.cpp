@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "sluice/error.h"
-#include "sluice/executor.h"
-#include "sluice/keyed_random.h"
 #include "sluice/layer.h"
+#include "sluice/parts/executor.h"
+#include "sluice/parts/keyed_random.h"
+#include "sluice/parts/rank_threads.h"
+#include "sluice/parts/stage.h"
 #include "sluice/program.h"
-#include "sluice/rank_threads.h"
 #include "sluice/schedule.h"
-#include "sluice/stage.h"
 #include "sluice/transport.h"
 #include "sluice/verify.h"
 

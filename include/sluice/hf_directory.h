@@ -25,7 +25,7 @@
 #include "sluice/error.h"
 #include "sluice/layer.h"
 #include "sluice/model_spec.h"
-#include "sluice/safetensors.h"
+#include "sluice/parts/safetensors.h"
 
 namespace sluice {
 

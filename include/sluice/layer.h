@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "sluice/model_spec.h"
-#include "sluice/values.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "sluice/layer.h"
-#include "sluice/loss.h"
 #include "sluice/model_spec.h"
+#include "sluice/parts/loss.h"
 
 namespace sluice {
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/layer_cost.h"
+#include "sluice/parts/layer_cost.h"
 
 namespace sluice {
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "sluice/model_spec.h"
-#include "sluice/partition_rules.h"
+#include "sluice/parts/partition_rules.h"
+#include "sluice/parts/stage_map.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
-#include "sluice/stage_map.h"
 
 namespace sluice {
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "sluice/draw.h"
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
 #include "sluice/partition.h"
+#include "sluice/parts/draw.h"
 #include "sluice/program.h"
 #include "sluice/run_config.h"
 #include "sluice/schedule.h"

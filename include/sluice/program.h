@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "sluice/action.h"
-#include "sluice/flow.h"
-#include "sluice/mesh.h"
+#include "sluice/parts/action.h"
+#include "sluice/parts/flow.h"
+#include "sluice/parts/mesh.h"
+#include "sluice/parts/stage_map.h"
 #include "sluice/schedule.h"
-#include "sluice/stage_map.h"
 
 namespace sluice {
 

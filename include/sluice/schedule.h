@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/action.h"
-#include "sluice/stage_map.h"
+#include "sluice/parts/action.h"
+#include "sluice/parts/stage_map.h"
 
 namespace sluice {
 

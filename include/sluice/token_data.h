@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "sluice/parts/step_batch.h"
 #include "sluice/run_config.h"
-#include "sluice/step_batch.h"
 
 namespace sluice {
 

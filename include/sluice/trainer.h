@@ -15,13 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "sluice/executor.h"
 #include "sluice/hf_directory.h"
-#include "sluice/memory_ledger.h"
 #include "sluice/model_spec.h"
 #include "sluice/partition.h"
+#include "sluice/parts/executor.h"
+#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/train_ops.h"
 #include "sluice/run_config.h"
-#include "sluice/train_ops.h"
 #include "sluice/transport.h"
 
 namespace sluice {

@@ -24,10 +24,10 @@
 #include <string>
 #include <vector>
 
-#include "sluice/channel_kind.h"
 #include "sluice/error.h"
-#include "sluice/group.h"
 #include "sluice/layer.h"
+#include "sluice/parts/channel_kind.h"
+#include "sluice/parts/group.h"
 
 namespace sluice {
 

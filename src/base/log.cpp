@@ -1,4 +1,4 @@
-#include "sluice/log.h"
+#include "sluice/parts/log.h"
 
 #include <array>
 #include <atomic>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/group.h"
 #include "sluice/hf_directory.h"
+#include "sluice/parts/group.h"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/wire.h"
-#include "sluice/group.h"
+#include "sluice/parts/group.h"
 
 namespace sluice {
 

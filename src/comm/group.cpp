@@ -1,6 +1,6 @@
 // Collectives as one exchange each: who gives what to whom, compared and added here, so that every
 // backend has the same results and the same errors.
-#include "sluice/group.h"
+#include "sluice/parts/group.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "base/wire.h"
 #include "comm/sum_in_order.h"
-#include "sluice/values.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 namespace {
@@ -32,7 +32,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
               {.what = what,
                .where = "rank " +
                         std::to_string(backend.members()[static_cast<std::size_t>(backend.rank())]),
-               .remedy = "see sluice/group.h"});
+               .remedy = "see sluice/parts/group.h"});
 }
 
 void require_same_call(const GroupBackend& backend, const std::vector<GroupNote>& notes) {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "comm/first_failure.h"
-#include "sluice/group.h"
+#include "sluice/parts/group.h"
 
 namespace sluice {
 

@@ -7,7 +7,7 @@
 namespace sluice::detail {
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   // TOML's basic strings are escaped as those of JSON, but for DEL.
   std::string escaped =
       nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -20,7 +20,7 @@ std::string quoted(const std::string& text) {
 std::string write(bool value) { return value ? "true" : "false"; }
 std::string write(std::int64_t value) { return std::to_string(value); }
 std::string write(double value) { return shortest(value); }
-std::string write(const std::string& value) { return quoted(value); }
+std::string write(const std::string& value) { return in_quotes(value); }
 template <typename T>
 std::string write(const std::vector<T>& list) {
   std::string text = "[";
@@ -115,7 +115,7 @@ std::string describe(const RawValue& raw) {
     case RawValue::Type::kNumber:
       return "the number " + write(raw.number);
     case RawValue::Type::kString:
-      return "the string " + quoted(raw.string);
+      return "the string " + in_quotes(raw.string);
     case RawValue::Type::kList:
       return "a list";
     case RawValue::Type::kOther:

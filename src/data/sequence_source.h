@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/loss.h"
+#include "sluice/parts/loss.h"
 
 namespace sluice::data {
 

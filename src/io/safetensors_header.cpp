@@ -1,4 +1,4 @@
-#include "sluice/safetensors_header.h"
+#include "sluice/parts/safetensors_header.h"
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "sluice/safetensors_header.h"
+#include "sluice/parts/safetensors_header.h"
 
 namespace sluice::io {
 

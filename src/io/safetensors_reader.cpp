@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "io/safetensors_dtype.h"
 #include "io/safetensors_header_json.h"
-#include "sluice/safetensors.h"
+#include "sluice/parts/safetensors.h"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "sluice/error.h"
-#include "sluice/metrics.h"
+#include "sluice/parts/metrics.h"
 
 namespace sluice {
 namespace {

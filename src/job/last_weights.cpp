@@ -5,9 +5,9 @@
 
 #include "checkpoint/save_weights.h"
 #include "sluice/error.h"
-#include "sluice/gradient_norm.h"
-#include "sluice/log.h"
-#include "sluice/rank_threads.h"
+#include "sluice/parts/gradient_norm.h"
+#include "sluice/parts/log.h"
+#include "sluice/parts/rank_threads.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "sluice/metrics.h"
+#include "sluice/parts/metrics.h"
 
 #include <algorithm>
 #include <cmath>

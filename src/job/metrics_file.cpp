@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "sluice/hf_directory.h"
-#include "sluice/metrics.h"
+#include "sluice/parts/metrics.h"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "sluice/draw.h"
+#include "sluice/parts/draw.h"
 #include "sluice/program.h"
 #include "sluice/transport.h"
 

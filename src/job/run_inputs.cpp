@@ -4,7 +4,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "sluice/log.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 #include <numbers>
 
 #include "base/text.h"
-#include "sluice/log.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "sluice/error.h"
-#include "sluice/metrics.h"
+#include "sluice/parts/metrics.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 #include "sluice/token_data.h"

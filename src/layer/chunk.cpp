@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <set>
 
-#include "sluice/chunk.h"
 #include "sluice/error.h"
-#include "sluice/keyed_random.h"
+#include "sluice/parts/chunk.h"
+#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {
@@ -14,7 +14,7 @@ bool contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string quoted(const LayerSpec& layer) { return "layer '" + layer.name + "'"; }
+std::string in_quotes(const LayerSpec& layer) { return "layer '" + layer.name + "'"; }
 
 [[noreturn]] void throw_usage(const std::string& what, const std::string& where,
                               const std::string& remedy) {
@@ -23,10 +23,11 @@ std::string quoted(const LayerSpec& layer) { return "layer '" + layer.name + "'"
 
 void check_layer(const LayerSpec& layer) {
   if (!layer.forward)
-    throw_usage(quoted(layer) + " has no forward function", "LayerSpec", "set LayerSpec::forward");
+    throw_usage(in_quotes(layer) + " has no forward function", "LayerSpec",
+                "set LayerSpec::forward");
   const std::set<std::string> distinct(layer.writes.begin(), layer.writes.end());
   if (distinct.size() != layer.writes.size()) {
-    throw_usage(quoted(layer) + " writes one value twice", "LayerSpec::writes",
+    throw_usage(in_quotes(layer) + " writes one value twice", "LayerSpec::writes",
                 "name each output once");
   }
 }
@@ -44,7 +45,7 @@ const at::Tensor& find_value(const std::string& name, const LayerSpec& layer, co
   Names known = names_of(live);
   for (std::string& other : names_of(batch)) known.push_back(std::move(other));
   throw_usage(
-      quoted(layer) + " reads '" + name + "', which is neither in the batch nor written before",
+      in_quotes(layer) + " reads '" + name + "', which is neither in the batch nor written before",
       "LayerSpec::reads", suggest_name(name, known));
 }
 
@@ -61,7 +62,7 @@ Chunk::Chunk(std::vector<LayerSpec> layers, int first_layer, Names inputs, Names
     const KeyedRandomScope scope(0, 0, layer.name, 0);
     modules_.push_back(layer.make ? layer.make() : std::make_shared<torch::nn::Module>());
     if (!modules_.back())
-      throw_usage(quoted(layer) + " made no module", "LayerSpec::make", "return a module");
+      throw_usage(in_quotes(layer) + " made no module", "LayerSpec::make", "return a module");
     collect_parameters(i);
   }
   plan_releases();
@@ -85,7 +86,7 @@ void Chunk::collect_parameters(std::size_t index) {
       // A submodule registered twice within one layer is one parameter, under its first name.
       if (same->layer == first_layer_ + static_cast<int>(index)) continue;
       throw_usage("parameter '" + info.name + "' is the very tensor of '" + same->name + "'",
-                  quoted(layer), "make a tensor of its own and declare it in LayerSpec::ties");
+                  in_quotes(layer), "make a tensor of its own and declare it in LayerSpec::ties");
     }
     info.global_shape = tensor.sizes().vec();
     info.tensor = tensor;
@@ -98,8 +99,9 @@ void Chunk::collect_parameters(std::size_t index) {
   }
   for (const auto& [local, first_use] : layer.ties) {
     if (!contains(local_names, local)) {
-      throw_usage(quoted(layer) + " ties '" + local + "', which is not a parameter of its module",
-                  "LayerSpec::ties", suggest_name(local, local_names));
+      throw_usage(
+          in_quotes(layer) + " ties '" + local + "', which is not a parameter of its module",
+          "LayerSpec::ties", suggest_name(local, local_names));
     }
   }
 }
@@ -153,7 +155,7 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
       written = layer.forward(*modules_[i], read);
     }
     if (written.size() != layer.writes.size()) {
-      throw_usage(quoted(layer) + " returned " + std::to_string(written.size()) +
+      throw_usage(in_quotes(layer) + " returned " + std::to_string(written.size()) +
                       " values and declares " + std::to_string(layer.writes.size()),
                   "LayerSpec::writes", "name every value that LayerSpec::forward returns");
     }
@@ -197,7 +199,7 @@ std::optional<std::vector<TensorMeta>> Chunk::output_metas(const std::vector<Ten
     for (const std::string& name : layer.reads) read.push_back(get(name));
     const std::vector<TensorMeta> written = layer.shapes(read);
     if (written.size() != layer.writes.size()) {
-      throw_usage(quoted(layer) + " gives " + std::to_string(written.size()) +
+      throw_usage(in_quotes(layer) + " gives " + std::to_string(written.size()) +
                       " shapes and writes " + std::to_string(layer.writes.size()) + " values",
                   "LayerSpec::shapes", "return one TensorMeta for each name of LayerSpec::writes");
     }

@@ -16,8 +16,8 @@
 #include "layer/key_hash.h"
 #include "layer/philox.h"
 #include "sluice/error.h"
-#include "sluice/keyed_random.h"
-#include "sluice/values.h"
+#include "sluice/parts/keyed_random.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,7 @@
 // Backward needs no scope: what was drawn (masks, seeds) is saved by the forward.
 // The key is torch's TESTING_ONLY_GenericMode: nothing but torch's own C++ tests uses it, and every
 // other key that a thread may include by itself has a meaning of its own.
-#include "sluice/keyed_random.h"
+#include "sluice/parts/keyed_random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>

@@ -1,7 +1,7 @@
 #include <ATen/ops/ne.h>
 
 #include "sluice/error.h"
-#include "sluice/loss.h"
+#include "sluice/parts/loss.h"
 
 namespace sluice {
 

@@ -4,9 +4,9 @@
 #include <map>
 #include <unordered_set>
 
-#include "sluice/chunk.h"
 #include "sluice/error.h"
-#include "sluice/keyed_random.h"
+#include "sluice/parts/chunk.h"
+#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {

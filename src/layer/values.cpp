@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "sluice/error.h"
-#include "sluice/values.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 

@@ -1,7 +1,7 @@
 #include "model/families.h"
 
 #include "sluice/error.h"
-#include "sluice/keyed_random.h"
+#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace detail {

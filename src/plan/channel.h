@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "sluice/channel_kind.h"
+#include "sluice/parts/channel_kind.h"
 
 namespace sluice::detail {
 

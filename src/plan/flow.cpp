@@ -1,4 +1,4 @@
-#include "sluice/flow.h"
+#include "sluice/parts/flow.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "sluice/layer_cost.h"
+#include "sluice/parts/layer_cost.h"
 
 namespace sluice {
 

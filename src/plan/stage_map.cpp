@@ -1,4 +1,4 @@
-#include "sluice/stage_map.h"
+#include "sluice/parts/stage_map.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "sluice/stage_values.h"
+#include "sluice/parts/stage_values.h"
 
 #include <algorithm>
 

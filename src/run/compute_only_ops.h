@@ -2,7 +2,7 @@
 // are not.
 #pragma once
 
-#include "sluice/executor.h"
+#include "sluice/parts/executor.h"
 
 namespace sluice {
 

@@ -1,6 +1,6 @@
 // One layer after the other, each as a stage of its own, on a batch of the given size and on one of
 // twice the rows.
-#include "sluice/describe.h"
+#include "sluice/parts/describe.h"
 
 #include <ATen/ATen.h>
 
@@ -10,8 +10,8 @@
 
 #include "run/flop_counter.h"
 #include "sluice/error.h"
-#include "sluice/memory_ledger.h"
-#include "sluice/stage.h"
+#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/stage.h"
 
 namespace sluice {
 namespace {

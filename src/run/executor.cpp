@@ -1,4 +1,4 @@
-#include "sluice/executor.h"
+#include "sluice/parts/executor.h"
 
 #include <ATen/core/grad_mode.h>
 

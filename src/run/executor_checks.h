@@ -3,9 +3,9 @@
 
 #include <map>
 
+#include "sluice/parts/stage.h"
+#include "sluice/parts/step_batch.h"
 #include "sluice/program.h"
-#include "sluice/stage.h"
-#include "sluice/step_batch.h"
 #include "sluice/transport.h"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "sluice/executor.h"
+#include "sluice/parts/executor.h"
 
 namespace sluice {
 

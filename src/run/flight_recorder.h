@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/executor_observer.h"
+#include "sluice/parts/executor_observer.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "sluice/gradient_sum.h"
+#include "sluice/parts/gradient_sum.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "sluice/chunk_backward.h"
+#include "sluice/parts/chunk_backward.h"
 
 namespace sluice {
 

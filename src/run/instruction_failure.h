@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "sluice/action.h"
 #include "sluice/error.h"
+#include "sluice/parts/action.h"
 
 namespace sluice {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "run/split_backward.h"
-#include "sluice/chunk_backward.h"
+#include "sluice/parts/chunk_backward.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "sluice/rank_threads.h"
+#include "sluice/parts/rank_threads.h"
 
 #include <ATen/Parallel.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "run/out_of_memory.h"
-#include "sluice/memory_ledger.h"
+#include "sluice/parts/memory_ledger.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "sluice/stage.h"
+#include "sluice/parts/stage.h"
 
 #include <ATen/core/grad_mode.h>
 

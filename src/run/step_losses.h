@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/executor.h"
+#include "sluice/parts/executor.h"
 
 namespace sluice {
 

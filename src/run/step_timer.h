@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "sluice/executor.h"
+#include "sluice/parts/executor.h"
 
 namespace sluice {
 

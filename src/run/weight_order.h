@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "sluice/action.h"
+#include "sluice/parts/action.h"
 
 namespace sluice {
 

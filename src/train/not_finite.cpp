@@ -6,7 +6,7 @@
 
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
-#include "sluice/train_ops.h"
+#include "sluice/parts/train_ops.h"
 
 namespace sluice {
 namespace {

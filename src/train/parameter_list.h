@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/group.h"
-#include "sluice/stage.h"
+#include "sluice/parts/group.h"
+#include "sluice/parts/stage.h"
 
 namespace sluice {
 

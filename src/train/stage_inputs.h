@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/chunk.h"
+#include "sluice/parts/chunk.h"
 
 namespace sluice {
 

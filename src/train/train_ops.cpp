@@ -1,4 +1,4 @@
-#include "sluice/train_ops.h"
+#include "sluice/parts/train_ops.h"
 
 #include <ATen/ATen.h>
 
@@ -10,7 +10,7 @@
 #include "comm/gather_messages.h"
 #include "comm/sum_in_order.h"
 #include "sluice/error.h"
-#include "sluice/gradient_norm.h"
+#include "sluice/parts/gradient_norm.h"
 #include "train/parameter_list.h"
 
 namespace sluice {

@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
-#include "sluice/log.h"
-#include "sluice/memory_ledger.h"
+#include "sluice/parts/log.h"
+#include "sluice/parts/memory_ledger.h"
 #include "train/stage_inputs.h"
 
 namespace sluice {

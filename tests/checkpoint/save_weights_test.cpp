@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "sluice/rank_threads.h"
+#include "sluice/parts/rank_threads.h"
 #include "support/temp_directory.h"
 
 namespace sluice::test {

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "sluice/draw.h"
 #include "sluice/error.h"
+#include "sluice/parts/draw.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"

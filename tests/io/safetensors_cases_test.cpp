@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sluice/error.h"
-#include "sluice/safetensors.h"
+#include "sluice/parts/safetensors.h"
 #include "support/temp_directory.h"
 
 namespace sluice {

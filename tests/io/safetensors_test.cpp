@@ -1,4 +1,4 @@
-#include "sluice/safetensors.h"
+#include "sluice/parts/safetensors.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "sluice/hf_directory.h"
-#include "sluice/log.h"
+#include "sluice/parts/log.h"
 #include "support/callback_observer.h"
 #include "support/temp_directory.h"
 #include "support/train_pipeline.h"

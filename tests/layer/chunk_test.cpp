@@ -3,8 +3,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 
-#include "sluice/chunk.h"
 #include "sluice/error.h"
+#include "sluice/parts/chunk.h"
 #include "support/expect_error.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "sluice/keyed_random.h"
+#include "sluice/parts/keyed_random.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

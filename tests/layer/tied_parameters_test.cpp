@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
-#include "sluice/chunk.h"
 #include "sluice/error.h"
+#include "sluice/parts/chunk.h"
 
 namespace sluice {
 namespace {

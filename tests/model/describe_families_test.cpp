@@ -3,8 +3,8 @@
 
 #include "model/support.h"
 #include "plan/predict/activation_memory.h"
-#include "sluice/describe.h"
 #include "sluice/partition.h"
+#include "sluice/parts/describe.h"
 
 namespace sluice {
 namespace {

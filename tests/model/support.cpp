@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "sluice/safetensors.h"
+#include "sluice/parts/safetensors.h"
 
 namespace sluice::testing {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "sluice/chunk.h"
 #include "sluice/model.h"
 #include "sluice/model_spec.h"
+#include "sluice/parts/chunk.h"
 
 namespace sluice::testing {
 

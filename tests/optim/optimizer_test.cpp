@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sluice/error.h"
-#include "sluice/gradient_norm.h"
+#include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
 namespace {

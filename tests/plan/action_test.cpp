@@ -1,4 +1,4 @@
-#include "sluice/action.h"
+#include "sluice/parts/action.h"
 
 #include <gtest/gtest.h>
 

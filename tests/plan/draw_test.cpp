@@ -1,4 +1,4 @@
-#include "sluice/draw.h"
+#include "sluice/parts/draw.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sluice/mesh.h"
+#include "sluice/parts/mesh.h"
 
 #include <gtest/gtest.h>
 

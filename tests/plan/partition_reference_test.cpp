@@ -7,7 +7,7 @@
 
 #include "sluice/error.h"
 #include "sluice/partition.h"
-#include "sluice/stage_values.h"
+#include "sluice/parts/stage_values.h"
 #include "support/reference_cases.h"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "sluice/error.h"
-#include "sluice/stage_values.h"
+#include "sluice/parts/stage_values.h"
 
 namespace sluice {
 namespace {

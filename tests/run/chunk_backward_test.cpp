@@ -1,5 +1,5 @@
 // A backward that somebody wrote by hand takes the place of autograd's in a stage.
-#include "sluice/chunk_backward.h"
+#include "sluice/parts/chunk_backward.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-#include "sluice/describe.h"
+#include "sluice/parts/describe.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "sluice/executor.h"
+#include "sluice/parts/executor.h"
 
 #include <gtest/gtest.h>
 

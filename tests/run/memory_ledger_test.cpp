@@ -1,4 +1,4 @@
-#include "sluice/memory_ledger.h"
+#include "sluice/parts/memory_ledger.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "sluice/stage.h"
+#include "sluice/parts/stage.h"
 
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "sluice/keyed_random.h"
-#include "sluice/memory_ledger.h"
+#include "sluice/parts/keyed_random.h"
+#include "sluice/parts/memory_ledger.h"
 #include "support/user_models.h"
 
 namespace sluice::test {

@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "sluice/executor.h"
-#include "sluice/keyed_random.h"
 #include "sluice/layer.h"
-#include "sluice/memory_ledger.h"
-#include "sluice/stage.h"
+#include "sluice/parts/executor.h"
+#include "sluice/parts/keyed_random.h"
+#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/stage.h"
 #include "sluice/transport.h"
 #include "sluice/verify.h"
 #include "support/callback_observer.h"

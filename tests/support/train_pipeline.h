@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "sluice/memory_ledger.h"
+#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/rank_threads.h"
 #include "sluice/program.h"
-#include "sluice/rank_threads.h"
 #include "sluice/schedule.h"
 #include "sluice/trainer.h"
 #include "sluice/verify.h"

@@ -15,8 +15,8 @@
 #include <random>
 #include <set>
 
-#include "sluice/gradient_norm.h"
-#include "sluice/log.h"
+#include "sluice/parts/gradient_norm.h"
+#include "sluice/parts/log.h"
 #include "support/callback_observer.h"
 #include "support/expect_error.h"
 #include "support/train_pipeline.h"

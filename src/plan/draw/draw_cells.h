@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "sluice/action.h"
+#include "sluice/parts/action.h"
 
 namespace sluice::detail {
 

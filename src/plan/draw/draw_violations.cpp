@@ -3,7 +3,7 @@
 #include <set>
 
 #include "plan/draw/draw_cells.h"
-#include "sluice/draw.h"
+#include "sluice/parts/draw.h"
 
 namespace sluice {
 namespace {

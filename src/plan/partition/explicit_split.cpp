@@ -10,7 +10,7 @@
 namespace sluice::detail {
 namespace {
 
-std::string quoted(const std::string& name) { return "'" + name + "'"; }
+std::string in_quotes(const std::string& name) { return "'" + name + "'"; }
 
 std::string without_digits(std::string name) {
   std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
@@ -21,7 +21,7 @@ std::string quoted_list(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 5;
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
-    text += (i ? ", " : "") + quoted(names[i]);
+    text += (i ? ", " : "") + in_quotes(names[i]);
   }
   if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
   return text;
@@ -50,14 +50,14 @@ class NameIndex {
       return without_digits(other) == without_digits(name);
     });
     const std::string near = is_beyond ? std::string() : nearest_name(name, all_);
-    refuse("unknown name " + quoted(name) + " in the " + what,
-           (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + range());
+    refuse("unknown name " + in_quotes(name) + " in the " + what,
+           (near.empty() ? "" : "did you mean " + in_quotes(near) + "? ") + range());
   }
 
   std::string range() const {
     if (layers_.num_decoders == 0) return "the model has no decoder layers";
-    return "layers are " + quoted(layers_.names[layers_.position(0)].front()) + " to " +
-           quoted(layers_.names[layers_.position(layers_.num_decoders - 1)].front());
+    return "layers are " + in_quotes(layers_.names[layers_.position(0)].front()) + " to " +
+           in_quotes(layers_.names[layers_.position(layers_.num_decoders - 1)].front());
   }
 
  private:
@@ -78,18 +78,18 @@ std::vector<int> ascending_positions(const LayerNames& layers, const std::string
                          *position < layers.position(layers.num_decoders);
     if (!position) index.unknown(what, names[i]);
     if (decoders_only && !decoder) {
-      refuse(quoted(names[i]) + " in the " + what + " is not a decoder layer", index.range());
+      refuse(in_quotes(names[i]) + " in the " + what + " is not a decoder layer", index.range());
     }
     if (*position < min || *position > max) {
-      refuse(quoted(names[i]) + " in the " + what + " would leave a stage empty",
-             "name a layer between " + quoted(layers.names[min].front()) + " and " +
-                 quoted(layers.names[max].front()));
+      refuse(in_quotes(names[i]) + " in the " + what + " would leave a stage empty",
+             "name a layer between " + in_quotes(layers.names[min].front()) + " and " +
+                 in_quotes(layers.names[max].front()));
     }
     if (!positions.empty() && *position == positions.back()) {
-      refuse(quoted(names[i]) + " appears twice in the " + what, "keep one of them");
+      refuse(in_quotes(names[i]) + " appears twice in the " + what, "keep one of them");
     }
     if (!positions.empty() && *position < positions.back()) {
-      refuse(quoted(names[i]) + " comes after " + quoted(names[i - 1]) + " in the " + what +
+      refuse(in_quotes(names[i]) + " comes after " + in_quotes(names[i - 1]) + " in the " + what +
                  ", but before it in the model",
              "sort them");
     }
@@ -151,7 +151,8 @@ Split split_as_listed(const LayerNames& layers, const ModuleNames& modules) {
       if (!position && !stateless && !extra) index.unknown("modules of " + stage, name);
       const bool repeated = !on_stage.insert(name).second || (!stateless && listed.count(name) > 0);
       if (repeated) {
-        refuse(quoted(name) + " appears twice in the modules, again on " + stage, "list it once");
+        refuse(in_quotes(name) + " appears twice in the modules, again on " + stage,
+               "list it once");
       }
       listed.insert(name);
       if (!position) continue;
@@ -161,8 +162,8 @@ Split split_as_listed(const LayerNames& layers, const ModuleNames& modules) {
     if (last < 0)
       refuse(stage + " of the modules has no layer of the model", "leave the stage out");
     if (first <= previous_last) {
-      refuse(quoted(first_name) + " on " + stage + " of the modules does not come after " +
-                 quoted(previous_name) + " on the stage before",
+      refuse(in_quotes(first_name) + " on " + stage + " of the modules does not come after " +
+                 in_quotes(previous_name) + " on the stage before",
              "stages hold consecutive layers in the order of the model");
     }
     split.starts.push_back(s == 0 ? 0 : first);

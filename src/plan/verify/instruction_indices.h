@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-#include "sluice/action.h"
+#include "sluice/parts/action.h"
 
 namespace sluice::detail {
 

@@ -11,7 +11,7 @@
 
 #include "data/jsonl_row.h"
 #include "sluice/error.h"
-#include "sluice/safetensors_header.h"
+#include "sluice/parts/safetensors_header.h"
 
 namespace sluice::test {
 

@@ -1,1 +1,1 @@
-#include "sluice/executor.h"
+#include "sluice/parts/executor.h"

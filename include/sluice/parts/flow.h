@@ -18,7 +18,7 @@
 
 #include <vector>
 
-#include "sluice/channel_kind.h"
+#include "sluice/parts/channel_kind.h"
 
 namespace sluice {
 

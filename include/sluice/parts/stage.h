@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/chunk.h"
-#include "sluice/chunk_backward.h"
+#include "sluice/parts/chunk.h"
+#include "sluice/parts/chunk_backward.h"
 
 namespace sluice {
 

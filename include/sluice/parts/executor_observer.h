@@ -19,8 +19,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sluice/action.h"
-#include "sluice/values.h"
+#include "sluice/parts/action.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 

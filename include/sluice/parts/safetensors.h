@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "sluice/layer.h"
-#include "sluice/safetensors_header.h"
+#include "sluice/parts/safetensors_header.h"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "sluice/memory_ledger.h"
+#include "sluice/parts/memory_ledger.h"
 #include "sluice/transport.h"
 
 namespace sluice {

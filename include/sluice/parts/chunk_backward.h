@@ -20,8 +20,8 @@
 #include <memory>
 #include <vector>
 
-#include "sluice/chunk.h"
-#include "sluice/gradient_sum.h"
+#include "sluice/parts/chunk.h"
+#include "sluice/parts/gradient_sum.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "sluice/values.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 

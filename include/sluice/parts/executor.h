@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "sluice/executor_observer.h"
 #include "sluice/layer.h"
-#include "sluice/loss.h"
+#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/loss.h"
+#include "sluice/parts/stage.h"
+#include "sluice/parts/step_batch.h"
 #include "sluice/program.h"
-#include "sluice/stage.h"
-#include "sluice/step_batch.h"
 #include "sluice/transport.h"
 
 namespace sluice {

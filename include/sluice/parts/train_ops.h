@@ -22,12 +22,12 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/executor.h"
-#include "sluice/group.h"
 #include "sluice/optimizer.h"
+#include "sluice/parts/executor.h"
+#include "sluice/parts/group.h"
+#include "sluice/parts/stage.h"
 #include "sluice/program.h"
 #include "sluice/run_config.h"
-#include "sluice/stage.h"
 
 namespace sluice {
 

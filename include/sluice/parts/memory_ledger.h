@@ -20,7 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sluice/executor_observer.h"
+#include "sluice/parts/executor_observer.h"
 
 namespace sluice {
 
