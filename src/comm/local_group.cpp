@@ -7,83 +7,85 @@
 
 namespace sluice {
 
-struct MeetingPlace::Meeting {
+struct GroupState::Collective {
   struct Given {
-    bool came = false;
+    bool joined = false;
     GroupNote note;
     std::vector<at::Tensor> pieces;
   };
-  explicit Meeting(std::size_t size) : of_member(size) {}
+  explicit Collective(std::size_t size) : of_member(size) {}
   std::vector<Given> of_member;
-  std::size_t num_came = 0;
+  std::size_t num_joined = 0;
 };
 
-std::shared_ptr<MeetingPlace::Meeting> MeetingPlace::come(int member, std::uint64_t number,
+std::shared_ptr<GroupState::Collective> GroupState::enter(int member, std::uint64_t number,
                                                           GroupNote note,
                                                           std::vector<at::Tensor> pieces) {
   const std::lock_guard lock(mutex_);
   failure_->throw_if_happened();
   const auto found = open_.try_emplace(number).first;
-  if (!found->second) found->second = std::make_shared<Meeting>(members_.size());
-  std::shared_ptr<Meeting> meeting = found->second;
-  meeting->of_member[static_cast<std::size_t>(member)] = {true, std::move(note), std::move(pieces)};
-  if (++meeting->num_came == members_.size()) {
+  if (!found->second) found->second = std::make_shared<Collective>(members_.size());
+  std::shared_ptr<Collective> collective = found->second;
+  collective->of_member[static_cast<std::size_t>(member)] = {true, std::move(note),
+                                                             std::move(pieces)};
+  if (++collective->num_joined == members_.size()) {
     open_.erase(found);
-    all_came_.notify_all();
+    all_joined_.notify_all();
   }
-  return meeting;
+  return collective;
 }
 
-Exchanged MeetingPlace::wait(int member, Meeting& meeting) {
+Exchanged GroupState::wait(int member, Collective& collective) {
   std::unique_lock lock(mutex_);
   const auto give_up = std::chrono::steady_clock::now() + deadline_;
-  const bool in_time = all_came_.wait_until(
-      lock, give_up, [&] { return meeting.num_came == members_.size() || failure_->happened(); });
+  const bool in_time = all_joined_.wait_until(lock, give_up, [&] {
+    return collective.num_joined == members_.size() || failure_->happened();
+  });
   failure_->throw_if_happened();
   const auto m = static_cast<std::size_t>(member);
   if (!in_time) {
     std::vector<std::string> missing;
     for (std::size_t i = 0; i < members_.size(); ++i) {
-      if (!meeting.of_member[i].came) missing.push_back("rank " + std::to_string(members_[i]));
+      if (!collective.of_member[i].joined) missing.push_back("rank " + std::to_string(members_[i]));
     }
     throw Error(ErrorKind::kPeer,
-                {.what = "only " + std::to_string(meeting.num_came) + " of " +
+                {.what = "only " + std::to_string(collective.num_joined) + " of " +
                          std::to_string(members_.size()) + " ranks reached a collective within " +
                          std::to_string(deadline_.count()) + " ms",
                  .where = "rank " + std::to_string(members_[m]) + " waits in " +
-                          meeting.of_member[m].note.call + " for " + join(missing, ", "),
+                          collective.of_member[m].note.call + " for " + join(missing, ", "),
                  .remedy = "look at what " + missing.front() + " is doing"});
   }
   Exchanged exchanged;
-  for (Meeting::Given& given : meeting.of_member) {
+  for (Collective::Given& given : collective.of_member) {
     exchanged.notes.push_back(given.note);
     exchanged.pieces.push_back(given.pieces.empty() ? at::Tensor() : std::move(given.pieces[m]));
   }
   return exchanged;
 }
 
-std::shared_ptr<MeetingPlace> MeetingPlace::split(const std::vector<int>& members,
-                                                  std::uint64_t number) {
+std::shared_ptr<GroupState> GroupState::split(const std::vector<int>& members,
+                                              std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   std::erase_if(split_off_, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<MeetingPlace>& known = split_off_[{number, members.front()}];
-  std::shared_ptr<MeetingPlace> place = known.lock();
-  if (!place) known = place = std::make_shared<MeetingPlace>(members, deadline_, failure_);
-  return place;
+  std::weak_ptr<GroupState>& known = split_off_[{number, members.front()}];
+  std::shared_ptr<GroupState> state = known.lock();
+  if (!state) known = state = std::make_shared<GroupState>(members, deadline_, failure_);
+  return state;
 }
 
-void MeetingPlace::wake() {
-  std::vector<std::shared_ptr<MeetingPlace>> split_off;
+void GroupState::wake() {
+  std::vector<std::shared_ptr<GroupState>> split_off;
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [number, meeting] : open_) {
-      for (Meeting::Given& given : meeting->of_member) given.pieces.clear();
+    for (auto& [number, collective] : open_) {
+      for (Collective::Given& given : collective->of_member) given.pieces.clear();
     }
-    for (auto& [key, place] : split_off_) split_off.push_back(place.lock());
+    for (auto& [key, state] : split_off_) split_off.push_back(state.lock());
   }
-  all_came_.notify_all();
-  for (const auto& place : split_off) {
-    if (place) place->wake();
+  all_joined_.notify_all();
+  for (const auto& state : split_off) {
+    if (state) state->wake();
   }
 }
 
@@ -91,36 +93,36 @@ namespace {
 
 class LocalGroup final : public GroupBackend {
  public:
-  LocalGroup(std::shared_ptr<MeetingPlace> place, int rank)
-      : place_(std::move(place)),
-        rank_(static_cast<int>(std::find(place_->members().begin(), place_->members().end(), rank) -
-                               place_->members().begin())) {}
+  LocalGroup(std::shared_ptr<GroupState> state, int rank)
+      : state_(std::move(state)),
+        rank_(static_cast<int>(std::find(state_->members().begin(), state_->members().end(), rank) -
+                               state_->members().begin())) {}
 
   int rank() const override { return rank_; }
-  const std::vector<int>& members() const override { return place_->members(); }
+  const std::vector<int>& members() const override { return state_->members(); }
 
   Work<Exchanged> exchange(GroupNote note, std::vector<at::Tensor> pieces) override {
-    auto meeting = place_->come(rank_, num_exchanges_++, std::move(note), std::move(pieces));
-    return Work<Exchanged>([place = place_, rank = rank_, meeting = std::move(meeting)] {
-      return place->wait(rank, *meeting);
+    auto collective = state_->enter(rank_, num_exchanges_++, std::move(note), std::move(pieces));
+    return Work<Exchanged>([state = state_, rank = rank_, collective = std::move(collective)] {
+      return state->wait(rank, *collective);
     });
   }
 
   std::shared_ptr<GroupBackend> split(std::vector<int> members) override {
-    const int rank = place_->members()[static_cast<std::size_t>(rank_)];
-    return std::make_shared<LocalGroup>(place_->split(members, num_exchanges_), rank);
+    const int rank = state_->members()[static_cast<std::size_t>(rank_)];
+    return std::make_shared<LocalGroup>(state_->split(members, num_exchanges_), rank);
   }
 
  private:
-  std::shared_ptr<MeetingPlace> place_;
+  std::shared_ptr<GroupState> state_;
   int rank_;  // among the members
   std::uint64_t num_exchanges_ = 0;
 };
 
 }  // namespace
 
-Group make_local_group(std::shared_ptr<MeetingPlace> place, int rank) {
-  return Group(std::make_shared<LocalGroup>(std::move(place), rank));
+Group make_local_group(std::shared_ptr<GroupState> state, int rank) {
+  return Group(std::make_shared<LocalGroup>(std::move(state), rank));
 }
 
 }  // namespace sluice

@@ -57,12 +57,12 @@ struct Hub {
   Hub(int size, const TransportOptions& transport_options)
       : options(transport_options),
         inboxes(static_cast<std::size_t>(size)),
-        world(std::make_shared<MeetingPlace>(ranks_below(size), options.deadline, failure)) {}
+        world(std::make_shared<GroupState>(ranks_below(size), options.deadline, failure)) {}
 
   const TransportOptions options;
   std::vector<Inbox> inboxes;
   const std::shared_ptr<FirstFailure> failure = std::make_shared<FirstFailure>();
-  const std::shared_ptr<MeetingPlace> world;
+  const std::shared_ptr<GroupState> world;
 };
 
 class LocalTransport final : public Transport {
