@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "plan/channel.h"
+#include "plan/stage_microbatch.h"
 #include "sluice/error.h"
 #include "sluice/transport.h"
 
@@ -21,47 +23,42 @@ class Mailbox {
   using Tensors = std::vector<at::Tensor>;
 
   void put_arriving(ChannelKind kind, int stage, int microbatch, Tensors tensors) {
-    arriving_[key(kind, stage, microbatch)] = {std::move(tensors), std::nullopt};
+    arriving_[kind][{stage, microbatch}] = {std::move(tensors), std::nullopt};
   }
   void put_posted(ChannelKind kind, int stage, int microbatch, Transport::Ticket ticket) {
-    arriving_[key(kind, stage, microbatch)] = {{}, ticket};
+    arriving_[kind][{stage, microbatch}] = {{}, ticket};
   }
   // The tensors, or the ticket of a receive that was posted for them.
   std::pair<Tensors, std::optional<Transport::Ticket>> take_arriving(ChannelKind kind, int stage,
                                                                      int microbatch) {
-    return take(arriving_, kind, stage, microbatch, "arrived");
+    return take(arriving_, kind, {stage, microbatch}, "arrived");
   }
   void put_leaving(ChannelKind kind, int stage, int microbatch, Tensors tensors) {
-    leaving_[key(kind, stage, microbatch)] = {std::move(tensors), std::nullopt};
+    leaving_[kind][{stage, microbatch}] = {std::move(tensors), std::nullopt};
   }
   Tensors take_leaving(ChannelKind kind, int stage, int microbatch) {
-    return take(leaving_, kind, stage, microbatch, "is there to send").first;
+    return take(leaving_, kind, {stage, microbatch}, "is there to send").first;
   }
   void clear() {
-    arriving_.clear();
-    leaving_.clear();
+    arriving_ = {};
+    leaving_ = {};
   }
 
  private:
   using Slot = std::pair<Tensors, std::optional<Transport::Ticket>>;
-  using Slots = std::unordered_map<std::uint64_t, Slot>;
+  using Slots = detail::PerKind<std::unordered_map<detail::StageMicrobatch, Slot>>;
 
-  static std::uint64_t key(ChannelKind kind, int stage, int microbatch) {
-    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(stage)) << 33) |
-           (static_cast<std::uint64_t>(kind == ChannelKind::kGradient) << 32) |
-           static_cast<std::uint32_t>(microbatch);
-  }
-  static Slot take(Slots& slots, ChannelKind kind, int stage, int microbatch, const char* verb) {
-    const auto found = slots.find(key(kind, stage, microbatch));
-    if (found == slots.end()) {
+  static Slot take(Slots& slots, ChannelKind kind, detail::StageMicrobatch of, const char* verb) {
+    const auto found = slots[kind].find(of);
+    if (found == slots[kind].end()) {
       throw Error(ErrorKind::kInternal,
                   {.what = std::string("no ") +
                            (kind == ChannelKind::kActivation ? "activation " : "gradient ") + verb,
-                   .where = "stage " + std::to_string(stage) + ", microbatch " +
-                            std::to_string(microbatch)});
+                   .where = "stage " + std::to_string(of.stage) + ", microbatch " +
+                            std::to_string(of.microbatch)});
     }
     Slot slot = std::move(found->second);
-    slots.erase(found);
+    slots[kind].erase(found);
     return slot;
   }
 

@@ -34,17 +34,19 @@ std::optional<NonFinite> read_place(WireReader& message) {
   return found;
 }
 
-// When the last stage starts the backward of each microbatch: 0, 1, ...
+// When the stage that computes the loss of each microbatch starts its backward: 0, 1, ... among
+// those of its rank.
 std::vector<int> backward_order(const Program& program) {
   std::vector<int> order(static_cast<std::size_t>(program.num_microbatches), 0);
-  const int last = program.num_stages() - 1;
-  const int rank = program.stage_map.rank_of(last);
-  int next = 0;
-  for (Action action : program.ranks[static_cast<std::size_t>(rank)]) {
-    if (action.kind == ActionKind::kOverlap) action = action.overlap_backward();
-    const bool starts =
-        action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
-    if (starts && action.stage == last) order[static_cast<std::size_t>(action.microbatch)] = next++;
+  for (const std::vector<Action>& row : program.ranks) {
+    int next = 0;
+    for (Action action : row) {
+      if (action.kind == ActionKind::kOverlap) action = action.overlap_backward();
+      const bool starts =
+          action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+      if (starts && program.flow.is_last(action.stage, action.microbatch))
+        order[static_cast<std::size_t>(action.microbatch)] = next++;
+    }
   }
   return order;
 }
