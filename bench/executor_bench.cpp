@@ -16,6 +16,8 @@
 #include <numeric>
 #include <thread>
 
+#include "sluice/parts/build_stages.h"
+#include "sluice/parts/describe.h"
 #include "sluice/parts/executor.h"
 #include "sluice/parts/stage.h"
 #include "sluice/schedule.h"
@@ -46,6 +48,18 @@ LayerSpec empty_layer(int index, bool first, bool last) {
   return layer;
 }
 
+Model empty_model(int num_layers) {
+  Model model;
+  for (int i = 0; i < num_layers; ++i)
+    model.layers.push_back(empty_layer(i, i == 0, i == num_layers - 1));
+  model.inputs = {"x"};
+  model.outputs = {"out"};
+  model.loss = [](const Values& outputs, const Values&) {
+    return LossValue{outputs.get("out").sum(), 1};
+  };
+  return model;
+}
+
 double thread_cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -58,6 +72,10 @@ void BM_ExecutorOverhead(benchmark::State& state) {
             microbatches = static_cast<int>(state.range(1));
   const Program program = lower(make_schedule("1F1B", {ranks, 1, microbatches}));
   require_verified(verify(program), "1F1B");
+  const Model model = empty_model(ranks);
+  PartitionOptions options;
+  options.num_ranks = options.num_stages = ranks;
+  const Partition partition = make_partition(describe(model.layers), options);
   std::int64_t actions = 0;
   for (const auto& row : program.ranks) actions += static_cast<std::int64_t>(row.size());
   StepBatch batch;
@@ -78,17 +96,10 @@ void BM_ExecutorOverhead(benchmark::State& state) {
       threads.emplace_back([&, rank] {
         at::set_num_threads(1);
         at::get_num_threads();
-        const bool first = rank == 0, last = rank == ranks - 1;
-        Stage stage(rank,
-                    Chunk({empty_layer(rank, first, last)}, rank,
-                          first ? std::vector<std::string>() : std::vector<std::string>{"hidden"},
-                          {last ? "out" : "hidden"}));
+        RankStages stages = build_stages(model, partition, rank);
         NoOps ops;
-        Executor executor(program, rank, {&stage}, *transports[static_cast<std::size_t>(rank)], ops,
-                          [](const Values& outputs, const Values&) {
-                            return LossValue{outputs.get("out").sum(), 1};
-                          },
-                          {});
+        Executor executor(program, rank, stages.pointers(),
+                          *transports[static_cast<std::size_t>(rank)], ops, model.loss, {});
         executor.run_step(batch);  // warm-up
         transports[static_cast<std::size_t>(rank)]->world().barrier().wait();
         const auto start = std::chrono::steady_clock::now();

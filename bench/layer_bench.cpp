@@ -8,7 +8,7 @@
 
 #include "model/modules.h"
 #include "model/rotary.h"
-#include "sluice/model.h"
+#include "sluice/causal_lm.h"
 #include "sluice/parts/chunk.h"
 #include "sluice/parts/keyed_random.h"
 

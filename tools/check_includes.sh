@@ -29,7 +29,7 @@ BEGIN {
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["channel_kind"] = owner["draw"] = owner["partition_rules"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
-  owner["layer"] = owner["step_batch"] = "layer"; owner["transport"] = "comm"
+  owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"
   owner["chunk_backward"] = owner["executor_observer"] = "run"
   for (pass = 1; pass <= 2; pass++) {
     for (i = 1; i < ARGC; i++) {

@@ -27,9 +27,9 @@
 #include "job/single_process.h"
 #include "job/stop_signal.h"
 #include "run/out_of_memory.h"
+#include "sluice/causal_lm.h"
 #include "sluice/hf_directory.h"
 #include "sluice/learning_rate.h"
-#include "sluice/model.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/memory_ledger.h"
@@ -138,8 +138,7 @@ int train(const RunConfig& config) {
 // What the thread of each rank does.
 std::int64_t run_rank(Run& run, Transport& transport, std::string& doing) {
   const bool logs = transport.rank() == 0;
-  const TrainableModel model = {make_layers(run.plan.model), model_batch_inputs(),
-                                model_final_outputs(), causal_lm_loss};
+  const Model model = causal_lm(run.plan.model);
   TrainerOptions options = trainer_options(run.config);
   options.stop_requested = [&] { return run.stop.requested(); };
   options.ledger = &run.ledger;

@@ -1,7 +1,7 @@
 // A model as a list of layers that name the values they read and write.
 //
 // Owns: LayerSpec (name, factory, forward, shapes), ParameterInfo, what crosses a cut.
-// Does not own: running layers (chunk.h), ranks, transfers, Hugging Face families (model.h).
+// Does not own: running layers (chunk.h), ranks, transfers, Hugging Face families (causal_lm.h).
 //
 // Batch inputs ("input_ids", "labels", ...) are present on every rank and never cross a cut; every
 // other value that is read after a cut and written before it crosses, relayed through the stages
@@ -67,6 +67,12 @@ struct LayerSpec {
   // (describe.h) measures it.
   LayerRole role = LayerRole::kBlock;
   std::optional<LayerCost> cost;
+
+  // Of a parameter or buffer, from its name inside the module.
+  std::string full_name(const std::string& inside) const {
+    const std::string& start = prefix ? *prefix : name;
+    return start.empty() ? inside : start + "." + inside;
+  }
 };
 
 // For every cut before layer `cuts[i]`: the values that cross it, in the order of their first

@@ -1,44 +1,52 @@
-// The native decoder families as lists of layers, and their loss.
+// What is trained: layers in order, what enters and leaves them, and a loss.
 //
-// Owns: modules of the families that ModelSpec knows, names of their values, next-token loss.
-// Does not own: what a model is (model_spec.h), weights (hf_directory.h), stages (stage.h).
-// Parameters have exactly the names and layouts of the Hugging Face checkpoint; results are those
-// of transformers up to rounding. Thread-safety: the layers may be shared by threads; pure
-// functions otherwise.
+// Owns: Model, ways to make one of modules of one's own, ways to write its loss.
+// Does not own: what a layer is (layer.h), the models of Hugging Face families (causal_lm.h), where
+// a layer goes (plan.h). A Model of factories holds no weights; from_sequential()'s are those of
+// the modules that it was given.
+// Thread-safety: a Model is a value; ranks that are threads may share one, whose functions are then
+// called on all of their threads.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
-
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "sluice/layer.h"
-#include "sluice/model_spec.h"
 #include "sluice/parts/loss.h"
+
+namespace torch::nn {
+class Sequential;
+}
 
 namespace sluice {
 
-// Values of the native families: int64 [batch, length] "input_ids" and "labels" in every batch,
-// "hidden" [batch, length, hidden_size] between the layers, "logits" [batch, length, vocab_size]
-// last.
-std::vector<std::string> model_batch_inputs();   // {"input_ids", "labels"}
-std::vector<std::string> model_final_outputs();  // {"logits"}
-
-struct LayerOptions {
-  at::ScalarType dtype = at::kFloat;  // of parameters and activations
-  c10::Device device = c10::kCPU;
+struct Model {
+  std::vector<LayerSpec> layers;
+  std::vector<std::string> inputs;   // names of the values of a batch
+  std::vector<std::string> outputs;  // values behind the last layer that the loss reads
+  LossFunction loss;
+  // How much the loss will count in a microbatch, known before it runs: what its mean is divided
+  // by. Empty: the rows, which are the first size of the first input that has one.
+  std::function<std::int64_t(const Values& batch)> count;
 };
 
-// One LayerSpec per entry of model.layers, under the same name, with the settings in
-// model.config_text; allocates nothing. The layers of one call share one rotary table per device.
-// Throws Error(kInput) for a family or setting without modules.
-std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
+// The children of a torch::nn::Sequential, one layer each under its name. Every child is called
+// with what the one before returned, one tensor; the first reads the batch's `input`. What crosses
+// a cut is "hidden", which is also the output. Layers hold the children themselves, so that `net`
+// has the trained weights afterwards; where a child shares a parameter with an earlier one, its
+// layer is a clone (then tied: both change alike, and `net` shows it). Throws Error(kUsage) for an
+// empty `net`, and for a child with shared parameters that cannot be cloned.
+Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x");
 
-// Shifted cross-entropy in float32: token t predicts label t + 1; labels of kIgnoredLabel and the
-// first of each row do not count. outputs: "logits"; batch: "labels". Without a counted token the
-// loss is 0 with a valid graph. Throws Error(kUsage) when shapes disagree, Error(kInput) for a
-// label outside the vocabulary (found on CPU only).
-LossValue causal_lm_loss(const Values& outputs, const Values& batch);
+// A loss written as the mean over the rows of a microbatch, as torch's functions give it. Its sum
+// is the mean times the rows of the batch's first input that has a size: so microbatches weigh by
+// their rows, and the step's loss is the mean over all rows.
+LossFunction mean_loss(
+    std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows);
+
+// The rows of a batch: the first size of its first tensor that has one; 0: it has none.
+std::int64_t count_rows(const Values& batch);
 
 }  // namespace sluice

@@ -61,6 +61,10 @@ const ScheduleInfo& find_schedule(std::string_view name);
 // (single-stage: exactly 1; V schedules: exactly 2), microbatches it refuses.
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
 
+// The forwards of any number of microbatches, for an evaluation: no backward. To be lowered with
+// LowerOptions::forward_only.
+Schedule make_forward_schedule(const StageMap& stage_map, int num_microbatches);
+
 // torch's CSV: one row a rank, cells in text form, empty cell = idle slot. Reads both
 // `compute_only` and `compute_comms`. Stage count and placement are inferred (a stage is on the
 // first row that computes it) unless `stage_to_rank` is given; then ranks of the map beyond the

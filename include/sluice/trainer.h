@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "sluice/hf_directory.h"
+#include "sluice/model.h"
 #include "sluice/model_spec.h"
 #include "sluice/partition.h"
 #include "sluice/parts/executor.h"
@@ -25,14 +26,6 @@
 #include "sluice/transport.h"
 
 namespace sluice {
-
-// What is trained, of whatever family: layers, and the loss of what the last one writes.
-struct TrainableModel {
-  std::vector<LayerSpec> layers;
-  std::vector<std::string> batch_inputs;   // names of the values of a StepBatch
-  std::vector<std::string> final_outputs;  // read by the loss
-  LossFunction loss;
-};
 
 struct TrainerOptions {
   OptimizerOptions optimizer;
@@ -55,7 +48,7 @@ class Trainer {
  public:
   // Collective. References must outlive the trainer. program: verified; its stages are partition's.
   // Makes only the modules of this rank's layers; their weights hold nothing yet.
-  Trainer(const TrainableModel& model, const Partition& partition, const Program& program,
+  Trainer(const Model& model, const Partition& partition, const Program& program,
           Transport& transport, TrainerOptions options);
   ~Trainer();
 

@@ -71,7 +71,6 @@ Chunk::Chunk(std::vector<LayerSpec> layers, int first_layer, Names inputs, Names
 
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];
-  const std::string prefix = layer.prefix.value_or(layer.name);
   Names local_names;
   for (const auto& item : modules_[index]->named_parameters()) {
     const at::Tensor& tensor = item.value();
@@ -81,7 +80,7 @@ void Chunk::collect_parameters(std::size_t index) {
         std::find_if(parameters_.begin(), parameters_.end(),
                      [&](const ParameterInfo& other) { return other.tensor.is_same(tensor); });
     ParameterInfo info;
-    info.name = prefix.empty() ? item.key() : prefix + "." + item.key();
+    info.name = layer.full_name(item.key());
     if (same != parameters_.end()) {
       // A submodule registered twice within one layer is one parameter, under its first name.
       if (same->layer == first_layer_ + static_cast<int>(index)) continue;
@@ -208,6 +207,16 @@ std::optional<std::vector<TensorMeta>> Chunk::output_metas(const std::vector<Ten
   std::vector<TensorMeta> outputs;
   for (const std::string& name : outputs_) outputs.push_back(get(name));
   return outputs;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Chunk::buffers() const {
+  std::vector<std::pair<std::string, at::Tensor>> buffers;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    for (const auto& item : modules_[i]->named_buffers()) {
+      if (item.value().defined()) buffers.emplace_back(layers_[i].full_name(item.key()), item.value());
+    }
+  }
+  return buffers;
 }
 
 void Chunk::train(bool on) {

@@ -1,7 +1,7 @@
 #include <ATen/ops/ne.h>
 
 #include "sluice/error.h"
-#include "sluice/parts/loss.h"
+#include "sluice/model.h"
 
 namespace sluice {
 
@@ -13,6 +13,21 @@ std::int64_t count_tokens(const at::Tensor& labels_BL) {
   }
   if (labels_BL.size(1) < 2) return 0;
   return labels_BL.narrow(1, 1, labels_BL.size(1) - 1).ne(kIgnoredLabel).sum().item<std::int64_t>();
+}
+
+std::int64_t count_rows(const Values& batch) {
+  for (const auto& [name, tensor] : batch) {
+    if (tensor.defined() && tensor.dim() > 0) return tensor.size(0);
+  }
+  return 0;
+}
+
+LossFunction mean_loss(
+    std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows) {
+  return [mean_of_rows = std::move(mean_of_rows)](const Values& outputs, const Values& batch) {
+    const std::int64_t rows = count_rows(batch);
+    return LossValue{mean_of_rows(outputs, batch) * static_cast<double>(rows), rows};
+  };
 }
 
 }  // namespace sluice

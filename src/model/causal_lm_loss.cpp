@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 
+#include "sluice/causal_lm.h"
 #include "sluice/error.h"
-#include "sluice/model.h"
 
 namespace sluice {
 

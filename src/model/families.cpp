@@ -73,9 +73,6 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
 
 }  // namespace detail
 
-std::vector<std::string> model_batch_inputs() { return {"input_ids", "labels"}; }
-std::vector<std::string> model_final_outputs() { return {"logits"}; }
-
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options) {
   std::vector<std::string> names;
   for (const detail::FamilyModules& family : detail::family_modules()) {
@@ -85,6 +82,11 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
   throw Error(ErrorKind::kInput, {.what = "model family '" + model.family + "' has no modules",
                                   .where = "model_type",
                                   .remedy = suggest_name(model.family, names)});
+}
+
+Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
+  return {make_layers(model, options), {"input_ids", "labels"}, {"logits"}, causal_lm_loss,
+          [](const Values& batch) { return count_tokens(batch.get("labels")); }};
 }
 
 }  // namespace sluice

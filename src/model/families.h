@@ -12,8 +12,8 @@
 
 #include "model/modules.h"
 #include "plan/families/families.h"
+#include "sluice/causal_lm.h"
 #include "sluice/error.h"
-#include "sluice/model.h"
 
 namespace sluice::detail {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/families/llama.h"
-#include "sluice/model.h"
+#include "sluice/causal_lm.h"
 
 namespace sluice::detail {
 

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "sluice/model.h"
+#include "sluice/causal_lm.h"
 
 namespace sluice {
 

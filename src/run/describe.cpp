@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "run/flop_counter.h"
 #include "sluice/error.h"
@@ -227,7 +228,43 @@ void set_by_shapes(const LayerSpec& layer, ValueTable& values) {
   }
 }
 
+// The layer that a parameter belongs to: of those whose prefix its name begins with, the one with
+// the longest.
+LayerInfo* owner_of(const std::string& parameter, const std::vector<LayerSpec>& layers,
+                    ModelSpec& model) {
+  LayerInfo* owner = nullptr;
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string start = layers[i].full_name("");
+    if (!parameter.starts_with(start) || (owner && start.size() <= longest)) continue;
+    owner = &model.layers[i];
+    longest = start.size();
+  }
+  return owner;
+}
+
 }  // namespace
+
+ModelSpec describe(const std::vector<LayerSpec>& layers) {
+  ModelSpec model;
+  for (const LayerSpec& layer : layers) {
+    LayerInfo& info = model.layers.emplace_back();
+    info.name = layer.name;
+    info.role = layer.role;
+    info.reads = layer.reads;
+    for (const std::string& name : layer.writes) info.writes.push_back({name, {}});
+    if (layer.cost) info.cost = *layer.cost;
+  }
+  std::set<std::string> first_uses;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const auto& [local, first] : layers[i].ties) {
+      model.layers[i].parameters.push_back({layers[i].full_name(local), {}, first});
+      LayerInfo* owner = owner_of(first, layers, model);
+      if (owner && first_uses.insert(first).second) owner->parameters.push_back({first, {}});
+    }
+  }
+  return model;
+}
 
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch) {
   const at::AutoGradMode grad_mode(true);

@@ -9,39 +9,12 @@
 #include "base/text.h"
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
+#include "sluice/parts/build_stages.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/memory_ledger.h"
-#include "train/stage_inputs.h"
 
 namespace sluice {
 namespace {
-
-std::vector<int> first_layers(const Partition& partition) {
-  std::vector<int> first;
-  for (const StageContent& stage : partition.stages) first.push_back(stage.layers.front());
-  return first;
-}
-
-// The values that enter every stage, and after the last entry those that leave the model.
-std::vector<std::vector<std::string>> values_at_cuts(const TrainableModel& model,
-                                                     const Partition& partition) {
-  std::vector<int> cuts = first_layers(partition);
-  cuts.erase(cuts.begin());
-  std::vector<std::vector<std::string>> values(1);  // only batch inputs enter the first stage
-  for (auto& crossing :
-       crossing_values(model.layers, cuts, model.batch_inputs, model.final_outputs)) {
-    values.push_back(std::move(crossing));
-  }
-  values.push_back(model.final_outputs);
-  return values;
-}
-
-Chunk make_chunk(const TrainableModel& model, const StageContent& stage,
-                 std::vector<std::string> inputs, std::vector<std::string> outputs) {
-  std::vector<LayerSpec> layers;
-  for (int layer : stage.layers) layers.push_back(model.layers.at(static_cast<std::size_t>(layer)));
-  return {std::move(layers), stage.layers.front(), std::move(inputs), std::move(outputs)};
-}
 
 // The mean over no token is no loss.
 void require_counted(const StepBatch& batch) {
@@ -81,8 +54,7 @@ struct UpdateWatch final : ExecutorObserver {
 struct Trainer::Impl {
   Transport& transport;
   const TrainerOptions options;
-  std::vector<std::unique_ptr<Stage>> stages;
-  std::unique_ptr<StageInputs> stage_inputs;
+  RankStages stages;
   std::unique_ptr<TrainOps> ops;
   CurrentInstruction current;
   UpdateWatch updates{ops};
@@ -90,38 +62,27 @@ struct Trainer::Impl {
   std::unique_ptr<Executor> executor;
   const Program& program;
 
-  Impl(const TrainableModel& model, const Partition& partition, const Program& the_program,
+  Impl(const Model& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
-      : transport(the_transport), options(std::move(the_options)), program(the_program) {
-    const std::vector<std::vector<std::string>> values = values_at_cuts(model, partition);
-    make_stages(model, partition, values);
-    stage_inputs = std::make_unique<StageInputs>(
-        model.layers, first_layers(partition),
-        std::vector<std::vector<std::string>>(values.begin(), values.end() - 1));
-    ops = std::make_unique<TrainOps>(program, stage_pointers(), transport.world(),
+      : transport(the_transport),
+        options(std::move(the_options)),
+        stages(build_stages(model, partition, transport.rank())),
+        program(the_program) {
+    log_stages(model, partition);
+    ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
                                      options.optimizer, options.stop_requested);
-    executor = std::make_unique<Executor>(program, transport.rank(), stage_pointers(), transport,
+    executor = std::make_unique<Executor>(program, transport.rank(), stages.pointers(), transport,
                                           *ops, model.loss, executor_options());
     ops->watch(*executor);
   }
 
-  void make_stages(const TrainableModel& model, const Partition& partition,
-                   const std::vector<std::vector<std::string>>& values) {
-    for (const StageContent& content : partition.stages) {
-      if (content.rank != transport.rank()) continue;
-      const auto s = static_cast<std::size_t>(content.stage);
-      Chunk chunk = make_chunk(model, content, values[s], values[s + 1]);
-      chunk.train(true);
-      stages.push_back(std::make_unique<Stage>(content.stage, std::move(chunk)));
-      log_stage(model, content, *stages.back());
-    }
-    std::vector<Chunk*> chunks;
-    for (const auto& stage : stages) chunks.push_back(&stage->chunk());
-    share_tied_storage(chunks);
+  void log_stages(const Model& model, const Partition& partition) const {
+    if (!logs(LogLevel::kDebug)) return;
+    for (const auto& stage : stages.stages())
+      log_stage(model, partition.stages[static_cast<std::size_t>(stage->index())], *stage);
   }
 
-  void log_stage(const TrainableModel& model, const StageContent& content, Stage& stage) const {
-    if (!logs(LogLevel::kDebug)) return;
+  void log_stage(const Model& model, const StageContent& content, Stage& stage) const {
     std::int64_t parameters = 0, bytes = 0;
     for (const ParameterInfo& info : stage.parameters()) {
       parameters += info.tensor.numel();
@@ -137,19 +98,13 @@ struct Trainer::Impl {
               " parameters, " + human_bytes(bytes));
   }
 
-  std::vector<Stage*> stage_pointers() const {
-    std::vector<Stage*> pointers;
-    for (const auto& stage : stages) pointers.push_back(stage.get());
-    return pointers;
-  }
-
   ExecutorOptions executor_options() {
     ExecutorOptions executor_options;
     executor_options.seed = options.seed;
     executor_options.scale = options.scale;
     executor_options.divisor = options.divisor;
     executor_options.input_metas = [this](int stage, const Values& batch) {
-      return stage_inputs->metas(stage, batch);
+      return stages.input_metas(stage, batch);
     };
     executor_options.observers = {&current, &updates};
     if (options.ledger)
@@ -176,19 +131,17 @@ TrainerOptions trainer_options(const RunConfig& config) {
   return options;
 }
 
-Trainer::Trainer(const TrainableModel& model, const Partition& partition, const Program& program,
+Trainer::Trainer(const Model& model, const Partition& partition, const Program& program,
                  Transport& transport, TrainerOptions options)
     : impl_(std::make_unique<Impl>(model, partition, program, transport, std::move(options))) {}
 Trainer::~Trainer() = default;
 
 void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) {
-  for (const auto& stage : impl_->stages) load_parameters(directory, stage->parameters(), spec);
+  for (const auto& stage : impl_->stages.stages())
+    load_parameters(directory, stage->parameters(), spec);
 }
 
-void Trainer::draw_weights() {
-  for (const auto& stage : impl_->stages)
-    initialize_parameters(stage->chunk(), impl_->options.seed);
-}
+void Trainer::draw_weights() { impl_->stages.draw_weights(impl_->options.seed); }
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   require_counted(batch);
@@ -219,7 +172,7 @@ std::vector<RankStats> Trainer::gather_stats() {
 
 std::vector<int> Trainer::gather_unsplit_stages() {
   std::vector<int> own;
-  for (const auto& stage : impl_->stages) {
+  for (const auto& stage : impl_->stages.stages()) {
     if (!stage->splits_backward()) own.push_back(stage->index());
   }
   std::set<int> unsplit;
@@ -233,7 +186,7 @@ std::vector<int> Trainer::gather_unsplit_stages() {
 
 std::vector<ParameterInfo> Trainer::parameters() const {
   std::vector<ParameterInfo> all;
-  for (const auto& stage : impl_->stages) {
+  for (const auto& stage : impl_->stages.stages()) {
     all.insert(all.end(), stage->parameters().begin(), stage->parameters().end());
   }
   return all;

@@ -26,9 +26,10 @@ class LastWeightsTest : public testing::Test {
  protected:
   LastWeightsTest() {
     model_.layers = make_user_layers(UserModel::kMlp, 2, 4, 0.0);
-    model_.batch_inputs = {"x", "y"};
-    model_.final_outputs = {"prediction"};
+    model_.inputs = {"x", "y"};
+    model_.outputs = {"prediction"};
     model_.loss = squared_error;
+    partition_ = even_partition(model_, program_.stage_map);
     config_.checkpoint.folder = folder_ / "ck";
     plan_.model.config_text = R"({"model_type": "llama"})";
     set_log_sink([this](LogLevel, std::string_view message) { said_ += message; });
@@ -87,9 +88,9 @@ class LastWeightsTest : public testing::Test {
   const TempDirectory folder_;
   RunConfig config_;
   Plan plan_;
-  TrainableModel model_;
+  Model model_;
   const Program program_ = training_program("1F1B", kRanks, 2);
-  const Partition partition_ = even_partition(4, program_);
+  Partition partition_;
   const std::vector<std::unique_ptr<Transport>> transports_ = make_local_transports(kRanks);
   std::array<CallbackObserver, kRanks> observers_;
   std::vector<std::unique_ptr<Trainer>> trainers_ = std::vector<std::unique_ptr<Trainer>>(kRanks);

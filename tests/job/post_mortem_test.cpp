@@ -32,13 +32,13 @@ TEST(PostMortemTest, AFailureOutsideTheProgramNeedsNoDrawing) {
 }
 
 TEST(PostMortemTest, ATrainerKnowsTheInstructionThatFailed) {
-  TrainableModel model;
+  Model model;
   model.layers = make_user_layers(UserModel::kMlp, 2, 4, 0.0);
-  model.batch_inputs = {"x", "y"};
-  model.final_outputs = {"prediction"};
+  model.inputs = {"x", "y"};
+  model.outputs = {"prediction"};
   model.loss = squared_error;
   const Program program = two_ranks();
-  const Partition partition = even_partition(4, program);
+  const Partition partition = even_partition(model, program.stage_map);
   StepBatch batch;
   batch.step = 1;
   for (int m = 0; m < 2; ++m) {

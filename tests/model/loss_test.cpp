@@ -1,8 +1,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "sluice/causal_lm.h"
 #include "sluice/error.h"
-#include "sluice/model.h"
 
 namespace sluice {
 namespace {

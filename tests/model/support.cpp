@@ -36,13 +36,14 @@ at::Tensor int_tensor(const nlohmann::json& rows) {
 
 ChunkChain::ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts) {
   at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
-  const std::vector<LayerSpec> layers = make_layers(spec);
-  auto crossing = crossing_values(layers, cuts, model_batch_inputs(), model_final_outputs());
+  const Model model = causal_lm(spec);
+  const std::vector<LayerSpec>& layers = model.layers;
+  auto crossing = crossing_values(layers, cuts, model.inputs, model.outputs);
   std::vector<int> bounds{0};
   bounds.insert(bounds.end(), cuts.begin(), cuts.end());
   bounds.push_back(static_cast<int>(layers.size()));
   crossing.insert(crossing.begin(), std::vector<std::string>{});
-  crossing.push_back(model_final_outputs());
+  crossing.push_back(model.outputs);
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     chunks_.emplace_back(
         std::vector<LayerSpec>(layers.begin() + bounds[i], layers.begin() + bounds[i + 1]),

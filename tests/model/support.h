@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/model.h"
+#include "sluice/causal_lm.h"
 #include "sluice/model_spec.h"
 #include "sluice/parts/chunk.h"
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "sluice/model.h"
+#include "sluice/causal_lm.h"
 #include "sluice/partition.h"
 #include "sluice/token_data.h"
 #include "support/train_pipeline.h"
@@ -67,10 +67,7 @@ class ReferenceRun {
 
   TrainingRun run(const Layout& layout, const std::string& curve, int num_steps) const {
     TrainingRun run;
-    run.model = [this] {
-      return TrainableModel{make_layers(spec_), model_batch_inputs(), model_final_outputs(),
-                            causal_lm_loss};
-    };
+    run.model = [this] { return causal_lm(spec_); };
     PartitionOptions split;
     split.num_ranks = layout.num_ranks;
     split.schedule = layout.schedule;

@@ -1,7 +1,7 @@
 // The native families through every schedule and layout: the bits of one plain loop.
 #include <gtest/gtest.h>
 
-#include "sluice/model.h"
+#include "sluice/causal_lm.h"
 #include "sluice/model_spec.h"
 #include "support/pipeline_harness.h"
 
@@ -23,10 +23,6 @@ ModelSpec spec_of(const std::string& name) {
   if (name == "generated_qwen2") return parse_model_spec(kGeneratedQwen2, "generated_qwen2.json");
   if (name == "generated") return parse_model_spec(kGeneratedLlama, "generated.json");
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
-}
-
-HarnessModel model_of(const ModelSpec& spec) {
-  return {make_layers(spec), &causal_lm_loss, model_batch_inputs(), model_final_outputs()};
 }
 
 // Rows of `microbatch_size`, lengths that differ by microbatch, some labels not counted.
@@ -61,32 +57,13 @@ std::string text(const Case& c) {
          std::to_string(c.microbatch_size);
 }
 
-std::vector<TieGroup> ties_of(const HarnessModel& model, int num_stages) {
-  const std::vector<int> starts = even_starts(static_cast<int>(model.layers.size()), num_stages);
-  std::map<std::string, std::set<int>> stages;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const int stage =
-        static_cast<int>(std::upper_bound(starts.begin(), starts.end(), static_cast<int>(i)) -
-                         starts.begin()) -
-        1;
-    for (const auto& [local, first] : model.layers[i].ties) {
-      stages[first].insert({0, stage});  // the embedding is the first layer
-    }
-  }
-  std::vector<TieGroup> groups;
-  for (const auto& [name, members] : stages) {
-    if (members.size() > 1) groups.push_back({name, {members.begin(), members.end()}});
-  }
-  return groups;
-}
-
 class SameBits {
  public:
   void expect(const Case& c) {
     constexpr int kBatch = 8, kSteps = 5;
     const int microbatches = kBatch / c.microbatch_size;
     const ModelSpec spec = spec_of(c.model);
-    const HarnessModel model = model_of(spec);
+    const Model model = causal_lm(spec);
     const auto steps = batches(kSteps, microbatches, c.microbatch_size);
     HarnessOptions options;
     options.lr = 0.5;
@@ -101,7 +78,8 @@ class SameBits {
           << "nothing was learned";
     }
     const TrainedModel got = train_in_pipeline(
-        model, lowered(schedule, ties_of(model, schedule.num_stages())), steps, options);
+        model, lowered(schedule, even_partition(model, schedule.stage_map).tie_groups), steps,
+        options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "") << text(c);
     EXPECT_TRUE(same_bits(got, expected_[key])) << text(c);
     for (std::size_t stage = 0; stage < got.split.size(); ++stage)

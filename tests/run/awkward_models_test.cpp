@@ -54,12 +54,12 @@ TEST(AwkwardModelsTest, TrainWithTheBitsOfOneLoopInEverySchedule) {
 }
 
 TEST(AwkwardModelsTest, ABatchMayLackAnOptionalValue) {
-  HarnessModel model = with_layers(
+  Model model = with_layers(
       5, {workshop("layer5", {"hidden", "mask"}, {"hidden"}, [](Workshop& m, const Tensors& in) {
         const at::Tensor y = m.linear(in[0]);
         return Tensors{in[1].defined() ? y * in[1] : y};
       })});
-  model.batch_inputs.push_back("mask");
+  model.inputs.push_back("mask");
   auto steps = user_batches(2, 4, {3});
   for (StepBatch& step : steps) {
     MicrobatchList microbatches;
@@ -79,7 +79,7 @@ TEST(AwkwardModelsTest, ABatchMayLackAnOptionalValue) {
 // tanh saves its output, which the layer after it overwrites: autograd refuses that on one stage,
 // and must not give wrong gradients where a cut lies between the two.
 TEST(AwkwardModelsTest, AWriteToWhatAnotherStageSavedIsRefusedAsWithoutTheCut) {
-  const HarnessModel model = with_layers(
+  const Model model = with_layers(
       4, {workshop("layer4", {"hidden"}, {"hidden"}, [](Workshop& m, const Tensors& in) {
         at::Tensor x = in[0];
         return Tensors{m.linear(x.mul_(2))};

@@ -72,19 +72,19 @@ ChunkBackwardMaker by_hand(int* num_made = nullptr) {
   };
 }
 
-HarnessModel linear_model(int num_layers) {
+Model linear_model(int num_layers) {
   std::vector<LayerSpec> layers;
   for (int i = 0; i < num_layers; ++i)
     layers.push_back(linear_layer("layer" + std::to_string(i), 16, 16));
   layers.front().reads = {"x"};
   layers.back().writes = {"prediction"};
-  return {layers, &squared_error, {"x", "y"}, {"prediction"}};
+  return {layers, {"x", "y"}, {"prediction"}, &squared_error};
 }
 
 TEST(ChunkBackwardTest, AHandWrittenOneTrainsToTheBitsOfAutograd) {
   for (const char* schedule : {"1F1B", "ZBVZeroBubble"}) {
     const Program program = lowered(make_schedule(schedule, {2, 0, 4}));
-    const HarnessModel model = linear_model(program.num_stages());
+    const Model model = linear_model(program.num_stages());
     const auto steps = user_batches(3, 4, {2, 3});
     const TrainedModel expected = train_in_one_loop(model, steps, {});
     // By hand on every stage, or beside stages of autograd's.

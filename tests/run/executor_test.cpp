@@ -94,7 +94,7 @@ TEST(ExecutorTest, LetsLiveBytesFallRightAfterTheSendWhereNoUserIsLeft) {
   std::vector<LayerSpec> layers{layer_of<AddOne>("a"), layer_of<AddOne>("b")};
   layers[0].reads = {"x"};
   layers[1].writes = {"prediction"};
-  const HarnessModel model{layers, &squared_error, {"x", "y"}, {"prediction"}};
+  const Model model{layers, {"x", "y"}, {"prediction"}, &squared_error};
   const Program program = program_of("GPipe", 2, 6);
   MemoryLedger ledger(2);
   HarnessOptions options;
@@ -218,7 +218,7 @@ TEST(ExecutorTest, LeavesNoTensorBehindAFailure) {
 
 TEST(ExecutorTest, SurvivesDelaysAtAnyInstruction) {
   const Program program = program_of("ZBVZeroBubble", 2, 4);
-  const HarnessModel model = user_model(UserModel::kMlp, 6);
+  const Model model = user_model(UserModel::kMlp, 6);
   const auto steps = user_batches(2, 4, {2, 3});
   const TrainedModel expected = train_in_one_loop(model, steps, {});
   for (int slow_rank = 0; slow_rank < 2; ++slow_rank) {
@@ -323,7 +323,7 @@ TEST(SlowExecutorTest, FindsANanThatAnyActionHandsOn) {
 
 TEST(SlowExecutorTest, SurvivesADelayAtEachInstruction) {
   const Program program = program_of("DualPipeV", 2, 4);
-  const HarnessModel model = user_model(UserModel::kMlp, 6);
+  const Model model = user_model(UserModel::kMlp, 6);
   const auto steps = user_batches(1, 4, {2, 3});
   const TrainedModel expected = train_in_one_loop(model, steps, {});
   for (int slow_rank = 0; slow_rank < 2; ++slow_rank) {
@@ -507,7 +507,7 @@ TEST(ExecutorTest, NamesTheHalfOfAnOverlappedPairThatFailed) {
 TEST(ExecutorTest, RunsTheForwardsAloneAndKeepsNothingOfThem) {
   LowerOptions lower_options;
   lower_options.forward_only = true;
-  const HarnessModel model = user_model(UserModel::kMlp, 6);
+  const Model model = user_model(UserModel::kMlp, 6);
   const auto steps = user_batches(2, 4, {2, 3});
   HarnessOptions options;
   options.lr = 0;
@@ -531,15 +531,15 @@ TEST(ExecutorTest, RunsTheForwardsAloneAndKeepsNothingOfThem) {
 TEST(ExecutorTest, ScalesGradientsAsAskedFor) {
   // One weight, loss = sum((w x - y)^2): the gradient of a microbatch is known, counts differ.
   const auto steps = user_batches(1, 2, {1, 3});
-  const HarnessModel model{{[] {
-                             LayerSpec layer = linear_layer("only", 16, 16);
-                             layer.reads = {"x"};
-                             layer.writes = {"prediction"};
-                             return layer;
-                           }()},
-                           &squared_error,
-                           {"x", "y"},
-                           {"prediction"}};
+  const Model model{{[] {
+                      LayerSpec layer = linear_layer("only", 16, 16);
+                      layer.reads = {"x"};
+                      layer.writes = {"prediction"};
+                      return layer;
+                    }()},
+                    {"x", "y"},
+                    {"prediction"},
+                    &squared_error};
   auto updates = [&](GradientScale scale, double divisor) {
     HarnessOptions options;
     options.executor.scale = scale;

@@ -60,8 +60,8 @@ class FailingOps final : public StepOps {
 
 enum class Where { kForward, kBackward, kTensorHook, kLoss, kData, kProduced, kAfter };
 
-HarnessModel model_with(Where where, std::size_t layer, Bomb& bomb) {
-  HarnessModel model =
+Model model_with(Where where, std::size_t layer, Bomb& bomb) {
+  Model model =
       with_layers(layer, {workshop("layer" + std::to_string(layer), {"hidden"}, {"hidden"},
                                    [&bomb, where](Workshop& m, const Tensors& in) {
                                      if (where == Where::kForward) bomb();
@@ -155,7 +155,7 @@ TEST(FaultsTest, InAForwardLeaveNothingInTheStage) {
   Bomb bomb;
   const Program program = lowered(make_schedule("GPipe", {1, 1, 4}));
   const auto transports = make_local_transports(1);
-  const HarnessModel model = model_with(Where::kForward, 4, bomb);
+  const Model model = model_with(Where::kForward, 4, bomb);
   Stage stage(0, Chunk(model.layers, 0, {}, {"prediction"}));
   FailingOps ops(bomb);
   Executor executor(program, 0, {&stage}, *transports[0], ops, model.loss, {});
@@ -173,7 +173,7 @@ TEST(FaultsTest, InTheUpdateAreNamedWithTheirInstruction) {
   bomb.calls = 2;
   const Program program = lowered(make_schedule("GPipe", {1, 1, 2}));
   const auto transports = make_local_transports(1);
-  const HarnessModel model = user_model(UserModel::kMlp, 2);
+  const Model model = user_model(UserModel::kMlp, 2);
   Stage stage(0, Chunk(model.layers, 0, {}, {"prediction"}));
   FailingOps ops(bomb);
   Executor executor(program, 0, {&stage}, *transports[0], ops, model.loss, {});

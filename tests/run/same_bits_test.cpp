@@ -52,7 +52,7 @@ std::vector<int> reversed(int n) {
 }
 
 void expect_bits_of_one_loop(const Case& c) {
-  const HarnessModel model = user_model(c.model, 10);
+  const Model model = user_model(c.model, 10);
   const auto steps = user_batches(
       5, c.microbatches,
       c.ragged ? std::vector<std::int64_t>{3, 1, 4, 2, 6} : std::vector<std::int64_t>{2});
@@ -84,14 +84,14 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
       "1F0,2F0,1F1,2F1,1F2,2I0,1I0,2F2,2I1,1I1,2W0,2B2,1B2,1W0,2W1,1W1\n";
   const Schedule schedule = parse_schedule_csv(csv, "hand-made.csv");
   for (UserModel kind : {UserModel::kMlp, UserModel::kUnsplittable, UserModel::kShared}) {
-    const HarnessModel model = user_model(kind, 10);
+    const Model model = user_model(kind, 10);
     const auto steps = user_batches(5, 3, {3, 1, 2});
     const HarnessOptions options;
     const TrainedModel got = train_in_pipeline(model, lowered(schedule), steps, options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
     // Each stage adds up in the order of its own W and B: compare stage by stage.
     const std::vector<std::vector<int>> orders{{1, 2, 0}, {2, 0, 1}, {0, 2, 1}, {0, 1, 2}};
-    const std::vector<int> starts = even_starts(static_cast<int>(model.layers.size()), 4);
+    const Partition partition = even_partition(model, schedule.stage_map);
     // One step: later ones start from weights that all four orders have touched.
     const std::vector<StepBatch> one(steps.begin(), steps.begin() + 1);
     const TrainedModel first = train_in_pipeline(model, lowered(schedule), one, options);
@@ -99,9 +99,7 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
       const TrainedModel expected =
           train_in_one_loop(model, one, options, orders[static_cast<std::size_t>(stage)]);
       EXPECT_EQ(first.losses, expected.losses);
-      const int end = stage < 3 ? starts[static_cast<std::size_t>(stage) + 1]
-                                : static_cast<int>(model.layers.size());
-      for (int layer = starts[static_cast<std::size_t>(stage)]; layer < end; ++layer) {
+      for (const int layer : partition.stages[static_cast<std::size_t>(stage)].layers) {
         const std::string prefix = model.layers[static_cast<std::size_t>(layer)].name + ".";
         for (const auto& [name, weight] : expected.weights) {
           if (name.starts_with(prefix)) {
@@ -135,19 +133,16 @@ void expect_bits_for_random_orders(unsigned first_seed, unsigned num_seeds) {
         add_optimizer_step(add_transfers(testing::RandomOrder(random, 4, 3, 5).make()), false);
     require_verified(verify(program), "random order");
     const auto kind = static_cast<UserModel>(seed % 3);
-    const HarnessModel model = user_model(kind, 10);
+    const Model model = user_model(kind, 10);
     const auto steps = user_batches(1, program.num_microbatches, {3, 1, 2});
     const TrainedModel got = train_in_pipeline(model, program, steps, options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "") << seed;
-    const std::vector<int> starts =
-        even_starts(static_cast<int>(model.layers.size()), program.num_stages());
+    const Partition partition = even_partition(model, program.stage_map);
     for (int stage = 0; stage < program.num_stages(); ++stage) {
       const TrainedModel expected =
           train_in_one_loop(model, steps, options, weight_order(program, stage));
       EXPECT_EQ(got.losses, expected.losses) << seed;
-      const int end = stage + 1 < program.num_stages() ? starts[static_cast<std::size_t>(stage) + 1]
-                                                       : static_cast<int>(model.layers.size());
-      for (int layer = starts[static_cast<std::size_t>(stage)]; layer < end; ++layer) {
+      for (const int layer : partition.stages[static_cast<std::size_t>(stage)].layers) {
         const std::string prefix = model.layers[static_cast<std::size_t>(layer)].name + ".";
         for (const auto& [name, weight] : expected.weights) {
           if (name.starts_with(prefix)) {
@@ -163,8 +158,8 @@ TEST(SameBitsTest, HoldsForRandomOrders) { expect_bits_for_random_orders(1, 40);
 TEST(SlowSameBitsTest, HoldsForManyRandomOrders) { expect_bits_for_random_orders(1000, 1000); }
 
 // Every third layer uses the matrix of "first"; "last" does too.
-HarnessModel tied_model(int blocks) {
-  HarnessModel model = user_model(UserModel::kMlp, blocks);
+Model tied_model(int blocks) {
+  Model model = user_model(UserModel::kMlp, blocks);
   for (std::size_t i = 3; i < model.layers.size(); i += 3) {
     const std::string name = model.layers[i].name;
     const bool last = i + 1 == model.layers.size();
@@ -175,20 +170,8 @@ HarnessModel tied_model(int blocks) {
   return model;
 }
 
-TieGroup tie_group(const HarnessModel& model, int num_stages) {
-  const std::vector<int> starts = even_starts(static_cast<int>(model.layers.size()), num_stages);
-  std::set<int> stages;
-  for (std::size_t i = 0; i < model.layers.size(); i += 3) {
-    stages.insert(
-        static_cast<int>(std::upper_bound(starts.begin(), starts.end(), static_cast<int>(i)) -
-                         starts.begin()) -
-        1);
-  }
-  return {"first.weight", {stages.begin(), stages.end()}};
-}
-
 TEST(SameBitsTest, HoldsForWeightsTiedAcrossAnyStages) {
-  const HarnessModel model = tied_model(11);
+  const Model model = tied_model(11);
   const auto steps = user_batches(4, 8, {2, 1});
   const HarnessOptions options;
   for (const ScheduleInfo& info : schedule_table()) {
@@ -197,7 +180,8 @@ TEST(SameBitsTest, HoldsForWeightsTiedAcrossAnyStages) {
     ASSERT_EQ(expected.weights.count("last.weight"), 0u);
     for (int ranks : {1, 2, 4}) {
       const Schedule schedule = make_schedule(info.name, {ranks, 0, 8});
-      const Program program = lowered(schedule, {tie_group(model, schedule.num_stages())});
+      const Program program =
+          lowered(schedule, even_partition(model, schedule.stage_map).tie_groups);
       const TrainedModel got = train_in_pipeline(model, program, steps, options);
       for (const std::string& error : got.errors) ASSERT_EQ(error, "");
       EXPECT_TRUE(same_bits(got, expected)) << info.name << " on " << ranks;

@@ -73,8 +73,8 @@ inline LayerSpec function_layer(const std::string& name, std::vector<std::string
 }
 
 // Eight layers: "x" is read by the first, the last writes "prediction".
-inline HarnessModel model_of_layers(std::vector<LayerSpec> layers) {
-  return {std::move(layers), &squared_error, {"x", "y"}, {"prediction"}};
+inline Model model_of_layers(std::vector<LayerSpec> layers) {
+  return {std::move(layers), {"x", "y"}, {"prediction"}, &squared_error};
 }
 
 inline LayerSpec renamed(LayerSpec layer, const std::string& reads, const std::string& writes) {
@@ -84,7 +84,7 @@ inline LayerSpec renamed(LayerSpec layer, const std::string& reads, const std::s
 }
 
 // Puts `middle` between plain layers, from layer `at` on; eight layers together.
-inline HarnessModel with_layers(std::size_t at, const std::vector<LayerSpec>& middle) {
+inline Model with_layers(std::size_t at, const std::vector<LayerSpec>& middle) {
   std::vector<LayerSpec> layers;
   for (std::size_t i = 0; i < 8; ++i) {
     layers.push_back(i >= at && i < at + middle.size() ? middle[i - at]
@@ -96,7 +96,7 @@ inline HarnessModel with_layers(std::size_t at, const std::vector<LayerSpec>& mi
 }
 
 // The same layer at every place.
-inline HarnessModel everywhere(const WorkshopForward& forward) {
+inline Model everywhere(const WorkshopForward& forward) {
   std::vector<LayerSpec> layers;
   for (int i = 0; i < 8; ++i)
     layers.push_back(workshop("layer" + std::to_string(i), {"hidden"}, {"hidden"}, forward));
@@ -151,7 +151,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
 
 struct AwkwardModel {
   std::string name;
-  HarnessModel model;
+  Model model;
 };
 
 inline std::vector<AwkwardModel> awkward_models() {
@@ -162,7 +162,7 @@ inline std::vector<AwkwardModel> awkward_models() {
                           [](const Tensors& in) { return Tensors{in[0] * 0.5}; });
   };
   std::vector<AwkwardModel> models;
-  const auto add = [&](const std::string& name, HarnessModel model) {
+  const auto add = [&](const std::string& name, Model model) {
     models.push_back({name, std::move(model)});
   };
 

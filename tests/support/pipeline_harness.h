@@ -10,20 +10,19 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
-#include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "sluice/layer.h"
+#include "sluice/parts/build_stages.h"
 #include "sluice/parts/executor.h"
 #include "sluice/parts/keyed_random.h"
 #include "sluice/parts/memory_ledger.h"
-#include "sluice/parts/stage.h"
+#include "sluice/parts/rank_threads.h"
 #include "sluice/transport.h"
 #include "sluice/verify.h"
 #include "support/callback_observer.h"
+#include "support/even_partition.h"
+#include "support/plain_sgd.h"
 
 namespace sluice::test {
 
@@ -48,13 +47,6 @@ inline bool same_bits(const TrainedModel& a, const TrainedModel& b) {
   return true;
 }
 
-struct HarnessModel {
-  std::vector<LayerSpec> layers;
-  LossFunction loss;
-  std::vector<std::string> batch_inputs;
-  std::vector<std::string> final_outputs;
-};
-
 struct HarnessOptions {
   std::uint64_t seed = 11;
   double lr = 0.05;
@@ -76,97 +68,23 @@ inline void set_one_thread() {
   at::get_num_threads();
 }
 
-// SGD on the sums; ties are summed in layer order.
-class PlainSgd final : public StepOps {
- public:
-  // Collective when the program has ties.
-  PlainSgd(std::vector<Stage*> stages, const Program& program, const Group& world, double lr)
-      : stages_(std::move(stages)), program_(program), lr_(lr) {
-    for (const TieGroup& tie : program.tie_groups) {
-      const bool is_member = std::any_of(tie.stages.begin(), tie.stages.end(), [&](int stage) {
-        return program.stage_map.rank_of(stage) == world.rank();
-      });
-      tie_groups_.push_back(world.split(is_member ? 0 : -1));
-    }
+inline double mean_loss(const std::vector<MicrobatchLoss>& losses) {
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const MicrobatchLoss& loss : losses) {
+    sum += loss.sum;
+    count += loss.count;
   }
-  void unshard(int) override {}
-  void reshard(int) override {}
-  void reduce_gradients(int) override {}
-  void reduce_tied(int group) override {
-    const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
-    std::map<int, at::Tensor> by_layer;
-    for_uses(tie.name,
-             [&](ParameterInfo& info, at::Tensor& gradient) { by_layer[info.layer] = gradient; });
-    std::string layers;
-    std::vector<at::Tensor> mine;
-    for (auto& [layer, gradient] : by_layer) {
-      layers += std::to_string(layer) + " ";
-      mine.push_back(gradient);
-    }
-    const Group& ranks = tie_groups_[static_cast<std::size_t>(group)];
-    const auto all_layers = ranks.all_gather(layers).wait();
-    const auto all = ranks.all_gather(at::stack(mine)).wait();
-    std::map<int, at::Tensor> sorted;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      std::istringstream text(all_layers[i]);
-      int layer = 0;
-      for (std::int64_t k = 0; text >> layer; ++k) sorted[layer] = all[i][k];
-    }
-    at::Tensor sum;
-    for (auto& [layer, gradient] : sorted) sum = sum.defined() ? sum + gradient : gradient.clone();
-    for_uses(tie.name, [&](ParameterInfo&, at::Tensor& gradient) { gradient = sum; });
-    summed_.insert(tie.name);
-  }
-  void reduce_norm() override {}
-  void optimizer_step() override {
-    if (lr_ == 0) return;
-    at::NoGradGuard no_grad;
-    std::map<std::string, std::map<int, at::Tensor>> ties;
-    std::map<std::string, at::Tensor> tensors;
-    for (Stage* stage : stages_) {
-      for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
-        ParameterInfo& info = stage->parameters()[i];
-        if (!stage->gradient(i).defined()) continue;
-        const std::string name = info.tied_to.empty() ? info.name : info.tied_to;
-        ties[name][info.layer] = stage->gradient(i);
-        tensors[name] = info.tensor;
-      }
-    }
-    for (auto& [name, uses] : ties) {
-      at::Tensor sum;
-      for (auto& [layer, gradient] : uses) {
-        sum = sum.defined() && !summed_.count(name) ? sum + gradient : gradient;
-      }
-      tensors[name].sub_(sum * lr_);
-    }
-    summed_.clear();
-  }
-
- private:
-  template <typename Use>
-  void for_uses(const std::string& name, Use use) {
-    for (Stage* stage : stages_) {
-      for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
-        ParameterInfo& info = stage->parameters()[i];
-        if (info.name == name || info.tied_to == name) use(info, stage->gradient(i));
-      }
-    }
-  }
-  std::vector<Stage*> stages_;
-  const Program& program_;
-  double lr_;
-  std::set<std::string> summed_;
-  std::vector<Group> tie_groups_;
-};
+  return sum / static_cast<double>(count);
+}
 
 // The whole model in this thread, by LibTorch's own backward into `.grad`; microbatches in the
 // order of `backward_order` (empty: 0, 1, 2, ...).
-inline TrainedModel train_in_one_loop(const HarnessModel& model,
-                                      const std::vector<StepBatch>& steps,
+inline TrainedModel train_in_one_loop(const Model& model, const std::vector<StepBatch>& steps,
                                       const HarnessOptions& options,
                                       std::vector<int> backward_order = {}) {
   set_one_thread();
-  Chunk chunk(model.layers, 0, {}, model.final_outputs);
+  Chunk chunk(model.layers, 0, {}, model.outputs);
   initialize_parameters(chunk, options.seed);
   chunk.train(true);
   TrainedModel result;
@@ -224,108 +142,72 @@ inline Program lowered(const Schedule& schedule, std::vector<TieGroup> tie_group
   return program;
 }
 
-// First layer of every stage: as even as it gets, remainder first.
-inline std::vector<int> even_starts(int num_layers, int num_stages) {
-  std::vector<int> starts;
-  for (int s = 0, at = 0; s < num_stages; ++s) {
-    starts.push_back(at);
-    at += num_layers / num_stages + (s < num_layers % num_stages ? 1 : 0);
+// What is left behind by the rank that runs.
+inline void keep_results(TrainedModel& result, int rank, const RankStages& stages,
+                         Executor& executor) {
+  result.flight_records[static_cast<std::size_t>(rank)] = executor.flight_record();
+  for (const auto& stage : stages.stages()) {
+    result.split[static_cast<std::size_t>(stage->index())] = stage->splits_backward();
+    for (ParameterInfo& info : stage->parameters()) {
+      if (info.tied_to.empty()) result.weights[info.name] = info.tensor.detach().clone();
+    }
   }
-  return starts;
 }
 
-inline TrainedModel train_in_pipeline(const HarnessModel& model, const Program& program,
+inline TrainedModel train_in_pipeline(const Model& model, const Program& program,
                                       const std::vector<StepBatch>& steps,
                                       const HarnessOptions& options) {
-  const std::vector<int> starts =
-      even_starts(static_cast<int>(model.layers.size()), program.num_stages());
-  const auto crossing =
-      crossing_values(model.layers, std::vector<int>(starts.begin() + 1, starts.end()),
-                      model.batch_inputs, model.final_outputs);
-  auto transports = make_local_transports(program.num_ranks(), options.transport);
+  const Partition partition = even_partition(model, program.stage_map);
+  const auto num_ranks = static_cast<std::size_t>(program.num_ranks());
   TrainedModel result;
-  result.errors.resize(static_cast<std::size_t>(program.num_ranks()));
+  result.errors.resize(num_ranks);
   result.split.resize(static_cast<std::size_t>(program.num_stages()));
-  result.flight_records.resize(static_cast<std::size_t>(program.num_ranks()));
-  result.non_finite.resize(static_cast<std::size_t>(program.num_ranks()));
+  result.flight_records.resize(num_ranks);
+  result.non_finite.resize(num_ranks);
   std::mutex mutex;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < program.num_ranks(); ++rank) {
-    threads.emplace_back([&, rank] {
-      set_one_thread();
-      std::optional<MemoryLedger::Scope> scope;
-      if (options.ledger) scope.emplace(*options.ledger, rank);
-      std::vector<std::unique_ptr<Stage>> owned;
-      std::vector<Stage*> stages;
-      std::vector<Chunk*> chunks;
-      for (int s = 0; s < program.num_stages(); ++s) {
-        if (program.stage_map.rank_of(s) != rank) continue;
-        const int first = starts[static_cast<std::size_t>(s)];
-        const int last = s + 1 < program.num_stages() ? starts[static_cast<std::size_t>(s) + 1]
-                                                      : static_cast<int>(model.layers.size());
-        owned.push_back(std::make_unique<Stage>(
-            s,
-            Chunk({model.layers.begin() + first, model.layers.begin() + last}, first,
-                  s ? crossing[static_cast<std::size_t>(s) - 1] : std::vector<std::string>(),
-                  s + 1 < program.num_stages() ? crossing[static_cast<std::size_t>(s)]
-                                               : model.final_outputs),
-            options.backward_of ? options.backward_of(s) : ChunkBackwardMaker()));
-        stages.push_back(owned.back().get());
-        chunks.push_back(&stages.back()->chunk());
-      }
-      share_tied_storage(chunks);
-      for (Chunk* chunk : chunks) {
-        initialize_parameters(*chunk, options.seed);
-        chunk->train(true);
-      }
-      Transport& transport = *transports[static_cast<std::size_t>(rank)];
-      PlainSgd ops(stages, program, transport.world(), options.lr);
-      ExecutorOptions executor_options = options.executor;
-      executor_options.seed = options.seed;
-      std::optional<LedgerObserver> arrivals;
-      if (options.ledger)
-        executor_options.observers.push_back(&arrivals.emplace(*options.ledger, rank));
-      CallbackObserver observer;
-      if (options.per_rank) options.per_rank(rank, observer);
-      executor_options.observers.push_back(&observer);
-      if (options.observers_of) {
-        for (ExecutorObserver* one : options.observers_of(rank))
-          executor_options.observers.push_back(one);
-      }
-      Executor executor(program, rank, stages, transport, ops, model.loss, executor_options);
-      try {
-        for (const StepBatch& step : steps) {
-          executor.run_step(step);
-          if (!executor.losses().empty()) {
-            double sum = 0;
-            std::int64_t count = 0;
-            for (const MicrobatchLoss& loss : executor.losses()) {
-              sum += loss.sum;
-              count += loss.count;
-            }
-            std::lock_guard lock(mutex);
-            result.losses.push_back(sum / static_cast<double>(count));
-          }
-          if (options.after_step) options.after_step(rank, stages);
+  const auto run_rank = [&](Transport& transport) {
+    const int rank = transport.rank();
+    RankStages stages = build_stages(model, partition, rank, {.backward_of = options.backward_of});
+    stages.draw_weights(options.seed);
+    PlainSgd ops(stages.pointers(), program, transport.world(), options.lr);
+    ExecutorOptions executor_options = options.executor;
+    executor_options.seed = options.seed;
+    auto& observers = executor_options.observers;
+    std::optional<LedgerObserver> arrivals;
+    if (options.ledger) observers.push_back(&arrivals.emplace(*options.ledger, rank));
+    CallbackObserver observer;
+    if (options.per_rank) options.per_rank(rank, observer);
+    observers.push_back(&observer);
+    if (options.observers_of) {
+      for (ExecutorObserver* one : options.observers_of(rank)) observers.push_back(one);
+    }
+    Executor executor(program, rank, stages.pointers(), transport, ops, model.loss,
+                      executor_options);
+    try {
+      for (const StepBatch& step : steps) {
+        executor.run_step(step);
+        if (!executor.losses().empty()) {
+          const std::lock_guard lock(mutex);
+          result.losses.push_back(mean_loss(executor.losses()));
         }
-        if (options.find_non_finite) {
-          result.non_finite[static_cast<std::size_t>(rank)] =
-              executor.find_non_finite(steps.back());
-        }
-      } catch (const Error& error) {
-        result.errors[static_cast<std::size_t>(rank)] = error.what();
+        if (options.after_step) options.after_step(rank, stages.pointers());
       }
-      std::lock_guard lock(mutex);
-      result.flight_records[static_cast<std::size_t>(rank)] = executor.flight_record();
-      for (Stage* stage : stages) {
-        result.split[static_cast<std::size_t>(stage->index())] = stage->splits_backward();
-        for (ParameterInfo& info : stage->parameters()) {
-          if (info.tied_to.empty()) result.weights[info.name] = info.tensor.detach().clone();
-        }
-      }
-    });
+      if (options.find_non_finite)
+        result.non_finite[static_cast<std::size_t>(rank)] = executor.find_non_finite(steps.back());
+    } catch (const Error& error) {
+      result.errors[static_cast<std::size_t>(rank)] = error.what();
+    }
+    const std::lock_guard lock(mutex);
+    keep_results(result, rank, stages, executor);
+  };
+  try {
+    run_ranks(make_local_transports(program.num_ranks(), options.transport), 1, options.ledger,
+              run_rank);
+  } catch (const Error&) {
+    // Of a step: every rank has kept its own.
+    if (std::all_of(result.errors.begin(), result.errors.end(), std::mem_fn(&std::string::empty)))
+      throw;
   }
-  for (std::thread& thread : threads) thread.join();
   return result;
 }
 

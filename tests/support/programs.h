@@ -57,7 +57,10 @@ inline Program program_of(const std::vector<std::string>& rows) {
 
 inline std::string text_of(const std::vector<Action>& row) {
   std::string text;
-  for (std::size_t i = 0; i < row.size(); ++i) text += (i ? "," : "") + to_text(row[i]);
+  for (const Action& action : row) {
+    if (!text.empty()) text += ',';
+    append_text(action, text);
+  }
   return text;
 }
 

@@ -14,6 +14,7 @@
 #include "sluice/schedule.h"
 #include "sluice/trainer.h"
 #include "sluice/verify.h"
+#include "support/even_partition.h"
 
 namespace sluice::test {
 
@@ -48,22 +49,6 @@ inline bool same_bits(const TrainingResult& a, const TrainingResult& b) {
   return true;
 }
 
-// As even as it gets, remainder first, placed as the program places its stages.
-inline Partition even_partition(int num_layers, const Program& program) {
-  Partition partition;
-  partition.stage_map = program.stage_map;
-  for (int s = 0, layer = 0; s < program.num_stages(); ++s) {
-    StageContent stage;
-    stage.stage = s;
-    stage.rank = program.stage_map.rank_of(s);
-    const int size =
-        num_layers / program.num_stages() + (s < num_layers % program.num_stages() ? 1 : 0);
-    for (int i = 0; i < size; ++i) stage.layers.push_back(layer++);
-    partition.stages.push_back(stage);
-  }
-  return partition;
-}
-
 // A verified program with transfers, tied sums, norm and update.
 inline Program training_program(const std::string& schedule, int num_ranks, int num_microbatches,
                                 std::vector<TieGroup> tie_groups = {}) {
@@ -80,7 +65,7 @@ inline Program training_program(const std::string& schedule, int num_ranks, int 
 }
 
 struct TrainingRun {
-  std::function<TrainableModel()> model;  // called on every rank's thread
+  std::function<Model()> model;  // called on every rank's thread
   Partition partition;
   Program program;
   std::vector<StepBatch> steps;
@@ -100,7 +85,7 @@ inline TrainingResult run_training(const TrainingRun& run) {
   std::mutex mutex;
   const auto transports = make_local_transports(run.program.num_ranks());
   run_ranks(transports, 1, run.ledger, [&](Transport& transport) {
-    const TrainableModel model = run.model();
+    const Model model = run.model();
     TrainerOptions options = run.options;
     options.ledger = run.ledger;
     if (run.per_rank) run.per_rank(transport.rank(), options);

@@ -10,10 +10,10 @@
 
 namespace sluice::test {
 
-inline HarnessModel user_model(UserModel kind, int blocks, std::int64_t width = 16,
-                               double dropout = 0.25) {
+inline Model user_model(UserModel kind, int blocks, std::int64_t width = 16,
+                        double dropout = 0.25) {
   return {
-      make_user_layers(kind, blocks, width, dropout), &squared_error, {"x", "y"}, {"prediction"}};
+      make_user_layers(kind, blocks, width, dropout), {"x", "y"}, {"prediction"}, &squared_error};
 }
 
 // rows: of every microbatch, cycled; the first seen step is 1.

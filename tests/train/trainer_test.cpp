@@ -28,12 +28,12 @@ namespace {
 constexpr std::int64_t kWidth = 8;
 constexpr int kMicrobatches = 4;
 
-TrainableModel mlp(bool tied, int blocks = 6) {
-  TrainableModel model;
+Model mlp(bool tied, int blocks = 6) {
+  Model model;
   model.layers = make_user_layers(UserModel::kMlp, blocks, kWidth, /*dropout=*/0.1);
   if (tied) model.layers.back().ties = {{"weight", "first.weight"}};
-  model.batch_inputs = {"x", "y"};
-  model.final_outputs = {"prediction"};
+  model.inputs = {"x", "y"};
+  model.outputs = {"prediction"};
   model.loss = squared_error;
   return model;
 }
@@ -66,7 +66,7 @@ TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied = fals
           training_program(schedule, num_ranks, kMicrobatches, {{"first.weight", {0, last}}});
     }
   }
-  run.partition = even_partition(8, run.program);
+  run.partition = even_partition(mlp(tied), run.program.stage_map);
   run.steps = random_steps(num_steps);
   run.options.seed = 3;
   return run;
@@ -90,7 +90,7 @@ TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
   TrainingRun run = mlp_run("ZBVZeroBubble", 2);
   // Two layers a stage: the third stage has only custom functions.
   run.model = [] {
-    TrainableModel model = mlp(false);
+    Model model = mlp(false);
     model.layers[4] = layer_of<CustomScale>("scale4", kWidth);
     model.layers[5] = layer_of<CustomScale>("scale5", kWidth);
     return model;
@@ -108,7 +108,7 @@ TEST(TrainerTest, KnowsTheStepOfItsWeightsAlsoAfterAFailure) {
   std::vector<CallbackObserver> observers(2);
   std::vector<std::unique_ptr<Trainer>> trainers(2);
   const auto transports = make_local_transports(2);
-  const TrainableModel model = run.model();
+  const Model model = run.model();
   EXPECT_THROW(run_ranks(transports, 1, nullptr,
                          [&](Transport& transport) {
                            CallbackObserver& observer =
@@ -139,7 +139,7 @@ TEST(TrainerTest, AnUpdateThatWasSkippedLeavesTheWeightsOfTheStepBefore) {
   run.options.optimizer.name = "SGD";
   std::vector<std::unique_ptr<Trainer>> trainers(2);
   const auto transports = make_local_transports(2);
-  const TrainableModel model = run.model();
+  const Model model = run.model();
   const Error error = test::error_of([&] {
     run_ranks(transports, 1, nullptr, [&](Transport& transport) {
       auto& trainer = trainers[static_cast<std::size_t>(transport.rank())];
@@ -210,7 +210,7 @@ TEST(TrainerTest, TheNormIsThatOfAllParameters) {
 TEST(TrainerTest, RandomPartitionsHaveTheBitsOfOneStage) {
   constexpr int kLayers = 8;
   const auto model = [](unsigned frozen) {
-    TrainableModel some = mlp(false);
+    Model some = mlp(false);
     for (std::size_t i = 0; i < some.layers.size(); ++i) {
       if ((frozen >> i & 1U) == 0) continue;
       some.layers[i].make = [make = some.layers[i].make] {
@@ -253,7 +253,7 @@ TEST(TrainerTest, RandomPartitionsHaveTheBitsOfOneStage) {
 
 TEST(TrainerTest, NamesMayHoldSpaces) {
   const auto model = [] {
-    TrainableModel spaced = mlp(true);
+    Model spaced = mlp(true);
     for (LayerSpec& layer : spaced.layers) layer.name = "my " + layer.name;
     spaced.layers.back().ties = {{"weight", "my first.weight"}};
     return spaced;
@@ -270,7 +270,7 @@ TEST(TrainerTest, AModuleThatCannotBeMadeStopsEveryRankAtOnce) {
   for (const int rank : {0, 3}) {
     TrainingRun run = mlp_run("1F1B", 4);
     run.model = [rank] {
-      TrainableModel broken = mlp(false);
+      Model broken = mlp(false);
       broken.layers[static_cast<std::size_t>(2 * rank)].make =
           []() -> std::shared_ptr<torch::nn::Module> { throw std::runtime_error("no module"); };
       return broken;
@@ -340,7 +340,7 @@ TEST(TrainerTest, ATieOfWhichSomeUsesAreFrozenIsRefused) {
   for (const std::size_t layer : {0, 7}) {
     TrainingRun run = mlp_run("1F1B", 2, true);
     run.model = [layer] {
-      TrainableModel model = mlp(true);
+      Model model = mlp(true);
       model.layers[layer].make = [make = model.layers[layer].make] {
         auto module = make();
         for (at::Tensor& parameter : module->parameters()) parameter.set_requires_grad(false);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/layer.h"
@@ -50,6 +51,8 @@ class Chunk {
   torch::nn::Module& module(std::size_t i) { return *modules_[i]; }
   std::vector<ParameterInfo>& parameters() { return parameters_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
+  // Of the modules, as running statistics, by full name; not copied.
+  std::vector<std::pair<std::string, at::Tensor>> buffers() const;
   void train(bool on);
 
   // When no received value requires a gradient: what the first layer whose values require one wrote

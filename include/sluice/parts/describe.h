@@ -36,4 +36,10 @@ using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 // for a thread whose memory a ledger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
+// What layers say of themselves, with nothing made or run: names, roles, values that they read and
+// write, stated costs, and of parameters those that LayerSpec::ties names. Sizes are not known, so
+// this is enough for a partition by counts or names and for its program, not for a prediction of
+// memory.
+ModelSpec describe(const std::vector<LayerSpec>& layers);
+
 }  // namespace sluice

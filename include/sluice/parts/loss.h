@@ -1,7 +1,7 @@
 // What a loss is to the pipeline: a sum over counted tokens, and their number.
 //
 // Owns: LossValue, LossFunction, the rule of which labels count.
-// Does not own: the losses of the native families (model.h), scaling of gradients (executor.h).
+// Does not own: the losses of the native families (causal_lm.h), scaling of gradients (executor.h).
 // Thread-safety: pure functions.
 #pragma once
 

@@ -34,6 +34,7 @@ class Values {
   bool has(std::string_view name) const;
   // Throws Error(kInternal) naming the value and those present.
   const at::Tensor& get(std::string_view name) const;
+  const at::Tensor& operator[](std::string_view name) const { return get(name); }
   void set(const std::string& name, at::Tensor tensor);  // adds or replaces
   void erase(std::string_view name);
   std::size_t size() const { return items_.size(); }

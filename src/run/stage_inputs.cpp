@@ -1,4 +1,4 @@
-#include "train/stage_inputs.h"
+#include "run/stage_inputs.h"
 
 #include <utility>
 

@@ -1,0 +1,42 @@
+// The native decoder families as lists of layers, and their loss.
+//
+// Owns: modules of the families that ModelSpec knows, names of their values, next-token loss.
+// Does not own: what a model is (model_spec.h), weights (hf_directory.h), stages (stage.h).
+// Parameters have exactly the names and layouts of the Hugging Face checkpoint; results are those
+// of transformers up to rounding. Thread-safety: the layers may be shared by threads; pure
+// functions otherwise.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <string>
+#include <vector>
+
+#include "sluice/model.h"
+#include "sluice/model_spec.h"
+
+namespace sluice {
+
+struct LayerOptions {
+  at::ScalarType dtype = at::kFloat;  // of parameters and activations
+  c10::Device device = c10::kCPU;
+};
+
+// One LayerSpec per entry of model.layers, under the same name, with the settings in
+// model.config_text; allocates nothing. The layers of one call share one rotary table per device.
+// Throws Error(kInput) for a family or setting without modules.
+std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
+
+// These layers with causal_lm_loss. Its values: int64 [batch, length] "input_ids" and "labels" in
+// every batch, "hidden" [batch, length, hidden_size] between the layers, "logits" [batch, length,
+// vocab_size] behind the last.
+Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
+
+// Shifted cross-entropy in float32: token t predicts label t + 1; labels of kIgnoredLabel and the
+// first of each row do not count. outputs: "logits"; batch: "labels". Without a counted token the
+// loss is 0 with a valid graph. Throws Error(kUsage) when shapes disagree, Error(kInput) for a
+// label outside the vocabulary (found on CPU only).
+LossValue causal_lm_loss(const Values& outputs, const Values& batch);
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+// From a model and its partition to the stages of one rank.
+//
+// Owns: the one way in which modules come to be. Nothing of a layer that is on another rank is
+// made, ever.
+// Does not own: the partition (partition.h), weights (a stage's parameters are to be loaded or
+// drawn afterwards), what runs the stages (executor.h).
+// Thread-safety: pure functions; a rank's stages belong to its thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "sluice/model.h"
+#include "sluice/partition.h"
+#include "sluice/parts/stage.h"
+
+namespace sluice {
+
+struct StageOptions {
+  // Of a stage: what carries out its backward; empty, or an empty one: autograd.
+  std::function<ChunkBackwardMaker(int stage)> backward_of;
+  // Modules are in training mode, as after torch::nn::Module::train(training).
+  bool training = true;
+};
+
+class StageInputs;
+
+// The stages of one rank, with the sizes of what enters them.
+class RankStages {
+ public:
+  RankStages(std::vector<std::unique_ptr<Stage>> stages, std::unique_ptr<StageInputs> inputs);
+  ~RankStages();
+  RankStages(RankStages&&) noexcept;
+  RankStages& operator=(RankStages&&) noexcept;
+
+  const std::vector<std::unique_ptr<Stage>>& stages() const { return stages_; }  // ascending
+  // For an Executor; valid as long as this is, also after a move.
+  std::vector<Stage*> pointers() const;
+
+  // Metas of the values that enter a stage for a microbatch with these batch inputs, from the shape
+  // functions of all layers before it; nullopt when one has none. For ExecutorOptions::input_metas.
+  std::optional<std::vector<TensorMeta>> input_metas(int stage, const Values& batch);
+
+  // Draws every parameter of every stage, as initialize_parameters().
+  void draw_weights(std::uint64_t seed);
+
+ private:
+  std::vector<std::unique_ptr<Stage>> stages_;
+  std::unique_ptr<StageInputs> inputs_;
+};
+
+// The stages that `partition` places on `rank`; those of tied parameters on one rank share storage.
+// partition: of this model's layers. Throws Error(kUsage) for a partition of another number of
+// layers, for values that nobody writes, and what Chunk throws.
+RankStages build_stages(const Model& model, const Partition& partition, int rank,
+                        const StageOptions& options = {});
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+// A partition for tests whose layers are of no family.
+#pragma once
+
+#include "sluice/model.h"
+#include "sluice/partition.h"
+#include "sluice/parts/describe.h"
+#include "sluice/parts/stage_map.h"
+
+namespace sluice::test {
+
+// All layers count alike, remainder first; stages where the map has them.
+inline Partition even_partition(const Model& model, const StageMap& stage_map) {
+  ModelSpec spec = describe(model.layers);
+  for (LayerInfo& layer : spec.layers) layer.role = LayerRole::kBlock;
+  PartitionOptions options;
+  options.schedule = "";
+  options.num_ranks = stage_map.num_ranks();
+  options.num_stages = stage_map.num_stages();
+  options.stage_to_rank = stage_map.ranks();
+  return make_partition(spec, options);
+}
+
+}  // namespace sluice::test
