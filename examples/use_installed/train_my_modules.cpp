@@ -49,12 +49,14 @@ sluice::LossValue squared_error(const sluice::Values& outputs, const sluice::Val
 class PlainGradientDescent : public sluice::StepOps {
  public:
   explicit PlainGradientDescent(sluice::Stage& stage) : stage_(stage) {}
-  // One replica with whole parameters, nothing tied, no norm: these are not in this program.
-  void unshard(int) override {}
+  // One replica with whole parameters, nothing tied, no norm, no loss for other ranks: these are
+  // not in this program.
+  sluice::Work<void> unshard(int) override { return sluice::Work<void>::done(); }
   void reshard(int) override {}
-  void reduce_gradients(int) override {}
-  void reduce_tied(int) override {}
-  void reduce_norm() override {}
+  sluice::Work<void> reduce_gradients(int) override { return sluice::Work<void>::done(); }
+  sluice::Work<void> reduce_tied(int) override { return sluice::Work<void>::done(); }
+  sluice::Work<void> reduce_loss() override { return sluice::Work<void>::done(); }
+  sluice::Work<void> reduce_norm() override { return sluice::Work<void>::done(); }
   void optimizer_step() override {
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < stage_.parameters().size(); ++i) {

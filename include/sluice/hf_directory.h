@@ -61,7 +61,8 @@ class HfDirectory {
   std::vector<std::pair<std::string, std::uint32_t>> by_name_;  // sorted; index into shards_
 };
 
-// Fills every tensor of `parameters` (those of this rank) by full name, converting floating dtypes.
+// Fills every tensor of `parameters` (those of this rank, or its slices of them) by full name,
+// converting floating dtypes.
 // Uses of a tied parameter are all filled from the first that the checkpoint has, in the order of
 // `model` (an empty one for modules of one's own), so they are equal. Throws Error(kInput) naming
 // file, tensor, expected and found shape, or the nearest name of a missing one.
@@ -86,7 +87,8 @@ inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
 
 // Writes this rank's parameters into `directory` (HfWriter::directory()): only those that are not
 // another use of a tied one. rank: keeps the names of ranks apart. Files hold at most
-// max_shard_bytes unless a single tensor is larger. Throws Error(kCheckpoint).
+// max_shard_bytes unless a single tensor is larger. Throws Error(kCheckpoint); Error(kInternal) for
+// a parameter that is not whole: what is written has no layout.
 std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
                                      const std::vector<ParameterInfo>& parameters,
                                      std::uint64_t max_shard_bytes = kMaxShardBytes);

@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "sluice/model_spec.h"
+#include "sluice/parts/mesh.h"
+#include "sluice/parts/slice.h"
 #include "sluice/parts/values.h"
 
 namespace sluice {
@@ -31,10 +33,14 @@ namespace sluice {
 struct ParameterInfo {
   std::string name;  // full name, as in a checkpoint: prefix of the layer, ".", name inside it
   std::vector<std::int64_t> global_shape;
-  at::Tensor tensor;  // the leaf variable on this rank
+  Slice slice;         // what of it this rank holds; empty: all
+  AxisSet replicated;  // axes of the mesh along which all ranks hold this same slice
+  at::Tensor tensor;   // the leaf variable on this rank: the slice
   bool trainable = true;
   std::string tied_to;  // full name of the first use, "" if this is it or untied
   int layer = 0;        // position in the whole model's list of layers
+
+  bool is_whole() const { return sluice::is_whole(slice, global_shape); }
 };
 
 struct LayerSpec {
@@ -59,7 +65,8 @@ struct LayerSpec {
   // Draws the initial value of one of its parameters in place. name: inside the module; key: the
   // full name under which random numbers are drawn (of the first use, if tied). Empty function:
   // normal(0, 0.02) for two or more dimensions, ones for vectors named "weight", zeros for vectors
-  // whose name ends with "bias"; anything else keeps what `make` gave it.
+  // whose name ends with "bias"; anything else keeps what `make` gave it. value is whole: of a
+  // parameter of which a rank holds a slice, too, which is then taken out of it.
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
       initialize;

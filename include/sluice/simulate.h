@@ -4,9 +4,12 @@
 // a compute action starts when the rank is free and its inputs have arrived. A pair runs its
 // forward, then its backward; a SEND that follows its pair leaves when its own half has ended.
 // Messages of one channel follow each other over it: each occupies it for bytes / bandwidth and
-// arrives `latency` later. Reductions take no time, but collectives wait for all members. A program
-// without transfers hands over at the end of each action. Units: any one unit of time; sizes in
-// bytes, bandwidth in bytes per unit of time. Thread-safety: pure functions.
+// arrives `latency` later. UNSHARD and the reductions are posts that take no time on the rank: they
+// last as long as their cost says, those of one kind on one rank one after another, beside compute;
+// REDUCE_TIED, REDUCE_LOSS and REDUCE_NORM begin when all members have posted them; the first user,
+// or the end of the row, waits. RESHARD and OPTIMIZER_STEP take no time. A program without
+// transfers hands over at the end of each action. Units: any one unit of time; sizes in bytes,
+// bandwidth in bytes per unit of time. Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -18,15 +21,20 @@
 namespace sluice {
 
 struct StageCosts {
-  double forward = 1.0;          // F
-  double backward_input = 1.0;   // I
-  double backward_weight = 1.0;  // W
-  double backward = 2.0;         // B
+  double forward = 1.0;           // F
+  double backward_input = 1.0;    // I
+  double backward_weight = 1.0;   // W
+  double backward = 2.0;          // B
+  double unshard = 0.0;           // UNSHARD
+  double reduce_gradients = 0.0;  // REDUCE_GRAD
 };
 
 struct Costs {
   StageCosts uniform;                 // used when per_stage is empty
   std::vector<StageCosts> per_stage;  // empty, or one per stage
+  double reduce_tied = 0.0;           // REDUCE_TIED of a group
+  double reduce_loss = 0.0;           // REDUCE_LOSS
+  double reduce_norm = 0.0;           // REDUCE_NORM
   double latency = 0.0;               // of a transfer
   double bandwidth = 0.0;             // bytes per unit of time; 0: infinite
   std::vector<double> message_bytes;  // per cut (stage s -> its consumer), empty: 0
@@ -34,8 +42,9 @@ struct Costs {
   std::string file;                   // that they were read from; for errors
 };
 
-// "F=1,I=1,W=1,B=2,comm=0": any of them, in any order; comm is the latency, and B is I + W where it
-// is not given. Throws Error(kUsage).
+// "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,REDUCE_GRAD=0,REDUCE_TIED=0,REDUCE_LOSS=0,REDUCE_NORM=0": any
+// of them, in any order; comm is the latency, and B is I + W where it is not given. Throws
+// Error(kUsage).
 Costs parse_costs(std::string_view text);
 // The JSON of docs/simulate.md, and a file of it. Throws Error(kInput).
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
@@ -50,7 +59,7 @@ struct TimedAction {
 };
 
 struct Simulation {
-  double makespan = 0;
+  double makespan = 0;         // end of the last compute action, or of what a row still waits for
   double bubble_fraction = 0;  // idle / (ranks * makespan)
   std::vector<double> busy_per_rank;
   std::vector<double> finish_per_rank;
@@ -62,8 +71,8 @@ struct Simulation {
   std::vector<std::vector<int>> live_per_rank;  // after each instruction of the rank, until W or B
   // Compute actions per rank, in order; a pair is two.
   std::vector<std::vector<TimedAction>> timeline;
-  // A chain of compute actions, each starting when the one before it (or its message) ends, that
-  // spans the makespan; "rank" and index into timeline[rank].
+  // A chain of compute actions, each starting when the one before it, its message or a post behind
+  // it ends, that spans the makespan; "rank" and index into timeline[rank].
   struct Step {
     int rank = 0;
     int index = 0;

@@ -5,7 +5,7 @@
 //  - completeness: each stage x microbatch has F once, and B once or I and W once each;
 //  - order: F before its backward, I before W, neighbours' results before use;
 //  - transfers: every SEND has its RECV and the reverse, in the same order on every channel;
-//  - collectives: all ranks concerned execute them, in the same order;
+//  - collectives: all ranks concerned execute them, in the same order, after what they reduce;
 //  - freedom from deadlock under the strict reading (a SEND never waits; a RECV waits until its
 //    message heads its channel), so that it also completes under the looser reading of program.h.
 // Linear in the number of actions. Thread-safety: pure function.

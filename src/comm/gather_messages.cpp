@@ -4,15 +4,22 @@
 
 namespace sluice {
 
+Work<std::vector<WireReader>> post_messages(const Group& group, const WireWriter& own,
+                                            std::string subject) {
+  return group.all_gather(own.bytes())
+      .then([group, subject = std::move(subject)](std::vector<std::string> gathered) {
+        std::vector<WireReader> readers;
+        for (std::size_t i = 0; i < gathered.size(); ++i) {
+          readers.emplace_back(std::move(gathered[i]),
+                               subject + ", from rank " + std::to_string(group.members()[i]));
+        }
+        return readers;
+      });
+}
+
 std::vector<WireReader> gather_messages(const Group& group, const WireWriter& own,
                                         const std::string& subject) {
-  std::vector<std::string> gathered = group.all_gather(own.bytes()).wait();
-  std::vector<WireReader> readers;
-  for (std::size_t i = 0; i < gathered.size(); ++i) {
-    readers.emplace_back(std::move(gathered[i]),
-                         subject + ", from rank " + std::to_string(group.members()[i]));
-  }
-  return readers;
+  return post_messages(group, own, subject).wait();
 }
 
 }  // namespace sluice

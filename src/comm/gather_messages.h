@@ -9,7 +9,10 @@
 
 namespace sluice {
 
-// Collective; waits. One reader for each member, in order. subject: what it is about, for errors.
+// Collective. One reader for each member, in order. subject: what it is about, for errors.
+Work<std::vector<WireReader>> post_messages(const Group& group, const WireWriter& own,
+                                            std::string subject);
+// The same, and waits.
 std::vector<WireReader> gather_messages(const Group& group, const WireWriter& own,
                                         const std::string& subject);
 

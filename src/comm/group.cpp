@@ -57,13 +57,11 @@ template <typename Finish>
 auto collective(const std::shared_ptr<GroupBackend>& backend, GroupNote note,
                 std::vector<at::Tensor> pieces, Finish finish) {
   using Result = std::invoke_result_t<Finish, Exchanged>;
-  auto exchange =
-      std::make_shared<Work<Exchanged>>(backend->exchange(std::move(note), std::move(pieces)));
-  return Work<Result>([backend, exchange, finish = std::move(finish)]() -> Result {
-    Exchanged exchanged = exchange->wait();
-    require_same_call(*backend, exchanged.notes);
-    return finish(std::move(exchanged));
-  });
+  return backend->exchange(std::move(note), std::move(pieces))
+      .then([backend, finish = std::move(finish)](Exchanged exchanged) -> Result {
+        require_same_call(*backend, exchanged.notes);
+        return finish(std::move(exchanged));
+      });
 }
 
 std::vector<at::Tensor> for_everybody(const GroupBackend& backend, const at::Tensor& tensor) {

@@ -205,6 +205,7 @@ Plan make_plan(const RunConfig& config) {
 
   LowerOptions lowering;
   lowering.tie_groups = plan.partition.tie_groups;
+  lowering.loss = true;
   lowering.optimizer_step = true;
   lowering.norm = true;
   plan.program = lower(plan.schedule, lowering);

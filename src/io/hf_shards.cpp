@@ -1,10 +1,20 @@
 // The weights of one rank as files of a directory that is not yet published.
+#include "base/text.h"
 #include "sluice/hf_directory.h"
 
 namespace sluice {
 namespace {
 
 std::uint64_t bytes_of(const ParameterInfo& parameter) { return parameter.tensor.nbytes(); }
+
+void require_whole(const ParameterInfo& parameter) {
+  if (parameter.is_whole()) return;
+  throw Error(ErrorKind::kInternal,
+              {.what = "'" + parameter.name + "' cannot be saved from " + to_text(parameter.slice) +
+                       " of " + shape_text(parameter.global_shape) + " alone",
+               .where = "weights of one rank",
+               .remedy = "gather its slices first"});
+}
 
 HfShard write_shard(const std::string& directory, std::string file,
                     const std::vector<const ParameterInfo*>& parameters) {
@@ -40,6 +50,7 @@ std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
   };
   for (const ParameterInfo& parameter : parameters) {
     if (!parameter.tied_to.empty()) continue;
+    require_whole(parameter);
     if (next_bytes + bytes_of(parameter) > max_shard_bytes) flush();
     next.push_back(&parameter);
     next_bytes += bytes_of(parameter);

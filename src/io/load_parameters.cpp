@@ -93,7 +93,7 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
     const TensorSource source =
         source_of(directory, parameter.name, parameter.tied_to, ties, model);
     check_fits(source, parameter.name, parameter.global_shape);
-    source.file->read_into(source.entry->name, parameter.tensor);
+    source.file->read_into(source.entry->name, parameter.slice, parameter.tensor);
   }
 }
 

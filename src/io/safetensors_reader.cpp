@@ -114,8 +114,14 @@ TensorMeta SafetensorsReader::meta(std::string_view name) const {
 }
 
 void SafetensorsReader::read_into(std::string_view name, at::Tensor& destination) const {
+  read_into(name, Slice(), destination);
+}
+
+void SafetensorsReader::read_into(std::string_view name, const Slice& slice,
+                                  at::Tensor& destination) const {
   const SafetensorsEntry& source = entry(name);
-  const TensorMeta stored = meta(name);
+  const TensorMeta whole = meta(name);
+  const TensorMeta stored = {shape_of(slice, whole.sizes, std::string(name)), whole.dtype};
   const at::ScalarType wanted = destination.scalar_type();
   if (destination.sizes() != at::IntArrayRef(stored.sizes)) {
     throw Error(ErrorKind::kInput,
@@ -132,30 +138,35 @@ void SafetensorsReader::read_into(std::string_view name, at::Tensor& destination
 
   const at::NoGradGuard no_grad;
   if (!destination.is_contiguous()) {
-    at::Tensor whole = at::empty(destination.sizes(), destination.options().device(at::kCPU));
-    read_into(name, whole);
-    destination.copy_(whole);
+    at::Tensor dense = at::empty(destination.sizes(), destination.options().device(at::kCPU));
+    read_into(name, slice, dense);
+    destination.copy_(dense);
     return;
   }
   const std::uint64_t start = impl_->data_start + source.begin;
-  const std::uint64_t bytes = source.end - source.begin;
+  const auto element = static_cast<std::uint64_t>(c10::elementSize(stored.dtype));
+  const at::Tensor flat = destination.detach().view(-1);
   // A file's BOOL may hold bytes other than 0 and 1, which no C++ bool may.
   const bool checked_bool = stored.dtype == at::kBool;
   if (destination.device().is_cpu() && wanted == stored.dtype && !checked_bool) {
-    impl_->file.read(destination.data_ptr(), bytes, start);
+    for_each_run(slice, whole.sizes, [&](auto in_whole, auto in_box, auto count) {
+      impl_->file.read(flat.narrow(0, in_box, count).data_ptr(),
+                       static_cast<std::uint64_t>(count) * element,
+                       start + static_cast<std::uint64_t>(in_whole) * element);
+    });
     return;
   }
-  const auto element = static_cast<std::uint64_t>(c10::elementSize(stored.dtype));
-  const auto capacity = static_cast<std::int64_t>(std::min(bytes, kStagingBytes) / element);
+  const auto capacity = std::min(flat.numel(), static_cast<std::int64_t>(kStagingBytes / element));
   const at::Tensor staging = at::empty({capacity}, checked_bool ? at::kByte : stored.dtype);
-  const at::Tensor flat = destination.detach().view(-1);
-  for (std::int64_t done = 0; done < flat.numel();) {
-    const std::int64_t count = std::min(capacity, flat.numel() - done);
-    impl_->file.read(staging.data_ptr(), static_cast<std::uint64_t>(count) * element,
-                     start + static_cast<std::uint64_t>(done) * element);
-    flat.narrow(0, done, count).copy_(staging.narrow(0, 0, count));
-    done += count;
-  }
+  for_each_run(slice, whole.sizes, [&](auto in_whole, auto in_box, auto count) {
+    for (std::int64_t done = 0; done < count;) {
+      const std::int64_t piece = std::min(capacity, count - done);
+      impl_->file.read(staging.data_ptr(), static_cast<std::uint64_t>(piece) * element,
+                       start + static_cast<std::uint64_t>(in_whole + done) * element);
+      flat.narrow(0, in_box + done, piece).copy_(staging.narrow(0, 0, piece));
+      done += piece;
+    }
+  });
 }
 
 at::Tensor SafetensorsReader::read(std::string_view name) const {

@@ -213,7 +213,8 @@ std::vector<std::pair<std::string, at::Tensor>> Chunk::buffers() const {
   std::vector<std::pair<std::string, at::Tensor>> buffers;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     for (const auto& item : modules_[i]->named_buffers()) {
-      if (item.value().defined()) buffers.emplace_back(layers_[i].full_name(item.key()), item.value());
+      if (item.value().defined())
+        buffers.emplace_back(layers_[i].full_name(item.key()), item.value());
     }
   }
   return buffers;

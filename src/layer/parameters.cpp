@@ -1,9 +1,11 @@
 // Tied storage and initial values of the parameters of chunks.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 #include <map>
 #include <unordered_set>
 
+#include "base/text.h"
 #include "sluice/error.h"
 #include "sluice/parts/chunk.h"
 #include "sluice/parts/keyed_random.h"
@@ -13,15 +15,56 @@ namespace {
 
 constexpr double kDefaultStd = 0.02;
 
-void initialize_by_default(const std::string& name, const std::string& key, at::Tensor& value,
-                           std::uint64_t seed) {
+// Each element as in the whole tensor.
+void draw_normal(const ParameterInfo& parameter, const std::string& key, at::Tensor& value,
+                 std::uint64_t seed) {
+  const at::Tensor target = value.contiguous();  // shares the storage if it can
+  const at::Tensor flat = target.view({-1});
+  for_each_run(parameter.slice, parameter.global_shape,
+               [&](std::int64_t in_whole, std::int64_t in_box, std::int64_t count) {
+                 at::Tensor run = flat.narrow(0, in_box, count);
+                 keyed_normal_(run, seed, key, 0.0, kDefaultStd, in_whole);
+               });
+  if (!target.is_alias_of(value)) value.copy_(target);
+}
+
+void initialize_by_default(const ParameterInfo& parameter, const std::string& name,
+                           const std::string& key, at::Tensor& value, std::uint64_t seed) {
   if (value.dim() >= 2) {
-    keyed_normal_(value, seed, key, 0.0, kDefaultStd);
+    draw_normal(parameter, key, value, seed);
   } else if (name == "weight" || name.ends_with(".weight")) {
     value.fill_(1);
   } else if (name.ends_with("bias")) {
     value.zero_();
   }
+}
+
+// A layer's own function knows no slices: it is given the whole, of which the slice is kept.
+void initialize_by_layer(const LayerSpec& layer, const ParameterInfo& parameter,
+                         const std::string& name, const std::string& key, at::Tensor& value,
+                         std::uint64_t seed) {
+  if (parameter.is_whole()) {
+    layer.initialize(name, key, value, seed);
+    return;
+  }
+  at::Tensor whole = at::zeros(parameter.global_shape, value.options());
+  at::Tensor box = whole;
+  for (std::size_t d = 0; d < parameter.slice.size(); ++d) {
+    const auto [offset, size] = parameter.slice[d];
+    box = box.narrow(static_cast<std::int64_t>(d), offset, size);
+  }
+  box.copy_(value);
+  layer.initialize(name, key, whole, seed);
+  value.copy_(box);
+}
+
+void require_its_slice(const ParameterInfo& parameter) {
+  const std::vector<std::int64_t> expected =
+      shape_of(parameter.slice, parameter.global_shape, parameter.name);
+  if (parameter.tensor.sizes() == at::IntArrayRef(expected)) return;
+  throw Error(ErrorKind::kInternal, {.what = "a slice of shape " + shape_text(expected) +
+                                             " is held in " + to_text(meta_of(parameter.tensor)),
+                                     .where = "'" + parameter.name + "'"});
 }
 
 void require_own_tensors(const std::vector<Chunk*>& chunks) {
@@ -59,13 +102,13 @@ void share_tied_storage(const std::vector<Chunk*>& chunks) {
       if (parameter.tied_to.empty()) continue;
       const ParameterInfo& source = *first_uses.at(parameter.tied_to);
       if (source.tensor.is_same(parameter.tensor)) continue;
-      if (meta_of(source.tensor) != meta_of(parameter.tensor)) {
+      if (meta_of(source.tensor) != meta_of(parameter.tensor) || source.slice != parameter.slice) {
         throw Error(
             ErrorKind::kUsage,
             {.what = "'" + parameter.name + "' is " + to_text(meta_of(parameter.tensor)) +
                      " but is tied to '" + source.name + "', " + to_text(meta_of(source.tensor)),
              .where = "LayerSpec::ties",
-             .remedy = "tie only parameters of one shape and dtype"});
+             .remedy = "tie only parameters of one shape, slice and dtype"});
       }
       // The variable stays, so every handle of the module sees the shared storage, and so does its
       // gradient accumulator, so each use has a gradient of its own.
@@ -79,6 +122,7 @@ void initialize_parameters(Chunk& chunk, std::uint64_t seed) {
   std::unordered_set<const void*> drawn;
   for (ParameterInfo& parameter : chunk.parameters()) {
     if (!drawn.insert(parameter.tensor.const_data_ptr()).second) continue;
+    require_its_slice(parameter);
     const LayerSpec& layer =
         chunk.layers()[static_cast<std::size_t>(parameter.layer - chunk.first_layer())];
     const std::size_t prefix = layer.prefix.value_or(layer.name).size();
@@ -86,9 +130,9 @@ void initialize_parameters(Chunk& chunk, std::uint64_t seed) {
     const std::string& key = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
     at::Tensor value = parameter.tensor.detach();
     if (layer.initialize) {
-      layer.initialize(name, key, value, seed);
+      initialize_by_layer(layer, parameter, name, key, value, seed);
     } else {
-      initialize_by_default(name, key, value, seed);
+      initialize_by_default(parameter, name, key, value, seed);
     }
   }
 }

@@ -85,7 +85,10 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 }
 
 Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
-  return {make_layers(model, options), {"input_ids", "labels"}, {"logits"}, causal_lm_loss,
+  return {make_layers(model, options),
+          {"input_ids", "labels"},
+          {"logits"},
+          causal_lm_loss,
           [](const Values& batch) { return count_tokens(batch.get("labels")); }};
 }
 

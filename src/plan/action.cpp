@@ -23,7 +23,7 @@ struct Spelling {
   bool has_microbatch;
 };
 
-constexpr std::array<Spelling, 14> kSpellings = {{
+constexpr std::array<Spelling, 15> kSpellings = {{
     {ActionKind::kForward, "F", Target::kStage, true},
     {ActionKind::kBackward, "B", Target::kStage, true},
     {ActionKind::kBackwardInput, "I", Target::kStage, true},
@@ -36,6 +36,7 @@ constexpr std::array<Spelling, 14> kSpellings = {{
     {ActionKind::kReshard, "RESHARD", Target::kStage, false},
     {ActionKind::kReduceGrad, "REDUCE_GRAD", Target::kStage, false},
     {ActionKind::kReduceTied, "REDUCE_TIED", Target::kGroup, false},
+    {ActionKind::kReduceLoss, "REDUCE_LOSS", Target::kNone, false},
     {ActionKind::kReduceNorm, "REDUCE_NORM", Target::kNone, false},
     {ActionKind::kOptimizerStep, "OPTIMIZER_STEP", Target::kNone, false},
 }};
@@ -162,6 +163,40 @@ bool is_transfer(ActionKind kind) {
       return true;
     default:
       return false;
+  }
+}
+
+bool is_post(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kUnshard:
+    case ActionKind::kReduceGrad:
+    case ActionKind::kReduceTied:
+    case ActionKind::kReduceLoss:
+    case ActionKind::kReduceNorm:
+      return true;
+    default:
+      return false;
+  }
+}
+
+AxisSet axes_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kSendForward:
+    case ActionKind::kRecvForward:
+    case ActionKind::kSendBackward:
+    case ActionKind::kRecvBackward:
+    case ActionKind::kReduceTied:
+      return {Axis::kPp};
+    case ActionKind::kUnshard:
+    case ActionKind::kReshard:
+      return {Axis::kDpShard};
+    case ActionKind::kReduceGrad:
+      return {Axis::kDpReplicate, Axis::kDpShard};
+    case ActionKind::kReduceLoss:
+    case ActionKind::kReduceNorm:
+      return {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp};
+    default:
+      return {};
   }
 }
 

@@ -81,6 +81,14 @@ int Mesh::coordinate(int rank, Axis axis) const {
   return rank / strides_[index_of(axis)] % size_at(axis);
 }
 
+bool Mesh::is_first(int rank, AxisSet axes) const {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (axes.has(axis) && coordinate(rank, axis) != 0) return false;
+  }
+  return true;
+}
+
 std::vector<int> Mesh::group(int rank, Axis axis) const {
   std::vector<int> ranks;
   if (!is_of_experts(axis)) {

@@ -37,9 +37,16 @@ bool holds(const Program& program, ActionKind kind) {
   return any_action(program, [kind](ActionKind each) { return each == kind; });
 }
 
+int number_of(const Program& program, const Action& collective) {
+  const int num_groups = static_cast<int>(program.tie_groups.size());
+  if (collective.kind == ActionKind::kReduceLoss) return num_groups;
+  if (collective.kind == ActionKind::kReduceNorm) return num_groups + 1;
+  return in_range(collective.group, num_groups) ? collective.group : -1;
+}
+
 std::vector<int> members_of(const Program& program, const Action& collective) {
   std::vector<int> ranks;
-  if (collective.kind == ActionKind::kReduceNorm) {
+  if (collective.kind != ActionKind::kReduceTied) {
     for (int rank = 0; rank < program.mesh.size(Axis::kPp); ++rank) ranks.push_back(rank);
     return ranks;
   }
@@ -49,6 +56,26 @@ std::vector<int> members_of(const Program& program, const Action& collective) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
+}
+
+bool uses(const Program& program, const Action& user, const Action& post) {
+  if (user.kind == ActionKind::kOptimizerStep) return post.kind != ActionKind::kUnshard;
+  switch (post.kind) {
+    case ActionKind::kUnshard:
+      if (user.kind == ActionKind::kReshard) return user.stage == post.stage;
+      return is_compute(user.kind) &&
+             (user.stage == post.stage || user.backward_stage == post.stage);
+    case ActionKind::kReduceGrad:
+      if (user.kind == ActionKind::kReduceTied && number_of(program, user) >= 0) {
+        const std::vector<int>& stages = program.tie_groups[user.group].stages;
+        return std::find(stages.begin(), stages.end(), post.stage) != stages.end();
+      }
+      return user.kind == ActionKind::kReduceNorm;
+    case ActionKind::kReduceTied:
+      return user.kind == ActionKind::kReduceNorm;
+    default:
+      return false;
+  }
 }
 
 std::string location_text(const Program& program, int rank, int index) {

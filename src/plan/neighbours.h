@@ -82,15 +82,24 @@ inline Action counterpart(const Program& program, const Action& transfer) {
 
 // Whether an action of this kind names a stage of the program.
 inline bool names_stage(ActionKind kind) {
-  return kind != ActionKind::kIdle && kind != ActionKind::kReduceTied &&
-         kind != ActionKind::kReduceNorm && kind != ActionKind::kOptimizerStep;
+  return is_compute(kind) || is_transfer(kind) || kind == ActionKind::kUnshard ||
+         kind == ActionKind::kReshard || kind == ActionKind::kReduceGrad;
 }
 
-inline bool is_collective(ActionKind kind) {
-  return kind == ActionKind::kReduceTied || kind == ActionKind::kReduceNorm;
+// Whether ranks of one program meet in it; what spans other axes alone is the same row on all.
+inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
+// Collectives are numbered: REDUCE_TIED by its group, then REDUCE_LOSS, then REDUCE_NORM. -1: a
+// group that the program does not have.
+inline int num_collectives(const Program& program) {
+  return static_cast<int>(program.tie_groups.size()) + 2;
 }
-// The ranks that execute it, ascending. Precondition: a REDUCE_TIED names a group of the program.
+int number_of(const Program& program, const Action& collective);
+// The ranks that execute it, ascending. Precondition: number_of() is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
+
+// Whether an instruction uses what a post above it in its row began, and so waits for it
+// (program.h).
+bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);

@@ -38,6 +38,10 @@ Program apply_tied_reductions(Program program, const LowerOptions& options) {
   if (holds(program, ActionKind::kReduceTied)) return program;
   return add_tied_reductions(std::move(program), options.tie_groups);
 }
+Program apply_loss_reduction(Program program, const LowerOptions&) {
+  if (holds(program, ActionKind::kReduceLoss)) return program;
+  return add_loss_reduction(std::move(program));
+}
 Program apply_optimizer_step(Program program, const LowerOptions& options) {
   if (holds(program, ActionKind::kOptimizerStep)) return program;
   return add_optimizer_step(std::move(program), options.norm);
@@ -80,6 +84,7 @@ std::vector<NamedPass> lowering_passes(const LowerOptions& options) {
   add(options.transfers, "add_transfers", apply_transfers);
   add(options.defer_receives, "defer_receives", apply_defer_receives);
   add(!options.tie_groups.empty() && trains, "add_tied_reductions", apply_tied_reductions);
+  add(options.loss, "add_loss_reduction", apply_loss_reduction);
   add(options.optimizer_step && trains, "add_optimizer_step", apply_optimizer_step);
   return passes;
 }

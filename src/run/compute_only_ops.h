@@ -9,11 +9,12 @@ namespace sluice {
 class ComputeOnlyOps final : public StepOps {
  public:
   explicit ComputeOnlyOps(StepOps& ops) : ops_(ops) {}
-  void unshard(int stage) override { ops_.unshard(stage); }
+  Work<void> unshard(int stage) override { return ops_.unshard(stage); }
   void reshard(int stage) override { ops_.reshard(stage); }
-  void reduce_gradients(int /*stage*/) override {}
-  void reduce_tied(int /*group*/) override {}
-  void reduce_norm() override {}
+  Work<void> reduce_gradients(int /*stage*/) override { return Work<void>::done(); }
+  Work<void> reduce_tied(int /*group*/) override { return Work<void>::done(); }
+  Work<void> reduce_loss() override { return Work<void>::done(); }
+  Work<void> reduce_norm() override { return Work<void>::done(); }
   void optimizer_step() override {}
 
  private:

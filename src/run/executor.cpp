@@ -13,6 +13,7 @@
 #include "run/instruction_failure.h"
 #include "run/mailbox.h"
 #include "run/observer_list.h"
+#include "run/posts.h"
 #include "run/same_storage.h"
 #include "run/step_losses.h"
 #include "run/step_timer.h"
@@ -48,6 +49,7 @@ struct Executor::Impl {
   FlightRecorder recorder;
   StepTimer timer;
   ObserverList observers;
+  Posts posts;
 
   // Of the step that runs.
   const StepBatch* batch = nullptr;
@@ -64,7 +66,8 @@ struct Executor::Impl {
         input_metas(std::move(options.input_metas)),
         losses(std::move(loss), options.scale, options.divisor),
         recorder(options.flight_recorder_size),
-        observers({&recorder, &timer}) {
+        observers({&recorder, &timer}),
+        posts(program, observers) {
     for (ExecutorObserver* observer : options.observers) observers.add(*observer);
     for (Stage* stage : the_stages) stages[stage->index()] = stage;
     check_layout(program, rank, stages, transport);
@@ -108,7 +111,9 @@ struct Executor::Impl {
       observers.begin(index, action);
       if (auto failure = transport.failure())
         throw Error(failure->kind, {.what = failure->message});
+      posts.wait_for_used(action);
       execute(action);
+      if (static_cast<std::size_t>(index) + 1 == row().size()) posts.wait_for_rest(action);
       observers.end(index, action);
     } catch (...) {
       observers.failed(index, action);
@@ -145,19 +150,22 @@ struct Executor::Impl {
         post_receive(ChannelKind::kGradient, action);
         break;
       case ActionKind::kUnshard:
-        ops->unshard(action.stage);
+        posts.add(action, ops->unshard(action.stage));
         break;
       case ActionKind::kReshard:
         ops->reshard(action.stage);
         break;
       case ActionKind::kReduceGrad:
-        ops->reduce_gradients(action.stage);
+        posts.add(action, ops->reduce_gradients(action.stage));
         break;
       case ActionKind::kReduceTied:
-        ops->reduce_tied(action.group);
+        posts.add(action, ops->reduce_tied(action.group));
+        break;
+      case ActionKind::kReduceLoss:
+        posts.add(action, ops->reduce_loss());
         break;
       case ActionKind::kReduceNorm:
-        ops->reduce_norm();
+        posts.add(action, ops->reduce_norm());
         break;
       case ActionKind::kOptimizerStep:
         ops->optimizer_step();
@@ -181,6 +189,7 @@ struct Executor::Impl {
 
   void drop_everything() {
     mailbox.clear();
+    posts.clear();
     for (auto& [index, stage] : stages) stage->reset();
     losses.clear();
     gradient_metas.clear();

@@ -6,14 +6,31 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
 
-// Of every use: layer, position, whether it trains, name of the first use, name.
-WireWriter write_uses(const std::vector<Stage*>& stages) {
+bool has_replicas(const ParameterInfo& info, const Mesh& mesh) {
+  for (int rank = 0; !info.replicated.empty() && rank < mesh.num_ranks(); ++rank) {
+    if (!mesh.is_first(rank, info.replicated)) return true;
+  }
+  return false;
+}
+
+void require_whole(const ParameterInfo& info) {
+  if (info.is_whole()) return;
+  throw Error(ErrorKind::kInternal,
+              {.what = "of '" + info.name + "' a rank holds " + to_text(info.slice) + " of " +
+                       shape_text(info.global_shape) +
+                       "; tied sums, the norm and the update take whole parameters"});
+}
+
+// Of every use: layer, position, whether this rank stands for it, whether it trains and has
+// replicas, name of the first use, name.
+WireWriter write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank) {
   WireWriter message;
   std::size_t num_uses = 0;
   for (Stage* stage : stages) num_uses += stage->parameters().size();
@@ -21,9 +38,11 @@ WireWriter write_uses(const std::vector<Stage*>& stages) {
   for (Stage* stage : stages) {
     int layer = -1, position = 0;
     for (const ParameterInfo& info : stage->parameters()) {
+      require_whole(info);
       position = info.layer == layer ? position + 1 : 0;
       layer = info.layer;
-      message.add(layer).add(position).add(info.trainable);
+      message.add(layer).add(position).add(mesh.is_first(rank, info.replicated));
+      message.add(info.trainable).add(has_replicas(info, mesh));
       message.add(info.tied_to.empty() ? info.name : info.tied_to).add(info.name);
     }
   }
@@ -58,6 +77,17 @@ void require_one_owner(const SharedParameter& parameter) {
     throw Error(ErrorKind::kInternal,
                 {.what = "parameter '" + parameter.uses.front().name + "' is tied to '" +
                          parameter.name + "', which no earlier layer has"});
+  }
+}
+
+// A group of replicas would be another on each of them.
+void require_one_replica_of_tie(const SharedParameter& parameter) {
+  if (parameter.ranks.size() < 2) return;
+  for (const ParameterUse& use : parameter.uses) {
+    if (!use.has_replicas) continue;
+    throw Error(ErrorKind::kInternal,
+                {.what = "'" + use.name + "' is tied across ranks and replicated: such a tie is " +
+                         "not summed"});
   }
 }
 
@@ -96,20 +126,24 @@ const ParameterUse* SharedParameter::local_use() const {
   return use == uses.end() ? nullptr : &*use;
 }
 
-std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
-                                             const Group& world) {
+std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, const Group& world,
+                                             const Mesh& mesh) {
   std::map<std::string, SharedParameter> by_name;
   std::map<std::string, std::string> frozen;  // first use -> a use that does not train
   int rank = 0;
-  for (WireReader& message : gather_messages(world, write_uses(stages), "list of parameters")) {
+  for (WireReader& message :
+       gather_messages(world, write_uses(stages, mesh, world.rank()), "list of parameters")) {
     for (auto num_uses = message.take<std::size_t>(); num_uses > 0; --num_uses) {
       ParameterUse use;
       use.rank = rank;
       use.layer = message.take<int>();
       use.position = message.take<int>();
+      const bool stands_for_it = message.take<bool>();
       const bool trainable = message.take<bool>();
+      use.has_replicas = message.take<bool>();
       const auto first_use = message.take<std::string>();
       use.name = message.take<std::string>();
+      if (!stands_for_it) continue;
       if (trainable) {
         by_name[first_use].uses.push_back(std::move(use));
       } else {
@@ -132,6 +166,7 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages,
     std::set<int> ranks;
     for (const ParameterUse& use : parameter.uses) ranks.insert(use.rank);
     parameter.ranks.assign(ranks.begin(), ranks.end());
+    require_one_replica_of_tie(parameter);
     parameters.push_back(std::move(parameter));
   }
   std::sort(parameters.begin(), parameters.end(), [](const auto& a, const auto& b) {

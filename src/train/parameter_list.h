@@ -1,10 +1,12 @@
-// All trainable parameters of all ranks, in layer order: what norm and tied sums go by.
+// All trainable parameters of all ranks, in layer order: what norm and tied sums go by. Of those
+// that several ranks hold alike (ParameterInfo::replicated), the first rank's stand for all.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "sluice/parts/group.h"
+#include "sluice/parts/mesh.h"
 #include "sluice/parts/stage.h"
 
 namespace sluice {
@@ -14,8 +16,9 @@ struct ParameterUse {
   int layer = 0;
   int position = 0;  // among the parameters of its layer
   std::string name;  // of this use
-  int rank = 0;
-  Stage* stage = nullptr;  // null on another rank
+  int rank = 0;      // the first that holds it
+  bool has_replicas = false;
+  Stage* stage = nullptr;  // null where this rank does not hold it
   std::size_t index = 0;   // within stage->parameters()
 
   at::Tensor& gradient() const { return stage->gradient(index); }
@@ -34,7 +37,9 @@ struct SharedParameter {
   const ParameterUse* local_use() const;
 };
 
-// Collective over all ranks; the same list on each, but for `stage` and `group`.
-std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, const Group& world);
+// Collective over all ranks, which are those of the mesh; the same list on each, but for `stage`
+// and `group`. Throws Error(kUsage), Error(kInternal): see TrainOps.
+std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, const Group& world,
+                                             const Mesh& mesh);
 
 }  // namespace sluice

@@ -217,6 +217,44 @@ TEST(LoadParametersTest, SaysExpectedAndFoundShape) {
   EXPECT_EQ(error.where(), directory / "model.safetensors" + ", tensor 'a'");
 }
 
+// What a rank holds of "a".
+ParameterInfo part_of(const std::vector<std::int64_t>& shape, const Slice& slice) {
+  ParameterInfo info = parameter("a", shape_of(slice, shape, "a"));
+  info.global_shape = shape;
+  info.slice = slice;
+  return info;
+}
+
+TEST(LoadParametersTest, ASliceHasTheBitsOfTheWhole) {
+  const TempDirectory directory;
+  for (const auto stored : {at::kFloat, at::kBFloat16}) {  // as it is, and converted
+    const at::Tensor value = at::randn({6, 5, 4}).to(stored);
+    write_tensors(directory / "model.safetensors", {{"a", value}});
+    const HfDirectory opened(directory.str());
+    at::Tensor joined = at::full({6, 5, 4}, -1.0);
+    for (const std::int64_t row : {0, 2}) {
+      for (const std::int64_t column : {0, 1}) {
+        const Slice slice = {{row, row == 0 ? 2 : 4}, {column, column == 0 ? 1 : 4}, {0, 4}};
+        std::vector<ParameterInfo> parameters = {part_of({6, 5, 4}, slice)};
+        load_parameters(opened, parameters, {});
+        joined.narrow(0, slice[0].offset, slice[0].size)
+            .narrow(1, slice[1].offset, slice[1].size)
+            .copy_(parameters[0].tensor.detach());
+      }
+    }
+    EXPECT_TRUE(joined.equal(value.to(at::kFloat)));
+  }
+}
+
+TEST(LoadParametersTest, OfASliceTheWholeShapeIsCompared) {
+  const TempDirectory directory;
+  write_tensors(directory / "model.safetensors", {{"a", at::ones({6, 4})}});
+  std::vector<ParameterInfo> parameters = {part_of({8, 4}, {{0, 2}, {0, 4}})};
+  const Error error =
+      error_of([&] { load_parameters(HfDirectory(directory.str()), parameters, {}); });
+  EXPECT_EQ(error.fact(), "expected shape [8, 4] for 'a', found [6, 4]");
+}
+
 TEST(LoadParametersTest, NamesTheNearestTensorForOneThatIsMissing) {
   std::vector<ParameterInfo> parameters = {
       parameter("model.layers.0.mlp.gate_prj.weight", {128, 64})};
@@ -257,6 +295,19 @@ TEST(LoadParametersTest, ReadsOnlyTheTensorsOfThisRank) {
   const std::uint64_t before = bytes_read_so_far();
   load_parameters(directory, parameters, {});
   EXPECT_EQ(bytes_read_so_far() - before - of_measuring, (128 * 64 + 64) * sizeof(float));
+}
+
+TEST(LoadParametersTest, ReadsOnlyTheBytesOfASlice) {
+  const HfDirectory directory(kModels + "llama_untied");
+  ParameterInfo part = part_of({128, 64}, {{32, 16}, {0, 64}});
+  part.name = "model.layers.3.mlp.up_proj.weight";
+  std::vector<ParameterInfo> parameters = {part};
+  bytes_read_so_far();
+  const std::uint64_t start = bytes_read_so_far();
+  const std::uint64_t of_measuring = bytes_read_so_far() - start;
+  const std::uint64_t before = bytes_read_so_far();
+  load_parameters(directory, parameters, {});
+  EXPECT_EQ(bytes_read_so_far() - before - of_measuring, 16 * 64 * sizeof(float));
 }
 
 TEST(CheckCheckpointTest, AcceptsTheReferenceModels) {

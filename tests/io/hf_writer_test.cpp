@@ -46,6 +46,17 @@ std::string write_step(const std::string& folder, std::int64_t step, double valu
   return writer.publish(shards, kConfig, "");
 }
 
+TEST(HfWriterTest, ASliceOfAParameterIsRefused) {
+  const TempDirectory directory;
+  HfWriter writer(directory.str(), 1);
+  ParameterInfo part = parameter("a", at::ones({2, 3}));
+  part.global_shape = {4, 3};
+  part.slice = {{2, 2}, {0, 3}};
+  const Error error = test::error_of([&] { write_hf_shards(writer.directory(), 0, {part}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInternal);
+  EXPECT_EQ(error.fact(), "'a' cannot be saved from [2:4, 0:3] of [4, 3] alone");
+}
+
 double value_of(const std::string& directory) {
   return HfDirectory(directory).locate("a").file->read("a")[0].item<double>();
 }

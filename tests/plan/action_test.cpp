@@ -20,7 +20,7 @@ std::string refusal(std::string_view text) {
 TEST(ActionTest, ParsesWhatItWritesForEveryKind) {
   for (const std::string text :
        {"0F0", "12B345", "1I2", "1W2", "1SEND_F3", "2RECV_F3", "2SEND_B3", "1RECV_B3", "0UNSHARD",
-        "3RESHARD", "0REDUCE_GRAD", "0REDUCE_TIED", "REDUCE_NORM", "OPTIMIZER_STEP",
+        "3RESHARD", "0REDUCE_GRAD", "0REDUCE_TIED", "REDUCE_LOSS", "REDUCE_NORM", "OPTIMIZER_STEP",
         "(0F7;7B3)OVERLAP_F_B", "(4F1;3I0)OVERLAP_F_B", "2147483647F2147483647"}) {
     EXPECT_EQ(to_text(parse_action(text)), text);
     EXPECT_EQ(parse_action(to_text(parse_action(text))), parse_action(text));
@@ -40,6 +40,24 @@ TEST(ActionTest, AReductionOfTiedWeightsNamesItsGroupAndNoStage) {
   EXPECT_EQ(action.group, 7);
   EXPECT_EQ(action.stage, -1);
   EXPECT_NE(refusal("REDUCE_TIED").find("no tie group before 'REDUCE_TIED'"), std::string::npos);
+}
+
+TEST(ActionTest, SaysWhichAxesItSpans) {
+  const auto axes = [](const char* text) { return axes_of(parse_action(text).kind); };
+  for (const char* text : {"0F0", "0B0", "0I0", "0W0", "(0F7;7B3)OVERLAP_F_B", "OPTIMIZER_STEP"}) {
+    EXPECT_TRUE(axes(text).empty()) << text;
+  }
+  for (const char* text : {"0SEND_F0", "1RECV_F0", "1SEND_B0", "0RECV_B0", "0REDUCE_TIED"}) {
+    EXPECT_EQ(axes(text), AxisSet{Axis::kPp}) << text;
+  }
+  EXPECT_EQ(axes("0UNSHARD"), AxisSet{Axis::kDpShard});
+  EXPECT_EQ(axes("0RESHARD"), AxisSet{Axis::kDpShard});
+  EXPECT_EQ(axes("0REDUCE_GRAD"), (AxisSet{Axis::kDpReplicate, Axis::kDpShard}));
+  for (const char* text : {"REDUCE_LOSS", "REDUCE_NORM"}) {
+    for (const Axis axis : {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp}) {
+      EXPECT_TRUE(axes(text).has(axis)) << text;
+    }
+  }
 }
 
 TEST(ActionTest, TakesSurroundingSpaceAndReadsBlankAsIdle) {
@@ -66,6 +84,7 @@ TEST(ActionTest, RefusesTextThatIsIncompleteOrTrailing) {
                            "UNSHARD",
                            "0RECV_B",
                            "REDUCE_NORM0",
+                           "0REDUCE_LOSS",
                            "0OPTIMIZER_STEP",
                            "0OVERLAP_F_B",
                            "2147483648F0",

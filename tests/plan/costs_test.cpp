@@ -26,6 +26,20 @@ TEST(ParseCostsTest, TakesBAsIAndWWhereItIsNotGiven) {
   EXPECT_EQ(values(parse_costs("F=2").uniform), (std::vector<double>{2, 1, 1, 2}));
 }
 
+std::vector<double> post_values(const Costs& costs) {
+  return {costs.uniform.unshard, costs.uniform.reduce_gradients, costs.reduce_tied,
+          costs.reduce_loss, costs.reduce_norm};
+}
+
+TEST(ParseCostsTest, PostsCostNothingUnlessTheyAreGiven) {
+  EXPECT_EQ(post_values(parse_costs("F=2")), (std::vector<double>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(post_values(parse_costs("UNSHARD=1,REDUCE_GRAD=2,REDUCE_TIED=3,REDUCE_LOSS=4,"
+                                    "REDUCE_NORM=5")),
+            (std::vector<double>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(values(parse_costs("UNSHARD=1").uniform), (std::vector<double>{1, 1, 1, 2}));
+  EXPECT_EQ(error_of([] { parse_costs("REDUCE_LOSS=1,REDUCE_LOSS=1"); }).kind(), ErrorKind::kUsage);
+}
+
 TEST(ParseCostsTest, RefusesWhatItCannotRead) {
   for (const char* text : {"F", "F=", "F=x", "F=1x", "F=-1", "F=nan", "F=inf", "F=1e999", "X=1",
                            "f=1", "F=1,F=2", "F=1,,B=2", "="}) {
@@ -64,6 +78,18 @@ TEST_F(CostsFileTest, HoldsEverythingThatASimulationTakes) {
   EXPECT_EQ(costs.bandwidth, 100);
   EXPECT_EQ(costs.message_bytes, (std::vector<double>{10, 20}));
   EXPECT_EQ(costs.rank_speed, (std::vector<double>{1, 0.5}));
+}
+
+TEST_F(CostsFileTest, HoldsTheCostsOfPosts) {
+  const Costs costs = read(R"({"UNSHARD": 1, "REDUCE_GRAD": 2, "REDUCE_TIED": 3, "REDUCE_LOSS": 4,
+    "REDUCE_NORM": 5, "stages": [{"UNSHARD": 7}, {"REDUCE_GRAD": 8}]})");
+  EXPECT_EQ(post_values(costs), (std::vector<double>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(costs.per_stage[0].unshard, 7);
+  EXPECT_EQ(costs.per_stage[0].reduce_gradients, 2);
+  EXPECT_EQ(costs.per_stage[1].unshard, 1);
+  EXPECT_EQ(costs.per_stage[1].reduce_gradients, 8);
+  EXPECT_EQ(refusal(R"({"REDUCE_NORM": -1})").fact(), "'REDUCE_NORM' is no number of at least 0");
+  EXPECT_EQ(refusal(R"({"stages": [{"REDUCE_LOSS": 1}]})").kind(), ErrorKind::kInput);
 }
 
 TEST_F(CostsFileTest, MayBeAListOfStages) {

@@ -37,6 +37,16 @@ TEST(MeshTest, TheLastAxisOfTheOrderIsFastest) {
   EXPECT_EQ(other.group(4, Axis::kPp), (Ranks{4, 5}));
 }
 
+TEST(MeshTest, OneRankOfThoseThatDifferAlongSomeAxesIsTheFirst) {
+  const Mesh mesh({.pp = 2, .dp_replicate = 2, .dp_shard = 2});
+  Ranks first;
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+    EXPECT_TRUE(mesh.is_first(rank, {}));
+    if (mesh.is_first(rank, {Axis::kDpReplicate, Axis::kCp})) first.push_back(rank);
+  }
+  EXPECT_EQ(first, (Ranks{0, 1, 4, 5}));
+}
+
 TEST(MeshTest, ExpertsAreAnotherViewOfTheRanksThatShareData) {
   const Mesh mesh({.pp = 2, .dp_replicate = 2, .dp_shard = 2, .cp = 2, .tp = 2, .ep = 4});
   EXPECT_EQ(mesh.size(Axis::kEpShard), 2);

@@ -50,16 +50,23 @@ TEST(KeepForwardTest, KeepsForwardsAndTheirTransfersInOrder) {
   EXPECT_TRUE(program.forward_only);
 }
 
+TEST(KeepForwardTest, KeepsTheLossAndNotTheNorm) {
+  EXPECT_EQ(rows_of(keep_forward(program_of({"0F0,0B0,REDUCE_LOSS,REDUCE_NORM,OPTIMIZER_STEP"}))),
+            (Rows{"0F0,REDUCE_LOSS"}));
+}
+
 TEST(KeepForwardTest, OfEveryScheduleVerifies) {
   for (const ScheduleInfo& info : schedule_table()) {
     LowerOptions options;
     options.forward_only = true;
     options.shard_parameters = true;
     options.reduce_gradients = options.optimizer_step = true;  // nothing to reduce or to step
+    options.loss = true;
     const Program program =
         lower(make_schedule(info.name, {.num_ranks = 4, .num_microbatches = 8}), options);
     EXPECT_TRUE(verify(program).ok()) << info.name;
     for (const auto& row : program.ranks) {
+      EXPECT_EQ(row.back().kind, ActionKind::kReduceLoss) << info.name;
       for (const Action& action : row) {
         EXPECT_NE(action.kind, ActionKind::kReduceGrad) << info.name;
         EXPECT_NE(action.kind, ActionKind::kOptimizerStep) << info.name;
@@ -228,23 +235,33 @@ TEST(AddOptimizerStepTest, EndsEveryRank) {
             (Rows{"0F0,0B0,REDUCE_NORM,OPTIMIZER_STEP", "1F0,1B0,REDUCE_NORM,OPTIMIZER_STEP"}));
 }
 
+TEST(AddLossReductionTest, StandsAboveTheNormAndTheUpdate) {
+  EXPECT_EQ(rows_of(add_loss_reduction(program_of({"0F0,0B0", "1F0,1B0"}))),
+            (Rows{"0F0,0B0,REDUCE_LOSS", "1F0,1B0,REDUCE_LOSS"}));
+  EXPECT_EQ(rows_of(add_loss_reduction(program_of({"0F0,0B0,REDUCE_NORM,OPTIMIZER_STEP"}))),
+            (Rows{"0F0,0B0,REDUCE_LOSS,REDUCE_NORM,OPTIMIZER_STEP"}));
+  EXPECT_EQ(rows_of(add_loss_reduction(program_of({"0F0,0B0,OPTIMIZER_STEP"}))),
+            (Rows{"0F0,0B0,REDUCE_LOSS,OPTIMIZER_STEP"}));
+}
+
 TEST(LowerTest, AppliesThePassesInOneOrder) {
   LowerOptions options;
   options.shard_parameters = options.reduce_gradients = options.defer_receives = true;
-  options.merge_backward = options.optimizer_step = options.norm = true;
+  options.merge_backward = options.loss = options.optimizer_step = options.norm = true;
   options.tie_groups = {{"t", {0, 1}}};
   std::vector<std::string> names;
   for (const NamedPass& pass : lowering_passes(options)) names.push_back(pass.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"merge_backward", "add_unshard_reshard",
-                                             "add_reduce_grad", "add_transfers", "defer_receives",
-                                             "add_tied_reductions", "add_optimizer_step"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"merge_backward", "add_unshard_reshard", "add_reduce_grad",
+                                      "add_transfers", "defer_receives", "add_tied_reductions",
+                                      "add_loss_reduction", "add_optimizer_step"}));
   const Program program =
       lower(make_schedule("1F1B", {.num_ranks = 2, .num_microbatches = 1}), options);
   EXPECT_EQ(rows_of(program),
             (Rows{"0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD,0REDUCE_TIED,"
-                  "REDUCE_NORM,OPTIMIZER_STEP",
+                  "REDUCE_LOSS,REDUCE_NORM,OPTIMIZER_STEP",
                   "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD,0REDUCE_TIED,"
-                  "REDUCE_NORM,OPTIMIZER_STEP"}));
+                  "REDUCE_LOSS,REDUCE_NORM,OPTIMIZER_STEP"}));
 }
 
 TEST(LowerTest, AddsOnlyTransfersByDefault) {

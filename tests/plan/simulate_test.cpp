@@ -221,6 +221,75 @@ TEST(SimulateTest, TakesTheWholeEndOfAStep) {
   EXPECT_EQ(simulate(program).live_per_rank[0].size(), program.ranks[0].size());
 }
 
+// ---- posts ----
+
+// Two stages of one rank.
+TEST(SimulatePostsTest, AReductionBehindComputeCostsNothingUntilTheNorm) {
+  const Program program = add_optimizer_step(
+      program_of({"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD"}), /*with_norm=*/true);
+  const double bare = simulate(program).makespan;
+  EXPECT_EQ(bare, 6);
+  Costs costs;
+  costs.uniform.reduce_gradients = 2;
+  const Simulation simulation = simulate(program, costs);
+  EXPECT_EQ(simulation.timeline[0][3].start, 4);  // 0B0 beside 1REDUCE_GRAD
+  EXPECT_EQ(simulation.finish_per_rank, (Doubles{6}));
+  EXPECT_EQ(simulation.makespan, 6 + 2);  // 0REDUCE_GRAD has nothing beside it
+  EXPECT_EQ(simulation.drain_per_rank, (Doubles{2}));
+  EXPECT_EQ(to_text(simulation.timeline[0][simulation.critical_path.back().index].action), "0B0");
+  costs.per_stage = {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 2}};
+  EXPECT_EQ(simulate(program, costs).makespan, bare);  // that of stage 1 is hidden wholly
+  costs.per_stage[1].reduce_gradients = 3;
+  EXPECT_EQ(simulate(program, costs).makespan, bare + 1);
+  costs.reduce_norm = 10;
+  EXPECT_EQ(simulate(program, costs).makespan, bare + 1 + 10);
+}
+
+TEST(SimulatePostsTest, ReductionsOfARankFollowEachOther) {
+  Costs costs;
+  costs.per_stage = {{1, 1, 1, 2, 0, 5}, {1, 1, 1, 2, 0, 7}};
+  const Program program = program_of({"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD"});
+  EXPECT_EQ(simulate(program, costs).makespan, 4 + 7 + 5);
+}
+
+TEST(SimulatePostsTest, ParametersAreGatheredBesideTheComputeOfAnotherStage) {
+  const Program program = program_of({"0UNSHARD,1UNSHARD,0F0,1F0,1B0,1RESHARD,0B0,0RESHARD"});
+  Costs costs;
+  costs.uniform.unshard = 3;
+  const Simulation simulation = simulate(program, costs);
+  EXPECT_EQ(simulation.timeline[0][0].start, 3);  // gathered 0 - 3
+  EXPECT_EQ(simulation.timeline[0][1].start, 6);  // and 3 - 6, beside 0F0
+  EXPECT_EQ(simulation.timeline[0][3].start, 9);
+  EXPECT_EQ(simulate(program).timeline[0][0].start, 0);
+}
+
+TEST(SimulatePostsTest, ACollectiveBeginsWhenAllMembersPostedItAndOnlyItsUserWaits) {
+  const std::vector<std::string> rows = {"0F0,REDUCE_LOSS,0B0", "1F0,REDUCE_LOSS,1B0"};
+  Costs costs;
+  costs.reduce_loss = 3;  // from 2 to 5
+  EXPECT_EQ(simulate(program_of(rows), costs).makespan, 6);
+  EXPECT_EQ(simulate(program_of(rows), costs).timeline[1][1].start, 2);
+  costs.reduce_loss = 9;
+  const Simulation simulation = simulate(program_of(rows), costs);
+  EXPECT_EQ(simulation.makespan, 2 + 9);
+  EXPECT_EQ(simulation.finish_per_rank, (Doubles{6, 4}));
+}
+
+TEST(SimulatePostsTest, TiedSumsWaitForTheReductionsOfTheirStages) {
+  Program program = add_optimizer_step(
+      add_tied_reductions(add_reduce_grad(program_of({"0F0,0B0", "1F0,1B0"})), {{"t", {0, 1}}}),
+      /*with_norm=*/true);
+  Costs costs;
+  costs.per_stage = {{1, 1, 1, 2, 0, 4}, {1, 1, 1, 2, 0, 100}};
+  costs.reduce_tied = 1000;
+  EXPECT_EQ(simulate(program, costs).makespan, 4 + 100 + 1000);  // 1B0 ends at 4
+}
+
+TEST(SimulatePostsTest, AMissingMemberIsMissedAtTheEndOfTheRow) {
+  const Error error = error_of([] { simulate(program_of({"0F0,REDUCE_NORM,0B0", "1F0,1B0"})); });
+  EXPECT_EQ(error.where(), "rank 0, instruction 2 '0B0'");
+}
+
 TEST(SimulateTest, SimulatesForwardOnlyPrograms) {
   const Simulation simulation = simulate(keep_forward(named("1F1B", 4, 6)));
   EXPECT_EQ(simulation.makespan, 9);

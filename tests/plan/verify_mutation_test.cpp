@@ -63,7 +63,7 @@ class Mutator {
       case 8:
         if (here->kind != ActionKind::kOverlap) {
           const int target = std::exchange(target_of(*here), -1);
-          here->kind = static_cast<ActionKind>(pick(random_, 0, 15));
+          here->kind = static_cast<ActionKind>(pick(random_, 0, 16));
           if (here->kind == ActionKind::kOverlap) here->kind = ActionKind::kIdle;
           target_of(*here) = target;
         } else {

@@ -273,6 +273,46 @@ TEST(VerifyTest, ChecksTheEndOfTheStep) {
   EXPECT_FALSE(verify(changed).ok());  // the norm before a gradient
 }
 
+TEST(VerifyTest, ChecksTheLossOfTheStep) {
+  const std::vector<std::string> rows = {"0F0,0B0,REDUCE_LOSS,OPTIMIZER_STEP",
+                                         "1F0,1B0,REDUCE_LOSS,OPTIMIZER_STEP"};
+  const auto with_row = [&](std::size_t rank, const std::string& row) {
+    std::vector<std::string> changed = rows;
+    changed[rank] = row;
+    return program_of(changed);
+  };
+  EXPECT_TRUE(verify(program_of(rows)).ok());
+  EXPECT_TRUE(verify(with_row(0, "0F0,REDUCE_LOSS,0B0,OPTIMIZER_STEP")).ok());
+  expect_found(with_row(1, "1F0,REDUCE_LOSS,1B0,OPTIMIZER_STEP"),
+               {{0, 1, "0B0", "deadlock"}, {1, 1, "REDUCE_LOSS", "deadlock"}});
+  expect_found(with_row(0, "0F0,0B0,OPTIMIZER_STEP"),
+               {{0, -1, "REDUCE_LOSS", "never runs on this rank"}});
+  expect_found(with_row(0, "0F0,0B0,REDUCE_LOSS,REDUCE_LOSS,OPTIMIZER_STEP"),
+               {{0, 3, "REDUCE_LOSS", "a second time"}});
+  expect_found(with_row(0, "0F0,0B0,OPTIMIZER_STEP,REDUCE_LOSS"),
+               {{0, 2, "OPTIMIZER_STEP", "runs before 'REDUCE_LOSS'"}});
+}
+
+TEST(VerifyTest, TheLossComesAfterTheLastForwardOfTheRankThatComputesIt) {
+  // It may come before a backward, but not before its own forwards.
+  EXPECT_TRUE(verify(program_of({"0F0,0F1,REDUCE_LOSS,0B0,0B1"})).ok());
+  expect_found(program_of({"0F0,REDUCE_LOSS,0F1,0B0,0B1"}),
+               {{0, 1, "REDUCE_LOSS", "runs before '0F1'"}});
+}
+
+TEST(VerifyTest, LossAndNormInAnotherOrderAreADeadlock) {
+  expect_found(program_of({"0F0,0B0,REDUCE_LOSS,REDUCE_NORM", "1F0,1B0,REDUCE_NORM,REDUCE_LOSS"}),
+               {{0, 2, "REDUCE_LOSS", "deadlock"}, {1, 2, "REDUCE_NORM", "deadlock"}});
+}
+
+TEST(VerifyTest, AForwardOnlyProgramMayEndWithTheLossAndNotWithTheNorm) {
+  Program program = program_of({"0F0,REDUCE_LOSS", "1F0,REDUCE_LOSS"});
+  program.forward_only = true;
+  EXPECT_TRUE(verify(program).ok());
+  program.ranks[1].push_back(Action::make(ActionKind::kReduceNorm));
+  EXPECT_FALSE(verify(program).ok());
+}
+
 TEST(VerifyTest, RejectsBackwardsInAForwardOnlyProgram) {
   Program program = program_of({"0F0", "1F0"});
   EXPECT_FALSE(verify(program).ok());

@@ -435,35 +435,93 @@ TEST(ExecutorTest, LossesMayBeAskedForWhileTheStepRuns) {
             (std::vector<std::size_t>{1, 2, 3, 4}));
 }
 
-// Writes down what it is asked for.
+// Writes down what it is asked for, and what is waited for.
 class RecordingOps final : public StepOps {
  public:
   std::vector<std::string> calls;
-  void unshard(int stage) override { calls.push_back("unshard " + std::to_string(stage)); }
+  std::string fails;  // waiting for this
+  Work<void> unshard(int stage) override { return post("unshard " + std::to_string(stage)); }
   void reshard(int stage) override { calls.push_back("reshard " + std::to_string(stage)); }
-  void reduce_gradients(int stage) override {
-    calls.push_back("reduce_gradients " + std::to_string(stage));
+  Work<void> reduce_gradients(int stage) override {
+    return post("reduce_gradients " + std::to_string(stage));
   }
-  void reduce_tied(int group) override { calls.push_back("reduce_tied " + std::to_string(group)); }
-  void reduce_norm() override { calls.push_back("reduce_norm"); }
+  Work<void> reduce_tied(int group) override {
+    return post("reduce_tied " + std::to_string(group));
+  }
+  Work<void> reduce_loss() override { return post("reduce_loss"); }
+  Work<void> reduce_norm() override { return post("reduce_norm"); }
   void optimizer_step() override { calls.push_back("optimizer_step"); }
+
+ private:
+  Work<void> post(const std::string& call) {
+    calls.push_back(call);
+    return Work<void>([this, call] {
+      calls.push_back("waits for " + call);
+      if (call == fails) throw std::runtime_error("injected fault");
+    });
+  }
 };
 
 TEST(ExecutorTest, AsksItsStepOpsForEveryInstructionThatIsNoComputeAndNoTransfer) {
   LowerOptions lower_options;
   lower_options.shard_parameters = lower_options.reduce_gradients = true;
-  lower_options.norm = lower_options.optimizer_step = true;
+  lower_options.loss = lower_options.norm = lower_options.optimizer_step = true;
   OneStage one(lower(make_schedule("GPipe", {1, 0, 2}), lower_options));
   RecordingOps ops;
   Executor executor(one.program, 0, {&one.stage}, *one.transports[0], ops, &squared_error, {});
   const StepBatch batch = user_batches(1, 2, {2})[0];
   executor.run_step(batch);
-  EXPECT_EQ(ops.calls, (std::vector<std::string>{"unshard 0", "reduce_gradients 0", "reshard 0",
-                                                 "reduce_norm", "optimizer_step"}));
+  EXPECT_EQ(ops.calls, (std::vector<std::string>{
+                           "unshard 0", "waits for unshard 0", "reduce_gradients 0", "reshard 0",
+                           "reduce_loss", "waits for reduce_gradients 0", "reduce_norm",
+                           "waits for reduce_loss", "waits for reduce_norm", "optimizer_step"}));
   // Parameters are there for the compute of a step that is not to update them.
   ops.calls.clear();
   executor.find_non_finite(batch);
-  EXPECT_EQ(ops.calls, (std::vector<std::string>{"unshard 0", "reshard 0"}));
+  EXPECT_EQ(ops.calls, (std::vector<std::string>{"unshard 0", "waits for unshard 0", "reshard 0"}));
+}
+
+// A program of one stage and one microbatch.
+Program program_of_row(const std::vector<std::string>& row) {
+  Program program = to_program(make_schedule("GPipe", {1, 0, 1}));
+  program.ranks[0].clear();
+  for (const std::string& text : row) program.ranks[0].push_back(parse_action(text));
+  require_verified(verify(program), "row");
+  return program;
+}
+
+TEST(ExecutorTest, WaitsForAPostAtItsFirstUserAndForTheRestAtTheEndOfTheRow) {
+  OneStage one(
+      program_of_row({"0UNSHARD", "0F0", "REDUCE_LOSS", "0B0", "0REDUCE_GRAD", "0RESHARD"}));
+  RecordingOps ops;
+  CallbackObserver observer;
+  observer.on_begin = [&](int, const Action& action) { ops.calls.push_back(to_text(action)); };
+  observer.on_end = [&](int, const Action& action) {
+    ops.calls.push_back("end of " + to_text(action));
+  };
+  ExecutorOptions options;
+  options.observers = {&observer};
+  Executor executor(one.program, 0, {&one.stage}, *one.transports[0], ops, &squared_error, options);
+  executor.run_step(user_batches(1, 1, {2})[0]);
+  EXPECT_EQ(ops.calls, (std::vector<std::string>{
+                           "0UNSHARD", "unshard 0", "end of 0UNSHARD", "0F0", "waits for unshard 0",
+                           "end of 0F0", "REDUCE_LOSS", "reduce_loss", "end of REDUCE_LOSS", "0B0",
+                           "end of 0B0", "0REDUCE_GRAD", "reduce_gradients 0",
+                           "end of 0REDUCE_GRAD", "0RESHARD", "reshard 0", "waits for reduce_loss",
+                           "waits for reduce_gradients 0", "end of 0RESHARD"}));
+}
+
+TEST(ExecutorTest, APostThatFailsIsNamedWithTheInstructionThatWaitsForIt) {
+  OneStage one(program_of_row({"0F0", "0B0", "0REDUCE_GRAD", "REDUCE_NORM", "OPTIMIZER_STEP"}));
+  RecordingOps ops;
+  ops.fails = "reduce_gradients 0";
+  Executor executor(one.program, 0, {&one.stage}, *one.transports[0], ops, &squared_error, {});
+  const std::string message = message_of([&] { executor.run_step(user_batches(1, 1, {2})[0]); });
+  EXPECT_NE(message.find("injected fault"), std::string::npos) << message;
+  EXPECT_NE(message.find("instruction 3 'REDUCE_NORM', step 1, waiting for '0REDUCE_GRAD'"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(ops.calls.back(), "waits for reduce_gradients 0");
 }
 
 TEST(ExecutorTest, RefusesALossThatCountsOtherwiseThanTheBatch) {

@@ -47,11 +47,12 @@ struct ThrowInBackward : torch::autograd::Function<ThrowInBackward> {
 class FailingOps final : public StepOps {
  public:
   explicit FailingOps(Bomb& bomb) : bomb_(bomb) {}
-  void unshard(int) override {}
+  Work<void> unshard(int) override { return Work<void>::done(); }
   void reshard(int) override {}
-  void reduce_gradients(int) override {}
-  void reduce_tied(int) override {}
-  void reduce_norm() override {}
+  Work<void> reduce_gradients(int) override { return Work<void>::done(); }
+  Work<void> reduce_tied(int) override { return Work<void>::done(); }
+  Work<void> reduce_loss() override { return Work<void>::done(); }
+  Work<void> reduce_norm() override { return Work<void>::done(); }
   void optimizer_step() override { bomb_(); }
 
  private:

@@ -68,20 +68,48 @@ TEST(ObserverTest, IsToldOfEveryInstructionAndWhatItsTensorsAre) {
   Diaries diaries;
   const TrainedModel got = run_two_ranks(diaries, {}, "1F1B", 1);
   for (const std::string& error : got.errors) ASSERT_EQ(error, "");
-  EXPECT_EQ(
-      diaries[0].lines,
-      (Lines{"begin_step 1", "begin 0 0F0", "produced 0F0 hidden float32[2, 16]", "end 0 0F0",
-             "begin 1 0SEND_F0", "sending 0SEND_F0 float32[2, 16]", "end 1 0SEND_F0",
-             "begin 2 0RECV_B0", "end 2 0RECV_B0", "begin 3 0B0", "waiting 0B0",
-             "arrived 0B0 float32[2, 16]", "produced 0B0", "end 3 0B0", "begin 4 REDUCE_NORM",
-             "end 4 REDUCE_NORM", "begin 5 OPTIMIZER_STEP", "end 5 OPTIMIZER_STEP", "end_step"}));
-  EXPECT_EQ(
-      diaries[1].lines,
-      (Lines{"begin_step 1", "begin 0 1RECV_F0", "end 0 1RECV_F0", "begin 1 1F0", "waiting 1F0",
-             "arrived 1F0 float32[2, 16]", "produced 1F0 prediction float32[]", "end 1 1F0",
-             "begin 2 1B0", "produced 1B0 float32[2, 16]", "end 2 1B0", "begin 3 1SEND_B0",
-             "sending 1SEND_B0 float32[2, 16]", "end 3 1SEND_B0", "begin 4 REDUCE_NORM",
-             "end 4 REDUCE_NORM", "begin 5 OPTIMIZER_STEP", "end 5 OPTIMIZER_STEP", "end_step"}));
+  EXPECT_EQ(diaries[0].lines, (Lines{"begin_step 1",
+                                     "begin 0 0F0",
+                                     "produced 0F0 hidden float32[2, 16]",
+                                     "end 0 0F0",
+                                     "begin 1 0SEND_F0",
+                                     "sending 0SEND_F0 float32[2, 16]",
+                                     "end 1 0SEND_F0",
+                                     "begin 2 0RECV_B0",
+                                     "end 2 0RECV_B0",
+                                     "begin 3 0B0",
+                                     "waiting 0B0",
+                                     "arrived 0B0 float32[2, 16]",
+                                     "produced 0B0",
+                                     "end 3 0B0",
+                                     "begin 4 REDUCE_NORM",
+                                     "end 4 REDUCE_NORM",
+                                     "begin 5 OPTIMIZER_STEP",
+                                     "waiting OPTIMIZER_STEP",
+                                     "arrived OPTIMIZER_STEP",
+                                     "end 5 OPTIMIZER_STEP",
+                                     "end_step"}));
+  EXPECT_EQ(diaries[1].lines, (Lines{"begin_step 1",
+                                     "begin 0 1RECV_F0",
+                                     "end 0 1RECV_F0",
+                                     "begin 1 1F0",
+                                     "waiting 1F0",
+                                     "arrived 1F0 float32[2, 16]",
+                                     "produced 1F0 prediction float32[]",
+                                     "end 1 1F0",
+                                     "begin 2 1B0",
+                                     "produced 1B0 float32[2, 16]",
+                                     "end 2 1B0",
+                                     "begin 3 1SEND_B0",
+                                     "sending 1SEND_B0 float32[2, 16]",
+                                     "end 3 1SEND_B0",
+                                     "begin 4 REDUCE_NORM",
+                                     "end 4 REDUCE_NORM",
+                                     "begin 5 OPTIMIZER_STEP",
+                                     "waiting OPTIMIZER_STEP",
+                                     "arrived OPTIMIZER_STEP",
+                                     "end 5 OPTIMIZER_STEP",
+                                     "end_step"}));
 }
 
 TEST(ObserverTest, IsToldOfTheHalvesOfAPairOneByOne) {

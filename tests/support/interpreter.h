@@ -22,6 +22,7 @@ class Interpreter {
                       a.kind == K::kSendBackward || a.kind == K::kRecvBackward;
         sharded_ |= a.kind == K::kUnshard || a.kind == K::kReshard;
         reduces_ |= a.kind == K::kReduceGrad;
+        loss_ |= a.kind == K::kReduceLoss;
         norm_ |= a.kind == K::kReduceNorm;
         optimizer_ |= a.kind == K::kOptimizerStep;
       }
@@ -105,6 +106,8 @@ class Interpreter {
         return reduced_.insert(a.stage).second ? kDone : kWrong;
       case K::kReduceTied:
         return reduce_tied(rank, a);
+      case K::kReduceLoss:
+        return reduce_loss(rank);
       case K::kReduceNorm:
         return reduce_norm(rank);
       case K::kOptimizerStep:
@@ -209,12 +212,28 @@ class Interpreter {
     return gather(rank, a.group, members);
   }
 
+  std::set<int> all_ranks() const {
+    std::set<int> ranks;
+    for (int each = 0; each < p_.num_ranks(); ++each) ranks.insert(each);
+    return ranks;
+  }
+
+  // The losses of this rank are known when its forwards of the last stage are.
+  Outcome reduce_loss(int rank) {
+    if (ended_.count({rank, K::kOptimizerStep})) return kWrong;
+    const int last = p_.num_stages() - 1;
+    for (int mb = 0; mb < p_.num_microbatches; ++mb) {
+      if (owner(last) == rank && !forward_.count({last, mb})) return kWrong;
+    }
+    const Outcome outcome = gather(rank, -2, all_ranks());
+    if (outcome == kDone) ended_.insert({rank, K::kReduceLoss});
+    return outcome;
+  }
+
   Outcome reduce_norm(int rank) {
     if (p_.forward_only || !all_gradients(rank)) return kWrong;
     if (ended_.count({rank, K::kOptimizerStep})) return kWrong;
-    std::set<int> members;
-    for (int each = 0; each < p_.num_ranks(); ++each) members.insert(each);
-    const Outcome outcome = gather(rank, -1, members);
+    const Outcome outcome = gather(rank, -1, all_ranks());
     if (outcome == kDone) ended_.insert({rank, K::kReduceNorm});
     return outcome;
   }
@@ -247,6 +266,7 @@ class Interpreter {
       }
     }
     for (int rank = 0; rank < p_.num_ranks(); ++rank) {
+      if (loss_ && !ended_.count({rank, K::kReduceLoss})) return false;
       if (norm_ && !ended_.count({rank, K::kReduceNorm})) return false;
       if (optimizer_ && !ended_.count({rank, K::kOptimizerStep})) return false;
     }
@@ -254,7 +274,8 @@ class Interpreter {
   }
 
   const Program& p_;
-  bool transfers_ = false, sharded_ = false, reduces_ = false, norm_ = false, optimizer_ = false;
+  bool transfers_ = false, sharded_ = false, reduces_ = false, loss_ = false, norm_ = false,
+       optimizer_ = false;
   std::set<Value> forward_, input_gradient_, weight_gradient_;
   std::set<std::pair<Value, Kind>> inputs_;   // at the stage that uses them
   std::set<std::pair<Value, Kind>> outputs_;  // to be sent to the stage that uses them
@@ -319,7 +340,8 @@ class ChannelExplorer {
     return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
   }
   static bool is_meeting(ActionKind kind) {
-    return kind == ActionKind::kReduceTied || kind == ActionKind::kReduceNorm;
+    return kind == ActionKind::kReduceTied || kind == ActionKind::kReduceLoss ||
+           kind == ActionKind::kReduceNorm;
   }
 
   ChannelKey channel(const Action& a) const {

@@ -31,10 +31,10 @@ class PlainSgd final : public StepOps {
       tie_groups_.push_back(world.split(is_member ? 0 : -1));
     }
   }
-  void unshard(int) override {}
+  Work<void> unshard(int) override { return Work<void>::done(); }
   void reshard(int) override {}
-  void reduce_gradients(int) override {}
-  void reduce_tied(int group) override {
+  Work<void> reduce_gradients(int) override { return Work<void>::done(); }
+  Work<void> reduce_tied(int group) override {
     const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
     std::map<int, at::Tensor> by_layer;
     for_uses(tie.name,
@@ -58,8 +58,10 @@ class PlainSgd final : public StepOps {
     for (auto& [layer, gradient] : sorted) sum = sum.defined() ? sum + gradient : gradient.clone();
     for_uses(tie.name, [&](ParameterInfo&, at::Tensor& gradient) { gradient = sum; });
     summed_.insert(tie.name);
+    return Work<void>::done();
   }
-  void reduce_norm() override {}
+  Work<void> reduce_loss() override { return Work<void>::done(); }
+  Work<void> reduce_norm() override { return Work<void>::done(); }
   void optimizer_step() override {
     if (lr_ == 0) return;
     at::NoGradGuard no_grad;

@@ -49,7 +49,7 @@ inline bool same_bits(const TrainingResult& a, const TrainingResult& b) {
   return true;
 }
 
-// A verified program with transfers, tied sums, norm and update.
+// A verified program with transfers, tied sums, loss, norm and update.
 inline Program training_program(const std::string& schedule, int num_ranks, int num_microbatches,
                                 std::vector<TieGroup> tie_groups = {}) {
   ScheduleShape shape;
@@ -57,6 +57,7 @@ inline Program training_program(const std::string& schedule, int num_ranks, int 
   shape.num_microbatches = num_microbatches;
   LowerOptions options;
   options.tie_groups = std::move(tie_groups);
+  options.loss = true;
   options.optimizer_step = true;
   options.norm = true;
   Program program = lower(make_schedule(schedule, shape), options);

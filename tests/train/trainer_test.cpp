@@ -424,10 +424,55 @@ TEST(TrainerTest, AProgramThatGathersParametersTrainsToTheSameBits) {
   const TrainingResult expected = run_training(run);
   LowerOptions options;
   options.shard_parameters = options.reduce_gradients = true;
-  options.norm = options.optimizer_step = true;
+  options.loss = options.norm = options.optimizer_step = true;
   run.program = lower(make_schedule("1F1B", {2, 0, run.program.num_microbatches}), options);
   require_verified(verify(run.program), "1F1B");
   EXPECT_TRUE(same_bits(run_training(run), expected));
+}
+
+TEST(TrainerTest, AForwardOnlyProgramTellsEveryRankTheLossAndChangesNothing) {
+  TrainingRun run = mlp_run("1F1B", 2, /*tied=*/false, /*num_steps=*/2);
+  run.lr = 0;
+  const TrainingResult trained = run_training(run);
+  LowerOptions options;
+  options.forward_only = options.loss = true;
+  run.program = lower(make_schedule("1F1B", {2, 0, run.program.num_microbatches}), options);
+  require_verified(verify(run.program), "1F1B");
+  for (const auto& row : run.program.ranks) EXPECT_EQ(row.back().kind, ActionKind::kReduceLoss);
+  const TrainingResult got = run_training(run);
+  EXPECT_EQ(got.losses(), trained.losses());
+  ASSERT_EQ(got.of_rank.size(), 2U);
+  for (const auto& reports : got.of_rank) {
+    ASSERT_EQ(reports.size(), 2U);
+    for (std::size_t step = 0; step < reports.size(); ++step) {
+      EXPECT_EQ(reports[step].loss, trained.reports[step].loss);
+      EXPECT_EQ(reports[step].tokens, trained.reports[step].tokens);
+      EXPECT_GT(reports[step].tokens, 0);
+    }
+  }
+  for (const auto& [name, weight] : trained.weights) {
+    EXPECT_TRUE(got.weights.at(name).equal(weight)) << name;
+  }
+}
+
+TEST(TrainerTest, RefusesAnUpdateWithoutTheLossOfTheStep) {
+  TrainingRun run = mlp_run("GPipe", 1, /*tied=*/false, /*num_steps=*/1);
+  LowerOptions options;
+  options.norm = options.optimizer_step = true;
+  run.program = lower(make_schedule("GPipe", {1, 0, run.program.num_microbatches}), options);
+  const Error error = error_of([&] { run_training(run); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInternal);
+  EXPECT_NE(std::string(error.what()).find("OPTIMIZER_STEP without REDUCE_LOSS"),
+            std::string::npos);
+}
+
+TEST(TrainerTest, RefusesReplicasWhoseGradientsItDoesNotAdd) {
+  TrainingRun run = mlp_run("1F1B", 2, /*tied=*/false, /*num_steps=*/1);
+  run.program.mesh = Mesh({.pp = 2, .dp_shard = 2});
+  const Error error = error_of([&] { run_training(run); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInternal);
+  EXPECT_EQ(error.fact(),
+            "the mesh has 4 ranks, one pipeline of it 2: gradients are not added over other axes");
 }
 
 // ---- not finite ----

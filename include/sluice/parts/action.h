@@ -11,7 +11,7 @@
 //   {stage}SEND_B{mb} {stage}RECV_B{mb}                       gradient: leaves / enters the stage
 //   {stage}UNSHARD {stage}RESHARD {stage}REDUCE_GRAD          data-parallel
 // Ours, beyond torch:
-//   {group}REDUCE_TIED  REDUCE_NORM  OPTIMIZER_STEP           end of a step
+//   {group}REDUCE_TIED  REDUCE_LOSS  REDUCE_NORM  OPTIMIZER_STEP   end of a step
 //
 // Thread-safety: values.
 #pragma once
@@ -19,6 +19,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "sluice/parts/mesh.h"
 
 namespace sluice {
 
@@ -37,6 +39,7 @@ enum class ActionKind : std::uint8_t {
   kReshard,         // drop the gathered parameters
   kReduceGrad,      // reduce the stage's gradients over the data-parallel axis
   kReduceTied,      // sum the gradients of one tie group over the ranks that hold a member
+  kReduceLoss,      // every rank learns the loss of the step and its counted tokens
   kReduceNorm,      // global gradient norm over all ranks
   kOptimizerStep,   // update this rank's parameters
 };
@@ -91,6 +94,14 @@ struct Action {
 
 bool is_compute(ActionKind kind);   // F, B, I, W, OVERLAP
 bool is_transfer(ActionKind kind);  // SEND_*, RECV_*
+// UNSHARD, REDUCE_*: begins what its first user, further down its row, waits for (program.h).
+bool is_post(ActionKind kind);
+
+// The axes of the mesh that an instruction spans. SEND, RECV and REDUCE_TIED: pp. UNSHARD, and
+// RESHARD that undoes it: dp_shard. REDUCE_GRAD: dp_replicate and dp_shard. REDUCE_LOSS and
+// REDUCE_NORM: every axis of the grid, that is all ranks of the run. What a rank does alone,
+// compute and OPTIMIZER_STEP: none.
+AxisSet axes_of(ActionKind kind);
 
 // The text form; "" for kIdle.
 std::string to_text(const Action& action);

@@ -15,6 +15,7 @@
 
 #include "sluice/layer.h"
 #include "sluice/parts/executor_observer.h"
+#include "sluice/parts/group.h"
 #include "sluice/parts/loss.h"
 #include "sluice/parts/stage.h"
 #include "sluice/parts/step_batch.h"
@@ -33,15 +34,20 @@ enum class GradientScale {
 
 // What is done with parameters and gradients between the actions: declared here, implemented by
 // train (or by a user). Every such instruction of the program is called, none is skipped.
+//
+// What returns a Work is a post (program.h): it begins and returns. The executor waits for the Work
+// before the first instruction that uses the result, once, at the latest at the end of the row, and
+// in any order; after a failure it drops the Work. Work<void>::done(): nothing is to be waited for.
 class StepOps {
  public:
   virtual ~StepOps() = default;
-  virtual void unshard(int stage) = 0;           // UNSHARD
-  virtual void reshard(int stage) = 0;           // RESHARD
-  virtual void reduce_gradients(int stage) = 0;  // REDUCE_GRAD
-  virtual void reduce_tied(int group) = 0;       // REDUCE_TIED
-  virtual void reduce_norm() = 0;                // REDUCE_NORM
-  virtual void optimizer_step() = 0;             // OPTIMIZER_STEP
+  virtual Work<void> unshard(int stage) = 0;           // UNSHARD
+  virtual void reshard(int stage) = 0;                 // RESHARD
+  virtual Work<void> reduce_gradients(int stage) = 0;  // REDUCE_GRAD
+  virtual Work<void> reduce_tied(int group) = 0;       // REDUCE_TIED
+  virtual Work<void> reduce_loss() = 0;                // REDUCE_LOSS
+  virtual Work<void> reduce_norm() = 0;                // REDUCE_NORM
+  virtual void optimizer_step() = 0;                   // OPTIMIZER_STEP
 };
 
 // The loss of one microbatch, as the last stage computed it.
@@ -76,7 +82,7 @@ struct ExecutorOptions {
 struct StepTimes {
   double total = 0;    // whole row
   double compute = 0;  // in F, B, I, W, less waiting
-  double waiting = 0;  // for messages
+  double waiting = 0;  // for messages, and for posts of StepOps
 };
 
 class Executor {
@@ -96,7 +102,7 @@ class Executor {
   void run_step(const StepBatch& batch);
 
   // Losses of the step on the rank of the last stage (in order of microbatches), else empty; during
-  // the step, those that are known. Complete from the last forward on, so StepOps::reduce_norm may
+  // the step, those that are known. Complete from the last forward on, so StepOps::reduce_loss may
   // read them. On a GPU the call waits for them.
   const std::vector<MicrobatchLoss>& losses() const;
   const StepTimes& times() const;

@@ -7,8 +7,10 @@
 // Invariants:
 //  1. An instruction is a begin() and an end(); failed() comes as soon as anything of it throws,
 //     an observer included (those after that one have not heard of the call). It is the last.
-//  2. waiting(), arrived(), produced() and sending() come between them, once for each half of an
-//     overlapped pair, with the half as their action.
+//  2. waiting(), arrived(), produced() and sending() come between them. Of a message, waiting and
+//     arrived once for each half of an overlapped pair, with the half as their action, as produced;
+//     of posts (program.h), once for all that the instruction waits for, at its beginning, or at
+//     the end of the row's last one.
 //  3. Observers are told in the order of their list. What one of them throws is the failure of the
 //     instruction.
 // Thread-safety: called on the rank's thread.
@@ -36,7 +38,8 @@ class ExecutorObserver {
   virtual void end(int /*index*/, const Action& /*action*/) {}
   virtual void failed(int /*index*/, const Action& /*action*/) noexcept {}
 
-  // A compute action waits for a message of another rank, which then arrives.
+  // A compute action waits for a message of another rank, which then arrives; or an instruction for
+  // posts above it in its row, which bring no tensors.
   virtual void waiting(const Action& /*action*/) {}
   virtual void arrived(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
   // A SEND is about to hand these over.

@@ -25,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,8 +40,29 @@ template <typename Result>
 class [[nodiscard]] Work {
  public:
   explicit Work(std::function<Result()> finish) : finish_(std::move(finish)) {}
+  // There is nothing to wait for.
+  static Work done() requires std::is_void_v<Result> {
+    return Work([] {});
+  }
   Work(Work&&) noexcept = default;
   Work& operator=(Work&&) noexcept = default;
+
+  // In place of this one: what `next` makes of the result when it is waited for.
+  template <typename Next>
+  auto then(Next next) && {
+    std::function<Result()> finish = std::exchange(finish_, nullptr);
+    if constexpr (std::is_void_v<Result>) {
+      using Out = std::invoke_result_t<Next>;
+      return Work<Out>([finish = std::move(finish), next = std::move(next)]() -> Out {
+        finish();
+        return next();
+      });
+    } else {
+      using Out = std::invoke_result_t<Next, Result>;
+      return Work<Out>(
+          [finish = std::move(finish), next = std::move(next)]() -> Out { return next(finish()); });
+    }
+  }
 
   // Once.
   Result wait() {

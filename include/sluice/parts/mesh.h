@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,24 @@ enum class Axis : std::uint8_t {
 
 // "pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "ep_shard".
 std::string_view to_text(Axis axis);
+
+// Some of the axes, or none.
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) bits_ = static_cast<std::uint8_t>(bits_ | bit(axis));
+  }
+  constexpr bool has(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+
+  friend bool operator==(const AxisSet&, const AxisSet&) = default;
+
+ private:
+  static constexpr int bit(Axis axis) { return 1 << static_cast<int>(axis); }
+
+  std::uint8_t bits_ = 0;
+};
 
 struct MeshSizes {
   int pp = 1, dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1;
@@ -49,6 +68,9 @@ class Mesh {
   int size(Axis axis) const;
   // Precondition of both: 0 <= rank < num_ranks().
   int coordinate(int rank, Axis axis) const;
+  // Whether every one of these coordinates of the rank is 0: of the ranks that differ along these
+  // axes alone, one is first.
+  bool is_first(int rank, AxisSet axes) const;
   // The ranks that differ from `rank` in this coordinate alone, and `rank`; by that coordinate. In
   // the view of the axis: along ep the coordinate of ep_shard stays, those of dp and cp do not.
   std::vector<int> group(int rank, Axis axis) const;

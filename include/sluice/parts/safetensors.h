@@ -50,6 +50,9 @@ class SafetensorsReader {
   // float16 and bfloat16 convert into each other; other dtypes must agree.
   // Throws Error(kInput): no such tensor, other shape, other dtype, file truncated meanwhile.
   void read_into(std::string_view name, at::Tensor& destination) const;
+  // Fills it with this slice of the tensor, reading no other bytes; destination has its shape.
+  // Throws Error(kInternal), too: a slice that is not one of the tensor.
+  void read_into(std::string_view name, const Slice& slice, at::Tensor& destination) const;
   // The tensor as it is stored, in new memory on the CPU.
   at::Tensor read(std::string_view name) const;
 

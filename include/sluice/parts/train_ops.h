@@ -1,7 +1,8 @@
-// The end of a training step: tied gradients, global norm, update. Carries out what the executor
-// leaves to StepOps.
+// The end of a training step: tied gradients, loss, global norm, update. Carries out what the
+// executor leaves to StepOps.
 //
-// Owns: the optimizer, the list of all parameters of all ranks in layer order.
+// Owns: the list of all parameters of all ranks in layer order, and what goes by it: the sums of
+// ties, the loss, the norm, the update with its optimizer (one file each in src/train).
 // Does not own: gradients of single uses (Stage), order (Program), what is printed (metrics.h).
 //
 // Invariants:
@@ -9,9 +10,11 @@
 //     decisions (skip an update that is not finite, stop).
 //  2. Gradients of the uses of a tied parameter are summed in layer order, wherever the uses are,
 //     and each use gets the sum. The parameter counts once in the norm, for the rank of its first
-//     use. Uses on one rank share storage and are updated once; uses on several ranks get the same
-//     update on each.
+//     use, and for the first of the ranks over which it is replicated. Uses on one rank share
+//     storage and are updated once; uses on several ranks get the same update on each.
 //  3. The norm is a fixed tree over the parameters in layer order (gradient_norm.h).
+//  4. Every rank holds its parameters whole, and there is one replica of the gradients: UNSHARD,
+//     RESHARD and REDUCE_GRAD have nothing to gather, drop or add. Anything else is refused.
 // Thread-safety: one rank's thread.
 #pragma once
 
@@ -31,7 +34,8 @@
 
 namespace sluice {
 
-// What a step came to; the same on every rank.
+// What a step came to; the same on every rank. Loss, tokens and stop are of REDUCE_LOSS, norms of
+// REDUCE_NORM, finite of both.
 struct StepReport {
   double loss = 0;          // mean over the counted tokens of the step
   std::int64_t tokens = 0;  // counted
@@ -46,10 +50,10 @@ struct StepReport {
 class TrainOps : public StepOps {
  public:
   // Collective over all ranks: names are exchanged once, here. stages: those of this rank. world:
-  // Transport::world().
-  // stop_requested (may be empty) is asked once a step. Throws Error(kUsage) when
-  // some uses of a tied parameter are frozen and others not, Error(kInternal) when a parameter has
-  // no single owner, or is tied across ranks without a tie group in the program.
+  // Transport::world(). stop_requested (may be empty) is asked once a step, at REDUCE_LOSS. Throws
+  // Error(kUsage) when some uses of a tied parameter are frozen and others not, Error(kInternal)
+  // when a parameter has no single owner or is tied across ranks without a tie group in the
+  // program, and where invariant 4 does not hold.
   TrainOps(const Program& program, std::vector<Stage*> stages, const Group& world,
            const OptimizerOptions& options, std::function<bool()> stop_requested = {});
   ~TrainOps() override;
@@ -59,14 +63,16 @@ class TrainOps : public StepOps {
   // The rate of the step that follows.
   void set_learning_rate(double lr);
 
-  void unshard(int stage) override;
+  Work<void> unshard(int stage) override;
   void reshard(int stage) override;
-  void reduce_gradients(int stage) override;
-  void reduce_tied(int group) override;
-  void reduce_norm() override;
+  Work<void> reduce_gradients(int stage) override;
+  Work<void> reduce_tied(int group) override;
+  Work<void> reduce_loss() override;
+  Work<void> reduce_norm() override;
+  // Throws Error(kInternal) without REDUCE_LOSS and REDUCE_NORM before it.
   void optimizer_step() override;
 
-  // Of the last step, complete after REDUCE_NORM.
+  // Of the last step, complete at its end.
   const StepReport& report() const;
   const Optimizer& optimizer() const;
 

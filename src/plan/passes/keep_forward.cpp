@@ -12,6 +12,7 @@ bool serves_forward(ActionKind kind) {
     case ActionKind::kRecvForward:
     case ActionKind::kUnshard:
     case ActionKind::kReshard:
+    case ActionKind::kReduceLoss:
       return true;
     default:
       return false;

@@ -1,6 +1,7 @@
 // Costs from text and from files (docs/simulate.md).
 #include "plan/predict/costs.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -18,17 +19,29 @@ using Json = nlohmann::json;
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
-const std::vector<std::string> kActionNames = {"F", "I", "W", "B"};
+const std::vector<std::string> kActionNames = {"F", "I", "W", "B", "UNSHARD", "REDUCE_GRAD"};
 
-// F, I, W and B as far as they are given.
+// Costs of collectives of all stages.
+struct CollectiveName {
+  const char* name;
+  double Costs::*cost;
+};
+constexpr std::array<CollectiveName, 3> kCollectives = {{{"REDUCE_TIED", &Costs::reduce_tied},
+                                                         {"REDUCE_LOSS", &Costs::reduce_loss},
+                                                         {"REDUCE_NORM", &Costs::reduce_norm}}};
+
+// What a stage costs, as far as it is given.
 struct GivenCosts {
-  std::optional<double> forward, backward_input, backward_weight, backward;
+  std::optional<double> forward, backward_input, backward_weight, backward, unshard,
+      reduce_gradients;
 
   std::optional<double>* find(std::string_view name) {
     if (name == "F") return &forward;
     if (name == "I") return &backward_input;
     if (name == "W") return &backward_weight;
     if (name == "B") return &backward;
+    if (name == "UNSHARD") return &unshard;
+    if (name == "REDUCE_GRAD") return &reduce_gradients;
     return nullptr;
   }
 
@@ -36,6 +49,8 @@ struct GivenCosts {
   StageCosts over(const StageCosts& otherwise) const {
     StageCosts costs = otherwise;
     costs.forward = forward.value_or(otherwise.forward);
+    costs.unshard = unshard.value_or(otherwise.unshard);
+    costs.reduce_gradients = reduce_gradients.value_or(otherwise.reduce_gradients);
     costs.backward_input = backward_input.value_or(otherwise.backward_input);
     costs.backward_weight = backward_weight.value_or(otherwise.backward_weight);
     if (backward)
@@ -70,9 +85,21 @@ class CostsFile {
       return costs;
     }
     if (!document_.is_object()) fail("", "are no object and no list", kFileRemedy);
-    static const std::vector<std::string> kKeys = {
-        "F",      "I",         "W", "B", "comm", "latency", "bandwidth", "message_bytes",
-        "stages", "rank_speed"};
+    static const std::vector<std::string> kKeys = {"F",
+                                                   "I",
+                                                   "W",
+                                                   "B",
+                                                   "UNSHARD",
+                                                   "REDUCE_GRAD",
+                                                   "REDUCE_TIED",
+                                                   "REDUCE_LOSS",
+                                                   "REDUCE_NORM",
+                                                   "comm",
+                                                   "latency",
+                                                   "bandwidth",
+                                                   "message_bytes",
+                                                   "stages",
+                                                   "rank_speed"};
     for (const auto& [key, value] : document_.items()) {
       if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
         fail(key, "is not a key of costs", suggest_name(key, kKeys));
@@ -84,6 +111,9 @@ class CostsFile {
     costs.uniform = stage(document_, "", costs.uniform, /*other_keys=*/true);
     for (const char* key : {"comm", "latency"}) {
       if (document_.contains(key)) costs.latency = number(document_[key], key);
+    }
+    for (const auto& [key, cost] : kCollectives) {
+      if (document_.contains(key)) costs.*cost = number(document_[key], key);
     }
     if (document_.contains("bandwidth")) {
       costs.bandwidth = number(document_["bandwidth"], "bandwidth");
@@ -158,10 +188,20 @@ class CostsFile {
 }  // namespace
 
 Costs parse_costs(std::string_view text) {
-  static const std::vector<std::string> kNames = {"F", "I", "W", "B", "comm"};
   Costs costs;
   GivenCosts given;
   std::optional<double> latency;
+  std::array<std::optional<double>, kCollectives.size()> collectives;
+  const auto find = [&](const std::string& name) -> std::optional<double>* {
+    if (name == "comm") return &latency;
+    for (std::size_t i = 0; i < kCollectives.size(); ++i) {
+      if (name == kCollectives[i].name) return &collectives[i];
+    }
+    return given.find(name);
+  };
+  std::vector<std::string> names = kActionNames;
+  names.emplace_back("comm");
+  for (const CollectiveName& collective : kCollectives) names.emplace_back(collective.name);
   if (trim(text).empty()) {
     throw Error(ErrorKind::kUsage,
                 {.what = "no costs are given", .where = "--costs", .remedy = kTextRemedy});
@@ -169,7 +209,7 @@ Costs parse_costs(std::string_view text) {
   for (const std::string& part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string name(trim(std::string_view(part).substr(0, equals)));
-    std::optional<double>* cost = name == "comm" ? &latency : given.find(name);
+    std::optional<double>* cost = find(name);
     if (trim(part).empty()) {
       throw Error(ErrorKind::kUsage, {.what = "a cost is missing between the commas",
                                       .where = "--costs",
@@ -178,7 +218,7 @@ Costs parse_costs(std::string_view text) {
     if (!cost) {
       throw Error(ErrorKind::kUsage, {.what = "unknown cost '" + name + "'",
                                       .where = "--costs",
-                                      .remedy = suggest_name(name, kNames)});
+                                      .remedy = suggest_name(name, names)});
     }
     const std::optional<double> value =
         equals == std::string::npos ? std::nullopt
@@ -193,6 +233,9 @@ Costs parse_costs(std::string_view text) {
   }
   costs.uniform = given.over(costs.uniform);
   costs.latency = latency.value_or(0.0);
+  for (std::size_t i = 0; i < kCollectives.size(); ++i) {
+    costs.*kCollectives[i].cost = collectives[i].value_or(0.0);
+  }
   return costs;
 }
 
@@ -219,6 +262,7 @@ class FittingCheck {
     require_size("rank_speed", costs_.rank_speed.size(), program_.num_ranks(), "ranks");
     check_stage(costs_.uniform);
     for (const StageCosts& stage : costs_.per_stage) check_stage(stage);
+    for (const auto& [name, cost] : kCollectives) require_number(costs_.*cost, name);
     require_number(costs_.latency, "latency");
     require_number(costs_.bandwidth, "bandwidth");
     for (const double bytes : costs_.message_bytes) require_number(bytes, "message_bytes");
@@ -239,8 +283,8 @@ class FittingCheck {
   }
 
   void check_stage(const StageCosts& stage) const {
-    for (const double cost :
-         {stage.forward, stage.backward_input, stage.backward_weight, stage.backward}) {
+    for (const double cost : {stage.forward, stage.backward_input, stage.backward_weight,
+                              stage.backward, stage.unshard, stage.reduce_gradients}) {
       require_number(cost, "a cost");
     }
   }

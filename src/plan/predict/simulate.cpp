@@ -49,7 +49,7 @@ class Simulator {
         with_transfers_(detail::holds_transfers(program)),
         work_(program),
         ranks_(program.ranks.size()),
-        collectives_(program.tie_groups.size() + 1) {
+        collectives_(static_cast<std::size_t>(detail::num_collectives(program))) {
     const std::size_t count = program.ranks.size();
     result_.busy_per_rank.assign(count, 0.0);
     result_.peak_live_per_rank.assign(count, 0);
@@ -69,25 +69,37 @@ class Simulator {
       runnable_.pop_back();
       ranks_[rank].is_queued = false;
       while (ranks_[rank].at < program_.ranks[rank].size() && try_run(rank)) ++ranks_[rank].at;
+      if (ranks_[rank].at < program_.ranks[rank].size()) continue;
+      ranks_[rank].is_done = try_wait(rank, [](const Action&) { return true; });
     }
     require_finished();
-    detail::summarize(program_, costs_, causes_, result_);
+    Moment end;
+    for (const Rank& rank : ranks_) end = later(end, rank.free);
+    detail::summarize(program_, costs_, causes_, {end.time, end.cause}, result_);
     return std::move(result_);
   }
 
  private:
+  // A post that its rank has not waited for yet.
+  struct Post {
+    Action action;
+    Moment end;  // time kUnknown: see the collective
+  };
   struct Rank {
     std::size_t at = 0;
     bool forward_half_done = false;  // of the pair at `at`
+    bool is_done = false;            // the row, and all that it posted
     Moment free;
-    std::int32_t last_compute = -1;  // instruction
+    std::vector<Post> posts;
+    Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may begin
+    std::int32_t last_compute = -1;    // instruction
     int live = 0, live_until_grad_input = 0;
     bool is_queued = true;
   };
   struct Collective {
     std::vector<int> arrived;
-    Moment moment;
-    bool is_over = false;
+    Moment begin;  // when the last of them arrived
+    Moment end{kUnknown, {-1, -1}};
   };
 
   Work& work(const Action& half) { return work_.at({half.stage, half.microbatch}); }
@@ -100,6 +112,9 @@ class Simulator {
 
   bool try_run(int rank) {
     const Action& action = program_.ranks[rank][ranks_[rank].at];
+    if (!try_wait(rank, [&](const Action& post) { return detail::uses(program_, action, post); })) {
+      return false;
+    }
     bool done = true;
     if (action.kind == ActionKind::kOverlap) {
       Rank& state = ranks_[rank];
@@ -115,7 +130,9 @@ class Simulator {
     } else if (detail::is_recv(action.kind)) {
       work(action).inputs[detail::channel_kind_of(action.kind)].is_received = true;
     } else if (detail::is_collective(action.kind)) {
-      done = try_meet(rank, action);
+      done = meet(rank, action);
+    } else if (is_post(action.kind)) {
+      begin_alone(rank, action);
     }
     if (done) result_.live_per_rank[rank].push_back(ranks_[rank].live);
     return done;
@@ -155,9 +172,12 @@ class Simulator {
     return true;
   }
 
+  const StageCosts& costs_of(int stage) const {
+    return costs_.per_stage.empty() ? costs_.uniform : costs_.per_stage[stage];
+  }
+
   double duration(int rank, const Action& half) const {
-    const StageCosts& costs =
-        costs_.per_stage.empty() ? costs_.uniform : costs_.per_stage[half.stage];
+    const StageCosts& costs = costs_of(half.stage);
     double cost = costs.forward;
     if (half.kind == ActionKind::kBackward) cost = costs.backward;
     if (half.kind == ActionKind::kBackwardInput) cost = costs.backward_input;
@@ -223,29 +243,69 @@ class Simulator {
     wake(program_.stage_map.rank_of(to.stage));
   }
 
-  bool try_meet(int rank, const Action& collective) {
-    const bool is_norm = collective.kind == ActionKind::kReduceNorm;
-    if (!is_norm && collective.group >= static_cast<int>(program_.tie_groups.size())) return false;
-    Collective& state = collectives_[is_norm ? collectives_.size() - 1 : collective.group];
-    if (!state.is_over) {
-      if (std::find(state.arrived.begin(), state.arrived.end(), rank) != state.arrived.end()) {
+  static const Moment& later(const Moment& a, const Moment& b) { return b.time > a.time ? b : a; }
+
+  // The rank goes on when all of its posts that `is_used` are over; false: one of them is not known
+  // to be.
+  template <typename IsUsed>
+  bool try_wait(int rank, const IsUsed& is_used) {
+    Rank& state = ranks_[rank];
+    bool all_known = true;
+    std::erase_if(state.posts, [&](const Post& post) {
+      const bool is_alone = !detail::is_collective(post.action.kind);
+      const Moment& end =
+          is_alone ? post.end : collectives_[detail::number_of(program_, post.action)].end;
+      if (end.time != kUnknown && end.time <= state.free.time) return true;
+      if (!is_used(post.action)) return false;
+      if (end.time == kUnknown) {
+        all_known = false;
         return false;
       }
-      state.arrived.push_back(rank);
-      if (ranks_[rank].free.time >= state.moment.time) state.moment = ranks_[rank].free;
-      const std::vector<int> members = detail::members_of(program_, collective);
-      if (state.arrived.size() < members.size()) return false;
-      state.is_over = true;
-      for (const int member : members) wake(member);
+      state.free = end;
+      return true;
+    });
+    return all_known;
+  }
+
+  // UNSHARD and REDUCE_GRAD: with ranks of other pipelines, which are as far as this one.
+  void begin_alone(int rank, const Action& action) {
+    Rank& state = ranks_[rank];
+    const StageCosts& costs = costs_of(action.stage);
+    const bool is_unshard = action.kind == ActionKind::kUnshard;
+    Moment& lane = is_unshard ? state.unshard_free : state.reduce_free;
+    lane = later(state.free, lane);
+    lane.time += is_unshard ? costs.unshard : costs.reduce_gradients;
+    state.posts.push_back({action, lane});
+  }
+
+  bool meet(int rank, const Action& collective) {
+    const int number = detail::number_of(program_, collective);
+    if (number < 0) return false;
+    Collective& state = collectives_[static_cast<std::size_t>(number)];
+    if (std::find(state.arrived.begin(), state.arrived.end(), rank) != state.arrived.end()) {
+      return false;
     }
-    ranks_[rank].free = state.moment;
+    state.arrived.push_back(rank);
+    state.begin = later(state.begin, ranks_[rank].free);
+    ranks_[rank].posts.push_back({collective, {kUnknown, {-1, -1}}});
+    const std::vector<int> members = detail::members_of(program_, collective);
+    if (state.arrived.size() < members.size()) return true;
+    state.end = state.begin;
+    state.end.time += cost_of(collective.kind);
+    for (const int member : members) wake(member);
     return true;
+  }
+
+  double cost_of(ActionKind collective) const {
+    if (collective == ActionKind::kReduceTied) return costs_.reduce_tied;
+    return collective == ActionKind::kReduceLoss ? costs_.reduce_loss : costs_.reduce_norm;
   }
 
   void require_finished() const {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
-      const std::size_t at = ranks_[rank].at;
-      if (at == program_.ranks[rank].size()) continue;
+      if (ranks_[rank].is_done) continue;
+      // At the end of its row, its last instruction waits for what was posted.
+      const std::size_t at = std::min(ranks_[rank].at, program_.ranks[rank].size() - 1);
       throw Error(ErrorKind::kInput,
                   {.what = "the program cannot complete: its inputs never come",
                    .where = detail::location_text(program_, rank, static_cast<int>(at)),
@@ -258,7 +318,7 @@ class Simulator {
   const bool with_transfers_;
   detail::StageMicrobatchTable<Work> work_;
   std::vector<Rank> ranks_;
-  std::vector<Collective> collectives_;                   // by tie group, then the norm
+  std::vector<Collective> collectives_;                   // by number
   std::unordered_map<detail::Channel, Moment> channels_;  // when each is free again
   std::vector<int> runnable_;
   std::vector<std::vector<Step>> causes_;  // as timeline: what each action waited for

@@ -43,8 +43,12 @@ double divide_idle_time(Simulation& result) {
 }  // namespace
 
 void summarize(const Program& program, const Costs& costs,
-               const std::vector<std::vector<Step>>& causes, Simulation& result) {
-  const Step last = find_last(result);
+               const std::vector<std::vector<Step>>& causes, const End& end, Simulation& result) {
+  Step last = find_last(result);
+  if (end.time > result.makespan) {
+    result.makespan = end.time;
+    last = end.cause;
+  }
   if (!std::isfinite(result.makespan)) {
     throw wrong_costs(costs, "the costs add up to more than a number can hold",
                       "use another unit of time");

@@ -17,7 +17,9 @@ struct Collective {
 class Waits {
  public:
   explicit Waits(const Verification& v)
-      : v_(v), graph_(v.program.num_ranks()), ties_(v.program.tie_groups.size()) {}
+      : v_(v),
+        graph_(v.program.num_ranks()),
+        collectives_(static_cast<std::size_t>(num_collectives(v.program))) {}
 
   const WaitGraph& build() {
     find_collectives();
@@ -30,10 +32,9 @@ class Waits {
 
  private:
   Collective* collective_of(const Action& action) {
-    if (action.kind == ActionKind::kReduceNorm) return &norm_;
-    if (action.kind != ActionKind::kReduceTied) return nullptr;
-    const bool known = action.group >= 0 && action.group < static_cast<int>(ties_.size());
-    return known ? &ties_[action.group] : nullptr;
+    if (!is_collective(action.kind)) return nullptr;
+    const int number = number_of(v_.program, action);
+    return number >= 0 ? &collectives_[static_cast<std::size_t>(number)] : nullptr;
   }
 
   void find_collectives() {
@@ -99,8 +100,7 @@ class Waits {
 
   const Verification& v_;
   WaitGraph graph_;
-  std::vector<Collective> ties_;
-  Collective norm_;
+  std::vector<Collective> collectives_;  // by number
   int rank_ = 0, index_ = 0;
 };
 

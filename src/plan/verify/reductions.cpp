@@ -13,8 +13,10 @@ constexpr int kNowhere = -1;
 struct RowEnd {
   int compute = kNowhere;  // last compute action
   int weight_gradient = kNowhere;
-  int reduction = kNowhere;  // last REDUCE_GRAD or REDUCE_TIED
-  int norm = kNowhere;       // first of each
+  int known_loss = kNowhere;  // last forward that computes a loss
+  int reduction = kNowhere;   // last REDUCE_GRAD or REDUCE_TIED
+  int loss = kNowhere;
+  int norm = kNowhere;  // first of each
   int optimizer = kNowhere;
 };
 
@@ -23,6 +25,7 @@ class Reductions {
   explicit Reductions(Verification& v)
       : v_(v),
         with_reduce_grad_(holds(v.program, ActionKind::kReduceGrad)),
+        with_loss_(holds(v.program, ActionKind::kReduceLoss)),
         with_norm_(holds(v.program, ActionKind::kReduceNorm)),
         with_optimizer_(holds(v.program, ActionKind::kOptimizerStep)),
         last_gradient_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
@@ -44,6 +47,12 @@ class Reductions {
   bool is_ours(int stage) const { return v_.program.stage_map.rank_of(stage) == rank_; }
   bool knows_tie(int group) const { return group >= 0 && group < static_cast<int>(tied_.size()); }
 
+  bool computes_loss(const Action& half) const {
+    return half.kind == ActionKind::kForward && half.microbatch >= 0 &&
+           half.microbatch < v_.program.num_microbatches && is_ours(half.stage) &&
+           v_.program.flow.is_last(half.stage, half.microbatch);
+  }
+
   void once(int& first, int index) {
     if (first == kNowhere)
       first = index;
@@ -56,6 +65,7 @@ class Reductions {
       const Action& action = row()[index];
       for_each_half(action, [&](const Action& half) {
         end_.compute = index;
+        if (computes_loss(half)) end_.known_loss = index;
         if (!makes_weight_gradient(half.kind)) return;
         end_.weight_gradient = index;
         if (is_ours(half.stage)) last_gradient_[half.stage] = index;
@@ -69,6 +79,9 @@ class Reductions {
           end_.reduction = index;
           if (knows_tie(action.group)) once(tied_[action.group], index);
           break;
+        case ActionKind::kReduceLoss:
+          once(end_.loss, index);
+          continue;  // forward only or not
         case ActionKind::kReduceNorm:
           once(end_.norm, index);
           break;
@@ -125,8 +138,10 @@ class Reductions {
   }
 
   void check_end() {
+    must_follow(end_.loss, end_.known_loss);
     must_follow(end_.norm, std::max(end_.weight_gradient, end_.reduction));
-    must_follow(end_.optimizer, std::max({end_.compute, end_.reduction, end_.norm}));
+    must_follow(end_.optimizer, std::max({end_.compute, end_.reduction, end_.loss, end_.norm}));
+    if (with_loss_ && end_.loss == kNowhere) absent(Action::make(ActionKind::kReduceLoss));
     if (with_norm_ && end_.norm == kNowhere) absent(Action::make(ActionKind::kReduceNorm));
     if (with_optimizer_ && end_.optimizer == kNowhere) {
       absent(Action::make(ActionKind::kOptimizerStep));
@@ -151,7 +166,7 @@ class Reductions {
   }
 
   Verification& v_;
-  const bool with_reduce_grad_, with_norm_, with_optimizer_;
+  const bool with_reduce_grad_, with_loss_, with_norm_, with_optimizer_;
   int rank_ = 0;
   RowEnd end_;
   std::vector<int> last_gradient_, reduced_;  // by stage: index in its rank's row

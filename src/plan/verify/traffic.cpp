@@ -24,9 +24,9 @@ class Reader {
   void add(int rank, const Action& action) {
     std::vector<Event>& events = traffic_.events[rank];
     if (is_send(action.kind)) {
-      events.push_back({Event::kSend, number_of(channel_of(program_, action))});
+      events.push_back({Event::kSend, number_of_channel(channel_of(program_, action))});
     } else if (is_recv(action.kind)) {
-      const std::int32_t channel = number_of(channel_of(program_, action));
+      const std::int32_t channel = number_of_channel(channel_of(program_, action));
       traffic_.recv_events[channel].push_back(static_cast<std::int32_t>(events.size()));
       events.push_back({Event::kRecv, channel});
     } else if (is_collective(action.kind)) {
@@ -34,7 +34,7 @@ class Reader {
     }
   }
 
-  std::int32_t number_of(const Channel& channel) {
+  std::int32_t number_of_channel(const Channel& channel) {
     const auto [entry, is_new] =
         channels_.try_emplace(channel, static_cast<std::int32_t>(channels_.size()));
     if (is_new) {
@@ -45,9 +45,8 @@ class Reader {
   }
 
   std::int32_t number_of_collective(const Action& collective) {
-    const int key = collective.kind == ActionKind::kReduceNorm ? -1 : collective.group;
-    const auto [entry, is_new] =
-        collectives_.try_emplace(key, static_cast<std::int32_t>(collectives_.size()));
+    const auto [entry, is_new] = collectives_.try_emplace(
+        number_of(program_, collective), static_cast<std::int32_t>(collectives_.size()));
     if (is_new) traffic_.collectives.push_back(members_of(program_, collective));
     return entry->second;
   }
@@ -55,7 +54,7 @@ class Reader {
   const Program& program_;
   Traffic traffic_;
   std::unordered_map<Channel, std::int32_t> channels_;
-  std::unordered_map<int, std::int32_t> collectives_;  // by tie group; -1: the norm
+  std::unordered_map<int, std::int32_t> collectives_;  // by number of the program
 };
 
 }  // namespace

@@ -1,0 +1,36 @@
+#include "run/posts.h"
+
+#include <string>
+
+#include "plan/neighbours.h"
+#include "run/out_of_memory.h"
+
+namespace sluice {
+namespace {
+
+void finish(const Action& post, Work<void>& work) {
+  try {
+    work.wait();
+  } catch (...) {
+    const Error error = caught_error();
+    const std::string place = "waiting for '" + to_text(post) + "'";
+    throw error.at(error.where().empty() ? place : place + ", " + error.where());
+  }
+}
+
+}  // namespace
+
+void Posts::wait(const Action& user, bool all) {
+  std::vector<Post> used, rest;
+  for (Post& post : posts_) {
+    const bool is_used = all || detail::uses(program_, user, post.action);
+    (is_used ? used : rest).push_back(std::move(post));
+  }
+  posts_ = std::move(rest);
+  if (used.empty()) return;
+  observer_.waiting(user);
+  for (Post& post : used) finish(post.action, post.work);
+  observer_.arrived(user, {});
+}
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+// The posts of a rank's step that no instruction has waited for yet (program.h).
+//
+// Owns: their works, in the order in which they were posted. Does not own: what a work does
+// (StepOps), who uses what (plan/neighbours.h). Thread-safety: one rank's thread.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/group.h"
+#include "sluice/program.h"
+
+namespace sluice {
+
+class Posts {
+ public:
+  // References must outlive it. Whoever waits says so to `observer`, once for all that it waits
+  // for.
+  Posts(const Program& program, ExecutorObserver& observer)
+      : program_(program), observer_(observer) {}
+
+  void add(const Action& post, Work<void> work) { posts_.push_back({post, std::move(work)}); }
+  // Waits for those that `user` uses. What a work throws is thrown on as an Error that names its
+  // post.
+  void wait_for_used(const Action& user) {
+    if (!posts_.empty()) wait(user, /*all=*/false);
+  }
+  // Waits for all: `last` ends the row.
+  void wait_for_rest(const Action& last) {
+    if (!posts_.empty()) wait(last, /*all=*/true);
+  }
+  void clear() { posts_.clear(); }
+
+ private:
+  struct Post {
+    Action action;
+    Work<void> work;
+  };
+  void wait(const Action& user, bool all);
+
+  const Program& program_;
+  ExecutorObserver& observer_;
+  std::vector<Post> posts_;
+};
+
+}  // namespace sluice
