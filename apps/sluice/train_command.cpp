@@ -27,6 +27,7 @@
 #include "job/single_process.h"
 #include "job/stop_signal.h"
 #include "run/out_of_memory.h"
+#include "sluice/data.h"
 #include "sluice/hf_directory.h"
 #include "sluice/learning_rate.h"
 #include "sluice/model.h"
@@ -35,7 +36,6 @@
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/plan.h"
-#include "sluice/token_data.h"
 #include "sluice/trainer.h"
 
 namespace sluice {
@@ -181,8 +181,8 @@ std::int64_t run_steps(Run& run, Trainer& trainer, const Group& world, std::stri
     doing = "step " + std::to_string(step);
     // Whatever fails from here on finds the step before finished and logged by every rank.
     world.barrier().wait();
-    const StepBatch batch =
-        run.data.step_batch(step, training.local_batch_size, training.microbatch_size);
+    const StepBatch batch = causal_lm_batch(run.data.step_rows(step, training.local_batch_size),
+                                            training.microbatch_size, step);
     const double lr =
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepReport& report = trainer.step(batch, lr);

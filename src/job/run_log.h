@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "sluice/data.h"
 #include "sluice/error.h"
 #include "sluice/parts/metrics.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
-#include "sluice/token_data.h"
 #include "sluice/trainer.h"
 
 namespace sluice {

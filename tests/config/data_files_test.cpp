@@ -121,7 +121,7 @@ TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid)
                   "' is no text by its ending; run.toml:2:1; write data.format = \"text\" to train "
                   "on its bytes all the same");
     RunConfig text = config({name});
-    text.data.format = "text";
+    text.data.format = DataFormat::kText;
     EXPECT_EQ(expand_data_files(text).size(), 1u);
   }
   test::write_file(folder_ / "a.h", "x");
@@ -137,7 +137,7 @@ TEST_F(DataFilesTest, RefusesTokenFilesUnderAuto) {
   test::write_file(folder_ / "t.IDX", "x");
   EXPECT_TRUE(refusal({"t.IDX"}, 2).starts_with("data.files: 'D/t.IDX' is a token file"));
   RunConfig text = config({"t.bin"});
-  text.data.format = "text";
+  text.data.format = DataFormat::kText;
   EXPECT_EQ(expand_data_files(text).size(), 1u);
 }
 
