@@ -141,5 +141,14 @@ TEST_F(DataFilesTest, RefusesTokenFilesUnderAuto) {
   EXPECT_EQ(expand_data_files(text).size(), 1u);
 }
 
+TEST(DataWordsTest, EveryWordOfAConfigurationIsAnEnumeratorAndBack) {
+  const RunConfig config = load_run_config("", {{"data.format", "jsonl"}}, {});
+  EXPECT_EQ(config.data.format, DataFormat::kJsonl);
+  EXPECT_EQ(config.data.pad, Padding::kSeqLen);
+  EXPECT_EQ(config.data.chat_template, ChatTemplate::kAuto);
+  EXPECT_NE(show_config_changes(config).find("\"jsonl\""), std::string::npos)
+      << show_config_changes(config);
+}
+
 }  // namespace
 }  // namespace sluice
