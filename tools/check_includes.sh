@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (docs/README.md, "Layers"):
-#   base <- plan <- config (torch-free); layer <- {model, io, comm}; io <- data;
+#   base <- {plan, data} <- config (torch-free); layer <- {model, io, comm};
 #   {layer, comm} <- run <- {optim, checkpoint} <- train <- job <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
 # folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
@@ -14,21 +14,22 @@ function fail(reason) { printf "%s:%d: %s: %s\n", FILENAME, FNR, reason, $0; ++b
 BEGIN {
   may["base"]   = "base"
   may["plan"]   = "base plan"
-  may["config"] = "base plan config"
-  free = "base plan config "
+  may["data"]   = "base data"
+  may["config"] = "base plan data config"
+  free = "base plan data config "
   may["layer"]  = free "layer"
   may["model"]  = free "layer model"
   may["io"]     = free "layer io"
   may["comm"]   = free "layer comm"
-  may["data"]   = free "layer io data"
   may["run"]    = free "layer comm run"
   may["optim"]  = free "layer comm run optim"
   may["checkpoint"] = free "layer io comm run checkpoint"
   may["train"]  = free "layer comm run optim checkpoint train model io"
-  may["job"]    = free "layer comm run optim checkpoint train model io data job"
+  may["job"]    = free "layer comm run optim checkpoint train model io job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["channel_kind"] = owner["draw"] = owner["partition_rules"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
+  owner["data"] = owner["labels"] = "data"
   owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"
   owner["chunk_backward"] = owner["executor_observer"] = "run"
   for (pass = 1; pass <= 2; pass++) {
@@ -59,7 +60,7 @@ FNR == 1 {
 /^[ \t]*#[ \t]*include/ {
   target = $2; sub(/^[ \t]*#[ \t]*include[ \t]*/, "", target)
   is_torch = target ~ /^<(ATen|c10|torch|caffe2|gloo)\//
-  if (is_torch && (side == "base" || side == "plan" || side == "config" || plan_program)) fail("a torch header in a torch-free file")
+  if (is_torch && (side == "base" || side == "plan" || side == "data" || side == "config" || plan_program)) fail("a torch header in a torch-free file")
   if (target !~ /^"/) next
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }

@@ -1,7 +1,9 @@
-// The native decoder families as lists of layers, and their loss.
+// The native decoder families as lists of layers, their batches and their loss.
 //
-// Owns: modules of the families that ModelSpec knows, names of their values, next-token loss.
-// Does not own: what a model is (model_spec.h), weights (hf_directory.h), stages (stage.h).
+// Owns: modules of the families that ModelSpec knows, names of their values, the tensors of their
+// microbatches, next-token loss.
+// Does not own: what a model is (model_spec.h), tokens (data.h), weights (hf_directory.h), stages
+// (stage.h).
 // Parameters have exactly the names and layouts of the Hugging Face checkpoint; results are those
 // of transformers up to rounding. Thread-safety: the layers may be shared by threads; pure
 // functions otherwise.
@@ -13,8 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "sluice/data.h"
 #include "sluice/model.h"
 #include "sluice/model_spec.h"
+#include "sluice/parts/step_batch.h"
 
 namespace sluice {
 
@@ -32,6 +36,12 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 // every batch, "hidden" [batch, length, hidden_size] between the layers, "logits" [batch, length,
 // vocab_size] behind the last.
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
+
+// A step (1-based) of the native families: consecutive rows in microbatches of microbatch_size (the
+// last may be smaller), as the values "input_ids" and "labels", and the labels of each that
+// causal_lm_loss counts. The rows are held, at 8 bytes a token; the tensors of a microbatch are
+// made wherever it is used. Throws Error(kUsage) for a microbatch_size below 1.
+StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
 
 // Shifted cross-entropy in float32: token t predicts label t + 1; labels of kIgnoredLabel and the
 // first of each row do not count. outputs: "logits"; batch: "labels". Without a counted token the

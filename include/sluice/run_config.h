@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/data.h"
+
 namespace sluice {
 
 struct ModelOptions {
@@ -29,17 +31,6 @@ struct LoraOptions {
   double alpha = 16.0;
   double dropout = 0.0;
   std::vector<std::string> target = {"*q_proj", "*v_proj"};
-};
-struct DataOptions {
-  std::vector<std::string> files;  // patterns, see expand_data_files
-  std::string format = "auto";
-  bool shuffle = true;
-  std::string tokenizer = "auto";
-  std::string pad = "seq_len";
-  bool pack = false;
-  bool truncate = false;
-  std::string chat_template = "auto";
-  std::vector<double> weights = {};
 };
 struct TrainingOptions {
   std::int64_t steps = 100;
@@ -128,7 +119,7 @@ struct MetricsOptions {
 struct RunConfig {
   ModelOptions model;
   LoraOptions lora;
-  DataOptions data;
+  DataOptions data;  // files: patterns, see expand_data_files
   TrainingOptions training;
   OptimizerOptions optimizer;
   LrSchedulerOptions lr_scheduler;

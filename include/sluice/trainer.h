@@ -4,7 +4,7 @@
 // Does not own: the plan (Partition, Program), data, weights on disk, metrics.
 //
 // A run: every rank makes a Trainer, loads or draws its weights, and steps; all ranks make the same
-// calls in the same order, since most are collective. apps/sluice/train_command.cpp is the example.
+// calls in the same order, since most are collective. src/job/run_rank.cpp is the example.
 // Thread-safety: one rank's thread.
 #pragma once
 

@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <unordered_set>
 
-#include "config/data_format.h"
 #include "config/paths.h"
+#include "data/data_format.h"
 #include "sluice/error.h"
 #include "sluice/run_config.h"
 
@@ -71,7 +71,7 @@ std::vector<std::string> expand_data_files(const RunConfig& config) {
     const detail::Matches found = detail::match_files(pattern, where);
     if (found.files.empty()) throw no_file(pattern, found.other, where);
     for (const std::string& file : found.files) {
-      detail::data_format(file, config.data.format, where);
+      data::format_of(file, config.data.format, where);
       if (seen.insert(file).second) files.push_back(file);
     }
   }

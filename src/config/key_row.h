@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "config/key_table.h"
+#include "data/data_words.h"
 
 namespace sluice::detail {
 
@@ -52,16 +54,37 @@ struct Row : Key {
   }
 };
 
+// What a member of a section is in a Value: an enumerator as its word, all else as it is.
+template <typename Type>
+Value to_value(const Type& member) {
+  if constexpr (std::is_enum_v<Type>) {
+    return word_of(words_of(Type()), member);
+  } else {
+    return member;
+  }
+}
+
+template <typename Type>
+void from_value(const Value& value, Type& member) {
+  if constexpr (std::is_enum_v<Type>) {
+    member = meaning_of(words_of(Type()), std::get<std::string>(value));
+  } else {
+    member = std::get<Type>(value);
+  }
+}
+
+// An enum takes its words.
 template <auto Section, auto Member>
 Row key(const char* section, const char* name) {
   using Type = std::remove_cvref_t<decltype((std::declval<RunConfig>().*Section).*Member)>;
   Row row;
   row.section = section;
   row.name = name;
-  row.kinds = {kind_of(Value(Type{}))};
-  row.get = [](const RunConfig& config) { return Value((config.*Section).*Member); };
+  row.kinds = {kind_of(to_value(Type{}))};
+  if constexpr (std::is_enum_v<Type>) row.words = words_in(words_of(Type()));
+  row.get = [](const RunConfig& config) { return to_value((config.*Section).*Member); };
   row.set = [](RunConfig& config, const Value& value) {
-    (config.*Section).*Member = std::get<Type>(value);
+    from_value(value, (config.*Section).*Member);
   };
   return row;
 }

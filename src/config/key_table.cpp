@@ -74,7 +74,6 @@ std::vector<Key> make_table() {
                  "read in the order of their names, and a file that several patterns match is "
                  "read once."),
       key<&C::data, &Data::format>("data", "format")
-          .one_of({"auto", "text", "jsonl", "llmc", "nanogpt", "megatron"})
           .only({"\"auto\"", "\"text\"", "\"jsonl\""})
           .means("`auto`: by the ending of each file, upper or lower case: .jsonl; .bin and .idx, "
                  "which are not built yet; anything else is text, but for endings that are "
@@ -88,7 +87,6 @@ std::vector<Key> make_table() {
           .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, bytes "
                  "without one."),
       key<&C::data, &Data::pad>("data", "pad")
-          .one_of({"seq_len", "longest"})
           .only_default()
           .means("Length to which shorter rows are padded: `training.seq_len`, or that of the "
                  "microbatch's longest row."),
@@ -99,7 +97,6 @@ std::vector<Key> make_table() {
           .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: they "
                  "are an error."),
       key<&C::data, &Data::chat_template>("data", "chat_template")
-          .one_of({"auto", "chatml", "llama3", "mistral", "gemma"})
           .only_default()
           .means("How the messages of a conversation become text. `auto`: as the model's family."),
       key<&C::data, &Data::weights>("data", "weights")

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/byte_tokens.h"
 #include "data/jsonl_row.h"
 #include "data/sequence_source.h"
 
@@ -88,13 +89,16 @@ class JsonlSource final : public SequenceSource {
 
   std::uint64_t num_sequences() const override { return num_sequences_; }
   std::uint64_t num_bytes() const override { return num_bytes_; }
-  void read(std::uint64_t index, std::int64_t* ids, std::int64_t* labels) const override {
+  void read(std::uint64_t index, std::int32_t* ids, std::int32_t* labels) const override {
     const auto length = static_cast<std::size_t>(options_.seq_len);
     const std::size_t file_index = file_of(index);
     const Row row = read_row(File::open(options_.files[file_index]), file_index, index);
-    const std::size_t count = std::min(row.ids.size(), length);
-    std::fill(std::copy_n(row.ids.begin(), count, ids), ids + length, 0);
-    std::fill(std::copy_n(row.labels.begin(), count, labels), labels + length, kIgnoredLabel);
+    const auto count = static_cast<std::ptrdiff_t>(std::min(row.ids.size(), length));
+    const auto narrow = [](std::int64_t token) { return static_cast<std::int32_t>(token); };
+    std::fill(std::transform(row.ids.begin(), row.ids.begin() + count, ids, narrow), ids + length,
+              0);
+    std::fill(std::transform(row.labels.begin(), row.labels.begin() + count, labels, narrow),
+              labels + length, narrow(kIgnoredLabel));
   }
 
   std::string place(std::uint64_t index) const override {
@@ -137,13 +141,10 @@ class JsonlSource final : public SequenceSource {
     }
   }
 
-  // A label is what the position before it has to predict, so the first is never counted.
   bool counts(const Row& row) const {
     const std::size_t length =
         std::min(row.labels.size(), static_cast<std::size_t>(options_.seq_len));
-    return std::any_of(row.labels.begin() + 1,
-                       row.labels.begin() + static_cast<std::ptrdiff_t>(length),
-                       [](std::int64_t label) { return label != kIgnoredLabel; });
+    return count_labels(std::span(row.labels).first(length)) > 0;
   }
 
   // Of the files that begin at or before this row the last, which is not empty.

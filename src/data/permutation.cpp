@@ -1,10 +1,11 @@
+#include "data/permutation.h"
+
 #include <bit>
 #include <utility>
 
-#include "layer/key_hash.h"
-#include "sluice/token_data.h"
+#include "base/key_hash.h"
 
-namespace sluice {
+namespace sluice::data {
 namespace {
 
 // Four rounds suffice against an observer (Luby and Rackoff); small domains mix more slowly.
@@ -29,4 +30,4 @@ std::uint64_t Permutation::at(std::uint64_t i) const {
   return i;
 }
 
-}  // namespace sluice
+}  // namespace sluice::data

@@ -1,8 +1,8 @@
 // Where the sequences of a data set come from: files cut into sequences, numbered in file order.
 //
 // Owns: finding sequence i in the files, reading it.
-// Does not own: the order of use, batches (token_data.h).
-// Labels that are not counted are kIgnoredLabel (loss.h). Thread-safety: const members may be
+// Does not own: the order of use, batches (data.h).
+// Labels that are not counted are kIgnoredLabel. Thread-safety: const members may be
 // called from any thread.
 #pragma once
 
@@ -12,12 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "sluice/parts/loss.h"
+#include "sluice/parts/labels.h"
 
 namespace sluice::data {
-
-// Byte-level tokens are the bytes.
-inline constexpr std::int64_t kByteVocabulary = 256;
 
 class SequenceSource {
  public:
@@ -25,7 +22,7 @@ class SequenceSource {
   virtual std::uint64_t num_sequences() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
   // Writes seq_len ids and labels. Precondition: index < num_sequences().
-  virtual void read(std::uint64_t index, std::int64_t* ids, std::int64_t* labels) const = 0;
+  virtual void read(std::uint64_t index, std::int32_t* ids, std::int32_t* labels) const = 0;
   // Where the sequence lies, for messages: "file:line". Precondition: index < num_sequences().
   virtual std::string place(std::uint64_t index) const = 0;
   // Of the sequences that were read when the files were opened: those in which the loss counts no
@@ -44,9 +41,6 @@ struct SourceOptions {
   // Why text may not become bytes: the model brings a tokenizer. "" if it may.
   std::string text_refusal;
 };
-
-// Throws Error(kInput / kUsage) unless text may become byte-level tokens of this vocabulary.
-void require_byte_tokens(const SourceOptions& options, const std::string& where);
 
 // The bytes of all files in a row, cut every seq_len; the rest at the end is dropped.
 std::unique_ptr<SequenceSource> open_text(SourceOptions options);

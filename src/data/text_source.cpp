@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "data/byte_tokens.h"
 #include "data/sequence_source.h"
 
 namespace sluice::data {
@@ -48,7 +49,7 @@ class TextSource final : public SequenceSource {
   }
   std::uint64_t num_bytes() const override { return starts_.back(); }
 
-  void read(std::uint64_t index, std::int64_t* ids, std::int64_t* labels) const override {
+  void read(std::uint64_t index, std::int32_t* ids, std::int32_t* labels) const override {
     const auto length = static_cast<std::size_t>(options_.seq_len);
     std::vector<unsigned char> bytes(length);
     std::uint64_t position = index * length;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "checkpoint/save_weights.h"
+#include "comm/gather_messages.h"
 #include "sluice/error.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/log.h"
@@ -12,15 +13,13 @@
 namespace sluice {
 namespace {
 
-// The most steps that a rank has finished, 0 when one has not begun to step.
-std::int64_t steps_finished(const std::vector<std::unique_ptr<Trainer>>& trainers) {
-  std::int64_t steps = 0;
-  for (const auto& trainer : trainers) {
-    if (!trainer) return 0;
-    steps = std::max(steps, trainer->weights_step().value_or(0));
-  }
-  return steps;
-}
+// What all ranks come to: step 0 when there is nothing to save, a reason when what there is must
+// not be, else the path.
+struct Outcome {
+  std::int64_t step = 0;
+  std::string reason, path;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
 
 std::string non_finite_weight(const Trainer& trainer) {
   for (const ParameterInfo& parameter : trainer.parameters()) {
@@ -29,46 +28,78 @@ std::string non_finite_weight(const Trainer& trainer) {
   return {};
 }
 
-// Why the weights of `step` are no checkpoint, "" if they are one.
-std::string reason_against(const std::vector<std::unique_ptr<Trainer>>& trainers,
-                           std::int64_t step) {
-  for (const auto& trainer : trainers) {
-    if (trainer->weights_step() != step) return "some rank had not finished its update";
+// Collective. The most steps that a rank has finished, 0 when one has not begun to step. reason:
+// set when some rank holds the weights of another step, or of none.
+std::int64_t steps_finished(const Trainer* trainer, const Group& world, std::string& reason) {
+  const std::optional<std::int64_t> own = trainer ? trainer->weights_step() : std::nullopt;
+  bool all_began = true, all_same = true;
+  std::optional<std::int64_t> first;
+  std::int64_t most = 0;
+  const WireWriter message =
+      WireWriter().add(trainer != nullptr).add(own.has_value()).add(own.value_or(0));
+  for (WireReader& of_rank : gather_messages(world, message, "steps that were finished")) {
+    all_began = of_rank.take<bool>() && all_began;
+    const bool whole = of_rank.take<bool>();
+    const auto step = of_rank.take<std::int64_t>();
+    of_rank.finish();
+    all_same = all_same && whole && step == first.value_or(step);
+    first = step;
+    most = std::max(most, step);
   }
-  for (const auto& trainer : trainers) {
-    if (const std::string name = non_finite_weight(*trainer); !name.empty())
-      return "the parameter '" + name + "' is not finite";
+  if (!all_same) reason = "some rank had not finished its update";
+  return all_began ? most : 0;
+}
+
+// Collective. The first of all ranks, "" for none.
+std::string first_non_finite_weight(const Trainer& trainer, const Group& world) {
+  std::string first;
+  for (WireReader& of_rank :
+       gather_messages(world, WireWriter().add(non_finite_weight(trainer)), "finite weights")) {
+    const auto name = of_rank.take<std::string>();
+    of_rank.finish();
+    if (first.empty()) first = name;
   }
-  return {};
+  return first;
+}
+
+// Collective. outcome: kept up to date, so that its step is known when the rest fails.
+void save_alike(const RunConfig& config, const Plan& plan, const Trainer* trainer,
+                const Group& world, Outcome& outcome) {
+  outcome.step = steps_finished(trainer, world, outcome.reason);
+  if (outcome.step == 0 || !outcome.reason.empty()) return;
+  if (const std::string name = first_non_finite_weight(*trainer, world); !name.empty()) {
+    outcome.reason = "the parameter '" + name + "' is not finite";
+    return;
+  }
+  outcome.path = save_weights(config.checkpoint.folder, outcome.step, trainer->parameters(),
+                              plan.model.config_text, config.model.path, world);
 }
 
 }  // namespace
 
 std::optional<LastWeights> save_last_weights(const RunConfig& config, const Plan& plan,
-                                             const std::vector<std::unique_ptr<Trainer>>& trainers,
-                                             const TransportOptions& transport) {
-  const std::int64_t step = steps_finished(trainers);
-  if (step == 0) return std::nullopt;
-  const std::string weights = "the weights of step " + std::to_string(step);
-  if (const std::string reason = reason_against(trainers, step); !reason.empty()) {
-    log_warning(weights + " are not saved: " + reason);
-    return std::nullopt;
-  }
+                                             const PerRank<std::unique_ptr<Trainer>>& trainers,
+                                             const LocalRanks& ranks) {
+  PerRank<Outcome> outcomes(ranks);
+  std::string warning;
   try {
-    std::string path;
-    run_ranks(make_local_transports(static_cast<int>(trainers.size()), transport),
-              static_cast<int>(config.training.threads_per_rank), nullptr, [&](Transport& own) {
-                const Trainer& trainer = *trainers[static_cast<std::size_t>(own.rank())];
-                const std::string saved =
-                    save_weights(config.checkpoint.folder, step, trainer.parameters(),
-                                 plan.model.config_text, config.model.path, own.world());
-                if (own.rank() == 0) path = saved;
+    run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
+              [&](Transport& own) {
+                save_alike(config, plan, trainers.at(own.rank()).get(), own.world(),
+                           outcomes.at(own.rank()));
               });
-    return LastWeights{step, path};
+    const Outcome& outcome = agreed(outcomes, "the weights to save");
+    if (outcome.step == 0) return std::nullopt;
+    if (outcome.reason.empty()) return LastWeights{outcome.step, outcome.path};
+    warning = "are not saved: " + outcome.reason;
   } catch (const Error& error) {
-    log_warning(weights + " could not be saved: " + error.what());
-    return std::nullopt;
+    warning = std::string("could not be saved: ") + error.what();
   }
+  std::int64_t step = 0;
+  for (const auto& [rank, outcome] : outcomes) step = std::max(step, outcome.step);
+  if (step > 0 && ranks.has_speaker())
+    log_warning("the weights of step " + std::to_string(step) + " " + warning);
+  return std::nullopt;
 }
 
 }  // namespace sluice

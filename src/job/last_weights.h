@@ -6,12 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "job/local_ranks.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 #include "sluice/trainer.h"
-#include "sluice/transport.h"
 
 namespace sluice {
 
@@ -20,12 +19,13 @@ struct LastWeights {
   std::string path;  // of the published directory
 };
 
-// trainers: one a rank, as their threads left them (null: the rank did not get that far). Saves as
-// the end of a run does, over transports of its own, since those of the run are aborted. Nothing is
-// saved when no step was finished, and, with a warning, when a rank failed within an update, when a
-// weight is not finite, or when the save itself fails.
+// Collective over the processes of the run. trainers: as the ranks' threads left them (null: the
+// rank did not get that far). Saves as the end of a run does, over new endpoints, since those of
+// the run are aborted; all ranks come to the same result. Nothing is saved when no step was
+// finished, and, with a warning of the speaker's process, when a rank failed within an update, when
+// a weight is not finite, or when the save itself fails.
 std::optional<LastWeights> save_last_weights(const RunConfig& config, const Plan& plan,
-                                             const std::vector<std::unique_ptr<Trainer>>& trainers,
-                                             const TransportOptions& transport);
+                                             const PerRank<std::unique_ptr<Trainer>>& trainers,
+                                             const LocalRanks& ranks);
 
 }  // namespace sluice

@@ -1,12 +1,14 @@
 // What a run that failed leaves behind for its user: the grid with an arrow at the instruction that
-// failed, and the last instructions of every rank.
+// failed, where its rank is one of this process, and the last instructions of every rank here.
 // Thread-safety: add() may be called from the ranks' threads; text() after they have ended.
 #pragma once
 
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
+#include "job/local_ranks.h"
 #include "sluice/parts/draw.h"
 #include "sluice/program.h"
 #include "sluice/transport.h"
@@ -15,9 +17,10 @@ namespace sluice {
 
 class PostMortem {
  public:
+  explicit PostMortem(const LocalRanks& ranks) : here_(ranks) {}
   // instruction: the one that was running, -1 if none was.
   void add(int rank, int instruction, std::string flight_record);
-  // Empty when no rank failed while it ran its program.
+  // Empty when no rank here was running its program, and when one of them failed outside of it.
   std::string text(const Program& program, const Failure& failure,
                    const GridOptions& options) const;
 
@@ -26,6 +29,7 @@ class PostMortem {
     int instruction = -1;
     std::string flight_record;
   };
+  const LocalRanks here_;
   mutable std::mutex mutex_;
   std::map<int, Entry> ranks_;
 };

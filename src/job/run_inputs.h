@@ -4,10 +4,10 @@
 
 #include <optional>
 
+#include "sluice/data.h"
 #include "sluice/hf_directory.h"
 #include "sluice/model_spec.h"
 #include "sluice/run_config.h"
-#include "sluice/token_data.h"
 
 namespace sluice {
 

@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "base/text.h"
+#include "job/local_ranks.h"
 #include "sluice/parts/log.h"
 
 namespace sluice {
@@ -77,7 +78,7 @@ void RunLog::instruction_done(int index) {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_note_) return;
   next_note_ = now + kNoteInterval;
-  const double share = (index + 1.0) / static_cast<double>(plan_.program.ranks.front().size());
+  const double share = (index + 1.0) / static_cast<double>(plan_.program.ranks.at(kSpeaker).size());
   const double seconds = std::chrono::duration<double>(now - began_).count();
   print(first_step_note(share, seconds) + "\n");
 }

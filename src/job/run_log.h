@@ -3,7 +3,8 @@
 // Owns: the text on stdout, which fits the terminal, and metrics.jsonl, which it creates with the
 // first logged step. The run
 // is worth more than its text: what cannot be written is given up with a warning, and the run goes
-// on. Does not own: the numbers. Used by one rank's thread (rank 0) between begin() and end().
+// on. Does not own: the numbers. Used by the speaker's thread (local_ranks.h) between begin() and
+// end(), in its process only.
 #pragma once
 
 #include <chrono>
@@ -12,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "sluice/data.h"
 #include "sluice/error.h"
 #include "sluice/parts/metrics.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
-#include "sluice/token_data.h"
 #include "sluice/trainer.h"
 
 namespace sluice {
@@ -33,8 +34,8 @@ class RunLog {
 
   // Settings that are not the default, split, schedule, prediction, data; the plan's warnings.
   void begin();
-  // After every instruction of rank 0. The first step has no line before it, and may take long:
-  // says every 20 seconds how far it is.
+  // After every instruction of the speaker. The first step has no line before it, and may take
+  // long: says every 20 seconds how far it is.
   void instruction_done(int index);
   void step(std::int64_t step, double lr, double seconds, const StepReport& report,
             const std::vector<RankStats>& stats);

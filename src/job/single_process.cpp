@@ -1,4 +1,4 @@
-#include "job/single_process.h"
+#include "sluice/job.h"
 
 #include <array>
 #include <charconv>

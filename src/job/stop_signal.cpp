@@ -1,4 +1,4 @@
-#include "job/stop_signal.h"
+#include "sluice/parts/stop_signal.h"
 
 #include <unistd.h>
 

@@ -13,7 +13,7 @@
 #include <bit>
 #include <cmath>
 
-#include "layer/key_hash.h"
+#include "base/key_hash.h"
 #include "layer/philox.h"
 #include "sluice/error.h"
 #include "sluice/parts/keyed_random.h"

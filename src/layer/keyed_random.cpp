@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/key_hash.h"
 #include "layer/default_generator_swap.h"
-#include "layer/key_hash.h"
 
 namespace sluice {
 namespace {

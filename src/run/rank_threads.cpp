@@ -22,21 +22,25 @@ Failure describe_current_exception(int rank) {
 
 }  // namespace
 
-int resolve_threads_per_rank(int threads_per_rank, int num_ranks) {
+int resolve_threads_per_rank(int threads_per_rank, int ranks_on_machine) {
   if (threads_per_rank > 0) return threads_per_rank;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores / std::max(1, num_ranks));
+  return std::max(1, cores / std::max(1, ranks_on_machine));
 }
 
 void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,
                MemoryLedger* ledger, const std::function<void(Transport&)>& fn) {
-  const int num_threads =
-      resolve_threads_per_rank(threads_per_rank, static_cast<int>(endpoints.size()));
+  if (threads_per_rank < 1) {
+    throw Error(ErrorKind::kUsage,
+                {.what = std::to_string(threads_per_rank) + " threads a rank",
+                 .where = "run_ranks",
+                 .remedy = "give at least 1, or what resolve_threads_per_rank() says"});
+  }
   auto body = [&](Transport& transport) {
     try {
       // A thread's first get_num_threads() takes the number that was last set anywhere in the
       // process: done here at once, no later call can change this thread's number.
-      at::set_num_threads(num_threads);
+      at::set_num_threads(threads_per_rank);
       at::get_num_threads();
       std::optional<MemoryLedger::Scope> scope;
       if (ledger) scope.emplace(*ledger, transport.rank());

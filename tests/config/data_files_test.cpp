@@ -121,7 +121,7 @@ TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid)
                   "' is no text by its ending; run.toml:2:1; write data.format = \"text\" to train "
                   "on its bytes all the same");
     RunConfig text = config({name});
-    text.data.format = "text";
+    text.data.format = DataFormat::kText;
     EXPECT_EQ(expand_data_files(text).size(), 1u);
   }
   test::write_file(folder_ / "a.h", "x");
@@ -137,8 +137,17 @@ TEST_F(DataFilesTest, RefusesTokenFilesUnderAuto) {
   test::write_file(folder_ / "t.IDX", "x");
   EXPECT_TRUE(refusal({"t.IDX"}, 2).starts_with("data.files: 'D/t.IDX' is a token file"));
   RunConfig text = config({"t.bin"});
-  text.data.format = "text";
+  text.data.format = DataFormat::kText;
   EXPECT_EQ(expand_data_files(text).size(), 1u);
+}
+
+TEST(DataWordsTest, EveryWordOfAConfigurationIsAnEnumeratorAndBack) {
+  const RunConfig config = load_run_config("", {{"data.format", "jsonl"}}, {});
+  EXPECT_EQ(config.data.format, DataFormat::kJsonl);
+  EXPECT_EQ(config.data.pad, Padding::kSeqLen);
+  EXPECT_EQ(config.data.chat_template, ChatTemplate::kAuto);
+  EXPECT_NE(show_config_changes(config).find("\"jsonl\""), std::string::npos)
+      << show_config_changes(config);
 }
 
 }  // namespace

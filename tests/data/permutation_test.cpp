@@ -1,12 +1,12 @@
+#include "data/permutation.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "sluice/token_data.h"
-
-namespace sluice {
+namespace sluice::data {
 namespace {
 
 std::vector<std::uint64_t> all_of(const Permutation& permutation, std::uint64_t size) {
@@ -82,4 +82,4 @@ TEST(PermutationTest, SeparatesNeighboursAndDependsOnTheKey) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::data

@@ -1,14 +1,14 @@
-#include "sluice/token_data.h"
-
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <thread>
 
+#include "sluice/data.h"
+#include "sluice/error.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -42,9 +42,11 @@ std::vector<std::string> counting_files(const TempDirectory& directory,
   return files;
 }
 
-std::vector<std::int64_t> to_vector(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
-  return {flat.const_data_ptr<std::int64_t>(), flat.const_data_ptr<std::int64_t>() + flat.numel()};
+using Tokens = std::vector<std::int32_t>;
+
+// The rows of a step, whatever their labels are.
+TokenRows batch(const TokenData& data, std::int64_t step, std::int64_t batch_size) {
+  return data.read(position_of_step(step, batch_size), batch_size);
 }
 
 TokenData rows(const TempDirectory& directory, const std::string& text, std::int64_t seq_len = 4,
@@ -60,11 +62,11 @@ TEST(TextDataTest, CutsTheFilesInARowAndDropsTheTail) {
   const TokenData data(options_of(counting_files(directory, {3, 0, 1, 7, 2}), 4));
   EXPECT_EQ(data.num_bytes(), 13);
   EXPECT_EQ(data.num_sequences(), 3);
-  const TokenBatch batch = data.batch(1, 3);
-  EXPECT_EQ(batch.ids.sizes(), (at::IntArrayRef{3, 4}));
-  EXPECT_EQ(batch.ids.scalar_type(), at::kLong);
-  EXPECT_TRUE(batch.ids.equal(at::arange(12, at::kLong).view({3, 4})));
-  EXPECT_TRUE(batch.labels.equal(batch.ids));
+  const TokenRows rows = batch(data, 1, 3);
+  EXPECT_EQ(rows.num_rows, 3);
+  EXPECT_EQ(rows.seq_len, 4);
+  EXPECT_EQ(rows.ids, (Tokens{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(rows.labels, rows.ids);
 }
 
 TEST(TextDataTest, KeepsBytesAbove127AndAnyEndingIsText) {
@@ -72,16 +74,15 @@ TEST(TextDataTest, KeepsBytesAbove127AndAnyEndingIsText) {
   test::write_file(directory / "data.h", "\xff\x80");
   test::write_file(directory / "noending", std::string("\0a", 2));
   const TokenData data(options_of({directory / "data.h", directory / "noending"}, 4));
-  EXPECT_EQ(to_vector(data.batch(1, 1).ids), (std::vector<std::int64_t>{255, 128, 0, 97}));
+  EXPECT_EQ(batch(data, 1, 1).ids, (Tokens{255, 128, 0, 97}));
 }
 
 TEST(TextDataTest, BeginsAgainAtTheEndInFileOrder) {
   const TempDirectory directory;
   const TokenData data(options_of(counting_files(directory, {6}), 2));
-  EXPECT_EQ(to_vector(data.batch(1, 2).ids), (std::vector<std::int64_t>{0, 1, 2, 3}));
-  EXPECT_EQ(to_vector(data.batch(2, 2).ids), (std::vector<std::int64_t>{4, 5, 0, 1}));
-  EXPECT_EQ(to_vector(data.batch(1, 5).ids),
-            (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3}));
+  EXPECT_EQ(batch(data, 1, 2).ids, (Tokens{0, 1, 2, 3}));
+  EXPECT_EQ(batch(data, 2, 2).ids, (Tokens{4, 5, 0, 1}));
+  EXPECT_EQ(batch(data, 1, 5).ids, (Tokens{0, 1, 2, 3, 4, 5, 0, 1, 2, 3}));
 }
 
 TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
@@ -89,10 +90,10 @@ TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
   TokenDataOptions options = options_of(counting_files(directory, {100, 100}), 2, true);
   options.seed = 5;
   const TokenData data(options);
-  std::vector<std::vector<std::int64_t>> epochs;
-  std::vector<std::int64_t> row;  // first bytes of the sequences, 20 a step
+  std::vector<Tokens> epochs;
+  Tokens row;  // first bytes of the sequences, 20 a step
   for (std::int64_t step = 1; step <= 15; ++step) {
-    const std::vector<std::int64_t> ids = to_vector(data.batch(step, 20).ids);
+    const Tokens ids = batch(data, step, 20).ids;
     for (std::size_t i = 0; i < ids.size(); i += 2) row.push_back(ids[i]);
     if (row.size() == 100) epochs.push_back(std::exchange(row, {}));
   }
@@ -100,63 +101,53 @@ TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
   EXPECT_NE(epochs[0], epochs[1]);
   EXPECT_NE(epochs[1], epochs[2]);
   options.seed = 6;
-  EXPECT_FALSE(TokenData(options).batch(1, 20).ids.equal(data.batch(1, 20).ids));
-  for (std::vector<std::int64_t>& epoch : epochs) {
+  EXPECT_NE(batch(TokenData(options), 1, 20).ids, batch(data, 1, 20).ids);
+  for (Tokens& epoch : epochs) {
     EXPECT_FALSE(std::is_sorted(epoch.begin(), epoch.end()));
     std::sort(epoch.begin(), epoch.end());
     for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(epoch[static_cast<std::size_t>(i)], 2 * i);
   }
 }
 
-TEST(TextDataTest, ReadsTheMicrobatchesOfAStepOneByOne) {
+TEST(TextDataTest, APositionIsAllThatGoingOnNeeds) {
   const TempDirectory directory;
   const TokenData data(options_of(counting_files(directory, {100, 100}), 4, true));
-  const StepBatch whole = split_microbatches(data.batch(3, 7), 2, 3);
-  const StepBatch parts = data.step_batch(3, 7, 2);
-  EXPECT_EQ(parts.step, 3);
-  EXPECT_EQ(parts.counts, whole.counts);
-  ASSERT_EQ(parts.microbatches.size(), 4u);
-  for (std::size_t m = 0; m < 4; ++m) {
-    for (const char* name : {"input_ids", "labels"}) {
-      const at::Tensor tensor = parts.microbatches.at(m).get(name);
-      EXPECT_TRUE(tensor.equal(whole.microbatches.at(m).get(name))) << name << m;
-      EXPECT_EQ(tensor.storage().nbytes(), static_cast<std::size_t>(tensor.numel()) * 8);
-    }
-  }
-  EXPECT_EQ(error_of([&] { data.step_batch(1, 4, 0); }).kind(), ErrorKind::kUsage);
+  const DataPosition position = position_of_step(9, 7);  // steps of seven sequences
+  EXPECT_EQ(position, DataPosition{56});
+  Tokens in_a_row = data.read(position, 3).ids;
+  const Tokens rest = data.read({position.sequence + 3}, 5).ids;  // another batch size
+  in_a_row.insert(in_a_row.end(), rest.begin(), rest.end());
+  EXPECT_EQ(data.read(position, 8).ids, in_a_row);
 }
 
 TEST(TextDataTest, AStepIsReadOnceBeforeItRuns) {
   const TempDirectory directory;
   const std::vector<std::string> files = counting_files(directory, {40});
   const TokenData data(options_of(files, 4));
-  const StepBatch step = data.step_batch(2, 4, 2);
+  const TokenRows rows = data.step_rows(2, 4);
+  EXPECT_EQ(rows.ids, (Tokens{16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31}));
+  EXPECT_EQ(rows.labels, rows.ids);
   std::ofstream(files.front(), std::ios::trunc);
-  EXPECT_EQ(to_vector(step.microbatches.at(1).get("input_ids")),
-            (std::vector<std::int64_t>{24, 25, 26, 27, 28, 29, 30, 31}));
-  EXPECT_EQ(to_vector(step.microbatches.at(1).get("labels")),
-            to_vector(step.microbatches.at(1).get("input_ids")));
-  Error error = error_of([&] { data.step_batch(3, 4, 2); });
+  Error error = error_of([&] { data.step_rows(3, 4); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.where(), "step 3, " + files.front());
   std::filesystem::remove(files.front());
-  error = error_of([&] { data.step_batch(4, 4, 2); });
+  error = error_of([&] { data.step_rows(4, 4); });
   EXPECT_EQ(error.where(), "step 4, " + files.front());
 }
 
 TEST(TextDataTest, MakesTheSameBatchOnEveryThreadInAnyOrder) {
   const TempDirectory directory;
   const TokenData data(options_of(counting_files(directory, {120, 120}), 3, true));
-  std::vector<at::Tensor> expected;
-  for (std::int64_t step = 1; step <= 40; ++step) expected.push_back(data.batch(step, 7).ids);
+  std::vector<Tokens> expected;
+  for (std::int64_t step = 1; step <= 40; ++step) expected.push_back(batch(data, step, 7).ids);
   std::vector<int> mismatches(4);
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < mismatches.size(); ++t) {
     threads.emplace_back([&, t] {
       for (std::int64_t i = 0; i < 40; ++i) {
         const std::int64_t step = (i * 7 + static_cast<std::int64_t>(t)) % 40 + 1;
-        mismatches[t] +=
-            !data.batch(step, 7).ids.equal(expected[static_cast<std::size_t>(step - 1)]);
+        mismatches[t] += batch(data, step, 7).ids != expected[static_cast<std::size_t>(step - 1)];
       }
     });
   }
@@ -179,7 +170,7 @@ TEST(TextDataTest, ReadsOnlyTheBytesOfTheBatch) {
   const std::uint64_t start = bytes_read();
   const std::uint64_t of_measuring = bytes_read() - start;
   const std::uint64_t before = bytes_read();
-  data.batch(3, 8);
+  batch(data, 3, 8);
   EXPECT_EQ(bytes_read() - before - of_measuring, 800u);
 }
 
@@ -242,7 +233,7 @@ TEST(TextDataTest, RefusesMixedAndUnbuiltFormats) {
             ErrorKind::kUsage);
   TokenDataOptions as_text =
       options_of({directory / "a.txt", directory / "a.jsonl", directory / "a.bin"}, 4);
-  as_text.data.format = "text";
+  as_text.data.format = DataFormat::kText;
   EXPECT_EQ(TokenData(as_text).num_bytes(), 4 + 15 + 4);
 }
 
@@ -263,12 +254,11 @@ TEST(JsonlDataTest, PadsOnTheRightAndCountsOnlyLabels) {
   {"text":"hé", "meta": {"input_ids": [[1], "x"]}}
 )");
   EXPECT_EQ(data.num_sequences(), 3);
-  const TokenBatch batch = data.batch(1, 3);
-  EXPECT_EQ(to_vector(batch.ids),
-            (std::vector<std::int64_t>{5, 6, 7, 8, 9, 10, 0, 0, 'h', 0xc3, 0xa9, 0}));
-  EXPECT_EQ(to_vector(batch.labels),
-            (std::vector<std::int64_t>{-100, 6, 7, 8, 9, 10, -100, -100, 'h', 0xc3, 0xa9, -100}));
-  EXPECT_EQ(split_microbatches(batch, 2, 1).counts, (std::vector<std::int64_t>{3 + 1, 2}));
+  const TokenRows rows = batch(data, 1, 3);
+  EXPECT_EQ(rows.ids, (Tokens{5, 6, 7, 8, 9, 10, 0, 0, 'h', 0xc3, 0xa9, 0}));
+  EXPECT_EQ(rows.labels, (Tokens{-100, 6, 7, 8, 9, 10, -100, -100, 'h', 0xc3, 0xa9, -100}));
+  EXPECT_EQ(rows.counted_labels(0, 2), 3 + 1);
+  EXPECT_EQ(rows.counted_labels(2, 1), 2);
   EXPECT_FALSE(data.unigram_entropy());
 }
 
@@ -315,8 +305,7 @@ TEST(JsonlDataTest, ForeseesExactlyTheStepsThatCountNothing) {
     for (std::int64_t batch_size = 1; batch_size <= 13; ++batch_size) {
       std::int64_t empty_steps = 0;
       for (std::int64_t step = 1; step <= 6; ++step) {
-        const StepBatch parts = split_microbatches(data.batch(step, batch_size), batch_size, step);
-        empty_steps += parts.counts.front() == 0;
+        empty_steps += batch(data, step, batch_size).counted_labels(0, batch_size) == 0;
       }
       if (empty_steps == 0) {
         EXPECT_NO_THROW(data.require_counted_labels(6, batch_size)) << pattern << " " << batch_size;
@@ -335,7 +324,7 @@ TEST(JsonlDataTest, LooksForStepsWithoutLabelsOnlyAsFarAsTakesNoTime) {
   counted[5'000] = true;
   const TokenData data = rows(directory, rows_counted(counted));
   EXPECT_NO_THROW(data.require_counted_labels(1'000'000, 10'000));
-  EXPECT_THROW(data.step_batch(5'001, 10'000, 10'000), Error);
+  EXPECT_THROW(data.step_rows(5'001, 10'000), Error);
 }
 
 TEST(JsonlDataTest, ARowThatNeverEndsIsRefusedBeforeTheFileIsRead) {
@@ -356,7 +345,7 @@ TEST(JsonlDataTest, ReadsRowsOverSeveralFilesAndWithoutALastLineEnd) {
   const TokenData data(
       options_of({directory / "a.jsonl", directory / "b.jsonl", directory / "c.jsonl"}, 2));
   EXPECT_EQ(data.num_sequences(), 3);
-  EXPECT_EQ(to_vector(data.batch(1, 4).ids), (std::vector<std::int64_t>{1, 0, 2, 0, 3, 0, 1, 0}));
+  EXPECT_EQ(batch(data, 1, 4).ids, (Tokens{1, 0, 2, 0, 3, 0, 1, 0}));
 }
 
 TEST(JsonlDataTest, FindsRowsThatCrossReadBlocks) {
@@ -367,7 +356,7 @@ TEST(JsonlDataTest, FindsRowsThatCrossReadBlocks) {
             "]}\n" + std::string(400'000, ' ') + "\n";
   }
   const TokenData data = rows(directory, text, 1);
-  EXPECT_EQ(to_vector(data.batch(1, 3).ids), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(batch(data, 1, 3).ids, (Tokens{0, 1, 2}));
 }
 
 TEST(JsonlDataTest, CutsLongRowsOnlyWhenAsked) {
@@ -378,8 +367,7 @@ TEST(JsonlDataTest, CutsLongRowsOnlyWhenAsked) {
   EXPECT_EQ(error.fact(), "the row has 5 tokens, more than training.seq_len = 4");
   EXPECT_EQ(error.where(), directory / "rows.jsonl" + ":2");
   EXPECT_NE(error.remedy().find("data.truncate"), std::string::npos);
-  EXPECT_EQ(to_vector(rows(directory, text, 4, true).batch(1, 2).ids),
-            (std::vector<std::int64_t>{1, 2, 3, 4, 1, 2, 3, 4}));
+  EXPECT_EQ(batch(rows(directory, text, 4, true), 1, 2).ids, (Tokens{1, 2, 3, 4, 1, 2, 3, 4}));
 }
 
 TEST(JsonlDataTest, ChecksRowsInTheirOwnLengthWhateverTheSequenceLength) {
@@ -438,9 +426,8 @@ TEST(JsonlDataTest, NamesFileAndLineOfMalformedRows) {
 TEST(JsonlDataTest, TakesAnAttentionMaskOnlyForPaddingOnTheRight) {
   const TempDirectory directory;
   EXPECT_EQ(
-      to_vector(
-          rows(directory, R"({"input_ids":[1,2,3],"attention_mask":[1,1,0]})").batch(1, 1).labels),
-      (std::vector<std::int64_t>{1, 2, -100, -100}));
+      batch(rows(directory, R"({"input_ids":[1,2,3],"attention_mask":[1,1,0]})"), 1, 1).labels,
+      (Tokens{1, 2, -100, -100}));
   EXPECT_NO_THROW(
       rows(directory, R"({"input_ids":[1,2],"labels":[1,-100],"attention_mask":[1,0]})"));
   const std::string other = "'attention_mask' is more than padding on the right with labels -100";
@@ -476,34 +463,31 @@ TEST(JsonlDataTest, NeedsATokenizerOnlyForText) {
             "text becomes one token per byte, which needs a vocabulary of 256; the model has 3");
 }
 
+TEST(DataOptionsTest, AnOptionThatIsNotBuiltIsRefused) {
+  const TempDirectory directory;
+  const auto refusal = [&](auto set) {
+    TokenDataOptions options = options_of(counting_files(directory, {8}), 4);
+    set(options.data);
+    const Error error = error_of([&] { TokenData data(options); });
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.fact();
+  };
+  EXPECT_EQ(refusal([](DataOptions& data) { data.format = DataFormat::kMegatron; }),
+            "data.format = \"megatron\" is not built yet");
+  EXPECT_EQ(refusal([](DataOptions& data) { data.pad = Padding::kLongest; }),
+            "data.pad is not built yet");
+  EXPECT_EQ(refusal([](DataOptions& data) { data.pack = true; }), "data.pack is not built yet");
+  EXPECT_EQ(refusal([](DataOptions& data) { data.chat_template = ChatTemplate::kLlama3; }),
+            "data.chat_template is not built yet");
+  EXPECT_EQ(refusal([](DataOptions& data) { data.weights = {1.0}; }),
+            "data.weights is not built yet");
+}
+
 TEST(JsonlDataTest, RefusesFilesWithoutRows) {
   const TempDirectory directory;
   for (const char* text : {"", "\n\n", "  \r\n\t"}) {
     EXPECT_EQ(error_of([&] { rows(directory, text); }).fact(), "the data has no rows");
   }
-}
-
-TEST(SplitMicrobatchesTest, KeepsRowsInOrderAndCountsShiftedLabels) {
-  TokenBatch batch{at::arange(15, at::kLong).view({5, 3}),
-                   at::arange(15, at::kLong).view({5, 3}).clone()};
-  batch.labels.select(0, 1).fill_(-100);
-  batch.labels.select(1, 0).fill_(-100);
-  const StepBatch parts = split_microbatches(batch, 2, 9);
-  EXPECT_EQ(parts.step, 9);
-  EXPECT_EQ(parts.counts, (std::vector<std::int64_t>{2, 4, 2}));
-  ASSERT_EQ(parts.microbatches.size(), 3u);
-  std::vector<at::Tensor> ids, labels;
-  for (std::size_t m = 0; m < parts.microbatches.size(); ++m) {
-    const Values microbatch = parts.microbatches.at(m);
-    ids.push_back(microbatch.get("input_ids"));
-    labels.push_back(microbatch.get("labels"));
-  }
-  EXPECT_EQ(ids.back().size(0), 1);
-  EXPECT_TRUE(at::cat(ids).equal(batch.ids));
-  EXPECT_TRUE(at::cat(labels).equal(batch.labels));
-  EXPECT_EQ(error_of([&] { split_microbatches(batch, 0, 1); }).kind(), ErrorKind::kUsage);
-  const TokenBatch narrow{at::zeros({2, 1}, at::kLong), at::zeros({2, 1}, at::kLong)};
-  EXPECT_EQ(split_microbatches(narrow, 2, 1).counts, std::vector<std::int64_t>{0});
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ class LastWeightsTest : public testing::Test {
         if (spoil) spoil(transport.rank(), observer);
         TrainerOptions options;
         options.observers = {&observer};
-        auto& trainer = trainers_[static_cast<std::size_t>(transport.rank())];
+        auto& trainer = trainers_.at(transport.rank());
         trainer = std::make_unique<Trainer>(model_, partition_, program_, transport, options);
         trainer->draw_weights();
         for (std::int64_t step = 1; step <= steps; ++step) {
@@ -72,7 +72,7 @@ class LastWeightsTest : public testing::Test {
     }
   }
 
-  std::optional<LastWeights> save() { return save_last_weights(config_, plan_, trainers_, {}); }
+  std::optional<LastWeights> save() { return save_last_weights(config_, plan_, trainers_, ranks_); }
 
   // That the directory holds what the ranks had after their last whole step.
   void expect_saved(const std::string& path) const {
@@ -91,9 +91,10 @@ class LastWeightsTest : public testing::Test {
   Model model_;
   const Program program_ = training_program("1F1B", kRanks, 2);
   Partition partition_;
-  const std::vector<std::unique_ptr<Transport>> transports_ = make_local_transports(kRanks);
+  const LocalRanks ranks_ = all_ranks_here(kRanks, {});
+  const std::vector<std::unique_ptr<Transport>> transports_ = ranks_.connect();
   std::array<CallbackObserver, kRanks> observers_;
-  std::vector<std::unique_ptr<Trainer>> trainers_ = std::vector<std::unique_ptr<Trainer>>(kRanks);
+  PerRank<std::unique_ptr<Trainer>> trainers_ = PerRank<std::unique_ptr<Trainer>>(ranks_);
   std::array<std::vector<std::pair<std::string, at::Tensor>>, kRanks> weights_;
   std::string said_;
 };
@@ -154,7 +155,7 @@ TEST_F(LastWeightsTest, AreNotSavedWhenTheyAreNotFinite) {
   });
   EXPECT_FALSE(save());
   EXPECT_EQ(said_, "the weights of step 2 are not saved: the parameter '" +
-                       trainers_[0]->parameters().front().name + "' is not finite");
+                       trainers_.at(0)->parameters().front().name + "' is not finite");
 }
 
 TEST_F(LastWeightsTest, ASaveThatFailsIsAWarning) {

@@ -10,11 +10,18 @@
 namespace sluice::test {
 namespace {
 
+LocalRanks ranks_here(std::vector<int> here) {
+  LocalRanks ranks;
+  ranks.num_ranks = ranks.on_machine = 4;
+  ranks.here = std::move(here);
+  return ranks;
+}
+
 Program two_ranks() { return training_program("1F1B", 2, 2); }
 
 TEST(PostMortemTest, DrawsAnArrowAtTheInstructionThatFailedAndTheLastOnesOfEveryRank) {
   const Program program = two_ranks();
-  PostMortem post_mortem;
+  PostMortem post_mortem(ranks_here({0, 1}));
   post_mortem.add(0, 4, "what rank 0 did\n");
   post_mortem.add(1, 2, "what rank 1 did\n");
   const std::string text = post_mortem.text(program, {1, ErrorKind::kInternal, "broken"}, {});
@@ -25,10 +32,28 @@ TEST(PostMortemTest, DrawsAnArrowAtTheInstructionThatFailedAndTheLastOnesOfEvery
 }
 
 TEST(PostMortemTest, AFailureOutsideTheProgramNeedsNoDrawing) {
-  PostMortem post_mortem;
+  PostMortem post_mortem(ranks_here({0, 1}));
   EXPECT_EQ(post_mortem.text(two_ranks(), {0, ErrorKind::kInput, "bad row"}, {}), "");
   post_mortem.add(0, -1, "did something\n");
   EXPECT_EQ(post_mortem.text(two_ranks(), {0, ErrorKind::kInput, "bad row"}, {}), "");
+}
+
+TEST(PostMortemTest, AProcessWithoutRank0DrawsTheFailureOfItsOwnRank) {
+  const Program program = training_program("1F1B", 4, 4);
+  PostMortem post_mortem(ranks_here({2, 3}));
+  post_mortem.add(2, 4, "what rank 2 did\n");
+  post_mortem.add(3, 2, "what rank 3 did\n");
+  const std::string text = post_mortem.text(program, {3, ErrorKind::kInternal, "broken"}, {});
+  EXPECT_NE(text.find("failed here"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 2, last instructions:\nwhat rank 2 did\n"), std::string::npos) << text;
+}
+
+TEST(PostMortemTest, AFailureInAnotherProcessLeavesWhatTheRanksHereDidLast) {
+  PostMortem post_mortem(ranks_here({2, 3}));
+  EXPECT_EQ(post_mortem.text(two_ranks(), {0, ErrorKind::kInternal, "broken"}, {}), "");
+  post_mortem.add(2, 4, "what rank 2 did\n");
+  EXPECT_EQ(post_mortem.text(two_ranks(), {0, ErrorKind::kInternal, "broken"}, {}),
+            "\nrank 2, last instructions:\nwhat rank 2 did\n");
 }
 
 TEST(PostMortemTest, ATrainerKnowsTheInstructionThatFailed) {
@@ -47,7 +72,7 @@ TEST(PostMortemTest, ATrainerKnowsTheInstructionThatFailed) {
   }
 
   const auto transports = make_local_transports(2);
-  PostMortem post_mortem;
+  PostMortem post_mortem(ranks_here({0, 1}));
   EXPECT_THROW(run_ranks(transports, 1, nullptr,
                          [&](Transport& transport) {
                            CallbackObserver observer;

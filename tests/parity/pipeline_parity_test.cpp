@@ -7,7 +7,6 @@
 
 #include "sluice/causal_lm.h"
 #include "sluice/partition.h"
-#include "sluice/token_data.h"
 #include "support/train_pipeline.h"
 
 namespace sluice::test {
@@ -27,11 +26,17 @@ const nlohmann::json& reference_case(const std::string& model) {
   throw std::runtime_error("no reference case '" + model + "'");
 }
 
-at::Tensor rows_of(const nlohmann::json& rows) {
-  std::vector<at::Tensor> tensors;
-  for (const nlohmann::json& row : rows)
-    tensors.push_back(at::tensor(row.get<std::vector<std::int64_t>>()));
-  return at::stack(tensors);
+TokenRows rows_of(const nlohmann::json& ids, const nlohmann::json& labels) {
+  TokenRows rows{std::ssize(ids), std::ssize(ids[0]), {}, {}};
+  const auto append = [](std::vector<std::int32_t>& tokens, const nlohmann::json& of) {
+    for (const nlohmann::json& row : of) {
+      const auto values = row.get<std::vector<std::int32_t>>();
+      tokens.insert(tokens.end(), values.begin(), values.end());
+    }
+  };
+  append(rows.ids, ids);
+  append(rows.labels, labels);
+  return rows;
 }
 
 struct Layout {
@@ -75,11 +80,10 @@ class ReferenceRun {
     run.program = training_program(layout.schedule, layout.num_ranks, 8 / layout.microbatch_size,
                                    run.partition.tie_groups);
     const bool masked = curve == "adamw_masked";
-    const at::Tensor ids = rows_of(test_["input_ids"]);
-    const at::Tensor labels = masked ? rows_of(expect()["masked"]["labels"]) : ids;
-    for (int step = 1; step <= num_steps; ++step) {
-      run.steps.push_back(split_microbatches({ids, labels}, layout.microbatch_size, step));
-    }
+    const TokenRows rows =
+        rows_of(test_["input_ids"], masked ? expect()["masked"]["labels"] : test_["input_ids"]);
+    for (int step = 1; step <= num_steps; ++step)
+      run.steps.push_back(causal_lm_batch(rows, layout.microbatch_size, step));
     const bool adamw = curve.rfind("adamw", 0) == 0;
     run.options.optimizer.name = adamw ? "AdamW" : "SGD";
     run.options.optimizer.weight_decay = adamw ? 0.1 : 0.0;

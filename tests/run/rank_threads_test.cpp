@@ -48,6 +48,7 @@ TEST(RankThreadsTest, ARankHasTheThreadsThatItWasGiven) {
       EXPECT_EQ(at::get_num_threads(), threads);
     });
   }
+  EXPECT_THROW(run_ranks(make_local_transports(2), 0, nullptr, [](Transport&) {}), Error);
   EXPECT_EQ(resolve_threads_per_rank(3, 64), 3);
   EXPECT_GE(resolve_threads_per_rank(0, 1), 1);
   EXPECT_EQ(resolve_threads_per_rank(0, 1 << 20), 1);

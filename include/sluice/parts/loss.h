@@ -1,19 +1,17 @@
 // What a loss is to the pipeline: a sum over counted tokens, and their number.
 //
-// Owns: LossValue, LossFunction, the rule of which labels count.
-// Does not own: the losses of the native families (causal_lm.h), scaling of gradients (executor.h).
-// Thread-safety: pure functions.
+// Owns: LossValue, LossFunction.
+// Does not own: which labels count (labels.h), the losses of the native families (causal_lm.h),
+// scaling of gradients (executor.h). Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 
+#include "sluice/parts/labels.h"
 #include "sluice/parts/values.h"
 
 namespace sluice {
-
-// A label that is not counted (torch's and Hugging Face's ignore_index).
-inline constexpr std::int64_t kIgnoredLabel = -100;
 
 // What the last stage makes of its outputs: the sum over counted tokens and their number.
 struct LossValue {
@@ -25,8 +23,7 @@ struct LossValue {
 // Returns the *sum* of the token losses of the microbatch and the number of counted tokens.
 using LossFunction = std::function<LossValue(const Values& outputs, const Values& batch)>;
 
-// Labels that a next-token loss counts: those that are not kIgnoredLabel, apart from the first of
-// each row, which nothing predicts. labels_BL: integers [batch, length], aligned with the ids.
+// As count_labels, of every row. labels_BL: integers [batch, length], aligned with the ids.
 std::int64_t count_tokens(const at::Tensor& labels_BL);
 
 }  // namespace sluice

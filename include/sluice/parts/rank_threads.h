@@ -14,11 +14,13 @@
 
 namespace sluice {
 
-// threads_per_rank if above 0, else the cores of this machine divided among the ranks, at least 1.
-int resolve_threads_per_rank(int threads_per_rank, int num_ranks);
+// threads_per_rank if above 0, else the cores of this machine divided among all the ranks on it, in
+// whatever processes they are; at least 1.
+int resolve_threads_per_rank(int threads_per_rank, int ranks_on_machine);
 
-// Runs fn(*endpoints[r]) on a thread of its own for every r. threads_per_rank: as configured,
-// resolved here. ledger (may be null): the thread's tensor allocations count for its rank.
+// Runs fn(*endpoint) on a thread of its own for every endpoint: the ranks of this process, which
+// need not be all. threads_per_rank: of each rank's operators. ledger (may be null): the thread's
+// tensor allocations count for its rank. Throws Error(kUsage) for less than one thread a rank.
 //
 // What fn throws aborts the transport with its message, so that the other ranks are woken and end.
 // When all have ended, throws one Error with the first failure's kind and message. What is no

@@ -1,0 +1,136 @@
+// A data set as an endless row of sequences of tokens, any of which can be computed by itself.
+//
+// Owns: the list of files, where each sequence lies in them, the order in which they are used.
+// Does not own: which files a pattern means (run_config.h), the tensors of a microbatch (model.h:
+//   causal_lm_batch), what a step does with its batch (executor.h).
+//
+// Invariants:
+//  1. read() is a pure function of (files, options, position): every rank makes the same batch by
+//     itself, and a run that goes on somewhere needs nothing but the position.
+//  2. Files are read where a batch needs them; memory does not grow with their size, but for the
+//     list of files and 8 bytes a row of .jsonl. A TokenRows holds 8 bytes a token.
+//  3. Each epoch uses every sequence once. A batch may hold the end of one and the start of the
+//     next.
+// Thread-safety: const members may be called from any thread; ranks that are threads share one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+enum class DataFormat { kAuto, kText, kJsonl, kLlmc, kNanogpt, kMegatron };
+enum class Padding { kSeqLen, kLongest };
+enum class ChatTemplate { kAuto, kChatml, kLlama3, kMistral, kGemma };
+
+// Which data, and how it becomes sequences. What TokenData says is not built yet, it refuses.
+struct DataOptions {
+  // Paths, read in this order; in a configuration patterns, which are expanded before. All of one
+  // format. Default: none, which is refused.
+  std::vector<std::string> files;
+
+  // What the files hold. Default: by the ending of each, where anything unknown is text, but for
+  // endings that are certainly none. Not built yet: kLlmc, kNanogpt, kMegatron.
+  DataFormat format = DataFormat::kAuto;
+
+  // true: every epoch has its own order, which the seed decides. false: file order, which begins
+  // again at the end. Default: true.
+  bool shuffle = true;
+
+  // What makes tokens of text: "bytes", a token for every byte; "auto", the model's tokenizer.json
+  // (not built yet: text is then refused), bytes where it has none. Rows of ids need neither.
+  // Default: "auto".
+  std::string tokenizer = "auto";
+
+  // Length to which shorter rows of .jsonl are filled up with labels that are not counted: seq_len,
+  // or that of the longest row of the microbatch (not built yet), which computes less and makes
+  // messages of varying size. Default: seq_len.
+  Padding pad = Padding::kSeqLen;
+
+  // Several documents in one sequence, each attending to itself only: fewer padded tokens. Not
+  // built yet. Default: false.
+  bool pack = false;
+
+  // Rows of .jsonl that are longer than seq_len: true cuts their end off, false refuses them.
+  // Default: false.
+  bool truncate = false;
+
+  // How the messages of a conversation become one text. Not built yet. Default: kAuto, as the
+  // model's family.
+  ChatTemplate chat_template = ChatTemplate::kAuto;
+
+  // Share of each entry of `files` in the mixture. Not built yet. Default: none, every file as
+  // often as it is long.
+  std::vector<double> weights = {};
+};
+
+struct TokenDataOptions {
+  DataOptions data;
+  std::int64_t seq_len = 0;     // tokens a sequence, at least 1
+  std::int64_t vocab_size = 0;  // of the model: ids are below it
+  std::int64_t seed = 0;        // of the order
+  std::string model_directory;  // where tokenizer "auto" looks for a tokenizer.json; "" for none
+};
+
+// A place in the endless row of sequences, which is all that a run needs to go on from there.
+struct DataPosition {
+  std::int64_t sequence = 0;  // so many come before it
+  friend bool operator==(const DataPosition&, const DataPosition&) = default;
+};
+
+// Where a step (1-based) of so many sequences begins, after steps of as many.
+DataPosition position_of_step(std::int64_t step, std::int64_t batch_size);
+
+// Consecutive sequences. Labels are aligned with ids (the loss shifts them); kIgnoredLabel
+// (labels.h) is not counted. 32 bits hold the ids of any model.
+struct TokenRows {
+  std::int64_t num_rows = 0, seq_len = 0;
+  std::vector<std::int32_t> ids, labels;  // [num_rows, seq_len], row after row
+
+  // The labels of `count` rows from `first` on that a next-token loss counts (labels.h).
+  std::int64_t counted_labels(std::int64_t first, std::int64_t count) const;
+};
+
+class TokenData {
+ public:
+  // Opens the files, finds the sequences and checks the first 16 MiB of rows.
+  // Throws Error(kUsage): no files, formats mixed, an option that is not built.
+  // Throws Error(kInput) naming file (and line): missing, empty, no whole sequence, malformed rows.
+  explicit TokenData(TokenDataOptions options);
+  ~TokenData();
+  TokenData(TokenData&&) noexcept;
+  TokenData& operator=(TokenData&&) noexcept;
+
+  std::int64_t num_sequences() const;  // of one epoch, >= 1
+  std::int64_t num_bytes() const;      // of all files
+
+  // The num_rows sequences from `position` on; num_rows further on come those after them. Throws
+  // Error(kInput) "file:line" for a row that is malformed, an id outside the vocabulary, a row
+  // longer than seq_len unless data.truncate.
+  TokenRows read(DataPosition position, std::int64_t num_rows) const;
+
+  // The batch of a step, read(position_of_step(step, batch_size), batch_size): the only reading of
+  // files that the step needs. Errors name the step too. Throws Error(kInput) with the step and its
+  // rows when the loss counts none of their labels.
+  TokenRows step_rows(std::int64_t step, std::int64_t batch_size) const;
+
+  // Refuses what leaves a step nothing to learn, as far as that is known from the rows that were
+  // read: a file in which no label is counted, or a step up to `steps` whose rows have none (as far
+  // as five million looks at a row reach).
+  // Throws Error(kInput) naming the file, or the step and its rows as step_rows() does.
+  void require_counted_labels(std::int64_t steps, std::int64_t batch_size) const;
+
+  // Nats per token of a model that knows only how often each byte occurs: what a trained model has
+  // to beat. Of text files only; of their first GiB.
+  std::optional<double> unigram_entropy() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

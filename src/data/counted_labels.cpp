@@ -1,0 +1,65 @@
+#include "data/counted_labels.h"
+
+#include <algorithm>
+
+#include "sluice/error.h"
+
+namespace sluice::data {
+namespace {
+
+// So many rows are looked up before the first step, where rows without counted labels are known:
+// about a second.
+constexpr std::int64_t kForeseenRows = 5'000'000;
+constexpr const char* kRemedy =
+    "-100 is not counted, nor is the first label of a row: give rows with other labels";
+
+// Known to be so from the rows that were read when the files were opened. looks: counts the rows
+// that were looked up.
+bool is_uncounted(const SequenceSource& source, const SequenceOrder& order, std::int64_t step,
+                  std::int64_t batch_size, std::int64_t& looks) {
+  const std::vector<std::uint64_t>& uncounted = source.uncounted();
+  const DataPosition position = position_of_step(step, batch_size);
+  for (std::int64_t row = 0; row < batch_size; ++row) {
+    ++looks;
+    if (!std::binary_search(uncounted.begin(), uncounted.end(), order.at(position, row)))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void require_counted_labels(const SequenceSource& source, const SequenceOrder& order,
+                            std::int64_t steps, std::int64_t batch_size) {
+  const std::string file = source.uncounted_file();
+  if (!file.empty()) {
+    throw Error(ErrorKind::kInput, {.what = "no row of the file has a label that is counted",
+                                    .where = file,
+                                    .remedy = kRemedy});
+  }
+  // A batch that has none lies within two epochs, since one between them would be whole, and has
+  // no other rows of either than those without.
+  const auto uncounted = static_cast<std::int64_t>(source.uncounted().size());
+  if (batch_size > 2 * uncounted) return;
+  std::int64_t looks = 0;
+  for (std::int64_t step = 1; step <= steps && looks < kForeseenRows; ++step) {
+    if (is_uncounted(source, order, step, batch_size, looks))
+      refuse_uncounted(source, order, step, batch_size);
+  }
+}
+
+void refuse_uncounted(const SequenceSource& source, const SequenceOrder& order, std::int64_t step,
+                      std::int64_t batch_size) {
+  constexpr std::int64_t kNamedRows = 4;
+  const DataPosition position = position_of_step(step, batch_size);
+  std::string where = "step " + std::to_string(step);
+  for (std::int64_t row = 0; row < std::min(batch_size, kNamedRows); ++row)
+    where += ", " + source.place(order.at(position, row));
+  if (batch_size > kNamedRows) where += " and " + std::to_string(batch_size - kNamedRows) + " more";
+  throw Error(ErrorKind::kInput,
+              {.what = "no label of the step's batch is counted",
+               .where = where,
+               .remedy = std::string(kRemedy) + ", or raise training.local_batch_size"});
+}
+
+}  // namespace sluice::data

@@ -1,0 +1,20 @@
+// Steps that would have nothing to learn: none of their labels is counted.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "data/sequence_order.h"
+#include "data/sequence_source.h"
+
+namespace sluice::data {
+
+// As TokenData::require_counted_labels.
+void require_counted_labels(const SequenceSource& source, const SequenceOrder& order,
+                            std::int64_t steps, std::int64_t batch_size);
+
+// Throws Error(kInput) with the step and its rows.
+[[noreturn]] void refuse_uncounted(const SequenceSource& source, const SequenceOrder& order,
+                                   std::int64_t step, std::int64_t batch_size);
+
+}  // namespace sluice::data

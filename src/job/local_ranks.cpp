@@ -1,0 +1,27 @@
+#include "job/local_ranks.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sluice/parts/rank_threads.h"
+
+namespace sluice {
+
+bool LocalRanks::has(int rank) const {
+  return std::find(here.begin(), here.end(), rank) != here.end();
+}
+
+int LocalRanks::threads_per_rank(std::int64_t configured) const {
+  return resolve_threads_per_rank(static_cast<int>(configured), on_machine);
+}
+
+LocalRanks all_ranks_here(int num_ranks, const TransportOptions& options) {
+  LocalRanks ranks;
+  ranks.num_ranks = ranks.on_machine = num_ranks;
+  ranks.here.resize(static_cast<std::size_t>(num_ranks));
+  std::iota(ranks.here.begin(), ranks.here.end(), 0);
+  ranks.connect = [num_ranks, options] { return make_local_transports(num_ranks, options); };
+  return ranks;
+}
+
+}  // namespace sluice

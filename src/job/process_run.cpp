@@ -1,0 +1,85 @@
+#include "job/process_run.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <utility>
+
+#include "base/text.h"
+#include "config/machine_memory.h"
+#include "job/earlier_run.h"
+#include "job/last_weights.h"
+#include "job/run_inputs.h"
+#include "job/run_outputs.h"
+#include "job/run_rank.h"
+#include "sluice/parts/log.h"
+#include "sluice/parts/rank_threads.h"
+
+namespace sluice {
+namespace {
+
+// What is worth keeping of a run that failed, and what its user needs to see besides the error.
+void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
+  // Without all ranks there are not all weights.
+  if (error.kind() != ErrorKind::kPeer) {
+    const auto last = save_last_weights(run.config, run.plan, run.interrupted, run.ranks);
+    if (last && run.log) run.log->end(Ending::kFailed, last->step, last->path);
+  }
+  run.stop.run_finished();
+  // Of data and of numbers the error says it all.
+  if (error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite) return;
+  if (failure) {
+    std::cerr << run.post_mortem.text(run.plan.program, *failure,
+                                      {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
+  }
+}
+
+// An endpoint knows the first failure of all ranks, once it has heard of it.
+std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport>>& endpoints) {
+  for (const auto& endpoint : endpoints) {
+    if (std::optional<Failure> failure = endpoint->failure()) return failure;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
+                       LocalRanks local_ranks)
+    : config(run_config),
+      plan(std::move(run_plan)),
+      stop(stop_signal),
+      ranks(std::move(local_ranks)),
+      data(token_data_options(config, plan.model)),
+      weights(open_weights(config, plan.model)),
+      ledger(ranks.num_ranks),
+      post_mortem(ranks),
+      interrupted(ranks) {
+  if (ranks.has_speaker()) log.emplace(config, plan, data);
+  require_model_is_kept(config);
+  require_data_is_kept(config);
+  require_memory(plan, machine_memory_bytes());
+  data.require_counted_labels(config.training.steps, config.training.local_batch_size);
+  require_outputs(config, plan);
+}
+
+std::int64_t ProcessRun::train() {
+  if (log) {
+    if (const std::string text = earlier_run_warning(config); !text.empty()) log_warning(text);
+    log->begin();
+  }
+  const auto endpoints = ranks.connect();
+  PerRank<std::int64_t> steps(ranks);
+  try {
+    run_ranks(
+        endpoints, ranks.threads_per_rank(config.training.threads_per_rank), &ledger,
+        [&](Transport& transport) { steps.at(transport.rank()) = run_rank(*this, transport); });
+  } catch (const Error& error) {
+    close_failed(*this, error, first_failure(endpoints));
+    throw;
+  }
+  stop.run_finished();
+  return agreed(steps, "the number of steps done");
+}
+
+}  // namespace sluice

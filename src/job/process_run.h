@@ -1,0 +1,49 @@
+// This process's part of a training run: its ranks, and what they share.
+//
+// Owns: data, headers of the weights, what is printed and recorded, and what the ranks leave when
+// they fail. Does not own: what one rank does (run_rank.h), its steps (step_loop.h).
+// Thread-safety: for the main thread; the ranks' threads use the members that say so themselves.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "job/local_ranks.h"
+#include "job/post_mortem.h"
+#include "job/run_log.h"
+#include "sluice/data.h"
+#include "sluice/hf_directory.h"
+#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/stop_signal.h"
+#include "sluice/plan.h"
+#include "sluice/run_config.h"
+#include "sluice/trainer.h"
+
+namespace sluice {
+
+struct ProcessRun {
+  // Opens and checks everything; creates nothing.
+  ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
+             LocalRanks local_ranks);
+
+  // Runs the ranks that are here, and keeps what is worth it when one fails, wherever. Returns the
+  // number of steps done. Throws the first failure of all ranks.
+  std::int64_t train();
+
+  // The log, for the rank that speaks; null for every other.
+  RunLog* log_of(int rank) { return rank == kSpeaker && log ? &*log : nullptr; }
+
+  const RunConfig& config;
+  const Plan plan;
+  StopSignal& stop;
+  const LocalRanks ranks;
+  const TokenData data;
+  const std::optional<HfDirectory> weights;  // none: they are drawn
+  std::optional<RunLog> log;                 // where the speaker is
+  MemoryLedger ledger;
+  PostMortem post_mortem;
+  PerRank<std::unique_ptr<Trainer>> interrupted;  // of the ranks whose steps failed
+};
+
+}  // namespace sluice

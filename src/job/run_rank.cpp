@@ -1,0 +1,82 @@
+#include "job/run_rank.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "checkpoint/save_weights.h"
+#include "job/step_loop.h"
+#include "run/out_of_memory.h"
+#include "sluice/causal_lm.h"
+
+namespace sluice {
+namespace {
+
+// Says on stdout how far a first step is that takes long.
+struct Progress final : ExecutorObserver {
+  explicit Progress(RunLog& of) : log(of) {}
+  void end(int index, const Action& /*action*/) override { log.instruction_done(index); }
+  RunLog& log;
+};
+
+// "rank 1 (stages 1, 2)"
+std::string place_of(const Plan& plan, int rank) {
+  std::vector<std::string> stages;
+  for (const StageContent& stage : plan.partition.stages) {
+    if (stage.rank == rank) stages.push_back(std::to_string(stage.stage));
+  }
+  return "rank " + std::to_string(rank) + (stages.size() == 1 ? " (stage " : " (stages ") +
+         join(stages, ", ") + ")";
+}
+
+// doing: kept up to date.
+std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string& doing) {
+  const int rank = transport.rank();
+  RunLog* const log = run.log_of(rank);
+  std::optional<Progress> progress;
+  const Model model = causal_lm(run.plan.model);
+  TrainerOptions options = trainer_options(run.config);
+  options.stop_requested = [&] { return run.stop.requested(); };
+  options.ledger = &run.ledger;
+  if (log) options.observers.push_back(&progress.emplace(*log));
+
+  doing = "making the modules";  // of this rank's stages and of no others
+  auto trainer =
+      std::make_unique<Trainer>(model, run.plan.partition, run.plan.program, transport, options);
+  doing = run.weights ? "loading the weights" : "drawing the weights";
+  if (run.weights) {
+    trainer->load_weights(*run.weights, run.plan.model);
+  } else {
+    trainer->draw_weights();
+  }
+
+  std::int64_t steps = 0;
+  try {
+    steps = run_steps(run, *trainer, transport.world(), doing);
+  } catch (...) {
+    run.post_mortem.add(rank, trainer->current_instruction(), trainer->flight_record());
+    run.interrupted.at(rank) = std::move(trainer);
+    throw;
+  }
+  doing = "saving the weights";
+  const std::string saved =
+      save_weights(run.config.checkpoint.folder, steps, trainer->parameters(),
+                   run.plan.model.config_text, run.config.model.path, transport.world());
+  const bool finished = steps == run.config.training.steps;
+  if (log) log->end(finished ? Ending::kFinished : Ending::kStopped, steps, saved);
+  return steps;
+}
+
+}  // namespace
+
+std::int64_t run_rank(ProcessRun& run, Transport& transport) {
+  std::string doing;
+  try {
+    return build_and_train(run, transport, doing);
+  } catch (...) {
+    rethrow_with_place(place_of(run.plan, transport.rank()) + ", " + doing, kOutOfMemoryRemedy);
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,19 @@
+// The steps of one rank: data, rate, step, what is logged, when to stop.
+// Thread-safety: one call a rank, each on its own thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "job/process_run.h"
+#include "sluice/parts/group.h"
+#include "sluice/trainer.h"
+
+namespace sluice {
+
+// Collective over `world`, all ranks of the run. Every rank makes the same batches itself, and
+// decides alike when to log and when to stop. Returns the number of steps done. doing: kept up to
+// date, for the message of memory that runs out between instructions.
+std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, std::string& doing);
+
+}  // namespace sluice
