@@ -4,7 +4,7 @@
 #   {layer, comm} <- run <- {optim, checkpoint} <- train <- job <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
 # folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
-# that an installed header includes only installed headers. Prints one line a violation; exit 1.
+# that an installed header includes only installed headers. So do the commands of the program sluice-run. Prints one line a violation; exit 1.
 # usage: check_includes.sh [ROOT]
 cd "${1:-$(dirname "$0")/..}" || exit 2
 files=$(find include src apps \( -name '*.h' -o -name '*.cpp' \) 2>/dev/null | sort)
@@ -55,6 +55,7 @@ FNR == 1 {
     if (side == "") { print FILENAME ": tools/check_includes.sh finds no folder that implements it"; ++bad }
   }
   if (n == 2) side = ""
+  run_program = FILENAME ~ /^apps\/sluice\/(run_main|train_command)/
   plan_program = FILENAME == "apps/sluice/main.cpp" || FILENAME ~ /^apps\/sluice\/(split|schedule|plan|config)_command/
 }
 /^[ \t]*#[ \t]*include/ {
@@ -64,6 +65,7 @@ FNR == 1 {
   if (target !~ /^"/) next
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }
+  if (run_program && target ~ /\// && target !~ /^sluice\//) fail("a command of a run includes public headers only")
   if (side == "") next
   if (target ~ /^sluice\//) { name = target; sub(/^sluice\//, "", name); sub(/^parts\//, "", name); sub(/\.h$/, "", name); folder = owner[name] }
   else { folder = target; if (folder !~ /\//) next; sub(/\/.*/, "", folder) }

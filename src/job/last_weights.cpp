@@ -50,6 +50,16 @@ std::int64_t steps_finished(const Trainer* trainer, const Group& world, std::str
   return all_began ? most : 0;
 }
 
+// As far as the ranks here know.
+std::int64_t steps_here(const PerRank<std::unique_ptr<Trainer>>& trainers) {
+  std::int64_t most = 0;
+  for (const auto& [rank, trainer] : trainers) {
+    if (!trainer) return 0;
+    most = std::max(most, trainer->weights_step().value_or(0));
+  }
+  return most;
+}
+
 // Collective. The first of all ranks, "" for none.
 std::string first_non_finite_weight(const Trainer& trainer, const Group& world) {
   std::string first;
@@ -95,7 +105,7 @@ std::optional<LastWeights> save_last_weights(const RunConfig& config, const Plan
   } catch (const Error& error) {
     warning = std::string("could not be saved: ") + error.what();
   }
-  std::int64_t step = 0;
+  std::int64_t step = steps_here(trainers);
   for (const auto& [rank, outcome] : outcomes) step = std::max(step, outcome.step);
   if (step > 0 && ranks.has_speaker())
     log_warning("the weights of step " + std::to_string(step) + " " + warning);

@@ -9,7 +9,6 @@
 #include "config/machine_memory.h"
 #include "job/earlier_run.h"
 #include "job/last_weights.h"
-#include "job/run_inputs.h"
 #include "job/run_outputs.h"
 #include "job/run_rank.h"
 #include "sluice/parts/log.h"
@@ -55,7 +54,10 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       ledger(ranks.num_ranks),
       post_mortem(ranks),
       interrupted(ranks) {
-  if (ranks.has_speaker()) log.emplace(config, plan, data);
+  if (ranks.has_speaker()) {
+    if (!weights.warning.empty()) log_warning(weights.warning);
+    log.emplace(config, plan, data);
+  }
   require_model_is_kept(config);
   require_data_is_kept(config);
   require_memory(plan, machine_memory_bytes());

@@ -11,9 +11,9 @@
 
 #include "job/local_ranks.h"
 #include "job/post_mortem.h"
+#include "job/run_inputs.h"
 #include "job/run_log.h"
 #include "sluice/data.h"
-#include "sluice/hf_directory.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/stop_signal.h"
 #include "sluice/plan.h"
@@ -39,8 +39,8 @@ struct ProcessRun {
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
-  const std::optional<HfDirectory> weights;  // none: they are drawn
-  std::optional<RunLog> log;                 // where the speaker is
+  const OpenedWeights weights;
+  std::optional<RunLog> log;  // where the speaker is
   MemoryLedger ledger;
   PostMortem post_mortem;
   PerRank<std::unique_ptr<Trainer>> interrupted;  // of the ranks whose steps failed

@@ -4,7 +4,6 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -33,16 +32,17 @@ TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& sp
   return options;
 }
 
-std::optional<HfDirectory> open_weights(const RunConfig& config, const ModelSpec& spec) {
-  if (config.model.path.empty()) return std::nullopt;
-  HfDirectory directory(config.model.path);
-  const std::vector<std::string> unused = check_checkpoint(directory, spec);
+OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec) {
+  OpenedWeights weights;
+  if (config.model.path.empty()) return weights;
+  weights.directory.emplace(config.model.path);
+  const std::vector<std::string> unused = check_checkpoint(*weights.directory, spec);
   if (!unused.empty()) {
-    log_warning(counted(static_cast<std::int64_t>(unused.size()), "tensor") + " of " +
-                config.model.path + (unused.size() == 1 ? " is" : " are") +
-                " not used by the model: " + first_names(unused));
+    weights.warning = counted(static_cast<std::int64_t>(unused.size()), "tensor") + " of " +
+                      config.model.path + (unused.size() == 1 ? " is" : " are") +
+                      " not used by the model: " + first_names(unused);
   }
-  return directory;
+  return weights;
 }
 
 }  // namespace sluice

@@ -1,8 +1,9 @@
 // What a configuration names, opened and checked: data options, weights.
-// Thread-safety: pure functions, but for warnings (log.h).
+// Thread-safety: pure functions of the files.
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "sluice/data.h"
 #include "sluice/hf_directory.h"
@@ -13,8 +14,12 @@ namespace sluice {
 
 TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec);
 
+struct OpenedWeights {
+  std::optional<HfDirectory> directory;  // none: they are drawn
+  std::string warning;  // names tensors that the model has no place for; "" for none
+};
 // The checkpoint of model.path, its headers compared with the model (check_checkpoint); nothing
-// with model.config alone. Tensors that the model has no place for are named in a warning.
-std::optional<HfDirectory> open_weights(const RunConfig& config, const ModelSpec& spec);
+// with model.config alone.
+OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec);
 
 }  // namespace sluice

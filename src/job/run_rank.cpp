@@ -44,9 +44,9 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   doing = "making the modules";  // of this rank's stages and of no others
   auto trainer =
       std::make_unique<Trainer>(model, run.plan.partition, run.plan.program, transport, options);
-  doing = run.weights ? "loading the weights" : "drawing the weights";
-  if (run.weights) {
-    trainer->load_weights(*run.weights, run.plan.model);
+  doing = run.weights.directory ? "loading the weights" : "drawing the weights";
+  if (run.weights.directory) {
+    trainer->load_weights(*run.weights.directory, run.plan.model);
   } else {
     trainer->draw_weights();
   }

@@ -165,5 +165,15 @@ TEST_F(LastWeightsTest, ASaveThatFailsIsAWarning) {
   EXPECT_EQ(said_.rfind("the weights of step 2 could not be saved: ", 0), 0u) << said_;
 }
 
+TEST_F(LastWeightsTest, RanksThatCannotBeStartedAgainAreAWarning) {
+  run(2, {});
+  LocalRanks ranks = ranks_;
+  ranks.connect = []() -> std::vector<std::unique_ptr<Transport>> {
+    throw Error(ErrorKind::kMemory, {.what = "no more threads"});
+  };
+  EXPECT_FALSE(save_last_weights(config_, plan_, trainers_, ranks));
+  EXPECT_EQ(said_, "the weights of step 2 could not be saved: no more threads");
+}
+
 }  // namespace
 }  // namespace sluice::test

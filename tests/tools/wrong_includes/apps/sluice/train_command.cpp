@@ -1,0 +1,1 @@
+#include "run/out_of_memory.h"
