@@ -28,7 +28,7 @@ BEGIN {
   may["job"]    = free "layer comm run optim checkpoint train model io data job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
-  owner["channel_kind"] = owner["draw"] = owner["partition_rules"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
+  owner["by_name"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
   owner["layer"] = owner["step_batch"] = "layer"; owner["transport"] = "comm"
   owner["chunk_backward"] = owner["executor_observer"] = "run"
   for (pass = 1; pass <= 2; pass++) {
@@ -63,6 +63,8 @@ FNR == 1 {
   if (target !~ /^"/) next
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }
+  # The library knows no configuration; token_data.h takes its options from there.
+  if (installed && target == "sluice/run_config.h" && FILENAME !~ /\/(job|sluice|token_data)\.h$/) fail("only headers of the command know a RunConfig")
   if (side == "") next
   if (target ~ /^sluice\//) { name = target; sub(/^sluice\//, "", name); sub(/^parts\//, "", name); sub(/\.h$/, "", name); folder = owner[name] }
   else { folder = target; if (folder !~ /\//) next; sub(/\/.*/, "", folder) }

@@ -26,9 +26,9 @@
 #include "job/run_log.h"
 #include "job/single_process.h"
 #include "job/stop_signal.h"
+#include "job/trainer_options.h"
 #include "run/out_of_memory.h"
 #include "sluice/hf_directory.h"
-#include "sluice/learning_rate.h"
 #include "sluice/model.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/log.h"
@@ -56,7 +56,8 @@ struct Stopwatch {
 // Of the files of weights that the ranks write.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
-  for (const RankMemory& rank : plan.memory) bytes = std::max(bytes, rank.parameter_bytes);
+  for (const RankPrediction& rank : plan.ranks)
+    bytes = std::max(bytes, rank.memory.parameter_bytes);
   return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
 }
 
@@ -83,7 +84,7 @@ struct Run {
 
   explicit Run(const RunConfig& run_config)
       : config(run_config),
-        plan(make_plan(config)),
+        plan(plan_of_config(config)),
         data(token_data_options(config, plan.model)),
         weights(open_weights(config, plan.model)),
         log(config, plan, data),
@@ -108,7 +109,7 @@ void close_failed(Run& run, const Error& error);
 std::string place_of(const Plan& plan, int rank);
 
 int train(const RunConfig& config) {
-  set_log_level(log_level(config.metrics.log_level));
+  set_log_level(config.metrics.log_level);
   Run run(config);
   if (const std::string text = earlier_run_warning(config); !text.empty()) log_warning(text);
   run.log.begin();

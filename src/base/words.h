@@ -1,0 +1,39 @@
+// The words in which enumerators are written: one literal table an enum, and both ways through it.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::detail {
+
+template <typename Enum>
+using Words = std::vector<std::pair<std::string, Enum>>;
+
+// Precondition: the table has every enumerator.
+template <typename Enum>
+std::string word_of(const Words<Enum>& table, Enum value) {
+  for (const auto& [word, meaning] : table) {
+    if (meaning == value) return word;
+  }
+  return {};
+}
+
+template <typename Enum>
+std::vector<std::string> words_in(const Words<Enum>& table) {
+  std::vector<std::string> words;
+  for (const auto& [word, meaning] : table) words.push_back(word);
+  return words;
+}
+
+// Precondition: the word is one of the table's.
+template <typename Enum>
+Enum meaning_of(const Words<Enum>& table, const std::string& word) {
+  for (const auto& [text, meaning] : table) {
+    if (text == word) return meaning;
+  }
+  return {};
+}
+
+}  // namespace sluice::detail
