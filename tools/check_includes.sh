@@ -28,7 +28,7 @@ BEGIN {
   may["job"]    = free "layer comm run optim checkpoint train model io job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
-  owner["channel_kind"] = owner["draw"] = owner["partition_rules"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
+  owner["by_name"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
   owner["data"] = owner["labels"] = "data"
   owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"
   owner["chunk_backward"] = owner["executor_observer"] = "run"
@@ -66,6 +66,7 @@ FNR == 1 {
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }
   if (run_program && target ~ /\// && target !~ /^sluice\//) fail("a command of a run includes public headers only")
+  if (installed && target == "sluice/run_config.h" && FILENAME !~ /\/(job|sluice)\.h$/) fail("only headers of the command know a RunConfig")
   if (side == "") next
   if (target ~ /^sluice\//) { name = target; sub(/^sluice\//, "", name); sub(/^parts\//, "", name); sub(/\.h$/, "", name); folder = owner[name] }
   else { folder = target; if (folder !~ /\//) next; sub(/\/.*/, "", folder) }

@@ -23,10 +23,9 @@ void plan(const PlanArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   const Plan made = make_warned_plan(config);
   if (arguments.json) {
-    std::cout << plan_json(config, made);
+    std::cout << plan_json(made);
   } else {
-    std::cout << describe_plan(config, made,
-                               {use_color(STDOUT_FILENO), terminal_width(STDOUT_FILENO)});
+    std::cout << describe_plan(made, {use_color(STDOUT_FILENO), terminal_width(STDOUT_FILENO)});
   }
   print_warnings(made);
 }

@@ -92,10 +92,10 @@ PartitionOptions options_of(const SplitArguments& arguments) {
   options.convention = arguments.convention;
   // 0 stands for "not given".
   options.num_ranks = arguments.pp.value_or(0);
-  options.schedule = arguments.schedule.value_or("");
+  options.schedule.reset();
   if (arguments.schedule) {
     const ScheduleInfo& schedule = find_schedule(*arguments.schedule);
-    options.schedule = schedule.name;
+    options.schedule = schedule.kind;
     if (!arguments.pp && !schedule.single_stage && !arguments.stage_to_rank) {
       refuse(schedule.name + " needs the number of ranks", "give --pp");
     }
@@ -126,7 +126,7 @@ PartitionOptions options_of(const SplitArguments& arguments) {
   if (arguments.stage_to_rank) {
     const std::string word = to_lower(*arguments.stage_to_rank);
     if (word == "loop" || word == "v") {
-      options.placement = word;
+      options.placement = word == "v" ? Placement::kV : Placement::kLoop;
     } else {
       options.stage_to_rank = parse_stage_to_rank(word, options.num_ranks, options.num_stages);
     }
@@ -149,8 +149,8 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const ModelSp
 // A number of stages that is given outright stands, as with torchtitan. A schedule of one stage a
 // rank only places them, and refuses to run them later.
 std::optional<std::string> note_of(const PartitionOptions& options, const Partition& partition) {
-  if (options.schedule.empty() || partition.stages_per_rank() == 1) return std::nullopt;
-  const ScheduleInfo& schedule = find_schedule(options.schedule);
+  if (!options.schedule || partition.stages_per_rank() == 1) return std::nullopt;
+  const ScheduleInfo& schedule = find_schedule(*options.schedule);
   if (!schedule.single_stage) return std::nullopt;
   return schedule.name + " runs exactly 1 stage a rank and refuses this split: use " +
          std::to_string(partition.num_ranks()) + " stages, or Interleaved1F1B";

@@ -22,9 +22,9 @@ namespace {
 
 int train(const std::string& file, const Overrides& overrides) {
   const RunConfig config = load_run_config(file, overrides, sluice_environment());
-  set_log_level(log_level(config.metrics.log_level));
+  set_log_level(config.metrics.log_level);
   StopSignal stop;
-  TrainingJob job(config, make_plan(config), stop);
+  TrainingJob job(config, plan_of_config(config), stop);
   job.train();
   return job.close();
 }

@@ -9,7 +9,7 @@
 namespace sluice {
 
 Plan make_warned_plan(const RunConfig& config) {
-  Plan plan = make_plan(config);
+  Plan plan = plan_of_config(config);
   if (const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes())) {
     plan.warnings.push_back(shortage->what());
   }

@@ -5,10 +5,11 @@
 #pragma once
 
 #include "sluice/plan.h"
+#include "sluice/run_config.h"
 
 namespace sluice {
 
-// make_plan(), and a warning when this machine has too little memory for it.
+// plan_of_config(), and a warning when this machine has too little memory for it.
 Plan make_warned_plan(const RunConfig& config);
 
 // A line for each warning, once stdout has taken the result: a command that fails says only why.

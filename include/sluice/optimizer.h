@@ -1,7 +1,7 @@
-// Updates one rank's parameters from their gradients.
+// Updates one rank's parameters from their gradients, at a rate that depends on the step.
 //
-// Owns: the optimizer's state, one entry per parameter, keyed by its full name.
-// Does not own: gradients (Stage), their norm (gradient_norm.h), the rate (learning_rate.h).
+// Owns: the optimizer's state, one entry per parameter, keyed by its full name; the learning rate.
+// Does not own: gradients (Stage), their norm (gradient_norm.h).
 //
 // Invariants:
 //  1. The update of a parameter is a function of that parameter, its gradient and its state alone,
@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/run_config.h"
+#include "sluice/options.h"
 
 namespace sluice {
 
@@ -49,8 +49,18 @@ class Optimizer {
 // AdamW (Loshchilov and Hutter, arXiv 1711.05101): weight decay apart from the gradient, moments
 // corrected for their bias; as torch.optim.AdamW. SGD: no momentum, weight decay added to the
 // gradient; as torch.optim.SGD. options.weight_decay holds for every parameter whose name matches
-// none of options.no_decay. Throws Error(kUsage) for an unknown name.
+// none of options.no_decay.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<OptimizedParameter> parameters);
+
+// Step k of N, both 1-based, base rate lr, w = warmup_steps:
+//   k <= w:     lr * k / w
+//   k >  w:     t = (k - w) / (N - w), m = min_lr_factor
+//     constant  lr
+//     linear    lr * (1 - (1 - m) t)
+//     cosine    lr * (m + (1 - m) (1 + cos(pi t)) / 2)     (arXiv 1608.03983)
+// so that the rate at step N is lr * m. A pure function.
+double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
+                     const LearningRateOptions& options);
 
 }  // namespace sluice

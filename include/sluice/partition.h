@@ -1,7 +1,7 @@
 // Which stage has which layers, and which rank has which stage.
 //
 // Owns: Partition, sluice's own split rule, the choice among the conventions of docs/partition.md.
-// Does not own: the peers' rules as functions (partition_rules.h), the schedule, modules.
+// Does not own: the peers' rules as functions (peers.h), the schedule, modules.
 // Invariants of a Partition (checked by make_partition):
 //  1. Every layer of the model is on exactly one stage, in order: stages are contiguous.
 //  2. No stage is empty: it has at least one layer, if only the embedding, or norm and head.
@@ -10,12 +10,15 @@
 // Thread-safety: values.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sluice/model_spec.h"
-#include "sluice/parts/partition_rules.h"
+#include "sluice/parts/by_name.h"
+#include "sluice/parts/peers.h"
 #include "sluice/parts/stage_map.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
@@ -30,27 +33,69 @@ struct EndWeights {
   int first = 0, last = 0;
 };
 
-// An option that the convention has no meaning for is an error, not ignored.
+// Whose rules and names a split follows (docs/partition.md), in the order of
+// partition_conventions().
+enum class Convention {
+  kSluice,
+  kTorchtitan,
+  kTorchtitan2024,
+  kTorchtitanCurrent,
+  kAutomodel,
+  kNeuronx,
+};
+// "torchtitan-2024".
+std::string_view name_of(Convention convention);
+// Throws Error(kUsage) with the nearest name.
+Convention kind_of_name(std::string_view name, Convention);
+using ConventionName = ByName<Convention>;
+
+// How a model is split. What is not given follows from what is; an option that the convention has
+// no meaning for, or that contradicts another, is refused and never ignored. Counts are of decoder
+// layers, stages or ranks.
 struct PartitionOptions {
-  std::string convention = "sluice";      // partition_conventions()
-  int num_ranks = 0;                      // 0: as many as stages
-  std::string schedule = "1F1B";          // single or several stages a rank, placement; "": free
-  int num_stages = 0;                     // 0: from layers_per_stage, else as the schedule needs
-  int stages_per_rank = 0;                // 0: as the schedule needs
-  int layers_per_stage = 0;               // 0: not given
-  Rounding rounding = Rounding::kNone;    // of the number of stages to a multiple of num_ranks
-  std::optional<int> first_stage_weight;  // layers that the embedding counts for; else
-  std::optional<int> last_stage_weight;   // default_end_weight(); norm and head
-  std::optional<Remainder> remainder;     // where extra layers go; kFirst
-  std::vector<std::string> split_points;  // cut before these
-  std::vector<std::string> cuts;          // cut after these
-  ModuleNames modules;                    // explicit names per stage
-  // automodel: what the ends hold. Names that are not given are the model's.
+  // Whose rules decide where the cuts are, and whose names modules have.
+  ConventionName convention = Convention::kSluice;
+
+  // Ranks of the pipeline. 0: as many as stages.
+  int num_ranks = 0;
+
+  // Says how many stages a rank runs and where they live; one that cannot run the stages that are
+  // made is refused. None: any number of stages, placed as a loop.
+  std::optional<ScheduleName> schedule = ScheduleKind::k1F1B;
+
+  // ---- by counts: at most one of these three ----
+  // 0: from layers_per_stage, else from stages_per_rank.
+  int num_stages = 0;
+  // 0: as the schedule needs: 1, or 2 for schedules of several stages a rank.
+  int stages_per_rank = 0;
+  // Layers of a stage, from which the number of stages follows. 0: not given, layers are even.
+  int layers_per_stage = 0;
+
+  // With layers_per_stage: the number of stages to a multiple of the ranks, which it must be
+  // otherwise.
+  Rounding rounding = Rounding::kNone;
+
+  // Layers that the embedding (first) or norm and head (last) count for: a stage with a heavy end
+  // gets fewer others. None: default_end_weight(convention).
+  std::optional<int> first_stage_weight, last_stage_weight;
+
+  // Which stages get one layer more when they cannot be even. None: the first.
+  std::optional<Remainder> remainder;
+
+  // ---- by names of the convention, instead of counts: at most one of these ----
+  std::vector<std::string> split_points;  // cut before these layers
+  std::vector<std::string> cuts;          // cut after these layers
+  ModuleNames modules;                    // every stage's modules; no layer may be missing
+
+  // ---- convention automodel: what the ends hold ----
   bool embeddings = true, lm_head = true, rotary = true, multimodal = false;
-  std::vector<std::string> extra_modules;
-  std::optional<std::string> prefix, lm_head_name;
-  // "auto": as the schedule places them; "loop", "v". A list of ranks, one a stage, wins.
-  std::string placement = "auto";
+  std::vector<std::string> extra_modules;           // on the first stage, as they are
+  std::optional<std::string> prefix, lm_head_name;  // none: the model's
+
+  // ---- which rank has which stage ----
+  // None: as the schedule wants.
+  std::optional<Placement> placement;
+  // The rank of every stage; wins over placement. Empty: not given.
   std::vector<int> stage_to_rank;
 };
 
@@ -81,7 +126,7 @@ struct Partition {
 
 const std::vector<std::string>& partition_conventions();
 // What either end counts for where it is not said: 1 in torchtitan's conventions, 0 in others.
-int default_end_weight(const std::string& convention);
+int default_end_weight(const ConventionName& convention);
 
 // Throws Error(kUsage) naming the option, the numbers and the remedy.
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);

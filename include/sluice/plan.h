@@ -1,27 +1,58 @@
-// The plan of a run: everything that is known before a device is touched.
+// The plan of a pipeline: everything that is known before a device is touched.
 //
-// Owns: the way from a RunConfig to a proven program, and what is said about it.
-// Does not own: the steps of that way (partition.h, schedule.h, program.h, verify.h, simulate.h).
-// Invariant: make_plan() returns proven programs only.
-// Thread-safety: values.
+// Owns: the way from a model to a proven program, with what it will take, and what is said about
+// it. Does not own: the steps of that way (partition.h, schedule.h, program.h, verify.h,
+// simulate.h). Invariant: plan_pipeline() returns proven programs only. Thread-safety: values.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
+#include "sluice/options.h"
 #include "sluice/partition.h"
 #include "sluice/parts/draw.h"
 #include "sluice/program.h"
-#include "sluice/run_config.h"
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"
 #include "sluice/verify.h"
 
 namespace sluice {
+
+// plan_pipeline(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8})
+struct PipelineOptions {
+  // Ranks of the pipeline, each with at least one stage. None: those of own_schedule, else 1.
+  std::optional<int> num_ranks;
+
+  // Which action runs when, by name. None: "1F1B" where every rank has one stage, and
+  // "Interleaved1F1B" where the split makes several.
+  std::optional<ScheduleName> schedule;
+
+  // A schedule of one's own, as read_schedule_csv() gives it; wins over `schedule`. It says where
+  // the stages are and how many, so partition must not. One that the proof refuses is a
+  // RefusedSchedule.
+  std::optional<Schedule> own_schedule;
+
+  // Microbatches of a step: more make the bubble smaller and the batch larger. None: those of
+  // own_schedule, else 1.
+  std::optional<int> num_microbatches;
+
+  // Which stage has which layers, and which rank has which stage. Its num_ranks and schedule are
+  // those above, whatever they say.
+  PartitionOptions partition;
+
+  // Sequences of a microbatch, and tokens of a sequence: they decide the memory of activations and
+  // the sizes of messages, and nothing about the program.
+  std::int64_t microbatch_size = 1;
+  std::int64_t seq_len = 512;
+
+  // Whose state is counted in the memory of a rank.
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+};
 
 // Bytes of tensors that a rank holds, from the shapes of its parameters and microbatches. What is
 // kept for the backward is that of LibTorch's operators on the CPU (docs/memory.md). Sums stop at
@@ -38,16 +69,26 @@ struct RankMemory {
   std::int64_t total_bytes() const;
 };
 
+// What a step is expected to take on one rank. Times are those of Plan::simulation.
+struct RankPrediction {
+  double busy = 0;    // in its own actions
+  double finish = 0;  // of its last action
+  int peak_live = 0;  // most forwards at once whose W or B has not run
+  RankMemory memory;
+};
+
 struct Plan {
   ModelSpec model;
+  MicrobatchShape microbatch;
   Partition partition;
   Schedule schedule;
   Program program;                    // with transfers, reductions, norm and optimizer step
   VerifyReport report;                // ok()
   Simulation simulation;              // unit costs
-  std::vector<RankMemory> memory;     // per rank
-  std::vector<std::string> notes;     // what was chosen, or gave way to another key
-  std::vector<std::string> warnings;  // what is allowed, but hardly meant
+  std::vector<RankPrediction> ranks;  // what each will take
+  std::vector<std::string> notes;     // what was chosen, or gave way to another option
+  // What is allowed, but hardly meant; each begins with the option that it is about.
+  std::vector<std::string> warnings;
 };
 
 // A schedule that the proof refuses, with what is needed to draw it.
@@ -65,18 +106,17 @@ class RefusedSchedule : public Error {
   std::shared_ptr<const Refused> refused_;
 };
 
-// Reads the model's config.json, splits it, builds or reads the schedule, lowers, proves and
-// simulates it. Reads no weights. Throws Error(kUsage) for a configuration without a model or that
-// does not fit it, Error(kInput) for the files that it names, RefusedSchedule (kInput) with the
-// first violation of a schedule that cannot run.
-Plan make_plan(const RunConfig& config);
+// Splits the model, builds the schedule, lowers, proves and simulates it. Throws Error(kUsage) for
+// options that do not fit the model or each other, with the option as the place where that is one
+// option, and RefusedSchedule (kInput) with the first violation of a schedule that cannot run.
+Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 
 // For people: split, schedule as a grid, proof, prediction, memory per rank, notes. Several lines,
 // each ending in '\n', of at most options.width columns (80 or more) where words and names allow
 // it.
-std::string describe_plan(const RunConfig& config, const Plan& plan, const GridOptions& options);
+std::string describe_plan(const Plan& plan, const GridOptions& options);
 // The same as one JSON object: "model", "split" (as `sluice split --json`), "schedule", "check" and
 // "simulate" (as `sluice schedule`), "memory" (one object a rank), "notes", "warnings".
-std::string plan_json(const RunConfig& config, const Plan& plan);
+std::string plan_json(const Plan& plan);
 
 }  // namespace sluice

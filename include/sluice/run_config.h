@@ -1,7 +1,8 @@
 // The resolved configuration of a run: every key of the TOML file with its default.
 //
-// Owns: RunConfig (names are the keys of the file), where each value came from, reading, checking,
-// showing. Does not own: what the values cause.
+// Owns: RunConfig (the options of the library, and those of the command alone, whose names are the
+// keys of the file), where each value came from, reading, checking, showing, and the plan of it.
+// Does not own: what the values cause. Of the library's headers, none knows a RunConfig.
 // Precedence: command line, then SLUICE_SECTION_KEY in the environment, then file, then default.
 // Thread-safety: values.
 #pragma once
@@ -14,6 +15,9 @@
 #include <vector>
 
 #include "sluice/data.h"
+#include "sluice/options.h"
+#include "sluice/parts/log.h"
+#include "sluice/plan.h"
 
 namespace sluice {
 
@@ -45,37 +49,12 @@ struct TrainingOptions {
   std::vector<std::string> activation_checkpoint = {};  // "none" is {}, "full" is {"*"}
   std::string fused = "auto";
 };
-struct OptimizerOptions {
-  std::string name = "AdamW";
-  double lr = 3e-4;
-  std::vector<double> betas = {0.9, 0.95};
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  std::vector<std::string> no_decay = {};
-  double max_norm = 1.0;
-};
-struct LrSchedulerOptions {
-  std::int64_t warmup_steps = 0;
-  std::string decay = "constant";
-  double min_lr_factor = 0.0;
-};
 struct ParallelismOptions {
-  std::int64_t pipeline_parallel_degree = 4;
-  std::string pipeline_parallel_schedule = "1F1B";
-  std::string pipeline_parallel_schedule_csv;
-  std::string stage_to_rank_name = "auto";  // "auto", "loop", "v", or "" with the list below
-  std::vector<int> stage_to_rank;
-  std::string partition_convention = "sluice";
-  std::vector<std::string> pipeline_parallel_split_points;
-  std::vector<std::string> pipeline_parallel_cuts;
-  std::int64_t pipeline_parallel_layers_per_stage = 0;
-  std::int64_t pipeline_parallel_stages_per_rank = 0;
-  std::string round_virtual_stages_to_pp_multiple;
-  std::optional<std::int64_t> first_stage_weight;  // none: as the convention says
-  std::optional<std::int64_t> last_stage_weight;
-  std::vector<std::vector<std::string>> module_fqns_per_model_part;
-  std::string scale_grads = "tokens";  // or "microbatches", "none", "divisor"
-  double scale_grads_divisor = 0.0;    // with "divisor"
+  // Its own_schedule, microbatches, sequences and optimizer are not here, but in schedule_csv and
+  // in other sections: plan_of_config() brings them together.
+  PipelineOptions pipeline = {.num_ranks = 4};
+  std::string schedule_csv;  // a path; "": none
+  GradientScale scale_grads;
   bool reduce_grad_per_microbatch = false;
   std::int64_t data_parallel_degree = 1;
   std::int64_t data_parallel_shards = 0;
@@ -112,7 +91,7 @@ struct CheckpointOptions {
 struct MetricsOptions {
   std::string folder = "outputs";
   std::int64_t log_freq = 1;
-  std::string log_level = "info";  // or "debug", "warning", "error"
+  LogLevel log_level = LogLevel::kInfo;
   bool parameter_norms = false;
 };
 
@@ -122,7 +101,7 @@ struct RunConfig {
   DataOptions data;  // files: patterns, see expand_data_files
   TrainingOptions training;
   OptimizerOptions optimizer;
-  LrSchedulerOptions lr_scheduler;
+  LearningRateOptions lr_scheduler;
   ParallelismOptions parallelism;
   ValidationOptions validation;
   CommOptions comm;
@@ -150,6 +129,12 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
 // The variables of this process that start with SLUICE_.
 std::map<std::string, std::string> sluice_environment();
+
+// plan_pipeline() of the model that the configuration names, of which only config.json is read. Its
+// notes, warnings and errors speak of keys and of the places where they were given. Throws
+// Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput) for the
+// files that it names, and what plan_pipeline() throws.
+Plan plan_of_config(const RunConfig& config);
 
 // The files that the patterns of data.files match, each once: patterns in their order, the files of
 // a pattern sorted. Throws Error(kInput) naming a pattern without files, Error(kUsage) when

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sluice/parts/action.h"
+#include "sluice/parts/by_name.h"
 #include "sluice/parts/stage_map.h"
 
 namespace sluice {
@@ -31,6 +32,23 @@ struct Schedule {
   int num_stages() const { return stage_map.num_stages(); }
 };
 
+// In the order of schedule_table().
+enum class ScheduleKind {
+  kGPipe,
+  k1F1B,
+  kInterleaved1F1B,
+  kLoopedBFS,
+  kInterleavedZeroBubble,
+  kZBVZeroBubble,
+  kDualPipeV,
+};
+// Canonical: "1F1B".
+std::string_view name_of(ScheduleKind kind);
+// By name or alias, any case. Throws Error(kUsage) with the nearest name.
+ScheduleKind kind_of_name(std::string_view name, ScheduleKind);
+// Of one of them: ScheduleKind::kZBVZeroBubble, "ZBVZeroBubble" and "zbv" are the same.
+using ScheduleName = ByName<ScheduleKind>;
+
 // What a builder is asked for.
 struct ScheduleShape {
   int num_ranks = 1;
@@ -40,6 +58,7 @@ struct ScheduleShape {
 
 // One row of the literal table of schedules.
 struct ScheduleInfo {
+  ScheduleKind kind = ScheduleKind::k1F1B;
   std::string name;                  // canonical: "1F1B"
   std::vector<std::string> aliases;  // other accepted names, lower case
   std::string source;                // paper or specification
@@ -54,12 +73,11 @@ const std::vector<ScheduleInfo>& schedule_table();
 // stages a rank.
 StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages);
 
-// By name or alias, any case. Throws Error(kUsage) with the nearest name.
-const ScheduleInfo& find_schedule(std::string_view name);
+const ScheduleInfo& find_schedule(const ScheduleName& name);
 
-// Throws Error(kUsage): unknown name, counts below 1, stages a rank that the schedule refuses
+// Throws Error(kUsage): counts below 1, stages a rank that the schedule refuses
 // (single-stage: exactly 1; V schedules: exactly 2), microbatches it refuses.
-Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
+Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape);
 
 // The forwards of any number of microbatches, for an evaluation: no backward. To be lowered with
 // LowerOptions::forward_only.

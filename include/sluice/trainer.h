@@ -18,11 +18,11 @@
 #include "sluice/hf_directory.h"
 #include "sluice/model.h"
 #include "sluice/model_spec.h"
+#include "sluice/options.h"
 #include "sluice/partition.h"
 #include "sluice/parts/executor.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/train_ops.h"
-#include "sluice/run_config.h"
 #include "sluice/transport.h"
 
 namespace sluice {
@@ -30,13 +30,11 @@ namespace sluice {
 struct TrainerOptions {
   OptimizerOptions optimizer;
   std::uint64_t seed = 0;
-  GradientScale scale = GradientScale::kTokens;
-  double divisor = 1.0;
+  GradientScale scale;
   std::function<bool()> stop_requested;      // asked once a step on every rank; may be empty
   MemoryLedger* ledger = nullptr;            // without one, memory is reported as 0
   std::vector<ExecutorObserver*> observers;  // must outlive the trainer
 };
-TrainerOptions trainer_options(const RunConfig& config);
 
 // What the last step cost one rank. Bytes are of tensors, 0 without a ledger.
 struct RankStats {

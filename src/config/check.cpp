@@ -1,18 +1,14 @@
 #include "config/check.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "config/key_table.h"
 #include "sluice/error.h"
-#include "sluice/schedule.h"
 
 namespace sluice::detail {
 namespace {
-
-bool is_set(const RunConfig& config, const std::string& key) {
-  return config.origins.at(key) != "default";
-}
 
 // The place of the key that was given last, of those that contradict.
 std::string where_of(const RunConfig& config, const std::string& key, const std::string& other) {
@@ -42,69 +38,48 @@ void check_batch(const RunConfig& config) {
        .remedy = "the nearest batch is " + near});
 }
 
+// What settles the number of stages beside a schedule file, which settles it too.
 void check_schedule(const RunConfig& config) {
-  const ParallelismOptions& options = config.parallelism;
-  if (!options.pipeline_parallel_schedule_csv.empty()) {
-    for (const char* name :
-         {"pipeline_parallel_layers_per_stage", "pipeline_parallel_stages_per_rank",
-          "round_virtual_stages_to_pp_multiple"}) {
-      const std::string key = std::string("parallelism.") + name;
-      if (!is_set(config, key)) continue;
-      refuse_both(config, key, "parallelism.pipeline_parallel_schedule_csv",
-                  "the file settles the schedule and the number of stages");
-    }
-  }
-  const std::string& where = config.origins.at("parallelism.pipeline_parallel_schedule");
-  if (to_lower(options.pipeline_parallel_schedule) == "auto") {
-    throw Error(ErrorKind::kUsage,
-                {.what = "parallelism.pipeline_parallel_schedule = \"auto\" is not built yet",
-                 .where = where,
-                 .remedy = "write the name of a schedule, such as \"1F1B\""});
-  }
-  try {
-    find_schedule(options.pipeline_parallel_schedule);
-  } catch (const Error& error) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "parallelism.pipeline_parallel_schedule: " + error.fact(),
-                 .where = where,
-                 .remedy = error.remedy()});
+  if (config.parallelism.schedule_csv.empty()) return;
+  const PartitionOptions& options = config.parallelism.pipeline.partition;
+  const std::pair<bool, const char*> others[] = {
+      {options.layers_per_stage != 0, "pipeline_parallel_layers_per_stage"},
+      {options.stages_per_rank != 0, "pipeline_parallel_stages_per_rank"},
+      {options.rounding != Rounding::kNone, "round_virtual_stages_to_pp_multiple"}};
+  for (const auto& [given, name] : others) {
+    if (!given) continue;
+    refuse_both(config, std::string("parallelism.") + name,
+                "parallelism.pipeline_parallel_schedule_csv",
+                "the file settles the schedule and the number of stages");
   }
 }
 
 void check_split(const RunConfig& config) {
-  const ParallelismOptions& options = config.parallelism;
+  const PartitionOptions& options = config.parallelism.pipeline.partition;
   std::vector<std::string> given;
   const auto add = [&](bool is_given, const char* name) {
     if (is_given) given.push_back(std::string("parallelism.") + name);
   };
-  add(!options.pipeline_parallel_split_points.empty(), "pipeline_parallel_split_points");
-  add(!options.pipeline_parallel_cuts.empty(), "pipeline_parallel_cuts");
-  add(!options.module_fqns_per_model_part.empty(), "module_fqns_per_model_part");
+  add(!options.split_points.empty(), "pipeline_parallel_split_points");
+  add(!options.cuts.empty(), "pipeline_parallel_cuts");
+  add(!options.modules.empty(), "module_fqns_per_model_part");
   // torchtitan takes the points and does not look at the number of layers.
-  const bool points_win = !options.pipeline_parallel_split_points.empty() &&
-                          options.partition_convention.starts_with("torchtitan");
-  add(options.pipeline_parallel_layers_per_stage > 0 && !points_win,
-      "pipeline_parallel_layers_per_stage");
+  const bool points_win =
+      !options.split_points.empty() && options.convention.text().starts_with("torchtitan");
+  add(options.layers_per_stage > 0 && !points_win, "pipeline_parallel_layers_per_stage");
   if (given.size() > 1) refuse_both(config, given[0], given[1], "keep one of them");
 }
 
 void check_stage_to_rank(const RunConfig& config) {
-  const ParallelismOptions& options = config.parallelism;
-  const std::string& where = config.origins.at("parallelism.stage_to_rank");
-  if (options.stage_to_rank_name.empty() && options.stage_to_rank.empty()) {
-    throw Error(ErrorKind::kUsage, {.what = "parallelism.stage_to_rank is an empty list",
-                                    .where = where,
-                                    .remedy = "write \"auto\", or the rank of every stage"});
-  }
-  for (const int rank : options.stage_to_rank) {
-    if (rank < options.pipeline_parallel_degree) continue;
+  const int num_ranks = config.parallelism.pipeline.num_ranks.value_or(1);
+  for (const int rank : config.parallelism.pipeline.partition.stage_to_rank) {
+    if (rank < num_ranks) continue;
     throw Error(
         ErrorKind::kUsage,
         {.what = "parallelism.stage_to_rank names rank " + std::to_string(rank) +
-                 ", but parallelism.pipeline_parallel_degree = " +
-                 std::to_string(options.pipeline_parallel_degree),
-         .where = where,
-         .remedy = "ranks are 0 to " + std::to_string(options.pipeline_parallel_degree - 1)});
+                 ", but parallelism.pipeline_parallel_degree = " + std::to_string(num_ranks),
+         .where = config.origins.at("parallelism.stage_to_rank"),
+         .remedy = "ranks are 0 to " + std::to_string(num_ranks - 1)});
   }
 }
 
@@ -127,12 +102,6 @@ void check_together(const RunConfig& config) {
   if (!config.model.path.empty() && !config.model.config.empty()) {
     refuse_both(config, "model.path", "model.config",
                 "model.path for given weights, model.config to initialise them");
-  }
-  if (config.optimizer.betas.size() != 2) {
-    throw Error(ErrorKind::kUsage, {.what = "optimizer.betas: expected two numbers, found " +
-                                            std::to_string(config.optimizer.betas.size()),
-                                    .where = config.origins.at("optimizer.betas"),
-                                    .remedy = "for example optimizer.betas = [0.9, 0.95]"});
   }
   check_batch(config);
   check_schedule(config);

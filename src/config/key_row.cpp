@@ -1,11 +1,13 @@
 #include "config/key_row.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 
 #include "base/text.h"
+#include "sluice/error.h"
 #include "sluice/partition.h"
 
 namespace sluice::detail {
@@ -22,11 +24,64 @@ Row mixed_key(const char* section, const char* name, std::vector<Kind> kinds,
   return row;
 }
 
-std::int64_t shown_weight(const RunConfig& config, const std::optional<std::int64_t>& given) {
-  return given.value_or(default_end_weight(config.parallelism.partition_convention));
+std::int64_t shown_weight(const RunConfig& config, const std::optional<int>& given) {
+  return given.value_or(default_end_weight(config.parallelism.pipeline.partition.convention));
 }
 
 }  // namespace
+
+Row betas_key() {
+  return mixed_key(
+      "optimizer", "betas", {Kind::kNumbers},
+      [](const RunConfig& config) -> Value {
+        const std::array<double, 2>& betas = config.optimizer.betas;
+        return std::vector<double>(betas.begin(), betas.end());
+      },
+      [](RunConfig& config, const Value& value) {
+        const auto& betas = std::get<std::vector<double>>(value);
+        if (betas.size() != 2) {
+          throw Error(ErrorKind::kUsage, {.what = "optimizer.betas: expected two numbers, found " +
+                                                  std::to_string(betas.size()),
+                                          .remedy = "for example optimizer.betas = [0.9, 0.95]"});
+        }
+        std::copy(betas.begin(), betas.end(), config.optimizer.betas.begin());
+      });
+}
+
+Row schedule_key() {
+  return mixed_key(
+      "parallelism", "pipeline_parallel_schedule", {Kind::kString},
+      [](const RunConfig& config) -> Value {
+        return config.parallelism.pipeline.schedule.value_or(ScheduleKind::k1F1B).text();
+      },
+      [](RunConfig& config, const Value& value) {
+        const std::string key = "parallelism.pipeline_parallel_schedule";
+        const auto& name = std::get<std::string>(value);
+        if (to_lower(name) == "auto") {
+          throw Error(ErrorKind::kUsage,
+                      {.what = key + " = \"auto\" is not built yet",
+                       .remedy = "write the name of a schedule, such as \"1F1B\""});
+        }
+        try {
+          config.parallelism.pipeline.schedule = name;
+        } catch (const Error& error) {
+          throw Error(ErrorKind::kUsage,
+                      {.what = key + ": " + error.fact(), .remedy = error.remedy()});
+        }
+      });
+}
+
+Row partition_convention_key() {
+  Row row = mixed_key(
+      "parallelism", "partition_convention", {Kind::kString},
+      [](const RunConfig& config) -> Value {
+        return config.parallelism.pipeline.partition.convention.text();
+      },
+      [](RunConfig& config, const Value& value) {
+        config.parallelism.pipeline.partition.convention = std::get<std::string>(value);
+      });
+  return row.one_of(partition_conventions());
+}
 
 Row activation_checkpoint_key() {
   return mixed_key(
@@ -52,47 +107,50 @@ Row stage_to_rank_key() {
   return mixed_key(
       "parallelism", "stage_to_rank", {Kind::kString, Kind::kIntegers},
       [](const RunConfig& config) -> Value {
-        if (!config.parallelism.stage_to_rank_name.empty()) {
-          return config.parallelism.stage_to_rank_name;
+        const PartitionOptions& options = config.parallelism.pipeline.partition;
+        if (options.stage_to_rank.empty()) {
+          return options.placement ? word_of(words_of(Placement()), *options.placement)
+                                   : std::string("auto");
         }
-        const std::vector<int>& ranks = config.parallelism.stage_to_rank;
-        return std::vector<std::int64_t>(ranks.begin(), ranks.end());
+        return std::vector<std::int64_t>(options.stage_to_rank.begin(),
+                                         options.stage_to_rank.end());
       },
       [](RunConfig& config, const Value& value) {
-        ParallelismOptions& options = config.parallelism;
+        PartitionOptions& options = config.parallelism.pipeline.partition;
         options.stage_to_rank.clear();
-        options.stage_to_rank_name.clear();
-        if (const auto* name = std::get_if<std::string>(&value)) {
-          options.stage_to_rank_name = *name;
+        options.placement.reset();
+        if (const auto* word = std::get_if<std::string>(&value)) {
+          if (*word != "auto") options.placement = meaning_of(words_of(Placement()), *word);
           return;
         }
         for (const std::int64_t rank : std::get<std::vector<std::int64_t>>(value)) {
           options.stage_to_rank.push_back(static_cast<int>(rank));
         }
+        if (!options.stage_to_rank.empty()) return;
+        throw Error(ErrorKind::kUsage, {.what = "parallelism.stage_to_rank is an empty list",
+                                        .remedy = "write \"auto\", or the rank of every stage"});
       });
 }
 
 Row scale_grads_key() {
-  return mixed_key(
+  Row row = mixed_key(
       "parallelism", "scale_grads", {Kind::kString, Kind::kNumber, Kind::kBool},
       [](const RunConfig& config) -> Value {
-        if (config.parallelism.scale_grads == "divisor") {
-          return config.parallelism.scale_grads_divisor;
-        }
-        return config.parallelism.scale_grads;
+        const GradientScale& scale = config.parallelism.scale_grads;
+        if (scale.kind == GradientScale::kDivisor) return scale.divisor;
+        return word_of(words_of(scale.kind), scale.kind);
       },
       [](RunConfig& config, const Value& value) {
-        ParallelismOptions& options = config.parallelism;
-        options.scale_grads_divisor = 0.0;
+        GradientScale& scale = config.parallelism.scale_grads;
         if (const auto* word = std::get_if<std::string>(&value)) {
-          options.scale_grads = *word;
+          scale = meaning_of(words_of(GradientScale::kTokens), *word);
         } else if (const auto* divisor = std::get_if<double>(&value)) {
-          options.scale_grads = "divisor";
-          options.scale_grads_divisor = *divisor;
+          scale = {GradientScale::kDivisor, *divisor};
         } else {  // torch's flag
-          options.scale_grads = std::get<bool>(value) ? "microbatches" : "none";
+          scale = std::get<bool>(value) ? GradientScale::kMicrobatches : GradientScale::kNone;
         }
       });
+  return row.one_of(words_in(words_of(GradientScale::kTokens)));
 }
 
 Row resume_key() {
@@ -116,10 +174,11 @@ Row first_stage_weight_key() {
   return mixed_key(
       "parallelism", "first_stage_weight", {Kind::kInteger},
       [](const RunConfig& config) -> Value {
-        return shown_weight(config, config.parallelism.first_stage_weight);
+        return shown_weight(config, config.parallelism.pipeline.partition.first_stage_weight);
       },
       [](RunConfig& config, const Value& value) {
-        config.parallelism.first_stage_weight = std::get<std::int64_t>(value);
+        config.parallelism.pipeline.partition.first_stage_weight =
+            static_cast<int>(std::get<std::int64_t>(value));
       });
 }
 
@@ -127,10 +186,11 @@ Row last_stage_weight_key() {
   return mixed_key(
       "parallelism", "last_stage_weight", {Kind::kInteger},
       [](const RunConfig& config) -> Value {
-        return shown_weight(config, config.parallelism.last_stage_weight);
+        return shown_weight(config, config.parallelism.pipeline.partition.last_stage_weight);
       },
       [](RunConfig& config, const Value& value) {
-        config.parallelism.last_stage_weight = std::get<std::int64_t>(value);
+        config.parallelism.pipeline.partition.last_stage_weight =
+            static_cast<int>(std::get<std::int64_t>(value));
       });
 }
 

@@ -2,6 +2,8 @@
 //   key<&C::training, &Training::steps>("training", "steps").between(1, kMaxSteps).means("...")
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "base/words.h"
 #include "config/key_table.h"
 #include "data/data_words.h"
+#include "plan/option_words.h"
 
 namespace sluice::detail {
 
@@ -48,47 +51,80 @@ struct Row : Key {
     may_be_empty = false;
     return *this;
   }
+  Row& decides_the_split() {
+    decides_split = true;
+    return *this;
+  }
+  Row& is_option(std::string name_of_option) {
+    option = std::move(name_of_option);
+    return *this;
+  }
   Row& means(std::string text) {
     meaning = std::move(text);
     return *this;
   }
 };
 
-// What a member of a section is in a Value: an enumerator as its word, all else as it is.
+// What a member of a section is in a Value: numbers as they are, an enumerator as its word.
 template <typename Type>
 Value to_value(const Type& member) {
   if constexpr (std::is_enum_v<Type>) {
     return word_of(words_of(Type()), member);
+  } else if constexpr (std::is_same_v<Type, int>) {
+    return std::int64_t{member};
   } else {
     return member;
   }
+}
+template <typename Type>
+Value to_value(const std::optional<Type>& member) {
+  return to_value(member.value_or(Type()));
 }
 
 template <typename Type>
 void from_value(const Value& value, Type& member) {
   if constexpr (std::is_enum_v<Type>) {
     member = meaning_of(words_of(Type()), std::get<std::string>(value));
+  } else if constexpr (std::is_same_v<Type, int>) {
+    member = static_cast<int>(std::get<std::int64_t>(value));
   } else {
     member = std::get<Type>(value);
   }
 }
+template <typename Type>
+void from_value(const Value& value, std::optional<Type>& member) {
+  from_value(value, member.emplace());
+}
 
-// An enum takes its words.
-template <auto Section, auto Member>
+template <auto Member, auto... Rest>
+auto& member_at(auto& whole) {
+  if constexpr (sizeof...(Rest) == 0) {
+    return whole.*Member;
+  } else {
+    return member_at<Rest...>(whole.*Member);
+  }
+}
+
+// Path: from the RunConfig to the member. An enum takes its words.
+template <auto... Path>
 Row key(const char* section, const char* name) {
-  using Type = std::remove_cvref_t<decltype((std::declval<RunConfig>().*Section).*Member)>;
+  using Type = std::remove_cvref_t<decltype(member_at<Path...>(std::declval<RunConfig&>()))>;
   Row row;
   row.section = section;
   row.name = name;
   row.kinds = {kind_of(to_value(Type{}))};
   if constexpr (std::is_enum_v<Type>) row.words = words_in(words_of(Type()));
-  row.get = [](const RunConfig& config) { return to_value((config.*Section).*Member); };
+  row.get = [](const RunConfig& config) { return to_value(member_at<Path...>(config)); };
   row.set = [](RunConfig& config, const Value& value) {
-    from_value(value, (config.*Section).*Member);
+    from_value(value, member_at<Path...>(config));
   };
   return row;
 }
 
+// A pair, and names.
+Row betas_key();
+Row schedule_key();
+Row partition_convention_key();
 // Keys that take values of two types.
 Row activation_checkpoint_key();
 Row stage_to_rank_key();

@@ -16,8 +16,10 @@ std::vector<Key> make_table() {
   using Data = DataOptions;
   using Training = TrainingOptions;
   using Optimizer = OptimizerOptions;
-  using LrScheduler = LrSchedulerOptions;
+  using LearningRate = LearningRateOptions;
   using Parallel = ParallelismOptions;
+  using Pipeline = PipelineOptions;
+  using Split = PartitionOptions;
   using Validation = ValidationOptions;
   using Comm = CommOptions;
   using Checkpoint = CheckpointOptions;
@@ -115,6 +117,7 @@ std::vector<Key> make_table() {
           .between(1, kMaxCount)
           .means("Sequences per microbatch."),
       key<&C::training, &Training::seq_len>("training", "seq_len")
+          .is_option("seq_len")
           .between(2, 1 << 30)
           .means("Tokens per sequence."),
       key<&C::training, &Training::seed>("training", "seed")
@@ -147,16 +150,12 @@ std::vector<Key> make_table() {
           .means("`auto`: fused operators where there are any; `off`: plain operators. There are "
                  "none yet, so both run the plain ones."),
 
-      key<&C::optimizer, &Optimizer::name>("optimizer", "name")
-          .one_of({"AdamW", "SGD"})
+      key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .means("Update rule. SGD is without momentum."),
       key<&C::optimizer, &Optimizer::lr>("optimizer", "lr")
           .at_least(0)
           .means("Learning rate, before `lr_scheduler`."),
-      key<&C::optimizer, &Optimizer::betas>("optimizer", "betas")
-          .at_least(0)
-          .below(1)
-          .means("Two decay rates of AdamW's moments."),
+      betas_key().at_least(0).below(1).means("Two decay rates of AdamW's moments."),
       key<&C::optimizer, &Optimizer::eps>("optimizer", "eps")
           .at_least(0)
           .means("Added to AdamW's denominator."),
@@ -170,74 +169,82 @@ std::vector<Key> make_table() {
           .means("Clips the global gradient norm over all stages. 0: no clipping; the norm is "
                  "reported all the same."),
 
-      key<&C::lr_scheduler, &LrScheduler::warmup_steps>("lr_scheduler", "warmup_steps")
+      key<&C::lr_scheduler, &LearningRate::warmup_steps>("lr_scheduler", "warmup_steps")
           .between(0, kMaxSteps)
           .means("The rate of step k is `lr * k / warmup_steps` until then."),
-      key<&C::lr_scheduler, &LrScheduler::decay>("lr_scheduler", "decay")
-          .one_of({"constant", "linear", "cosine"})
+      key<&C::lr_scheduler, &LearningRate::decay>("lr_scheduler", "decay")
           .means("From the warm-up's end to the last step."),
-      key<&C::lr_scheduler, &LrScheduler::min_lr_factor>("lr_scheduler", "min_lr_factor")
+      key<&C::lr_scheduler, &LearningRate::min_lr_factor>("lr_scheduler", "min_lr_factor")
           .between(0, 1)
           .means("The decay ends at `lr * min_lr_factor`."),
 
-      key<&C::parallelism, &Parallel::pipeline_parallel_degree>("parallelism",
-                                                                "pipeline_parallel_degree")
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::num_ranks>("parallelism",
+                                                                      "pipeline_parallel_degree")
+          .decides_the_split()
+          .is_option("num_ranks")
           .between(1, 65536)
           .means("Ranks of the pipeline."),
-      key<&C::parallelism, &Parallel::pipeline_parallel_schedule>("parallelism",
-                                                                  "pipeline_parallel_schedule")
+      schedule_key()
+          .decides_the_split()
+          .is_option("schedule")
           .not_empty()
           .means("Name of the schedule, any case: see `sluice schedule --help`. `auto` (not built "
                  "yet): the fastest that is found."),
-      key<&C::parallelism, &Parallel::pipeline_parallel_schedule_csv>(
-          "parallelism", "pipeline_parallel_schedule_csv")
+      key<&C::parallelism, &Parallel::schedule_csv>("parallelism", "pipeline_parallel_schedule_csv")
           .path()
+          .decides_the_split()
+          .is_option("own_schedule")
           .means("File with the schedule, in torch's CSV form. It wins over a name."),
       stage_to_rank_key()
+          .decides_the_split()
+          .is_option("stage_to_rank")
           .one_of({"auto", "loop", "v"})
           .between(0, 65535)
           .means("`auto`: as the schedule places its stages; `loop`: stage s on rank s mod P; "
                  "`v`: ranks forth and back; or a list, the rank of every stage."),
-      key<&C::parallelism, &Parallel::partition_convention>("parallelism", "partition_convention")
-          .one_of({"sluice", "torchtitan", "torchtitan-2024", "torchtitan-current", "automodel",
-                   "neuronx"})
-          .means("Whose rules and names the split follows."),
-      key<&C::parallelism, &Parallel::pipeline_parallel_split_points>(
+      partition_convention_key().decides_the_split().means(
+          "Whose rules and names the split follows."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::split_points>(
           "parallelism", "pipeline_parallel_split_points")
+          .decides_the_split()
           .means("Cut before these layers. Under the `torchtitan` conventions they win over "
                  "`pipeline_parallel_layers_per_stage`."),
-      key<&C::parallelism, &Parallel::pipeline_parallel_cuts>("parallelism",
-                                                              "pipeline_parallel_cuts")
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::cuts>(
+          "parallelism", "pipeline_parallel_cuts")
+          .decides_the_split()
           .means("Cut after these layers."),
-      key<&C::parallelism, &Parallel::pipeline_parallel_layers_per_stage>(
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::layers_per_stage>(
           "parallelism", "pipeline_parallel_layers_per_stage")
+          .decides_the_split()
           .between(0, kMaxCount)
           .means("Layers of a stage. 0: even, for the stages that the schedule needs."),
-      key<&C::parallelism, &Parallel::pipeline_parallel_stages_per_rank>(
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::stages_per_rank>(
           "parallelism", "pipeline_parallel_stages_per_rank")
+          .decides_the_split()
           .between(0, kMaxCount)
           .means("Virtual stages of a rank. 0: as the schedule needs."),
-      key<&C::parallelism, &Parallel::round_virtual_stages_to_pp_multiple>(
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::rounding>(
           "parallelism", "round_virtual_stages_to_pp_multiple")
-          .one_of({"", "up", "down"})
+          .decides_the_split()
           .means("Rounds the number of stages to a multiple of the ranks. Empty: it must be one."),
       first_stage_weight_key()
+          .decides_the_split()
           .between(0, kMaxCount)
           .means("Layers that the embedding counts for in the split. Conventions torchtitan and "
                  "torchtitan-current: 1 by default."),
       last_stage_weight_key()
+          .decides_the_split()
           .between(0, kMaxCount)
           .means("Layers that norm and head count for in the split; the same default."),
-      key<&C::parallelism, &Parallel::module_fqns_per_model_part>("parallelism",
-                                                                  "module_fqns_per_model_part")
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::modules>(
+          "parallelism", "module_fqns_per_model_part")
+          .decides_the_split()
           .means("Module names of every stage."),
-      scale_grads_key()
-          .one_of({"tokens", "microbatches", "none"})
-          .above(0)
-          .means("`tokens`: the gradient of the mean over the counted tokens of the whole step. "
-                 "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
-                 "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
-                 "true is `microbatches`, false is `none`."),
+      scale_grads_key().above(0).means(
+          "`tokens`: the gradient of the mean over the counted tokens of the whole step. "
+          "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
+          "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
+          "true is `microbatches`, false is `none`."),
       key<&C::parallelism, &Parallel::reduce_grad_per_microbatch>("parallelism",
                                                                   "reduce_grad_per_microbatch")
           .only({"false"})
@@ -272,11 +279,13 @@ std::vector<Key> make_table() {
           .only({"\"auto\"", "\"threads\""})
           .means("`threads`: all ranks in one process."),
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
+          .decides_the_split()
           .one_of({"even", "cost", "measured"})
           .only_default()
           .means("What the split balances: `even` numbers of layers, their counted `cost`, or "
                  "their time `measured` on this machine."),
       key<&C::parallelism, &Parallel::costs>("parallelism", "costs")
+          .decides_the_split()
           .path()
           .only_default()
           .means("File of measured costs, made by `sluice plan --measure`. Empty: measured at the "
@@ -362,7 +371,6 @@ std::vector<Key> make_table() {
           .between(1, kMaxSteps)
           .means("Steps between log lines."),
       key<&C::metrics, &Metrics::log_level>("metrics", "log_level")
-          .one_of({"debug", "info", "warning", "error"})
           .means("The least that is logged. `debug` has a line for every stage."),
       key<&C::metrics, &Metrics::parameter_norms>("metrics", "parameter_norms")
           .means("Adds the gradient norm of every parameter to metrics.jsonl."),

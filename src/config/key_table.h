@@ -32,6 +32,8 @@ struct Key {
   std::vector<std::string> built;  // the values acted on, as TOML; empty: all
   bool is_path = false;            // strings are paths: relative to the file, ~ and ${VAR}
   bool may_be_empty = true;        // the empty string is allowed
+  bool decides_split = false;      // a place to look at when a split is refused
+  std::string option;              // what plan_pipeline() calls it in Error::where; "": nothing
   std::string meaning;
 
   std::string full_name() const { return section + "." + name; }

@@ -33,9 +33,9 @@ struct Needs {
 
 Needs needs_of(const Plan& plan) {
   Needs needs;
-  for (const RankMemory& rank : plan.memory) {
-    needs.held += static_cast<double>(rank.held_bytes());
-    needs.peak += static_cast<double>(rank.total_bytes());
+  for (const RankPrediction& rank : plan.ranks) {
+    needs.held += static_cast<double>(rank.memory.held_bytes());
+    needs.peak += static_cast<double>(rank.memory.total_bytes());
   }
   return needs;
 }
@@ -65,7 +65,7 @@ std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_byte
       {.what = "training needs " + human_bytes(to_bytes(needs.peak)) + " at its peak, " +
                human_bytes(to_bytes(needs.held)) +
                " of it for weights, gradients and optimizer and the rest for microbatches",
-       .where = "all " + std::to_string(plan.memory.size()) + " ranks together; this machine has " +
+       .where = "all " + std::to_string(plan.ranks.size()) + " ranks together; this machine has " +
                 human_bytes(machine_bytes),
        .remedy =
            "the ranks are threads of one process: use a smaller model, optimizer.name = \"SGD\", "

@@ -145,7 +145,11 @@ void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Sou
   if (!convert(raw, key.kinds, value, misfit)) throw wrong_type(key, raw, *misfit, source);
   check_value(key, value, raw, source);
   if (key.is_path) expand_paths(key, value, source);
-  key.set(config, value);
+  try {
+    key.set(config, value);
+  } catch (const Error& error) {
+    throw error.at(source.origin);
+  }
   config.origins[key.full_name()] = source.origin;
 }
 

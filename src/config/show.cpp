@@ -38,7 +38,7 @@ std::string allowed(const Key& key) {
 std::string origin_of(const Key& key, const RunConfig& config) {
   const std::string& origin = config.origins.at(key.full_name());
   if (origin != "default" || key.get(config) == key.default_value()) return origin;
-  return "default of " + config.parallelism.partition_convention;
+  return "default of " + config.parallelism.pipeline.partition.convention.text();
 }
 
 template <typename Shown>

@@ -43,7 +43,7 @@ void RunLog::begin() {
   unigram_entropy_ = data_.unigram_entropy();
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
   print(show_config_changes(config_) + "all values: sluice config show " + config_.file + "\n\n" +
-        describe_plan(config_, plan_, grid) + data_text() + "\n");
+        describe_plan(plan_, grid) + data_text() + "\n");
   for (const std::string& warning : plan_.warnings) log_warning(warning);
   began_ = std::chrono::steady_clock::now();
   next_note_ = began_ + kNoteInterval;
@@ -171,7 +171,7 @@ std::string RunLog::memory_text() const {
                    {"measured", Align::kRight},
                    {"measured / predicted", Align::kRight}});
   for (std::size_t rank = 0; rank < peaks_.size(); ++rank) {
-    const std::int64_t predicted = plan_.memory[rank].total_bytes(), measured = peaks_[rank];
+    const std::int64_t predicted = plan_.ranks[rank].memory.total_bytes(), measured = peaks_[rank];
     table.add_row({std::to_string(rank), human_bytes(predicted), human_bytes(measured),
                    fixed(static_cast<double>(measured) / static_cast<double>(predicted), 2)});
   }

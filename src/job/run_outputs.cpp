@@ -11,7 +11,8 @@ namespace {
 // Of the files of weights that the ranks write.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
-  for (const RankMemory& rank : plan.memory) bytes = std::max(bytes, rank.parameter_bytes);
+  for (const RankPrediction& rank : plan.ranks)
+    bytes = std::max(bytes, rank.memory.parameter_bytes);
   return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
 }
 

@@ -9,19 +9,6 @@
 #include "sluice/error.h"
 
 namespace sluice {
-namespace {
-
-struct OptimizerInfo {
-  std::string name;
-  std::unique_ptr<Optimizer> (*make)(const OptimizerOptions&, std::vector<OptimizedParameter>);
-};
-
-const std::vector<OptimizerInfo>& optimizer_table() {
-  static const std::vector<OptimizerInfo> table = {{"AdamW", make_adamw}, {"SGD", make_sgd}};
-  return table;
-}
-
-}  // namespace
 
 std::int64_t Optimizer::state_bytes() const {
   std::int64_t bytes = 0;
@@ -31,14 +18,13 @@ std::int64_t Optimizer::state_bytes() const {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<OptimizedParameter> parameters) {
-  std::vector<std::string> names;
-  for (const OptimizerInfo& info : optimizer_table()) {
-    if (info.name == options.name) return info.make(options, std::move(parameters));
-    names.push_back(info.name);
+  switch (options.kind) {
+    case OptimizerKind::kAdamW:
+      return make_adamw(options, std::move(parameters));
+    case OptimizerKind::kSgd:
+      return make_sgd(options, std::move(parameters));
   }
-  throw Error(ErrorKind::kUsage, {.what = "unknown optimizer '" + options.name + "'",
-                                  .where = "optimizer.name",
-                                  .remedy = suggest_name(options.name, names)});
+  throw Error(ErrorKind::kInternal, {.what = "an optimizer of no kind"});
 }
 
 std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParameter>& parameters,

@@ -83,20 +83,23 @@ std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int n
 
 const std::vector<ScheduleInfo>& schedule_table() {
   static const std::vector<ScheduleInfo> table = {
-      {"GPipe",
+      {ScheduleKind::kGPipe,
+       "GPipe",
        {"schedulegpipe", "fthenb", "f-then-b", "fill_drain", "fill-drain"},
        "arXiv:1811.06965",
        true,
        Placement::kLoop,
        detail::build_gpipe},
-      {"1F1B",
+      {ScheduleKind::k1F1B,
+       "1F1B",
        {"schedule1f1b", "train1f1bschedule", "trainschedule", "pipedream_flush", "pipedream-flush",
         "oneforwardonebackwardschedule", "forward_backward_pipelining_without_interleaving"},
        "arXiv:2006.09503",
        true,
        Placement::kLoop,
        detail::build_1f1b},
-      {"Interleaved1F1B",
+      {ScheduleKind::kInterleaved1F1B,
+       "Interleaved1F1B",
        {"scheduleinterleaved1f1b", "interleaved_1f1b", "interleaved-1f1b", "1f1b_interleaved",
         "dfs", "depth_first", "vpp", "traininterleavedschedule", "interleavedschedule",
         "forward_backward_pipelining_with_interleaving"},
@@ -104,28 +107,32 @@ const std::vector<ScheduleInfo>& schedule_table() {
        false,
        Placement::kLoop,
        detail::build_interleaved_1f1b},
-      {"LoopedBFS",
+      {ScheduleKind::kLoopedBFS,
+       "LoopedBFS",
        {"scheduleloopedbfs", "looped_bfs", "looped-bfs", "bfs", "breadth_first",
         "interleavefthenb"},
        "arXiv:2211.05953",
        false,
        Placement::kLoop,
        detail::build_looped_bfs},
-      {"InterleavedZeroBubble",
+      {ScheduleKind::kInterleavedZeroBubble,
+       "InterleavedZeroBubble",
        {"scheduleinterleavedzerobubble", "interleaved_zero_bubble", "interleaved-zero-bubble",
         "zero_bubble", "zero-bubble", "zerobubble", "zb1p", "zbh1", "zb-h1", "zb_h1"},
        "arXiv:2401.10241",
        false,
        Placement::kLoop,
        detail::build_interleaved_zero_bubble},
-      {"ZBVZeroBubble",
+      {ScheduleKind::kZBVZeroBubble,
+       "ZBVZeroBubble",
        {"schedulezbvzerobubble", "zbv_zero_bubble", "zbv", "zb-v", "zb_v", "v_schedule",
         "zerobubblevpipescheduler"},
        "arXiv:2401.10241, section 6",
        false,
        Placement::kV,
        detail::build_zbv_zero_bubble},
-      {"DualPipeV",
+      {ScheduleKind::kDualPipeV,
+       "DualPipeV",
        {"scheduledualpipev", "dualpipe_v", "dualpipe-v", "dual_pipe_v"},
        "arXiv:2412.19437",
        false,
@@ -144,7 +151,15 @@ StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_sta
   return map;
 }
 
-const ScheduleInfo& find_schedule(std::string_view name) {
+const ScheduleInfo& find_schedule(const ScheduleName& name) {
+  return schedule_table().at(static_cast<std::size_t>(name.kind()));
+}
+
+std::string_view name_of(ScheduleKind kind) {
+  return schedule_table().at(static_cast<std::size_t>(kind)).name;
+}
+
+ScheduleKind kind_of_name(std::string_view name, ScheduleKind) {
   const std::string wanted = to_lower(name);
   std::vector<std::string> spellings, names;
   for (const ScheduleInfo& info : schedule_table()) {
@@ -153,7 +168,7 @@ const ScheduleInfo& find_schedule(std::string_view name) {
     spellings.insert(spellings.end(), info.aliases.begin(), info.aliases.end());
     if (wanted == to_lower(info.name) ||
         std::find(info.aliases.begin(), info.aliases.end(), wanted) != info.aliases.end()) {
-      return info;
+      return info.kind;
     }
   }
   if (std::find(kAbstractNames.begin(), kAbstractNames.end(), wanted) != kAbstractNames.end()) {
@@ -170,7 +185,7 @@ const ScheduleInfo& find_schedule(std::string_view name) {
                                       : "did you mean '" + find_schedule(near).name + "'?"});
 }
 
-Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
+Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape) {
   const ScheduleInfo& info = find_schedule(name);
   require_positive(shape.num_ranks, "number of ranks");
   require_positive(shape.num_microbatches, "number of microbatches");

@@ -64,7 +64,7 @@ struct Executor::Impl {
         step_ops(the_ops),
         seed(options.seed),
         input_metas(std::move(options.input_metas)),
-        losses(std::move(loss), options.scale, options.divisor),
+        losses(std::move(loss), options.scale),
         recorder(options.flight_recorder_size),
         observers({&recorder, &timer}),
         posts(program, observers) {

@@ -24,7 +24,7 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
          .where = value.loss.defined() ? "got " + to_text(meta_of(value.loss)) : "got nothing"});
   }
   std::int64_t& count = sums_[static_cast<std::size_t>(microbatch)].count;
-  if (scale_ == GradientScale::kTokens && value.count != count) {
+  if (scale_.kind == GradientScale::kTokens && value.count != count) {
     throw Error(
         ErrorKind::kUsage,
         {.what = "the loss function counted " + std::to_string(value.count) +
@@ -44,7 +44,7 @@ at::Tensor StepLosses::gradient(int microbatch) const {
   const auto& [loss, count] = sums_[static_cast<std::size_t>(microbatch)];
   const double own = count > 0 ? 1.0 / static_cast<double>(count) : 0.0;
   double scale = own;
-  switch (scale_) {
+  switch (scale_.kind) {
     case GradientScale::kTokens:
       scale = counted_tokens_ > 0 ? 1.0 / static_cast<double>(counted_tokens_) : 0.0;
       break;
@@ -54,7 +54,7 @@ at::Tensor StepLosses::gradient(int microbatch) const {
     case GradientScale::kNone:
       break;
     case GradientScale::kDivisor:
-      scale = own / divisor_;
+      scale = own / scale_.divisor;
       break;
   }
   return at::full_like(loss, scale);

@@ -16,8 +16,8 @@ namespace sluice {
 
 class StepLosses {
  public:
-  StepLosses(LossFunction function, GradientScale scale, double divisor)
-      : function_(std::move(function)), scale_(scale), divisor_(divisor) {}
+  StepLosses(LossFunction function, GradientScale scale)
+      : function_(std::move(function)), scale_(scale) {}
 
   // counts: counted tokens of every microbatch of the step.
   void begin_step(const std::vector<std::int64_t>& counts);
@@ -40,7 +40,6 @@ class StepLosses {
 
   LossFunction function_;
   GradientScale scale_;
-  double divisor_;
   std::int64_t counted_tokens_ = 0;  // of the whole step
   std::vector<Sum> sums_;            // count: of the batch, then as the function counted
   std::vector<MicrobatchLoss> values_;

@@ -102,7 +102,6 @@ struct Trainer::Impl {
     ExecutorOptions executor_options;
     executor_options.seed = options.seed;
     executor_options.scale = options.scale;
-    executor_options.divisor = options.divisor;
     executor_options.input_metas = [this](int stage, const Values& batch) {
       return stages.input_metas(stage, batch);
     };
@@ -114,22 +113,6 @@ struct Trainer::Impl {
     return executor_options;
   }
 };
-
-TrainerOptions trainer_options(const RunConfig& config) {
-  static const std::vector<std::pair<std::string, GradientScale>> scales = {
-      {"tokens", GradientScale::kTokens},
-      {"microbatches", GradientScale::kMicrobatches},
-      {"none", GradientScale::kNone},
-      {"divisor", GradientScale::kDivisor}};
-  TrainerOptions options;
-  options.optimizer = config.optimizer;
-  options.seed = static_cast<std::uint64_t>(config.training.seed);
-  for (const auto& [name, scale] : scales) {
-    if (name == config.parallelism.scale_grads) options.scale = scale;
-  }
-  options.divisor = config.parallelism.scale_grads_divisor;
-  return options;
-}
 
 Trainer::Trainer(const Model& model, const Partition& partition, const Program& program,
                  Transport& transport, TrainerOptions options)

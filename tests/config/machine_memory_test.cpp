@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sluice/run_config.h"
 #include "support/expect_error.h"
 
 namespace sluice {
@@ -21,12 +22,12 @@ RunConfig config(const std::string& optimizer) {
 
 std::int64_t peaks_of(const Plan& plan) {
   std::int64_t bytes = 0;
-  for (const RankMemory& rank : plan.memory) bytes += rank.total_bytes();
+  for (const RankPrediction& rank : plan.ranks) bytes += rank.memory.total_bytes();
   return bytes;
 }
 
 TEST(MachineMemoryTest, RefusesAPlanWhosePeaksDoNotFit) {
-  const Plan plan = make_plan(config("AdamW"));
+  const Plan plan = plan_of_config(config("AdamW"));
   const std::int64_t peaks = peaks_of(plan);
   EXPECT_FALSE(memory_shortage(plan, peaks));
   require_memory(plan, peaks);
@@ -41,9 +42,9 @@ TEST(MachineMemoryTest, RefusesAPlanWhosePeaksDoNotFit) {
 TEST(MachineMemoryTest, MicrobatchesCountAsMuchAsWeights) {
   RunConfig run = config("SGD");
   run.training.microbatch_size = run.training.local_batch_size = 64;
-  const Plan plan = make_plan(run);
+  const Plan plan = plan_of_config(run);
   std::int64_t held = 0;
-  for (const RankMemory& rank : plan.memory) held += rank.held_bytes();
+  for (const RankPrediction& rank : plan.ranks) held += rank.memory.held_bytes();
   ASSERT_GT(peaks_of(plan), 3 * held);
   EXPECT_TRUE(memory_shortage(plan, 2 * held));
 }
@@ -52,8 +53,9 @@ TEST(MachineMemoryTest, SizesThatCannotBeCountedDoNotFit) {
   RunConfig run = config("SGD");
   run.training.microbatch_size = run.training.local_batch_size = 1 << 20;
   run.training.seq_len = 1 << 30;
-  const Plan plan = make_plan(run);
-  for (const RankMemory& rank : plan.memory) EXPECT_GT(rank.total_bytes(), std::int64_t{1} << 60);
+  const Plan plan = plan_of_config(run);
+  for (const RankPrediction& rank : plan.ranks)
+    EXPECT_GT(rank.memory.total_bytes(), std::int64_t{1} << 60);
   EXPECT_TRUE(memory_shortage(plan, std::int64_t{1} << 50));
 }
 

@@ -1,4 +1,4 @@
-#include "sluice/plan.h"
+#include "sluice/run_config.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class PlanTest : public testing::Test {
   }
   std::string refusal(const RunConfig& run, int code) {
     try {
-      make_plan(run);
+      plan_of_config(run);
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), code) << error.what();
       std::string message = error.what();
@@ -47,7 +47,7 @@ class PlanTest : public testing::Test {
 };
 
 TEST_F(PlanTest, GoesFromTheConfigurationToAProvenProgram) {
-  const Plan plan = make_plan(config());
+  const Plan plan = plan_of_config(config());
   EXPECT_EQ(plan.partition.num_stages(), 2);
   EXPECT_EQ(plan.schedule.name, "1F1B");
   EXPECT_EQ(plan.program.num_microbatches, 4);
@@ -63,20 +63,21 @@ TEST_F(PlanTest, GoesFromTheConfigurationToAProvenProgram) {
 }
 
 TEST_F(PlanTest, CountsTheBytesThatEachRankHolds) {
-  const Plan plan = make_plan(config());
+  const Plan plan = plan_of_config(config());
   std::int64_t parameters = 0;
-  for (const RankMemory& rank : plan.memory) {
+  for (const RankPrediction& of : plan.ranks) {
+    const RankMemory& rank = of.memory;
     EXPECT_EQ(rank.parameter_bytes, 4 * rank.num_parameters);
     EXPECT_EQ(rank.gradient_bytes, rank.parameter_bytes);
     EXPECT_EQ(rank.optimizer_bytes, 2 * rank.parameter_bytes);
     parameters += rank.num_parameters;
   }
   EXPECT_EQ(parameters, plan.model.num_parameters());
-  EXPECT_EQ(make_plan(config({{"optimizer.name", "SGD"}})).memory[0].optimizer_bytes, 0);
+  EXPECT_EQ(plan_of_config(config({{"optimizer.name", "SGD"}})).ranks[0].memory.optimizer_bytes, 0);
 }
 
 TEST_F(PlanTest, ReducesTiedWeightsAndCountsThemOncePerRank) {
-  const Plan apart = make_plan(config({}, "llama_tied"));
+  const Plan apart = plan_of_config(config({}, "llama_tied"));
   ASSERT_EQ(apart.partition.tie_groups.size(), 1u);
   EXPECT_EQ(apart.partition.tie_groups[0].stages, (std::vector<int>{0, 1}));
   for (const auto& rank : apart.program.ranks) {
@@ -85,27 +86,29 @@ TEST_F(PlanTest, ReducesTiedWeightsAndCountsThemOncePerRank) {
     }));
   }
   const std::int64_t embedding = apart.model.layers[0].num_parameters();
-  EXPECT_EQ(apart.memory[0].num_parameters + apart.memory[1].num_parameters,
+  EXPECT_EQ(apart.ranks[0].memory.num_parameters + apart.ranks[1].memory.num_parameters,
             apart.model.num_parameters() + embedding);
 
   const Plan together =
-      make_plan(config({{"parallelism.pipeline_parallel_degree", "1"}}, "llama_tied"));
-  EXPECT_EQ(together.memory[0].num_parameters, together.model.num_parameters());
-  EXPECT_EQ(together.memory[0].gradient_bytes, 4 * (together.model.num_parameters() + embedding));
+      plan_of_config(config({{"parallelism.pipeline_parallel_degree", "1"}}, "llama_tied"));
+  EXPECT_EQ(together.ranks[0].memory.num_parameters, together.model.num_parameters());
+  EXPECT_EQ(together.ranks[0].memory.gradient_bytes,
+            4 * (together.model.num_parameters() + embedding));
 }
 
 TEST_F(PlanTest, PlacesStagesAsTheScheduleNeeds) {
   const Plan loop =
-      make_plan(config({{"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"}}));
+      plan_of_config(config({{"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"}}));
   EXPECT_EQ(loop.partition.stage_map.ranks(), (std::vector<int>{0, 1, 0, 1}));
-  const Plan v = make_plan(config({{"parallelism.pipeline_parallel_schedule", "zbvzerobubble"}}));
+  const Plan v =
+      plan_of_config(config({{"parallelism.pipeline_parallel_schedule", "zbvzerobubble"}}));
   EXPECT_EQ(v.partition.stage_map.ranks(), (std::vector<int>{0, 1, 1, 0}));
   EXPECT_EQ(v.schedule.stage_map.ranks(), v.partition.stage_map.ranks());
   EXPECT_EQ(v.program.stage_map.ranks(), v.partition.stage_map.ranks());
 }
 
 TEST_F(PlanTest, RenumbersTheRanksForAMapOfItsOwn) {
-  const Plan plan = make_plan(config({{"parallelism.stage_to_rank", "[1, 0]"}}));
+  const Plan plan = plan_of_config(config({{"parallelism.stage_to_rank", "[1, 0]"}}));
   EXPECT_EQ(plan.program.stage_map.ranks(), (std::vector<int>{1, 0}));
   EXPECT_EQ(plan.partition.stages[0].rank, 1);
   EXPECT_EQ(to_text(plan.program.ranks[1].front()), "0F0");
@@ -131,7 +134,7 @@ TEST_F(PlanTest, NeedsAModel) {
 }
 
 TEST_F(PlanTest, RefusesSequencesLongerThanLearnedPositions) {
-  EXPECT_EQ(make_plan(config({{"training.seq_len", "64"}}, "gpt2")).partition.num_stages(), 2);
+  EXPECT_EQ(plan_of_config(config({{"training.seq_len", "64"}}, "gpt2")).partition.num_stages(), 2);
   EXPECT_EQ(refusal(config({{"training.seq_len", "65"}}, "gpt2"), 2),
             "training.seq_len = 65 is more than the model's 64 positions; --training.seq_len; set "
             "training.seq_len to at most 64");
@@ -145,7 +148,7 @@ TEST_F(PlanTest, RefusesMoreStagesThanLayers) {
 constexpr const char* kGood = "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n";
 
 TEST_F(PlanTest, ReadsAScheduleOfItsOwn) {
-  const Plan plan = make_plan(with_csv(kGood, {{"training.local_batch_size", "2"}}));
+  const Plan plan = plan_of_config(with_csv(kGood, {{"training.local_batch_size", "2"}}));
   EXPECT_EQ(plan.program.num_microbatches, 2);
   EXPECT_TRUE(plan.report.ok());
   EXPECT_EQ(plan.partition.stage_map.ranks(), (std::vector<int>{0, 1}));
@@ -181,7 +184,7 @@ TEST_F(PlanTest, RefusesAScheduleThatCannotCompleteAndCanDrawIt) {
            {"0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", "never runs"},  // one backward is missing
            {"1F0,0F0,0B0,0F1,0B1\n1F1,1B0,1B1\n", "^"}}) {    // a forward on another rank
     try {
-      make_plan(with_csv(text, two));
+      plan_of_config(with_csv(text, two));
       ADD_FAILURE() << "accepted: " << text;
     } catch (const RefusedSchedule& refused) {
       EXPECT_EQ(refused.exit_code(), 3);
@@ -202,11 +205,11 @@ TEST_F(PlanTest, TakesInterleaved1F1BForSeveralStagesARankWithoutAName) {
            {"pipeline_parallel_split_points",
             "[\"model.layers.1\", \"model.layers.2\", \"model.layers.3\"]"},
            {"stage_to_rank", "[0, 1, 0, 1]"}}) {
-    const Plan plan = make_plan(config({{"parallelism." + key, value}}));
+    const Plan plan = plan_of_config(config({{"parallelism." + key, value}}));
     EXPECT_EQ(plan.schedule.name, "Interleaved1F1B") << key;
     EXPECT_EQ(plan.notes, std::vector<std::string>{note}) << key;
   }
-  EXPECT_TRUE(make_plan(config()).notes.empty());
+  EXPECT_TRUE(plan_of_config(config()).notes.empty());
   // A name that is given stands.
   const std::string named =
       refusal(config({{"parallelism.pipeline_parallel_schedule", "1F1B"},
@@ -234,9 +237,8 @@ TEST_F(PlanTest, SaysHowManyStagesFitTheRanks) {
 
 TEST_F(PlanTest, AScheduleFileWinsOverAName) {
   RunConfig run = with_csv(kGood, {{"training.local_batch_size", "2"}});
-  run.parallelism.pipeline_parallel_schedule = "GPipe";
-  run.origins["parallelism.pipeline_parallel_schedule"] = "run.toml:3:1";
-  const Plan plan = make_plan(run);
+  run.parallelism.pipeline.schedule = "GPipe";
+  const Plan plan = plan_of_config(run);
   EXPECT_EQ(plan.schedule.name, folder_ / "own.csv");
   EXPECT_EQ(plan.notes, (std::vector<std::string>{
                             "parallelism.pipeline_parallel_schedule = \"GPipe\" is not used: the "
@@ -247,8 +249,8 @@ TEST_F(PlanTest, AScheduleFileWinsOverAName) {
 TEST_F(PlanTest, SplitPointsOfTorchtitanWinOverLayersPerStage) {
   RunConfig run = config({{"parallelism.partition_convention", "torchtitan"},
                           {"parallelism.pipeline_parallel_split_points", "[\"layers.1\"]"}});
-  run.parallelism.pipeline_parallel_layers_per_stage = 2;
-  const Plan plan = make_plan(run);
+  run.parallelism.pipeline.partition.layers_per_stage = 2;
+  const Plan plan = plan_of_config(run);
   EXPECT_EQ(plan.partition.stages[0].num_layers, 1);
   EXPECT_EQ(plan.notes,
             (std::vector<std::string>{"parallelism.pipeline_parallel_layers_per_stage = 2 is not "
@@ -264,14 +266,28 @@ TEST_F(PlanTest, NamesTheKeyWhenANameIsOfAnotherConvention) {
       << message;
 }
 
+TEST_F(PlanTest, NamesOnlyThePlacesOfKeysThatDecideTheSplit) {
+  const std::string message = refusal(config({{"parallelism.zero3", "false"},
+                                              {"parallelism.reduction", "exact"},
+                                              {"parallelism.rank_order", "pp,dp"},
+                                              {"parallelism.device_memory", "\"\""},
+                                              {"parallelism.data_parallel_shards", "0"},
+                                              {"parallelism.pipeline_parallel_cuts", "[\"x\"]"}}),
+                                      2);
+  EXPECT_NE(message.find("; --parallelism.pipeline_parallel_cuts, "
+                         "--parallelism.pipeline_parallel_degree; "),
+            std::string::npos)
+      << message;
+}
+
 TEST_F(PlanTest, WarnsOfWhatIsHardlyMeant) {
-  EXPECT_TRUE(make_plan(config({{"training.seq_len", "128"}})).warnings.empty());
-  EXPECT_EQ(make_plan(config({{"training.seq_len", "129"}})).warnings,
+  EXPECT_TRUE(plan_of_config(config({{"training.seq_len", "128"}})).warnings.empty());
+  EXPECT_EQ(plan_of_config(config({{"training.seq_len", "129"}})).warnings,
             (std::vector<std::string>{
                 "training.seq_len = 129 is more than the model's max_position_embeddings = 128: it "
                 "was not made for positions beyond them; --training.seq_len"}));
-  EXPECT_TRUE(make_plan(config({{"lr_scheduler.warmup_steps", "100"}})).warnings.empty());
-  EXPECT_EQ(make_plan(config({{"lr_scheduler.warmup_steps", "101"}})).warnings,
+  EXPECT_TRUE(plan_of_config(config({{"lr_scheduler.warmup_steps", "100"}})).warnings.empty());
+  EXPECT_EQ(plan_of_config(config({{"lr_scheduler.warmup_steps", "101"}})).warnings,
             (std::vector<std::string>{
                 "lr_scheduler.warmup_steps = 101 is more than training.steps = 100: the rate never "
                 "reaches optimizer.lr; --lr_scheduler.warmup_steps"}));
@@ -279,8 +295,8 @@ TEST_F(PlanTest, WarnsOfWhatIsHardlyMeant) {
 
 TEST_F(PlanTest, DescribesEveryStageAndRank) {
   const RunConfig run = config({}, "llama_tied");
-  const Plan plan = make_plan(run);
-  const std::string text = describe_plan(run, plan, {});
+  const Plan plan = plan_of_config(run);
+  const std::string text = describe_plan(plan, {});
   for (const char* part :
        {"split: llama, ", "model.embed_tokens, model.layers.0-2",
         "model.layers.3-5, model.norm, lm_head", "cut before model.layers.3",
@@ -289,7 +305,7 @@ TEST_F(PlanTest, DescribesEveryStageAndRank) {
         "proof: ", "prediction: 15 units of time, every rank busy for 12, bubble 20.0%"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
-  const auto json = nlohmann::json::parse(plan_json(run, plan));
+  const auto json = nlohmann::json::parse(plan_json(plan));
   EXPECT_EQ(json["split"]["num_stages"], 2);
   EXPECT_EQ(json["split"]["stages"][1]["num_layers"], 3);
   EXPECT_EQ(json["split"]["stages"][1]["parameters"].back(), "lm_head.weight");
@@ -306,7 +322,7 @@ TEST_F(PlanTest, DescribesEveryStageAndRank) {
 TEST_F(PlanTest, TheTextShowsNotesAndTheWeightsOfTheConvention) {
   const RunConfig run = config({{"parallelism.partition_convention", "torchtitan"},
                                 {"parallelism.pipeline_parallel_stages_per_rank", "2"}});
-  const std::string text = describe_plan(run, make_plan(run), {});
+  const std::string text = describe_plan(plan_of_config(run), {});
   EXPECT_NE(text.find("counted with the embedding as 1 layer, norm and head as 1 layer\n"),
             std::string::npos)
       << text;
@@ -319,9 +335,9 @@ TEST_F(PlanTest, TheTextFitsTheTerminal) {
       const RunConfig run = config({{"parallelism.pipeline_parallel_schedule", schedule},
                                     {"training.local_batch_size", "64"}},
                                    model);
-      const Plan plan = make_plan(run);
+      const Plan plan = plan_of_config(run);
       for (const int width : {40, 80, 120}) {
-        std::istringstream lines(describe_plan(run, plan, {false, width}));
+        std::istringstream lines(describe_plan(plan, {false, width}));
         for (std::string line; std::getline(lines, line);) {
           EXPECT_LE(line.size(), static_cast<std::size_t>(width)) << line;
         }

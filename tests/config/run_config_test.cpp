@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "sluice/error.h"
@@ -62,31 +63,30 @@ stage_to_rank = [1, 0]
 scale_grads = 2.5
 )");
   EXPECT_EQ(config.optimizer.lr, 1.0);
-  EXPECT_EQ(config.optimizer.betas, (std::vector<double>{0.0, 0.5}));
+  EXPECT_EQ(config.optimizer.betas, (std::array<double, 2>{0.0, 0.5}));
   EXPECT_EQ(config.optimizer.no_decay, (std::vector<std::string>{"*.bias", "*norm*"}));
   EXPECT_FALSE(config.data.shuffle);
-  EXPECT_EQ(config.parallelism.pipeline_parallel_degree, 2);
-  EXPECT_EQ(config.parallelism.module_fqns_per_model_part,
+  EXPECT_EQ(config.parallelism.pipeline.num_ranks, 2);
+  EXPECT_EQ(config.parallelism.pipeline.partition.modules,
             (std::vector<std::vector<std::string>>{{"a", "b"}, {"c"}}));
-  EXPECT_EQ(config.parallelism.stage_to_rank_name, "");
-  EXPECT_EQ(config.parallelism.stage_to_rank, (std::vector<int>{1, 0}));
-  EXPECT_EQ(config.parallelism.scale_grads, "divisor");
-  EXPECT_EQ(config.parallelism.scale_grads_divisor, 2.5);
+  EXPECT_EQ(config.parallelism.pipeline.partition.placement, std::nullopt);
+  EXPECT_EQ(config.parallelism.pipeline.partition.stage_to_rank, (std::vector<int>{1, 0}));
+  EXPECT_EQ(config.parallelism.scale_grads, GradientScale(GradientScale::kDivisor, 2.5));
 }
 
 TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
   const RunConfig words = load("[parallelism]\nstage_to_rank = \"v\"\nscale_grads = \"none\"\n");
-  EXPECT_EQ(words.parallelism.stage_to_rank_name, "v");
-  EXPECT_TRUE(words.parallelism.stage_to_rank.empty());
-  EXPECT_EQ(words.parallelism.scale_grads, "none");
-  EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n").parallelism.scale_grads_divisor, 4.0);
+  EXPECT_EQ(words.parallelism.pipeline.partition.placement, Placement::kV);
+  EXPECT_TRUE(words.parallelism.pipeline.partition.stage_to_rank.empty());
+  EXPECT_EQ(words.parallelism.scale_grads, GradientScale::kNone);
+  EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n").parallelism.scale_grads.divisor, 4.0);
   const RunConfig flag = load("[parallelism]\nscale_grads = true\n");
-  EXPECT_EQ(flag.parallelism.scale_grads, "microbatches");
+  EXPECT_EQ(flag.parallelism.scale_grads, GradientScale::kMicrobatches);
   EXPECT_NE(show_config(flag).find("parallelism.scale_grads = \"microbatches\" "),
             std::string::npos);
   EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n", {{"parallelism.scale_grads", "false"}})
                 .parallelism.scale_grads,
-            "none");
+            GradientScale::kNone);
   EXPECT_EQ(load("[checkpoint]\nresume = \"none\"\n").checkpoint.resume, "none");
   RunConfig resumed = words;
   resumed.checkpoint.resume = "3";
@@ -103,9 +103,9 @@ TEST_F(RunConfigTest, ReadsOverridesAsTomlAndBareWordsAsStrings) {
                                      {"data.shuffle", "false"},
                                      {"parallelism.pipeline_parallel_schedule_csv", ""},
                                      {"optimizer.no_decay", "[\"x\"]"}});
-  EXPECT_EQ(config.optimizer.name, "SGD");
-  EXPECT_EQ(config.lr_scheduler.decay, "linear");
-  EXPECT_EQ(config.optimizer.betas, (std::vector<double>{0.1, 0.2}));
+  EXPECT_EQ(config.optimizer.kind, OptimizerKind::kSgd);
+  EXPECT_EQ(config.lr_scheduler.decay, Decay::kLinear);
+  EXPECT_EQ(config.optimizer.betas, (std::array<double, 2>{0.1, 0.2}));
   EXPECT_EQ(config.optimizer.lr, 1e-2);
   EXPECT_FALSE(config.data.shuffle);
   EXPECT_EQ(config.optimizer.no_decay, std::vector<std::string>{"x"});
@@ -198,9 +198,9 @@ TEST_F(RunConfigTest, ShowsOnlyWhatDiffersFromTheDefaults) {
 }
 
 TEST_F(RunConfigTest, EveryLevelOfTheLogIsAWord) {
-  EXPECT_EQ(load("").metrics.log_level, "info");
+  EXPECT_EQ(load("").metrics.log_level, LogLevel::kInfo);
   for (const std::string level : {"debug", "info", "warning", "error"}) {
-    EXPECT_EQ(load("", {{"metrics.log_level", level}}).metrics.log_level, level);
+    EXPECT_EQ(load("", {{"metrics.log_level", level}}).metrics.log_level, log_level(level));
   }
 }
 
@@ -224,9 +224,10 @@ TEST_F(RunConfigTest, WhatItShowsReadsBackTheSame) {
   const RunConfig second = load_run_config("", shown, {});
   EXPECT_EQ(second.model.path, first.model.path);
   EXPECT_EQ(second.optimizer.lr, first.optimizer.lr);
-  EXPECT_EQ(second.parallelism.stage_to_rank, first.parallelism.stage_to_rank);
-  EXPECT_EQ(second.parallelism.module_fqns_per_model_part,
-            first.parallelism.module_fqns_per_model_part);
+  EXPECT_EQ(second.parallelism.pipeline.partition.stage_to_rank,
+            first.parallelism.pipeline.partition.stage_to_rank);
+  EXPECT_EQ(second.parallelism.pipeline.partition.modules,
+            first.parallelism.pipeline.partition.modules);
 }
 
 TEST_F(RunConfigTest, TheDocumentedReferenceIsTheGeneratedOne) {

@@ -52,7 +52,7 @@ class ProcessRunTest : public testing::Test {
       };
       return std::async(std::launch::async, [this, ranks]() -> std::string {
         try {
-          ProcessRun run(config_, make_plan(config_), stop_, ranks);
+          ProcessRun run(config_, plan_of_config(config_), stop_, ranks);
           return std::to_string(run.train()) + " steps" + (run.log ? ", says so" : "");
         } catch (const Error& error) {
           return error.fact();

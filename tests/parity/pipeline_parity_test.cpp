@@ -85,7 +85,7 @@ class ReferenceRun {
     for (int step = 1; step <= num_steps; ++step)
       run.steps.push_back(causal_lm_batch(rows, layout.microbatch_size, step));
     const bool adamw = curve.rfind("adamw", 0) == 0;
-    run.options.optimizer.name = adamw ? "AdamW" : "SGD";
+    run.options.optimizer.kind = adamw ? OptimizerKind::kAdamW : OptimizerKind::kSgd;
     run.options.optimizer.weight_decay = adamw ? 0.1 : 0.0;
     run.options.optimizer.max_norm = curve.ends_with("_clip1") ? 1.0 : 0.0;
     run.lr = adamw ? 1e-3 : 0.1;

@@ -169,7 +169,7 @@ TEST(PartitionReferenceTest, SplitsBothTorchtitanGenerationsUnderTheirConvention
     expect_case(test_case, [first](const Json& in) {
       PartitionOptions options;
       options.convention = first ? "torchtitan-2024" : "torchtitan";
-      options.schedule = in.at("schedule");
+      options.schedule = in.at("schedule").get<std::string>();
       options.num_ranks = in.at("pp_degree");
       if (!first) {
         options.layers_per_stage = optional_int(in.at("num_layers_per_stage")).value_or(0);
@@ -260,7 +260,7 @@ TEST(PartitionReferenceTest, PlacesStagesAsTheScheduleNeeds) {
        reference_cases("split_points.json", "stages_of_rank_for_schedule")) {
     expect_case(test_case, [](const Json& in) {
       PartitionOptions options;
-      options.schedule = in.at("schedule");
+      options.schedule = in.at("schedule").get<std::string>();
       options.num_ranks = in.at("pp_degree");
       options.num_stages = in.at("num_stages");
       const Partition partition = make_partition(outline_model_spec(in.at("num_stages")), options);
@@ -290,7 +290,7 @@ TEST(PartitionReferenceTest, CreatesPartitionsAsNeuronxDoes) {
     expect_case(by_convention, [&](const Json& in) {
       PartitionOptions options;
       options.convention = "neuronx";
-      options.schedule = "";
+      options.schedule.reset();
       options.num_ranks = pp;
       options.num_stages = num_stages;
       const Partition partition = make_partition(outline_model_spec(in.at("num_layers")), options);
@@ -381,7 +381,7 @@ TEST(PartitionReferenceTest, DistributesParametersAndShapesAsAutoModelDoes) {
     expect_case(test_case, [&](const Json& in) {
       PartitionOptions options;
       options.convention = "automodel";
-      options.schedule = in.at("schedule");
+      options.schedule = in.at("schedule").get<std::string>();
       options.num_ranks = in.at("pp_size");
       options.layers_per_stage = optional_int(in.at("layers_per_stage")).value_or(0);
       options.rounding = rounding_of(in.at("round_to_pp_multiple"));

@@ -76,7 +76,8 @@ TEST(PartitionTest, OwnsEveryParameterOnceOrTied) {
 TEST(PartitionTest, PlacesStagesByAnyMapThatGivesEveryRankOne) {
   const ModelSpec model = outline_model_spec(8);
   const Partition uneven = make_partition(
-      model, {.num_ranks = 2, .schedule = "", .num_stages = 4, .stage_to_rank = {1, 0, 0, 0}});
+      model,
+      {.num_ranks = 2, .schedule = std::nullopt, .num_stages = 4, .stage_to_rank = {1, 0, 0, 0}});
   EXPECT_EQ(uneven.stages_per_rank(), 3);
   EXPECT_EQ(uneven.stages[0].rank, 1);
   EXPECT_EQ(make_partition(model, {.num_stages = 4, .stage_to_rank = {0, 1, 1, 0}}).num_ranks(), 2);
@@ -193,7 +194,8 @@ TEST(PartitionTest, KeepsItsInvariantsUnderRandomOptions) {
   const auto draw = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
-  const std::vector<std::string> schedules = {"", "1F1B", "Interleaved1F1B", "ZBVZeroBubble"};
+  const std::vector<std::optional<ScheduleName>> schedules = {
+      std::nullopt, "1F1B", ScheduleKind::kInterleaved1F1B, "ZBVZeroBubble"};
   int made = 0;
   for (int sample = 0; sample < 20000; ++sample) {
     PartitionOptions options;
@@ -206,7 +208,7 @@ TEST(PartitionTest, KeepsItsInvariantsUnderRandomOptions) {
     if (draw(0, 3) == 0) options.first_stage_weight = draw(0, 4);
     if (draw(0, 3) == 0) options.last_stage_weight = draw(0, 4);
     if (draw(0, 3) == 0) options.remainder = static_cast<Remainder>(draw(0, 2));
-    if (draw(0, 3) == 0) options.placement = draw(0, 1) ? "v" : "loop";
+    if (draw(0, 3) == 0) options.placement = static_cast<Placement>(draw(0, 1));
     const int num_layers = draw(0, 24);
     Partition partition;
     try {
@@ -260,6 +262,21 @@ TEST(StageValuesTest, CountsAWeightOncePerRank) {
   EXPECT_FALSE(shared.shared_on_rank[0].at("E"));
   EXPECT_TRUE(shared.shared_on_rank[1].at("E"));
   EXPECT_FALSE(shared.shared_on_rank[1].at("A"));
+}
+
+TEST(PartitionTest, AConventionIsSaidByNameOrKind) {
+  for (std::size_t i = 0; i < partition_conventions().size(); ++i) {
+    const ConventionName named = partition_conventions()[i];
+    EXPECT_EQ(static_cast<std::size_t>(named.kind()), i);
+    EXPECT_EQ(ConventionName(named.kind()).text(), partition_conventions()[i]);
+  }
+  try {
+    ConventionName("torchtitan-2025");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(error.remedy().find("torchtitan"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

@@ -172,5 +172,16 @@ TEST(MakeScheduleTest, BuildsLargeSchedulesInLinearTime) {
   }
 }
 
+TEST(ScheduleTest, KindsAreInTheOrderOfTheTableAndHaveItsNames) {
+  const std::vector<ScheduleInfo>& table = schedule_table();
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(table[i].kind), i);
+    EXPECT_EQ(ScheduleName(table[i].kind).text(), table[i].name);
+    EXPECT_EQ(ScheduleName(table[i].aliases.front()).kind(), table[i].kind);
+  }
+  EXPECT_EQ(ScheduleName("zerobubble"), ScheduleName(ScheduleKind::kInterleavedZeroBubble));
+  EXPECT_EQ(ScheduleName("gPIPE").text(), "gPIPE");
+}
+
 }  // namespace
 }  // namespace sluice

@@ -13,7 +13,7 @@ inline Partition even_partition(const Model& model, const StageMap& stage_map) {
   ModelSpec spec = describe(model.layers);
   for (LayerInfo& layer : spec.layers) layer.role = LayerRole::kBlock;
   PartitionOptions options;
-  options.schedule = "";
+  options.schedule = std::nullopt;
   options.num_ranks = stage_map.num_ranks();
   options.num_stages = stage_map.num_stages();
   options.stage_to_rank = stage_map.ranks();

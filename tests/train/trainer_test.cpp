@@ -136,7 +136,7 @@ TEST(TrainerTest, KnowsTheStepOfItsWeightsAlsoAfterAFailure) {
 TEST(TrainerTest, AnUpdateThatWasSkippedLeavesTheWeightsOfTheStepBefore) {
   TrainingRun run = mlp_run("1F1B", 2);
   run.lr = 1e30;
-  run.options.optimizer.name = "SGD";
+  run.options.optimizer.kind = OptimizerKind::kSgd;
   std::vector<std::unique_ptr<Trainer>> trainers(2);
   const auto transports = make_local_transports(2);
   const Model model = run.model();
@@ -364,7 +364,7 @@ TEST(TrainerTest, ATieOfWhichSomeUsesAreFrozenIsRefused) {
 
 TEST(TrainerTest, ClippingScalesTheUpdateToTheLargestNorm) {
   TrainingRun run = mlp_run("1F1B", 2, false, 1);
-  run.options.optimizer.name = "SGD";
+  run.options.optimizer.kind = OptimizerKind::kSgd;
   run.options.optimizer.weight_decay = 0.0;
   run.lr = 1.0;
   std::map<std::string, at::Tensor> start;
@@ -389,21 +389,20 @@ TEST(TrainerTest, ClippingScalesTheUpdateToTheLargestNorm) {
   EXPECT_EQ(same_norm, norm);
 }
 
-TEST(TrainerTest, GradientsAreScaledAsTheConfigurationSays) {
-  auto norm = [](const std::string& scale, double divisor = 0.0) {
-    RunConfig config;
-    config.parallelism.scale_grads = scale;
-    config.parallelism.scale_grads_divisor = divisor;
-    config.training.seed = 3;
+TEST(TrainerTest, GradientsAreScaledAsItIsTold) {
+  auto norm = [](GradientScale scale) {
     TrainingRun run = mlp_run("1F1B", 2, false, 1);
-    run.options = trainer_options(config);
+    run.options = {};
+    run.options.seed = 3;
+    run.options.scale = scale;
     return run_training(run).reports[0].grad_norm;
   };
   // Every microbatch counts as many tokens, so a mean of means is the mean.
-  const double mean = norm("tokens");
-  EXPECT_NEAR(norm("microbatches"), mean, 1e-6 * mean);
-  EXPECT_NEAR(norm("none"), kMicrobatches * mean, 1e-6 * kMicrobatches * mean);
-  EXPECT_NEAR(norm("divisor", 2.0), kMicrobatches * mean / 2.0, 1e-6 * kMicrobatches * mean);
+  const double mean = norm(GradientScale::kTokens);
+  EXPECT_NEAR(norm(GradientScale::kMicrobatches), mean, 1e-6 * mean);
+  EXPECT_NEAR(norm(GradientScale::kNone), kMicrobatches * mean, 1e-6 * kMicrobatches * mean);
+  EXPECT_NEAR(norm({GradientScale::kDivisor, 2.0}), kMicrobatches * mean / 2.0,
+              1e-6 * kMicrobatches * mean);
 }
 
 TEST(TrainerTest, ARequestToStopOnOneRankReachesAllInTheSameStep) {

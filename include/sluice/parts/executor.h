@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "sluice/layer.h"
+#include "sluice/options.h"
 #include "sluice/parts/executor_observer.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/loss.h"
@@ -23,14 +24,6 @@
 #include "sluice/transport.h"
 
 namespace sluice {
-
-// Scaling of gradients (RunConfig: parallelism.scale_grads).
-enum class GradientScale {
-  kTokens,        // of the sum of token losses / counted tokens of the whole step
-  kMicrobatches,  // of the mean over microbatches of each microbatch's mean
-  kNone,          // of the sum over microbatches of each microbatch's mean
-  kDivisor,       // kNone / divisor
-};
 
 // What is done with parameters and gradients between the actions: declared here, implemented by
 // train (or by a user). Every such instruction of the program is called, none is skipped.
@@ -69,8 +62,7 @@ struct NonFinite {
 
 struct ExecutorOptions {
   std::uint64_t seed = 0;
-  GradientScale scale = GradientScale::kTokens;
-  double divisor = 1.0;  // with kDivisor
+  GradientScale scale;
   std::size_t flight_recorder_size = 32;
   // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
   // from the memo of earlier steps, else from the message itself).

@@ -26,11 +26,11 @@
 #include <vector>
 
 #include "sluice/optimizer.h"
+#include "sluice/options.h"
 #include "sluice/parts/executor.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/stage.h"
 #include "sluice/program.h"
-#include "sluice/run_config.h"
 
 namespace sluice {
 

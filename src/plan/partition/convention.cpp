@@ -106,9 +106,10 @@ LayerNames lm_head_names(const ModelSpec& model, const PartitionOptions& /*optio
 
 }  // namespace
 
-const std::vector<Convention>& conventions() {
-  static const std::vector<Convention> table = {
-      {.name = "sluice",
+const std::vector<ConventionRules>& conventions() {
+  static const std::vector<ConventionRules> table = {
+      {.kind = Convention::kSluice,
+       .name = "sluice",
        .split_points = true,
        .cuts = true,
        .modules = true,
@@ -119,7 +120,8 @@ const std::vector<Convention>& conventions() {
        .layer_each = true,
        .names = plain_names,
        .split = sluice_split},
-      {.name = "torchtitan",
+      {.kind = Convention::kTorchtitan,
+       .name = "torchtitan",
        .split_points = true,
        .layers_per_stage = true,
        .weights = true,
@@ -127,12 +129,14 @@ const std::vector<Convention>& conventions() {
        .default_weight = 1,
        .names = output_names,
        .split = torchtitan_split},
-      {.name = "torchtitan-2024",
+      {.kind = Convention::kTorchtitan2024,
+       .name = "torchtitan-2024",
        .split_points = true,
        .names_win = true,
        .names = output_names,
        .split = torchtitan_2024_split},
-      {.name = "torchtitan-current",
+      {.kind = Convention::kTorchtitanCurrent,
+       .name = "torchtitan-current",
        .modules = true,
        .layers_per_stage = true,
        .weights = true,
@@ -140,7 +144,8 @@ const std::vector<Convention>& conventions() {
        .default_weight = 1,
        .names = lm_head_names,
        .split = torchtitan_current_split},
-      {.name = "automodel",
+      {.kind = Convention::kAutomodel,
+       .name = "automodel",
        .modules = true,
        .layers_per_stage = true,
        .rounding = true,
@@ -148,12 +153,16 @@ const std::vector<Convention>& conventions() {
        .layer_each = true,
        .names = automodel_names,
        .split = automodel_split},
-      {.name = "neuronx", .cuts = true, .names = plain_names, .split = neuronx_split},
+      {.kind = Convention::kNeuronx,
+       .name = "neuronx",
+       .cuts = true,
+       .names = plain_names,
+       .split = neuronx_split},
   };
   return table;
 }
 
-EndWeights end_weights(const Convention& convention, const PartitionOptions& options) {
+EndWeights end_weights(const ConventionRules& convention, const PartitionOptions& options) {
   return {options.first_stage_weight.value_or(convention.default_weight),
           options.last_stage_weight.value_or(convention.default_weight)};
 }

@@ -54,7 +54,8 @@ int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule
 int required_ranks(const PartitionOptions& options);
 
 // One row of the table of conventions: the options that it knows, its names and its answer.
-struct Convention {
+struct ConventionRules {
+  Convention kind = Convention::kSluice;
   std::string name;
   bool split_points = false, cuts = false, modules = false;
   bool layers_per_stage = false, rounding = false, weights = false, remainder = false;
@@ -66,29 +67,29 @@ struct Convention {
   LayerNames (*names)(const ModelSpec&, const PartitionOptions&) = nullptr;
   Split (*split)(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*) = nullptr;
 };
-const std::vector<Convention>& conventions();
+const std::vector<ConventionRules>& conventions();
 
-// Throws Error(kUsage) with the nearest name.
-const Convention& find_convention(const std::string& name);
+const ConventionRules& find_convention(const ConventionName& name);
 // Weights of the ends that are given, else those of the convention.
-EndWeights end_weights(const Convention& convention, const PartitionOptions& options);
+EndWeights end_weights(const ConventionRules& convention, const PartitionOptions& options);
 bool has_names(const PartitionOptions& options);  // split points, cuts or modules
 // Takes out what the names win over. Returns a note for each.
-std::vector<std::string> drop_overruled(const Convention& convention, PartitionOptions& options);
+std::vector<std::string> drop_overruled(const ConventionRules& convention,
+                                        PartitionOptions& options);
 // Throws Error(kUsage) for names of another convention, with how to ask for that.
-void require_own_names(const Convention& convention, const ModelSpec& model,
+void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options);
 // Throws Error(kUsage) for counts out of range, options that exclude each other, and options that
 // the convention has no meaning for.
-void check_options(const Convention& convention, const PartitionOptions& options);
+void check_options(const ConventionRules& convention, const PartitionOptions& options);
 // Throws Error(kUsage) when names make another number of stages than the counts ask for.
 void require_num_stages(const PartitionOptions& options, int num_stages);
 // Throws Error(kUsage) when names make more stages than a convention of layer_each takes.
-void require_layers(const Convention& convention, const PartitionOptions& options, int num_stages,
-                    int num_decoders);
+void require_layers(const ConventionRules& convention, const PartitionOptions& options,
+                    int num_stages, int num_decoders);
 // Throws Error(kUsage): a V schedule with other than two stages a rank, a map that
 // does not fit or leaves a rank without a stage.
-StageMap place_stages(const PartitionOptions& options, const Convention& convention,
+StageMap place_stages(const PartitionOptions& options, const ConventionRules& convention,
                       const ScheduleInfo* schedule, int num_ranks, int num_stages);
 
 LayerNames automodel_names(const ModelSpec& model, const PartitionOptions& options);

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-using detail::Convention;
+using detail::ConventionRules;
 
 std::vector<StageContent> stage_contents(const ModelSpec& model, const detail::LayerNames& layers,
                                          detail::Split split, const StageMap& stage_map) {
@@ -91,26 +91,37 @@ void check_invariants(const ModelSpec& model, const Partition& partition) {
 const std::vector<std::string>& partition_conventions() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const Convention& convention : detail::conventions()) list.push_back(convention.name);
+    for (const ConventionRules& convention : detail::conventions()) list.push_back(convention.name);
     return list;
   }();
   return names;
 }
 
-int default_end_weight(const std::string& convention) {
+std::string_view name_of(Convention convention) {
+  return detail::conventions().at(static_cast<std::size_t>(convention)).name;
+}
+
+Convention kind_of_name(std::string_view name, Convention) {
+  for (const ConventionRules& convention : detail::conventions()) {
+    if (convention.name == name) return convention.kind;
+  }
+  detail::refuse("unknown partition convention '" + std::string(name) + "'",
+                 suggest_name(name, partition_conventions()));
+}
+
+int default_end_weight(const ConventionName& convention) {
   return detail::find_convention(convention).default_weight;
 }
 
 Partition make_partition(const ModelSpec& model, const PartitionOptions& given) {
-  const Convention& convention = detail::find_convention(given.convention);
+  const ConventionRules& convention = detail::find_convention(given.convention);
   PartitionOptions options = given;
   Partition partition;
   partition.convention = convention.name;
   partition.notes = detail::drop_overruled(convention, options);
   detail::check_options(convention, options);
   detail::require_own_names(convention, model, options);
-  const ScheduleInfo* schedule =
-      options.schedule.empty() ? nullptr : &find_schedule(options.schedule);
+  const ScheduleInfo* schedule = options.schedule ? &find_schedule(*options.schedule) : nullptr;
   detail::Split split = convention.split(model, options, schedule);
   if (convention.weights && !detail::has_names(options)) {
     partition.weights = detail::end_weights(convention, options);

@@ -12,35 +12,37 @@ namespace {
 struct GivenOption {
   const char* what;  // "convention X has no ..."
   bool given;
-  bool Convention::*applies;
+  bool ConventionRules::*applies;
 };
 
-std::string conventions_with(bool Convention::*applies) {
+std::string conventions_with(bool ConventionRules::*applies) {
   std::string names;
-  for (const Convention& convention : conventions()) {
+  for (const ConventionRules& convention : conventions()) {
     if (convention.*applies) names += (names.empty() ? "" : ", ") + convention.name;
   }
   return names;
 }
 
-void require_applicable(const Convention& convention, const PartitionOptions& options) {
+void require_applicable(const ConventionRules& convention, const PartitionOptions& options) {
   const std::vector<GivenOption> all = {
-      {"split points", !options.split_points.empty(), &Convention::split_points},
-      {"cuts", !options.cuts.empty(), &Convention::cuts},
-      {"modules", !options.modules.empty(), &Convention::modules},
-      {"layers_per_stage", options.layers_per_stage != 0, &Convention::layers_per_stage},
+      {"split points", !options.split_points.empty(), &ConventionRules::split_points},
+      {"cuts", !options.cuts.empty(), &ConventionRules::cuts},
+      {"modules", !options.modules.empty(), &ConventionRules::modules},
+      {"layers_per_stage", options.layers_per_stage != 0, &ConventionRules::layers_per_stage},
       {"rounding of the number of stages", options.rounding != Rounding::kNone,
-       &Convention::rounding},
-      {"weight of the first stage", options.first_stage_weight.has_value(), &Convention::weights},
-      {"weight of the last stage", options.last_stage_weight.has_value(), &Convention::weights},
-      {"remainder", options.remainder.has_value(), &Convention::remainder},
-      {"option to leave out embeddings", !options.embeddings, &Convention::ends},
-      {"option to leave out the head", !options.lm_head, &Convention::ends},
-      {"option to leave out rotary embeddings", !options.rotary, &Convention::ends},
-      {"multimodal encoders", options.multimodal, &Convention::ends},
-      {"extra modules", !options.extra_modules.empty(), &Convention::ends},
-      {"prefix", options.prefix.has_value(), &Convention::ends},
-      {"name of the head", options.lm_head_name.has_value(), &Convention::ends}};
+       &ConventionRules::rounding},
+      {"weight of the first stage", options.first_stage_weight.has_value(),
+       &ConventionRules::weights},
+      {"weight of the last stage", options.last_stage_weight.has_value(),
+       &ConventionRules::weights},
+      {"remainder", options.remainder.has_value(), &ConventionRules::remainder},
+      {"option to leave out embeddings", !options.embeddings, &ConventionRules::ends},
+      {"option to leave out the head", !options.lm_head, &ConventionRules::ends},
+      {"option to leave out rotary embeddings", !options.rotary, &ConventionRules::ends},
+      {"multimodal encoders", options.multimodal, &ConventionRules::ends},
+      {"extra modules", !options.extra_modules.empty(), &ConventionRules::ends},
+      {"prefix", options.prefix.has_value(), &ConventionRules::ends},
+      {"name of the head", options.lm_head_name.has_value(), &ConventionRules::ends}};
   for (const GivenOption& option : all) {
     if (!option.given || convention.*option.applies) continue;
     refuse("convention " + convention.name + " has no " + option.what,
@@ -115,14 +117,14 @@ std::string foreign_name(const LayerNames& own, const std::vector<std::string>& 
 }
 
 // applies: the option that takes such names.
-void require_own_names(const Convention& convention, const ModelSpec& model,
+void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options, const char* what,
-                       const std::vector<std::string>& names, bool Convention::*applies) {
+                       const std::vector<std::string>& names, bool ConventionRules::*applies) {
   if (names.empty()) return;
   const LayerNames own = convention.names(model, options);
   const std::string name = foreign_name(own, names);
   if (name.empty()) return;
-  for (const Convention& other : conventions()) {
+  for (const ConventionRules& other : conventions()) {
     const LayerNames layers = other.names(model, {});
     if (!(other.*applies) || !is_known(layers, name)) continue;
     const int position = position_of(layers, name);
@@ -133,7 +135,7 @@ void require_own_names(const Convention& convention, const ModelSpec& model,
                (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
   }
   // A convention that takes no such names, but has this one.
-  for (const Convention& other : conventions()) {
+  for (const ConventionRules& other : conventions()) {
     const LayerNames layers = other.names(model, {});
     const int position = is_known(layers, name) ? position_of(layers, name) : -1;
     if (position < 0 || own.names[position].empty()) continue;
@@ -149,7 +151,8 @@ bool has_names(const PartitionOptions& options) {
   return !options.split_points.empty() || !options.cuts.empty() || !options.modules.empty();
 }
 
-std::vector<std::string> drop_overruled(const Convention& convention, PartitionOptions& options) {
+std::vector<std::string> drop_overruled(const ConventionRules& convention,
+                                        PartitionOptions& options) {
   if (!convention.names_win || !has_names(options) || options.layers_per_stage == 0) return {};
   const std::string note =
       "layers_per_stage = " + std::to_string(options.layers_per_stage) + " is not used: the " +
@@ -158,30 +161,26 @@ std::vector<std::string> drop_overruled(const Convention& convention, PartitionO
   return {note};
 }
 
-void require_own_names(const Convention& convention, const ModelSpec& model,
+void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options) {
   std::vector<std::string> modules;
   for (const std::vector<std::string>& stage : options.modules) {
     modules.insert(modules.end(), stage.begin(), stage.end());
   }
   const auto require = [&](const char* what, const std::vector<std::string>& names,
-                           bool Convention::*applies) {
+                           bool ConventionRules::*applies) {
     require_own_names(convention, model, options, what, names, applies);
   };
-  require("split points", options.split_points, &Convention::split_points);
-  require("cuts", options.cuts, &Convention::cuts);
-  require("modules", modules, &Convention::modules);
+  require("split points", options.split_points, &ConventionRules::split_points);
+  require("cuts", options.cuts, &ConventionRules::cuts);
+  require("modules", modules, &ConventionRules::modules);
 }
 
-const Convention& find_convention(const std::string& name) {
-  for (const Convention& convention : conventions()) {
-    if (convention.name == name) return convention;
-  }
-  refuse("unknown partition convention '" + name + "'",
-         suggest_name(name, partition_conventions()));
+const ConventionRules& find_convention(const ConventionName& name) {
+  return conventions().at(static_cast<std::size_t>(name.kind()));
 }
 
-void check_options(const Convention& convention, const PartitionOptions& options) {
+void check_options(const ConventionRules& convention, const PartitionOptions& options) {
   require_counts(options);
   require_applicable(convention, options);
   require_one_source(options);
@@ -200,8 +199,8 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
 }
 
 // A stage may hold an end alone only while the others hold the layers: counts refuse the same.
-void require_layers(const Convention& convention, const PartitionOptions& options, int num_stages,
-                    int num_decoders) {
+void require_layers(const ConventionRules& convention, const PartitionOptions& options,
+                    int num_stages, int num_decoders) {
   if (!convention.layer_each || num_stages <= num_decoders) return;
   const char* names = !options.split_points.empty() ? "split points"
                       : !options.cuts.empty()       ? "cuts"

@@ -33,7 +33,7 @@ StageMap checked_map(const std::vector<int>& map, int num_ranks, int num_stages)
 
 }  // namespace
 
-StageMap place_stages(const PartitionOptions& options, const Convention& convention,
+StageMap place_stages(const PartitionOptions& options, const ConventionRules& convention,
                       const ScheduleInfo* schedule, int num_ranks, int num_stages) {
   const bool v_schedule = schedule && schedule->placement == Placement::kV;
   if (v_schedule && num_stages != 2 * std::int64_t{num_ranks}) {
@@ -44,18 +44,15 @@ StageMap place_stages(const PartitionOptions& options, const Convention& convent
   if (!options.stage_to_rank.empty()) {
     return checked_map(options.stage_to_rank, num_ranks, num_stages);
   }
-  const std::vector<std::string> placements = {"auto", "loop", "v"};
-  if (std::find(placements.begin(), placements.end(), options.placement) == placements.end()) {
-    refuse("unknown placement '" + options.placement + "'",
-           suggest_name(options.placement, placements));
-  }
-  const bool v = options.placement == "v" || (options.placement == "auto" && v_schedule);
-  if (v && convention.name != "sluice" && num_stages != 2 * std::int64_t{num_ranks}) {
+  const Placement wanted =
+      options.placement.value_or(schedule ? schedule->placement : Placement::kLoop);
+  const bool v = wanted == Placement::kV;
+  if (v && convention.kind != Convention::kSluice && num_stages != 2 * std::int64_t{num_ranks}) {
     refuse("placement v of convention " + convention.name + " takes 2 stages a rank, got " +
                counted(num_stages, "stage") + " on " + counted(num_ranks, "rank"),
            "make " + std::to_string(2 * std::int64_t{num_ranks}) + " stages");
   }
-  return make_stage_map(v ? Placement::kV : Placement::kLoop, num_ranks, num_stages);
+  return make_stage_map(wanted, num_ranks, num_stages);
 }
 
 }  // namespace sluice::detail

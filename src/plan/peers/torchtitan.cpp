@@ -153,9 +153,9 @@ std::vector<std::vector<ManualStage>> pipeline_llama_manual_split(
     int num_layers, int pp_size, std::string_view schedule,
     const std::vector<std::string>& split_points, std::optional<int> layers_per_stage) {
   PartitionOptions options;
-  options.convention = "torchtitan";
+  options.convention = Convention::kTorchtitan;
   options.num_ranks = pp_size;
-  options.schedule = std::string(schedule);
+  options.schedule = schedule;
   options.split_points = split_points;
   if (split_points.empty()) {
     if (layers_per_stage) detail::require_count("layers_per_stage", *layers_per_stage, 1);

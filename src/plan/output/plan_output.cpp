@@ -1,6 +1,5 @@
 // What is said about a plan: to people, and as JSON.
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -11,9 +10,8 @@
 namespace sluice {
 namespace {
 
-std::vector<StageShape> shapes_of(const RunConfig& config, const Plan& plan) {
-  return stage_shapes(plan.model, plan.partition, config.training.microbatch_size,
-                      config.training.seq_len);
+std::vector<StageShape> shapes_of(const Plan& plan) {
+  return stage_shapes(plan.model, plan.partition, plan.microbatch.rows, plan.microbatch.length);
 }
 
 std::string split_text(const Plan& plan, int width) {
@@ -26,16 +24,15 @@ std::string split_text(const Plan& plan, int width) {
          partition_text(plan.model, partition, {}, width, "  ");
 }
 
-std::string schedule_text(const RunConfig& config, const Plan& plan, const GridOptions& options) {
-  const TrainingOptions& training = config.training;
+std::string schedule_text(const Plan& plan, const GridOptions& options) {
   std::size_t num_instructions = 0;
   for (const auto& rank : plan.program.ranks) num_instructions += rank.size();
   std::string schedule = "schedule: " + plan.schedule.name + ", " +
                          counted(plan.program.num_microbatches, "microbatch") + " of " +
-                         std::to_string(training.microbatch_size) + " x " +
-                         std::to_string(training.seq_len) + " tokens";
+                         std::to_string(plan.microbatch.rows) + " x " +
+                         std::to_string(plan.microbatch.length) + " tokens";
   if (plan.partition.num_stages() > 1) {
-    schedule += ", " + shape_text(shapes_of(config, plan).front().output) + " between stages";
+    schedule += ", " + shape_text(shapes_of(plan).front().output) + " between stages";
   }
   return wrapped(schedule, options.width) + draw_grid(plan.simulation, options) +
          wrapped("proof: " + with_commas(static_cast<std::int64_t>(num_instructions)) +
@@ -47,9 +44,10 @@ std::string schedule_text(const RunConfig& config, const Plan& plan, const GridO
 
 std::string prediction_text(const Plan& plan, int width) {
   const Simulation& simulation = plan.simulation;
-  const std::vector<double>& busy = simulation.busy_per_rank;
-  const bool alike =
-      std::adjacent_find(busy.begin(), busy.end(), std::not_equal_to<>()) == busy.end();
+  const bool alike = std::adjacent_find(plan.ranks.begin(), plan.ranks.end(),
+                                        [](const RankPrediction& a, const RankPrediction& b) {
+                                          return a.busy != b.busy;
+                                        }) == plan.ranks.end();
   std::vector<TextTable::Column> columns;
   for (const char* title :
        {"rank", "live", "weights", "gradients", "optimizer", "activations", "running", "peak"}) {
@@ -57,21 +55,23 @@ std::string prediction_text(const Plan& plan, int width) {
   }
   if (!alike) columns.insert(columns.begin() + 1, {"busy", Align::kRight});
   TextTable table(std::move(columns));
-  for (std::size_t rank = 0; rank < plan.memory.size(); ++rank) {
-    const RankMemory& memory = plan.memory[rank];
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const RankPrediction& of = plan.ranks[rank];
+    const RankMemory& memory = of.memory;
     std::vector<std::string> row = {std::to_string(rank),
-                                    std::to_string(simulation.peak_live_per_rank[rank]),
+                                    std::to_string(of.peak_live),
                                     human_bytes(memory.parameter_bytes),
                                     human_bytes(memory.gradient_bytes),
                                     human_bytes(memory.optimizer_bytes),
                                     human_bytes(memory.activation_bytes),
                                     human_bytes(memory.running_bytes),
                                     human_bytes(memory.total_bytes())};
-    if (!alike) row.insert(row.begin() + 1, shortest(busy[rank]));
+    if (!alike) row.insert(row.begin() + 1, shortest(of.busy));
     table.add_row(std::move(row));
   }
   return wrapped("prediction: " + shortest(simulation.makespan) + " units of time" +
-                     (alike ? ", every rank busy for " + shortest(busy.front()) : std::string()) +
+                     (alike ? ", every rank busy for " + shortest(plan.ranks.front().busy)
+                            : std::string()) +
                      ", bubble " + fixed(100.0 * simulation.bubble_fraction, 1) +
                      "% (F, I, W take 1, B takes 2, transfers nothing)",
                  width) +
@@ -86,15 +86,15 @@ std::string notes_text(const Plan& plan, int width) {
 
 }  // namespace
 
-std::string describe_plan(const RunConfig& config, const Plan& plan, const GridOptions& options) {
-  return split_text(plan, options.width) + schedule_text(config, plan, options) +
+std::string describe_plan(const Plan& plan, const GridOptions& options) {
+  return split_text(plan, options.width) + schedule_text(plan, options) +
          prediction_text(plan, options.width) + notes_text(plan, options.width);
 }
 
-std::string plan_json(const RunConfig& config, const Plan& plan) {
+std::string plan_json(const Plan& plan) {
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
-  for (std::size_t rank = 0; rank < plan.memory.size(); ++rank) {
-    const RankMemory& of = plan.memory[rank];
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const RankMemory& of = plan.ranks[rank].memory;
     memory.push_back({{"rank", rank},
                       {"parameters", of.num_parameters},
                       {"parameter_bytes", of.parameter_bytes},
@@ -112,13 +112,13 @@ std::string plan_json(const RunConfig& config, const Plan& plan) {
   object["model"] = {{"family", plan.model.family},
                      {"num_layers", plan.model.num_blocks()},
                      {"parameters", plan.model.num_parameters()}};
-  object["split"] = partition_json(plan.model, plan.partition, shapes_of(config, plan));
+  object["split"] = partition_json(plan.model, plan.partition, shapes_of(plan));
   object["tied"] = std::move(ties);
   object["schedule"] = {{"name", plan.schedule.name},
                         {"num_ranks", plan.program.num_ranks()},
                         {"num_microbatches", plan.program.num_microbatches},
-                        {"microbatch_size", config.training.microbatch_size},
-                        {"seq_len", config.training.seq_len}};
+                        {"microbatch_size", plan.microbatch.rows},
+                        {"seq_len", plan.microbatch.length}};
   object["check"] = verify_json(plan.report);
   object["simulate"] = simulation_json(plan.simulation);
   object["memory"] = std::move(memory);

@@ -1,0 +1,76 @@
+// What a training step can be told: one struct a concept, torch-free.
+//
+// Owns: the options of the optimizer, of the learning rate and of the scale of gradients. Does not
+// own: those of a split (partition.h), of a plan (plan.h), of data (token_data.h); where values
+// come from, such as files and command lines. Every field has a default that works. Thread-safety:
+// values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+enum class OptimizerKind {
+  kAdamW,  // Loshchilov and Hutter, arXiv:1711.05101; keeps two numbers a parameter
+  kSgd,    // without momentum; keeps nothing
+};
+
+struct OptimizerOptions {
+  // The update rule.
+  OptimizerKind kind = OptimizerKind::kAdamW;
+
+  // Learning rate before LearningRateOptions: what an update multiplies its direction by. 0 changes
+  // nothing. At least 0.
+  double lr = 3e-4;
+
+  // Shares of AdamW's first and second moment that a step keeps: nearer to 1 is smoother and slower
+  // to follow. Each in [0, 1). SGD has none.
+  std::array<double, 2> betas = {0.9, 0.95};
+
+  // Added to AdamW's denominator: larger damps the updates of parameters with tiny gradients.
+  double eps = 1e-8;
+
+  // Share of itself that a parameter loses at each step, times the learning rate. 0: none.
+  double weight_decay = 0.1;
+
+  // Patterns ("*.bias") of the full names of parameters without weight decay. Empty: all decay.
+  std::vector<std::string> no_decay = {};
+
+  // Largest norm of all gradients together; longer ones are scaled down to it before the update.
+  // 0: no clipping; the norm is reported all the same.
+  double max_norm = 1.0;
+};
+
+enum class Decay { kConstant, kLinear, kCosine };
+
+// The learning rate over the steps: see learning_rate() (optimizer.h).
+struct LearningRateOptions {
+  // Steps over which the rate grows evenly to OptimizerOptions::lr. 0: it begins there.
+  std::int64_t warmup_steps = 0;
+
+  // The way from the end of the warm-up to the last step.
+  Decay decay = Decay::kConstant;
+
+  // The decay ends at lr * min_lr_factor. In [0, 1]; without meaning for Decay::kConstant.
+  double min_lr_factor = 0.0;
+};
+
+// Of what the gradients of a step are.
+struct GradientScale {
+  enum Kind {
+    kTokens,        // of the sum of token losses / counted tokens of the whole step
+    kMicrobatches,  // of the mean over microbatches of each microbatch's mean
+    kNone,          // of the sum over microbatches of each microbatch's mean
+    kDivisor,       // kNone / divisor
+  };
+  Kind kind;
+  double divisor;  // of kDivisor alone; above 0
+
+  GradientScale(Kind of = kTokens, double by = 1.0) : kind(of), divisor(by) {}
+  friend bool operator==(const GradientScale&, const GradientScale&) = default;
+};
+
+}  // namespace sluice

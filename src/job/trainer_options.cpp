@@ -1,0 +1,13 @@
+#include "job/trainer_options.h"
+
+namespace sluice {
+
+TrainerOptions trainer_options(const RunConfig& config) {
+  TrainerOptions options;
+  options.optimizer = config.optimizer;
+  options.seed = static_cast<std::uint64_t>(config.training.seed);
+  options.scale = config.parallelism.scale_grads;
+  return options;
+}
+
+}  // namespace sluice

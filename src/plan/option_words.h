@@ -1,0 +1,20 @@
+// The words of every option that is an enum.
+// Thread-safety: the tables are immutable.
+#pragma once
+
+#include "base/words.h"
+#include "sluice/options.h"
+#include "sluice/partition.h"
+#include "sluice/parts/log.h"
+
+namespace sluice::detail {
+
+// The argument only says of which enum.
+const Words<OptimizerKind>& words_of(OptimizerKind);
+const Words<Decay>& words_of(Decay);
+const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor is a number, no word
+const Words<Rounding>& words_of(Rounding);                        // kNone is ""
+const Words<Placement>& words_of(Placement);
+const Words<LogLevel>& words_of(LogLevel);
+
+}  // namespace sluice::detail

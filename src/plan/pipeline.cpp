@@ -1,0 +1,100 @@
+// From a model to a proven program: one step after the other.
+#include <utility>
+
+#include "plan/pipeline_schedule.h"
+#include "plan/predict/memory.h"
+#include "sluice/plan.h"
+
+namespace sluice {
+namespace {
+
+void require_proof(const Program& program, VerifyReport report, const std::string& subject) {
+  try {
+    require_verified(report, subject);
+  } catch (const Error& error) {
+    throw RefusedSchedule(error, program, std::move(report));
+  }
+}
+
+void require_positive(std::int64_t value, const char* option) {
+  if (value >= 1) return;
+  throw Error(ErrorKind::kUsage, {.what = option + (" = " + std::to_string(value)),
+                                  .where = option,
+                                  .remedy = "give at least 1"});
+}
+
+// Learned positions (gpt2) end; those of rotary embeddings do not.
+void require_positions(const ModelSpec& model, std::int64_t seq_len) {
+  if (!model.max_positions || seq_len <= *model.max_positions) return;
+  const std::string positions = std::to_string(*model.max_positions);
+  throw Error(ErrorKind::kUsage, {.what = "seq_len = " + std::to_string(seq_len) +
+                                          " is more than the model's " + positions + " positions",
+                                  .where = "seq_len",
+                                  .remedy = "set seq_len to at most " + positions});
+}
+
+void warn_of_positions(const ModelSpec& model, std::int64_t seq_len,
+                       std::vector<std::string>& warnings) {
+  if (!model.usual_positions || seq_len <= *model.usual_positions) return;
+  warnings.push_back("seq_len = " + std::to_string(seq_len) +
+                     " is more than the model's max_position_embeddings = " +
+                     std::to_string(*model.usual_positions) +
+                     ": it was not made for positions beyond them");
+}
+
+detail::SplitSchedule split_and_schedule(const ModelSpec& model, const PipelineOptions& options) {
+  if (!options.own_schedule) return detail::split_with_named_schedule(model, options);
+  // Before the split and the passes, which need a schedule that makes sense.
+  const Program bare = to_program(*options.own_schedule);
+  require_proof(bare, verify(bare), options.own_schedule->name);
+  return detail::split_with_own_schedule(model, options);
+}
+
+std::vector<RankPrediction> predict(const Plan& plan, OptimizerKind optimizer) {
+  std::vector<RankPrediction> ranks;
+  for (const RankMemory& memory : detail::predict_memory(plan.model, plan.partition, plan.program,
+                                                         plan.microbatch, optimizer)) {
+    const std::size_t rank = ranks.size();
+    ranks.push_back({.busy = plan.simulation.busy_per_rank[rank],
+                     .finish = plan.simulation.finish_per_rank[rank],
+                     .peak_live = plan.simulation.peak_live_per_rank[rank],
+                     .memory = memory});
+  }
+  return ranks;
+}
+
+}  // namespace
+
+RefusedSchedule::RefusedSchedule(const Error& error, Program program, VerifyReport report)
+    : Error(error),
+      refused_(std::make_shared<const Refused>(Refused{std::move(program), std::move(report)})) {}
+
+Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
+  require_positive(options.microbatch_size, "microbatch_size");
+  require_positive(options.seq_len, "seq_len");
+  Plan plan;
+  plan.model = std::move(model);
+  plan.microbatch = {options.microbatch_size, options.seq_len};
+  require_positions(plan.model, options.seq_len);
+  warn_of_positions(plan.model, options.seq_len, plan.warnings);
+
+  detail::SplitSchedule made = split_and_schedule(plan.model, options);
+  plan.partition = std::move(made.partition);
+  plan.schedule = std::move(made.schedule);
+  plan.notes = std::move(made.notes);
+  plan.notes.insert(plan.notes.end(), plan.partition.notes.begin(), plan.partition.notes.end());
+
+  LowerOptions lowering;
+  lowering.tie_groups = plan.partition.tie_groups;
+  lowering.loss = true;
+  lowering.optimizer_step = true;
+  lowering.norm = true;
+  plan.program = lower(plan.schedule, lowering);
+  plan.report = verify(plan.program);
+  require_proof(plan.program, plan.report, plan.schedule.name);
+  plan.simulation = simulate(plan.program);
+  plan.ranks = predict(plan, options.optimizer);
+  return plan;
+}
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+#include "plan/predict/memory.h"
+
+#include <set>
+#include <string>
+
+#include "base/saturate.h"
+#include "plan/predict/activation_memory.h"
+
+namespace sluice {
+
+std::int64_t RankMemory::total_bytes() const {
+  return saturating_add(held_bytes(), saturating_add(activation_bytes, running_bytes));
+}
+
+namespace detail {
+namespace {
+
+constexpr std::int64_t kBytes = 4;  // float32
+
+int moments_of(OptimizerKind optimizer) {
+  switch (optimizer) {
+    case OptimizerKind::kAdamW:
+      return 2;
+    case OptimizerKind::kSgd:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<RankMemory> predict_memory(const ModelSpec& model, const Partition& partition,
+                                       const Program& program, const MicrobatchShape& microbatch,
+                                       OptimizerKind optimizer) {
+  std::vector<RankMemory> memory(static_cast<std::size_t>(partition.num_ranks()));
+  std::vector<std::set<std::string>> held(memory.size());
+  std::vector<ActivationBytes> activations;
+  for (const StageContent& stage : partition.stages) {
+    activations.push_back(stage_activations(model, stage, microbatch));
+    RankMemory& rank = memory[stage.rank];
+    for (const int layer : stage.layers) {
+      for (const ParameterSpec& parameter : model.layers[layer].parameters) {
+        rank.gradient_bytes += kBytes * parameter.numel();
+        const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
+        if (held[stage.rank].insert(name).second) rank.num_parameters += parameter.numel();
+      }
+    }
+  }
+  for (std::size_t rank = 0; rank < memory.size(); ++rank) {
+    RankMemory& of = memory[rank];
+    of.parameter_bytes = kBytes * of.num_parameters;
+    of.optimizer_bytes = moments_of(optimizer) * of.parameter_bytes;
+    const RowActivations row = row_activations(program.ranks[rank], activations);
+    of.activation_bytes = row.kept;
+    of.running_bytes = row.peak - row.kept;
+  }
+  return memory;
+}
+
+}  // namespace detail
+}  // namespace sluice
