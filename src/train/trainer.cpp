@@ -32,11 +32,12 @@ struct CurrentInstruction final : ExecutorObserver {
   int index = -1;
 };
 
-// Knows which step's update the weights hold.
+// Knows which step's update the weights hold. An update begins when the loss and the norm that it
+// waits for have arrived: until then the weights are those of the step before.
 struct UpdateWatch final : ExecutorObserver {
   explicit UpdateWatch(const std::unique_ptr<TrainOps>& of) : ops(of) {}
   void begin_step(std::int64_t step) override { running = step; }
-  void begin(int /*index*/, const Action& action) override {
+  void arrived(const Action& action, const std::vector<at::Tensor>& /*tensors*/) override {
     if (action.kind == ActionKind::kOptimizerStep) updating = true;
   }
   void end(int /*index*/, const Action& action) override {
