@@ -20,8 +20,8 @@
 #include "sluice/parts/describe.h"
 #include "sluice/parts/executor.h"
 #include "sluice/parts/stage.h"
+#include "sluice/parts/transport.h"
 #include "sluice/schedule.h"
-#include "sluice/transport.h"
 #include "sluice/verify.h"
 
 namespace sluice {
@@ -99,15 +99,14 @@ void BM_ExecutorOverhead(benchmark::State& state) {
         at::get_num_threads();
         RankStages stages = build_stages(model, partition, rank);
         NoOps ops;
-        Executor executor(program, rank, stages.pointers(),
-                          *transports[static_cast<std::size_t>(rank)], ops, model.loss, {});
+        Executor executor(program, rank, stages.pointers(), *transports[rank], ops, model.loss, {});
         executor.run_step(batch);  // warm-up
-        transports[static_cast<std::size_t>(rank)]->world().barrier().wait();
+        transports[rank]->world().barrier().wait();
         const auto start = std::chrono::steady_clock::now();
         const double cpu_start = thread_cpu_seconds();
         for (int i = 0; i < kSteps; ++i) executor.run_step(batch);
-        cpu_seconds[static_cast<std::size_t>(rank)] = thread_cpu_seconds() - cpu_start;
-        seconds[static_cast<std::size_t>(rank)] =
+        cpu_seconds[rank] = thread_cpu_seconds() - cpu_start;
+        seconds[rank] =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       });
     }

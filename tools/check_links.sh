@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/.." || exit 2
 faults=0
 for page in *.md docs/*.md; do
-  for link in $(grep -o '](\([^)# ]*\)' "$page" | sed 's/^](//; /:/d'); do
+  for link in $(sed '/^```/,/^```/d' "$page" | grep -o '](\([^)# ]*\)' | sed 's/^](//; /:/d'); do
     [ -e "$(dirname "$page")/$link" ] || { echo "$page: $link does not exist"; faults=1; }
   done
 done

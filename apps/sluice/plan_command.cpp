@@ -9,6 +9,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "sluice/plan.h"
+#include "sluice/run_config.h"
 #include "warned_plan.h"
 
 namespace sluice {

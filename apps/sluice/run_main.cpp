@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 // `sluice` executes this program under its own name.
-std::string name_of(const char* program) {
+std::string program_name(const char* program) {
   const std::string own = "sluice-run";
   return std::filesystem::path(program).filename() == own ? own : "sluice";
 }
@@ -36,7 +36,7 @@ int run(const std::string& name, std::vector<std::string> arguments) {
 int main(int argc, char** argv) {
   sluice::begin_process();
   try {
-    return sluice::run(sluice::name_of(argv[0]), {argv + 1, argv + argc});
+    return sluice::run(sluice::program_name(argv[0]), {argv + 1, argv + argc});
   } catch (...) {
     return sluice::report_error(std::current_exception());
   }

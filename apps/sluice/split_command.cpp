@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMaxLayers = 10000;  // outline_model_spec() takes no more
+constexpr std::int64_t kMaxLayers = 10000;  // model_spec_of_blocks() takes no more
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
 
 struct SplitArguments {
@@ -84,7 +84,7 @@ ModelSpec model_of(const SplitArguments& arguments) {
            "give --model DIR_OR_CONFIG_JSON or --layers N");
   }
   return arguments.model ? read_language_model_spec(*arguments.model)
-                         : outline_model_spec(*arguments.layers);
+                         : model_spec_of_blocks(*arguments.layers);
 }
 
 PartitionOptions options_of(const SplitArguments& arguments) {

@@ -1,7 +1,8 @@
 // A data set as an endless row of sequences of tokens, any of which can be computed by itself.
 //
 // Owns: the list of files, where each sequence lies in them, the order in which they are used.
-// Does not own: which files a pattern means (run_config.h), the tensors of a microbatch (model.h:
+// Does not own: which files a pattern means (run_config.h), the tensors of a microbatch
+// (causal_lm.h:
 //   causal_lm_batch), what a step does with its batch (executor.h).
 //
 // Invariants:

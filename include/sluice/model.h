@@ -28,7 +28,7 @@ struct Model {
   std::vector<std::string> outputs;  // values behind the last layer that the loss reads
   LossFunction loss;
   // How much the loss will count in a microbatch, known before it runs: what its mean is divided
-  // by. Empty: the rows, which are the first size of the first input that has one.
+  // by. Empty: count_rows(). Called on every rank.
   std::function<std::int64_t(const Values& batch)> count;
 };
 
@@ -36,17 +36,21 @@ struct Model {
 // with what the one before returned, one tensor; the first reads the batch's `input`. What crosses
 // a cut is "hidden", which is also the output. Layers hold the children themselves, so that `net`
 // has the trained weights afterwards; where a child shares a parameter with an earlier one, its
-// layer is a clone (then tied: both change alike, and `net` shows it). Throws Error(kUsage) for an
+// layer is a clone (then tied: both change alike, and `net` shows it, but for the clone's buffers).
+// Throws Error(kUsage) for an
 // empty `net`, and for a child with shared parameters that cannot be cloned.
 Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x");
+
+// The rows of a batch: the first size of its first tensor that has one; 0: it has none.
+std::int64_t count_rows(const Values& batch);
 
 // A loss written as the mean over the rows of a microbatch, as torch's functions give it. Its sum
 // is the mean times the rows of the batch's first input that has a size: so microbatches weigh by
 // their rows, and the step's loss is the mean over all rows.
+// rows: how many the mean is over, where that is something else; then Model::count has to say the
+// same.
 LossFunction mean_loss(
-    std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows);
-
-// The rows of a batch: the first size of its first tensor that has one; 0: it has none.
-std::int64_t count_rows(const Values& batch);
+    std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows,
+    std::function<std::int64_t(const Values& batch)> rows = {});
 
 }  // namespace sluice

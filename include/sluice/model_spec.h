@@ -87,6 +87,6 @@ ModelSpec read_language_model_spec(const std::string& path);
 // A model of which only the number of blocks is known: Hugging Face names, no parameters, values or
 // costs, family "". For make_partition() by counts. Throws Error(kUsage) unless
 // 0 <= num_layers <= 10000.
-ModelSpec outline_model_spec(int num_layers);
+ModelSpec model_spec_of_blocks(int num_layers);
 
 }  // namespace sluice

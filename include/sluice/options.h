@@ -1,7 +1,7 @@
 // What a training step can be told: one struct a concept, torch-free.
 //
 // Owns: the options of the optimizer, of the learning rate and of the scale of gradients. Does not
-// own: those of a split (partition.h), of a plan (plan.h), of data (token_data.h); where values
+// own: those of a split (partition.h), of a plan (plan.h), of data (data.h); where values
 // come from, such as files and command lines. Every field has a default that works. Thread-safety:
 // values.
 #pragma once

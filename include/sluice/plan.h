@@ -41,8 +41,8 @@ struct PipelineOptions {
   // own_schedule, else 1.
   std::optional<int> num_microbatches;
 
-  // Which stage has which layers, and which rank has which stage. Its num_ranks and schedule are
-  // those above, whatever they say.
+  // Which stage has which layers, and which rank has which stage. num_ranks and schedule are those
+  // above: its own num_ranks, where given, must say the same, its schedule is not looked at.
   PartitionOptions partition;
 
   // Sequences of a microbatch, and tokens of a sequence: they decide the memory of activations and

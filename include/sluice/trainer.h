@@ -15,15 +15,15 @@
 #include <string>
 #include <vector>
 
-#include "sluice/hf_directory.h"
 #include "sluice/model.h"
 #include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"
 #include "sluice/parts/executor.h"
+#include "sluice/parts/hf_directory.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/train_ops.h"
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/hf_directory.h"
 #include "sluice/parts/group.h"
+#include "sluice/parts/hf_directory.h"
 
 namespace sluice {
 

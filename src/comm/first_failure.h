@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 

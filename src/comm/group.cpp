@@ -30,8 +30,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 [[noreturn]] void refuse(const GroupBackend& backend, const std::string& what) {
   throw Error(ErrorKind::kInternal,
               {.what = what,
-               .where = "rank " +
-                        std::to_string(backend.members()[static_cast<std::size_t>(backend.rank())]),
+               .where = "rank " + std::to_string(backend.members()[backend.rank()]),
                .remedy = "see sluice/parts/group.h"});
 }
 
@@ -89,7 +88,7 @@ std::size_t require_member(const GroupBackend& backend, int rank) {
 
 // The sum of what the members gave to this one.
 at::Tensor sum(const GroupBackend& backend, const Exchanged& exchanged) {
-  const at::Tensor& own = exchanged.pieces[static_cast<std::size_t>(backend.rank())];
+  const at::Tensor& own = exchanged.pieces[backend.rank()];
   if (!own.defined() || own.scalar_type() == at::kBool) {
     refuse(backend, "there is no sum of " + describe({own}));
   }

@@ -26,8 +26,7 @@ std::shared_ptr<GroupState::Collective> GroupState::enter(int member, std::uint6
   const auto found = open_.try_emplace(number).first;
   if (!found->second) found->second = std::make_shared<Collective>(members_.size());
   std::shared_ptr<Collective> collective = found->second;
-  collective->of_member[static_cast<std::size_t>(member)] = {true, std::move(note),
-                                                             std::move(pieces)};
+  collective->of_member[member] = {true, std::move(note), std::move(pieces)};
   if (++collective->num_joined == members_.size()) {
     open_.erase(found);
     all_joined_.notify_all();
@@ -109,7 +108,7 @@ class LocalGroup final : public GroupBackend {
   }
 
   std::shared_ptr<GroupBackend> split(std::vector<int> members) override {
-    const int rank = state_->members()[static_cast<std::size_t>(rank_)];
+    const int rank = state_->members()[rank_];
     return std::make_shared<LocalGroup>(state_->split(members, num_exchanges_), rank);
   }
 

@@ -8,7 +8,7 @@
 
 #include "comm/first_failure.h"
 #include "comm/local_group.h"
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 namespace {
@@ -156,7 +156,7 @@ class LocalTransport final : public Transport {
                   {.what = "no rank " + std::to_string(rank),
                    .where = "transport of " + std::to_string(size()) + " ranks"});
     }
-    return hub_->inboxes[static_cast<std::size_t>(rank)];
+    return hub_->inboxes[rank];
   }
 
   void check(const Post& post, const Message& message) const {

@@ -104,8 +104,7 @@ class JsonlSource final : public SequenceSource {
   std::string place(std::uint64_t index) const override {
     const std::size_t file_index = file_of(index);
     const File file = File::open(options_.files[file_index]);
-    const std::uint64_t offset =
-        files_[file_index][static_cast<std::size_t>(index - first_[file_index])];
+    const std::uint64_t offset = files_[file_index][index - first_[file_index]];
     return file.path() + ":" + std::to_string(line_number(file, offset));
   }
 

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 
 namespace sluice {
 

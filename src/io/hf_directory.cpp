@@ -1,4 +1,4 @@
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // The weights of one rank as files of a directory that is not yet published.
 #include "base/text.h"
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "io/safetensors_dtype.h"
 #include "plan/families/families.h"
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 
 namespace sluice {
 namespace {

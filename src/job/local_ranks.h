@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "sluice/error.h"
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 #include "sluice/parts/metrics.h"
 
 namespace sluice {

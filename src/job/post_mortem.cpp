@@ -7,8 +7,7 @@ namespace sluice {
 namespace {
 
 std::string draw_failure(const Program& program, int rank, int index, const GridOptions& options) {
-  const Action& action =
-      program.ranks.at(static_cast<std::size_t>(rank)).at(static_cast<std::size_t>(index));
+  const Action& action = program.ranks.at(rank).at(index);
   VerifyReport report;
   report.violations.push_back({rank, index, to_text(action), "failed here"});
   return draw_violations(program, report, options);

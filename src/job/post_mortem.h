@@ -10,8 +10,8 @@
 
 #include "job/local_ranks.h"
 #include "sluice/parts/draw.h"
+#include "sluice/parts/transport.h"
 #include "sluice/program.h"
-#include "sluice/transport.h"
 
 namespace sluice {
 

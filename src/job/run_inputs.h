@@ -6,8 +6,8 @@
 #include <string>
 
 #include "sluice/data.h"
-#include "sluice/hf_directory.h"
 #include "sluice/model_spec.h"
+#include "sluice/parts/hf_directory.h"
 #include "sluice/run_config.h"
 
 namespace sluice {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 #include "sluice/parts/metrics.h"
 
 namespace sluice {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/save_weights.h"
 #include "job/step_loop.h"
+#include "job/trainer_options.h"
 #include "run/out_of_memory.h"
 #include "sluice/causal_lm.h"
 

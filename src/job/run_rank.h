@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "job/process_run.h"
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "sluice/causal_lm.h"
-#include "sluice/learning_rate.h"
+#include "sluice/optimizer.h"
 
 namespace sluice {
 namespace {

@@ -220,6 +220,14 @@ std::vector<std::pair<std::string, at::Tensor>> Chunk::buffers() const {
   return buffers;
 }
 
+std::vector<std::shared_ptr<torch::nn::Module>> Chunk::modules() const {
+  std::vector<std::shared_ptr<torch::nn::Module>> all;
+  for (const auto& module : modules_) {
+    for (auto& each : module->modules()) all.push_back(std::move(each));
+  }
+  return all;
+}
+
 void Chunk::train(bool on) {
   for (const auto& module : modules_) module->train(on);
 }

@@ -23,10 +23,12 @@ std::int64_t count_rows(const Values& batch) {
 }
 
 LossFunction mean_loss(
-    std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows) {
-  return [mean_of_rows = std::move(mean_of_rows)](const Values& outputs, const Values& batch) {
-    const std::int64_t rows = count_rows(batch);
-    return LossValue{mean_of_rows(outputs, batch) * static_cast<double>(rows), rows};
+    std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows,
+    std::function<std::int64_t(const Values& batch)> rows) {
+  return [mean_of_rows = std::move(mean_of_rows), rows = std::move(rows)](const Values& outputs,
+                                                                          const Values& batch) {
+    const std::int64_t count = rows ? rows(batch) : count_rows(batch);
+    return LossValue{mean_of_rows(outputs, batch) * static_cast<double>(count), count};
   };
 }
 

@@ -123,8 +123,7 @@ void initialize_parameters(Chunk& chunk, std::uint64_t seed) {
   for (ParameterInfo& parameter : chunk.parameters()) {
     if (!drawn.insert(parameter.tensor.const_data_ptr()).second) continue;
     require_its_slice(parameter);
-    const LayerSpec& layer =
-        chunk.layers()[static_cast<std::size_t>(parameter.layer - chunk.first_layer())];
+    const LayerSpec& layer = chunk.layers()[parameter.layer - chunk.first_layer()];
     const std::size_t prefix = layer.prefix.value_or(layer.name).size();
     const std::string name = prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
     const std::string& key = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;

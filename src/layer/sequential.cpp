@@ -35,7 +35,12 @@ Ties ties_of(const std::string& child, const torch::nn::Module& module, FirstUse
 torch::nn::AnyModule with_own_parameters(const std::string& child,
                                          const torch::nn::AnyModule& any) {
   try {
-    return any.clone();
+    torch::nn::AnyModule clone = any.clone();
+    // What is frozen stays so: a clone's parameters are made anew.
+    const auto own = clone.ptr()->named_parameters();
+    for (const auto& item : any.ptr()->named_parameters())
+      own[item.key()].set_requires_grad(item.value().requires_grad());
+    return clone;
   } catch (const c10::Error&) {
     throw Error(ErrorKind::kUsage,
                 {.what = "child '" + child +

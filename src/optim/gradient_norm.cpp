@@ -76,14 +76,13 @@ double flat_norm(const T* x, std::int64_t count, double p) {
       needs_scale(p) ? flat_norm(x, count, std::numeric_limits<double>::infinity()) : 1.0;
   if (!is_scale(scale)) return scale;
   std::vector<double> partial(static_cast<std::size_t>((count + kBlock - 1) / kBlock));
-  at::parallel_for(0, static_cast<std::int64_t>(partial.size()), 1,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t block = begin; block < end; ++block) {
-                       const std::int64_t first = block * kBlock;
-                       partial[static_cast<std::size_t>(block)] =
-                           block_result(x + first, std::min(kBlock, count - first), p, scale);
-                     }
-                   });
+  at::parallel_for(
+      0, static_cast<std::int64_t>(partial.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t block = begin; block < end; ++block) {
+          const std::int64_t first = block * kBlock;
+          partial[block] = block_result(x + first, std::min(kBlock, count - first), p, scale);
+        }
+      });
   return std::isinf(p) ? largest_of(partial) : scale * root(tree_sum(partial), p);
 }
 

@@ -51,14 +51,14 @@ Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> r
     route.steps.resize(static_cast<std::size_t>(flow.num_stages_));
     int before = kNone;
     for (const int stage : stages) {
-      Step& step = route.steps[static_cast<std::size_t>(stage)];
+      Step& step = route.steps[stage];
       if (step.is_passed) {
         refuse("a route passes stage " + std::to_string(stage) + " twice", "name it once");
       }
       step = {before, kNone, true};
-      if (before != kNone) route.steps[static_cast<std::size_t>(before)].consumer = stage;
+      if (before != kNone) route.steps[before].consumer = stage;
       before = stage;
-      on_a_route[static_cast<std::size_t>(stage)] = true;
+      on_a_route[stage] = true;
     }
   }
   const auto left_out = std::find(on_a_route.begin(), on_a_route.end(), false);
@@ -87,7 +87,7 @@ int Flow::num_cuts() const {
   int count = 0;
   for (const Route& route : routes_) {
     for (int stage = count; stage < num_stages_; ++stage) {
-      if (route.steps[static_cast<std::size_t>(stage)].consumer != kNone) count = stage + 1;
+      if (route.steps[stage].consumer != kNone) count = stage + 1;
     }
   }
   return count;

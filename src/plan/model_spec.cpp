@@ -74,7 +74,7 @@ std::int64_t ModelSpec::num_parameters() const {
   return sum;
 }
 
-ModelSpec outline_model_spec(int num_layers) {
+ModelSpec model_spec_of_blocks(int num_layers) {
   if (num_layers < 0 || num_layers > detail::kMaxLayers) {
     throw Error(ErrorKind::kUsage,
                 {.what = "the number of layers is " + std::to_string(num_layers),

@@ -31,7 +31,7 @@ int StageMap::stages_per_rank() const {
   int most = 0;
   for (const int rank : ranks_) {
     if (rank >= 0 && rank < num_ranks_) {
-      most = std::max(most, ++counts[static_cast<std::size_t>(rank)]);
+      most = std::max(most, ++counts[rank]);
     }
   }
   return most;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 #include "sluice/error.h"
 
 namespace sluice {

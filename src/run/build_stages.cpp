@@ -39,8 +39,7 @@ std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& fi
 
 Chunk make_chunk(const Model& model, const StageContent& stage, Names inputs, Names outputs) {
   std::vector<LayerSpec> layers;
-  for (const int layer : stage.layers)
-    layers.push_back(model.layers[static_cast<std::size_t>(layer)]);
+  for (const int layer : stage.layers) layers.push_back(model.layers[layer]);
   return {std::move(layers), stage.layers.front(), std::move(inputs), std::move(outputs)};
 }
 
@@ -78,7 +77,6 @@ RankStages build_stages(const Model& model, const Partition& partition, int rank
     const StageContent& content = partition.stages[s];
     if (content.rank != rank) continue;
     Chunk chunk = make_chunk(model, content, values[s], values[s + 1]);
-    chunk.train(options.training);
     stages.push_back(std::make_unique<Stage>(
         content.stage, std::move(chunk),
         options.backward_of ? options.backward_of(content.stage) : ChunkBackwardMaker()));

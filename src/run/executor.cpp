@@ -41,6 +41,7 @@ struct Executor::Impl {
   StepOps& step_ops;
   const std::uint64_t seed;
   std::map<int, Stage*> stages;
+  std::map<int, bool> holds_early_weights;  // by stage; another executor may have the stages, too
 
   Mailbox mailbox;
   InputMetas input_metas;
@@ -71,16 +72,14 @@ struct Executor::Impl {
     for (ExecutorObserver* observer : options.observers) observers.add(*observer);
     for (Stage* stage : the_stages) stages[stage->index()] = stage;
     check_layout(program, rank, stages, transport);
-    for (auto& [index, stage] : stages)
-      stage->hold_early_weights(weight_order_differs(row(), index));
+    for (const auto& [index, stage] : stages)
+      holds_early_weights[index] = weight_order_differs(row(), index);
   }
 
-  const std::vector<Action>& row() const { return program.ranks[static_cast<std::size_t>(rank)]; }
+  const std::vector<Action>& row() const { return program.ranks[rank]; }
   int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
   Stage& stage_at(int stage) { return *stages.at(stage); }
-  Values inputs_of(int microbatch) const {
-    return batch->microbatches.at(static_cast<std::size_t>(microbatch));
-  }
+  Values inputs_of(int microbatch) const { return batch->microbatches.at(microbatch); }
   MessageTag tag(int stage, int microbatch) const { return {stage, microbatch, batch->step}; }
 
   // ---- the loop ----
@@ -90,7 +89,10 @@ struct Executor::Impl {
     batch = &step_batch;
     ops = &end_of_step;
     losses.begin_step(step_batch.counts);
-    for (auto& [index, stage] : stages) stage->clear_gradients();
+    for (auto& [index, stage] : stages) {
+      stage->clear_gradients();
+      stage->hold_early_weights(holds_early_weights.at(index));
+    }
     observers.begin_step(step_batch.step);
     for (std::size_t i = 0; i < row().size(); ++i) run_instruction(static_cast<int>(i), row()[i]);
     observers.end_step();

@@ -141,7 +141,7 @@ class GraphBackward final : public ChunkBackward {
     for (std::size_t i = 0; i < result.size(); ++i) {
       const int slot = input_slots_[i];
       if (slot >= 0 && static_cast<std::size_t>(slot) < slots.size())
-        result[i] = std::move(slots[static_cast<std::size_t>(slot)]);
+        result[i] = std::move(slots[slot]);
     }
     return result;
   }

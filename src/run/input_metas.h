@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 

@@ -14,7 +14,7 @@
 #include "plan/channel.h"
 #include "plan/stage_microbatch.h"
 #include "sluice/error.h"
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 

@@ -38,17 +38,17 @@ void MemoryLedger::transfer(const void* storage, int rank) {
 
 std::int64_t MemoryLedger::live_bytes(int rank) const {
   const std::lock_guard lock(mutex_);
-  return ranks_[static_cast<std::size_t>(rank)].live;
+  return ranks_[rank].live;
 }
 
 std::int64_t MemoryLedger::peak_bytes(int rank) const {
   const std::lock_guard lock(mutex_);
-  return ranks_[static_cast<std::size_t>(rank)].peak;
+  return ranks_[rank].peak;
 }
 
 void MemoryLedger::reset_peak(int rank) {
   const std::lock_guard lock(mutex_);
-  RankBytes& bytes = ranks_[static_cast<std::size_t>(rank)];
+  RankBytes& bytes = ranks_[rank];
   bytes.peak = bytes.live;
 }
 
@@ -69,12 +69,10 @@ void MemoryLedger::freed(const void* storage) {
   holdings_.erase(found);
 }
 
-void MemoryLedger::drop(const Holding& holding) {
-  ranks_[static_cast<std::size_t>(holding.rank)].live -= holding.bytes;
-}
+void MemoryLedger::drop(const Holding& holding) { ranks_[holding.rank].live -= holding.bytes; }
 
 void MemoryLedger::take(int rank, std::int64_t bytes) {
-  RankBytes& held = ranks_[static_cast<std::size_t>(rank)];
+  RankBytes& held = ranks_[rank];
   held.live += bytes;
   held.peak = std::max(held.peak, held.live);
 }

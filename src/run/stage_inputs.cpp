@@ -23,8 +23,7 @@ std::optional<std::vector<TensorMeta>> StageInputs::metas(int stage, const Value
   for (const auto& [name, tensor] : batch) batch_metas.push_back(meta_of(tensor));
   Known& known = last_[stage];
   if (known.batch != batch_metas) {
-    known = {std::move(batch_metas),
-             before_.at(static_cast<std::size_t>(stage)).output_metas({}, batch)};
+    known = {std::move(batch_metas), before_.at(stage).output_metas({}, batch)};
   }
   return known.metas;
 }

@@ -23,12 +23,12 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
         {.what = "the loss function must return one number",
          .where = value.loss.defined() ? "got " + to_text(meta_of(value.loss)) : "got nothing"});
   }
-  std::int64_t& count = sums_[static_cast<std::size_t>(microbatch)].count;
+  std::int64_t& count = sums_[microbatch].count;
   if (scale_.kind == GradientScale::kTokens && value.count != count) {
     throw Error(
         ErrorKind::kUsage,
         {.what = "the loss function counted " + std::to_string(value.count) +
-                 " tokens, StepBatch::counts says " + std::to_string(count),
+                 ", Model::count (StepBatch::counts) said " + std::to_string(count),
          .remedy = "gradients are divided by the sum of the counts: let both say the same"});
   }
   count = value.count;
@@ -36,12 +36,12 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
 }
 
 void StepLosses::put(int microbatch, at::Tensor sum) {
-  sums_[static_cast<std::size_t>(microbatch)].loss = std::move(sum);
+  sums_[microbatch].loss = std::move(sum);
   values_.clear();
 }
 
 at::Tensor StepLosses::gradient(int microbatch) const {
-  const auto& [loss, count] = sums_[static_cast<std::size_t>(microbatch)];
+  const auto& [loss, count] = sums_[microbatch];
   const double own = count > 0 ? 1.0 / static_cast<double>(count) : 0.0;
   double scale = own;
   switch (scale_.kind) {

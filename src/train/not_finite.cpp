@@ -45,7 +45,7 @@ std::vector<int> backward_order(const Program& program) {
       const bool starts =
           action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
       if (starts && program.flow.is_last(action.stage, action.microbatch))
-        order[static_cast<std::size_t>(action.microbatch)] = next++;
+        order[action.microbatch] = next++;
     }
   }
   return order;
@@ -59,9 +59,8 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
   const std::vector<int> order = backward_order(program);
   // Smaller is earlier.
   auto moment = [&](const NonFinite& place) {
-    return place.in_forward
-               ? std::tuple(0, static_cast<int>(place.microbatch), place.stage)
-               : std::tuple(1, order.at(static_cast<std::size_t>(place.microbatch)), -place.stage);
+    return place.in_forward ? std::tuple(0, static_cast<int>(place.microbatch), place.stage)
+                            : std::tuple(1, order.at(place.microbatch), -place.stage);
   };
   std::optional<NonFinite> first;
   for (WireReader& message : gather_messages(world, own, "what is not finite")) {

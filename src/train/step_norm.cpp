@@ -5,23 +5,26 @@
 
 namespace sluice {
 
-Work<void> StepNorm::reduce(StepReport& report) const {
+Work<GradientNorms> post_gradient_norms(
+    const std::vector<SharedParameter>& parameters, const Group& world,
+    const std::function<at::Tensor(const ParameterUse&)>& gradient_of) {
   WireWriter own;  // of the parameters that this rank owns, in layer order
-  for (const SharedParameter& parameter : parameters_) {
-    if (parameter.owner() != world_.rank()) continue;
-    const at::Tensor& gradient = parameter.uses.front().gradient();
+  for (const SharedParameter& parameter : parameters) {
+    if (parameter.owner() != world.rank()) continue;
+    const at::Tensor gradient = gradient_of(parameter.uses.front());
     own.add(gradient.defined() ? tensor_norm(gradient) : 0.0);
   }
-  return post_messages(world_, own, "gradient norms")
-      .then([this, &report](std::vector<WireReader> messages) {
-        std::vector<double> norms;
-        report.parameter_norms.clear();
-        for (const SharedParameter& parameter : parameters_) {
-          norms.push_back(messages[static_cast<std::size_t>(parameter.owner())].take<double>());
-          report.parameter_norms.emplace_back(parameter.name, norms.back());
+  return post_messages(world, own, "gradient norms")
+      .then([&parameters](std::vector<WireReader> messages) {
+        GradientNorms norms;
+        std::vector<double> values;
+        for (const SharedParameter& parameter : parameters) {
+          values.push_back(messages[parameter.owner()].take<double>());
+          norms.of_parameters.emplace_back(parameter.name, values.back());
         }
         for (const WireReader& message : messages) message.finish();
-        report.grad_norm = combine_norms(norms);
+        norms.total = combine_norms(values);
+        return norms;
       });
 }
 

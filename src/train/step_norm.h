@@ -4,25 +4,25 @@
 // Thread-safety: one rank's thread.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "sluice/parts/train_ops.h"
+#include "sluice/parts/group.h"
 #include "train/parameter_list.h"
 
 namespace sluice {
 
-class StepNorm {
- public:
-  // References must outlive it and its works. world: all ranks.
-  StepNorm(const std::vector<SharedParameter>& parameters, Group world)
-      : parameters_(parameters), world_(std::move(world)) {}
-
-  // REDUCE_NORM. Fills in grad_norm and parameter_norms; the report must outlive the work.
-  Work<void> reduce(StepReport& report) const;
-
- private:
-  const std::vector<SharedParameter>& parameters_;
-  Group world_;
+struct GradientNorms {
+  double total = 0;
+  std::vector<std::pair<std::string, double>> of_parameters;  // in layer order; without one: 0
 };
+
+// Collective over `world`, all ranks. gradient_of: of a use on this rank; undefined: none. The
+// parameters must outlive the work.
+Work<GradientNorms> post_gradient_norms(
+    const std::vector<SharedParameter>& parameters, const Group& world,
+    const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
 }  // namespace sluice

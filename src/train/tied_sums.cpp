@@ -54,6 +54,7 @@ class Gathering {
 
 TiedSums::TiedSums(const Program& program, const std::vector<SharedParameter>& parameters, int rank)
     : program_(program), parameters_(parameters), rank_(rank) {
+  if (program.forward_only) return;  // no gradients
   for (const SharedParameter& parameter : parameters) {
     const bool has_group =
         std::any_of(program.tie_groups.begin(), program.tie_groups.end(),
@@ -66,7 +67,7 @@ TiedSums::TiedSums(const Program& program, const std::vector<SharedParameter>& p
 }
 
 const SharedParameter* TiedSums::parameter_of(int group) const {
-  const std::string& name = program_.tie_groups.at(static_cast<std::size_t>(group)).name;
+  const std::string& name = program_.tie_groups.at(group).name;
   const auto found =
       std::find_if(parameters_.begin(), parameters_.end(),
                    [&](const SharedParameter& parameter) { return parameter.name == name; });

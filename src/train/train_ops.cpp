@@ -29,20 +29,20 @@ struct TrainOps::Impl {
   std::vector<SharedParameter> parameters;
   TiedSums ties;
   StepLoss loss;
-  StepNorm norm;
+  Group world;
   Update update;
 
   double lr = 0;
   bool loss_known = false, norm_known = false;  // since the last update
   StepReport report;
 
-  Impl(const Program& program, std::vector<Stage*> the_stages, const Group& world,
+  Impl(const Program& program, std::vector<Stage*> the_stages, const Group& the_world,
        const OptimizerOptions& options, std::function<bool()> stop_requested)
       : stages(std::move(the_stages)),
-        parameters(list_parameters(stages, world, require_one_pipeline(program))),
-        ties(program, parameters, world.rank()),
-        loss(world, std::move(stop_requested)),
-        norm(parameters, world),
+        parameters(list_parameters(stages, the_world, require_one_pipeline(program))),
+        ties(program, parameters, the_world.rank()),
+        loss(the_world, std::move(stop_requested)),
+        world(the_world),
         update(options, parameters),
         lr(options.lr) {}
 
@@ -85,10 +85,14 @@ Work<void> TrainOps::reduce_loss() {
 
 Work<void> TrainOps::reduce_norm() {
   impl_->ties.sum_others();
-  return impl_->norm.reduce(impl_->report).then([impl = impl_.get()] {
-    impl->norm_known = true;
-    impl->judge();
-  });
+  return post_gradient_norms(impl_->parameters, impl_->world,
+                             [](const ParameterUse& use) { return use.gradient(); })
+      .then([impl = impl_.get()](GradientNorms norms) {
+        impl->report.grad_norm = norms.total;
+        impl->report.parameter_norms = std::move(norms.of_parameters);
+        impl->norm_known = true;
+        impl->judge();
+      });
 }
 
 void TrainOps::optimizer_step() {

@@ -80,7 +80,7 @@ struct Trainer::Impl {
   void log_stages(const Model& model, const Partition& partition) const {
     if (!logs(LogLevel::kDebug)) return;
     for (const auto& stage : stages.stages())
-      log_stage(model, partition.stages[static_cast<std::size_t>(stage->index())], *stage);
+      log_stage(model, partition.stages[stage->index()], *stage);
   }
 
   void log_stage(const Model& model, const StageContent& content, Stage& stage) const {
@@ -89,9 +89,7 @@ struct Trainer::Impl {
       parameters += info.tensor.numel();
       bytes += static_cast<std::int64_t>(info.tensor.nbytes());
     }
-    const auto name_of = [&](int layer) {
-      return model.layers[static_cast<std::size_t>(layer)].name;
-    };
+    const auto name_of = [&](int layer) { return model.layers[layer].name; };
     const int first = content.layers.front(), last = content.layers.back();
     log_debug("rank " + std::to_string(transport.rank()) + ": made stage " +
               std::to_string(content.stage) + ", " + name_of(first) +

@@ -33,9 +33,8 @@ std::vector<std::string> save_on(int num_ranks, const std::string& folder, std::
   const auto transports = make_local_transports(num_ranks);
   std::vector<std::string> paths(static_cast<std::size_t>(num_ranks));
   run_ranks(transports, 1, nullptr, [&](Transport& transport) {
-    paths[static_cast<std::size_t>(transport.rank())] =
-        save_weights(folder, step, parameters_of(transport.rank(), num_ranks),
-                     R"({"model_type": "llama"})", "", transport.world());
+    paths[transport.rank()] = save_weights(folder, step, parameters_of(transport.rank(), num_ranks),
+                                           R"({"model_type": "llama"})", "", transport.world());
   });
   return paths;
 }
@@ -68,7 +67,7 @@ TEST(SaveWeightsTest, ARankThatCannotWriteTellsAllAndNothingIsLeft) {
                    transport.world());
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
-      errors[static_cast<std::size_t>(transport.rank())] = error.what();
+      errors[transport.rank()] = error.what();
     }
   });
   EXPECT_NE(errors[1].find("'layer1.weight'"), std::string::npos) << errors[1];

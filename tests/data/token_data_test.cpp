@@ -105,7 +105,7 @@ TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
   for (Tokens& epoch : epochs) {
     EXPECT_FALSE(std::is_sorted(epoch.begin(), epoch.end()));
     std::sort(epoch.begin(), epoch.end());
-    for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(epoch[static_cast<std::size_t>(i)], 2 * i);
+    for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(epoch[i], 2 * i);
   }
 }
 
@@ -147,7 +147,7 @@ TEST(TextDataTest, MakesTheSameBatchOnEveryThreadInAnyOrder) {
     threads.emplace_back([&, t] {
       for (std::int64_t i = 0; i < 40; ++i) {
         const std::int64_t step = (i * 7 + static_cast<std::int64_t>(t)) % 40 + 1;
-        mismatches[t] += batch(data, step, 7).ids != expected[static_cast<std::size_t>(step - 1)];
+        mismatches[t] += batch(data, step, 7).ids != expected[step - 1];
       }
     });
   }

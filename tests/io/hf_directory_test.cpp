@@ -1,4 +1,4 @@
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -109,8 +109,7 @@ TEST(HfWriterTest, EveryRankWritesItsOwnShardsAndOneWritesTheIndex) {
       if (rank == 1)
         parameters = {parameter("w1", at::full({8}, 1.0)), parameter("w2", at::full({8}, 2.0))};
       if (rank == 2) parameters = {parameter("head", embedding, "embed")};
-      of_rank[static_cast<std::size_t>(rank)] =
-          write_hf_shards(writer.directory(), rank, parameters, 40);
+      of_rank[rank] = write_hf_shards(writer.directory(), rank, parameters, 40);
     });
   }
   for (std::thread& rank : ranks) rank.join();

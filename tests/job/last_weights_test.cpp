@@ -9,7 +9,7 @@
 #include <limits>
 #include <thread>
 
-#include "sluice/hf_directory.h"
+#include "sluice/parts/hf_directory.h"
 #include "sluice/parts/log.h"
 #include "support/callback_observer.h"
 #include "support/temp_directory.h"
@@ -52,7 +52,7 @@ class LastWeightsTest : public testing::Test {
            const std::function<void(int rank, Trainer&, std::int64_t step)>& after_step = {}) {
     try {
       run_ranks(transports_, 1, nullptr, [&](Transport& transport) {
-        CallbackObserver& observer = observers_[static_cast<std::size_t>(transport.rank())];
+        CallbackObserver& observer = observers_[transport.rank()];
         if (spoil) spoil(transport.rank(), observer);
         TrainerOptions options;
         options.observers = {&observer};
@@ -61,7 +61,7 @@ class LastWeightsTest : public testing::Test {
         trainer->draw_weights();
         for (std::int64_t step = 1; step <= steps; ++step) {
           trainer->step(batch(step), 0.1);
-          auto& weights = weights_[static_cast<std::size_t>(transport.rank())];
+          auto& weights = weights_[transport.rank()];
           weights.clear();
           for (const ParameterInfo& info : trainer->parameters())
             weights.emplace_back(info.name, info.tensor.detach().clone());

@@ -67,8 +67,7 @@ class ProcessRunTest : public testing::Test {
   // Each is taken once, by the process that has its rank.
   static Endpoints part_of(Endpoints& all, int from, int to) {
     Endpoints part;
-    for (int rank = from; rank < to; ++rank)
-      part.push_back(std::move(all[static_cast<std::size_t>(rank)]));
+    for (int rank = from; rank < to; ++rank) part.push_back(std::move(all[rank]));
     return part;
   }
 

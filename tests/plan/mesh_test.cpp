@@ -64,7 +64,7 @@ TEST(MeshTest, GroupsOfAnAxisDivideTheRanks) {
       for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
         const Ranks group = mesh.group(rank, axis);
         ASSERT_EQ(group.size(), static_cast<std::size_t>(mesh.size(axis)));
-        ASSERT_EQ(group[static_cast<std::size_t>(mesh.coordinate(rank, axis))], rank);
+        ASSERT_EQ(group[mesh.coordinate(rank, axis)], rank);
         for (const int member : group) ASSERT_EQ(mesh.group(member, axis), group);
       }
     }

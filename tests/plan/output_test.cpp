@@ -24,7 +24,7 @@ TEST(OutputTest, ThePartitionOfAModelHasParametersBytesAndShapes) {
 }
 
 TEST(OutputTest, APartitionByCountsAloneHasNeither) {
-  const ModelSpec model = outline_model_spec(4);
+  const ModelSpec model = model_spec_of_blocks(4);
   const auto object = partition_json(model, make_partition(model, {.num_ranks = 2}), {});
   for (const char* key : {"parameters", "num_parameters", "bytes", "input_shape"}) {
     EXPECT_FALSE(object.at("stages").at(0).contains(key)) << key;
@@ -33,7 +33,7 @@ TEST(OutputTest, APartitionByCountsAloneHasNeither) {
 }
 
 TEST(OutputTest, SaysTheWeightsThatTheLayersWereCountedWith) {
-  const ModelSpec model = outline_model_spec(6);
+  const ModelSpec model = model_spec_of_blocks(6);
   PartitionOptions options;
   options.num_ranks = 2;
   options.convention = "torchtitan";
@@ -49,7 +49,7 @@ TEST(OutputTest, SaysTheWeightsThatTheLayersWereCountedWith) {
 }
 
 TEST(OutputTest, NamesTheCutsAsTheConventionDoes) {
-  const ModelSpec model = outline_model_spec(6);
+  const ModelSpec model = model_spec_of_blocks(6);
   PartitionOptions options;
   options.num_ranks = 3;
   EXPECT_NE(partition_text(model, make_partition(model, options), {}, 80)

@@ -68,7 +68,7 @@ TEST(PartitionReferenceTest, UsesVirtualStagesInTheConventionsThatCountByThem) {
       options.schedule = in.at("is_single_stage_schedule") ? "1F1B" : "Interleaved1F1B";
       options.layers_per_stage = optional_int(in.at("layers_per_stage")).value_or(0);
       options.rounding = rounding_of(in.at("round_to_pp_multiple"));
-      const ModelSpec model = outline_model_spec(in.at("num_layers"));
+      const ModelSpec model = model_spec_of_blocks(in.at("num_layers"));
       const bool fits = test_case.contains("expect") &&
                         test_case.at("expect").at("num_virtual_stages") <= in.at("num_layers");
       SCOPED_TRACE(test_case.at("id").get<std::string>());
@@ -122,7 +122,7 @@ TEST(PartitionReferenceTest, NamesHuggingFaceModulesAsAutoModelDoes) {
       options.lm_head_name = ends.lm_head_fqn;
       Json stages = Json::array();
       for (const StageContent& stage :
-           make_partition(outline_model_spec(in.at("num_layers")), options).stages) {
+           make_partition(model_spec_of_blocks(in.at("num_layers")), options).stages) {
         stages.push_back(stage.modules);
       }
       return Json{{"module_fqns_per_stage", stages}};
@@ -176,8 +176,9 @@ TEST(PartitionReferenceTest, SplitsBothTorchtitanGenerationsUnderTheirConvention
         options.first_stage_weight = in.at("input_weight").get<int>();
         options.last_stage_weight = in.at("output_weight").get<int>();
       }
-      return Json{{"split_points",
-                   make_partition(outline_model_spec(in.at("num_layers")), options).split_points}};
+      return Json{
+          {"split_points",
+           make_partition(model_spec_of_blocks(in.at("num_layers")), options).split_points}};
     });
   }
 }
@@ -211,7 +212,7 @@ TEST(PartitionReferenceTest, NamesModulesAsCurrentTorchtitanDoes) {
       options.last_stage_weight = in.at("output_weight").get<int>();
       Json stages = Json::array();
       for (const StageContent& stage :
-           make_partition(outline_model_spec(in.at("num_layers")), options).stages) {
+           make_partition(model_spec_of_blocks(in.at("num_layers")), options).stages) {
         stages.push_back(stage.modules);
       }
       return Json{{"module_fqns_per_stage", stages}};
@@ -263,7 +264,8 @@ TEST(PartitionReferenceTest, PlacesStagesAsTheScheduleNeeds) {
       options.schedule = in.at("schedule").get<std::string>();
       options.num_ranks = in.at("pp_degree");
       options.num_stages = in.at("num_stages");
-      const Partition partition = make_partition(outline_model_spec(in.at("num_stages")), options);
+      const Partition partition =
+          make_partition(model_spec_of_blocks(in.at("num_stages")), options);
       return Json{{"stages", partition.stage_map.stages_of(in.at("pp_rank"))}};
     });
   }
@@ -293,7 +295,8 @@ TEST(PartitionReferenceTest, CreatesPartitionsAsNeuronxDoes) {
       options.schedule.reset();
       options.num_ranks = pp;
       options.num_stages = num_stages;
-      const Partition partition = make_partition(outline_model_spec(in.at("num_layers")), options);
+      const Partition partition =
+          make_partition(model_spec_of_blocks(in.at("num_layers")), options);
       Json layers_per_stage = Json::array(), stage_of_layer = Json::array();
       for (const StageContent& stage : partition.stages) {
         layers_per_stage.push_back(stage.num_layers);

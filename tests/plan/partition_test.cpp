@@ -21,7 +21,7 @@ std::vector<int> shares(const Partition& partition) {
 
 std::vector<int> shares(int layers, int stages, PartitionOptions options) {
   options.num_stages = stages;
-  return shares(make_partition(outline_model_spec(layers), options));
+  return shares(make_partition(model_spec_of_blocks(layers), options));
 }
 
 std::string refusal(const ModelSpec& model, const PartitionOptions& options) {
@@ -47,7 +47,7 @@ TEST(PartitionTest, CountsWeightsOfEmbeddingAndHeadAsLayers) {
             (std::vector{8, 9, 8, 7}));
   EXPECT_EQ(shares(14, 4, {.first_stage_weight = 2, .last_stage_weight = 4}),
             (std::vector{3, 5, 5, 1}));
-  EXPECT_NE(refusal(outline_model_spec(8), {.num_stages = 4, .last_stage_weight = 9})
+  EXPECT_NE(refusal(model_spec_of_blocks(8), {.num_stages = 4, .last_stage_weight = 9})
                 .find("the weight of the last stage, 9, exceeds the 4 layers of a stage"),
             std::string::npos);
 }
@@ -74,7 +74,7 @@ TEST(PartitionTest, OwnsEveryParameterOnceOrTied) {
 }
 
 TEST(PartitionTest, PlacesStagesByAnyMapThatGivesEveryRankOne) {
-  const ModelSpec model = outline_model_spec(8);
+  const ModelSpec model = model_spec_of_blocks(8);
   const Partition uneven = make_partition(
       model,
       {.num_ranks = 2, .schedule = std::nullopt, .num_stages = 4, .stage_to_rank = {1, 0, 0, 0}});
@@ -91,7 +91,7 @@ TEST(PartitionTest, PlacesStagesByAnyMapThatGivesEveryRankOne) {
 }
 
 TEST(PartitionTest, KeepsExplicitModulesAndFindsWhatTheyLose) {
-  const ModelSpec model = outline_model_spec(3);
+  const ModelSpec model = model_spec_of_blocks(3);
   const auto options = [](ModuleNames modules) {
     PartitionOptions out;
     out.convention = "automodel";
@@ -139,22 +139,22 @@ TEST(PartitionTest, NamesWinOverLayersPerStageAsInTorchtitan) {
   options.layers_per_stage = 2;
   options.convention = "torchtitan";
   options.split_points = {"layers.3"};
-  const Partition partition = make_partition(outline_model_spec(8), options);
+  const Partition partition = make_partition(model_spec_of_blocks(8), options);
   EXPECT_EQ(shares(partition), (std::vector{3, 5}));
   EXPECT_EQ(partition.notes,
             (std::vector<std::string>{
                 "layers_per_stage = 2 is not used: the split points win, as in torchtitan"}));
   options.convention = "torchtitan-2024";
-  EXPECT_EQ(make_partition(outline_model_spec(8), options).notes, partition.notes);
+  EXPECT_EQ(make_partition(model_spec_of_blocks(8), options).notes, partition.notes);
   options.convention = "sluice";
   options.split_points = {"model.layers.3"};
-  EXPECT_NE(refusal(outline_model_spec(8), options)
+  EXPECT_NE(refusal(model_spec_of_blocks(8), options)
                 .find("split points and layers_per_stage exclude each other"),
             std::string::npos);
 }
 
 TEST(PartitionTest, ANameOfAnotherConventionSaysWhichOne) {
-  const ModelSpec model = outline_model_spec(4);
+  const ModelSpec model = model_spec_of_blocks(4);
   const auto refused = [&](const std::string& convention, const std::string& name) {
     PartitionOptions options;
     options.convention = convention;
@@ -212,7 +212,7 @@ TEST(PartitionTest, KeepsItsInvariantsUnderRandomOptions) {
     const int num_layers = draw(0, 24);
     Partition partition;
     try {
-      partition = make_partition(outline_model_spec(num_layers), options);
+      partition = make_partition(model_spec_of_blocks(num_layers), options);
     } catch (const Error& error) {
       ASSERT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
       continue;

@@ -92,14 +92,13 @@ TEST(ChunkBackwardTest, AHandWrittenOneTrainsToTheBitsOfAutograd) {
       HarnessOptions options;
       std::vector<int> num_made(static_cast<std::size_t>(program.num_stages()));
       options.backward_of = [&, every](int stage) {
-        return stage % every == 0 ? by_hand(&num_made[static_cast<std::size_t>(stage)])
-                                  : ChunkBackwardMaker();
+        return stage % every == 0 ? by_hand(&num_made[stage]) : ChunkBackwardMaker();
       };
       const TrainedModel got = train_in_pipeline(model, program, steps, options);
       for (const std::string& error : got.errors) ASSERT_EQ(error, "") << schedule;
       EXPECT_TRUE(same_bits(got, expected)) << schedule << " " << every;
       for (int stage = 0; stage < program.num_stages(); ++stage)
-        EXPECT_EQ(num_made[static_cast<std::size_t>(stage)], stage % every == 0 ? 3 * 4 : 0);
+        EXPECT_EQ(num_made[stage], stage % every == 0 ? 3 * 4 : 0);
     }
   }
 }

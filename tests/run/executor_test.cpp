@@ -29,16 +29,15 @@ TEST(ExecutorTest, HoldsAsManyActivationsAsTheSimulationSaysAfterEveryInstructio
     // The stages are known from the first step on; the second is compared.
     std::vector<int> step(2, 0);
     options.after_step = [&](int rank, std::vector<Stage*> stages) {
-      stages_of[static_cast<std::size_t>(rank)] = stages;
-      ++step[static_cast<std::size_t>(rank)];
+      stages_of[rank] = stages;
+      ++step[rank];
     };
     options.per_rank = [&](int rank, CallbackObserver& observer) {
       observer.on_end = [&, rank](int, const Action&) {
-        if (step[static_cast<std::size_t>(rank)] != 1) return;
+        if (step[rank] != 1) return;
         int count = 0;
-        for (Stage* stage : stages_of[static_cast<std::size_t>(rank)])
-          count += static_cast<int>(stage->num_live());
-        live[static_cast<std::size_t>(rank)].push_back(count);
+        for (Stage* stage : stages_of[rank]) count += static_cast<int>(stage->num_live());
+        live[rank].push_back(count);
       };
     };
     const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
@@ -160,10 +159,9 @@ FaultResult inject(const Program& program, int fault_rank, int fault_index) {
 
 void expect_named(const Program& program, int rank, int index) {
   const FaultResult result = inject(program, rank, index);
-  const std::string place =
-      "injected fault; rank " + std::to_string(rank) + ", instruction " + std::to_string(index) +
-      " '" +
-      to_text(program.ranks[static_cast<std::size_t>(rank)][static_cast<std::size_t>(index)]) + "'";
+  const std::string place = "injected fault; rank " + std::to_string(rank) + ", instruction " +
+                            std::to_string(index) + " '" + to_text(program.ranks[rank][index]) +
+                            "'";
   for (std::size_t r = 0; r < result.errors.size(); ++r) {
     // A rank that had finished its row before the fault has nothing to say.
     if (result.errors[r].empty() && static_cast<int>(r) != rank) continue;
@@ -175,7 +173,7 @@ void expect_named(const Program& program, int rank, int index) {
 TEST(ExecutorTest, StopsAllRanksWithTheNameOfTheOneThatFailed) {
   const Program program = program_of("Interleaved1F1B", 2, 4);
   for (int rank = 0; rank < 2; ++rank) {
-    const int size = static_cast<int>(program.ranks[static_cast<std::size_t>(rank)].size());
+    const int size = static_cast<int>(program.ranks[rank].size());
     for (int index = 0; index < size; index += 5) expect_named(program, rank, index);
   }
 }
@@ -184,7 +182,7 @@ TEST(SlowExecutorTest, StopsAllRanksWhereverOneFails) {
   for (const ScheduleInfo& info : schedule_table()) {
     const Program program = program_of(info.name, 2, 4);
     for (int rank = 0; rank < 2; ++rank) {
-      const int size = static_cast<int>(program.ranks[static_cast<std::size_t>(rank)].size());
+      const int size = static_cast<int>(program.ranks[rank].size());
       for (int index = 0; index < size; ++index) expect_named(program, rank, index);
     }
   }
@@ -284,7 +282,7 @@ void expect_found(const Program& program, const Action& poisoned) {
   const bool in_forward = poisoned.kind == ActionKind::kForward;
   const bool loss = in_forward && poisoned.stage == program.num_stages() - 1;
   const int stage = loss ? poisoned.stage : poisoned.stage + (in_forward ? 1 : -1);
-  const auto& found = got.non_finite[static_cast<std::size_t>(program.stage_map.rank_of(stage))];
+  const auto& found = got.non_finite[program.stage_map.rank_of(stage)];
   ASSERT_TRUE(found.has_value()) << to_text(poisoned);
   EXPECT_EQ(found->in_forward, in_forward) << to_text(poisoned);
   EXPECT_EQ(found->stage, stage) << to_text(poisoned);
@@ -327,7 +325,7 @@ TEST(SlowExecutorTest, SurvivesADelayAtEachInstruction) {
   const auto steps = user_batches(1, 4, {2, 3});
   const TrainedModel expected = train_in_one_loop(model, steps, {});
   for (int slow_rank = 0; slow_rank < 2; ++slow_rank) {
-    const int size = static_cast<int>(program.ranks[static_cast<std::size_t>(slow_rank)].size());
+    const int size = static_cast<int>(program.ranks[slow_rank].size());
     for (int slow_index = 0; slow_index < size; ++slow_index) {
       HarnessOptions options;
       options.per_rank = [&](int rank, CallbackObserver& observer) {
@@ -531,7 +529,7 @@ TEST(ExecutorTest, RefusesALossThatCountsOtherwiseThanTheBatch) {
   OneStage tokens(program_of("GPipe", 1, 2));
   Executor refused = tokens.executor({}, loss);
   const std::string message = message_of([&] { refused.run_step(user_batches(1, 2, {2})[0]); });
-  EXPECT_NE(message.find("counted 7 tokens, StepBatch::counts says 32"), std::string::npos)
+  EXPECT_NE(message.find("counted 7, Model::count (StepBatch::counts) said 32"), std::string::npos)
       << message;
   ExecutorOptions options;
   options.scale = GradientScale::kMicrobatches;  // needs no counts beforehand
@@ -577,7 +575,7 @@ TEST(ExecutorTest, RunsTheForwardsAloneAndKeepsNothingOfThem) {
     options.ledger = &ledger;
     std::vector<std::vector<std::int64_t>> live(2);
     options.after_step = [&](int rank, std::vector<Stage*> stages) {
-      live[static_cast<std::size_t>(rank)].push_back(ledger.live_bytes(rank));
+      live[rank].push_back(ledger.live_bytes(rank));
       for (Stage* stage : stages) EXPECT_EQ(stage->num_live(), 0u);
     };
     const TrainedModel got = train_in_pipeline(model, program, steps, options);

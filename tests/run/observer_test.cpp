@@ -56,9 +56,7 @@ using Lines = std::vector<std::string>;
 TrainedModel run_two_ranks(Diaries& diaries, HarnessOptions options, const std::string& schedule,
                            int num_microbatches) {
   diaries.resize(2);
-  options.observers_of = [&](int rank) {
-    return std::vector<ExecutorObserver*>{&diaries[static_cast<std::size_t>(rank)]};
-  };
+  options.observers_of = [&](int rank) { return std::vector<ExecutorObserver*>{&diaries[rank]}; };
   return train_in_pipeline(user_model(UserModel::kMlp, 2),
                            lowered(make_schedule(schedule, {2, 0, num_microbatches})),
                            user_batches(1, num_microbatches, {2}), options);

@@ -96,11 +96,10 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
     const std::vector<StepBatch> one(steps.begin(), steps.begin() + 1);
     const TrainedModel first = train_in_pipeline(model, lowered(schedule), one, options);
     for (int stage = 0; stage < 4; ++stage) {
-      const TrainedModel expected =
-          train_in_one_loop(model, one, options, orders[static_cast<std::size_t>(stage)]);
+      const TrainedModel expected = train_in_one_loop(model, one, options, orders[stage]);
       EXPECT_EQ(first.losses, expected.losses);
-      for (const int layer : partition.stages[static_cast<std::size_t>(stage)].layers) {
-        const std::string prefix = model.layers[static_cast<std::size_t>(layer)].name + ".";
+      for (const int layer : partition.stages[stage].layers) {
+        const std::string prefix = model.layers[layer].name + ".";
         for (const auto& [name, weight] : expected.weights) {
           if (name.starts_with(prefix)) {
             EXPECT_TRUE(at::equal(weight, first.weights.at(name))) << name;
@@ -115,7 +114,7 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
 std::vector<int> weight_order(const Program& program, int stage) {
   std::vector<int> order;
   const int rank = program.stage_map.rank_of(stage);
-  for (Action action : program.ranks[static_cast<std::size_t>(rank)]) {
+  for (Action action : program.ranks[rank]) {
     if (action.kind == ActionKind::kOverlap) action = action.overlap_backward();
     const bool weights =
         action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
@@ -142,8 +141,8 @@ void expect_bits_for_random_orders(unsigned first_seed, unsigned num_seeds) {
       const TrainedModel expected =
           train_in_one_loop(model, steps, options, weight_order(program, stage));
       EXPECT_EQ(got.losses, expected.losses) << seed;
-      for (const int layer : partition.stages[static_cast<std::size_t>(stage)].layers) {
-        const std::string prefix = model.layers[static_cast<std::size_t>(layer)].name + ".";
+      for (const int layer : partition.stages[stage].layers) {
+        const std::string prefix = model.layers[layer].name + ".";
         for (const auto& [name, weight] : expected.weights) {
           if (name.starts_with(prefix)) {
             EXPECT_TRUE(at::equal(weight, got.weights.at(name))) << name << ", seed " << seed;

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice::test {
 

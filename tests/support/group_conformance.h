@@ -69,7 +69,7 @@ TEST_P(GroupConformance, AllGatherGivesWhatEveryMemberGaveInTheirOrder) {
     }
     const std::vector<at::Tensor> given = {at::full({2, 3}, 7, at::kLong), at::Tensor(),
                                            at::empty({0, 5}, at::kBFloat16)};
-    const auto tensors = world.all_gather(given[static_cast<std::size_t>(world.rank())]).wait();
+    const auto tensors = world.all_gather(given[world.rank()]).wait();
     ASSERT_EQ(tensors.size(), 3u);
     EXPECT_TRUE(at::equal(tensors[0], given[0]));
     EXPECT_EQ(tensors[0].scalar_type(), at::kLong);
@@ -101,7 +101,7 @@ TEST_P(GroupConformance, AllToAllGivesEveryMemberItsPiece) {
     const auto got = world.all_to_all(pieces).wait();
     ASSERT_EQ(got.size(), 3u);
     for (int from = 0; from < 3; ++from) {
-      const at::Tensor& piece = got[static_cast<std::size_t>(from)];
+      const at::Tensor& piece = got[from];
       if (from == 2 && world.rank() == 0) {
         EXPECT_FALSE(piece.defined());
       } else {
@@ -138,9 +138,7 @@ TEST_P(GroupConformance, ReduceScatterGivesTheBitsOfAllReduce) {
     const std::vector<at::Tensor> pieces = whole.split_with_sizes({13, 0, 7});
     const at::Tensor own = world.reduce_scatter(pieces).wait();
     const at::Tensor all = world.all_reduce(whole).wait();
-    EXPECT_TRUE(same_bits(
-        own,
-        all.split_with_sizes({13, 0, 7})[static_cast<std::size_t>(world.rank())].contiguous()));
+    EXPECT_TRUE(same_bits(own, all.split_with_sizes({13, 0, 7})[world.rank()].contiguous()));
   }));
 }
 
@@ -192,10 +190,8 @@ TEST_P(GroupConformance, WorksMayBeWaitedForInAnyOrder) {
     }
     for (int k = 0; k < kWorks; ++k) {  // another order on every rank
       const int i = (k * (world.rank() + 1) + world.rank()) % kWorks;
-      EXPECT_EQ(texts[static_cast<std::size_t>(i)].wait(),
-                std::vector<std::string>(kRanks, std::to_string(i)));
-      EXPECT_EQ(sums[static_cast<std::size_t>(kWorks - 1 - i)].wait()[0].item<double>(),
-                30 * (kWorks - 1 - i) + 3);
+      EXPECT_EQ(texts[i].wait(), std::vector<std::string>(kRanks, std::to_string(i)));
+      EXPECT_EQ(sums[kWorks - 1 - i].wait()[0].item<double>(), 30 * (kWorks - 1 - i) + 3);
     }
   }));
 }

@@ -18,7 +18,7 @@
 #include "sluice/parts/keyed_random.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/rank_threads.h"
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 #include "sluice/verify.h"
 #include "support/callback_observer.h"
 #include "support/even_partition.h"
@@ -104,7 +104,7 @@ inline TrainedModel train_in_one_loop(const Model& model, const std::vector<Step
       for (std::size_t m = 0; m < losses.size(); ++m) backward_order.push_back(static_cast<int>(m));
     }
     for (int m : backward_order) {
-      at::Tensor& loss = losses[static_cast<std::size_t>(m)];
+      at::Tensor& loss = losses[m];
       torch::autograd::backward({loss}, {at::full_like(loss, 1.0 / static_cast<double>(count))});
       loss.reset();
     }
@@ -145,9 +145,9 @@ inline Program lowered(const Schedule& schedule, std::vector<TieGroup> tie_group
 // What is left behind by the rank that runs.
 inline void keep_results(TrainedModel& result, int rank, const RankStages& stages,
                          Executor& executor) {
-  result.flight_records[static_cast<std::size_t>(rank)] = executor.flight_record();
+  result.flight_records[rank] = executor.flight_record();
   for (const auto& stage : stages.stages()) {
-    result.split[static_cast<std::size_t>(stage->index())] = stage->splits_backward();
+    result.split[stage->index()] = stage->splits_backward();
     for (ParameterInfo& info : stage->parameters()) {
       if (info.tied_to.empty()) result.weights[info.name] = info.tensor.detach().clone();
     }
@@ -192,10 +192,9 @@ inline TrainedModel train_in_pipeline(const Model& model, const Program& program
         }
         if (options.after_step) options.after_step(rank, stages.pointers());
       }
-      if (options.find_non_finite)
-        result.non_finite[static_cast<std::size_t>(rank)] = executor.find_non_finite(steps.back());
+      if (options.find_non_finite) result.non_finite[rank] = executor.find_non_finite(steps.back());
     } catch (const Error& error) {
-      result.errors[static_cast<std::size_t>(rank)] = error.what();
+      result.errors[rank] = error.what();
     }
     const std::lock_guard lock(mutex);
     keep_results(result, rank, stages, executor);

@@ -35,7 +35,7 @@ class PlainSgd final : public StepOps {
   void reshard(int) override {}
   Work<void> reduce_gradients(int) override { return Work<void>::done(); }
   Work<void> reduce_tied(int group) override {
-    const TieGroup& tie = program_.tie_groups[static_cast<std::size_t>(group)];
+    const TieGroup& tie = program_.tie_groups[group];
     std::map<int, at::Tensor> by_layer;
     for_uses(tie.name,
              [&](ParameterInfo& info, at::Tensor& gradient) { by_layer[info.layer] = gradient; });
@@ -45,7 +45,7 @@ class PlainSgd final : public StepOps {
       layers += std::to_string(layer) + " ";
       mine.push_back(gradient);
     }
-    const Group& ranks = tie_groups_[static_cast<std::size_t>(group)];
+    const Group& ranks = tie_groups_[group];
     const auto all_layers = ranks.all_gather(layers).wait();
     const auto all = ranks.all_gather(at::stack(mine)).wait();
     std::map<int, at::Tensor> sorted;

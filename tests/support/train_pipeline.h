@@ -97,7 +97,7 @@ inline TrainingResult run_training(const TrainingRun& run) {
       trainer.draw_weights();
     }
     if (run.before_steps) run.before_steps(trainer, transport);
-    std::vector<StepReport>& reports = result.of_rank[static_cast<std::size_t>(transport.rank())];
+    std::vector<StepReport>& reports = result.of_rank[transport.rank()];
     for (const StepBatch& step : run.steps) reports.push_back(trainer.step(step, run.lr));
     const std::vector<RankStats> stats = trainer.gather_stats();
     if (run.after_steps) run.after_steps(trainer, transport);

@@ -24,8 +24,8 @@ class TransportConformance : public ConformanceRanks {
 TEST_P(TransportConformance, KnowsItsRankAndSize) {
   start(3);
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(transports[static_cast<std::size_t>(rank)]->rank(), rank);
-    EXPECT_EQ(transports[static_cast<std::size_t>(rank)]->size(), 3);
+    EXPECT_EQ(transports[rank]->rank(), rank);
+    EXPECT_EQ(transports[rank]->size(), 3);
   }
 }
 
@@ -44,8 +44,8 @@ TEST_P(TransportConformance, KeepsTheOrderOfEveryChannel) {
           transport.post_receive(other, ChannelKind::kGradient, {0, i, 1}, std::nullopt));
     }
     for (int i = 0; i < kCount; ++i) {
-      EXPECT_EQ(value_of(transport.wait(gradients[static_cast<std::size_t>(i)])), 1000 + i);
-      EXPECT_EQ(value_of(transport.wait(activations[static_cast<std::size_t>(i)])), i);
+      EXPECT_EQ(value_of(transport.wait(gradients[i])), 1000 + i);
+      EXPECT_EQ(value_of(transport.wait(activations[i])), i);
     }
   }));
 }

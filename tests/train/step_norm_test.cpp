@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
-#include <mutex>
+#include <cmath>
 
 #include "sluice/parts/rank_threads.h"
 #include "support/expect_error.h"
@@ -25,10 +25,10 @@ LayerSpec linear(const std::string& name) {
 
 // Two ranks along dp_replicate, each with "a" and "b", whose gradients are all 2 and all 3;
 // `change` what a rank holds of them.
-std::vector<StepReport> reports_of_replicas(
+std::vector<GradientNorms> norms_of_replicas(
     const std::function<void(std::vector<ParameterInfo>&)>& change) {
   const auto transports = make_local_transports(2);
-  std::vector<StepReport> reports(2);
+  std::vector<GradientNorms> norms(2);
   run_ranks(transports, 1, nullptr, [&](Transport& transport) {
     Stage stage(0, Chunk({linear("a"), linear("b")}, 0, {"hidden"}, {"hidden"}));
     change(stage.parameters());
@@ -36,32 +36,34 @@ std::vector<StepReport> reports_of_replicas(
     stage.gradient(1) = at::full({2, 2}, 3.0);
     const std::vector<SharedParameter> parameters =
         list_parameters({&stage}, transport.world(), Mesh({.dp_replicate = 2}));
-    const StepNorm norm(parameters, transport.world());
-    norm.reduce(reports[static_cast<std::size_t>(transport.rank())]).wait();
+    norms[transport.rank()] =
+        post_gradient_norms(parameters, transport.world(), [](const ParameterUse& use) {
+          return use.gradient();
+        }).wait();
   });
-  return reports;
+  return norms;
 }
 
 TEST(StepNormTest, AParameterCountsOnceForAllRanksOverWhichItIsReplicated) {
-  const auto reports = reports_of_replicas([](std::vector<ParameterInfo>& parameters) {
+  const auto all = norms_of_replicas([](std::vector<ParameterInfo>& parameters) {
     for (ParameterInfo& info : parameters) info.replicated = {Axis::kDpReplicate};
   });
-  for (const StepReport& report : reports) {
-    EXPECT_EQ(report.parameter_norms,
+  for (const GradientNorms& norms : all) {
+    EXPECT_EQ(norms.of_parameters,
               (std::vector<std::pair<std::string, double>>{{"a.weight", 4.0}, {"b.weight", 6.0}}));
-    EXPECT_DOUBLE_EQ(report.grad_norm, std::sqrt(16.0 + 36.0));
+    EXPECT_DOUBLE_EQ(norms.total, std::sqrt(16.0 + 36.0));
   }
 }
 
 TEST(StepNormTest, AParameterOnTwoRanksThatIsNotReplicatedIsRefused) {
-  const Error error = error_of([] { reports_of_replicas([](std::vector<ParameterInfo>&) {}); });
+  const Error error = error_of([] { norms_of_replicas([](std::vector<ParameterInfo>&) {}); });
   EXPECT_EQ(error.kind(), ErrorKind::kInternal);
   EXPECT_NE(std::string(error.what()).find("is on more than one stage"), std::string::npos);
 }
 
 TEST(StepNormTest, ASliceIsRefused) {
   const Error error = error_of([] {
-    reports_of_replicas([](std::vector<ParameterInfo>& parameters) {
+    norms_of_replicas([](std::vector<ParameterInfo>& parameters) {
       for (ParameterInfo& info : parameters) info.replicated = {Axis::kDpReplicate};
       parameters[1].global_shape = {4, 2};
       parameters[1].slice = {{2, 2}, {0, 2}};

@@ -111,15 +111,14 @@ TEST(TrainerTest, KnowsTheStepOfItsWeightsAlsoAfterAFailure) {
   const Model model = run.model();
   EXPECT_THROW(run_ranks(transports, 1, nullptr,
                          [&](Transport& transport) {
-                           CallbackObserver& observer =
-                               observers[static_cast<std::size_t>(transport.rank())];
+                           CallbackObserver& observer = observers[transport.rank()];
                            TrainerOptions options;
                            options.observers = {&observer};
                            observer.on_begin = [seen = 0](int, const Action& action) mutable {
                              if (action == Action::backward(1, 3) && ++seen == 3)
                                throw std::runtime_error("injected");
                            };
-                           auto& trainer = trainers[static_cast<std::size_t>(transport.rank())];
+                           auto& trainer = trainers[transport.rank()];
                            trainer = std::make_unique<Trainer>(model, run.partition, run.program,
                                                                transport, options);
                            EXPECT_EQ(trainer->weights_step(), 0);
@@ -142,7 +141,7 @@ TEST(TrainerTest, AnUpdateThatWasSkippedLeavesTheWeightsOfTheStepBefore) {
   const Model model = run.model();
   const Error error = test::error_of([&] {
     run_ranks(transports, 1, nullptr, [&](Transport& transport) {
-      auto& trainer = trainers[static_cast<std::size_t>(transport.rank())];
+      auto& trainer = trainers[transport.rank()];
       trainer =
           std::make_unique<Trainer>(model, run.partition, run.program, transport, run.options);
       trainer->draw_weights();
@@ -271,8 +270,9 @@ TEST(TrainerTest, AModuleThatCannotBeMadeStopsEveryRankAtOnce) {
     TrainingRun run = mlp_run("1F1B", 4);
     run.model = [rank] {
       Model broken = mlp(false);
-      broken.layers[static_cast<std::size_t>(2 * rank)].make =
-          []() -> std::shared_ptr<torch::nn::Module> { throw std::runtime_error("no module"); };
+      broken.layers[2 * rank].make = []() -> std::shared_ptr<torch::nn::Module> {
+        throw std::runtime_error("no module");
+      };
       return broken;
     };
     const auto start = std::chrono::steady_clock::now();
@@ -483,7 +483,7 @@ std::string error_with_nan_at(const std::string& schedule, int num_ranks,
   std::atomic<int> in_step{0};
   std::vector<CallbackObserver> observers(static_cast<std::size_t>(num_ranks));
   run.per_rank = [&](int rank, TrainerOptions& options) {
-    CallbackObserver& observer = observers[static_cast<std::size_t>(rank)];
+    CallbackObserver& observer = observers[rank];
     options.observers = {&observer};
     observer.on_begin = [rank, &in_step](int index, const Action&) {
       if (rank == 0 && index == 0) ++in_step;

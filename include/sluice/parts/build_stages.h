@@ -21,8 +21,6 @@ namespace sluice {
 struct StageOptions {
   // Of a stage: what carries out its backward; empty, or an empty one: autograd.
   std::function<ChunkBackwardMaker(int stage)> backward_of;
-  // Modules are in training mode, as after torch::nn::Module::train(training).
-  bool training = true;
 };
 
 class StageInputs;
@@ -51,6 +49,7 @@ class RankStages {
   std::unique_ptr<StageInputs> inputs_;
 };
 
+// Modules stay in the mode, training or evaluation, in which LayerSpec::make returns them.
 // The stages that `partition` places on `rank`; those of tied parameters on one rank share storage.
 // partition: of this model's layers. Throws Error(kUsage) for a partition of another number of
 // layers, for values that nobody writes, and what Chunk throws.

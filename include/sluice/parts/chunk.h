@@ -54,6 +54,9 @@ class Chunk {
   // Of the modules, as running statistics, by full name; not copied.
   std::vector<std::pair<std::string, at::Tensor>> buffers() const;
   void train(bool on);
+  // Of all layers, each before its submodules; those without a module of their own have an empty
+  // one.
+  std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
 
   // When no received value requires a gradient: what the first layer whose values require one wrote
   // during the last forward, the inner boundary at which such a stage splits its backward.

@@ -31,9 +31,10 @@ using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 //              and accumulators. The loss is nobody's.
 //  roles       LayerSpec::role.
 //
-// Never holds more than one layer. Batch inputs are on the device of the layer's parameters. Throws
-// what layers throw, and Error(kUsage) for metas without rows or a value that nobody writes. Not
-// for a thread whose memory a ledger counts.
+// Runs the modules: buffers such as running statistics change. Never holds more than one layer.
+// Batch inputs are on the device of the layer's parameters. Throws what layers throw, and
+// Error(kUsage) for metas without rows or a value that nobody writes. Not for a thread whose memory
+// a ledger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
 // What layers say of themselves, with nothing made or run: names, roles, values that they read and

@@ -20,8 +20,8 @@
 #include "sluice/parts/loss.h"
 #include "sluice/parts/stage.h"
 #include "sluice/parts/step_batch.h"
+#include "sluice/parts/transport.h"
 #include "sluice/program.h"
-#include "sluice/transport.h"
 
 namespace sluice {
 

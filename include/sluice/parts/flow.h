@@ -87,11 +87,9 @@ class Flow {
 
   bool is_chain() const { return routes_.empty(); }
   const Route& route_of(int microbatch) const {
-    return routes_[route_of_.empty() ? 0 : route_of_[static_cast<std::size_t>(microbatch)]];
+    return routes_[route_of_.empty() ? 0 : route_of_[microbatch]];
   }
-  const Step& step_of(int stage, int microbatch) const {
-    return route_of(microbatch).steps[static_cast<std::size_t>(stage)];
-  }
+  const Step& step_of(int stage, int microbatch) const { return route_of(microbatch).steps[stage]; }
 
   int num_stages_ = 0;
   std::vector<Route> routes_;  // empty: the chain

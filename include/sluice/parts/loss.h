@@ -2,7 +2,7 @@
 //
 // Owns: LossValue, LossFunction.
 // Does not own: which labels count (labels.h), the losses of the native families (causal_lm.h),
-// scaling of gradients (executor.h). Thread-safety: pure functions.
+// scaling of gradients (options.h). Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sluice/parts/memory_ledger.h"
-#include "sluice/transport.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 

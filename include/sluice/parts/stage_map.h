@@ -26,7 +26,7 @@ class StageMap {
   int num_stages() const { return static_cast<int>(ranks_.size()); }
   // kNowhere also for a stage that does not exist.
   int rank_of(int stage) const {
-    return stage < 0 || stage >= num_stages() ? kNowhere : ranks_[static_cast<std::size_t>(stage)];
+    return stage < 0 || stage >= num_stages() ? kNowhere : ranks_[stage];
   }
   std::vector<int> stages_of(int rank) const;  // ascending
   // The most that any rank has.

@@ -1,7 +1,7 @@
 // One step's data, as the data set makes it and the executor runs it.
 //
-// Owns: StepBatch, MicrobatchList. Does not own: where it comes from (data.h, model.h), what is
-// done with it (executor.h). Thread-safety: values.
+// Owns: StepBatch, MicrobatchList. Does not own: where it comes from (causal_lm.h, pipeline.h),
+// what is done with it (executor.h). Thread-safety: values.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "plan/partition/convention.h"
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 
 namespace sluice::detail {
 namespace {

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "plan/partition/convention.h"
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

@@ -3,7 +3,7 @@
 #include <unordered_set>
 
 #include "plan/partition/convention.h"
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

@@ -2,7 +2,7 @@
 // are given; the remainder goes where it is told to.
 //   10 layers, 4 stages: first 3 3 2 2, last 2 2 3 3, middle 2 3 3 2
 #include "plan/partition/convention.h"
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 
 namespace sluice::detail {
 

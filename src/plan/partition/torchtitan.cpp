@@ -6,10 +6,10 @@
 //   torchtitan-current  module lists (since July 2025): given per stage, or generated from the
 //                       number of stages with the same weights; the head is lm_head
 // 4 stages of 32 layers: 8 8 8 8 without weights, 8 9 8 7 with them; of 10 layers: 2 3 3 2 in all.
-#include "plan/peers/torchtitan.h"
+#include "plan/partition/torchtitan_rules.h"
 
 #include "plan/partition/convention.h"
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 
 namespace sluice::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 #include "sluice/error.h"
 
 namespace sluice {

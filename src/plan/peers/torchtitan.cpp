@@ -1,85 +1,8 @@
-// torchtitan's three generations of split rules, as functions.
-//
-// Effective layers: decoder layers plus what embedding and head count for. 32 layers, weights 1 and
-// 1, four stages: 34 = 9 + 9 + 8 + 8, less the weights
-//   | E 0..7 | 8..16 | 17..24 | 25..31 N H |      layers.8, layers.17, layers.25
-// A stage may thus hold only the embedding, or only norm and head.
-#include "plan/peers/torchtitan.h"
-
-#include <algorithm>
-
-#include "plan/peers/shares.h"
+// torchtitan's functions, in its own vocabulary. The rules: plan/partition/torchtitan_rules.h.
+#include "plan/partition/torchtitan_rules.h"
 #include "sluice/error.h"
 
 namespace sluice {
-namespace detail {
-int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_per_stage,
-                     int input_weight, int output_weight) {
-  require_count("the number of ranks", pp_degree, 1);
-  require_count("the number of layers", num_layers, 0);
-  require_count("layers_per_stage", layers_per_stage, 1);
-  require_count("the weight of the first stage", input_weight, 0);
-  require_count("the weight of the last stage", output_weight, 0);
-  const int effective = num_layers + input_weight + output_weight;
-  const std::string total =
-      std::to_string(effective) + " effective layers (" + std::to_string(num_layers) +
-      " and weights " + std::to_string(input_weight) + ", " + std::to_string(output_weight) + ")";
-  if (effective % pp_degree != 0) {
-    refuse(total + " do not divide by " + counted(pp_degree, "rank"),
-           "choose weights that make them a multiple, or leave layers_per_stage out");
-  }
-  const int per_rank = effective / pp_degree;
-  if (per_rank % layers_per_stage != 0) {
-    refuse(total + " are " + std::to_string(per_rank) +
-               " a rank, which does not divide by layers_per_stage " +
-               std::to_string(layers_per_stage),
-           "give a divisor of " + std::to_string(per_rank) + ", or leave layers_per_stage out");
-  }
-  const int stages_per_rank = per_rank / layers_per_stage;
-  if (!fits(need, stages_per_rank)) {
-    refuse(total + " with layers_per_stage " + std::to_string(layers_per_stage) + " make " +
-               counted(stages_per_rank * pp_degree, "stage") + ", " +
-               std::to_string(stages_per_rank) + " a rank, but " + need_text(need),
-           need == StagesNeed::kOne && per_rank > 0
-               ? "give layers_per_stage " + std::to_string(per_rank)
-               : "give a smaller layers_per_stage");
-  }
-  return stages_per_rank * pp_degree;
-}
-
-std::vector<int> shares_2024(int num_layers, int num_stages) {
-  require_count("the number of layers", num_layers, 0);
-  require_count("the number of stages", num_stages, 1);
-  require_layer_each(num_stages, num_layers);
-  std::vector<int> shares(static_cast<std::size_t>(num_stages), num_layers / num_stages);
-  // The first stage gets none; what the middle stages do not take is left to the last.
-  std::for_each_n(shares.begin() + (num_stages > 1 ? 1 : 0), num_layers % num_stages,
-                  [](int& share) { ++share; });
-  return shares;
-}
-
-std::vector<std::string> titan_split_points(const std::vector<int>& starts) {
-  std::vector<std::string> points;
-  for (std::size_t s = 1; s < starts.size(); ++s) {
-    points.push_back("layers." + std::to_string(starts[s]));
-  }
-  return points;
-}
-
-ModuleNames titan_modules(const std::vector<int>& starts, int num_layers, const std::string& head) {
-  ModuleNames stages(starts.size());
-  for (std::size_t s = 0; s < starts.size(); ++s) {
-    const bool last = s + 1 == starts.size();
-    if (s == 0) stages[s].push_back("tok_embeddings");
-    for (int layer = starts[s]; layer < (last ? num_layers : starts[s + 1]); ++layer) {
-      stages[s].push_back("layers." + std::to_string(layer));
-    }
-    if (last) stages[s].insert(stages[s].end(), {"norm", head});
-  }
-  return stages;
-}
-
-}  // namespace detail
 
 using detail::refuse;
 
@@ -162,7 +85,7 @@ std::vector<std::vector<ManualStage>> pipeline_llama_manual_split(
     options.layers_per_stage = layers_per_stage.value_or(0);
   }
   detail::require_count("the number of ranks", pp_size, 1);
-  const Partition partition = make_partition(outline_model_spec(num_layers), options);
+  const Partition partition = make_partition(model_spec_of_blocks(num_layers), options);
   std::vector<std::vector<ManualStage>> ranks(static_cast<std::size_t>(pp_size));
   for (const StageContent& stage : partition.stages) {
     ranks[stage.rank].push_back({stage.stage, partition.num_stages(), stage.modules});

@@ -25,8 +25,7 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
                                   const MicrobatchShape& shape) {
   ActivationBytes sum;
   for (const int index : stage.layers) {
-    const ActivationBytes layer =
-        layer_activations(model.layers.at(static_cast<std::size_t>(index)), shape);
+    const ActivationBytes layer = layer_activations(model.layers.at(index), shape);
     sum.after_forward = saturating_add(sum.after_forward, layer.after_forward);
     sum.after_input = saturating_add(sum.after_input, layer.after_input);
     sum.on_entry = std::max(sum.on_entry, layer.on_entry);
@@ -40,7 +39,7 @@ RowActivations row_activations(const std::vector<Action>& row,
   RowActivations result;
   std::int64_t held = 0;
   auto count = [&](const Action& action) {
-    const ActivationBytes& stage = stages.at(static_cast<std::size_t>(action.stage));
+    const ActivationBytes& stage = stages.at(action.stage);
     const std::int64_t before = held;
     const bool ends = action.kind == ActionKind::kBackward;
     const bool turns = action.kind == ActionKind::kBackwardInput;

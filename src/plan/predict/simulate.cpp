@@ -281,7 +281,7 @@ class Simulator {
   bool meet(int rank, const Action& collective) {
     const int number = detail::number_of(program_, collective);
     if (number < 0) return false;
-    Collective& state = collectives_[static_cast<std::size_t>(number)];
+    Collective& state = collectives_[number];
     if (std::find(state.arrived.begin(), state.arrived.end(), rank) != state.arrived.end()) {
       return false;
     }

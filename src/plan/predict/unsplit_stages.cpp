@@ -6,7 +6,7 @@ Costs charge_unsplit_stages(Costs costs, int num_stages, const std::vector<int>&
   if (costs.per_stage.empty())
     costs.per_stage.assign(static_cast<std::size_t>(num_stages), costs.uniform);
   for (int stage : stages) {
-    StageCosts& cost = costs.per_stage.at(static_cast<std::size_t>(stage));
+    StageCosts& cost = costs.per_stage.at(stage);
     cost.backward_input = cost.backward;
     cost.backward_weight = 0;
   }

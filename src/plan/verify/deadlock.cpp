@@ -34,7 +34,7 @@ class Waits {
   Collective* collective_of(const Action& action) {
     if (!is_collective(action.kind)) return nullptr;
     const int number = number_of(v_.program, action);
-    return number >= 0 ? &collectives_[static_cast<std::size_t>(number)] : nullptr;
+    return number >= 0 ? &collectives_[number] : nullptr;
   }
 
   void find_collectives() {

@@ -1,7 +1,8 @@
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "sluice/error.h"
 
@@ -108,6 +109,50 @@ std::string need_text(StagesNeed need) {
 
 int natural_stages_per_rank(const ScheduleInfo* schedule) {
   return !schedule || schedule->single_stage ? 1 : 2;
+}
+
+namespace {
+
+int ceil_div(int a, int b) { return a / b + (a % b != 0); }
+
+// The layers_per_stage nearest to the one asked for that fits, as advice.
+std::string fitting_layers_per_stage(int num_layers, int pp_size, StagesNeed need, int asked) {
+  int best = 0;
+  for (int candidate = 1; candidate <= num_layers; ++candidate) {
+    const int stages = ceil_div(num_layers, candidate);
+    if (stages % pp_size != 0 || !fits(need, stages / pp_size)) continue;
+    if (best == 0 || std::abs(candidate - asked) < std::abs(best - asked)) best = candidate;
+  }
+  return best ? "give layers_per_stage " + std::to_string(best) : "use another number of ranks";
+}
+
+}  // namespace
+
+VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, StagesNeed need,
+                             Rounding rounding, const char* noun) {
+  require_count("the number of ranks", pp_size, 1);
+  require_count("the number of layers", num_layers, 0);
+  require_count("layers_per_stage", layers_per_stage, 1);
+  int stages = ceil_div(num_layers, layers_per_stage);
+  const std::string made = counted(num_layers, noun) + " with layers_per_stage " +
+                           std::to_string(layers_per_stage) + " make " + counted(stages, "stage");
+  const auto remedy = [&] {
+    return fitting_layers_per_stage(num_layers, pp_size, need, layers_per_stage);
+  };
+  if (const int over = stages % pp_size; over != 0) {
+    if (rounding == Rounding::kNone) {
+      refuse(made + ", not a multiple of " + counted(pp_size, "rank"),
+             "round up or down, or " + remedy());
+    }
+    stages += rounding == Rounding::kUp ? pp_size - over : -over;
+  }
+  if (!fits(need, stages / pp_size)) {
+    refuse(made + ", " + std::to_string(stages / pp_size) + " on each of " +
+               counted(pp_size, "rank") + (rounding == Rounding::kNone ? "" : " after rounding") +
+               ", but " + need_text(need),
+           remedy());
+  }
+  return {stages, stages / pp_size};
 }
 
 }  // namespace sluice::detail

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/peers/shares.h"
+#include "plan/partition/shares.h"
 
 namespace sluice::detail {
 

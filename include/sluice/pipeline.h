@@ -1,0 +1,151 @@
+// A model as a pipeline, from the side of one rank: gradients by train_step(), losses by
+// eval_step(), parameters for an optimizer of torch's or of one's own.
+//
+// Owns: this rank's stages, their executors and the steps. Does not own: data, the optimizer, the
+// other ranks.
+//
+// The body of a program runs once a rank, as it would in processes: every rank makes its own
+// loader, passes the same batch, and makes the same calls in the same order.
+//
+//   sluice::run(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8},
+//               [&](sluice::Pipeline& pipeline) {
+//                 torch::optim::AdamW optimizer(pipeline.parameters(), 1e-3);
+//                 for (...) {
+//                   auto step = pipeline.train_step({{"x", x}, {"y", y}});
+//                   pipeline.clip_grad_norm(1.0);
+//                   optimizer.step();
+//                   optimizer.zero_grad();
+//                 }
+//               });
+//
+// What runs is proven: train_step() runs the plan's order, with the sums of ties and the loss at
+// its end in place of the plan's norm and update, which are the caller's; eval_step() forwards
+// alone. clip_grad_norm() and the check that all ranks pass the same batch are collectives beside
+// them.
+//
+// Invariants:
+//  1. Losses, gradients and norms are the same bits for every number of ranks and every schedule
+//     with the same order of microbatches (docs/library.md).
+//  2. Between steps, `.grad` of every parameter is all that train_step() calls have added since it
+//     was last cleared, tied parameters summed over all their uses. It is never reduced twice.
+//  3. A layer's factory is called on the rank that has the layer, and on no other.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/model.h"
+#include "sluice/parts/build_stages.h"
+#include "sluice/parts/inputs.h"
+#include "sluice/plan.h"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace sluice {
+
+class ExecutorObserver;
+class Group;
+class Transport;
+
+// How a pipeline runs, beside what its plan says.
+struct RunOptions {
+  // Of random numbers: initial weights, and dropout together with the number of the step.
+  std::uint64_t seed = 0;
+  // Of intra-operator parallelism, for each rank; 0: the cores of this machine divided among the
+  // ranks. Bits are equal for equal values only.
+  int threads_per_rank = 1;
+  // Of what the gradients of a step are.
+  GradientScale scale;
+  // Told of all that the rank does. Called once, on its thread; they must outlive the pipeline.
+  std::function<std::vector<ExecutorObserver*>(int rank)> observers;
+  // Of a stage: a backward of one's own, in place of autograd's (parts/chunk_backward.h).
+  std::function<ChunkBackwardMaker(int stage)> backward_of;
+  // With run(): of every wait for another rank. Longer than any rank takes for what it does between
+  // two steps, such as reading data or saving.
+  std::chrono::milliseconds deadline = std::chrono::hours(1);
+};
+
+struct StepOptions {
+  // Keeps the model's outputs of every microbatch, detached, on the ranks of the last stage.
+  bool outputs = false;
+};
+
+struct StepResult {
+  double loss = 0;         // mean over all that the loss counted in the step; on every rank
+  std::int64_t count = 0;  // how much that was: rows, tokens; on every rank
+  // Mean of each, 0 where nothing is counted; on every rank.
+  std::vector<double> microbatch_losses;
+  // With StepOptions::outputs, on the rank of the last stage: in the order of the microbatches.
+  std::vector<Values> outputs;
+};
+
+class Pipeline {
+ public:
+  // Collective over the ranks of the transport. Makes this rank's stages and draws their weights
+  // (LayerSpec::initialize). plan: of this model; references must outlive the pipeline. Throws
+  // Error(kUsage) for a plan or transport of another size, and what build_stages() throws.
+  Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  // Collective. Forward and backward of the whole batch, cut into the plan's microbatches; adds to
+  // `.grad` of this rank's parameters. Throws Error(kUsage) for inputs that are missing, unknown or
+  // of different lengths and for parameters that were swapped or moved; Error(kInput) for fewer
+  // rows than microbatches or a batch in which nothing is counted; and what the model throws,
+  // with rank, instruction and stage.
+  StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
+  // Collective. Forward only, without a graph; any number of rows. Modules are in evaluation mode
+  // meanwhile, and then each in the mode that it was in.
+  StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
+
+  // This rank's trainable parameters in layer order, each storage once: what an optimizer takes.
+  std::vector<at::Tensor> parameters() const;
+  // All of this rank's, frozen ones too, by their full names; a tied one once, under the name of
+  // its first use in the model, wherever that is.
+  std::vector<std::pair<std::string, at::Tensor>> local_parameters() const;
+  // Parameters and buffers of this rank under the names of the whole model, detached, not copied.
+  std::vector<std::pair<std::string, at::Tensor>> local_state_dict() const;
+  // Copies into them. Entries of other ranks' layers are left out; throws Error(kUsage) for a name
+  // of this rank that is missing, and for another shape.
+  void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
+
+  // Collective. Scales all gradients so that their norm over all ranks is at most max_norm (0: does
+  // not scale). Returns the norm before, the same bits on every rank.
+  double clip_grad_norm(double max_norm);
+  // As the optimizer's: undefines `.grad`.
+  void zero_grad();
+  // Throws Error(kUsage) for an optimizer that holds a parameter which is not one of parameters():
+  // made before the pipeline, or of another rank's layers.
+  void check(const torch::optim::Optimizer& optimizer) const;
+
+  int rank() const;
+  int num_ranks() const;
+  std::uint64_t seed() const;
+  const Plan& plan() const;
+  // Of this rank, ascending.
+  std::vector<Stage*> stages() const;
+  bool has_first_stage() const;
+  bool has_last_stage() const;
+  const Group& world() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Plans (plan_pipeline), then runs `body` once a rank, on a thread for each. Returns when all have
+// ended; throws the first failure, whose message names the rank. The plan is made of what layers
+// say of themselves; for prediction of memory, plan with describe(layers, batch).
+void run(const Model& model, const PipelineOptions& options,
+         const std::function<void(Pipeline&)>& body, const RunOptions& run_options = {});
+
+}  // namespace sluice

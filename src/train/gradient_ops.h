@@ -1,0 +1,44 @@
+// What ends a step whose update is the user's: ties are summed, every rank learns the losses.
+//
+// Does not own: where gradients go then (Pipeline).
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/parts/executor.h"
+#include "sluice/pipeline.h"
+#include "train/parameter_list.h"
+#include "train/tied_sums.h"
+
+namespace sluice {
+
+class GradientOps final : public StepOps {
+ public:
+  // References must outlive it. Programs with a norm or an update are refused when they come there.
+  GradientOps(const Program& program, const std::vector<SharedParameter>& parameters, Group world);
+
+  // Losses are taken from here.
+  void watch(const Executor& executor) { executor_ = &executor; }
+  // Ties within this rank, and an end to the step's sums: after the step.
+  void finish_ties();
+  // Of the last step, but for its outputs.
+  const StepResult& result() const { return result_; }
+
+  Work<void> unshard(int stage) override;
+  void reshard(int stage) override;
+  Work<void> reduce_gradients(int stage) override;
+  Work<void> reduce_tied(int group) override;
+  Work<void> reduce_loss() override;
+  Work<void> reduce_norm() override;
+  void optimizer_step() override;
+
+ private:
+  TiedSums ties_;
+  Group world_;
+  const Executor* executor_ = nullptr;
+  StepResult result_;
+};
+
+}  // namespace sluice
