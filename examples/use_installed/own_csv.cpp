@@ -6,8 +6,7 @@
 #include <iostream>
 
 #include "my_net.h"
-#include "sluice/error.h"
-#include "sluice/pipeline.h"
+#include "sluice/sluice.h"
 
 // Two stages a rank; the second rank runs its weight gradients last.
 const char* const kSchedule =
