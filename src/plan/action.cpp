@@ -95,6 +95,9 @@ Action parse_single(std::string_view text) {
       const std::string what = spelling.target == Target::kGroup ? "tie group" : "stage";
       refuse(text, "no " + what + " before '" + std::string(word) + "'");
     }
+    if (spelling.target == Target::kGroup && *target > Action::kMaxGroup) {
+      refuse(text, "tie groups go up to " + std::to_string(Action::kMaxGroup));
+    }
     if (!has_target && target) refuse(text, std::string(word) + " takes no stage");
     if (spelling.has_microbatch && !microbatch) {
       refuse(text, "no microbatch after '" + std::string(word) + "'");
@@ -139,44 +142,6 @@ Action Action::overlap(const Action& forward, const Action& backward) {
   action.backward_stage = backward.stage;
   action.backward_microbatch = backward.microbatch;
   return action;
-}
-
-bool is_compute(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-    case ActionKind::kBackward:
-    case ActionKind::kBackwardInput:
-    case ActionKind::kBackwardWeight:
-    case ActionKind::kOverlap:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool is_transfer(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kSendForward:
-    case ActionKind::kRecvForward:
-    case ActionKind::kSendBackward:
-    case ActionKind::kRecvBackward:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool is_post(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kUnshard:
-    case ActionKind::kReduceGrad:
-    case ActionKind::kReduceTied:
-    case ActionKind::kReduceLoss:
-    case ActionKind::kReduceNorm:
-      return true;
-    default:
-      return false;
-  }
 }
 
 AxisSet axes_of(ActionKind kind) {

@@ -38,6 +38,9 @@ TEST(ActionTest, AReductionOfTiedWeightsNamesItsGroupAndNoStage) {
   const Action action = parse_action("7REDUCE_TIED");
   EXPECT_EQ(action, Action::reduce_tied(7));
   EXPECT_EQ(action.group, 7);
+  EXPECT_EQ(parse_action("32767REDUCE_TIED").group, Action::kMaxGroup);
+  EXPECT_NE(refusal("32768REDUCE_TIED").find("tie groups go up to 32767"), std::string::npos);
+  EXPECT_LE(sizeof(Action), 20u);
   EXPECT_EQ(action.stage, -1);
   EXPECT_NE(refusal("REDUCE_TIED").find("no tie group before 'REDUCE_TIED'"), std::string::npos);
 }

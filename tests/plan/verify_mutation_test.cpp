@@ -49,7 +49,7 @@ class Mutator {
         break;
       }
       case 5:
-        target_of(*here) = pick(random_, -1, program_.num_stages());
+        set_target(*here, pick(random_, -1, program_.num_stages()));
         break;
       case 6:
         here->microbatch = pick(random_, -1, program_.num_microbatches);
@@ -62,10 +62,11 @@ class Mutator {
       }
       case 8:
         if (here->kind != ActionKind::kOverlap) {
-          const int target = std::exchange(target_of(*here), -1);
+          const int target = target_of(*here);
+          set_target(*here, -1);
           here->kind = static_cast<ActionKind>(pick(random_, 0, 16));
           if (here->kind == ActionKind::kOverlap) here->kind = ActionKind::kIdle;
-          target_of(*here) = target;
+          set_target(*here, target);
         } else {
           std::swap(here->stage, here->backward_stage);
           std::swap(here->microbatch, here->backward_microbatch);
@@ -75,8 +76,15 @@ class Mutator {
   }
 
  private:
-  static std::int32_t& target_of(Action& action) {
+  static int target_of(const Action& action) {
     return action.kind == ActionKind::kReduceTied ? action.group : action.stage;
+  }
+  static void set_target(Action& action, int target) {
+    if (action.kind == ActionKind::kReduceTied) {
+      action.group = static_cast<std::int16_t>(target);
+    } else {
+      action.stage = target;
+    }
   }
 
   void insert(std::vector<Action>& row, const Action& action) {

@@ -44,15 +44,18 @@ enum class ActionKind : std::uint8_t {
   kOptimizerStep,   // update this rank's parameters
 };
 
-// 24 bytes, plain value. Fields that a kind does not use hold their defaults, so == is exact.
+// 20 bytes, plain value: plans have millions. Fields that a kind does not use hold their defaults,
+// so == is exact.
 struct Action {
   ActionKind kind = ActionKind::kIdle;
   ActionKind backward_kind = ActionKind::kIdle;  // kOverlap: kBackward or kBackwardInput
+  std::int16_t group = -1;                       // kReduceTied only: index of the tie group
   std::int32_t stage = -1;                       // kOverlap: stage of the forward
   std::int32_t microbatch = -1;                  // kOverlap: microbatch of the forward
   std::int32_t backward_stage = -1;              // kOverlap only
   std::int32_t backward_microbatch = -1;         // kOverlap only
-  std::int32_t group = -1;                       // kReduceTied only: index of the tie group
+
+  static constexpr int kMaxGroup = 32767;
 
   friend bool operator==(const Action&, const Action&) = default;
 
@@ -68,10 +71,11 @@ struct Action {
   static Action backward_weight(int stage, int microbatch) {
     return make(ActionKind::kBackwardWeight, stage, microbatch);
   }
+  // Precondition: 0 <= group <= kMaxGroup.
   static Action reduce_tied(int group) {
     Action action;
     action.kind = ActionKind::kReduceTied;
-    action.group = group;
+    action.group = static_cast<std::int16_t>(group);
     return action;
   }
   // Of any kind but kOverlap and kReduceTied.
@@ -92,10 +96,19 @@ struct Action {
   }
 };
 
-bool is_compute(ActionKind kind);   // F, B, I, W, OVERLAP
-bool is_transfer(ActionKind kind);  // SEND_*, RECV_*
+// F, B, I, W, OVERLAP
+constexpr bool is_compute(ActionKind kind) {
+  return kind >= ActionKind::kForward && kind <= ActionKind::kOverlap;
+}
+// SEND_*, RECV_*
+constexpr bool is_transfer(ActionKind kind) {
+  return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
+}
 // UNSHARD, REDUCE_*: begins what its first user, further down its row, waits for (program.h).
-bool is_post(ActionKind kind);
+constexpr bool is_post(ActionKind kind) {
+  return kind == ActionKind::kUnshard ||
+         (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kReduceNorm);
+}
 
 // The axes of the mesh that an instruction spans. SEND, RECV and REDUCE_TIED: pp. UNSHARD, and
 // RESHARD that undoes it: dp_shard. REDUCE_GRAD: dp_replicate and dp_shard. REDUCE_LOSS and

@@ -9,6 +9,11 @@ namespace sluice {
 
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
   detail::require_in_range(program);
+  if (groups.size() > std::size_t{Action::kMaxGroup} + 1) {
+    throw Error(ErrorKind::kUsage,
+                {.what = std::to_string(groups.size()) + " groups of tied parameters",
+                 .remedy = "a program has at most " + std::to_string(Action::kMaxGroup + 1)});
+  }
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const TieGroup& tie = groups[group];
     std::vector<int> ranks;
