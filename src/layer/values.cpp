@@ -62,11 +62,15 @@ const at::Tensor& Values::get(std::string_view name) const {
   const auto item = find_item(items_, name);
   if (item != items_.end()) return item->second;
   std::string present;
-  for (const auto& [other, tensor] : items_)
+  std::vector<std::string> names;
+  for (const auto& [other, tensor] : items_) {
     present += (present.empty() ? "'" : ", '") + other + "'";
+    names.push_back(other);
+  }
   throw Error(ErrorKind::kInternal,
               {.what = "no value named '" + std::string(name) + "'",
-               .where = "values present: " + (present.empty() ? "none" : present)});
+               .where = "values present: " + (present.empty() ? "none" : present),
+               .remedy = names.empty() ? "" : suggest_name(std::string(name), names)});
 }
 
 void Values::set(const std::string& name, at::Tensor tensor) {

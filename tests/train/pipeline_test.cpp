@@ -468,6 +468,13 @@ TEST(PipelineTest, RefusesMisuseWithTheRemedy) {
         EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     }
   }
+  Model forgetful = model;  // its loss reads "y"
+  forgetful.inputs = {"x"};
+  const Error forgotten = error_of([&] {
+    run(forgetful, layout("1F1B", 2), [&](Pipeline& p) { p.train_step({{"x", x}}); });
+  });
+  EXPECT_NE(std::string(forgotten.what()).find("no value named 'y'"), std::string::npos)
+      << forgotten.what();
   Model no_loss = model;
   no_loss.loss = nullptr;
   EXPECT_THROW(run(no_loss, layout("1F1B", 2), [](Pipeline&) {}), Error);
