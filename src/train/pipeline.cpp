@@ -13,73 +13,16 @@
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
-#include "sluice/parts/executor.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/transport.h"
-#include "sluice/verify.h"
-#include "train/gradient_ops.h"
+#include "train/evaluation_mode.h"
 #include "train/parameter_list.h"
 #include "train/split_inputs.h"
 #include "train/step_norm.h"
+#include "train/step_runner.h"
 
 namespace sluice {
 namespace {
-
-// Keeps what leaves the model, without its graph.
-class OutputWatch final : public ExecutorObserver {
- public:
-  explicit OutputWatch(const Flow& flow) : flow_(flow) {}
-
-  void keep(bool on) { is_on_ = on; }
-  std::vector<Values> take() {
-    std::vector<Values> outputs;
-    for (auto& [microbatch, values] : of_microbatch_) outputs.push_back(std::move(values));
-    of_microbatch_.clear();
-    return outputs;
-  }
-  void begin_step(std::int64_t /*step*/) override { of_microbatch_.clear(); }
-  void produced(const Action& action, const Values& outputs,
-                std::vector<at::Tensor>& /*handed_on*/) override {
-    if (!is_on_ || action.kind != ActionKind::kForward) return;
-    if (!flow_.is_last(action.stage, action.microbatch)) return;
-    Values& kept = of_microbatch_[action.microbatch];
-    for (const auto& [name, tensor] : outputs)
-      kept.set(name, tensor.defined() ? tensor.detach() : tensor);
-  }
-
- private:
-  const Flow& flow_;
-  bool is_on_ = false;
-  std::map<int, Values> of_microbatch_;
-};
-
-// A program with all that runs it.
-struct Runner {
-  Runner(Program lowered, RankStages& stages, const std::vector<SharedParameter>& parameters,
-         Transport& transport, const Model& model, const RunOptions& options,
-         const std::vector<ExecutorObserver*>& observers)
-      : program(std::move(lowered)), ops(program, parameters, transport.world()) {
-    require_verified(verify(program), "the program of a step");
-    ExecutorOptions executor_options;
-    executor_options.seed = options.seed;
-    executor_options.scale = options.scale;
-    executor_options.input_metas = [&stages](int stage, const Values& batch) {
-      return stages.input_metas(stage, batch);
-    };
-    executor_options.observers = {&outputs};
-    for (ExecutorObserver* observer : observers) executor_options.observers.push_back(observer);
-    executor.emplace(program, transport.rank(), stages.pointers(), transport, ops, model.loss,
-                     executor_options);
-    ops.watch(*executor);
-  }
-  Runner(const Runner&) = delete;
-  Runner& operator=(const Runner&) = delete;
-
-  Program program;
-  OutputWatch outputs{program.flow};
-  GradientOps ops;
-  std::optional<Executor> executor;
-};
 
 StepBatch make_batch(const Inputs& inputs, const Model& model, int num_microbatches,
                      std::int64_t step) {
@@ -92,29 +35,8 @@ StepBatch make_batch(const Inputs& inputs, const Model& model, int num_microbatc
   return batch;
 }
 
-// Modules in evaluation mode; afterwards each is in the mode that it was in.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(const RankStages& stages) {
-    for (const auto& stage : stages.stages()) {
-      for (auto& module : stage->chunk().modules()) {
-        modes_.emplace_back(module, module->is_training());
-      }
-    }
-    for (auto& [module, is_training] : modes_) module->eval();
-  }
-  ~EvaluationMode() {
-    for (auto& [module, is_training] : modes_) module->train(is_training);  // submodules follow
-  }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
-};
-
-void require_fits(const Plan& plan, const Transport& transport) {
-  if (transport.size() == plan.program.num_ranks()) return;
+Transport& require_fits(const Plan& plan, Transport& transport) {
+  if (transport.size() == plan.program.num_ranks()) return transport;
   throw Error(ErrorKind::kUsage,
               {.what = "the plan has " + counted(plan.program.num_ranks(), "rank") +
                        ", the transport " + std::to_string(transport.size()),
@@ -162,17 +84,17 @@ struct Pipeline::Impl {
   RankStages stages;
   std::vector<SharedParameter> shared;
   std::vector<ExecutorObserver*> observers;
-  std::optional<Runner> training;
-  std::map<int, Runner> evaluation;  // by number of microbatches
+  std::optional<StepRunner> training;
+  std::map<int, StepRunner> evaluation;  // by number of microbatches
   std::int64_t step = 0;
 
   Impl(const Model& the_model, const Plan& the_plan, Transport& the_transport,
        RunOptions the_options)
       : model(the_model),
         plan(the_plan),
-        transport(the_transport),
+        transport(require_fits(plan, the_transport)),
         options(std::move(the_options)),
-        world((require_fits(plan, transport), transport.world())),
+        world(transport.world()),
         stages(build_stages(model, plan.partition, transport.rank(), {options.backward_of})) {
     if (!model.loss) {
       throw Error(
@@ -196,7 +118,7 @@ struct Pipeline::Impl {
             .wait());
   }
 
-  Runner& training_runner() {
+  StepRunner& training_runner() {
     if (!training) {
       LowerOptions lowering;
       lowering.tie_groups = plan.partition.tie_groups;
@@ -207,7 +129,7 @@ struct Pipeline::Impl {
     return *training;
   }
 
-  Runner& evaluation_runner(int num_microbatches) {
+  StepRunner& evaluation_runner(int num_microbatches) {
     const auto found = evaluation.find(num_microbatches);
     if (found != evaluation.end()) return found->second;
     LowerOptions lowering;
@@ -219,14 +141,6 @@ struct Pipeline::Impl {
                  std::forward_as_tuple(lower(schedule, lowering), stages, shared, transport, model,
                                        options, observers))
         .first->second;
-  }
-
-  StepResult run(Runner& runner, const StepBatch& batch, const StepOptions& step_options) {
-    runner.outputs.keep(step_options.outputs);
-    runner.executor->run_step(batch);
-    StepResult result = runner.ops.result();
-    result.outputs = runner.outputs.take();
-    return result;
   }
 
   // What is thrown before the executor runs would leave the other ranks waiting.
@@ -243,7 +157,7 @@ struct Pipeline::Impl {
   // The sums of this step join what earlier steps have left in `.grad`.
   void add_to_grads() {
     const at::NoGradGuard no_grad;
-    training->ops.finish_ties();
+    training->finish_ties();
     for (const SharedParameter& parameter : shared) {
       const ParameterUse* use = parameter.local_use();
       if (!use || !use->gradient().defined()) continue;
@@ -279,7 +193,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     require_counted(batch);
     require_agreement(impl_->world, batch, "train_step");
     ++impl_->step;
-    StepResult result = impl_->run(impl_->training_runner(), batch, options);
+    StepResult result = impl_->training_runner().run(batch, options);
     impl_->add_to_grads();
     return result;
   });
@@ -293,7 +207,7 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
     require_counted(batch);
     require_agreement(impl_->world, batch, "eval_step");
     const EvaluationMode mode(impl_->stages);
-    return impl_->run(impl_->evaluation_runner(num_microbatches), batch, options);
+    return impl_->evaluation_runner(num_microbatches).run(batch, options);
   });
 }
 

@@ -1,8 +1,6 @@
 #include "sluice/trainer.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 #include <optional>
 #include <set>
 
