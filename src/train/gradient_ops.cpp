@@ -1,47 +1,23 @@
 #include "train/gradient_ops.h"
 
-#include <map>
 #include <utility>
 
-#include "comm/gather_messages.h"
 #include "sluice/error.h"
+#include "train/step_loss.h"
 
 namespace sluice {
 namespace {
-
-WireWriter write_losses(const Executor& executor) {
-  std::vector<std::int64_t> microbatches, counts;
-  std::vector<double> sums;
-  for (const MicrobatchLoss& loss : executor.losses()) {
-    microbatches.push_back(loss.microbatch);
-    sums.push_back(loss.sum);
-    counts.push_back(loss.count);
-  }
-  return WireWriter().add(microbatches).add(sums).add(counts);
-}
 
 double mean(double sum, std::int64_t count) {
   return count > 0 ? sum / static_cast<double>(count) : 0.0;
 }
 
-StepResult read_losses(std::vector<WireReader> messages) {
-  std::map<std::int64_t, MicrobatchLoss> losses;
-  for (WireReader& message : messages) {
-    const auto microbatches = message.take<std::vector<std::int64_t>>();
-    const auto sums = message.take<std::vector<double>>();
-    const auto counts = message.take<std::vector<std::int64_t>>();
-    message.finish();
-    for (std::size_t i = 0; i < microbatches.size(); ++i)
-      losses[microbatches[i]] = {microbatches[i], sums.at(i), counts.at(i)};
-  }
+StepResult result_of(const GatheredLosses& losses) {
   StepResult result;
-  double sum = 0;
-  for (const auto& [microbatch, loss] : losses) {
-    sum += loss.sum;
-    result.count += loss.count;
+  result.count = losses.count();
+  result.loss = mean(losses.sum(), result.count);
+  for (const MicrobatchLoss& loss : losses.of_microbatches)
     result.microbatch_losses.push_back(mean(loss.sum, loss.count));
-  }
-  result.loss = mean(sum, result.count);
   return result;
 }
 
@@ -69,9 +45,9 @@ Work<void> GradientOps::reduce_gradients(int /*stage*/) { return Work<void>::don
 Work<void> GradientOps::reduce_tied(int group) { return ties_.reduce(group); }
 
 Work<void> GradientOps::reduce_loss() {
-  return post_messages(world_, write_losses(*executor_), "losses of the step")
-      .then(
-          [this](std::vector<WireReader> messages) { result_ = read_losses(std::move(messages)); });
+  return post_losses(world_, executor_, /*flag=*/false).then([this](const GatheredLosses& losses) {
+    result_ = result_of(losses);
+  });
 }
 
 Work<void> GradientOps::reduce_norm() { refuse("REDUCE_NORM"); }

@@ -5,12 +5,26 @@
 // Thread-safety: one rank's thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "sluice/parts/group.h"
 #include "sluice/parts/train_ops.h"
 
 namespace sluice {
+
+// What all ranks told each other of their losses.
+struct GatheredLosses {
+  std::vector<MicrobatchLoss> of_microbatches;  // in their order
+  bool flag = false;                            // some rank's was up
+
+  double sum() const;
+  std::int64_t count() const;
+};
+
+// Collective over `world`, all ranks. executor: the losses of its step; null: this rank has none.
+Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, bool flag);
 
 class StepLoss {
  public:
