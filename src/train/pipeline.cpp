@@ -248,6 +248,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   };
   std::map<std::string, at::Tensor> given(state.begin(), state.end());
   std::vector<std::string> names;
+  names.reserve(given.size());
   for (const auto& [name, tensor] : given) names.push_back(name);
   const auto own = local_state_dict();
   // All is checked before anything is written.
