@@ -45,11 +45,6 @@ class TrainingJob {
   std::unique_ptr<Impl> impl_;
 };
 
-// Throws Error(kUsage) when the environment says that a launcher has started this process as one of
-// several (WORLD_SIZE of torchrun, and what mpirun and srun set), or says no number there: not
-// built yet.
-void require_single_process();
-
 // Runs `call`, which plans and trains. Memory that runs out where no rank is to blame becomes
 // Error(kMemory) that says so.
 int run_job(const std::function<int()>& call);

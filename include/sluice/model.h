@@ -30,6 +30,8 @@ struct Model {
   // How much the loss will count in a microbatch, known before it runs: what its mean is divided
   // by. Empty: count_rows(). Called on every rank.
   std::function<std::int64_t(const Values& batch)> count;
+  // Losses beside that of the outputs, on the stages of the layers that write them.
+  std::vector<AuxiliaryLoss> auxiliary = {};
 };
 
 // The children of a torch::nn::Sequential, one layer each under its name. Every child is called
@@ -43,6 +45,11 @@ Model from_sequential(const torch::nn::Sequential& net, const std::string& input
 
 // The rows of a batch: the first size of its first tensor that has one; 0: it has none.
 std::int64_t count_rows(const Values& batch);
+
+// For a model that returns its loss: the output of this name, one number, the mean over the rows of
+// a microbatch (as mean_loss()).
+LossFunction loss_output(const std::string& output,
+                         std::function<std::int64_t(const Values& batch)> rows = {});
 
 // A loss written as the mean over the rows of a microbatch, as torch's functions give it. Its sum
 // is the mean times the rows of the batch's first input that has a size: so microbatches weigh by

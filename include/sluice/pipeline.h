@@ -23,11 +23,16 @@
 // alone. clip_grad_norm() and the check that all ranks pass the same batch are collectives beside
 // them.
 //
+// Between a call of train_step() or eval_step() and its return nothing of the pipeline may be asked
+// or changed, as by an observer: everything but what names rank and plan refuses.
+//
 // Invariants:
 //  1. Losses, gradients and norms are the same bits for every number of ranks and every schedule
 //     with the same order of microbatches (docs/library.md).
 //  2. Between steps, `.grad` of every parameter is all that train_step() calls have added since it
-//     was last cleared, tied parameters summed over all their uses. It is never reduced twice.
+//     was last cleared (undefined, or zeroed), tied parameters summed over all their uses, in the
+//     dtype of the parameter; what adds up is float32 where that is of half precision. It is never
+//     reduced twice.
 //  3. A layer's factory is called on the rank that has the layer, and on no other.
 // Thread-safety: one rank's thread.
 #pragma once
@@ -36,6 +41,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +61,20 @@ class ExecutorObserver;
 class Group;
 class Transport;
 
+// Sums of gradients over ranks of one's own, as data parallelism needs them: what REDUCE_GRAD of
+// the program does (program.h).
+struct GradientReduction {
+  // Called on the stage's rank when gradients are whole: of a microbatch, or of all of a step
+  // (none). gradients: full names and sums of the stage's trainable parameters that have one, to be
+  // changed in place; float32 where the parameter is of half precision. What a call has reduced is
+  // never given to another. Empty: nothing is reduced, and the program has no REDUCE_GRAD.
+  std::function<void(int stage, std::optional<int> microbatch,
+                     std::vector<std::pair<std::string, at::Tensor>>& gradients)>
+      reduce;
+  // After every backward, instead of once a step after the last: sooner, and more often.
+  bool per_microbatch = false;
+};
+
 // How a pipeline runs, beside what its plan says.
 struct RunOptions {
   // Of random numbers: initial weights, and dropout together with the number of the step.
@@ -64,6 +84,7 @@ struct RunOptions {
   int threads_per_rank = 1;
   // Of what the gradients of a step are.
   GradientScale scale;
+  GradientReduction reduction;
   // Told of all that the rank does. Called once, on its thread; they must outlive the pipeline.
   std::function<std::vector<ExecutorObserver*>(int rank)> observers;
   // Of a stage: a backward of one's own, in place of autograd's (parts/chunk_backward.h).
@@ -73,9 +94,18 @@ struct RunOptions {
   std::chrono::milliseconds deadline = std::chrono::hours(1);
 };
 
+// Which ranks get the model's outputs.
+enum class Outputs : std::uint8_t {
+  kNone,
+  kLastStage,  // that of the last stage
+  kAllRanks,   // all: an instruction of the program, GATHER_OUTPUTS, takes them there
+};
+
 struct StepOptions {
-  // Keeps the model's outputs of every microbatch, detached, on the ranks of the last stage.
-  bool outputs = false;
+  // Those of every microbatch, detached.
+  Outputs outputs = Outputs::kNone;
+  // Of what the gradients of this step are, in place of RunOptions::scale.
+  std::optional<GradientScale> scale;
 };
 
 struct StepResult {
@@ -83,7 +113,10 @@ struct StepResult {
   std::int64_t count = 0;  // how much that was: rows, tokens; on every rank
   // Mean of each, 0 where nothing is counted; on every rank.
   std::vector<double> microbatch_losses;
-  // With StepOptions::outputs, on the rank of the last stage: in the order of the microbatches.
+  // The mean of each auxiliary loss, microbatches weighing by what they count; in layer order; on
+  // every rank.
+  std::vector<std::pair<std::string, double>> auxiliary;
+  // With StepOptions::outputs: in the order of the microbatches.
   std::vector<Values> outputs;
 };
 
@@ -99,9 +132,9 @@ class Pipeline {
 
   // Collective. Forward and backward of the whole batch, cut into the plan's microbatches; adds to
   // `.grad` of this rank's parameters. Throws Error(kUsage) for inputs that are missing, unknown or
-  // of different lengths and for parameters that were swapped or moved; Error(kInput) for fewer
-  // rows than microbatches or a batch in which nothing is counted; and what the model throws,
-  // with rank, instruction and stage.
+  // of different lengths, for parameters that were swapped or moved, and within another step;
+  // Error(kInput) for fewer rows than microbatches or a batch in which nothing is counted; and what
+  // the model throws, with rank, instruction and stage.
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Forward only, without a graph; any number of rows. Modules are in evaluation mode
   // meanwhile, and then each in the mode that it was in.
@@ -118,6 +151,8 @@ class Pipeline {
   // of this rank that is missing, and for another shape.
   void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
 
+  // Divides all gradients by `divisor`, above 0, as for a count that is known after the steps.
+  void scale_grads_by_divisor(double divisor);
   // Collective. Scales all gradients so that their norm over all ranks is at most max_norm (0: does
   // not scale). Returns the norm before, the same bits on every rank.
   double clip_grad_norm(double max_norm);
@@ -143,7 +178,8 @@ class Pipeline {
 };
 
 // Plans (plan_pipeline), then runs `body` once a rank, on a thread for each. Returns when all have
-// ended; throws the first failure, whose message names the rank. The plan is made of what layers
+// ended; throws the first failure, whose message names the rank, and Error(kUsage) in a process that
+// a launcher has started as one of several. The plan is made of what layers
 // say of themselves; for prediction of memory, plan with describe(layers, batch).
 void run(const Model& model, const PipelineOptions& options,
          const std::function<void(Pipeline&)>& body, const RunOptions& run_options = {});

@@ -8,15 +8,15 @@
 // destination rank, activation or gradient). Between two stages of one rank nothing is transferred:
 // the hand-over is the compute action's own.
 //
-// REDUCE_TIED, REDUCE_LOSS and REDUCE_NORM are collectives of this program's ranks: every rank
-// concerned executes them, in the same order. UNSHARD and REDUCE_GRAD are collectives along other
-// axes (axes_of), where all ranks run the same row. All five are posts: they begin and go on, and
-// the first instruction below that uses the result waits for it:
+// REDUCE_TIED, REDUCE_LOSS, GATHER_OUTPUTS and REDUCE_NORM are collectives of this program's ranks:
+// every rank concerned executes them, in the same order. UNSHARD and REDUCE_GRAD are collectives
+// along other axes (axes_of), where all ranks run the same row. All six are posts: they begin and
+// go on, and the first instruction below that uses the result waits for it:
 //   UNSHARD of a stage       a compute action, or the RESHARD, of the stage
 //   REDUCE_GRAD of a stage   REDUCE_TIED of a group with a member in the stage, REDUCE_NORM,
 //                            OPTIMIZER_STEP
 //   REDUCE_TIED              REDUCE_NORM, OPTIMIZER_STEP
-//   REDUCE_LOSS, REDUCE_NORM OPTIMIZER_STEP
+//   REDUCE_LOSS, GATHER_OUTPUTS, REDUCE_NORM   OPTIMIZER_STEP
 // What nobody used is waited for at the end of the row.
 //
 // Every pass is Program -> Program, keeps the order of what was there, and can be tested alone.
@@ -87,32 +87,38 @@ Program defer_receives(Program program);
 // forward stage is the last of them brings its backward stage as well. Throws Error(kUsage) for a
 // bound below 1.
 Program add_unshard_reshard(Program program, int max_active_stages = 3);
-// {s}REDUCE_GRAD directly after the stage's last gradient of weights.
-Program add_reduce_grad(Program program);
+// {s}REDUCE_GRAD directly after the stage's last gradient of weights; per_microbatch:
+// {s}REDUCE_GRAD{m} directly after each.
+Program add_reduce_grad(Program program, bool per_microbatch = false);
 // {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that
 // holds a member, after all compute of that rank.
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
 // REDUCE_LOSS on every rank: above its REDUCE_NORM or OPTIMIZER_STEP, else at the end.
 Program add_loss_reduction(Program program);
+// GATHER_OUTPUTS on every rank: at the same place.
+Program add_output_gathering(Program program);
 // REDUCE_NORM (with_norm), OPTIMIZER_STEP at the end of every rank.
 Program add_optimizer_step(Program program, bool with_norm);
 
 struct LowerOptions {
   bool shard_parameters = false;  // UNSHARD / RESHARD
   int max_active_stages = 3;
-  bool reduce_gradients = false;  // REDUCE_GRAD
-  bool transfers = true;          // SEND / RECV
+  bool reduce_gradients = false;       // REDUCE_GRAD
+  bool reduce_per_microbatch = false;  // of every microbatch by itself
+  bool transfers = true;               // SEND / RECV
   bool defer_receives = false;
   bool merge_backward = false;  // adjacent I, W -> B
   bool forward_only = false;    // for evaluation: no backward, norm, update or sum of gradients
   std::vector<TieGroup> tie_groups;
-  bool loss = false;  // REDUCE_LOSS
+  bool loss = false;     // REDUCE_LOSS
+  bool outputs = false;  // GATHER_OUTPUTS
   bool optimizer_step = false;
   bool norm = false;
 };
 
 // The passes by name, in the order in which lower() applies them for these options: forward only,
-// merge, unshard, reduce gradients, transfers, defer, tied reductions, loss, optimizer step.
+// merge, unshard, reduce gradients, transfers, defer, tied reductions, loss, outputs, optimizer
+// step.
 struct NamedPass {
   std::string name;
   Program (*apply)(Program, const LowerOptions&) = nullptr;

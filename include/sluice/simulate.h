@@ -34,6 +34,7 @@ struct Costs {
   std::vector<StageCosts> per_stage;  // empty, or one per stage
   double reduce_tied = 0.0;           // REDUCE_TIED of a group
   double reduce_loss = 0.0;           // REDUCE_LOSS
+  double gather_outputs = 0.0;        // GATHER_OUTPUTS
   double reduce_norm = 0.0;           // REDUCE_NORM
   double latency = 0.0;               // of a transfer
   double bandwidth = 0.0;             // bytes per unit of time; 0: infinite

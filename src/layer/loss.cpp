@@ -22,6 +22,12 @@ std::int64_t count_rows(const Values& batch) {
   return 0;
 }
 
+LossFunction loss_output(const std::string& output,
+                         std::function<std::int64_t(const Values& batch)> rows) {
+  return mean_loss([output](const Values& outputs, const Values&) { return outputs.get(output); },
+                   std::move(rows));
+}
+
 LossFunction mean_loss(
     std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows,
     std::function<std::int64_t(const Values& batch)> rows) {

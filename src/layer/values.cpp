@@ -67,7 +67,7 @@ const at::Tensor& Values::get(std::string_view name) const {
     present += (present.empty() ? "'" : ", '") + other + "'";
     names.push_back(other);
   }
-  throw Error(ErrorKind::kInternal,
+  throw Error(ErrorKind::kUsage,
               {.what = "no value named '" + std::string(name) + "'",
                .where = "values present: " + (present.empty() ? "none" : present),
                .remedy = names.empty() ? "" : suggest_name(std::string(name), names)});

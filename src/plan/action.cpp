@@ -15,30 +15,33 @@ namespace {
 // What the number in front of the word counts.
 enum class Target { kNone, kStage, kGroup };
 
+enum class Microbatch { kNone, kOptional, kRequired };
+
 // How a kind is written: {target}{word}{microbatch}, without the parts that it does not use.
 struct Spelling {
   ActionKind kind;
   std::string_view word;
   Target target;
-  bool has_microbatch;
+  Microbatch microbatch;
 };
 
-constexpr std::array<Spelling, 15> kSpellings = {{
-    {ActionKind::kForward, "F", Target::kStage, true},
-    {ActionKind::kBackward, "B", Target::kStage, true},
-    {ActionKind::kBackwardInput, "I", Target::kStage, true},
-    {ActionKind::kBackwardWeight, "W", Target::kStage, true},
-    {ActionKind::kSendForward, "SEND_F", Target::kStage, true},
-    {ActionKind::kRecvForward, "RECV_F", Target::kStage, true},
-    {ActionKind::kSendBackward, "SEND_B", Target::kStage, true},
-    {ActionKind::kRecvBackward, "RECV_B", Target::kStage, true},
-    {ActionKind::kUnshard, "UNSHARD", Target::kStage, false},
-    {ActionKind::kReshard, "RESHARD", Target::kStage, false},
-    {ActionKind::kReduceGrad, "REDUCE_GRAD", Target::kStage, false},
-    {ActionKind::kReduceTied, "REDUCE_TIED", Target::kGroup, false},
-    {ActionKind::kReduceLoss, "REDUCE_LOSS", Target::kNone, false},
-    {ActionKind::kReduceNorm, "REDUCE_NORM", Target::kNone, false},
-    {ActionKind::kOptimizerStep, "OPTIMIZER_STEP", Target::kNone, false},
+constexpr std::array<Spelling, 16> kSpellings = {{
+    {ActionKind::kForward, "F", Target::kStage, Microbatch::kRequired},
+    {ActionKind::kBackward, "B", Target::kStage, Microbatch::kRequired},
+    {ActionKind::kBackwardInput, "I", Target::kStage, Microbatch::kRequired},
+    {ActionKind::kBackwardWeight, "W", Target::kStage, Microbatch::kRequired},
+    {ActionKind::kSendForward, "SEND_F", Target::kStage, Microbatch::kRequired},
+    {ActionKind::kRecvForward, "RECV_F", Target::kStage, Microbatch::kRequired},
+    {ActionKind::kSendBackward, "SEND_B", Target::kStage, Microbatch::kRequired},
+    {ActionKind::kRecvBackward, "RECV_B", Target::kStage, Microbatch::kRequired},
+    {ActionKind::kUnshard, "UNSHARD", Target::kStage, Microbatch::kNone},
+    {ActionKind::kReshard, "RESHARD", Target::kStage, Microbatch::kNone},
+    {ActionKind::kReduceGrad, "REDUCE_GRAD", Target::kStage, Microbatch::kOptional},
+    {ActionKind::kReduceTied, "REDUCE_TIED", Target::kGroup, Microbatch::kNone},
+    {ActionKind::kReduceLoss, "REDUCE_LOSS", Target::kNone, Microbatch::kNone},
+    {ActionKind::kGatherOutputs, "GATHER_OUTPUTS", Target::kNone, Microbatch::kNone},
+    {ActionKind::kReduceNorm, "REDUCE_NORM", Target::kNone, Microbatch::kNone},
+    {ActionKind::kOptimizerStep, "OPTIMIZER_STEP", Target::kNone, Microbatch::kNone},
 }};
 constexpr std::string_view kOverlapWord = "OVERLAP_F_B";
 
@@ -99,10 +102,10 @@ Action parse_single(std::string_view text) {
       refuse(text, "tie groups go up to " + std::to_string(Action::kMaxGroup));
     }
     if (!has_target && target) refuse(text, std::string(word) + " takes no stage");
-    if (spelling.has_microbatch && !microbatch) {
+    if (spelling.microbatch == Microbatch::kRequired && !microbatch) {
       refuse(text, "no microbatch after '" + std::string(word) + "'");
     }
-    if (!spelling.has_microbatch && microbatch) {
+    if (spelling.microbatch == Microbatch::kNone && microbatch) {
       refuse(text, std::string(word) + " takes no microbatch");
     }
     if (spelling.target == Target::kGroup) return Action::reduce_tied(*target);
@@ -151,6 +154,7 @@ AxisSet axes_of(ActionKind kind) {
     case ActionKind::kSendBackward:
     case ActionKind::kRecvBackward:
     case ActionKind::kReduceTied:
+    case ActionKind::kGatherOutputs:
       return {Axis::kPp};
     case ActionKind::kUnshard:
     case ActionKind::kReshard:
@@ -180,7 +184,7 @@ void append_text(const Action& action, std::string& out) {
   if (spelling.target == Target::kStage) append_number(action.stage, out);
   if (spelling.target == Target::kGroup) append_number(action.group, out);
   out += spelling.word;
-  if (spelling.has_microbatch) append_number(action.microbatch, out);
+  if (action.microbatch >= 0) append_number(action.microbatch, out);
 }
 
 std::string to_text(const Action& action) {

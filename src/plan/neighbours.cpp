@@ -25,7 +25,8 @@ bool fits(const Program& program, const Action& action) {
        !in_range(action.backward_microbatch, program.num_microbatches))) {
     return false;
   }
-  const bool has_microbatch = is_compute(action.kind) || is_transfer(action.kind);
+  const bool has_microbatch = is_compute(action.kind) || is_transfer(action.kind) ||
+                              (action.kind == ActionKind::kReduceGrad && action.microbatch >= 0);
   return !has_microbatch || in_range(action.microbatch, program.num_microbatches);
 }
 
@@ -40,7 +41,8 @@ bool holds(const Program& program, ActionKind kind) {
 int number_of(const Program& program, const Action& collective) {
   const int num_groups = static_cast<int>(program.tie_groups.size());
   if (collective.kind == ActionKind::kReduceLoss) return num_groups;
-  if (collective.kind == ActionKind::kReduceNorm) return num_groups + 1;
+  if (collective.kind == ActionKind::kGatherOutputs) return num_groups + 1;
+  if (collective.kind == ActionKind::kReduceNorm) return num_groups + 2;
   return in_range(collective.group, num_groups) ? collective.group : -1;
 }
 

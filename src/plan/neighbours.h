@@ -88,10 +88,10 @@ inline bool names_stage(ActionKind kind) {
 
 // Whether ranks of one program meet in it; what spans other axes alone is the same row on all.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
-// Collectives are numbered: REDUCE_TIED by its group, then REDUCE_LOSS, then REDUCE_NORM. -1: a
-// group that the program does not have.
+// Collectives are numbered: REDUCE_TIED by its group, then REDUCE_LOSS,
+// GATHER_OUTPUTS and REDUCE_NORM. -1: a group that the program does not have.
 inline int num_collectives(const Program& program) {
-  return static_cast<int>(program.tie_groups.size()) + 2;
+  return static_cast<int>(program.tie_groups.size()) + 3;
 }
 int number_of(const Program& program, const Action& collective);
 // The ranks that execute it, ascending. Precondition: number_of() is not -1.

@@ -23,9 +23,9 @@ Program apply_unshard_reshard(Program program, const LowerOptions& options) {
   if (holds(program, ActionKind::kUnshard)) return program;
   return add_unshard_reshard(std::move(program), options.max_active_stages);
 }
-Program apply_reduce_grad(Program program, const LowerOptions&) {
+Program apply_reduce_grad(Program program, const LowerOptions& options) {
   if (holds(program, ActionKind::kReduceGrad)) return program;
-  return add_reduce_grad(std::move(program));
+  return add_reduce_grad(std::move(program), options.reduce_per_microbatch);
 }
 Program apply_transfers(Program program, const LowerOptions&) {
   if (detail::holds_transfers(program)) return program;
@@ -41,6 +41,10 @@ Program apply_tied_reductions(Program program, const LowerOptions& options) {
 Program apply_loss_reduction(Program program, const LowerOptions&) {
   if (holds(program, ActionKind::kReduceLoss)) return program;
   return add_loss_reduction(std::move(program));
+}
+Program apply_output_gathering(Program program, const LowerOptions&) {
+  if (holds(program, ActionKind::kGatherOutputs)) return program;
+  return add_output_gathering(std::move(program));
 }
 Program apply_optimizer_step(Program program, const LowerOptions& options) {
   if (holds(program, ActionKind::kOptimizerStep)) return program;
@@ -85,6 +89,7 @@ std::vector<NamedPass> lowering_passes(const LowerOptions& options) {
   add(options.defer_receives, "defer_receives", apply_defer_receives);
   add(!options.tie_groups.empty() && trains, "add_tied_reductions", apply_tied_reductions);
   add(options.loss, "add_loss_reduction", apply_loss_reduction);
+  add(options.outputs, "add_output_gathering", apply_output_gathering);
   add(options.optimizer_step && trains, "add_optimizer_step", apply_optimizer_step);
   return passes;
 }

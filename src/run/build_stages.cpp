@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "run/auxiliary_values.h"
 #include "run/stage_inputs.h"
 #include "sluice/error.h"
 
@@ -37,7 +38,10 @@ std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& fi
   return values;
 }
 
+// Behind what leaves a stage come its auxiliary losses.
 Chunk make_chunk(const Model& model, const StageContent& stage, Names inputs, Names outputs) {
+  for (std::string& name : auxiliary_values(model, stage.layers))
+    outputs.push_back(std::move(name));
   std::vector<LayerSpec> layers;
   for (const int layer : stage.layers) layers.push_back(model.layers[layer]);
   return {std::move(layers), stage.layers.front(), std::move(inputs), std::move(outputs)};
@@ -69,6 +73,7 @@ void RankStages::draw_weights(std::uint64_t seed) {
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options) {
   require_layers(model, partition);
+  require_auxiliary(model);
   const std::vector<int> first = first_layers(partition);
   std::vector<Names> values = values_at_cuts(model, first);
   std::vector<std::unique_ptr<Stage>> stages;

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "run/auxiliary_losses.h"
 #include "run/compute_only_ops.h"
 #include "run/executor_checks.h"
 #include "run/finite_check.h"
@@ -47,6 +48,7 @@ struct Executor::Impl {
   InputMetas input_metas;
   GradientMetas gradient_metas;
   StepLosses losses;
+  AuxiliaryLosses auxiliary;
   FlightRecorder recorder;
   StepTimer timer;
   ObserverList observers;
@@ -66,6 +68,7 @@ struct Executor::Impl {
         seed(options.seed),
         input_metas(std::move(options.input_metas)),
         losses(std::move(loss), options.scale),
+        auxiliary(std::move(options.auxiliary)),
         recorder(options.flight_recorder_size),
         observers({&recorder, &timer}),
         posts(program, observers) {
@@ -88,7 +91,8 @@ struct Executor::Impl {
     check(step_batch);
     batch = &step_batch;
     ops = &end_of_step;
-    losses.begin_step(step_batch.counts);
+    losses.begin_step(step_batch);
+    auxiliary.clear();
     for (auto& [index, stage] : stages) {
       stage->clear_gradients();
       stage->hold_early_weights(holds_early_weights.at(index));
@@ -158,13 +162,19 @@ struct Executor::Impl {
         ops->reshard(action.stage);
         break;
       case ActionKind::kReduceGrad:
-        posts.add(action, ops->reduce_gradients(action.stage));
+        posts.add(action,
+                  ops->reduce_gradients(action.stage, action.microbatch < 0
+                                                          ? std::nullopt
+                                                          : std::optional(action.microbatch)));
         break;
       case ActionKind::kReduceTied:
         posts.add(action, ops->reduce_tied(action.group));
         break;
       case ActionKind::kReduceLoss:
         posts.add(action, ops->reduce_loss());
+        break;
+      case ActionKind::kGatherOutputs:
+        posts.add(action, ops->gather_outputs());
         break;
       case ActionKind::kReduceNorm:
         posts.add(action, ops->reduce_norm());
@@ -194,6 +204,7 @@ struct Executor::Impl {
     posts.clear();
     for (auto& [index, stage] : stages) stage->reset();
     losses.clear();
+    auxiliary.clear();
     gradient_metas.clear();
   }
 
@@ -212,18 +223,18 @@ struct Executor::Impl {
         input_metas.remember(s, batch_inputs, inputs);
       const Values outputs =
           stage_at(s).forward({seed, batch->step, m}, std::move(inputs), batch_inputs);
+      Tensors roots = auxiliary.take(s, m, outputs);
       if (is_last) {
-        const at::Tensor loss = losses.compute(m, outputs, batch_inputs);
-        keep(action, {loss});
-        produced.push_back(loss.detach());
+        roots.push_back(losses.compute(m, outputs, batch_inputs));
+        produced.push_back(roots.back().detach());
       } else {
-        Tensors roots;
         for (const auto& [name, tensor] : outputs) {
+          if (auxiliary.has(name)) continue;
           roots.push_back(tensor);
           produced.push_back(without_graph(tensor));
         }
-        keep(action, roots);
       }
+      keep(action, roots);
       observers.produced(action, outputs, produced);
     }
     if (is_last) {
@@ -243,6 +254,7 @@ struct Executor::Impl {
     const int s = action.stage, m = action.microbatch;
     Tensors gradients = program.flow.is_last(s, m) ? Tensors{losses.gradient(m)}
                                                    : take_inputs(ChannelKind::kGradient, action);
+    auxiliary.put_gradients(s, m, losses.weight(m), gradients);
     Tensors produced = action.kind == ActionKind::kBackward
                            ? stage_at(s).backward(m, std::move(gradients))
                            : stage_at(s).backward_input(m, std::move(gradients));
@@ -303,6 +315,9 @@ Executor::~Executor() = default;
 void Executor::run_step(const StepBatch& batch) { impl_->run(batch, impl_->step_ops); }
 
 const std::vector<MicrobatchLoss>& Executor::losses() const { return impl_->losses.values(); }
+std::vector<MicrobatchAuxiliary> Executor::auxiliary_losses() const {
+  return impl_->auxiliary.values();
+}
 const StepTimes& Executor::times() const { return impl_->timer.times(); }
 
 std::optional<NonFinite> Executor::find_non_finite(const StepBatch& batch) {

@@ -9,8 +9,10 @@
 
 namespace sluice {
 
-void StepLosses::begin_step(const std::vector<std::int64_t>& counts) {
+void StepLosses::begin_step(const StepBatch& batch) {
   clear();
+  scale_ = batch.scale.value_or(usual_scale_);
+  const std::vector<std::int64_t>& counts = counts_ = batch.counts;
   counted_tokens_ = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   for (const std::int64_t count : counts) sums_.push_back({at::Tensor(), count});
 }
@@ -58,6 +60,21 @@ at::Tensor StepLosses::gradient(int microbatch) const {
       break;
   }
   return at::full_like(loss, scale);
+}
+
+double StepLosses::weight(int microbatch) const {
+  switch (scale_.kind) {
+    case GradientScale::kTokens:
+      return counted_tokens_ > 0
+                 ? static_cast<double>(counts_[microbatch]) / static_cast<double>(counted_tokens_)
+                 : 0.0;
+    case GradientScale::kMicrobatches:
+      return 1.0 / static_cast<double>(counts_.size());
+    case GradientScale::kDivisor:
+      return 1.0 / scale_.divisor;
+    default:
+      return 1.0;
+  }
 }
 
 const std::vector<MicrobatchLoss>& StepLosses::values() {

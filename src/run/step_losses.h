@@ -17,10 +17,10 @@ namespace sluice {
 class StepLosses {
  public:
   StepLosses(LossFunction function, GradientScale scale)
-      : function_(std::move(function)), scale_(scale) {}
+      : function_(std::move(function)), usual_scale_(scale), scale_(scale) {}
 
-  // counts: counted tokens of every microbatch of the step.
-  void begin_step(const std::vector<std::int64_t>& counts);
+  // Counts and scale of the step.
+  void begin_step(const StepBatch& batch);
   // The sum of the losses of a microbatch's tokens, with its graph. Throws Error(kUsage) when the
   // function returns no single number, or counts otherwise than `counts` where that is the scale.
   at::Tensor compute(int microbatch, const Values& outputs, const Values& batch);
@@ -28,6 +28,8 @@ class StepLosses {
   void put(int microbatch, at::Tensor sum);
   // The gradient of the step's loss with respect to the sum of a microbatch. Precondition: put().
   at::Tensor gradient(int microbatch) const;
+  // How the mean loss of a microbatch weighs in the step's, by the counts of the batch.
+  double weight(int microbatch) const;
   // Of the microbatches that were put, in their order.
   const std::vector<MicrobatchLoss>& values();
   void clear();
@@ -39,9 +41,10 @@ class StepLosses {
   };
 
   LossFunction function_;
-  GradientScale scale_;
-  std::int64_t counted_tokens_ = 0;  // of the whole step
-  std::vector<Sum> sums_;            // count: of the batch, then as the function counted
+  GradientScale usual_scale_, scale_;  // of every step, of this one
+  std::vector<std::int64_t> counts_;   // of the batch
+  std::int64_t counted_tokens_ = 0;    // of the whole step
+  std::vector<Sum> sums_;              // count: of the batch, then as the function counted
   std::vector<MicrobatchLoss> values_;
 };
 

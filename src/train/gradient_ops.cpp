@@ -18,6 +18,7 @@ StepResult result_of(const GatheredLosses& losses) {
   result.loss = mean(losses.sum(), result.count);
   for (const MicrobatchLoss& loss : losses.of_microbatches)
     result.microbatch_losses.push_back(mean(loss.sum, loss.count));
+  result.auxiliary = losses.auxiliary();
   return result;
 }
 
@@ -29,18 +30,25 @@ StepResult result_of(const GatheredLosses& losses) {
 }  // namespace
 
 GradientOps::GradientOps(const Program& program, const std::vector<SharedParameter>& parameters,
-                         Group world)
-    : ties_(program, parameters, world.rank()), world_(std::move(world)) {}
+                         const std::vector<Stage*>& stages, Group world, OutputWatch& outputs,
+                         GradientReduction reduction)
+    : ties_(program, parameters, world.rank()),
+      reductions_(program, stages, std::move(reduction)),
+      outputs_(outputs),
+      world_(std::move(world)) {}
 
 void GradientOps::finish_ties() {
   ties_.sum_others();
   ties_.clear();
 }
 
-// Parameters are whole, and there is one replica of the gradients.
+// Parameters are whole.
 Work<void> GradientOps::unshard(int /*stage*/) { return Work<void>::done(); }
 void GradientOps::reshard(int /*stage*/) {}
-Work<void> GradientOps::reduce_gradients(int /*stage*/) { return Work<void>::done(); }
+Work<void> GradientOps::reduce_gradients(int stage, std::optional<int> microbatch) {
+  reductions_.reduce(stage, microbatch);
+  return Work<void>::done();
+}
 
 Work<void> GradientOps::reduce_tied(int group) { return ties_.reduce(group); }
 
@@ -49,6 +57,8 @@ Work<void> GradientOps::reduce_loss() {
     result_ = result_of(losses);
   });
 }
+
+Work<void> GradientOps::gather_outputs() { return outputs_.gather(world_); }
 
 Work<void> GradientOps::reduce_norm() { refuse("REDUCE_NORM"); }
 void GradientOps::optimizer_step() { refuse("OPTIMIZER_STEP"); }

@@ -9,7 +9,9 @@
 
 #include "sluice/parts/executor.h"
 #include "sluice/pipeline.h"
+#include "train/output_watch.h"
 #include "train/parameter_list.h"
+#include "train/stage_reductions.h"
 #include "train/tied_sums.h"
 
 namespace sluice {
@@ -17,7 +19,9 @@ namespace sluice {
 class GradientOps final : public StepOps {
  public:
   // References must outlive it. Programs with a norm or an update are refused when they come there.
-  GradientOps(const Program& program, const std::vector<SharedParameter>& parameters, Group world);
+  GradientOps(const Program& program, const std::vector<SharedParameter>& parameters,
+              const std::vector<Stage*>& stages, Group world, OutputWatch& outputs,
+              GradientReduction reduction);
 
   // Losses are taken from here.
   void watch(const Executor& executor) { executor_ = &executor; }
@@ -28,14 +32,17 @@ class GradientOps final : public StepOps {
 
   Work<void> unshard(int stage) override;
   void reshard(int stage) override;
-  Work<void> reduce_gradients(int stage) override;
+  Work<void> reduce_gradients(int stage, std::optional<int> microbatch) override;
   Work<void> reduce_tied(int group) override;
   Work<void> reduce_loss() override;
+  Work<void> gather_outputs() override;
   Work<void> reduce_norm() override;
   void optimizer_step() override;
 
  private:
   TiedSums ties_;
+  StageReductions reductions_;
+  OutputWatch& outputs_;
   Group world_;
   const Executor* executor_ = nullptr;
   StepResult result_;

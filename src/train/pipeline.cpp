@@ -4,19 +4,22 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
 
 #include "base/text.h"
-#include "comm/gather_messages.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/transport.h"
+#include "train/agreement.h"
 #include "train/evaluation_mode.h"
+#include "train/grads.h"
 #include "train/parameter_list.h"
+#include "train/running_step.h"
 #include "train/split_inputs.h"
 #include "train/step_norm.h"
 #include "train/step_runner.h"
@@ -24,11 +27,12 @@
 namespace sluice {
 namespace {
 
-StepBatch make_batch(const Inputs& inputs, const Model& model, int num_microbatches,
-                     std::int64_t step) {
+StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microbatches,
+                     std::int64_t step, const StepOptions& options) {
   StepBatch batch;
   batch.step = step;
-  for (Values& values : split_inputs(inputs, model, num_microbatches)) {
+  batch.scale = options.scale;
+  for (Values& values : split.microbatches(num_microbatches)) {
     batch.counts.push_back(model.count ? model.count(values) : count_rows(values));
     batch.microbatches.push_back(std::move(values));
   }
@@ -44,33 +48,38 @@ Transport& require_fits(const Plan& plan, Transport& transport) {
                .remedy = "make as many endpoints as the plan has ranks"});
 }
 
-// Collective. What all ranks have to say alike.
-void require_agreement(const Group& world, const StepBatch& batch, const char* call) {
-  WireWriter own;
-  own.add(std::string(call)).add(batch.counts);
-  std::vector<WireReader> messages = gather_messages(world, own, "batch of a step");
-  for (int rank = 0; rank < world.size(); ++rank) {
-    const auto their_call = messages[rank].take<std::string>();
-    const auto counts = messages[rank].take<std::vector<std::int64_t>>();
-    messages[rank].finish();
-    if (their_call == call && counts == batch.counts) continue;
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = their_call == call ? "the batches of ranks " + std::to_string(rank) + " and " +
-                                          std::to_string(world.rank()) +
-                                          " fall into microbatches that count otherwise"
-                                    : "rank " + std::to_string(rank) + " called " + their_call,
-         .where = std::string(call) + " on rank " + std::to_string(world.rank()),
-         .remedy = "make the same calls with the same batch on every rank"});
-  }
-}
-
 void require_counted(const StepBatch& batch) {
   if (std::any_of(batch.counts.begin(), batch.counts.end(), [](auto count) { return count > 0; }))
     return;
   throw Error(ErrorKind::kInput, {.what = "nothing is counted in the step's batch",
                                   .where = "step " + std::to_string(batch.step),
                                   .remedy = "give every step something that Model::count counts"});
+}
+
+// The modules' parameters are still those that the stages were made of.
+void require_same_parameters(const RankStages& stages) {
+  for (const auto& stage : stages.stages()) {
+    std::set<const void*> of_modules;
+    for (const auto& module : stage->chunk().modules()) {
+      for (const at::Tensor& parameter : module->parameters(/*recurse=*/false))
+        of_modules.insert(parameter.unsafeGetTensorImpl());
+    }
+    for (const ParameterInfo& parameter : stage->parameters()) {
+      if (of_modules.contains(parameter.tensor.unsafeGetTensorImpl())) continue;
+      throw Error(ErrorKind::kUsage,
+                  {.what = "parameter '" + parameter.name + "' was replaced by another tensor",
+                   .where = "stage " + std::to_string(stage->index()),
+                   .remedy = "write into it (copy_) or make the pipeline anew"});
+    }
+  }
+}
+
+void require_divisor(const char* call, const std::optional<GradientScale>& scale) {
+  if (!scale || scale->kind != GradientScale::kDivisor) return;
+  if (scale->divisor > 0 && std::isfinite(scale->divisor)) return;
+  throw Error(ErrorKind::kUsage, {.what = "a divisor of " + std::to_string(scale->divisor),
+                                  .where = call,
+                                  .remedy = "give a number above 0"});
 }
 
 }  // namespace
@@ -84,8 +93,8 @@ struct Pipeline::Impl {
   RankStages stages;
   std::vector<SharedParameter> shared;
   std::vector<ExecutorObserver*> observers;
-  std::optional<StepRunner> training;
-  std::map<int, StepRunner> evaluation;  // by number of microbatches
+  Grads grads{shared};
+  std::map<StepKind, StepRunner> runners;
   std::int64_t step = 0;
 
   Impl(const Model& the_model, const Plan& the_plan, Transport& the_transport,
@@ -118,26 +127,23 @@ struct Pipeline::Impl {
             .wait());
   }
 
-  StepRunner& training_runner() {
-    if (!training) {
-      LowerOptions lowering;
-      lowering.tie_groups = plan.partition.tie_groups;
-      lowering.loss = true;
-      training.emplace(lower(plan.schedule, lowering), stages, shared, transport, model, options,
-                       observers);
-    }
-    return *training;
-  }
-
-  StepRunner& evaluation_runner(int num_microbatches) {
-    const auto found = evaluation.find(num_microbatches);
-    if (found != evaluation.end()) return found->second;
+  StepRunner& runner(const StepKind& kind) {
+    const auto found = runners.find(kind);
+    if (found != runners.end()) return found->second;
     LowerOptions lowering;
-    lowering.forward_only = true;
     lowering.loss = true;
-    const Schedule schedule = make_forward_schedule(plan.program.stage_map, num_microbatches);
-    return evaluation
-        .emplace(std::piecewise_construct, std::tuple(num_microbatches),
+    lowering.outputs = kind.gathers_outputs;
+    lowering.forward_only = !kind.trains;
+    if (kind.trains) {
+      lowering.tie_groups = plan.partition.tie_groups;
+      lowering.reduce_gradients = static_cast<bool>(options.reduction.reduce);
+      lowering.reduce_per_microbatch = options.reduction.per_microbatch;
+    }
+    const Schedule schedule =
+        kind.trains ? plan.schedule
+                    : make_forward_schedule(plan.program.stage_map, kind.num_microbatches);
+    return runners
+        .emplace(std::piecewise_construct, std::tuple(kind),
                  std::forward_as_tuple(lower(schedule, lowering), stages, shared, transport, model,
                                        options, observers))
         .first->second;
@@ -145,9 +151,10 @@ struct Pipeline::Impl {
 
   // What is thrown before the executor runs would leave the other ranks waiting.
   template <typename Step>
-  StepResult waking_others(Step step) {
+  StepResult waking_others(const char* call, Step run_step) {
     try {
-      return step();
+      const RunningStep running(call);
+      return run_step();
     } catch (const Error& error) {
       transport.abort({transport.rank(), error.kind(), error.what()});
       throw;
@@ -155,19 +162,9 @@ struct Pipeline::Impl {
   }
 
   // The sums of this step join what earlier steps have left in `.grad`.
-  void add_to_grads() {
-    const at::NoGradGuard no_grad;
-    training->finish_ties();
-    for (const SharedParameter& parameter : shared) {
-      const ParameterUse* use = parameter.local_use();
-      if (!use || !use->gradient().defined()) continue;
-      at::Tensor& grad = use->value().mutable_grad();
-      if (grad.defined()) {
-        grad.add_(use->gradient());
-      } else {
-        grad = use->gradient().to(use->value().scalar_type());
-      }
-    }
+  void add_to_grads(StepRunner& training) {
+    training.finish_ties();
+    grads.add_step();
     for (const auto& stage : stages.stages()) stage->clear_gradients();
   }
 };
@@ -177,9 +174,12 @@ Pipeline::Pipeline(const Model& model, const Plan& plan, Transport& transport, R
 Pipeline::~Pipeline() = default;
 
 StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options) {
-  return impl_->waking_others([&] {
+  return impl_->waking_others("Pipeline::train_step", [&] {
+    require_divisor("Pipeline::train_step", options.scale);
+    require_same_parameters(impl_->stages);
+    const BatchSplit split(inputs, impl_->model.inputs);
     const int planned = impl_->plan.schedule.num_microbatches;
-    const int possible = num_microbatches_of(inputs, impl_->model, planned);
+    const int possible = split.num_microbatches(planned);
     if (possible != planned) {
       throw Error(
           ErrorKind::kInput,
@@ -189,29 +189,38 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
            .remedy = "give at least one row a microbatch, or plan with num_microbatches = " +
                      std::to_string(possible)});
     }
-    const StepBatch batch = make_batch(inputs, impl_->model, planned, impl_->step + 1);
+    const StepBatch batch = make_batch(split, impl_->model, planned, impl_->step + 1, options);
     require_counted(batch);
-    require_agreement(impl_->world, batch, "train_step");
+    require_agreement(impl_->world, batch, options, "train_step");
     ++impl_->step;
-    StepResult result = impl_->training_runner().run(batch, options);
-    impl_->add_to_grads();
+    StepRunner& runner = impl_->runner({.trains = true,
+                                        .gathers_outputs = options.outputs == Outputs::kAllRanks,
+                                        .num_microbatches = planned});
+    StepResult result = runner.run(batch, options);
+    impl_->add_to_grads(runner);
     return result;
   });
 }
 
 StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options) {
-  return impl_->waking_others([&] {
-    const int num_microbatches =
-        num_microbatches_of(inputs, impl_->model, impl_->plan.schedule.num_microbatches);
-    const StepBatch batch = make_batch(inputs, impl_->model, num_microbatches, impl_->step);
+  return impl_->waking_others("Pipeline::eval_step", [&] {
+    require_same_parameters(impl_->stages);
+    const BatchSplit split(inputs, impl_->model.inputs);
+    const int num_microbatches = split.num_microbatches(impl_->plan.schedule.num_microbatches);
+    const StepBatch batch = make_batch(split, impl_->model, num_microbatches, impl_->step, options);
     require_counted(batch);
-    require_agreement(impl_->world, batch, "eval_step");
+    require_agreement(impl_->world, batch, options, "eval_step");
     const EvaluationMode mode(impl_->stages);
-    return impl_->evaluation_runner(num_microbatches).run(batch, options);
+    return impl_
+        ->runner({.trains = false,
+                  .gathers_outputs = options.outputs == Outputs::kAllRanks,
+                  .num_microbatches = num_microbatches})
+        .run(batch, options);
   });
 }
 
 std::vector<at::Tensor> Pipeline::parameters() const {
+  require_no_step("Pipeline::parameters");
   std::vector<at::Tensor> parameters;
   for (const SharedParameter& parameter : impl_->shared) {
     if (const ParameterUse* use = parameter.local_use()) parameters.push_back(use->value());
@@ -220,6 +229,7 @@ std::vector<at::Tensor> Pipeline::parameters() const {
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_parameters() const {
+  require_no_step("Pipeline::local_parameters");
   std::vector<std::pair<std::string, at::Tensor>> parameters;
   std::set<std::string> seen;
   for (const auto& stage : impl_->stages.stages()) {
@@ -232,6 +242,7 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_parameters() con
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() const {
+  require_no_step("Pipeline::local_state_dict");
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (const auto& [name, tensor] : local_parameters()) state.emplace_back(name, tensor.detach());
   for (const auto& stage : impl_->stages.stages()) {
@@ -241,6 +252,7 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() con
 }
 
 void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state) {
+  require_no_step("Pipeline::load_state_dict");
   const at::NoGradGuard no_grad;
   const auto refuse = [](const std::string& what, const std::string& remedy) {
     throw Error(ErrorKind::kUsage,
@@ -264,22 +276,27 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   for (const auto& [name, tensor] : own) tensor.copy_(given.at(name));
 }
 
+void Pipeline::scale_grads_by_divisor(double divisor) {
+  require_no_step("Pipeline::scale_grads_by_divisor");
+  require_divisor("Pipeline::scale_grads_by_divisor",
+                  GradientScale(GradientScale::kDivisor, divisor));
+  impl_->grads.scale(1.0 / divisor);
+}
+
 double Pipeline::clip_grad_norm(double max_norm) {
+  require_no_step("Pipeline::clip_grad_norm");
   const at::NoGradGuard no_grad;
   const GradientNorms norms =
       post_gradient_norms(impl_->shared, impl_->world, [](const ParameterUse& use) {
         return use.value().grad();
       }).wait();
   const double coefficient = clip_coefficient(norms.total, max_norm);
-  if (coefficient != 1.0) {
-    for (const at::Tensor& parameter : parameters()) {
-      if (parameter.grad().defined()) parameter.mutable_grad().mul_(coefficient);
-    }
-  }
+  if (coefficient != 1.0) impl_->grads.scale(coefficient);
   return norms.total;
 }
 
 void Pipeline::zero_grad() {
+  require_no_step("Pipeline::zero_grad");
   for (const at::Tensor& parameter : parameters()) parameter.mutable_grad().reset();
 }
 

@@ -9,6 +9,7 @@ namespace sluice {
 
 void run(const Model& model, const PipelineOptions& options,
          const std::function<void(Pipeline&)>& body, const RunOptions& run_options) {
+  require_single_process();
   const Plan plan = plan_pipeline(describe(model.layers), options);
   const int num_ranks = plan.program.num_ranks();
   run_ranks(make_local_transports(num_ranks, {run_options.deadline}),

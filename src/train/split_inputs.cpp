@@ -4,7 +4,7 @@
 #include <ATen/ops/tensor_split.h>
 
 #include <algorithm>
-#include <optional>
+#include <numeric>
 
 #include "base/text.h"
 #include "sluice/error.h"
@@ -12,30 +12,36 @@
 namespace sluice {
 namespace {
 
+using Names = std::vector<std::string>;
+using Tensors = std::vector<at::Tensor>;
+
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "inputs of a step", .remedy = remedy});
 }
 
-const Input& find(const Inputs& inputs, const std::string& name) {
-  const auto found = std::find_if(inputs.begin(), inputs.end(),
-                                  [&](const auto& item) { return item.first == name; });
-  return found->second;
-}
-
-void require_names(const Inputs& inputs, const Model& model) {
-  std::vector<std::string> seen;
-  for (const auto& [name, input] : inputs) {
-    if (std::find(model.inputs.begin(), model.inputs.end(), name) == model.inputs.end()) {
-      refuse("the model has no input '" + name + "'", suggest_name(name, model.inputs));
-    }
-    if (std::find(seen.begin(), seen.end(), name) != seen.end())
-      refuse("the input '" + name + "' is given twice", "give each input once");
-    seen.push_back(name);
+std::vector<const Input*> by_name(const Inputs& inputs, const Names& names) {
+  if (!inputs.named().empty() && !inputs.in_order().empty())
+    refuse("some inputs have names, some have none", "give all by name, or all in order");
+  std::vector<const Input*> found(names.size());
+  if (inputs.in_order().size() > names.size()) {
+    refuse(std::to_string(inputs.in_order().size()) + " inputs are given, the model has " +
+               std::to_string(names.size()),
+           "give those of Model::inputs, in its order");
   }
-  for (const std::string& name : model.inputs) {
-    if (std::find(seen.begin(), seen.end(), name) == seen.end())
-      refuse("the input '" + name + "' is missing", "give every name of Model::inputs");
+  for (std::size_t i = 0; i < inputs.in_order().size(); ++i) found[i] = &inputs.in_order()[i];
+  for (const auto& [name, input] : inputs.named()) {
+    const auto place = std::find(names.begin(), names.end(), name);
+    if (place == names.end())
+      refuse("the model has no input '" + name + "'", suggest_name(name, names));
+    const Input*& slot = found[static_cast<std::size_t>(place - names.begin())];
+    if (slot) refuse("the input '" + name + "' is given twice", "give each input once");
+    slot = &input;
   }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!found[i])
+      refuse("the input '" + names[i] + "' is missing", "give every name of Model::inputs");
+  }
+  return found;
 }
 
 // Along what is cut.
@@ -53,12 +59,94 @@ std::int64_t length_of(const std::string& name, const Input& input) {
   return tensor.size(dim);
 }
 
+std::int64_t rows_of_ragged(const std::string& name, const Input& input) {
+  const std::vector<std::int64_t>& lengths = input.lengths();
+  if (std::any_of(lengths.begin(), lengths.end(), [](auto length) { return length < 0; }))
+    refuse("the input '" + name + "' has a row of negative length", "give lengths of 0 or more");
+  const std::int64_t together = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  const std::int64_t length = length_of(name, input);
+  if (together != length) {
+    refuse("the rows of '" + name + "' are " + std::to_string(together) +
+               " long together, the tensor " + std::to_string(length),
+           "give Input::ragged the length of every row");
+  }
+  return static_cast<std::int64_t>(lengths.size());
+}
+
+std::int64_t rows_of_offsets(const std::string& name, const Input& input) {
+  const at::Tensor& tensor = input.tensors().front();
+  const auto refuse_offsets = [&](const std::string& what) {
+    refuse("the offsets '" + name + "' " + what,
+           "give Input::offsets integers [rows + 1] that ascend from 0");
+  };
+  if (!tensor.defined() || tensor.dim() != 1 || tensor.size(0) < 1 ||
+      at::isFloatingType(tensor.scalar_type()))
+    refuse_offsets(tensor.defined() ? "are " + to_text(meta_of(tensor)) : "are undefined");
+  if (tensor.is_meta()) return tensor.size(0) - 1;
+  if (tensor[0].item<std::int64_t>() != 0) refuse_offsets("do not begin with 0");
+  if (tensor.diff().lt(0).any().item<bool>()) refuse_offsets("descend");
+  return tensor.size(0) - 1;
+}
+
+// How many rows each part has when `rows` are cut as tensor_split cuts.
+std::vector<std::int64_t> even_parts(std::int64_t rows, int parts) {
+  std::vector<std::int64_t> sizes;
+  for (int part = 0; part < parts; ++part) sizes.push_back(rows / parts + (part < rows % parts));
+  return sizes;
+}
+
+Tensors cut_ragged(const Input& input, int parts) {
+  Tensors cut;
+  auto length = input.lengths().begin();
+  std::int64_t start = 0;
+  for (const std::int64_t rows :
+       even_parts(static_cast<std::int64_t>(input.lengths().size()), parts)) {
+    const std::int64_t size = std::accumulate(length, length + rows, std::int64_t{0});
+    cut.push_back(input.tensors().front().narrow(input.dim(), start, size));
+    length += rows;
+    start += size;
+  }
+  return cut;
+}
+
+Tensors cut_offsets(const Input& input, int parts) {
+  const at::Tensor& offsets = input.tensors().front();
+  Tensors cut;
+  std::int64_t first = 0;
+  for (const std::int64_t rows : even_parts(offsets.size(0) - 1, parts)) {
+    cut.push_back(offsets.narrow(0, first, rows + 1) - offsets[first]);
+    first += rows;
+  }
+  return cut;
+}
+
+Tensors cut(const Input& input, int parts) {
+  switch (input.kind()) {
+    case Input::Kind::kSplit:
+      return input.tensors().front().tensor_split(parts, input.dim());
+    case Input::Kind::kReplicated:
+      return Tensors(static_cast<std::size_t>(parts), input.tensors().front());
+    case Input::Kind::kRagged:
+      return cut_ragged(input, parts);
+    case Input::Kind::kOffsets:
+      return cut_offsets(input, parts);
+    default:
+      return input.tensors();
+  }
+}
+
 }  // namespace
 
 Input Input::split(at::Tensor tensor, std::int64_t dim) {
   return {Kind::kSplit, {std::move(tensor)}, dim};
 }
 Input Input::replicated(at::Tensor tensor) { return {Kind::kReplicated, {std::move(tensor)}, 0}; }
+Input Input::ragged(at::Tensor tensor, std::vector<std::int64_t> lengths, std::int64_t dim) {
+  Input input(Kind::kRagged, {std::move(tensor)}, dim);
+  input.lengths_ = std::move(lengths);
+  return input;
+}
+Input Input::offsets(at::Tensor tensor) { return {Kind::kOffsets, {std::move(tensor)}, 0}; }
 Input Input::per_microbatch(std::vector<at::Tensor> tensors) {
   return {Kind::kPerMicrobatch, std::move(tensors), 0};
 }
@@ -66,52 +154,66 @@ Input Input::sizes(const TensorMeta& meta) {
   return split(at::empty(meta.sizes, at::TensorOptions(meta.dtype).device(at::kMeta)), 0);
 }
 
-int num_microbatches_of(const Inputs& inputs, const Model& model, int most) {
-  require_names(inputs, model);
-  std::optional<std::int64_t> rows, given;
-  std::string rows_of, given_by;
-  for (const auto& [name, input] : inputs) {
-    if (input.kind() == Input::Kind::kReplicated) continue;
-    if (input.kind() == Input::Kind::kPerMicrobatch) {
-      const auto count = static_cast<std::int64_t>(input.tensors().size());
-      if (count == 0) refuse("the input '" + name + "' has no microbatches", "give at least one");
-      if (given && *given != count) {
-        refuse("'" + name + "' is given for " + std::to_string(count) + " microbatches, '" +
-                   given_by + "' for " + std::to_string(*given),
-               "give both for the same microbatches");
-      }
-      given = count;
-      given_by = name;
-      continue;
+BatchSplit::BatchSplit(const Inputs& inputs, const Names& names)
+    : names_(names), inputs_(by_name(inputs, names)) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
+    const Input& input = *inputs_[i];
+    switch (input.kind()) {
+      case Input::Kind::kReplicated:
+        break;
+      case Input::Kind::kPerMicrobatch:
+        learn_given(name, static_cast<std::int64_t>(input.tensors().size()));
+        break;
+      case Input::Kind::kSplit:
+        learn_rows(name, length_of(name, input));
+        break;
+      case Input::Kind::kRagged:
+        learn_rows(name, rows_of_ragged(name, input));
+        break;
+      case Input::Kind::kOffsets:
+        learn_rows(name, rows_of_offsets(name, input));
+        break;
     }
-    const std::int64_t length = length_of(name, input);
-    if (rows && *rows != length) {
-      refuse("'" + name + "' is " + std::to_string(length) + " long where it is cut, '" + rows_of +
-                 "' " + std::to_string(*rows),
-             "give inputs of one length, or Input::replicated");
-    }
-    rows = length;
-    rows_of = name;
   }
-  if (given && rows && *rows < *given) {
-    refuse("'" + rows_of + "' has " + counted(*rows, "row") + " for the " + std::to_string(*given) +
-               " microbatches of '" + given_by + "'",
+  if (rows_ && rows_->count == 0)
+    refuse("'" + rows_->name + "' has no rows", "give at least one row");
+  if (given_ && rows_ && rows_->count < given_->count) {
+    refuse("'" + rows_->name + "' has " + counted(rows_->count, "row") + " for the " +
+               std::to_string(given_->count) + " microbatches of '" + given_->name + "'",
            "give at least one row a microbatch");
   }
-  if (given) return static_cast<int>(*given);
-  if (rows && *rows == 0) refuse("'" + rows_of + "' has no rows", "give at least one row");
-  return static_cast<int>(std::min<std::int64_t>(most, rows.value_or(most)));
 }
 
-std::vector<Values> split_inputs(const Inputs& inputs, const Model& model, int num_microbatches) {
+void BatchSplit::learn_rows(const std::string& name, std::int64_t rows) {
+  if (rows_ && rows_->count != rows) {
+    refuse("'" + name + "' has " + counted(rows, "row") + " to cut, '" + rows_->name + "' " +
+               std::to_string(rows_->count),
+           "give inputs of one length, or Input::replicated");
+  }
+  rows_ = {rows, name};
+}
+
+void BatchSplit::learn_given(const std::string& name, std::int64_t count) {
+  if (count == 0) refuse("the input '" + name + "' has no microbatches", "give at least one");
+  if (given_ && given_->count != count) {
+    refuse("'" + name + "' is given for " + std::to_string(count) + " microbatches, '" +
+               given_->name + "' for " + std::to_string(given_->count),
+           "give both for the same microbatches");
+  }
+  given_ = {count, name};
+}
+
+int BatchSplit::num_microbatches(int most) const {
+  if (given_) return static_cast<int>(given_->count);
+  return static_cast<int>(std::min<std::int64_t>(most, rows_ ? rows_->count : most));
+}
+
+std::vector<Values> BatchSplit::microbatches(int num_microbatches) const {
   std::vector<Values> microbatches(static_cast<std::size_t>(num_microbatches));
-  for (const std::string& name : model.inputs) {
-    const Input& input = find(inputs, name);
-    std::vector<at::Tensor> parts = input.tensors();
-    if (input.kind() == Input::Kind::kSplit)
-      parts = parts.front().tensor_split(num_microbatches, input.dim());
-    for (std::size_t m = 0; m < microbatches.size(); ++m)
-      microbatches[m].set(name, parts[input.kind() == Input::Kind::kReplicated ? 0 : m]);
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const Tensors parts = cut(*inputs_[i], num_microbatches);
+    for (std::size_t m = 0; m < microbatches.size(); ++m) microbatches[m].set(names_[i], parts[m]);
   }
   return microbatches;
 }

@@ -1,6 +1,11 @@
 // A batch cut into microbatches.
+//
+// Owns: which input has which name, and the cuts. Does not own: kinds of inputs (inputs.h).
+// Thread-safety: values.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,12 +15,30 @@
 
 namespace sluice {
 
-// How many microbatches a batch can be cut into, at most `most`: no more than it has rows. Throws
-// Error(kUsage) for names that the model does not have, or lacks, and lengths that differ.
-int num_microbatches_of(const Inputs& inputs, const Model& model, int most);
+class BatchSplit {
+ public:
+  // names: Model::inputs; the split refers to both. Throws Error(kUsage) for names that the model
+  // does not have, or lacks, for lengths that differ, and for inputs that contradict themselves.
+  BatchSplit(const Inputs& inputs, const std::vector<std::string>& names);
 
-// [microbatch], each with all of model.inputs in their order. Precondition: num_microbatches_of()
-// accepted it.
-std::vector<Values> split_inputs(const Inputs& inputs, const Model& model, int num_microbatches);
+  // How many microbatches the batch can be cut into, at most `most`: no more than it has rows, and
+  // exactly as many as it is given for.
+  int num_microbatches(int most) const;
+  // [microbatch], each with all inputs in the order of the names. Precondition: num_microbatches()
+  // allows as many.
+  std::vector<Values> microbatches(int num_microbatches) const;
+
+ private:
+  struct Known {
+    std::int64_t count = 0;
+    std::string name;  // of the input that says so
+  };
+  void learn_rows(const std::string& name, std::int64_t rows);
+  void learn_given(const std::string& name, std::int64_t count);
+
+  const std::vector<std::string>& names_;
+  std::vector<const Input*> inputs_;   // by name
+  std::optional<Known> rows_, given_;  // of what is cut; of what is given for each microbatch
+};
 
 }  // namespace sluice

@@ -1,6 +1,8 @@
 #include "train/step_loss.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "comm/gather_messages.h"
@@ -9,16 +11,31 @@ namespace sluice {
 namespace {
 
 WireWriter write_losses(const Executor* executor, bool flag) {
-  std::vector<std::int64_t> microbatches, counts;
-  std::vector<double> sums;
+  std::vector<std::int64_t> microbatches, counts, stages, microbatches_of_auxiliary;
+  std::vector<double> sums, values;
+  std::vector<std::string> names;
   if (executor) {
+    for (MicrobatchAuxiliary& loss : executor->auxiliary_losses()) {
+      names.push_back(std::move(loss.name));
+      stages.push_back(loss.stage);
+      microbatches_of_auxiliary.push_back(loss.microbatch);
+      values.push_back(loss.value);
+    }
     for (const MicrobatchLoss& loss : executor->losses()) {
       microbatches.push_back(loss.microbatch);
       sums.push_back(loss.sum);
       counts.push_back(loss.count);
     }
   }
-  return WireWriter().add(flag).add(microbatches).add(sums).add(counts);
+  return WireWriter()
+      .add(flag)
+      .add(microbatches)
+      .add(sums)
+      .add(counts)
+      .add(names)
+      .add(stages)
+      .add(microbatches_of_auxiliary)
+      .add(values);
 }
 
 GatheredLosses read_losses(std::vector<WireReader> messages) {
@@ -28,12 +45,24 @@ GatheredLosses read_losses(std::vector<WireReader> messages) {
     const auto microbatches = message.take<std::vector<std::int64_t>>();
     const auto sums = message.take<std::vector<double>>();
     const auto counts = message.take<std::vector<std::int64_t>>();
+    const auto names = message.take<std::vector<std::string>>();
+    const auto stages = message.take<std::vector<std::int64_t>>();
+    const auto microbatches_of_auxiliary = message.take<std::vector<std::int64_t>>();
+    const auto values = message.take<std::vector<double>>();
     message.finish();
+    for (std::size_t i = 0; i < names.size(); ++i)
+      gathered.of_auxiliary.push_back(
+          {names[i], stages.at(i), microbatches_of_auxiliary.at(i), values.at(i)});
     for (std::size_t i = 0; i < microbatches.size(); ++i)
       gathered.of_microbatches.push_back({microbatches[i], sums.at(i), counts.at(i)});
   }
   std::sort(gathered.of_microbatches.begin(), gathered.of_microbatches.end(),
             [](const auto& a, const auto& b) { return a.microbatch < b.microbatch; });
+  // Within a stage and microbatch they are in layer order.
+  std::stable_sort(gathered.of_auxiliary.begin(), gathered.of_auxiliary.end(),
+                   [](const auto& a, const auto& b) {
+                     return std::tie(a.stage, a.microbatch) < std::tie(b.stage, b.microbatch);
+                   });
   return gathered;
 }
 
@@ -49,6 +78,20 @@ std::int64_t GatheredLosses::count() const {
   std::int64_t count = 0;
   for (const MicrobatchLoss& loss : of_microbatches) count += loss.count;
   return count;
+}
+
+std::vector<std::pair<std::string, double>> GatheredLosses::auxiliary() const {
+  std::map<std::int64_t, std::int64_t> counts;
+  for (const MicrobatchLoss& loss : of_microbatches) counts[loss.microbatch] = loss.count;
+  const auto all = static_cast<double>(count());
+  std::vector<std::pair<std::string, double>> means;
+  for (const MicrobatchAuxiliary& loss : of_auxiliary) {
+    auto mean = std::find_if(means.begin(), means.end(),
+                             [&](const auto& known) { return known.first == loss.name; });
+    if (mean == means.end()) mean = means.insert(means.end(), {loss.name, 0.0});
+    if (all > 0) mean->second += loss.value * static_cast<double>(counts[loss.microbatch]) / all;
+  }
+  return means;
 }
 
 Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, bool flag) {

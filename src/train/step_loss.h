@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/parts/group.h"
@@ -16,11 +18,14 @@ namespace sluice {
 
 // What all ranks told each other of their losses.
 struct GatheredLosses {
-  std::vector<MicrobatchLoss> of_microbatches;  // in their order
-  bool flag = false;                            // some rank's was up
+  std::vector<MicrobatchLoss> of_microbatches;    // in their order
+  std::vector<MicrobatchAuxiliary> of_auxiliary;  // by stage, in layer order, by microbatch
+  bool flag = false;                              // some rank's was up
 
   double sum() const;
   std::int64_t count() const;
+  // Means, microbatches weighing by what they count; each name once, in layer order.
+  std::vector<std::pair<std::string, double>> auxiliary() const;
 };
 
 // Collective over `world`, all ranks. executor: the losses of its step; null: this rank has none.

@@ -13,12 +13,13 @@ Program proven(Program program) {
   return program;
 }
 
-ExecutorOptions executor_options(RankStages& stages, const RunOptions& options,
+ExecutorOptions executor_options(const Model& model, RankStages& stages, const RunOptions& options,
                                  OutputWatch& outputs,
                                  const std::vector<ExecutorObserver*>& observers) {
   ExecutorOptions result;
   result.seed = options.seed;
   result.scale = options.scale;
+  result.auxiliary = model.auxiliary;
   result.input_metas = [&stages](int stage, const Values& batch) {
     return stages.input_metas(stage, batch);
   };
@@ -29,36 +30,20 @@ ExecutorOptions executor_options(RankStages& stages, const RunOptions& options,
 
 }  // namespace
 
-std::vector<Values> OutputWatch::take() {
-  std::vector<Values> outputs;
-  for (auto& [microbatch, values] : of_microbatch_) outputs.push_back(std::move(values));
-  of_microbatch_.clear();
-  return outputs;
-}
-
-void OutputWatch::produced(const Action& action, const Values& outputs,
-                           std::vector<at::Tensor>& /*handed_on*/) {
-  if (!is_on_ || action.kind != ActionKind::kForward) return;
-  if (!flow_.is_last(action.stage, action.microbatch)) return;
-  Values& kept = of_microbatch_[action.microbatch];
-  for (const auto& [name, tensor] : outputs)
-    kept.set(name, tensor.defined() ? tensor.detach() : tensor);
-}
-
 StepRunner::StepRunner(Program program, RankStages& stages,
                        const std::vector<SharedParameter>& parameters, Transport& transport,
                        const Model& model, const RunOptions& options,
                        const std::vector<ExecutorObserver*>& observers)
     : program_(proven(std::move(program))),
-      outputs_(program_.flow),
-      ops_(program_, parameters, transport.world()),
+      outputs_(program_, model.outputs),
+      ops_(program_, parameters, stages.pointers(), transport.world(), outputs_, options.reduction),
       executor_(program_, transport.rank(), stages.pointers(), transport, ops_, model.loss,
-                executor_options(stages, options, outputs_, observers)) {
+                executor_options(model, stages, options, outputs_, observers)) {
   ops_.watch(executor_);
 }
 
 StepResult StepRunner::run(const StepBatch& batch, const StepOptions& options) {
-  outputs_.keep(options.outputs);
+  outputs_.keep(options.outputs != Outputs::kNone);
   executor_.run_step(batch);
   StepResult result = ops_.result();
   result.outputs = outputs_.take();

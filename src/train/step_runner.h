@@ -5,31 +5,23 @@
 // Thread-safety: one rank's thread.
 #pragma once
 
-#include <map>
+#include <compare>
 #include <vector>
 
 #include "sluice/parts/executor.h"
 #include "sluice/pipeline.h"
 #include "train/gradient_ops.h"
+#include "train/output_watch.h"
 
 namespace sluice {
 
-// Keeps what leaves the model, without its graph.
-class OutputWatch final : public ExecutorObserver {
- public:
-  explicit OutputWatch(const Flow& flow) : flow_(flow) {}
+// What a runner is for.
+struct StepKind {
+  bool trains = false;
+  bool gathers_outputs = false;
+  int num_microbatches = 0;
 
-  void keep(bool on) { is_on_ = on; }
-  std::vector<Values> take();  // in the order of the microbatches
-
-  void begin_step(std::int64_t /*step*/) override { of_microbatch_.clear(); }
-  void produced(const Action& action, const Values& outputs,
-                std::vector<at::Tensor>& handed_on) override;
-
- private:
-  const Flow& flow_;
-  bool is_on_ = false;
-  std::map<int, Values> of_microbatch_;
+  friend auto operator<=>(const StepKind&, const StepKind&) = default;
 };
 
 class StepRunner {

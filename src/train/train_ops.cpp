@@ -69,7 +69,7 @@ void TrainOps::reshard(int /*stage*/) {
   // Nothing was gathered.
 }
 
-Work<void> TrainOps::reduce_gradients(int /*stage*/) {
+Work<void> TrainOps::reduce_gradients(int /*stage*/, std::optional<int> /*microbatch*/) {
   // With one data-parallel replica a stage's gradients are already those of the whole batch.
   return Work<void>::done();
 }
@@ -93,6 +93,11 @@ Work<void> TrainOps::reduce_norm() {
         impl->norm_known = true;
         impl->judge();
       });
+}
+
+Work<void> TrainOps::gather_outputs() {
+  throw Error(ErrorKind::kInternal,
+              {.what = "GATHER_OUTPUTS in a program whose outputs nobody asks for"});
 }
 
 void TrainOps::optimizer_step() {

@@ -71,7 +71,7 @@ struct Trainer::Impl {
     ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
                                      options.optimizer, options.stop_requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stages.pointers(), transport,
-                                          *ops, model.loss, executor_options());
+                                          *ops, model.loss, executor_options(model));
     ops->watch(*executor);
   }
 
@@ -95,10 +95,11 @@ struct Trainer::Impl {
               " parameters, " + human_bytes(bytes));
   }
 
-  ExecutorOptions executor_options() {
+  ExecutorOptions executor_options(const Model& model) {
     ExecutorOptions executor_options;
     executor_options.seed = options.seed;
     executor_options.scale = options.scale;
+    executor_options.auxiliary = model.auxiliary;
     executor_options.input_metas = [this](int stage, const Values& batch) {
       return stages.input_metas(stage, batch);
     };

@@ -18,10 +18,26 @@ std::string refusal(std::string_view text) {
 }
 
 TEST(ActionTest, ParsesWhatItWritesForEveryKind) {
-  for (const std::string text :
-       {"0F0", "12B345", "1I2", "1W2", "1SEND_F3", "2RECV_F3", "2SEND_B3", "1RECV_B3", "0UNSHARD",
-        "3RESHARD", "0REDUCE_GRAD", "0REDUCE_TIED", "REDUCE_LOSS", "REDUCE_NORM", "OPTIMIZER_STEP",
-        "(0F7;7B3)OVERLAP_F_B", "(4F1;3I0)OVERLAP_F_B", "2147483647F2147483647"}) {
+  for (const std::string text : {"0F0",
+                                 "12B345",
+                                 "1I2",
+                                 "1W2",
+                                 "1SEND_F3",
+                                 "2RECV_F3",
+                                 "2SEND_B3",
+                                 "1RECV_B3",
+                                 "0UNSHARD",
+                                 "3RESHARD",
+                                 "0REDUCE_GRAD",
+                                 "0REDUCE_GRAD3",
+                                 "0REDUCE_TIED",
+                                 "REDUCE_LOSS",
+                                 "GATHER_OUTPUTS",
+                                 "REDUCE_NORM",
+                                 "OPTIMIZER_STEP",
+                                 "(0F7;7B3)OVERLAP_F_B",
+                                 "(4F1;3I0)OVERLAP_F_B",
+                                 "2147483647F2147483647"}) {
     EXPECT_EQ(to_text(parse_action(text)), text);
     EXPECT_EQ(parse_action(to_text(parse_action(text))), parse_action(text));
   }
@@ -50,7 +66,8 @@ TEST(ActionTest, SaysWhichAxesItSpans) {
   for (const char* text : {"0F0", "0B0", "0I0", "0W0", "(0F7;7B3)OVERLAP_F_B", "OPTIMIZER_STEP"}) {
     EXPECT_TRUE(axes(text).empty()) << text;
   }
-  for (const char* text : {"0SEND_F0", "1RECV_F0", "1SEND_B0", "0RECV_B0", "0REDUCE_TIED"}) {
+  for (const char* text :
+       {"0SEND_F0", "1RECV_F0", "1SEND_B0", "0RECV_B0", "0REDUCE_TIED", "GATHER_OUTPUTS"}) {
     EXPECT_EQ(axes(text), AxisSet{Axis::kPp}) << text;
   }
   EXPECT_EQ(axes("0UNSHARD"), AxisSet{Axis::kDpShard});
@@ -87,6 +104,8 @@ TEST(ActionTest, RefusesTextThatIsIncompleteOrTrailing) {
                            "UNSHARD",
                            "0RECV_B",
                            "REDUCE_NORM0",
+                           "REDUCE_GRAD0",
+                           "GATHER_OUTPUTS0",
                            "0REDUCE_LOSS",
                            "0OPTIMIZER_STEP",
                            "0OVERLAP_F_B",

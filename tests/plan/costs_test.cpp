@@ -28,14 +28,14 @@ TEST(ParseCostsTest, TakesBAsIAndWWhereItIsNotGiven) {
 
 std::vector<double> post_values(const Costs& costs) {
   return {costs.uniform.unshard, costs.uniform.reduce_gradients, costs.reduce_tied,
-          costs.reduce_loss, costs.reduce_norm};
+          costs.reduce_loss,     costs.gather_outputs,           costs.reduce_norm};
 }
 
 TEST(ParseCostsTest, PostsCostNothingUnlessTheyAreGiven) {
-  EXPECT_EQ(post_values(parse_costs("F=2")), (std::vector<double>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(post_values(parse_costs("F=2")), (std::vector<double>{0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(post_values(parse_costs("UNSHARD=1,REDUCE_GRAD=2,REDUCE_TIED=3,REDUCE_LOSS=4,"
-                                    "REDUCE_NORM=5")),
-            (std::vector<double>{1, 2, 3, 4, 5}));
+                                    "GATHER_OUTPUTS=5,REDUCE_NORM=6")),
+            (std::vector<double>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(values(parse_costs("UNSHARD=1").uniform), (std::vector<double>{1, 1, 1, 2}));
   EXPECT_EQ(error_of([] { parse_costs("REDUCE_LOSS=1,REDUCE_LOSS=1"); }).kind(), ErrorKind::kUsage);
 }
@@ -82,8 +82,8 @@ TEST_F(CostsFileTest, HoldsEverythingThatASimulationTakes) {
 
 TEST_F(CostsFileTest, HoldsTheCostsOfPosts) {
   const Costs costs = read(R"({"UNSHARD": 1, "REDUCE_GRAD": 2, "REDUCE_TIED": 3, "REDUCE_LOSS": 4,
-    "REDUCE_NORM": 5, "stages": [{"UNSHARD": 7}, {"REDUCE_GRAD": 8}]})");
-  EXPECT_EQ(post_values(costs), (std::vector<double>{1, 2, 3, 4, 5}));
+    "GATHER_OUTPUTS": 5, "REDUCE_NORM": 6, "stages": [{"UNSHARD": 7}, {"REDUCE_GRAD": 8}]})");
+  EXPECT_EQ(post_values(costs), (std::vector<double>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(costs.per_stage[0].unshard, 7);
   EXPECT_EQ(costs.per_stage[0].reduce_gradients, 2);
   EXPECT_EQ(costs.per_stage[1].unshard, 1);

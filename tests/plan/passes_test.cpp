@@ -51,8 +51,9 @@ TEST(KeepForwardTest, KeepsForwardsAndTheirTransfersInOrder) {
 }
 
 TEST(KeepForwardTest, KeepsTheLossAndNotTheNorm) {
-  EXPECT_EQ(rows_of(keep_forward(program_of({"0F0,0B0,REDUCE_LOSS,REDUCE_NORM,OPTIMIZER_STEP"}))),
-            (Rows{"0F0,REDUCE_LOSS"}));
+  EXPECT_EQ(rows_of(keep_forward(
+                program_of({"0F0,0B0,REDUCE_LOSS,GATHER_OUTPUTS,REDUCE_NORM,OPTIMIZER_STEP"}))),
+            (Rows{"0F0,REDUCE_LOSS,GATHER_OUTPUTS"}));
 }
 
 TEST(KeepForwardTest, OfEveryScheduleVerifies) {
@@ -211,6 +212,14 @@ TEST(AddReduceGradTest, FollowsAPairThatEndsAStage) {
             (Rows{"1F0,(0F0;1B0)OVERLAP_F_B,1REDUCE_GRAD,0B0,0REDUCE_GRAD"}));
 }
 
+TEST(AddReduceGradTest, OrEveryOneOfThem) {
+  const Program program =
+      add_reduce_grad(program_of({"0F0,0F1,0I0,0B1,0W0,1F0,1F1,1B0,1I1,1W1"}), true);
+  EXPECT_EQ(rows_of(program), (Rows{"0F0,0F1,0I0,0B1,0REDUCE_GRAD1,0W0,0REDUCE_GRAD0,1F0,1F1,1B0,"
+                                    "1REDUCE_GRAD0,1I1,1W1,1REDUCE_GRAD1"}));
+  EXPECT_TRUE(verify(program).ok());
+}
+
 TEST(AddTiedReductionsTest, PutsGroupsOfSeveralStagesBehindAllComputeOfTheirRanks) {
   const Program program = add_tied_reductions(program_of({"0F0,2F0,2B0,0B0", "1F0,1B0"}, {0, 1, 0}),
                                               {{"a", {0, 2}}, {"b", {1}}, {"c", {0, 1}}});
@@ -248,20 +257,21 @@ TEST(LowerTest, AppliesThePassesInOneOrder) {
   LowerOptions options;
   options.shard_parameters = options.reduce_gradients = options.defer_receives = true;
   options.merge_backward = options.loss = options.optimizer_step = options.norm = true;
+  options.outputs = true;
   options.tie_groups = {{"t", {0, 1}}};
   std::vector<std::string> names;
   for (const NamedPass& pass : lowering_passes(options)) names.push_back(pass.name);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"merge_backward", "add_unshard_reshard", "add_reduce_grad",
-                                      "add_transfers", "defer_receives", "add_tied_reductions",
-                                      "add_loss_reduction", "add_optimizer_step"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"merge_backward", "add_unshard_reshard",
+                                             "add_reduce_grad", "add_transfers", "defer_receives",
+                                             "add_tied_reductions", "add_loss_reduction",
+                                             "add_output_gathering", "add_optimizer_step"}));
   const Program program =
       lower(make_schedule("1F1B", {.num_ranks = 2, .num_microbatches = 1}), options);
   EXPECT_EQ(rows_of(program),
             (Rows{"0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD,0REDUCE_TIED,"
-                  "REDUCE_LOSS,REDUCE_NORM,OPTIMIZER_STEP",
+                  "REDUCE_LOSS,GATHER_OUTPUTS,REDUCE_NORM,OPTIMIZER_STEP",
                   "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD,0REDUCE_TIED,"
-                  "REDUCE_LOSS,REDUCE_NORM,OPTIMIZER_STEP"}));
+                  "REDUCE_LOSS,GATHER_OUTPUTS,REDUCE_NORM,OPTIMIZER_STEP"}));
 }
 
 TEST(LowerTest, AddsOnlyTransfersByDefault) {

@@ -300,6 +300,38 @@ TEST(VerifyTest, TheLossComesAfterTheLastForwardOfTheRankThatComputesIt) {
                {{0, 1, "REDUCE_LOSS", "runs before '0F1'"}});
 }
 
+TEST(VerifyTest, ChecksTheGatheringOfOutputsAsItDoesTheLoss) {
+  const auto rows = [](const std::string& first) {
+    return program_of({first, "1F0,1B0,GATHER_OUTPUTS,OPTIMIZER_STEP"});
+  };
+  EXPECT_TRUE(verify(rows("0F0,0B0,GATHER_OUTPUTS,OPTIMIZER_STEP")).ok());
+  expect_found(rows("0F0,0B0,OPTIMIZER_STEP"),
+               {{0, -1, "GATHER_OUTPUTS", "never runs on this rank"}});
+  expect_found(rows("0F0,0B0,GATHER_OUTPUTS,GATHER_OUTPUTS,OPTIMIZER_STEP"),
+               {{0, 3, "GATHER_OUTPUTS", "a second time"}});
+  expect_found(rows("0F0,0B0,OPTIMIZER_STEP,GATHER_OUTPUTS"),
+               {{0, 2, "OPTIMIZER_STEP", "runs before 'GATHER_OUTPUTS'"}});
+  expect_found(program_of({"0F0,GATHER_OUTPUTS,0F1,0B0,0B1"}),
+               {{0, 1, "GATHER_OUTPUTS", "runs before '0F1'"}});
+}
+
+TEST(VerifyTest, ChecksReductionsOfSingleMicrobatches) {
+  const auto found = [](const std::string& row, std::vector<Found> expected) {
+    expect_found(program_of({row}), expected);
+  };
+  EXPECT_TRUE(verify(program_of({"0F0,0F1,0B0,0REDUCE_GRAD0,0B1,0REDUCE_GRAD1"})).ok());
+  found("0F0,0F1,0REDUCE_GRAD0,0B0,0B1,0REDUCE_GRAD1",
+        {{0, 2, "0REDUCE_GRAD0", "before the gradient"},
+         {0, -1, "0REDUCE_GRAD0", "never runs on this rank"}});
+  found("0F0,0F1,0B0,0REDUCE_GRAD0,0REDUCE_GRAD0,0B1,0REDUCE_GRAD1",
+        {{0, 4, "0REDUCE_GRAD0", "a second time"}});
+  found("0F0,0F1,0B0,0REDUCE_GRAD0,0B1", {{0, -1, "0REDUCE_GRAD1", "never runs on this rank"}});
+  found("0F0,0F1,0B0,0REDUCE_GRAD0,0B1,0REDUCE_GRAD1,0REDUCE_GRAD",
+        {{0, 6, "0REDUCE_GRAD", "others reduce one microbatch"}});
+  found("0F0,0B0,OPTIMIZER_STEP,0REDUCE_GRAD0",
+        {{0, 2, "OPTIMIZER_STEP", "runs before '0REDUCE_GRAD0'"}});
+}
+
 TEST(VerifyTest, LossAndNormInAnotherOrderAreADeadlock) {
   expect_found(program_of({"0F0,0B0,REDUCE_LOSS,REDUCE_NORM", "1F0,1B0,REDUCE_NORM,REDUCE_LOSS"}),
                {{0, 2, "REDUCE_LOSS", "deadlock"}, {1, 2, "REDUCE_NORM", "deadlock"}});

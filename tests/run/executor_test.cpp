@@ -440,13 +440,15 @@ class RecordingOps final : public StepOps {
   std::string fails;  // waiting for this
   Work<void> unshard(int stage) override { return post("unshard " + std::to_string(stage)); }
   void reshard(int stage) override { calls.push_back("reshard " + std::to_string(stage)); }
-  Work<void> reduce_gradients(int stage) override {
-    return post("reduce_gradients " + std::to_string(stage));
+  Work<void> reduce_gradients(int stage, std::optional<int> microbatch) override {
+    return post("reduce_gradients " + std::to_string(stage) +
+                (microbatch ? " of " + std::to_string(*microbatch) : ""));
   }
   Work<void> reduce_tied(int group) override {
     return post("reduce_tied " + std::to_string(group));
   }
   Work<void> reduce_loss() override { return post("reduce_loss"); }
+  Work<void> gather_outputs() override { return post("gather_outputs"); }
   Work<void> reduce_norm() override { return post("reduce_norm"); }
   void optimizer_step() override { calls.push_back("optimizer_step"); }
 

@@ -49,9 +49,12 @@ class FailingOps final : public StepOps {
   explicit FailingOps(Bomb& bomb) : bomb_(bomb) {}
   Work<void> unshard(int) override { return Work<void>::done(); }
   void reshard(int) override {}
-  Work<void> reduce_gradients(int) override { return Work<void>::done(); }
+  Work<void> reduce_gradients(int /*stage*/, std::optional<int> /*microbatch*/) override {
+    return Work<void>::done();
+  }
   Work<void> reduce_tied(int) override { return Work<void>::done(); }
   Work<void> reduce_loss() override { return Work<void>::done(); }
+  Work<void> gather_outputs() override { return Work<void>::done(); }
   Work<void> reduce_norm() override { return Work<void>::done(); }
   void optimizer_step() override { bomb_(); }
 

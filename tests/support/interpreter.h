@@ -22,7 +22,9 @@ class Interpreter {
                       a.kind == K::kSendBackward || a.kind == K::kRecvBackward;
         sharded_ |= a.kind == K::kUnshard || a.kind == K::kReshard;
         reduces_ |= a.kind == K::kReduceGrad;
+        reduces_single_ |= a.kind == K::kReduceGrad && a.microbatch >= 0;
         loss_ |= a.kind == K::kReduceLoss;
+        output_ |= a.kind == K::kGatherOutputs;
         norm_ |= a.kind == K::kReduceNorm;
         optimizer_ |= a.kind == K::kOptimizerStep;
       }
@@ -102,12 +104,18 @@ class Interpreter {
         if (ended_.count({rank, K::kReduceNorm}) || ended_.count({rank, K::kOptimizerStep})) {
           return kWrong;
         }
+        if (reduces_single_) {
+          const Value own{a.stage, a.microbatch};
+          return weight_gradient_.count(own) && single_.insert(own).second ? kDone : kWrong;
+        }
         if (weights_done(a.stage) != p_.num_microbatches) return kWrong;
         return reduced_.insert(a.stage).second ? kDone : kWrong;
       case K::kReduceTied:
         return reduce_tied(rank, a);
       case K::kReduceLoss:
-        return reduce_loss(rank);
+        return learn_of_outputs(rank, K::kReduceLoss, -2);
+      case K::kGatherOutputs:
+        return learn_of_outputs(rank, K::kGatherOutputs, -3);
       case K::kReduceNorm:
         return reduce_norm(rank);
       case K::kOptimizerStep:
@@ -206,7 +214,7 @@ class Interpreter {
       members.insert(owner(stage));
       if (owner(stage) != rank) continue;
       if (weights_done(stage) != p_.num_microbatches) return kWrong;
-      if (reduces_ && !reduced_.count(stage)) return kWrong;
+      if (reduces_ && !is_reduced(stage)) return kWrong;
     }
     if (!members.count(rank)) return kWrong;
     return gather(rank, a.group, members);
@@ -218,15 +226,22 @@ class Interpreter {
     return ranks;
   }
 
-  // The losses of this rank are known when its forwards of the last stage are.
-  Outcome reduce_loss(int rank) {
+  bool is_reduced(int stage) const {
+    if (!reduces_single_) return reduced_.count(stage) > 0;
+    int count = 0;
+    for (const Value& value : single_) count += value.first == stage;
+    return count == p_.num_microbatches;
+  }
+
+  // Losses and outputs of this rank are known when its forwards of the last stage are done.
+  Outcome learn_of_outputs(int rank, K kind, int group) {
     if (ended_.count({rank, K::kOptimizerStep})) return kWrong;
     const int last = p_.num_stages() - 1;
     for (int mb = 0; mb < p_.num_microbatches; ++mb) {
       if (owner(last) == rank && !forward_.count({last, mb})) return kWrong;
     }
-    const Outcome outcome = gather(rank, -2, all_ranks());
-    if (outcome == kDone) ended_.insert({rank, K::kReduceLoss});
+    const Outcome outcome = gather(rank, group, all_ranks());
+    if (outcome == kDone) ended_.insert({rank, kind});
     return outcome;
   }
 
@@ -258,7 +273,9 @@ class Interpreter {
       if (!channel.second.empty()) return false;
     }
     if (!inputs_.empty() || !outputs_.empty() || !gathered_.empty()) return false;
-    if (reduces_ && reduced_.size() != static_cast<std::size_t>(p_.num_stages())) return false;
+    for (int stage = 0; reduces_ && stage < p_.num_stages(); ++stage) {
+      if (!is_reduced(stage)) return false;
+    }
     for (std::size_t group = 0; group < p_.tie_groups.size(); ++group) {
       if (p_.tie_groups[group].stages.size() < 2) continue;
       for (const int stage : p_.tie_groups[group].stages) {
@@ -267,6 +284,7 @@ class Interpreter {
     }
     for (int rank = 0; rank < p_.num_ranks(); ++rank) {
       if (loss_ && !ended_.count({rank, K::kReduceLoss})) return false;
+      if (output_ && !ended_.count({rank, K::kGatherOutputs})) return false;
       if (norm_ && !ended_.count({rank, K::kReduceNorm})) return false;
       if (optimizer_ && !ended_.count({rank, K::kOptimizerStep})) return false;
     }
@@ -274,13 +292,14 @@ class Interpreter {
   }
 
   const Program& p_;
-  bool transfers_ = false, sharded_ = false, reduces_ = false, loss_ = false, norm_ = false,
-       optimizer_ = false;
+  bool transfers_ = false, sharded_ = false, reduces_ = false, reduces_single_ = false,
+       loss_ = false, output_ = false, norm_ = false, optimizer_ = false;
   std::set<Value> forward_, input_gradient_, weight_gradient_;
   std::set<std::pair<Value, Kind>> inputs_;   // at the stage that uses them
   std::set<std::pair<Value, Kind>> outputs_;  // to be sent to the stage that uses them
   std::map<std::tuple<int, int, Kind>, std::deque<Value>> channels_;
   std::set<int> gathered_, reduced_;
+  std::set<Value> single_;  // reduced by themselves
   std::set<std::pair<int, K>> ended_;
   std::map<int, std::set<int>> arrived_;
   std::set<std::pair<int, int>> passed_;
@@ -341,7 +360,7 @@ class ChannelExplorer {
   }
   static bool is_meeting(ActionKind kind) {
     return kind == ActionKind::kReduceTied || kind == ActionKind::kReduceLoss ||
-           kind == ActionKind::kReduceNorm;
+           kind == ActionKind::kGatherOutputs || kind == ActionKind::kReduceNorm;
   }
 
   ChannelKey channel(const Action& a) const {

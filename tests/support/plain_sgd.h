@@ -33,7 +33,9 @@ class PlainSgd final : public StepOps {
   }
   Work<void> unshard(int) override { return Work<void>::done(); }
   void reshard(int) override {}
-  Work<void> reduce_gradients(int) override { return Work<void>::done(); }
+  Work<void> reduce_gradients(int /*stage*/, std::optional<int> /*microbatch*/) override {
+    return Work<void>::done();
+  }
   Work<void> reduce_tied(int group) override {
     const TieGroup& tie = program_.tie_groups[group];
     std::map<int, at::Tensor> by_layer;
@@ -61,6 +63,7 @@ class PlainSgd final : public StepOps {
     return Work<void>::done();
   }
   Work<void> reduce_loss() override { return Work<void>::done(); }
+  Work<void> gather_outputs() override { return Work<void>::done(); }
   Work<void> reduce_norm() override { return Work<void>::done(); }
   void optimizer_step() override {
     if (lr_ == 0) return;

@@ -162,10 +162,12 @@ inline Program lower_at_random(Program program, std::mt19937& random) {
   if (chance(random, 30)) program = merge_backward(std::move(program));
   if (chance(random, 10)) program = keep_forward(std::move(program));
   if (chance(random, 40)) program = add_unshard_reshard(std::move(program), pick(random, 1, 4));
-  if (!program.forward_only && chance(random, 50)) program = add_reduce_grad(std::move(program));
+  if (!program.forward_only && chance(random, 50))
+    program = add_reduce_grad(std::move(program), chance(random, 40));
   if (chance(random, 85)) program = add_transfers(std::move(program));
   if (chance(random, 30)) program = defer_receives(std::move(program));
   if (chance(random, 40)) program = add_loss_reduction(std::move(program));
+  if (chance(random, 30)) program = add_output_gathering(std::move(program));
   if (program.forward_only) return program;
   if (chance(random, 30)) {
     std::vector<TieGroup> groups(static_cast<std::size_t>(pick(random, 1, 2)));

@@ -1,15 +1,11 @@
 // The library's door: a module of one's own, trained as a pipeline by torch's optimizers.
 #include "sluice/pipeline.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
@@ -20,29 +16,11 @@
 #include <set>
 
 #include "sluice/parts/executor_observer.h"
-#include "sluice/parts/keyed_random.h"
-#include "support/expect_error.h"
 #include "support/user_models.h"
+#include "train/pipeline_support.h"
 
 namespace sluice::test {
 namespace {
-
-constexpr std::int64_t kWidth = 12, kRows = 24;
-
-torch::nn::Sequential make_net(double dropout = 0.0) {
-  torch::nn::Sequential net(torch::nn::Linear(kWidth, 2 * kWidth), torch::nn::Tanh(),
-                            torch::nn::Linear(2 * kWidth, kWidth),
-                            torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})),
-                            torch::nn::Dropout(dropout), torch::nn::Linear(kWidth, kWidth),
-                            torch::nn::GELU(), torch::nn::Linear(kWidth, 4));
-  const at::NoGradGuard no_grad;
-  for (const auto& item : net->named_parameters()) {
-    at::Tensor value = item.value();
-    if (value.dim() > 1) keyed_normal_(value, 3, item.key(), 0.0, 0.3);
-    if (item.key().ends_with("bias")) value.zero_();
-  }
-  return net;
-}
 
 torch::nn::Sequential tied_net() {
   torch::nn::Linear shared(kWidth, kWidth);
@@ -58,21 +36,6 @@ torch::nn::Sequential tied_net() {
   keyed_normal_(last->weight, 3, "last", 0.0, 0.3);
   last->bias.zero_();
   return net;
-}
-
-at::Tensor inputs_of(int step, std::int64_t rows = kRows) {
-  at::Tensor x = at::empty({rows, kWidth});
-  keyed_normal_(x, 5, "x" + std::to_string(step), 0.0, 1.0);
-  return x;
-}
-at::Tensor targets_of(const at::Tensor& x) { return at::sin(2 * x.slice(1, 0, 4)); }
-
-Model model_of(const torch::nn::Sequential& net) {
-  Model model = from_sequential(net);
-  model.inputs = {"x", "y"};
-  model.loss = mean_loss(
-      [](const Values& out, const Values& in) { return torch::mse_loss(out["hidden"], in["y"]); });
-  return model;
 }
 
 struct Trained {
@@ -111,14 +74,6 @@ Trained train(const PipelineOptions& options, double dropout = 0.0, int num_step
   for (const auto& item : net->named_parameters())
     trained.weights[item.key()] = item.value().detach().clone();
   return trained;
-}
-
-PipelineOptions layout(const char* schedule, int ranks, int microbatches = 8) {
-  PipelineOptions options;
-  options.num_ranks = ranks;
-  options.schedule = schedule;
-  options.num_microbatches = microbatches;
-  return options;
 }
 
 TEST(PipelineTest, TrainsASequentialAsAPlainLoopDoes) {
@@ -191,7 +146,7 @@ TEST(PipelineTest, EvaluatesAnyNumberOfRowsWithoutAGraph) {
     std::vector<double> losses(4);
     run(model, layout("ZBVZeroBubble", 4), [&](Pipeline& pipeline) {
       const StepResult result =
-          pipeline.eval_step({{"x", x}, {"y", targets_of(x)}}, {.outputs = true});
+          pipeline.eval_step({{"x", x}, {"y", targets_of(x)}}, {.outputs = Outputs::kLastStage});
       losses[pipeline.rank()] = result.loss;
       EXPECT_EQ(result.count, rows);
       EXPECT_EQ(result.outputs.empty(), !pipeline.has_last_stage());
@@ -356,28 +311,6 @@ TEST(PipelineTest, AsksForObserversOnceARank) {
   EXPECT_EQ(counters[0].steps, 3);
 }
 
-TEST(PipelineTest, RefusesRanksThatDiffer) {
-  const at::Tensor x = inputs_of(1), y = targets_of(x);
-  const Model model = model_of(make_net());
-  const std::string batches = message_of([&] {
-    run(model, layout("1F1B", 2), [&](Pipeline& pipeline) {
-      const std::int64_t rows = pipeline.rank() == 0 ? 24 : 16;
-      pipeline.train_step({{"x", x.slice(0, 0, rows)}, {"y", y.slice(0, 0, rows)}});
-    });
-  });
-  EXPECT_NE(batches.find("fall into microbatches that count otherwise"), std::string::npos)
-      << batches;
-  const std::string calls = message_of([&] {
-    run(model, layout("1F1B", 2), [&](Pipeline& pipeline) {
-      if (pipeline.rank() == 0)
-        pipeline.train_step({{"x", x}, {"y", y}});
-      else
-        pipeline.eval_step({{"x", x}, {"y", y}});
-    });
-  });
-  EXPECT_NE(calls.find(" called "), std::string::npos) << calls;
-}
-
 TEST(PipelineTest, StateIsThatOfTheWholeModelByName) {
   const auto make = [] {
     return torch::nn::Sequential(torch::nn::Linear(kWidth, kWidth), torch::nn::BatchNorm1d(kWidth),
@@ -407,83 +340,6 @@ TEST(PipelineTest, StateIsThatOfTheWholeModelByName) {
     EXPECT_TRUE(at::equal(item.value(), net->named_buffers()[item.key()])) << item.key();
   for (const auto& item : other->named_parameters())
     EXPECT_TRUE(at::equal(item.value(), net->named_parameters()[item.key()])) << item.key();
-}
-
-TEST(PipelineTest, RefusesMisuseWithTheRemedy) {
-  const at::Tensor x = inputs_of(1), y = targets_of(x);
-  const Model model = model_of(make_net());
-  const auto attempt = [&](const std::function<void(Pipeline&)>& body) {
-    run(model, layout("1F1B", 2), body);
-  };
-  struct Case {
-    std::function<void(Pipeline&)> body;
-    ErrorKind kind;
-    std::vector<std::string> parts;
-  };
-  const std::vector<Case> cases = {
-      {[&](Pipeline& p) {
-         p.train_step({{"x", x}, {"z", y}});
-       },
-       ErrorKind::kUsage,
-       {"no input 'z'", "did you mean"}},
-      {[&](Pipeline& p) {
-         p.train_step({{"x", x}});
-       },
-       ErrorKind::kUsage,
-       {"'y' is missing"}},
-      {[&](Pipeline& p) {
-         p.train_step({{"x", x}, {"y", y}, {"y", y}});
-       },
-       ErrorKind::kUsage,
-       {"'y' is given twice"}},
-      {[&](Pipeline& p) {
-         p.train_step({{"x", x}, {"y", y.slice(0, 1)}});
-       },
-       ErrorKind::kUsage,
-       {"'y' is 23 long", "'x' 24"}},
-      {[&](Pipeline& p) {
-         p.train_step({{"x", x.slice(0, 0, 3)}, {"y", y.slice(0, 0, 3)}});
-       },
-       ErrorKind::kInput,
-       {"3 microbatches", "the schedule has 8", "num_microbatches = 3"}},
-      {[&](Pipeline& p) {
-         p.train_step(
-             {{"x", Input::per_microbatch({x, x})}, {"y", Input::per_microbatch({y, y, y})}});
-       },
-       ErrorKind::kUsage,
-       {"for 3 microbatches", "for 2"}},
-      {[&](Pipeline& p) {
-         torch::nn::Linear mine(3, 4);
-         p.check(torch::optim::SGD(mine->parameters(), torch::optim::SGDOptions(0.1)));
-       },
-       ErrorKind::kUsage,
-       {"float32[4, 3]", "after the pipeline, of pipeline.parameters()"}},
-      {[&](Pipeline& p) {
-         p.load_state_dict({{"0.weigth", x}});
-       },
-       ErrorKind::kUsage,
-       {"weight' is missing", "0.weigth"}}};
-  for (const Case& c : cases) {
-    try {
-      attempt(c.body);
-      ADD_FAILURE() << c.parts[0];
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), c.kind) << error.what();
-      for (const std::string& part : c.parts)
-        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
-  }
-  Model forgetful = model;  // its loss reads "y"
-  forgetful.inputs = {"x"};
-  const Error forgotten = error_of([&] {
-    run(forgetful, layout("1F1B", 2), [&](Pipeline& p) { p.train_step({{"x", x}}); });
-  });
-  EXPECT_NE(std::string(forgotten.what()).find("no value named 'y'"), std::string::npos)
-      << forgotten.what();
-  Model no_loss = model;
-  no_loss.loss = nullptr;
-  EXPECT_THROW(run(no_loss, layout("1F1B", 2), [](Pipeline&) {}), Error);
-  EXPECT_THROW(from_sequential(torch::nn::Sequential()), Error);
 }
 
 }  // namespace

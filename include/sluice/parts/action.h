@@ -11,7 +11,8 @@
 //   {stage}SEND_B{mb} {stage}RECV_B{mb}                       gradient: leaves / enters the stage
 //   {stage}UNSHARD {stage}RESHARD {stage}REDUCE_GRAD          data-parallel
 // Ours, beyond torch:
-//   {group}REDUCE_TIED  REDUCE_LOSS  REDUCE_NORM  OPTIMIZER_STEP   end of a step
+//   {stage}REDUCE_GRAD{mb}                                    of one microbatch alone
+//   {group}REDUCE_TIED  REDUCE_LOSS  GATHER_OUTPUTS  REDUCE_NORM  OPTIMIZER_STEP   end of a step
 //
 // Thread-safety: values.
 #pragma once
@@ -37,9 +38,11 @@ enum class ActionKind : std::uint8_t {
   kRecvBackward,    // this stage's output gradient arrives from its consumer
   kUnshard,         // gather the stage's sharded parameters
   kReshard,         // drop the gathered parameters
-  kReduceGrad,      // reduce the stage's gradients over the data-parallel axis
+  kReduceGrad,      // reduce the stage's gradients, or those of one microbatch, over the
+                    // data-parallel axis
   kReduceTied,      // sum the gradients of one tie group over the ranks that hold a member
   kReduceLoss,      // every rank learns the loss of the step and its counted tokens
+  kGatherOutputs,   // every rank learns what leaves the model
   kReduceNorm,      // global gradient norm over all ranks
   kOptimizerStep,   // update this rank's parameters
 };
@@ -104,7 +107,8 @@ constexpr bool is_compute(ActionKind kind) {
 constexpr bool is_transfer(ActionKind kind) {
   return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
 }
-// UNSHARD, REDUCE_*: begins what its first user, further down its row, waits for (program.h).
+// UNSHARD, REDUCE_*, GATHER_OUTPUTS: begins what its first user, further down its row, waits for
+// (program.h).
 constexpr bool is_post(ActionKind kind) {
   return kind == ActionKind::kUnshard ||
          (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kReduceNorm);
@@ -112,8 +116,8 @@ constexpr bool is_post(ActionKind kind) {
 
 // The axes of the mesh that an instruction spans. SEND, RECV and REDUCE_TIED: pp. UNSHARD, and
 // RESHARD that undoes it: dp_shard. REDUCE_GRAD: dp_replicate and dp_shard. REDUCE_LOSS and
-// REDUCE_NORM: every axis of the grid, that is all ranks of the run. What a rank does alone,
-// compute and OPTIMIZER_STEP: none.
+// REDUCE_NORM: every axis of the grid, that is all ranks of the run. GATHER_OUTPUTS: pp. What a
+// rank does alone, compute and OPTIMIZER_STEP: none.
 AxisSet axes_of(ActionKind kind);
 
 // The text form; "" for kIdle.

@@ -34,13 +34,22 @@ namespace sluice {
 class StepOps {
  public:
   virtual ~StepOps() = default;
-  virtual Work<void> unshard(int stage) = 0;           // UNSHARD
-  virtual void reshard(int stage) = 0;                 // RESHARD
-  virtual Work<void> reduce_gradients(int stage) = 0;  // REDUCE_GRAD
-  virtual Work<void> reduce_tied(int group) = 0;       // REDUCE_TIED
-  virtual Work<void> reduce_loss() = 0;                // REDUCE_LOSS
-  virtual Work<void> reduce_norm() = 0;                // REDUCE_NORM
-  virtual void optimizer_step() = 0;                   // OPTIMIZER_STEP
+  virtual Work<void> unshard(int stage) = 0;  // UNSHARD
+  virtual void reshard(int stage) = 0;        // RESHARD
+  // REDUCE_GRAD; of one microbatch, or of all.
+  virtual Work<void> reduce_gradients(int stage, std::optional<int> microbatch) = 0;
+  virtual Work<void> reduce_tied(int group) = 0;  // REDUCE_TIED
+  virtual Work<void> reduce_loss() = 0;           // REDUCE_LOSS
+  virtual Work<void> gather_outputs() = 0;        // GATHER_OUTPUTS
+  virtual Work<void> reduce_norm() = 0;           // REDUCE_NORM
+  virtual void optimizer_step() = 0;              // OPTIMIZER_STEP
+};
+
+// An auxiliary loss of one microbatch, as its stage computed it.
+struct MicrobatchAuxiliary {
+  std::string name;
+  std::int64_t stage = 0, microbatch = 0;
+  double value = 0;
 };
 
 // The loss of one microbatch, as the last stage computed it.
@@ -63,6 +72,7 @@ struct NonFinite {
 struct ExecutorOptions {
   std::uint64_t seed = 0;
   GradientScale scale;
+  std::vector<AuxiliaryLoss> auxiliary;  // Model::auxiliary
   std::size_t flight_recorder_size = 32;
   // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
   // from the memo of earlier steps, else from the message itself).
@@ -97,6 +107,9 @@ class Executor {
   // the step, those that are known. Complete from the last forward on, so StepOps::reduce_loss may
   // read them. On a GPU the call waits for them.
   const std::vector<MicrobatchLoss>& losses() const;
+  // Auxiliary losses of the stages of this rank: by stage, in the order of its layers, by
+  // microbatch; during the step, those that are known.
+  std::vector<MicrobatchAuxiliary> auxiliary_losses() const;
   const StepTimes& times() const;
 
   // Runs the compute and transfers of the step again with every output and gradient checked, under

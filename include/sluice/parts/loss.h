@@ -1,12 +1,13 @@
 // What a loss is to the pipeline: a sum over counted tokens, and their number.
 //
-// Owns: LossValue, LossFunction.
+// Owns: LossValue, LossFunction, AuxiliaryLoss.
 // Does not own: which labels count (labels.h), the losses of the native families (causal_lm.h),
 // scaling of gradients (options.h). Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "sluice/parts/labels.h"
 #include "sluice/parts/values.h"
@@ -22,6 +23,15 @@ struct LossValue {
 // outputs: values of the last chunk; batch: inputs of the microbatch ("labels", ...).
 // Returns the *sum* of the token losses of the microbatch and the number of counted tokens.
 using LossFunction = std::function<LossValue(const Values& outputs, const Values& batch)>;
+
+// A loss beside that of the outputs, on whatever stage computes it: of a router of experts, of
+// further prediction heads, of a distillation. A value that layers write and none reads: one
+// number, the mean over a microbatch. It weighs as the mean loss of the microbatch does, times
+// `scale`.
+struct AuxiliaryLoss {
+  std::string value;   // its name; with '*' and '?' a pattern, as for one of every layer
+  double scale = 1.0;  // of its gradient; the loss that a step reports is without it
+};
 
 // As count_labels, of every row. labels_BL: integers [batch, length], aligned with the ids.
 std::int64_t count_tokens(const at::Tensor& labels_BL);

@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "sluice/layer.h"
+#include "sluice/options.h"
 
 namespace sluice {
 
@@ -36,6 +38,8 @@ struct StepBatch {
   MicrobatchList microbatches;
   // Counted tokens of each, as LossValue::count will say: every rank divides by their sum.
   std::vector<std::int64_t> counts;
+  // Of the gradients of this step, in place of the executor's.
+  std::optional<GradientScale> scale;
 };
 
 }  // namespace sluice

@@ -65,9 +65,10 @@ class TrainOps : public StepOps {
 
   Work<void> unshard(int stage) override;
   void reshard(int stage) override;
-  Work<void> reduce_gradients(int stage) override;
+  Work<void> reduce_gradients(int stage, std::optional<int> microbatch) override;
   Work<void> reduce_tied(int group) override;
   Work<void> reduce_loss() override;
+  Work<void> gather_outputs() override;
   Work<void> reduce_norm() override;
   // Throws Error(kInternal) without REDUCE_LOSS and REDUCE_NORM before it.
   void optimizer_step() override;

@@ -13,6 +13,7 @@ bool serves_forward(ActionKind kind) {
     case ActionKind::kUnshard:
     case ActionKind::kReshard:
     case ActionKind::kReduceLoss:
+    case ActionKind::kGatherOutputs:
       return true;
     default:
       return false;

@@ -1,19 +1,31 @@
-// REDUCE_LOSS on every rank, above the norm and the update. Behind all compute, as the tied sums:
-// the same order everywhere cannot deadlock, and no rank waits before the end of its row.
+// What every rank learns of a step, REDUCE_LOSS and GATHER_OUTPUTS: above the norm and the update.
+// Behind all compute, as the tied sums: the same order everywhere cannot deadlock, and no rank
+// waits before the end of its row.
 #include <algorithm>
 
 #include "sluice/program.h"
 
 namespace sluice {
+namespace {
 
-Program add_loss_reduction(Program program) {
+Program add_to_end_of_step(Program program, ActionKind kind) {
   for (std::vector<Action>& row : program.ranks) {
-    const auto end_of_step = std::find_if(row.begin(), row.end(), [](const Action& action) {
+    const auto update = std::find_if(row.begin(), row.end(), [](const Action& action) {
       return action.kind == ActionKind::kReduceNorm || action.kind == ActionKind::kOptimizerStep;
     });
-    row.insert(end_of_step, Action::make(ActionKind::kReduceLoss));
+    row.insert(update, Action::make(kind));
   }
   return program;
+}
+
+}  // namespace
+
+Program add_loss_reduction(Program program) {
+  return add_to_end_of_step(std::move(program), ActionKind::kReduceLoss);
+}
+
+Program add_output_gathering(Program program) {
+  return add_to_end_of_step(std::move(program), ActionKind::kGatherOutputs);
 }
 
 }  // namespace sluice

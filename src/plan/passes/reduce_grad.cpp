@@ -1,10 +1,11 @@
 // {s}REDUCE_GRAD directly after the stage's last gradient of weights (the B or W of as many
-// microbatches as pass it), as early as its gradients are whole. torch's `_add_reduce_grad`.
+// microbatches as pass it), as early as its gradients are whole: torch's `_add_reduce_grad`. Or
+// {s}REDUCE_GRAD{m} after each of them.
 #include "plan/neighbours.h"
 
 namespace sluice {
 
-Program add_reduce_grad(Program program) {
+Program add_reduce_grad(Program program, bool per_microbatch) {
   detail::require_in_range(program);
   std::vector<int> gradients(static_cast<std::size_t>(program.num_stages())), all;
   for (int stage = 0; stage < program.num_stages(); ++stage) {
@@ -16,8 +17,10 @@ Program add_reduce_grad(Program program) {
     for (const Action& action : row) {
       reduced.push_back(action);
       detail::for_each_half(action, [&](const Action& half) {
-        if (detail::makes_weight_gradient(half.kind) &&
-            ++gradients[half.stage] == all[half.stage]) {
+        if (!detail::makes_weight_gradient(half.kind)) return;
+        if (per_microbatch) {
+          reduced.push_back(Action::make(ActionKind::kReduceGrad, half.stage, half.microbatch));
+        } else if (++gradients[half.stage] == all[half.stage]) {
           reduced.push_back(Action::make(ActionKind::kReduceGrad, half.stage));
         }
       });

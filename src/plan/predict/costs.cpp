@@ -26,8 +26,9 @@ struct CollectiveName {
   const char* name;
   double Costs::*cost;
 };
-constexpr std::array<CollectiveName, 3> kCollectives = {{{"REDUCE_TIED", &Costs::reduce_tied},
+constexpr std::array<CollectiveName, 4> kCollectives = {{{"REDUCE_TIED", &Costs::reduce_tied},
                                                          {"REDUCE_LOSS", &Costs::reduce_loss},
+                                                         {"GATHER_OUTPUTS", &Costs::gather_outputs},
                                                          {"REDUCE_NORM", &Costs::reduce_norm}}};
 
 // What a stage costs, as far as it is given.

@@ -298,7 +298,8 @@ class Simulator {
 
   double cost_of(ActionKind collective) const {
     if (collective == ActionKind::kReduceTied) return costs_.reduce_tied;
-    return collective == ActionKind::kReduceLoss ? costs_.reduce_loss : costs_.reduce_norm;
+    if (collective == ActionKind::kReduceLoss) return costs_.reduce_loss;
+    return collective == ActionKind::kGatherOutputs ? costs_.gather_outputs : costs_.reduce_norm;
   }
 
   void require_finished() const {

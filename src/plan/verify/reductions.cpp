@@ -1,6 +1,8 @@
 // The end of a step: every reduction once, after the gradients that it reduces, and the optimizer
 // step after all of them. A program without any reduction of a kind is complete without it.
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "plan/verify/verification.h"
 
@@ -9,13 +11,24 @@ namespace {
 
 constexpr int kNowhere = -1;
 
+// Whether gradients are reduced a microbatch at a time.
+bool reduces_single(const Program& program) {
+  for (const std::vector<Action>& row : program.ranks) {
+    for (const Action& action : row) {
+      if (action.kind == ActionKind::kReduceGrad && action.microbatch >= 0) return true;
+    }
+  }
+  return false;
+}
+
 // What has happened in a row, by index.
 struct RowEnd {
   int compute = kNowhere;  // last compute action
   int weight_gradient = kNowhere;
-  int known_loss = kNowhere;  // last forward that computes a loss
-  int reduction = kNowhere;   // last REDUCE_GRAD or REDUCE_TIED
+  int last_output = kNowhere;  // last forward of a last stage
+  int reduction = kNowhere;    // last REDUCE_GRAD or REDUCE_TIED
   int loss = kNowhere;
+  int outputs = kNowhere;
   int norm = kNowhere;  // first of each
   int optimizer = kNowhere;
 };
@@ -26,8 +39,10 @@ class Reductions {
       : v_(v),
         with_reduce_grad_(holds(v.program, ActionKind::kReduceGrad)),
         with_loss_(holds(v.program, ActionKind::kReduceLoss)),
+        with_outputs_(holds(v.program, ActionKind::kGatherOutputs)),
         with_norm_(holds(v.program, ActionKind::kReduceNorm)),
         with_optimizer_(holds(v.program, ActionKind::kOptimizerStep)),
+        with_single_(reduces_single(v.program)),
         last_gradient_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
         reduced_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
         tied_(v.program.tie_groups.size(), kNowhere) {}
@@ -47,7 +62,7 @@ class Reductions {
   bool is_ours(int stage) const { return v_.program.stage_map.rank_of(stage) == rank_; }
   bool knows_tie(int group) const { return group >= 0 && group < static_cast<int>(tied_.size()); }
 
-  bool computes_loss(const Action& half) const {
+  bool leaves_the_model(const Action& half) const {
     return half.kind == ActionKind::kForward && half.microbatch >= 0 &&
            half.microbatch < v_.program.num_microbatches && is_ours(half.stage) &&
            v_.program.flow.is_last(half.stage, half.microbatch);
@@ -65,15 +80,16 @@ class Reductions {
       const Action& action = row()[index];
       for_each_half(action, [&](const Action& half) {
         end_.compute = index;
-        if (computes_loss(half)) end_.known_loss = index;
+        if (leaves_the_model(half)) end_.last_output = index;
         if (!makes_weight_gradient(half.kind)) return;
         end_.weight_gradient = index;
         if (is_ours(half.stage)) last_gradient_[half.stage] = index;
+        if (with_single_) unreduced_.insert({half.stage, half.microbatch});
       });
       switch (action.kind) {
         case ActionKind::kReduceGrad:
           end_.reduction = index;
-          if (is_ours(action.stage)) once(reduced_[action.stage], index);
+          if (is_ours(action.stage)) read_reduction(action, index);
           break;
         case ActionKind::kReduceTied:
           end_.reduction = index;
@@ -82,6 +98,9 @@ class Reductions {
         case ActionKind::kReduceLoss:
           once(end_.loss, index);
           continue;  // forward only or not
+        case ActionKind::kGatherOutputs:
+          once(end_.outputs, index);
+          continue;
         case ActionKind::kReduceNorm:
           once(end_.norm, index);
           break;
@@ -95,6 +114,19 @@ class Reductions {
     }
   }
 
+  // REDUCE_GRAD of all microbatches once, or of each once.
+  void read_reduction(const Action& action, int index) {
+    if (!with_single_) {
+      once(reduced_[action.stage], index);
+      return;
+    }
+    reduced_[action.stage] = index;
+    if (action.microbatch < 0)
+      v_.report(rank_, index, "others reduce one microbatch, this one all");
+    else if (!unreduced_.erase({action.stage, action.microbatch}))
+      v_.report(rank_, index, "runs before the gradient that it reduces, or a second time");
+  }
+
   void must_follow(int index, int earlier) {
     if (index == kNowhere || earlier < index) return;
     v_.report(rank_, index, "runs before " + quote(v_.program, rank_, earlier));
@@ -103,6 +135,10 @@ class Reductions {
   // A stage is looked at where it is first met: by its first gradient or its reduction.
   void check_stages() {
     if (!with_reduce_grad_ || v_.program.forward_only) return;
+    for (const auto& [stage, microbatch] : unreduced_)
+      absent(Action::make(ActionKind::kReduceGrad, stage, microbatch));
+    unreduced_.clear();
+    if (with_single_) return;
     std::vector<int> stages;
     for (const Action& action : row()) {
       for_each_half(action, [&](const Action& half) { stages.push_back(half.stage); });
@@ -138,10 +174,13 @@ class Reductions {
   }
 
   void check_end() {
-    must_follow(end_.loss, end_.known_loss);
+    must_follow(end_.loss, end_.last_output);
+    must_follow(end_.outputs, end_.last_output);
     must_follow(end_.norm, std::max(end_.weight_gradient, end_.reduction));
-    must_follow(end_.optimizer, std::max({end_.compute, end_.reduction, end_.loss, end_.norm}));
+    must_follow(end_.optimizer,
+                std::max({end_.compute, end_.reduction, end_.loss, end_.outputs, end_.norm}));
     if (with_loss_ && end_.loss == kNowhere) absent(Action::make(ActionKind::kReduceLoss));
+    if (with_outputs_ && end_.outputs == kNowhere) absent(Action::make(ActionKind::kGatherOutputs));
     if (with_norm_ && end_.norm == kNowhere) absent(Action::make(ActionKind::kReduceNorm));
     if (with_optimizer_ && end_.optimizer == kNowhere) {
       absent(Action::make(ActionKind::kOptimizerStep));
@@ -166,9 +205,11 @@ class Reductions {
   }
 
   Verification& v_;
-  const bool with_reduce_grad_, with_loss_, with_norm_, with_optimizer_;
+  const bool with_reduce_grad_, with_loss_, with_outputs_, with_norm_, with_optimizer_;
+  const bool with_single_;
   int rank_ = 0;
   RowEnd end_;
+  std::set<std::pair<int, int>> unreduced_;   // stage, microbatch; with_single_ only
   std::vector<int> last_gradient_, reduced_;  // by stage: index in its rank's row
   std::vector<int> tied_;                     // by group: index in this row
 };

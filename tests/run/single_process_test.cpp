@@ -1,9 +1,8 @@
-#include "sluice/job.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include "sluice/error.h"
+#include "sluice/parts/rank_threads.h"
 
 namespace sluice {
 namespace {
@@ -27,9 +26,8 @@ TEST(SingleProcessTest, RefusesToBeOneOfSeveralProcesses) {
        {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     EXPECT_EQ(refusal(variable.c_str(), "4"),
               variable +
-                  " = 4: several processes are not built yet, each would train the whole pipeline "
-                  "into the same folders; environment; start `sluice train` once, without a "
-                  "launcher: ranks are threads");
+                  " = 4: several processes are not built yet, each would train the whole pipeline; "
+                  "environment; start the program once, without a launcher: ranks are threads");
   }
 }
 

@@ -1,4 +1,3 @@
-#include "sluice/job.h"
 
 #include <array>
 #include <charconv>
@@ -7,6 +6,7 @@
 #include <string_view>
 
 #include "sluice/error.h"
+#include "sluice/parts/rank_threads.h"
 
 namespace sluice {
 namespace {
@@ -34,10 +34,9 @@ void require_single_process() {
     throw Error(
         ErrorKind::kUsage,
         {.what = std::string(name) + " = " + value +
-                 ": several processes are not built yet, each would train the whole pipeline "
-                 "into the same folders",
+                 ": several processes are not built yet, each would train the whole pipeline",
          .where = "environment",
-         .remedy = "start `sluice train` once, without a launcher: ranks are threads"});
+         .remedy = "start the program once, without a launcher: ranks are threads"});
   }
 }
 

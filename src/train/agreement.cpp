@@ -1,0 +1,56 @@
+#include "train/agreement.h"
+
+#include <string>
+#include <vector>
+
+#include "comm/gather_messages.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+struct Said {
+  std::string call;
+  std::vector<std::int64_t> counts;
+  std::int64_t outputs = 0;
+  std::vector<double> scale;  // kind and divisor, where it is given
+
+  friend bool operator==(const Said&, const Said&) = default;
+};
+
+// What of the two differs, as rank `rank` did it.
+std::string difference(const Said& own, const Said& theirs, int rank, int own_rank) {
+  const std::string ranks = std::to_string(rank) + " and " + std::to_string(own_rank);
+  if (own.call != theirs.call) return "rank " + std::to_string(rank) + " called " + theirs.call;
+  if (own.counts != theirs.counts)
+    return "the batches of ranks " + ranks + " fall into microbatches that count otherwise";
+  return "the StepOptions of ranks " + ranks + " differ in " +
+         (own.outputs != theirs.outputs ? "outputs" : "scale");
+}
+
+}  // namespace
+
+void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
+                       const char* call) {
+  Said own = {call, batch.counts, static_cast<std::int64_t>(options.outputs), {}};
+  if (batch.scale) own.scale = {static_cast<double>(batch.scale->kind), batch.scale->divisor};
+  WireWriter message;
+  message.add(own.call).add(own.counts).add(own.outputs).add(own.scale);
+  std::vector<WireReader> messages = gather_messages(world, message, "batch of a step");
+  for (int rank = 0; rank < world.size(); ++rank) {
+    WireReader& reader = messages[rank];
+    Said theirs;
+    theirs.call = reader.take<std::string>();
+    theirs.counts = reader.take<std::vector<std::int64_t>>();
+    theirs.outputs = reader.take<std::int64_t>();
+    theirs.scale = reader.take<std::vector<double>>();
+    reader.finish();
+    if (theirs == own) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = difference(own, theirs, rank, world.rank()),
+                 .where = std::string(call) + " on rank " + std::to_string(world.rank()),
+                 .remedy = "make the same calls with the same batch on every rank"});
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,15 @@
+// What all ranks of a pipeline have to say alike before a step.
+#pragma once
+
+#include "sluice/parts/group.h"
+#include "sluice/parts/step_batch.h"
+#include "sluice/pipeline.h"
+
+namespace sluice {
+
+// Collective. Throws Error(kUsage) on every rank that disagrees with another: in the call, in what
+// the microbatches count, or in the options. call: "train_step".
+void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
+                       const char* call);
+
+}  // namespace sluice

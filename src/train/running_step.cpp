@@ -1,0 +1,28 @@
+#include "train/running_step.h"
+
+#include <string>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+thread_local const char* running = nullptr;
+
+}  // namespace
+
+RunningStep::RunningStep(const char* call) {
+  require_no_step(call);
+  running = call;
+}
+RunningStep::~RunningStep() { running = nullptr; }
+
+void require_no_step(const char* call) {
+  if (!running) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = std::string(call) + " within a step",
+               .where = std::string(running) + " has not returned",
+               .remedy = "call it between steps; an observer may watch, not ask or change"});
+}
+
+}  // namespace sluice

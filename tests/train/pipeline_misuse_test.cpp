@@ -1,0 +1,331 @@
+// What goes wrong at the library's door: each with what, where and the remedy.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <torch/optim/sgd.h>
+
+#include "sluice/parts/executor_observer.h"
+#include "support/expect_error.h"
+#include "support/user_models.h"
+#include "train/pipeline_support.h"
+
+namespace sluice::test {
+namespace {
+
+using Parts = std::vector<std::string>;
+
+void expect_parts(const Error& error, ErrorKind kind, const Parts& parts) {
+  EXPECT_EQ(error.kind(), kind) << error.what();
+  for (const std::string& part : parts)
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+        << "no '" << part << "' in: " << error.what();
+}
+
+struct Case {
+  ErrorKind kind;
+  Parts parts;
+  std::function<void(Pipeline&)> body;
+};
+
+class PipelineMisuseTest : public ::testing::Test {
+ protected:
+  void expect_refused(const std::vector<Case>& cases, const RunOptions& options = {}) {
+    for (const Case& c : cases) {
+      expect_parts(error_of([&] { run(model, layout("1F1B", 2), c.body, options); }), c.kind,
+                   c.parts);
+    }
+  }
+  void expect_refused_model(const Parts& parts, const std::function<void(Model&)>& spoil) {
+    Model spoilt = model;
+    spoil(spoilt);
+    expect_parts(error_of([&] {
+                   run(spoilt, layout("1F1B", 2), [&](Pipeline& p) { p.train_step({x, y}); });
+                 }),
+                 ErrorKind::kUsage, parts);
+  }
+
+  const at::Tensor x = inputs_of(1), y = targets_of(x);
+  torch::nn::Sequential net = make_net();
+  const Model model = model_of(net);
+};
+
+TEST_F(PipelineMisuseTest, Inputs) {
+  const at::Tensor lengths_y = targets_of(inputs_of(1, 3));
+  const std::vector<std::int64_t> lengths(24, 1);
+  expect_refused({
+      {ErrorKind::kUsage,
+       {"no input 'z'", "did you mean"},
+       [&](Pipeline& p) {
+         p.train_step({{"x", x}, {"z", y}});
+       }},
+      {ErrorKind::kUsage,
+       {"'y' is missing", "Model::inputs"},
+       [&](Pipeline& p) {
+         p.train_step({{"x", x}});
+       }},
+      {ErrorKind::kUsage, {"'y' is missing"}, [&](Pipeline& p) { p.train_step({x}); }},
+      {ErrorKind::kUsage,
+       {"3 inputs are given, the model has 2"},
+       [&](Pipeline& p) {
+         p.train_step({x, y, y});
+       }},
+      {ErrorKind::kUsage,
+       {"some inputs have names", "all by name, or all in order"},
+       [&](Pipeline& p) {
+         Inputs inputs;
+         inputs.add("x", x);
+         inputs.add(y);
+         p.train_step(inputs);
+       }},
+      {ErrorKind::kUsage,
+       {"'y' is given twice"},
+       [&](Pipeline& p) {
+         p.train_step({{"x", x}, {"y", y}, {"y", y}});
+       }},
+      {ErrorKind::kUsage,
+       {"'y' has 23 rows to cut", "'x' 24", "Input::replicated"},
+       [&](Pipeline& p) {
+         p.train_step({{"x", x}, {"y", y.slice(0, 1)}});
+       }},
+      {ErrorKind::kUsage,
+       {"'x' is an undefined tensor"},
+       [&](Pipeline& p) {
+         p.train_step({at::Tensor(), y});
+       }},
+      {ErrorKind::kUsage,
+       {"has no dimension 2 to cut"},
+       [&](Pipeline& p) {
+         p.train_step({Input::split(x, 2), y});
+       }},
+      {ErrorKind::kUsage,
+       {"rows of 'x' are 23 long together, the tensor 24"},
+       [&](Pipeline& p) {
+         p.train_step({Input::ragged(x, std::vector<std::int64_t>(23, 1)), y});
+       }},
+      {ErrorKind::kUsage,
+       {"a row of negative length"},
+       [&](Pipeline& p) {
+         p.train_step({Input::ragged(x, {25, -1}), y});
+       }},
+      {ErrorKind::kUsage,
+       {"offsets 'x' do not begin with 0", "ascend from 0"},
+       [&](Pipeline& p) {
+         p.train_step({Input::offsets(at::arange(1, 26)), y});
+       }},
+      {ErrorKind::kUsage,
+       {"offsets 'x' descend"},
+       [&](Pipeline& p) {
+         p.train_step({Input::offsets(-at::arange(25)), y});
+       }},
+      {ErrorKind::kUsage,
+       {"offsets 'x' are float32[24, 12]"},
+       [&](Pipeline& p) {
+         p.train_step({Input::offsets(x), y});
+       }},
+      {ErrorKind::kUsage,
+       {"for 3 microbatches", "for 2"},
+       [&](Pipeline& p) {
+         p.train_step({Input::per_microbatch({x, x}), Input::per_microbatch({y, y, y})});
+       }},
+      {ErrorKind::kUsage,
+       {"'x' has no microbatches"},
+       [&](Pipeline& p) {
+         p.train_step({Input::per_microbatch({}), y});
+       }},
+      {ErrorKind::kUsage,
+       {"'y' has no rows"},
+       [&](Pipeline& p) {
+         p.eval_step({x.slice(0, 0, 0), y.slice(0, 0, 0)});
+       }},
+      {ErrorKind::kInput,
+       {"3 microbatches", "the schedule has 8", "num_microbatches = 3"},
+       [&](Pipeline& p) {
+         p.train_step({x.slice(0, 0, 3), y.slice(0, 0, 3)});
+       }},
+  });
+}
+
+TEST_F(PipelineMisuseTest, RanksThatDiffer) {
+  expect_refused({
+      {ErrorKind::kUsage,
+       {"fall into microbatches that count otherwise", "train_step on rank"},
+       [&](Pipeline& p) {
+         const std::int64_t rows = p.rank() == 0 ? 24 : 16;
+         p.train_step({x.slice(0, 0, rows), y.slice(0, 0, rows)});
+       }},
+      {ErrorKind::kUsage,
+       {" called ", "the same calls"},
+       [&](Pipeline& p) {
+         p.rank() == 0 ? p.train_step({x, y}) : p.eval_step({x, y});
+       }},
+      {ErrorKind::kUsage,
+       {"the StepOptions of ranks", "differ in outputs"},
+       [&](Pipeline& p) {
+         p.train_step({x, y},
+                      {.outputs = p.rank() == 0 ? Outputs::kAllRanks : Outputs::kLastStage});
+       }},
+      {ErrorKind::kUsage,
+       {"the StepOptions of ranks", "differ in scale"},
+       [&](Pipeline& p) {
+         StepOptions options;
+         if (p.rank() == 0) options.scale = GradientScale::kNone;
+         p.train_step({x, y}, options);
+       }},
+  });
+}
+
+// Calls the pipeline while a step of it runs.
+class Meddler final : public ExecutorObserver {
+ public:
+  std::function<void(Pipeline&)> call;
+  Pipeline* pipeline = nullptr;
+  void begin(int /*index*/, const Action& /*action*/) override {
+    if (pipeline) call(*pipeline);
+  }
+};
+
+TEST_F(PipelineMisuseTest, CallsWithinAStep) {
+  Meddler meddler;
+  RunOptions options;
+  options.observers = [&](int rank) {
+    return rank == 0 ? std::vector<ExecutorObserver*>{&meddler} : std::vector<ExecutorObserver*>{};
+  };
+  const std::vector<std::pair<std::string, std::function<void(Pipeline&)>>> calls = {
+      {"train_step",
+       [&](Pipeline& p) {
+         p.train_step({x, y});
+       }},
+      {"eval_step",
+       [&](Pipeline& p) {
+         p.eval_step({x, y});
+       }},
+      {"parameters", [](Pipeline& p) { p.parameters(); }},
+      {"local_parameters", [](Pipeline& p) { p.local_parameters(); }},
+      {"local_state_dict", [](Pipeline& p) { p.local_state_dict(); }},
+      {"load_state_dict", [](Pipeline& p) { p.load_state_dict({}); }},
+      {"clip_grad_norm", [](Pipeline& p) { p.clip_grad_norm(1.0); }},
+      {"scale_grads_by_divisor", [](Pipeline& p) { p.scale_grads_by_divisor(2.0); }},
+      {"zero_grad", [](Pipeline& p) { p.zero_grad(); }}};
+  for (const auto& [name, call] : calls) {
+    meddler.call = call;
+    meddler.pipeline = nullptr;
+    expect_refused({{ErrorKind::kUsage,
+                     {"Pipeline::" + name + " within a step",
+                      "Pipeline::train_step has not returned", "call it between steps"},
+                     [&](Pipeline& p) {
+                       if (p.rank() == 0) meddler.pipeline = &p;
+                       p.train_step({x, y});
+                     }}},
+                   options);
+  }
+  // A failed step leaves nothing behind: the next pipeline of the thread works.
+  EXPECT_NO_THROW(run(model, layout("1F1B", 1), [&](Pipeline& p) { p.train_step({x, y}); }));
+}
+
+TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
+  expect_refused({
+      {ErrorKind::kUsage,
+       {"float32[4, 3]", "after the pipeline, of pipeline.parameters()"},
+       [&](Pipeline& p) {
+         torch::nn::Linear mine(3, 4);
+         p.check(torch::optim::SGD(mine->parameters(), torch::optim::SGDOptions(0.1)));
+       }},
+      {ErrorKind::kUsage,
+       {"one of this rank's pipeline"},
+       [&](Pipeline& p) {
+         p.check(torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.1)));
+       }},
+      {ErrorKind::kUsage,
+       {"weight' is missing", "0.weigth"},
+       [&](Pipeline& p) {
+         p.load_state_dict({{"0.weigth", x}});
+       }},
+      {ErrorKind::kUsage,
+       {"a divisor of 0", "Pipeline::scale_grads_by_divisor", "above 0"},
+       [&](Pipeline& p) { p.scale_grads_by_divisor(0); }},
+      {ErrorKind::kUsage,
+       {"a divisor of -1", "train_step"},
+       [&](Pipeline& p) {
+         p.train_step({x, y}, {.scale = {{GradientScale::kDivisor, -1}}});
+       }},
+  });
+}
+
+TEST_F(PipelineMisuseTest, ParametersThatAreReplacedMovedOrUnfrozen) {
+  const auto step = [&](const std::function<void(torch::nn::Module&)>& spoil) {
+    Model blocks{make_user_layers(UserModel::kMlp, 2, kWidth, 0.0),
+                 {"x", "y"},
+                 {"prediction"},
+                 &squared_error,
+                 [](const Values& batch) { return batch["y"].numel(); }};
+    return error_of([&] {
+      run(blocks, layout("1F1B", 1), [&](Pipeline& p) {
+        p.train_step({x, at::sin(x)});
+        for (std::size_t i = 0; i < p.stages()[0]->chunk().layers().size(); ++i)
+          spoil(p.stages()[0]->chunk().module(i));
+        p.train_step({x, at::sin(x)});
+      });
+    });
+  };
+  expect_parts(step([](torch::nn::Module& module) {
+                 for (const auto& child : module.named_children()) {
+                   if (child.key() == "norm")
+                     module.replace_module(
+                         "norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
+                 }
+               }),
+               ErrorKind::kUsage, {"norm.weight' was replaced", "make the pipeline anew"});
+  expect_parts(step([](torch::nn::Module& module) { module.to(at::kDouble); }), ErrorKind::kUsage,
+               {"moved, converted or unfrozen after its stage was made"});
+}
+
+TEST_F(PipelineMisuseTest, Models) {
+  expect_refused_model({"no value named 'y'"}, [](Model& m) {  // its loss reads "y"
+    m.inputs = {"x", "z"};
+  });
+  expect_refused_model({"the model has no loss", "Model::loss"},
+                       [](Model& m) { m.loss = nullptr; });
+  expect_refused_model({"one number", "float32[3, 4]"}, [](Model& m) {
+    m.loss = [](const Values& out, const Values&) { return LossValue{out["hidden"], 3}; };
+  });
+  expect_refused_model({"counted 7", "Model::count"}, [](Model& m) {
+    m.loss = [](const Values& out, const Values&) { return LossValue{out["hidden"].sum(), 7}; };
+  });
+  expect_refused_model({"no layer writes 'balance'", "Model::auxiliary"},
+                       [](Model& m) { m.auxiliary = {{"balance"}}; });
+  expect_refused_model({"two layers write the auxiliary loss 'hidden'"},
+                       [](Model& m) { m.auxiliary = {{"hidden"}}; });
+  const auto writes_more = [](Model& m, std::vector<at::Tensor> (*more)(const at::Tensor&)) {
+    m.layers[1].writes = {"hidden", "more"};
+    m.layers[1].forward = [more](torch::nn::Module&, const std::vector<at::Tensor>& in) {
+      std::vector<at::Tensor> out = {at::tanh(in[0])};
+      for (const at::Tensor& tensor : more(in[0])) out.push_back(tensor);
+      return out;
+    };
+    m.auxiliary = {{"more"}};
+  };
+  expect_refused_model({"'more' is read by layer '2'"}, [&](Model& m) {
+    writes_more(m, [](const at::Tensor& in) { return std::vector<at::Tensor>{in.mean()}; });
+    m.layers[2].reads = {"hidden", "more"};
+  });
+  expect_refused_model(
+      {"auxiliary loss 'more' must be one floating-point number", "[3, 24]"}, [&](Model& m) {
+        writes_more(m, [](const at::Tensor& in) { return std::vector<at::Tensor>{in}; });
+      });
+  expect_refused_model({"layer '1' returned 1 values and declares 2"}, [&](Model& m) {
+    writes_more(m, [](const at::Tensor&) { return std::vector<at::Tensor>{}; });
+  });
+  EXPECT_THROW(from_sequential(torch::nn::Sequential()), Error);
+}
+
+TEST_F(PipelineMisuseTest, LaunchersAndLayouts) {
+  setenv("WORLD_SIZE", "2", 1);
+  const Error launched = error_of([&] { run(model, layout("1F1B", 2), [](Pipeline&) {}); });
+  unsetenv("WORLD_SIZE");
+  expect_parts(launched, ErrorKind::kUsage, {"WORLD_SIZE = 2", "without a launcher"});
+  expect_parts(error_of([&] { run(model, layout("1F1B", 9), [](Pipeline&) {}); }),
+               ErrorKind::kUsage, {"9", "8"});
+  expect_parts(error_of([&] { layout("1F1", 2); }), ErrorKind::kUsage, {"'1F1'", "'1F1B'"});
+}
+
+}  // namespace
+}  // namespace sluice::test
