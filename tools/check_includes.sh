@@ -56,7 +56,7 @@ FNR == 1 {
     if (side == "") { print FILENAME ": tools/check_includes.sh finds no folder that implements it"; ++bad }
   }
   if (n == 2 || FILENAME == "include/sluice/sluice.h") side = ""
-  run_program = FILENAME ~ /^apps\/sluice\/(run_main|train_command)/
+  run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|train_command)/
   plan_program = FILENAME == "apps/sluice/main.cpp" || FILENAME ~ /^apps\/sluice\/(split|schedule|plan|config)_command/
 }
 /^[ \t]*#[ \t]*include/ {

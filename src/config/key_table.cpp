@@ -297,16 +297,17 @@ std::vector<Key> make_table() {
       key<&C::validation, &Validation::files>("validation", "files")
           .path()
           .not_empty()
-          .only_default()
-          .means("Files to take the validation loss on, as `data.files`."),
+          .means(
+              "Files to take the validation loss on, as `data.files`; read in file order. Empty: "
+              "none."),
       key<&C::validation, &Validation::interval>("validation", "interval")
           .between(0, kMaxSteps)
-          .only_default()
-          .means("The validation loss is taken after the steps that this divides. 0: never."),
+          .means("The validation loss is taken after the update of the steps that this divides. 0: "
+                 "never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
-          .only_default()
-          .means("Batches of a validation. 0: all of the files."),
+          .means("Batches of a validation, of `training.local_batch_size` sequences. 0: all of the "
+                 "files."),
 
       key<&C::comm, &Comm::init_timeout_seconds>("comm", "init_timeout_seconds")
           .above(0)

@@ -14,9 +14,9 @@
 #include "run/mailbox.h"
 #include "run/observer_list.h"
 #include "run/posts.h"
+#include "run/profiler_ranges.h"
 #include "run/same_storage.h"
 #include "run/step_losses.h"
-#include "run/step_timer.h"
 #include "run/weight_order.h"
 
 namespace sluice {
@@ -49,6 +49,7 @@ struct Executor::Impl {
   StepLosses losses;
   FlightRecorder recorder;
   StepTimer timer;
+  ProfilerRanges ranges;
   ObserverList observers;
   Posts posts;
 
@@ -67,7 +68,7 @@ struct Executor::Impl {
         input_metas(std::move(options.input_metas)),
         losses(std::move(loss), options.scale),
         recorder(options.flight_recorder_size),
-        observers({&recorder, &timer}),
+        observers({&recorder, &timer, &ranges}),
         posts(program, observers) {
     for (ExecutorObserver* observer : options.observers) observers.add(*observer);
     for (Stage* stage : the_stages) stages[stage->index()] = stage;

@@ -7,15 +7,15 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "base/text.h"
 #include "comm/gather_messages.h"
+#include "run/autocast.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/transport.h"
-#include "train/evaluation_mode.h"
+#include "train/evaluator.h"
 #include "train/parameter_list.h"
 #include "train/split_inputs.h"
 #include "train/step_norm.h"
@@ -47,12 +47,21 @@ Transport& require_fits(const Plan& plan, Transport& transport) {
 // Collective. What all ranks have to say alike.
 void require_agreement(const Group& world, const StepBatch& batch, const char* call) {
   WireWriter own;
-  own.add(std::string(call)).add(batch.counts);
+  const std::string autocast = autocast_state();
+  own.add(std::string(call)).add(batch.counts).add(autocast);
   std::vector<WireReader> messages = gather_messages(world, own, "batch of a step");
   for (int rank = 0; rank < world.size(); ++rank) {
     const auto their_call = messages[rank].take<std::string>();
     const auto counts = messages[rank].take<std::vector<std::int64_t>>();
+    const auto their_autocast = messages[rank].take<std::string>();
     messages[rank].finish();
+    if (their_autocast != autocast) {
+      throw Error(ErrorKind::kUsage,
+                  {.what = "autocast is " + their_autocast + " on rank " + std::to_string(rank) +
+                           ", " + autocast + " on rank " + std::to_string(world.rank()),
+                   .where = call,
+                   .remedy = "set it alike on every rank, or RunOptions::autocast"});
+    }
     if (their_call == call && counts == batch.counts) continue;
     throw Error(
         ErrorKind::kUsage,
@@ -85,7 +94,7 @@ struct Pipeline::Impl {
   std::vector<SharedParameter> shared;
   std::vector<ExecutorObserver*> observers;
   std::optional<StepRunner> training;
-  std::map<int, StepRunner> evaluation;  // by number of microbatches
+  std::optional<Evaluator> evaluation;
   std::int64_t step = 0;
 
   Impl(const Model& the_model, const Plan& the_plan, Transport& the_transport,
@@ -123,30 +132,24 @@ struct Pipeline::Impl {
       LowerOptions lowering;
       lowering.tie_groups = plan.partition.tie_groups;
       lowering.loss = true;
-      training.emplace(lower(plan.schedule, lowering), stages, shared, transport, model, options,
-                       observers);
+      training.emplace(lower(plan.schedule, lowering), stages, shared, transport, model.loss,
+                       options, observers);
     }
     return *training;
   }
 
-  StepRunner& evaluation_runner(int num_microbatches) {
-    const auto found = evaluation.find(num_microbatches);
-    if (found != evaluation.end()) return found->second;
-    LowerOptions lowering;
-    lowering.forward_only = true;
-    lowering.loss = true;
-    const Schedule schedule = make_forward_schedule(plan.program.stage_map, num_microbatches);
-    return evaluation
-        .emplace(std::piecewise_construct, std::tuple(num_microbatches),
-                 std::forward_as_tuple(lower(schedule, lowering), stages, shared, transport, model,
-                                       options, observers))
-        .first->second;
+  Evaluator& evaluator() {
+    if (!evaluation) {
+      evaluation.emplace(plan.program.stage_map, stages, transport, model.loss, options, observers);
+    }
+    return *evaluation;
   }
 
   // What is thrown before the executor runs would leave the other ranks waiting.
   template <typename Step>
   StepResult waking_others(Step step) {
     try {
+      const AutocastScope autocast(options.autocast);
       return step();
     } catch (const Error& error) {
       transport.abort({transport.rank(), error.kind(), error.what()});
@@ -206,8 +209,7 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
     const StepBatch batch = make_batch(inputs, impl_->model, num_microbatches, impl_->step);
     require_counted(batch);
     require_agreement(impl_->world, batch, "eval_step");
-    const EvaluationMode mode(impl_->stages);
-    return impl_->evaluation_runner(num_microbatches).run(batch, options);
+    return impl_->evaluator().run(batch, options);
   });
 }
 

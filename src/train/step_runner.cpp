@@ -47,12 +47,12 @@ void OutputWatch::produced(const Action& action, const Values& outputs,
 
 StepRunner::StepRunner(Program program, RankStages& stages,
                        const std::vector<SharedParameter>& parameters, Transport& transport,
-                       const Model& model, const RunOptions& options,
+                       const LossFunction& loss, const RunOptions& options,
                        const std::vector<ExecutorObserver*>& observers)
     : program_(proven(std::move(program))),
       outputs_(program_.flow),
       ops_(program_, parameters, transport.world()),
-      executor_(program_, transport.rank(), stages.pointers(), transport, ops_, model.loss,
+      executor_(program_, transport.rank(), stages.pointers(), transport, ops_, loss,
                 executor_options(stages, options, outputs_, observers)) {
   ops_.watch(executor_);
 }

@@ -36,12 +36,14 @@ class StepRunner {
  public:
   // Proves the program. References must outlive it.
   StepRunner(Program program, RankStages& stages, const std::vector<SharedParameter>& parameters,
-             Transport& transport, const Model& model, const RunOptions& options,
+             Transport& transport, const LossFunction& loss, const RunOptions& options,
              const std::vector<ExecutorObserver*>& observers);
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
 
   StepResult run(const StepBatch& batch, const StepOptions& options);
+  // Of the last run, of all microbatches in order; the same on every rank.
+  const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }
   // After a run: gradients of ties within this rank are sums, too.
   void finish_ties() { ops_.finish_ties(); }
 

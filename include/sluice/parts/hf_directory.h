@@ -69,6 +69,10 @@ class HfDirectory {
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
 
+// Fills buffers (ParameterInfo::tensor) of any type by full name. Throws Error(kInput) as
+// load_parameters() does, and for another type than the stored one, but for floating ones.
+void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
+
 // Compares headers with the whole model, for one rank to do before any weights are loaded: throws
 // Error(kInput) as load_parameters would, and for uses of a tied parameter that are all stored but
 // differ. Returns the tensors that the model has no place for, but for those known to be buffers.
