@@ -48,8 +48,9 @@ std::vector<Key> make_table() {
           .means("Only a config.json: weights are initialised, the same bits for every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
           .one_of({"float32", "bfloat16", "float16"})
-          .only({"\"float32\""})
-          .means("Type of the parameters."),
+          .only({"\"float32\"", "\"bfloat16\""})
+          .means("Type of the parameters and of the whole computation; sums of gradients and the "
+                 "optimizer's state are float32. Weights of another type are converted."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
           .between(0, kMaxCount)
@@ -137,8 +138,8 @@ std::vector<Key> make_table() {
                  "`training.local_batch_size`. 0: not given."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
           .one_of({"none", "bfloat16"})
-          .only({"\"none\""})
-          .means("Type of the computation."),
+          .means("`bfloat16`: products of matrices are computed in it (autocast); weights, sums, "
+                 "norms and the loss stay as they are."),
       activation_checkpoint_key()
           .one_of({"none", "full"})
           .not_empty()

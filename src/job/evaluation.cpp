@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -60,12 +61,17 @@ OpenedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec
                .remedy = "set model.path, or give --checkpoint a directory with weights"});
 }
 
-// Without gradients and optimizer; what microbatches keep for a backward is more than forwards
-// need.
-Plan without_training(Plan plan) {
+// Gradients and optimizer are not there; what microbatches keep for a backward is more than
+// forwards need.
+void require_memory_to_evaluate(Plan plan) {
   for (RankPrediction& rank : plan.ranks)
     rank.memory.gradient_bytes = rank.memory.optimizer_bytes = 0;
-  return plan;
+  const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes());
+  if (!shortage) return;
+  throw Error(ErrorKind::kMemory,
+              {.what = "the evaluation needs more memory than there is",
+               .where = shortage->where(),
+               .remedy = "use a smaller training.microbatch_size or training.seq_len"});
 }
 
 DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan, const HfDirectory& weights,
@@ -97,7 +103,7 @@ Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string
   const TokenData data(evaluation_data_options(config, plan.model));
   const OpenedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
   if (!weights.warning.empty()) log_warning(weights.warning);
-  require_memory(without_training(plan), machine_memory_bytes());
+  require_memory_to_evaluate(plan);
   data.require_counted_labels(/*steps=*/0, config.training.local_batch_size);
 
   PerRank<DataLoss> losses(ranks);

@@ -85,6 +85,7 @@ struct HfShard {
   std::string file;  // name inside the directory
   std::vector<std::string> tensors;
   std::uint64_t bytes = 0;  // of tensors, without headers
+  std::string dtype;        // of the first of them
 };
 
 inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
@@ -113,11 +114,11 @@ class HfWriter {
   HfWriter& operator=(const HfWriter&) = delete;
 
   const std::string& directory() const;
-  // Names the shards as transformers expects, adds the index, config.json (config_text with dtype
-  // float32), and the tokenizer files of source_directory ("" for none); syncs everything; takes
-  // the name <folder>/step-XXXXXXXX, which it returns. An older directory of that name is removed,
-  // or kept as step-XXXXXXXX.kept-... if it holds files that sluice does not write.
-  // Throws Error(kCheckpoint).
+  // Names the shards as transformers expects, adds the index, config.json (config_text with the
+  // dtype of the first shard), and the tokenizer files of source_directory ("" for none); syncs
+  // everything; takes the name <folder>/step-XXXXXXXX, which it returns. An older directory of that
+  // name is removed, or kept as step-XXXXXXXX.kept-... if it holds files that sluice does not
+  // write. Throws Error(kCheckpoint).
   std::string publish(const std::vector<HfShard>& shards, const std::string& config_text,
                       const std::string& source_directory);
 
