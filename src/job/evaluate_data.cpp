@@ -26,7 +26,7 @@ DataLoss evaluate_data(
     const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of) {
   const std::int64_t batch_size = training.local_batch_size;
   std::int64_t num_rows = data.num_sequences();
-  if (max_batches > 0 && max_batches < num_rows / batch_size) num_rows = max_batches * batch_size;
+  if (max_batches > 0 && max_batches <= num_rows / batch_size) num_rows = max_batches * batch_size;
   DataLoss total;
   for (std::int64_t first = 0; first < num_rows; first += batch_size) {
     TokenRows rows = data.read({first}, std::min(batch_size, num_rows - first));
