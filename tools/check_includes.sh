@@ -28,7 +28,7 @@ BEGIN {
   may["job"]    = free "layer comm run optim checkpoint train model io job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
-  owner["by_name"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
+  owner["by_name"] = owner["precision"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = "plan"; owner["run_config"] = "config"
   owner["data"] = owner["labels"] = "data"
   owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["inputs"] = owner["pipeline"] = "train"
   owner["chunk_backward"] = owner["executor_observer"] = "run"
@@ -56,7 +56,7 @@ FNR == 1 {
     if (side == "") { print FILENAME ": tools/check_includes.sh finds no folder that implements it"; ++bad }
   }
   if (n == 2 || FILENAME == "include/sluice/sluice.h") side = ""
-  run_program = FILENAME ~ /^apps\/sluice\/(run_main|train_command)/
+  run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|train_command)/
   plan_program = FILENAME == "apps/sluice/main.cpp" || FILENAME ~ /^apps\/sluice\/(split|schedule|plan|config)_command/
 }
 /^[ \t]*#[ \t]*include/ {

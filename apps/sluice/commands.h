@@ -23,6 +23,7 @@ class App;
 namespace sluice {
 
 // Of the program sluice-run.
+void add_eval_command(CLI::App& app, const Overrides& overrides);
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code);
 
 // Of the program sluice.

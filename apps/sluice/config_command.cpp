@@ -24,6 +24,7 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   const Plan plan = make_warned_plan(config);
   const std::vector<std::string> files = expand_data_files(config);
+  if (!config.validation.files.empty()) expand_validation_files(config);
   if (arguments.json) {
     nlohmann::ordered_json object;
     object["ok"] = true;

@@ -31,11 +31,23 @@ constexpr std::array kSibling = {
     CommandText{"train",
                 "train CONFIG.toml [--section.key value | --section.key=value ...] "
                 "[--log-level LEVEL]\n"
+                "      [--profile FILE.json [--profile-steps A:B]]\n"
                 "Trains; prints the settings that are not the default and the plan, then steps.",
                 "An override sets one key of the configuration: `sluice config reference` lists "
                 "them, `sluice\nconfig show CONFIG.toml` prints their values. Data, weights and "
-                "folders are checked before\nanything is created.\n\nNot built yet:\n"
-                "  --profile, --profile-steps  trace of what ran\n"},
+                "folders are checked before\nanything is created.\n\n"
+                "  --log-level LEVEL    as --metrics.log_level\n"
+                "  --profile FILE.json  at the end also writes what ran when on every rank, for\n"
+                "                       chrome://tracing and ui.perfetto.dev\n"
+                "  --profile-steps A:B  of these steps, both included; 1:10 without it\n"},
+    CommandText{"eval",
+                "eval CONFIG.toml [--section.key value | --section.key=value ...] "
+                "[--checkpoint PATH] [--json]\n"
+                "Loss on the data, forward only.",
+                "The mean loss over all sequences of data.files, once each and in the order of "
+                "the files.\nCreates nothing.\n\n"
+                "  --checkpoint PATH  a directory with the weights, in place of model.path\n"
+                "  --json             as JSON: {\"loss\", \"tokens\", \"perplexity\"}\n"},
 };
 
 // Commands of docs/command-line.md that nothing acts on yet.
@@ -43,9 +55,6 @@ constexpr std::array kNotBuilt = {
     CommandText{"launch",
                 "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
                 "Starts N processes on this machine."},
-    CommandText{"eval",
-                "eval CONFIG.toml [overrides] [--json]\n"
-                "Loss on the data, forward only."},
     CommandText{"checkpoint",
                 "checkpoint list|verify|export|diff ...\n"
                 "Looks at checkpoints and exports them."},
@@ -169,7 +178,7 @@ int run(int argc, char** argv) {
   const auto add_text = [&app](const CommandText& text) {
     const std::string_view help = text.help;
     return app.add_subcommand(std::string(text.name),
-                              std::string(help.substr(help.find('\n') + 1)));
+                              std::string(help.substr(help.rfind('\n') + 1)));
   };
   for (const CommandText& text : kSibling) add_text(text);
   add_plan_command(app, overrides);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -52,7 +53,32 @@ std::string remedy_of(int failed, const std::string& option) {
   }
 }
 
+Error cannot_write(int failed, const std::string& path, const std::string& option) {
+  return {ErrorKind::kUsage,
+          {.what = "cannot write the file: " + errno_text(failed),
+           .where = path,
+           .remedy = remedy_of(failed, option)}};
+}
+
+// What a link points to is replaced, not the link.
+std::string target_of(const std::string& path) {
+  std::error_code unresolved;
+  const std::string resolved = std::filesystem::weakly_canonical(path, unresolved).string();
+  return unresolved || path.ends_with('/') ? path : resolved;
+}
+
 }  // namespace
+
+void check_output_file(const std::string& path, const std::string& option) {
+  struct stat status;
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (path.empty() || path.ends_with('/') || (exists && S_ISDIR(status.st_mode)))
+    throw cannot_write(EISDIR, path, option);
+  if (exists && !S_ISREG(status.st_mode)) return;
+  std::string probe = parent_directory(target_of(path)) + "/.sluice-probe-XXXXXX";
+  if (::mkdtemp(probe.data()) == nullptr) throw cannot_write(errno, path, option);
+  ::rmdir(probe.c_str());
+}
 
 void write_output_file(const std::string& path, const std::string& text,
                        const std::string& option) {
@@ -66,18 +92,10 @@ void write_output_file(const std::string& path, const std::string& text,
   } else if (exists && !S_ISREG(status.st_mode)) {
     failed = write_directly(path, text);
   } else {
-    // What a link points to is replaced, not the link.
-    std::error_code unresolved;
-    const std::string resolved = std::filesystem::weakly_canonical(path, unresolved).string();
-    const std::string target = unresolved || path.ends_with('/') ? path : resolved;
-    failed = replace_file(target, text,
+    failed = replace_file(target_of(path), text,
                           exists ? std::optional<mode_t>(status.st_mode & 07777) : std::nullopt);
   }
-  if (failed != 0) {
-    throw Error(ErrorKind::kUsage, {.what = "cannot write the file: " + errno_text(failed),
-                                    .where = path,
-                                    .remedy = remedy_of(failed, option)});
-  }
+  if (failed != 0) throw cannot_write(failed, path, option);
 }
 
 }  // namespace sluice

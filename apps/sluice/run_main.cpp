@@ -26,6 +26,7 @@ int run(const std::string& name, std::vector<std::string> arguments) {
   CLI::App app("Pipeline-parallel training in C++ on LibTorch.", name);
   prepare_app(app);
   app.require_subcommand(1);
+  add_eval_command(app, overrides);
   add_train_command(app, overrides, exit_code);
   return run_app(app, std::move(arguments), exit_code, override_names);
 }

@@ -7,11 +7,15 @@
 //           what was learned before an error too
 //   close   the exit code
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "command_line.h"
 #include "commands.h"
+#include "output_file.h"
+#include "sluice/error.h"
 #include "sluice/job.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
@@ -21,12 +25,65 @@
 namespace sluice {
 namespace {
 
-int train(const std::string& file, const Overrides& overrides) {
-  const RunConfig config = load_run_config(file, overrides, sluice_environment());
+constexpr const char* kProfile = "--profile";
+
+struct TrainArguments {
+  std::string file, log_level;
+  std::optional<std::string> profile, profile_steps;
+};
+
+// "A:B"
+StepRange step_range(const std::string& text) {
+  StepRange range;
+  const char* const end = text.data() + text.size();
+  const auto [colon, first_error] = std::from_chars(text.data(), end, range.first);
+  if (first_error == std::errc() && colon != end && *colon == ':') {
+    const auto [rest, last_error] = std::from_chars(colon + 1, end, range.last);
+    if (last_error == std::errc() && rest == end && range.first >= 1 && range.first <= range.last)
+      return range;
+  }
+  throw Error(ErrorKind::kUsage,
+              {.what = "'" + text + "' is not a value of --profile-steps",
+               .where = "command 'sluice train'",
+               .remedy = "give the first and the last step, as 1:10, counted from 1"});
+}
+
+// The steps to trace, if any.
+std::optional<StepRange> traced_steps(const TrainArguments& arguments) {
+  if (!arguments.profile && arguments.profile_steps) {
+    throw Error(ErrorKind::kUsage, {.what = "--profile-steps without --profile",
+                                    .where = "command 'sluice train'",
+                                    .remedy = "name the file: --profile FILE.json"});
+  }
+  if (!arguments.profile) return std::nullopt;
+  check_output_file(*arguments.profile, kProfile);
+  return arguments.profile_steps ? step_range(*arguments.profile_steps) : StepRange();
+}
+
+// A run that ends with a failure has one error to report, that of the run.
+void write_profile_of_failure(const TrainingJob& job, const std::string& path) {
+  const std::string trace = job.trace();
+  if (trace.empty()) return;
+  try {
+    write_output_file(path, trace, kProfile);
+  } catch (const Error& error) {
+    log_warning(error.what());
+  }
+}
+
+int train(const TrainArguments& arguments, const Overrides& overrides) {
+  const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   set_log_level(config.metrics.log_level);
+  const std::optional<StepRange> traced = traced_steps(arguments);
   StopSignal stop;
-  TrainingJob job(config, plan_of_config(config), stop);
-  job.train();
+  TrainingJob job(config, plan_of_config(config), stop, traced);
+  try {
+    job.train();
+  } catch (...) {
+    if (traced) write_profile_of_failure(job, *arguments.profile);
+    throw;
+  }
+  if (traced) write_output_file(*arguments.profile, job.trace(), kProfile);
   return job.close();
 }
 
@@ -35,17 +92,16 @@ int train(const std::string& file, const Overrides& overrides) {
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "train", "Trains; prints the settings that are not the default and the plan, then steps.");
-  const auto file = std::make_shared<std::string>(), level = std::make_shared<std::string>();
-  add_config_file(*command, *file, "configuration (TOML)")->required();
-  command->add_option("--log-level", *level, "as --metrics.log_level");
-  for (const char* option : {"--profile", "--profile-steps"}) {
-    add_not_built(*command, option, "trace of what ran", "leave it out");
-  }
-  command->callback([file, level, overrides, &exit_code] {
+  const auto arguments = std::make_shared<TrainArguments>();
+  add_config_file(*command, arguments->file, "configuration (TOML)")->required();
+  command->add_option("--log-level", arguments->log_level, "as --metrics.log_level");
+  command->add_option(kProfile, arguments->profile, "FILE.json: trace of what ran");
+  command->add_option("--profile-steps", arguments->profile_steps, "A:B: of these steps");
+  command->callback([arguments, overrides, &exit_code] {
     require_single_process();
     Overrides all = overrides;
-    if (!level->empty()) all.emplace_back("metrics.log_level", *level);
-    exit_code = run_job([&] { return train(*file, all); });
+    if (!arguments->log_level.empty()) all.emplace_back("metrics.log_level", arguments->log_level);
+    exit_code = run_job([&] { return train(*arguments, all); });
   });
 }
 

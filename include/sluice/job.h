@@ -1,19 +1,24 @@
-// A training run as a command makes it, from a configuration to an exit code: parse, plan, build,
-// train, close. apps/sluice/train_command.cpp is the example.
+// What the commands that need torch do, from a configuration to an exit code. A training run:
+// parse, plan, build, train, close; apps/sluice/train_command.cpp is the example. An evaluation:
+// one call.
 //
 // Owns: what a command adds to the library: the checks before anything is created, what is printed,
-//   metrics.jsonl, requests to stop, what is kept of a run that failed, the exit code.
+//   metrics.jsonl, the trace, requests to stop, what is kept of a run that failed, the exit code.
 // Does not own: the configuration (run_config.h), the plan (plan.h), a step (trainer.h).
 //
 // Invariants:
-//  1. A job that is refused, by its constructor, has created nothing.
+//  1. A job that is refused, by its constructor, has created nothing. An evaluation never creates
+//     anything.
 //  2. Which ranks are threads of this process is decided in one place; nothing else assumes that it
 //     is all of them, or which.
 // Thread-safety: for the main thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "sluice/parts/stop_signal.h"
 #include "sluice/plan.h"
@@ -24,17 +29,28 @@ namespace sluice {
 // Of a run that a signal stopped, its weights saved.
 inline constexpr int kStoppedBySignal = 75;
 
+// Steps to be traced, first to last, both included.
+struct StepRange {
+  std::int64_t first = 1, last = 10;
+};
+
 class TrainingJob {
  public:
   // Opens the data and the headers of the weights; checks memory, folders and disk. plan: of this
-  // configuration. config and stop must outlive the job. Throws Error: whatever is refused.
-  TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop);
+  // configuration. traced: none, unless given. config and stop must outlive the job. Throws Error:
+  // whatever is refused.
+  TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop,
+              std::optional<StepRange> traced = {});
   ~TrainingJob();
 
   // Trains until the last step or a request to stop, and saves the weights. When a rank fails, the
   // weights of the last finished step are saved, stderr gets what the ranks did last, and the
   // failure is thrown.
   void train();
+
+  // After train(), also when it threw: what ran in the steps that were traced, as a Chrome trace
+  // (parts/trace.h). "" without them, and in a process that does not speak for the run.
+  std::string trace() const;
 
   // After train(): the exit code, 0 or kStoppedBySignal. Throws the Error for which metrics.jsonl
   // was given up.
@@ -44,6 +60,20 @@ class TrainingJob {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// What an evaluation came to.
+struct Evaluation {
+  double loss = 0;          // mean over all counted tokens
+  std::int64_t tokens = 0;  // counted
+  double perplexity() const;
+};
+
+// The loss on all sequences of data.files, once each and in the order of the files, in batches of
+// training.local_batch_size (the last may be smaller), forward only through the pipeline of `plan`,
+// which is of this configuration. checkpoint: a directory with the weights; "": those of
+// model.path. The same bits for every layout. Throws Error as TrainingJob does, Error(kCheckpoint)
+// for a checkpoint that is not there or not of this model, Error(kNotFinite).
+Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint = "");
 
 // Runs `call`, which plans and trains. Memory that runs out where no rank is to blame becomes
 // Error(kMemory) that says so.

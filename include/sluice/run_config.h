@@ -141,6 +141,9 @@ Plan plan_of_config(const RunConfig& config);
 // data.files is empty or names a format that is not built yet.
 std::vector<std::string> expand_data_files(const RunConfig& config);
 
+// The same of validation.files.
+std::vector<std::string> expand_validation_files(const RunConfig& config);
+
 // Every key with its value and origin, aligned, one a line; only the keys whose value is not the
 // default ("" for none); and every key as JSON:
 // {"training.steps": {"value": 100, "origin": "default"}, ...}.

@@ -34,11 +34,14 @@ struct TrainerOptions {
   std::function<bool()> stop_requested;      // asked once a step on every rank; may be empty
   MemoryLedger* ledger = nullptr;            // without one, memory is reported as 0
   std::vector<ExecutorObserver*> observers;  // must outlive the trainer
+  // Mixed precision: forwards and losses run under autocast to this type (kBFloat16, kHalf).
+  // Weights, gradient sums, norms and the update keep the type of the parameters.
+  std::optional<at::ScalarType> autocast;
 };
 
 // What the last step cost one rank. Bytes are of tensors, 0 without a ledger.
 struct RankStats {
-  double compute_seconds = 0;   // in F, B, I, W
+  StepTimes times;
   std::int64_t peak_bytes = 0;  // the most that was held at once
 };
 
@@ -50,7 +53,8 @@ class Trainer {
           Transport& transport, TrainerOptions options);
   ~Trainer();
 
-  // Weights by full name: from a checkpoint (load_parameters), or drawn (initialize_parameters).
+  // Weights, and the buffers of modules that have any, by full name: from a checkpoint
+  // (load_parameters, load_buffers), or drawn (initialize_parameters).
   void load_weights(const HfDirectory& directory, const ModelSpec& spec);
   void draw_weights();
 
@@ -59,8 +63,15 @@ class Trainer {
   // or gradient that is not finite, and whatever Executor::run_step throws.
   const StepReport& step(const StepBatch& batch, double learning_rate);
 
-  // Collective. Of the last step, one entry per rank.
-  std::vector<RankStats> gather_stats();
+  // Collective. Forward only, in evaluation mode; any number of microbatches, also ones in which
+  // nothing is counted. The losses of all of them in order, the same on every rank. Leaves no trace
+  // in the steps around it.
+  std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
+
+  // Of the last step, of this rank's row.
+  const StepTimes& times() const;
+  // Collective. Of the last step, one entry per rank. times: what this rank has to say of its own.
+  std::vector<RankStats> gather_stats(const StepTimes& times);
 
   // Collective. The stages, of all ranks, that had to compute every weight gradient during I, so
   // far (docs/split-backward.md). The same on every rank, ascending.
@@ -68,6 +79,8 @@ class Trainer {
 
   // Of this rank's stages, in order; a tied parameter once for each use.
   std::vector<ParameterInfo> parameters() const;
+  // The same, and then the buffers by full name, as frozen parameters: what a checkpoint holds.
+  std::vector<ParameterInfo> state() const;
   const Optimizer& optimizer() const;
   // The last step whose update the weights of this rank hold, 0 before the first; nothing when an
   // update was begun and failed. Where all ranks say the same after a failure, the weights are

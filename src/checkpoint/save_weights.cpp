@@ -12,7 +12,8 @@ constexpr int kPublisher = 0;
 
 void write_shards(WireWriter& message, const std::vector<HfShard>& shards) {
   message.add(shards.size());
-  for (const HfShard& shard : shards) message.add(shard.file).add(shard.tensors).add(shard.bytes);
+  for (const HfShard& shard : shards)
+    message.add(shard.file).add(shard.tensors).add(shard.bytes).add(shard.dtype);
 }
 
 void read_shards(WireReader& message, std::vector<HfShard>& shards) {
@@ -21,6 +22,7 @@ void read_shards(WireReader& message, std::vector<HfShard>& shards) {
     shard.file = message.take<std::string>();
     shard.tensors = message.take<std::vector<std::string>>();
     shard.bytes = message.take<std::uint64_t>();
+    shard.dtype = message.take<std::string>();
   }
 }
 

@@ -83,6 +83,16 @@ void check_stage_to_rank(const RunConfig& config) {
   }
 }
 
+void check_validation(const RunConfig& config) {
+  const ValidationOptions& options = config.validation;
+  if (options.interval == 0 || !options.files.empty()) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "validation.interval = " + std::to_string(options.interval) +
+                       ", but validation.files names no file",
+               .where = config.origins.at("validation.interval"),
+               .remedy = "for example validation.files = [\"held-out/*.txt\"]"});
+}
+
 }  // namespace
 
 void check_built(const RunConfig& config) {
@@ -107,6 +117,7 @@ void check_together(const RunConfig& config) {
   check_schedule(config);
   check_split(config);
   check_stage_to_rank(config);
+  check_validation(config);
 }
 
 }  // namespace sluice::detail

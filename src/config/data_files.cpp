@@ -1,4 +1,4 @@
-// The files that data.files means.
+// The files that data.files and validation.files mean.
 #include <filesystem>
 #include <unordered_set>
 
@@ -53,21 +53,20 @@ Error no_file(const std::string& pattern, const std::string& other, const std::s
                                    .remedy = "copy what it gives into a file, and name that"});
 }
 
-}  // namespace
-
-std::vector<std::string> expand_data_files(const RunConfig& config) {
-  const auto origin = config.origins.find("data.files");
-  const std::string where = origin == config.origins.end() ? "data.files" : origin->second;
-  if (config.data.files.empty()) {
-    throw Error(ErrorKind::kUsage, {.what = "data.files names no file",
+std::vector<std::string> expand(const RunConfig& config, const std::string& key,
+                                const std::vector<std::string>& patterns) {
+  const auto origin = config.origins.find(key);
+  const std::string where = origin == config.origins.end() ? key : origin->second;
+  if (patterns.empty()) {
+    throw Error(ErrorKind::kUsage, {.what = key + " names no file",
                                     .where = where != "default"    ? where
-                                             : config.file.empty() ? "data.files"
+                                             : config.file.empty() ? key
                                                                    : config.file,
-                                    .remedy = "for example data.files = [\"corpus/*.txt\"]"});
+                                    .remedy = "for example " + key + " = [\"corpus/*.txt\"]"});
   }
   std::vector<std::string> files;
   std::unordered_set<std::string> seen;
-  for (const std::string& pattern : config.data.files) {
+  for (const std::string& pattern : patterns) {
     const detail::Matches found = detail::match_files(pattern, where);
     if (found.files.empty()) throw no_file(pattern, found.other, where);
     for (const std::string& file : found.files) {
@@ -76,6 +75,16 @@ std::vector<std::string> expand_data_files(const RunConfig& config) {
     }
   }
   return files;
+}
+
+}  // namespace
+
+std::vector<std::string> expand_data_files(const RunConfig& config) {
+  return expand(config, "data.files", config.data.files);
+}
+
+std::vector<std::string> expand_validation_files(const RunConfig& config) {
+  return expand(config, "validation.files", config.validation.files);
 }
 
 }  // namespace sluice

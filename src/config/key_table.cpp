@@ -48,8 +48,9 @@ std::vector<Key> make_table() {
           .means("Only a config.json: weights are initialised, the same bits for every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
           .one_of({"float32", "bfloat16", "float16"})
-          .only({"\"float32\""})
-          .means("Type of the parameters."),
+          .only({"\"float32\"", "\"bfloat16\""})
+          .means("Type of the parameters and of the whole computation; sums of gradients and the "
+                 "optimizer's state are float32. Weights of another type are converted."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
           .between(0, kMaxCount)
@@ -137,8 +138,8 @@ std::vector<Key> make_table() {
                  "`training.local_batch_size`. 0: not given."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
           .one_of({"none", "bfloat16"})
-          .only({"\"none\""})
-          .means("Type of the computation."),
+          .means("`bfloat16`: products of matrices are computed in it (autocast); weights, sums, "
+                 "norms and the loss stay as they are."),
       activation_checkpoint_key()
           .one_of({"none", "full"})
           .not_empty()
@@ -297,16 +298,17 @@ std::vector<Key> make_table() {
       key<&C::validation, &Validation::files>("validation", "files")
           .path()
           .not_empty()
-          .only_default()
-          .means("Files to take the validation loss on, as `data.files`."),
+          .means(
+              "Files to take the validation loss on, as `data.files`; read in file order. Empty: "
+              "none."),
       key<&C::validation, &Validation::interval>("validation", "interval")
           .between(0, kMaxSteps)
-          .only_default()
-          .means("The validation loss is taken after the steps that this divides. 0: never."),
+          .means("The validation loss is taken after the update of the steps that this divides. 0: "
+                 "never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
-          .only_default()
-          .means("Batches of a validation. 0: all of the files."),
+          .means("Batches of a validation, of `training.local_batch_size` sequences. 0: all of the "
+                 "files."),
 
       key<&C::comm, &Comm::init_timeout_seconds>("comm", "init_timeout_seconds")
           .above(0)

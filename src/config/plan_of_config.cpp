@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/plan_words.h"
 #include "sluice/error.h"
+#include "sluice/parts/precision.h"
 #include "sluice/run_config.h"
 
 namespace sluice {
@@ -17,7 +18,10 @@ ModelSpec read_model(const RunConfig& config) {
                                     .where = config.file.empty() ? "model.path" : config.file,
                                     .remedy = "set model.path or model.config"});
   }
-  return read_model_spec(path);
+  Precision precision = {.parameters = config.model.dtype};
+  if (config.training.mixed_precision != "none")
+    precision.products = config.training.mixed_precision;
+  return read_model_spec(path, precision);
 }
 
 int num_microbatches(const RunConfig& config) {

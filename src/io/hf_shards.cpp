@@ -18,7 +18,7 @@ void require_whole(const ParameterInfo& parameter) {
 
 HfShard write_shard(const std::string& directory, std::string file,
                     const std::vector<const ParameterInfo*>& parameters) {
-  HfShard shard{std::move(file), {}, 0};
+  HfShard shard{std::move(file), {}, 0, dtype_name(parameters.front()->tensor.scalar_type())};
   SafetensorsWriter::Plan plan;
   for (const ParameterInfo* parameter : parameters) {
     plan.emplace_back(parameter->name, meta_of(parameter->tensor));

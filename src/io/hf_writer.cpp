@@ -31,12 +31,12 @@ bool is_ours(const std::string& name) {
          std::find(kTokenizerFiles.begin(), kTokenizerFiles.end(), name) != kTokenizerFiles.end();
 }
 
-// The weights are float32 whatever they were loaded from. Versions of transformers before 4.56 read
-// "torch_dtype", later ones "dtype".
-std::string updated_config(const std::string& config_text) {
+// The weights are of this type whatever they were loaded from. Versions of transformers before 4.56
+// read "torch_dtype", later ones "dtype".
+std::string updated_config(const std::string& config_text, const std::string& dtype) {
   auto config = nlohmann::ordered_json::parse(config_text);
-  if (config.contains("torch_dtype")) config["torch_dtype"] = "float32";
-  if (config.contains("dtype") || !config.contains("torch_dtype")) config["dtype"] = "float32";
+  if (config.contains("torch_dtype")) config["torch_dtype"] = dtype;
+  if (config.contains("dtype") || !config.contains("torch_dtype")) config["dtype"] = dtype;
   // The tensors are those of the language model, also when they were read from the bare one.
   const detail::Family* family = detail::find_family(config.value("model_type", ""));
   if (family) config["architectures"] = {family->architecture};
@@ -116,7 +116,7 @@ std::string HfWriter::publish(const std::vector<HfShard>& shards, const std::str
     throw Error(ErrorKind::kInternal,
                 {.what = "no rank has written weights", .where = directory()});
   name_shards(directory(), shards);
-  write_text(directory() + "/config.json", updated_config(config_text));
+  write_text(directory() + "/config.json", updated_config(config_text, shards.front().dtype));
   for (const std::string& file : tokenizer_files(source_directory))
     copy_file(file, directory() + "/" + base_name(file));
   impl_->directory.publish();
@@ -126,11 +126,13 @@ std::string HfWriter::publish(const std::vector<HfShard>& shards, const std::str
 std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory) {
   constexpr std::uint64_t kEntryBytes = 256;  // of a tensor in header and index, but for its name
   constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;  // blocks that are not full, directory
-  std::uint64_t bytes = kMargin + 2 * model.config_text.size() +
-                        sizeof(float) * static_cast<std::uint64_t>(model.num_parameters());
+  std::uint64_t bytes = kMargin + 2 * model.config_text.size();
   for (const LayerInfo& layer : model.layers) {
-    for (const ParameterSpec& parameter : layer.parameters)
+    for (const ParameterSpec& parameter : layer.parameters) {
       bytes += kEntryBytes + 2 * parameter.name.size();
+      if (parameter.tied_to.empty())
+        bytes += static_cast<std::uint64_t>(dtype_bytes(parameter.dtype) * parameter.numel());
+    }
   }
   for (const std::string& file : tokenizer_files(source_directory))
     bytes += File::open(file, ErrorKind::kCheckpoint).size();

@@ -97,6 +97,13 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
   }
 }
 
+void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers) {
+  for (ParameterInfo& buffer : buffers) {
+    const TensorSource source = directory.locate(buffer.name);
+    source.file->read_into(source.entry->name, buffer.tensor);
+  }
+}
+
 std::vector<std::string> check_checkpoint(const HfDirectory& directory, const ModelSpec& model) {
   const TieUses ties = tie_uses(model);
   std::set<std::string> expected;

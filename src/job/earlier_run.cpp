@@ -47,13 +47,17 @@ std::vector<StepFolder> step_folders(const RunConfig& config) {
 void require_data_is_kept(const RunConfig& config) {
   const std::string metrics = MetricsFile::path_in(config.metrics.folder);
   std::error_code ignored;
-  for (const std::string& file : expand_data_files(config)) {
-    if (!fs::equivalent(file, metrics, ignored)) continue;
-    throw Error(ErrorKind::kUsage,
-                {.what = "data.files has the metrics.jsonl that this run replaces",
-                 .where = file,
-                 .remedy = "set metrics.folder to another folder"});
-  }
+  const auto require_kept = [&](const std::string& key, const std::vector<std::string>& files) {
+    for (const std::string& file : files) {
+      if (!fs::equivalent(file, metrics, ignored)) continue;
+      throw Error(ErrorKind::kUsage, {.what = key + " has the metrics.jsonl that this run replaces",
+                                      .where = file,
+                                      .remedy = "set metrics.folder to another folder"});
+    }
+  };
+  require_kept("data.files", expand_data_files(config));
+  if (!config.validation.files.empty())
+    require_kept("validation.files", expand_validation_files(config));
 }
 
 void require_model_is_kept(const RunConfig& config) {

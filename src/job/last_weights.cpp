@@ -81,7 +81,7 @@ void save_alike(const RunConfig& config, const Plan& plan, const Trainer* traine
     outcome.reason = "the parameter '" + name + "' is not finite";
     return;
   }
-  outcome.path = save_weights(config.checkpoint.folder, outcome.step, trainer->parameters(),
+  outcome.path = save_weights(config.checkpoint.folder, outcome.step, trainer->state(),
                               plan.model.config_text, config.model.path, world);
 }
 

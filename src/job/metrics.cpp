@@ -56,6 +56,8 @@ std::vector<Field> fields_of(const StepMetrics& metrics, bool on_terminal) {
       {"bubble", fixed(100.0 * metrics.bubble_fraction, 1) + "%", "", kMagenta, 6},
       {"mem", memory_text(metrics.memory_bytes), "", kPlain, 7},
       {"ms", ms, "", kPlain, 8}};  // as tps
+  if (metrics.validation_loss)
+    fields.push_back({"val_loss", fixed(*metrics.validation_loss, 4), "", kGreen, 1});
   if (on_terminal && metrics.seconds_left)
     fields.push_back({"eta", duration_text(*metrics.seconds_left), "", kPlain, 5});
   if (on_terminal && metrics.tokens_are_bytes)
@@ -97,6 +99,17 @@ std::string to_json(const StepMetrics& metrics) {
   object["tokens_per_second"] = metrics.tokens_per_second();
   object["bubble_fraction"] = metrics.bubble_fraction;
   object["memory_bytes"] = metrics.memory_bytes;
+  nlohmann::ordered_json& ranks = object["rank_seconds"];
+  ranks = nlohmann::ordered_json::array();
+  for (const StepTimes& times : metrics.rank_seconds) {
+    ranks.push_back({{"compute", times.compute},
+                     {"wait_receive", times.wait_receive},
+                     {"wait_send", times.wait_send},
+                     {"reduction", times.reduction},
+                     {"optimizer", times.optimizer},
+                     {"other", times.other()}});
+  }
+  if (metrics.validation_loss) object["validation_loss"] = *metrics.validation_loss;
   if (metrics.parameter_norms) {
     nlohmann::ordered_json& norms = object["parameter_grad_norms"];
     norms = nlohmann::ordered_json::object();

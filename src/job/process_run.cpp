@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "config/machine_memory.h"
 #include "job/earlier_run.h"
+#include "job/evaluate_data.h"
 #include "job/last_weights.h"
 #include "job/run_outputs.h"
 #include "job/run_rank.h"
@@ -33,6 +34,11 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
   }
 }
 
+std::optional<TokenData> open_validation(const RunConfig& config, const ModelSpec& spec) {
+  if (config.validation.files.empty()) return std::nullopt;
+  return TokenData(validation_data_options(config, spec));
+}
+
 // An endpoint knows the first failure of all ranks, once it has heard of it.
 std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport>>& endpoints) {
   for (const auto& endpoint : endpoints) {
@@ -44,16 +50,18 @@ std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport
 }  // namespace
 
 ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
-                       LocalRanks local_ranks)
+                       LocalRanks local_ranks, const std::optional<StepRange>& traced)
     : config(run_config),
       plan(std::move(run_plan)),
       stop(stop_signal),
       ranks(std::move(local_ranks)),
-      data(token_data_options(config, plan.model)),
+      data(token_data_options(config, plan.model, expand_data_files(config))),
+      validation(open_validation(config, plan.model)),
       weights(open_weights(config, plan.model)),
       ledger(ranks.num_ranks),
       post_mortem(ranks),
       interrupted(ranks) {
+  if (traced) trace.emplace(*traced, config.training.steps, ranks);
   if (ranks.has_speaker()) {
     if (!weights.warning.empty()) log_warning(weights.warning);
     log.emplace(config, plan, data);
@@ -62,6 +70,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   require_data_is_kept(config);
   require_memory(plan, machine_memory_bytes());
   data.require_counted_labels(config.training.steps, config.training.local_batch_size);
+  if (validation) validation->require_counted_labels(/*steps=*/0, config.training.local_batch_size);
   require_outputs(config, plan);
 }
 

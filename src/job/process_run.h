@@ -13,6 +13,7 @@
 #include "job/post_mortem.h"
 #include "job/run_inputs.h"
 #include "job/run_log.h"
+#include "job/step_trace.h"
 #include "sluice/data.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/stop_signal.h"
@@ -25,7 +26,7 @@ namespace sluice {
 struct ProcessRun {
   // Opens and checks everything; creates nothing.
   ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
-             LocalRanks local_ranks);
+             LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
   // Runs the ranks that are here, and keeps what is worth it when one fails, wherever. Returns the
   // number of steps done. Throws the first failure of all ranks.
@@ -39,10 +40,12 @@ struct ProcessRun {
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
+  const std::optional<TokenData> validation;  // validation.files, where there are any
   const OpenedWeights weights;
   std::optional<RunLog> log;  // where the speaker is
   MemoryLedger ledger;
   PostMortem post_mortem;
+  std::optional<StepTrace> trace;
   PerRank<std::unique_ptr<Trainer>> interrupted;  // of the ranks whose steps failed
 };
 

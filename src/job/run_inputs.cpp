@@ -1,6 +1,7 @@
 #include "job/run_inputs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/printable.h"
 #include "base/text.h"
@@ -21,10 +22,11 @@ std::string first_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec) {
+TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec,
+                                    std::vector<std::string> files) {
   TokenDataOptions options;
   options.data = config.data;
-  options.data.files = expand_data_files(config);
+  options.data.files = std::move(files);
   options.seq_len = config.training.seq_len;
   options.vocab_size = spec.vocab_size;
   options.seed = config.training.seed;
@@ -33,13 +35,16 @@ TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& sp
 }
 
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec) {
+  return config.model.path.empty() ? OpenedWeights() : open_weights_in(config.model.path, spec);
+}
+
+OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {
   OpenedWeights weights;
-  if (config.model.path.empty()) return weights;
-  weights.directory.emplace(config.model.path);
+  weights.directory.emplace(path);
   const std::vector<std::string> unused = check_checkpoint(*weights.directory, spec);
   if (!unused.empty()) {
-    weights.warning = counted(static_cast<std::int64_t>(unused.size()), "tensor") + " of " +
-                      config.model.path + (unused.size() == 1 ? " is" : " are") +
+    weights.warning = counted(static_cast<std::int64_t>(unused.size()), "tensor") + " of " + path +
+                      (unused.size() == 1 ? " is" : " are") +
                       " not used by the model: " + first_names(unused);
   }
   return weights;

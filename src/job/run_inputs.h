@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sluice/data.h"
 #include "sluice/model_spec.h"
@@ -12,7 +13,9 @@
 
 namespace sluice {
 
-TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec);
+// files: as they were expanded.
+TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec,
+                                    std::vector<std::string> files);
 
 struct OpenedWeights {
   std::optional<HfDirectory> directory;  // none: they are drawn
@@ -21,5 +24,7 @@ struct OpenedWeights {
 // The checkpoint of model.path, its headers compared with the model (check_checkpoint); nothing
 // with model.config alone.
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec);
+// The same of any directory.
+OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec);
 
 }  // namespace sluice

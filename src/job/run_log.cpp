@@ -23,6 +23,21 @@ std::string nats_and_bits(double nats) {
   return fixed(nats, 4) + " nats, " + fixed(nats / std::numbers::ln2, 4) + " bits";
 }
 
+// All ranks begin and end a step together, which they learn one after another: it takes as long as
+// for the rank that says most.
+double seconds_of(const std::vector<RankStats>& stats) {
+  double seconds = 0;
+  for (const RankStats& rank : stats) seconds = std::max(seconds, rank.times.total);
+  return seconds;
+}
+
+// What a rank says less is waiting for the others.
+StepTimes within(double step_seconds, StepTimes times) {
+  times.reduction += step_seconds - times.total;
+  times.total = step_seconds;
+  return times;
+}
+
 }  // namespace
 
 std::string first_step_note(double share, double seconds) {
@@ -83,8 +98,9 @@ void RunLog::instruction_done(int index) {
   print(first_step_note(share, seconds) + "\n");
 }
 
-void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport& report,
-                  const std::vector<RankStats>& stats) {
+void RunLog::step(std::int64_t step, double lr, const StepReport& report,
+                  const std::vector<RankStats>& stats, std::optional<double> validation_loss) {
+  const double seconds = seconds_of(stats);
   time_left_.add_step(seconds);
   StepMetrics metrics;
   metrics.step = step;
@@ -97,11 +113,13 @@ void RunLog::step(std::int64_t step, double lr, double seconds, const StepReport
   double compute = 0;
   peaks_.resize(stats.size());
   for (std::size_t rank = 0; rank < stats.size(); ++rank) {
-    compute += stats[rank].compute_seconds;
+    compute += stats[rank].times.compute;
+    metrics.rank_seconds.push_back(within(seconds, stats[rank].times));
     metrics.memory_bytes.push_back(stats[rank].peak_bytes);
     peaks_[rank] = std::max(peaks_[rank], stats[rank].peak_bytes);
   }
   metrics.bubble_fraction = bubble_fraction(compute, static_cast<int>(stats.size()), seconds);
+  metrics.validation_loss = validation_loss;
   if (config_.metrics.parameter_norms) metrics.parameter_norms = report.parameter_norms;
   metrics.tokens_are_bytes = unigram_entropy_.has_value();
   metrics.seconds_left = time_left_.after(step, metrics.num_steps);

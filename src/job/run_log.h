@@ -37,8 +37,8 @@ class RunLog {
   // After every instruction of the speaker. The first step has no line before it, and may take
   // long: says every 20 seconds how far it is.
   void instruction_done(int index);
-  void step(std::int64_t step, double lr, double seconds, const StepReport& report,
-            const std::vector<RankStats>& stats);
+  void step(std::int64_t step, double lr, const StepReport& report,
+            const std::vector<RankStats>& stats, std::optional<double> validation_loss);
   // After the first step: which stages did not split their backward, and the prediction with that.
   void unsplit_stages(const std::vector<int>& stages) const;
   // Steps that are not logged count for the time left.

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "checkpoint/save_weights.h"
+#include "job/model_options.h"
 #include "job/step_loop.h"
 #include "job/trainer_options.h"
 #include "run/out_of_memory.h"
@@ -21,26 +22,17 @@ struct Progress final : ExecutorObserver {
   RunLog& log;
 };
 
-// "rank 1 (stages 1, 2)"
-std::string place_of(const Plan& plan, int rank) {
-  std::vector<std::string> stages;
-  for (const StageContent& stage : plan.partition.stages) {
-    if (stage.rank == rank) stages.push_back(std::to_string(stage.stage));
-  }
-  return "rank " + std::to_string(rank) + (stages.size() == 1 ? " (stage " : " (stages ") +
-         join(stages, ", ") + ")";
-}
-
 // doing: kept up to date.
 std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string& doing) {
   const int rank = transport.rank();
   RunLog* const log = run.log_of(rank);
   std::optional<Progress> progress;
-  const Model model = causal_lm(run.plan.model);
+  const Model model = causal_lm(run.plan.model, layer_options(run.config));
   TrainerOptions options = trainer_options(run.config);
   options.stop_requested = [&] { return run.stop.requested(); };
   options.ledger = &run.ledger;
   if (log) options.observers.push_back(&progress.emplace(*log));
+  if (run.trace) options.observers.push_back(&run.trace->recorder(rank));
 
   doing = "making the modules";  // of this rank's stages and of no others
   auto trainer =
@@ -62,7 +54,7 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   }
   doing = "saving the weights";
   const std::string saved =
-      save_weights(run.config.checkpoint.folder, steps, trainer->parameters(),
+      save_weights(run.config.checkpoint.folder, steps, trainer->state(),
                    run.plan.model.config_text, run.config.model.path, transport.world());
   const bool finished = steps == run.config.training.steps;
   if (log) log->end(finished ? Ending::kFinished : Ending::kStopped, steps, saved);
@@ -71,12 +63,22 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
 
 }  // namespace
 
+std::string place_of_rank(const Plan& plan, int rank) {
+  std::vector<std::string> stages;
+  for (const StageContent& stage : plan.partition.stages) {
+    if (stage.rank == rank) stages.push_back(std::to_string(stage.stage));
+  }
+  return "rank " + std::to_string(rank) + (stages.size() == 1 ? " (stage " : " (stages ") +
+         join(stages, ", ") + ")";
+}
+
 std::int64_t run_rank(ProcessRun& run, Transport& transport) {
   std::string doing;
   try {
     return build_and_train(run, transport, doing);
   } catch (...) {
-    rethrow_with_place(place_of(run.plan, transport.rank()) + ", " + doing, kOutOfMemoryRemedy);
+    rethrow_with_place(place_of_rank(run.plan, transport.rank()) + ", " + doing,
+                       kOutOfMemoryRemedy);
   }
 }
 

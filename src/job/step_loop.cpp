@@ -1,7 +1,9 @@
 #include "job/step_loop.h"
 
 #include <chrono>
+#include <optional>
 
+#include "job/evaluate_data.h"
 #include "sluice/causal_lm.h"
 #include "sluice/optimizer.h"
 
@@ -15,16 +17,35 @@ struct Stopwatch {
   }
 };
 
+// The seconds that it took until all ranks had come here.
+double wait_for_all(const Group& world) {
+  const Stopwatch watch;
+  world.barrier().wait();
+  return watch.seconds();
+}
+
+bool is_validated(const ProcessRun& run, std::int64_t step) {
+  const std::int64_t interval = run.config.validation.interval;
+  return run.validation && interval > 0 && step % interval == 0;
+}
+
+double validate(const ProcessRun& run, Trainer& trainer, std::int64_t step, std::string& doing) {
+  doing = "validation after step " + std::to_string(step);
+  return evaluate_data(*run.validation, run.config.training, run.config.validation.steps, step,
+                       [&](const StepBatch& batch) { return trainer.evaluate(batch); })
+      .mean();
+}
+
 }  // namespace
 
 std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, std::string& doing) {
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
   for (std::int64_t step = 1;; ++step) {
-    const Stopwatch watch;
     doing = "step " + std::to_string(step);
     // Whatever fails from here on finds the step before finished and logged by every rank.
     world.barrier().wait();
+    const Stopwatch watch;
     const StepBatch batch = causal_lm_batch(run.data.step_rows(step, training.local_batch_size),
                                             training.microbatch_size, step);
     const double lr =
@@ -32,16 +53,26 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, st
     const StepReport& report = trainer.step(batch, lr);
     run.stop.step_finished();
 
+    const bool last = report.stop || step == training.steps;
+    const bool validates = is_validated(run, step);
+    const bool logs =
+        last || validates || is_logged(step, training.steps, run.config.metrics.log_freq);
+    StepTimes times = trainer.times();
+    if (logs) times.reduction += wait_for_all(world);
+    times.total = watch.seconds();
+
     if (step == 1) {
       const std::vector<int> unsplit = trainer.gather_unsplit_stages();
       if (log) log->unsplit_stages(unsplit);
     }
-    const bool last = report.stop || step == training.steps;
-    if (last || is_logged(step, training.steps, run.config.metrics.log_freq)) {
-      const std::vector<RankStats> stats = trainer.gather_stats();
-      if (log) log->step(step, lr, watch.seconds(), report, stats);
+    if (run.trace && run.trace->ends_with(step, last)) run.trace->gather(world);
+    if (logs) {
+      const std::vector<RankStats> stats = trainer.gather_stats(times);
+      std::optional<double> validation_loss;
+      if (validates) validation_loss = validate(run, trainer, step, doing);
+      if (log) log->step(step, lr, report, stats, validation_loss);
     } else if (log) {
-      log->skip_step(watch.seconds());
+      log->skip_step(times.total);
     }
     if (last) return step;
   }

@@ -1,4 +1,4 @@
-// The steps of one rank: data, rate, step, what is logged, when to stop.
+// The steps of one rank: data, rate, step, validation, what is logged, when to stop.
 // Thread-safety: one call a rank, each on its own thread.
 #pragma once
 

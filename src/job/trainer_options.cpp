@@ -1,5 +1,7 @@
 #include "job/trainer_options.h"
 
+#include "job/model_options.h"
+
 namespace sluice {
 
 TrainerOptions trainer_options(const RunConfig& config) {
@@ -7,6 +9,7 @@ TrainerOptions trainer_options(const RunConfig& config) {
   options.optimizer = config.optimizer;
   options.seed = static_cast<std::uint64_t>(config.training.seed);
   options.scale = config.parallelism.scale_grads;
+  options.autocast = autocast_type(config);
   return options;
 }
 

@@ -19,14 +19,20 @@ struct TrainingJob::Impl {
   std::int64_t steps = 0;
 };
 
-TrainingJob::TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop) {
+TrainingJob::TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop,
+                         std::optional<StepRange> traced) {
   const int num_ranks = plan.program.num_ranks();
-  impl_.reset(new Impl{
-      {config, std::move(plan), stop, all_ranks_here(num_ranks, {.deadline = kLongestWait})}});
+  impl_.reset(new Impl{{config, std::move(plan), stop,
+                        all_ranks_here(num_ranks, {.deadline = kLongestWait}), traced}});
 }
 TrainingJob::~TrainingJob() = default;
 
 void TrainingJob::train() { impl_->steps = impl_->run.train(); }
+
+std::string TrainingJob::trace() const {
+  const ProcessRun& run = impl_->run;
+  return run.trace && run.ranks.has_speaker() ? run.trace->text() : "";
+}
 
 int TrainingJob::close() {
   const ProcessRun& run = impl_->run;

@@ -15,9 +15,9 @@
 #include "run/mailbox.h"
 #include "run/observer_list.h"
 #include "run/posts.h"
+#include "run/profiler_ranges.h"
 #include "run/same_storage.h"
 #include "run/step_losses.h"
-#include "run/step_timer.h"
 #include "run/weight_order.h"
 
 namespace sluice {
@@ -51,6 +51,7 @@ struct Executor::Impl {
   AuxiliaryLosses auxiliary;
   FlightRecorder recorder;
   StepTimer timer;
+  ProfilerRanges ranges;
   ObserverList observers;
   Posts posts;
 
@@ -70,7 +71,7 @@ struct Executor::Impl {
         losses(std::move(loss), options.scale),
         auxiliary(std::move(options.auxiliary)),
         recorder(options.flight_recorder_size),
-        observers({&recorder, &timer}),
+        observers({&recorder, &timer, &ranges}),
         posts(program, observers) {
     for (ExecutorObserver* observer : options.observers) observers.add(*observer);
     for (Stage* stage : the_stages) stages[stage->index()] = stage;

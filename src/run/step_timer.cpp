@@ -1,6 +1,28 @@
-#include "run/step_timer.h"
+#include "sluice/parts/step_timer.h"
 
 namespace sluice {
+namespace {
+
+// What an instruction is counted to, but for its waiting; null: other.
+double* share_of(ActionKind kind, StepTimes& times) {
+  if (is_compute(kind)) return &times.compute;
+  switch (kind) {
+    case ActionKind::kSendForward:
+    case ActionKind::kSendBackward:
+      return &times.wait_send;
+    case ActionKind::kRecvForward:
+    case ActionKind::kRecvBackward:
+      return &times.wait_receive;
+    case ActionKind::kOptimizerStep:
+      return &times.optimizer;
+    case ActionKind::kIdle:
+      return nullptr;
+    default:
+      return &times.reduction;
+  }
+}
+
+}  // namespace
 
 void StepTimer::begin_step(std::int64_t /*step*/) {
   times_ = {};
@@ -9,20 +31,23 @@ void StepTimer::begin_step(std::int64_t /*step*/) {
 
 void StepTimer::end_step() { times_.total = seconds_since(step_start_); }
 
-void StepTimer::begin(int /*index*/, const Action& action) {
+void StepTimer::begin(int /*index*/, const Action& /*action*/) {
   waited_ = 0;
-  if (is_compute(action.kind)) action_start_ = Clock::now();
+  action_start_ = Clock::now();
 }
 
 void StepTimer::end(int /*index*/, const Action& action) {
-  if (is_compute(action.kind)) times_.compute += seconds_since(action_start_) - waited_;
-  times_.waiting += waited_;
+  if (double* share = share_of(action.kind, times_))
+    *share += seconds_since(action_start_) - waited_;
 }
 
 void StepTimer::waiting(const Action& /*action*/) { wait_start_ = Clock::now(); }
 
-void StepTimer::arrived(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {
-  waited_ += seconds_since(wait_start_);
+void StepTimer::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
+  const double seconds = seconds_since(wait_start_);
+  waited_ += seconds;
+  // What was posted above brings no tensors, every message does.
+  (tensors.empty() ? times_.reduction : times_.wait_receive) += seconds;
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/gather_messages.h"
+#include "run/autocast.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -12,6 +13,7 @@ namespace {
 struct Said {
   std::string call;
   std::vector<std::int64_t> counts;
+  std::string autocast;
   std::int64_t outputs = 0;
   std::vector<double> scale;  // kind and divisor, where it is given
 
@@ -24,6 +26,9 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
   if (own.call != theirs.call) return "rank " + std::to_string(rank) + " called " + theirs.call;
   if (own.counts != theirs.counts)
     return "the batches of ranks " + ranks + " fall into microbatches that count otherwise";
+  if (own.autocast != theirs.autocast)
+    return "autocast is " + theirs.autocast + " on rank " + std::to_string(rank) + ", " +
+           own.autocast + " on rank " + std::to_string(own_rank);
   return "the StepOptions of ranks " + ranks + " differ in " +
          (own.outputs != theirs.outputs ? "outputs" : "scale");
 }
@@ -32,16 +37,18 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
 
 void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
                        const char* call) {
-  Said own = {call, batch.counts, static_cast<std::int64_t>(options.outputs), {}};
+  Said own = {call, batch.counts, autocast_state(),
+                    static_cast<std::int64_t>(options.outputs), {}};
   if (batch.scale) own.scale = {static_cast<double>(batch.scale->kind), batch.scale->divisor};
   WireWriter message;
-  message.add(own.call).add(own.counts).add(own.outputs).add(own.scale);
+  message.add(own.call).add(own.counts).add(own.autocast).add(own.outputs).add(own.scale);
   std::vector<WireReader> messages = gather_messages(world, message, "batch of a step");
   for (int rank = 0; rank < world.size(); ++rank) {
     WireReader& reader = messages[rank];
     Said theirs;
     theirs.call = reader.take<std::string>();
     theirs.counts = reader.take<std::vector<std::int64_t>>();
+    theirs.autocast = reader.take<std::string>();
     theirs.outputs = reader.take<std::int64_t>();
     theirs.scale = reader.take<std::vector<double>>();
     reader.finish();
@@ -49,7 +56,9 @@ void require_agreement(const Group& world, const StepBatch& batch, const StepOpt
     throw Error(ErrorKind::kUsage,
                 {.what = difference(own, theirs, rank, world.rank()),
                  .where = std::string(call) + " on rank " + std::to_string(world.rank()),
-                 .remedy = "make the same calls with the same batch on every rank"});
+                 .remedy = own.autocast == theirs.autocast
+                               ? "make the same calls with the same batch on every rank"
+                               : "set it alike on every rank, or RunOptions::autocast"});
   }
 }
 

@@ -55,6 +55,7 @@ Work<void> GradientOps::reduce_tied(int group) { return ties_.reduce(group); }
 Work<void> GradientOps::reduce_loss() {
   return post_losses(world_, executor_, /*flag=*/false).then([this](const GatheredLosses& losses) {
     result_ = result_of(losses);
+    losses_ = losses.of_microbatches;
   });
 }
 

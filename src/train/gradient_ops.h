@@ -29,6 +29,8 @@ class GradientOps final : public StepOps {
   void finish_ties();
   // Of the last step, but for its outputs.
   const StepResult& result() const { return result_; }
+  // Of the last step, of all microbatches in order.
+  const std::vector<MicrobatchLoss>& losses() const { return losses_; }
 
   Work<void> unshard(int stage) override;
   void reshard(int stage) override;
@@ -46,6 +48,7 @@ class GradientOps final : public StepOps {
   Group world_;
   const Executor* executor_ = nullptr;
   StepResult result_;
+  std::vector<MicrobatchLoss> losses_;
 };
 
 }  // namespace sluice

@@ -8,15 +8,16 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "base/text.h"
+#include "comm/gather_messages.h"
+#include "run/autocast.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/transport.h"
 #include "train/agreement.h"
-#include "train/evaluation_mode.h"
+#include "train/evaluator.h"
 #include "train/grads.h"
 #include "train/parameter_list.h"
 #include "train/running_step.h"
@@ -94,7 +95,9 @@ struct Pipeline::Impl {
   std::vector<SharedParameter> shared;
   std::vector<ExecutorObserver*> observers;
   Grads grads{shared};
-  std::map<StepKind, StepRunner> runners;
+  const ModelEnd end{model};
+  std::map<bool, StepRunner> training;  // by whether outputs are gathered
+  std::optional<Evaluator> evaluation;
   std::int64_t step = 0;
 
   Impl(const Model& the_model, const Plan& the_plan, Transport& the_transport,
@@ -127,26 +130,26 @@ struct Pipeline::Impl {
             .wait());
   }
 
-  StepRunner& runner(const StepKind& kind) {
-    const auto found = runners.find(kind);
-    if (found != runners.end()) return found->second;
+  StepRunner& training_runner(bool gathers_outputs) {
+    const auto found = training.find(gathers_outputs);
+    if (found != training.end()) return found->second;
     LowerOptions lowering;
+    lowering.tie_groups = plan.partition.tie_groups;
     lowering.loss = true;
-    lowering.outputs = kind.gathers_outputs;
-    lowering.forward_only = !kind.trains;
-    if (kind.trains) {
-      lowering.tie_groups = plan.partition.tie_groups;
-      lowering.reduce_gradients = static_cast<bool>(options.reduction.reduce);
-      lowering.reduce_per_microbatch = options.reduction.per_microbatch;
-    }
-    const Schedule schedule =
-        kind.trains ? plan.schedule
-                    : make_forward_schedule(plan.program.stage_map, kind.num_microbatches);
-    return runners
-        .emplace(std::piecewise_construct, std::tuple(kind),
-                 std::forward_as_tuple(lower(schedule, lowering), stages, shared, transport, model,
-                                       options, observers))
+    lowering.outputs = gathers_outputs;
+    lowering.reduce_gradients = static_cast<bool>(options.reduction.reduce);
+    lowering.reduce_per_microbatch = options.reduction.per_microbatch;
+    return training
+        .emplace(std::piecewise_construct, std::tuple(gathers_outputs),
+                 std::forward_as_tuple(lower(plan.schedule, lowering), stages, shared, transport,
+                                       end, options, observers))
         .first->second;
+  }
+
+  Evaluator& evaluator() {
+    if (!evaluation)
+      evaluation.emplace(plan.program.stage_map, stages, transport, end, options, observers);
+    return *evaluation;
   }
 
   // What is thrown before the executor runs would leave the other ranks waiting.
@@ -154,6 +157,7 @@ struct Pipeline::Impl {
   StepResult waking_others(const char* call, Step run_step) {
     try {
       const RunningStep running(call);
+      const AutocastScope autocast(options.autocast);
       return run_step();
     } catch (const Error& error) {
       transport.abort({transport.rank(), error.kind(), error.what()});
@@ -193,9 +197,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     require_counted(batch);
     require_agreement(impl_->world, batch, options, "train_step");
     ++impl_->step;
-    StepRunner& runner = impl_->runner({.trains = true,
-                                        .gathers_outputs = options.outputs == Outputs::kAllRanks,
-                                        .num_microbatches = planned});
+    StepRunner& runner = impl_->training_runner(options.outputs == Outputs::kAllRanks);
     StepResult result = runner.run(batch, options);
     impl_->add_to_grads(runner);
     return result;
@@ -210,12 +212,7 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
     const StepBatch batch = make_batch(split, impl_->model, num_microbatches, impl_->step, options);
     require_counted(batch);
     require_agreement(impl_->world, batch, options, "eval_step");
-    const EvaluationMode mode(impl_->stages);
-    return impl_
-        ->runner({.trains = false,
-                  .gathers_outputs = options.outputs == Outputs::kAllRanks,
-                  .num_microbatches = num_microbatches})
-        .run(batch, options);
+    return impl_->evaluator().run(batch, options);
   });
 }
 

@@ -13,13 +13,13 @@ Program proven(Program program) {
   return program;
 }
 
-ExecutorOptions executor_options(const Model& model, RankStages& stages, const RunOptions& options,
+ExecutorOptions executor_options(const ModelEnd& end, RankStages& stages, const RunOptions& options,
                                  OutputWatch& outputs,
                                  const std::vector<ExecutorObserver*>& observers) {
   ExecutorOptions result;
   result.seed = options.seed;
   result.scale = options.scale;
-  result.auxiliary = model.auxiliary;
+  result.auxiliary = end.auxiliary;
   result.input_metas = [&stages](int stage, const Values& batch) {
     return stages.input_metas(stage, batch);
   };
@@ -32,13 +32,14 @@ ExecutorOptions executor_options(const Model& model, RankStages& stages, const R
 
 StepRunner::StepRunner(Program program, RankStages& stages,
                        const std::vector<SharedParameter>& parameters, Transport& transport,
-                       const Model& model, const RunOptions& options,
+                       const ModelEnd& end, const RunOptions& options,
                        const std::vector<ExecutorObserver*>& observers)
     : program_(proven(std::move(program))),
-      outputs_(program_, model.outputs),
+      end_(end),
+      outputs_(program_, end_.outputs),
       ops_(program_, parameters, stages.pointers(), transport.world(), outputs_, options.reduction),
-      executor_(program_, transport.rank(), stages.pointers(), transport, ops_, model.loss,
-                executor_options(model, stages, options, outputs_, observers)) {
+      executor_(program_, transport.rank(), stages.pointers(), transport, ops_, end_.loss,
+                executor_options(end_, stages, options, outputs_, observers)) {
   ops_.watch(executor_);
 }
 

@@ -5,7 +5,7 @@
 // Thread-safety: one rank's thread.
 #pragma once
 
-#include <compare>
+#include <string>
 #include <vector>
 
 #include "sluice/parts/executor.h"
@@ -15,30 +15,34 @@
 
 namespace sluice {
 
-// What a runner is for.
-struct StepKind {
-  bool trains = false;
-  bool gathers_outputs = false;
-  int num_microbatches = 0;
+// What becomes of the values behind a model's last layer, and of its auxiliary losses.
+struct ModelEnd {
+  explicit ModelEnd(const Model& model)
+      : outputs(model.outputs), loss(model.loss), auxiliary(model.auxiliary) {}
 
-  friend auto operator<=>(const StepKind&, const StepKind&) = default;
+  std::vector<std::string> outputs;
+  LossFunction loss;
+  std::vector<AuxiliaryLoss> auxiliary;
 };
 
 class StepRunner {
  public:
   // Proves the program. References must outlive it.
   StepRunner(Program program, RankStages& stages, const std::vector<SharedParameter>& parameters,
-             Transport& transport, const Model& model, const RunOptions& options,
+             Transport& transport, const ModelEnd& end, const RunOptions& options,
              const std::vector<ExecutorObserver*>& observers);
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
 
   StepResult run(const StepBatch& batch, const StepOptions& options);
+  // Of the last run, of all microbatches in order; the same on every rank.
+  const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }
   // After a run: gradients of ties within this rank are sums, too.
   void finish_ties() { ops_.finish_ties(); }
 
  private:
   const Program program_;
+  const ModelEnd end_;
   OutputWatch outputs_;
   GradientOps ops_;
   Executor executor_;

@@ -6,10 +6,12 @@
 
 #include "base/text.h"
 #include "comm/gather_messages.h"
+#include "run/autocast.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/memory_ledger.h"
+#include "train/evaluator.h"
 
 namespace sluice {
 namespace {
@@ -21,6 +23,18 @@ void require_counted(const StepBatch& batch) {
   throw Error(ErrorKind::kInput, {.what = "no label of the step's batch is counted",
                                   .where = "step " + std::to_string(batch.step),
                                   .remedy = "give every step at least one label that counts"});
+}
+
+std::vector<ParameterInfo> buffers_of(Stage& stage) {
+  std::vector<ParameterInfo> buffers;
+  for (auto& [name, tensor] : stage.chunk().buffers()) {
+    ParameterInfo& info = buffers.emplace_back();
+    info.name = name;
+    info.global_shape = tensor.sizes().vec();
+    info.tensor = tensor;
+    info.trainable = false;
+  }
+  return buffers;
 }
 
 // Knows the instruction that runs, or failed.
@@ -60,19 +74,33 @@ struct Trainer::Impl {
   std::optional<LedgerObserver> arrivals;
   std::unique_ptr<Executor> executor;
   const Program& program;
+  const ModelEnd end;
+  const RunOptions evaluation_options;
+  std::optional<Evaluator> evaluation;
 
   Impl(const Model& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
       : transport(the_transport),
         options(std::move(the_options)),
         stages(build_stages(model, partition, transport.rank())),
-        program(the_program) {
+        program(the_program),
+        end(model),
+        evaluation_options{.seed = options.seed} {
     log_stages(model, partition);
     ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
                                      options.optimizer, options.stop_requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stages.pointers(), transport,
-                                          *ops, model.loss, executor_options(model));
+                                          *ops, end.loss, executor_options());
     ops->watch(*executor);
+  }
+
+  Evaluator& evaluator() {
+    if (!evaluation) {
+      std::vector<ExecutorObserver*> observers;
+      if (arrivals) observers.push_back(&*arrivals);
+      evaluation.emplace(program.stage_map, stages, transport, end, evaluation_options, observers);
+    }
+    return *evaluation;
   }
 
   void log_stages(const Model& model, const Partition& partition) const {
@@ -95,11 +123,11 @@ struct Trainer::Impl {
               " parameters, " + human_bytes(bytes));
   }
 
-  ExecutorOptions executor_options(const Model& model) {
+  ExecutorOptions executor_options() {
     ExecutorOptions executor_options;
     executor_options.seed = options.seed;
     executor_options.scale = options.scale;
-    executor_options.auxiliary = model.auxiliary;
+    executor_options.auxiliary = end.auxiliary;
     executor_options.input_metas = [this](int stage, const Values& batch) {
       return stages.input_metas(stage, batch);
     };
@@ -118,8 +146,11 @@ Trainer::Trainer(const Model& model, const Partition& partition, const Program& 
 Trainer::~Trainer() = default;
 
 void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) {
-  for (const auto& stage : impl_->stages.stages())
+  for (const auto& stage : impl_->stages.stages()) {
     load_parameters(directory, stage->parameters(), spec);
+    std::vector<ParameterInfo> buffers = buffers_of(*stage);
+    load_buffers(directory, buffers);
+  }
 }
 
 void Trainer::draw_weights() { impl_->stages.draw_weights(impl_->options.seed); }
@@ -128,6 +159,7 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   require_counted(batch);
   if (impl_->options.ledger) impl_->options.ledger->reset_peak(impl_->transport.rank());
   impl_->ops->set_learning_rate(learning_rate);
+  const AutocastScope autocast(impl_->options.autocast);
   impl_->executor->run_step(batch);
   const StepReport& report = impl_->ops->report();
   if (!report.finite)
@@ -135,16 +167,27 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   return report;
 }
 
-std::vector<RankStats> Trainer::gather_stats() {
+std::vector<MicrobatchLoss> Trainer::evaluate(const StepBatch& batch) {
+  const AutocastScope autocast(impl_->options.autocast);
+  impl_->evaluator().run(batch);
+  return impl_->evaluator().losses();
+}
+
+const StepTimes& Trainer::times() const { return impl_->executor->times(); }
+
+std::vector<RankStats> Trainer::gather_stats(const StepTimes& times) {
   const Group world = impl_->transport.world();
   const MemoryLedger* ledger = impl_->options.ledger;
   WireWriter own;
-  own.add(impl_->executor->times().compute);
+  own.add(std::vector<double>{times.total, times.compute, times.wait_receive, times.wait_send,
+                              times.reduction, times.optimizer});
   own.add(ledger ? ledger->peak_bytes(world.rank()) : 0);
   std::vector<RankStats> stats;
   for (WireReader& message : gather_messages(world, own, "what the step cost")) {
     RankStats& of_rank = stats.emplace_back();
-    of_rank.compute_seconds = message.take<double>();
+    const auto seconds = message.take<std::vector<double>>();
+    of_rank.times = {seconds.at(0), seconds.at(1), seconds.at(2),
+                     seconds.at(3), seconds.at(4), seconds.at(5)};
     of_rank.peak_bytes = message.take<std::int64_t>();
     message.finish();
   }
@@ -169,6 +212,14 @@ std::vector<ParameterInfo> Trainer::parameters() const {
   std::vector<ParameterInfo> all;
   for (const auto& stage : impl_->stages.stages()) {
     all.insert(all.end(), stage->parameters().begin(), stage->parameters().end());
+  }
+  return all;
+}
+
+std::vector<ParameterInfo> Trainer::state() const {
+  std::vector<ParameterInfo> all = parameters();
+  for (const auto& stage : impl_->stages.stages()) {
+    for (ParameterInfo& buffer : buffers_of(*stage)) all.push_back(std::move(buffer));
   }
   return all;
 }

@@ -27,9 +27,9 @@ TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
   ASSERT_EQ(lines.size(), 3u);
   std::set<std::string> keys;
   for (const auto& [key, value] : lines[0].items()) keys.insert(key);
-  EXPECT_EQ(keys,
-            (std::set<std::string>{"step", "loss", "grad_norm", "lr", "tokens", "step_seconds",
-                                   "tokens_per_second", "bubble_fraction", "memory_bytes"}));
+  EXPECT_EQ(keys, (std::set<std::string>{"step", "loss", "grad_norm", "lr", "tokens",
+                                         "step_seconds", "tokens_per_second", "bubble_fraction",
+                                         "memory_bytes", "rank_seconds"}));
   EXPECT_EQ(lines[2]["step"], 3);
   EXPECT_EQ(lines[2]["tokens"], 4 * 15);
   ASSERT_EQ(lines[2]["memory_bytes"].size(), 2u);
@@ -40,6 +40,23 @@ TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
   EXPECT_TRUE(files.count("config.json"));
   EXPECT_TRUE(files.count("model.safetensors.index.json") || files.count("model.safetensors"));
   EXPECT_EQ(test::list_directory(out() + "/checkpoint").size(), 1u);
+}
+
+TEST_F(TrainCommandTest, TheTimeOfAStepIsSplitIntoSharesThatAddUpToIt) {
+  ASSERT_EQ(train().exit_code, 0);
+  for (const nlohmann::json& line : metrics()) {
+    ASSERT_EQ(line.at("rank_seconds").size(), 2u);
+    for (const nlohmann::json& shares : line.at("rank_seconds")) {
+      double sum = 0;
+      for (const auto& [share, seconds] : shares.items()) {
+        EXPECT_GE(seconds.get<double>(), -1e-9) << share;
+        sum += seconds.get<double>();
+      }
+      EXPECT_NEAR(sum, line.at("step_seconds").get<double>(), 1e-9);
+    }
+    EXPECT_GT(line.at("rank_seconds").at(1).at("compute"), 0);
+    EXPECT_GT(line.at("rank_seconds").at(1).at("optimizer"), 0);
+  }
 }
 
 TEST_F(TrainCommandTest, MemoryUnder1F1BDoesNotGrowWithTheNumberOfMicrobatches) {

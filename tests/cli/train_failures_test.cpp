@@ -108,18 +108,12 @@ TEST_F(TrainCommandTest, HelpNamesTheProgramThatWasStarted) {
   EXPECT_NE(sibling.err.find("command 'sluice train'"), std::string::npos) << sibling.err;
 }
 
-TEST_F(TrainCommandTest, AnEmptyNameOfAConfigurationAndWhatIsNotBuiltAreRefused) {
+TEST_F(TrainCommandTest, AnEmptyNameOfAConfigurationIsRefused) {
   const ProgramResult unnamed = run_sluice({"train", ""});
   EXPECT_EQ(unnamed.exit_code, 2);
   EXPECT_EQ(unnamed.err,
             "sluice: error: the name of the configuration is empty; command 'sluice train'; name a "
             ".toml file\n");
-  for (const char* option : {"--profile=trace.json", "--profile-steps=1:2"}) {
-    const ProgramResult result = train({option});
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_NE(result.err.find("is not built yet"), std::string::npos) << result.err;
-    EXPECT_FALSE(fs::exists(out()));
-  }
 }
 
 TEST_F(TrainCommandTest, MetricsThatCannotBeWrittenLeaveWholeLinesAndCostNoWeights) {

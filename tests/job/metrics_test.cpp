@@ -25,6 +25,7 @@ StepMetrics example() {
   metrics.step_seconds = 0.836;
   metrics.bubble_fraction = 0.071;
   metrics.memory_bytes = {100, 558'345'748, 5};
+  metrics.rank_seconds = {{1.0, 0.5, 0.125, 0.0625, 0.03125, 0.015625}, {}};
   return metrics;
 }
 
@@ -44,6 +45,12 @@ StepMetrics with_everything() {
 
 TEST(MetricsTest, OffATerminalTheLineHasNothingElse) {
   EXPECT_EQ(to_line(with_everything(), false), to_line(example(), false));
+}
+
+TEST(MetricsTest, AfterAValidationTheLineHasItsLoss) {
+  StepMetrics metrics = example();
+  metrics.validation_loss = 2.5;
+  EXPECT_EQ(to_line(metrics, false), to_line(example(), false) + "  val_loss: 2.5000");
 }
 
 TEST(MetricsTest, AWideTerminalAlsoShowsTimeLeftAndBitsPerByte) {
@@ -102,7 +109,7 @@ TEST(MetricsTest, TheJsonObjectHasTheDocumentedKeysAndTheFullNumbers) {
   StepMetrics metrics = example();
   metrics.loss = 1.0 / 3.0;
   auto object = nlohmann::json::parse(to_json(metrics));
-  EXPECT_EQ(object.size(), 9u);
+  EXPECT_EQ(object.size(), 10u);
   EXPECT_EQ(object["step"], 12);
   EXPECT_EQ(object["loss"].get<double>(), 1.0 / 3.0);
   EXPECT_EQ(object["grad_norm"], 0.91);
@@ -113,10 +120,20 @@ TEST(MetricsTest, TheJsonObjectHasTheDocumentedKeysAndTheFullNumbers) {
   EXPECT_EQ(object["bubble_fraction"], 0.071);
   EXPECT_EQ(object["memory_bytes"], (std::vector<std::int64_t>{100, 558'345'748, 5}));
 
+  EXPECT_EQ(object["rank_seconds"].size(), 2u);
+  EXPECT_EQ(object["rank_seconds"][0], (nlohmann::json{{"compute", 0.5},
+                                                       {"wait_receive", 0.125},
+                                                       {"wait_send", 0.0625},
+                                                       {"reduction", 0.03125},
+                                                       {"optimizer", 0.015625},
+                                                       {"other", 0.265625}}));
+
+  metrics.validation_loss = 2.5;
   metrics.parameter_norms = {{"b.weight", 0.5}, {"a.weight", 0.25}};
   object = nlohmann::json::parse(to_json(metrics));
   EXPECT_EQ(object["parameter_grad_norms"],
             (nlohmann::json{{"a.weight", 0.25}, {"b.weight", 0.5}}));
+  EXPECT_EQ(object["validation_loss"], 2.5);
 }
 
 TEST(MetricsTest, TheBubbleIsTheShareOfTimeThatNoRankComputes) {

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <future>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "sluice/parts/log.h"
@@ -52,8 +54,10 @@ class ProcessRunTest : public testing::Test {
       };
       return std::async(std::launch::async, [this, ranks]() -> std::string {
         try {
-          ProcessRun run(config_, plan_of_config(config_), stop_, ranks);
-          return std::to_string(run.train()) + " steps" + (run.log ? ", says so" : "");
+          ProcessRun run(config_, plan_of_config(config_), stop_, ranks, traced_);
+          const std::int64_t steps = run.train();
+          if (run.trace && run.log) trace_ = run.trace->text();
+          return std::to_string(steps) + " steps" + (run.log ? ", says so" : "");
         } catch (const Error& error) {
           return error.fact();
         }
@@ -73,6 +77,8 @@ class ProcessRunTest : public testing::Test {
 
   const test::TempDirectory folder_;
   RunConfig config_;
+  std::optional<StepRange> traced_;
+  std::string trace_;  // of the process that speaks
   StopSignal stop_;
   std::string said_;
 };
@@ -89,6 +95,22 @@ TEST_F(ProcessRunTest, AProcessWithoutRank0TrainsAsTheOthersAndSaysNothing) {
   EXPECT_EQ(test::list_directory(folder_ / "out/checkpoint"),
             std::set<std::string>{"step-00000003"});
   EXPECT_EQ(said_, "");
+}
+
+TEST_F(ProcessRunTest, TheTraceOfTheProcessThatSpeaksHasTheRanksOfAll) {
+  traced_ = StepRange{2, 2};
+  testing::internal::CaptureStdout();
+  train_in_two();
+  testing::internal::GetCapturedStdout();
+  std::set<int> ranks, steps;
+  const nlohmann::json trace = nlohmann::json::parse(trace_, nullptr, false);
+  for (const auto& event : trace.value("traceEvents", std::vector<nlohmann::json>())) {
+    if (event.at("ph") != "X") continue;
+    ranks.insert(event.at("pid").get<int>());
+    steps.insert(event.at("args").at("step").get<int>());
+  }
+  EXPECT_EQ(ranks, (std::set<int>{0, 1, 2, 3}));
+  EXPECT_EQ(steps, std::set<int>{2});
 }
 
 TEST_F(ProcessRunTest, AFailureInOneProcessSavesTheWeightsOfAllAndIsThrownInEach) {

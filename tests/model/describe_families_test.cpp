@@ -3,8 +3,10 @@
 
 #include "model/support.h"
 #include "plan/predict/activation_memory.h"
+#include "run/autocast.h"
 #include "sluice/partition.h"
 #include "sluice/parts/describe.h"
+#include "sluice/parts/precision.h"
 
 namespace sluice {
 namespace {
@@ -15,10 +17,10 @@ ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);
 }
 
-ModelSpec measured(const ModelSpec& spec) {
+ModelSpec measured(const ModelSpec& spec, const LayerOptions& options = {}) {
   at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
   const TensorMeta ids{{2, kLength}, at::kLong};
-  return describe(make_layers(spec), {{"input_ids", ids}, {"labels", ids}});
+  return describe(make_layers(spec, options), {{"input_ids", ids}, {"labels", ids}});
 }
 
 const std::vector<std::string> kModels = {"models/llama_tied", "models/gpt2",
@@ -84,6 +86,38 @@ TEST(DescribeFamiliesTest, KeptBytesAreThoseOfTheFamily) {
     EXPECT_EQ(kept(found.layers[norm]) + kept(found.layers[head]),
               kept(spec.layers[norm]) + kept(spec.layers[head]) - loss)
         << model;
+  }
+}
+
+// The casted sines and cosines of a microbatch are one table for all its rows; the families count
+// one a row.
+TEST(DescribeFamiliesTest, KeptBytesAreNearThoseOfTheFamilyInBfloat16) {
+  const MicrobatchShape shape{3, kLength};
+  const auto kept = [&](const LayerInfo& layer) { return layer.cost.after_forward.at(shape); };
+  for (const Precision& precision :
+       {Precision{.parameters = "bfloat16"}, Precision{.products = "bfloat16"}}) {
+    const bool whole = !precision.casts();
+    for (const std::string& model : kModels) {
+      const ModelSpec spec =
+          read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model, precision);
+      const AutocastScope autocast(whole ? std::nullopt
+                                         : std::optional<at::ScalarType>(at::kBFloat16));
+      const ModelSpec found = measured(spec, {.dtype = whole ? at::kBFloat16 : at::kFloat});
+      const std::size_t norm = spec.layers.size() - 2, head = norm + 1;
+      for (std::size_t i = 0; i < norm; ++i) {
+        const std::string what = model + " " + spec.layers[i].name;
+        EXPECT_NEAR(kept(found.layers[i]), kept(spec.layers[i]), 0.03 * kept(spec.layers[i]))
+            << what;
+        EXPECT_EQ(found.layers[i].writes[0].dtype, spec.layers[i].writes[0].dtype) << what;
+        expect_same_parameters(found.layers[i], spec.layers[i]);
+      }
+      const double loss = static_cast<double>(shape.tokens() * (4 * spec.vocab_size + 8));
+      EXPECT_EQ(kept(found.layers[norm]) + kept(found.layers[head]),
+                kept(spec.layers[norm]) + kept(spec.layers[head]) - loss)
+          << model;
+      EXPECT_EQ(found.layers[head].writes[0].dtype, "bfloat16");
+      EXPECT_EQ(spec.layers[head].writes[0].dtype, "bfloat16");
+    }
   }
 }
 

@@ -99,7 +99,7 @@ inline TrainingResult run_training(const TrainingRun& run) {
     if (run.before_steps) run.before_steps(trainer, transport);
     std::vector<StepReport>& reports = result.of_rank[transport.rank()];
     for (const StepBatch& step : run.steps) reports.push_back(trainer.step(step, run.lr));
-    const std::vector<RankStats> stats = trainer.gather_stats();
+    const std::vector<RankStats> stats = trainer.gather_stats(trainer.times());
     if (run.after_steps) run.after_steps(trainer, transport);
     const std::lock_guard lock(mutex);
     result.stats = stats;

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,10 +16,12 @@
 #include <random>
 #include <set>
 
+#include "checkpoint/save_weights.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/log.h"
 #include "support/callback_observer.h"
 #include "support/expect_error.h"
+#include "support/temp_directory.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
 
@@ -84,6 +87,70 @@ TEST(TrainerTest, LossesNormsAndWeightsAreTheSameBitsForEveryLayoutAndSchedule) 
   for (const char* schedule : {"Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"}) {
     EXPECT_TRUE(same_bits(alone, run_training(mlp_run(schedule, 2)))) << schedule;
   }
+}
+
+// A running mean and variance between the blocks.
+TrainingRun run_with_buffers(const std::string& schedule, int num_ranks) {
+  TrainingRun run = mlp_run(schedule, num_ranks);
+  run.model = [] {
+    Model model = mlp(false);
+    model.layers[3] = layer_of<torch::nn::BatchNorm1dImpl>("norm", kWidth);
+    return model;
+  };
+  return run;
+}
+
+TEST(TrainerTest, AnEvaluationLeavesNoTraceAndHasTheSameBitsForEveryLayout) {
+  const TrainingResult plain = run_training(run_with_buffers("1F1B", 2));
+  std::vector<double> alone;
+  for (const int ranks : {1, 2, 4}) {
+    TrainingRun run = run_with_buffers("1F1B", ranks);
+    std::vector<double> sums;
+    const auto evaluate = [&](Trainer& trainer, Transport& transport) {
+      // More microbatches than a step has, then fewer.
+      for (const int num_microbatches : {kMicrobatches + 2, 1}) {
+        const auto losses = trainer.evaluate(random_steps(1, num_microbatches).front());
+        ASSERT_EQ(losses.size(), static_cast<std::size_t>(num_microbatches));
+        if (transport.rank() != 0) continue;
+        for (const MicrobatchLoss& loss : losses) sums.push_back(loss.sum);
+      }
+    };
+    run.before_steps = run.after_steps = evaluate;
+    EXPECT_TRUE(same_bits(plain, run_training(run))) << ranks;
+    EXPECT_NE(sums.front(), sums.at(sums.size() / 2)) << "before the steps and after them";
+    if (ranks == 1) alone = sums;
+    EXPECT_EQ(sums, alone) << ranks;
+  }
+}
+
+TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {
+  const TempDirectory folder;
+  std::vector<double> saved_losses;
+  TrainingRun run = run_with_buffers("1F1B", 2);
+  run.after_steps = [&](Trainer& trainer, Transport& transport) {
+    save_weights(folder.str(), 4, trainer.state(), R"({"model_type": "llama"})", "",
+                 transport.world());
+    const auto losses = trainer.evaluate(run.steps.front());
+    if (transport.rank() == 0) saved_losses.push_back(losses.front().sum);
+  };
+  run_training(run);
+  const HfDirectory saved(folder / "step-00000004");
+  for (const char* name : {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"})
+    EXPECT_TRUE(saved.find(name)) << name;
+  const TensorSource tracked = saved.locate("norm.num_batches_tracked");
+  EXPECT_EQ(tracked.file->read(tracked.entry->name).item<std::int64_t>(), 4 * kMicrobatches);
+
+  TrainingRun again = run_with_buffers("ZBVZeroBubble", 2);
+  const ModelSpec none;
+  again.weights = &saved;
+  again.spec = &none;
+  again.before_steps = [&](Trainer& trainer, Transport& transport) {
+    const auto losses = trainer.evaluate(run.steps.front());
+    if (transport.rank() == 0) saved_losses.push_back(losses.front().sum);
+  };
+  run_training(again);
+  ASSERT_EQ(saved_losses.size(), 2u);
+  EXPECT_EQ(saved_losses[0], saved_losses[1]);
 }
 
 TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {

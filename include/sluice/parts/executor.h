@@ -20,6 +20,7 @@
 #include "sluice/parts/loss.h"
 #include "sluice/parts/stage.h"
 #include "sluice/parts/step_batch.h"
+#include "sluice/parts/step_timer.h"
 #include "sluice/parts/transport.h"
 #include "sluice/program.h"
 
@@ -78,13 +79,6 @@ struct ExecutorOptions {
   // from the memo of earlier steps, else from the message itself).
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
   std::vector<ExecutorObserver*> observers;  // must outlive the executor
-};
-
-// Time of one step on this rank, in seconds of its thread: a GPU is not waited for.
-struct StepTimes {
-  double total = 0;    // whole row
-  double compute = 0;  // in F, B, I, W, less waiting
-  double waiting = 0;  // for messages, and for posts of StepOps
 };
 
 class Executor {

@@ -69,6 +69,10 @@ class HfDirectory {
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
 
+// Fills buffers (ParameterInfo::tensor) of any type by full name. Throws Error(kInput) as
+// load_parameters() does, and for another type than the stored one, but for floating ones.
+void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
+
 // Compares headers with the whole model, for one rank to do before any weights are loaded: throws
 // Error(kInput) as load_parameters would, and for uses of a tied parameter that are all stored but
 // differ. Returns the tensors that the model has no place for, but for those known to be buffers.
@@ -81,6 +85,7 @@ struct HfShard {
   std::string file;  // name inside the directory
   std::vector<std::string> tensors;
   std::uint64_t bytes = 0;  // of tensors, without headers
+  std::string dtype;        // of the first of them
 };
 
 inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
@@ -109,11 +114,11 @@ class HfWriter {
   HfWriter& operator=(const HfWriter&) = delete;
 
   const std::string& directory() const;
-  // Names the shards as transformers expects, adds the index, config.json (config_text with dtype
-  // float32), and the tokenizer files of source_directory ("" for none); syncs everything; takes
-  // the name <folder>/step-XXXXXXXX, which it returns. An older directory of that name is removed,
-  // or kept as step-XXXXXXXX.kept-... if it holds files that sluice does not write.
-  // Throws Error(kCheckpoint).
+  // Names the shards as transformers expects, adds the index, config.json (config_text with the
+  // dtype of the first shard), and the tokenizer files of source_directory ("" for none); syncs
+  // everything; takes the name <folder>/step-XXXXXXXX, which it returns. An older directory of that
+  // name is removed, or kept as step-XXXXXXXX.kept-... if it holds files that sluice does not
+  // write. Throws Error(kCheckpoint).
   std::string publish(const std::vector<HfShard>& shards, const std::string& config_text,
                       const std::string& source_directory);
 

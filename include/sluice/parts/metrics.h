@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/parts/step_timer.h"
+
 namespace sluice {
 
 struct StepMetrics {
@@ -22,6 +24,8 @@ struct StepMetrics {
   double step_seconds = 0;
   double bubble_fraction = 0;
   std::vector<std::int64_t> memory_bytes;  // per rank: the step's peak of tensor bytes
+  std::vector<StepTimes> rank_seconds;     // per rank
+  std::optional<double> validation_loss;   // of the weights after the step
   // metrics.parameter_norms: in layer order.
   std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
   // Only on a terminal.

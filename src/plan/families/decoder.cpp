@@ -3,11 +3,9 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::int64_t kFloat = 4, kInt64 = 8;
+constexpr double kInt64 = 8;
 
 }  // namespace
-
-double float_bytes(std::int64_t count) { return static_cast<double>(kFloat * count); }
 
 std::vector<ValueSpec> decoder_inputs() {
   return {{"input_ids", {kMicrobatchRows, kMicrobatchLength}, "int64"},
@@ -30,31 +28,36 @@ LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width) {
   return layer;
 }
 
-LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameters, double dropout) {
+LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameters,
+                          const NumberBytes& bytes, double dropout) {
   const ParameterSpec& table = parameters.front();
   const std::int64_t width = table.shape.at(1);
   LayerInfo layer = hidden_layer(std::move(name), LayerRole::kEmbedding, width);
   layer.reads = {"input_ids"};
   // The ids; the gradient of the table is as large as the table.
-  layer.cost.after_forward.per_token = kInt64 + (dropout > 0 ? float_bytes(width) : 0.0);
-  layer.cost.after_input.per_token = kInt64 + float_bytes(width);
-  layer.cost.at_end.constant = static_cast<double>(kFloat) * static_cast<double>(table.numel());
+  layer.cost.after_forward.per_token = kInt64 + (dropout > 0 ? bytes.stored(width) : 0.0);
+  layer.cost.after_input.per_token = kInt64 + bytes.stored(width);
+  layer.cost.at_end.constant = bytes.stored(table.numel());
   layer.parameters = std::move(parameters);
   return layer;
 }
 
-LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding) {
+LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding,
+                     const NumberBytes& bytes) {
   LayerInfo layer = hidden_layer("lm_head", LayerRole::kHead, vocab_size);
   layer.writes.front().name = "logits";
   layer.parameters = {{"lm_head.weight", {vocab_size, width}, embedding}};
-  const double flops = 2.0 * static_cast<double>(vocab_size) * static_cast<double>(width);
+  const double weights = static_cast<double>(vocab_size) * static_cast<double>(width);
+  const double flops = 2.0 * weights;
   layer.cost.forward_flops.per_token = flops;
   layer.cost.input_flops.per_token = flops;
   layer.cost.weight_flops.per_token = flops;
   // The log-probabilities and targets of the loss.
-  layer.cost.after_forward.per_token = float_bytes(vocab_size) + kInt64;
-  layer.cost.after_input.per_token = float_bytes(vocab_size);
-  layer.cost.on_entry.per_token = float_bytes(2 * vocab_size);
+  layer.cost.after_forward = {.constant = bytes.casted_weights(weights),
+                              .per_token = NumberBytes::wide(vocab_size) + kInt64};
+  layer.cost.after_input = {.constant = bytes.casted_weights(weights),
+                            .per_token = bytes.product(vocab_size)};
+  layer.cost.on_entry.per_token = NumberBytes::wide(2 * vocab_size);
   return layer;
 }
 

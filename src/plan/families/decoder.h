@@ -1,7 +1,7 @@
 // What decoders have in common: token ids in, one value from layer to layer, a head without bias.
 //
 // Owns: values and costs of the ends of a decoder, beginnings of its layers. Costs are those of
-// float32 with LibTorch's operators on the CPU.
+// LibTorch's operators on the CPU.
 // Does not own: blocks (llama.cpp, gpt2.cpp).
 // Thread-safety: pure functions.
 #pragma once
@@ -10,12 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "plan/families/number_bytes.h"
 #include "sluice/model_spec.h"
 
 namespace sluice::detail {
-
-// `count` float32 numbers per token.
-double float_bytes(std::int64_t count);
 
 // Int64 [rows, length] "input_ids" and "labels".
 std::vector<ValueSpec> decoder_inputs();
@@ -29,9 +27,10 @@ LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width);
 
 // input_ids -> hidden. parameters: first the table [vocabulary, width].
 LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameters,
-                          double dropout = 0.0);
+                          const NumberBytes& bytes, double dropout = 0.0);
 // hidden -> logits; `lm_head`, tied to the parameter `embedding` unless that is "". Its cost has
 // the loss in it.
-LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding);
+LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding,
+                     const NumberBytes& bytes);
 
 }  // namespace sluice::detail

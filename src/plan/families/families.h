@@ -10,6 +10,7 @@
 
 #include "plan/families/config_reader.h"
 #include "sluice/model_spec.h"
+#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 
@@ -19,7 +20,8 @@ struct Family {
   std::string base_prefix;   // what names in a checkpoint of the bare model lack: "model."
   // Endings of the names of buffers that older versions of transformers stored beside the weights.
   std::vector<std::string> buffers;
-  ModelSpec (*read)(const ConfigReader& config);  // layers, values, vocab_size, max_positions
+  // Layers, values, vocab_size, max_positions.
+  ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
 };
 
 const std::vector<Family>& families();

@@ -6,33 +6,40 @@
 namespace sluice::detail {
 namespace {
 
+// x, mean and inverse root: the normalized x is computed again; the result is the operand of what
+// follows.
+double norm_bytes(std::int64_t d, const NumberBytes& bytes) { return bytes.stored(d + 2); }
+
 // Elements: D hidden size, F inner size, H heads.
-LayerCost block_cost(const Gpt2Config& c) {
+LayerCost block_cost(const Gpt2Config& c, const NumberBytes& bytes) {
   const std::int64_t d = c.hidden_size, f = c.intermediate_size, h = c.num_attention_heads;
   LayerCost cost;
   const double weights = static_cast<double>(d) * static_cast<double>(4 * d + 2 * f);
   cost.forward_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(4 * d)};
   cost.input_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(8 * d)};
   cost.weight_flops = {.per_token = 2 * weights};
-  cost.after_forward.per_token = float_bytes(8 * d + 2 * f + h + 4);
-  if (c.residual_dropout > 0) cost.after_forward.per_token += float_bytes(2 * d);
+  cost.after_forward = {.constant = bytes.casted_weights(weights),
+                        .per_token = 2 * (norm_bytes(d, bytes) + bytes.operand(d)) +
+                                     bytes.product(4 * d + 2 * f) + NumberBytes::wide(h)};
+  if (c.residual_dropout > 0) cost.after_forward.per_token += bytes.product(2 * d);
   if (c.attention_dropout > 0) {
-    cost.after_forward.per_token -= float_bytes(h);
-    cost.after_forward.per_pair = float_bytes(3 * h);
+    cost.after_forward.per_token -= NumberBytes::wide(h);
+    cost.after_forward.per_pair = bytes.product(3 * h);
   }
-  cost.after_input.per_token = float_bytes(8 * d + 2 * f);
-  cost.on_entry = {.constant = float_bytes(f) * static_cast<double>(d),
-                   .per_token = float_bytes(2 * f)};
+  cost.after_input = {.constant = bytes.casted_weights(weights),
+                      .per_token = bytes.product(8 * d + 2 * f)};
+  cost.on_entry = {
+      .constant = bytes.weight_gradient(static_cast<double>(f) * static_cast<double>(d)),
+      .per_token = bytes.product(2 * f)};
   return cost;
 }
 
-LayerInfo norm_layer(const Gpt2Config& c) {
+LayerInfo norm_layer(const Gpt2Config& c, const NumberBytes& bytes) {
   const std::int64_t d = c.hidden_size;
   LayerInfo layer = hidden_layer("transformer.ln_f", LayerRole::kNorm, d);
   layer.parameters = {{"transformer.ln_f.weight", {d}, {}}, {"transformer.ln_f.bias", {d}, {}}};
-  // x and result, mean and inverse root: the normalized x is computed again.
-  layer.cost.after_forward.per_token = float_bytes(2 * d + 2);
-  layer.cost.after_input.per_token = float_bytes(3 * d);
+  layer.cost.after_forward.per_token = norm_bytes(d, bytes) + bytes.operand(d);
+  layer.cost.after_input.per_token = bytes.stored(2 * d) + bytes.operand(d);
   return layer;
 }
 
@@ -70,7 +77,8 @@ Gpt2Config read_gpt2_config(const ConfigReader& config) {
   return out;
 }
 
-ModelSpec read_gpt2(const ConfigReader& reader) {
+ModelSpec read_gpt2(const ConfigReader& reader, const Precision& precision) {
+  const NumberBytes bytes(precision);
   const Gpt2Config config = read_gpt2_config(reader);
   const std::int64_t d = config.hidden_size, f = config.intermediate_size;
   const std::string embedding = "transformer.wte.weight";
@@ -83,9 +91,9 @@ ModelSpec read_gpt2(const ConfigReader& reader) {
       embedding_layer("transformer.wte",
                       {{embedding, {config.vocab_size, d}, {}},
                        {"transformer.wpe.weight", {config.num_positions, d}, {}}},
-                      config.embedding_dropout));
+                      bytes, config.embedding_dropout));
   model.layers.back().modules = {"transformer.wte", "transformer.wpe"};
-  const LayerCost cost = block_cost(config);
+  const LayerCost cost = block_cost(config, bytes);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("transformer.h." + std::to_string(i), LayerRole::kBlock, d);
     append_parameters(layer, "ln_1", {d}, {d});
@@ -97,9 +105,9 @@ ModelSpec read_gpt2(const ConfigReader& reader) {
     layer.cost = cost;
     model.layers.push_back(std::move(layer));
   }
-  model.layers.push_back(norm_layer(config));
+  model.layers.push_back(norm_layer(config, bytes));
   model.layers.push_back(
-      head_layer(config.vocab_size, d, config.tie_word_embeddings ? embedding : ""));
+      head_layer(config.vocab_size, d, config.tie_word_embeddings ? embedding : "", bytes));
   return model;
 }
 

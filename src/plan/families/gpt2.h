@@ -7,6 +7,7 @@
 
 #include "plan/families/config_reader.h"
 #include "sluice/model_spec.h"
+#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 
@@ -22,6 +23,6 @@ struct Gpt2Config {
 // Throws Error(kInput) naming the field.
 Gpt2Config read_gpt2_config(const ConfigReader& config);
 
-ModelSpec read_gpt2(const ConfigReader& config);
+ModelSpec read_gpt2(const ConfigReader& config, const Precision& precision);
 
 }  // namespace sluice::detail

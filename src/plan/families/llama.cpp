@@ -28,8 +28,13 @@ void append_linear(LayerInfo& layer, const std::string& name, std::int64_t out, 
                     bias ? std::vector<std::int64_t>{out} : std::vector<std::int64_t>{});
 }
 
+// x in float32, normalized, one inverse root; the result is the operand of what follows.
+double norm_bytes(std::int64_t d, const NumberBytes& bytes) {
+  return NumberBytes::wide(d + 1) + bytes.stored(d);
+}
+
 // Elements: D hidden size, F inner size, Q and K widths of all query and key heads, H query heads.
-LayerCost block_cost(const LlamaConfig& c) {
+LayerCost block_cost(const LlamaConfig& c, const NumberBytes& bytes) {
   const std::int64_t d = c.hidden_size, f = c.intermediate_size, h = c.num_attention_heads;
   const std::int64_t q = c.query_width(), k = c.key_value_width();
   LayerCost cost;
@@ -38,29 +43,35 @@ LayerCost block_cost(const LlamaConfig& c) {
   cost.forward_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(4 * q)};
   cost.input_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(8 * q)};
   cost.weight_flops = {.per_token = 2 * weights};
-  // Two norms (x, normalized and result; one inverse root), q, k, v, the result of attention and
-  // its copy by rows, one log-sum a head; gate, its activation, up, and their product.
-  cost.after_forward.per_token = float_bytes(6 * d + 3 * q + 2 * k + 4 * f + h + 2);
+  // Two norms (x in float32, normalized and result; one inverse root), q, k, v, the result of
+  // attention and its copy by rows, one log-sum a head; gate, its activation, up, and their
+  // product. Sines and cosines in another type count as if every row had its own.
+  cost.after_forward.per_token = 2 * norm_bytes(d, bytes) + bytes.operand(d, 3) +
+                                 bytes.operand(d, 2) + bytes.product(3 * q + 2 * k + 4 * f) +
+                                 NumberBytes::wide(h) + bytes.casted_table(2 * c.head_dim);
+  cost.after_forward.constant = bytes.casted_weights(weights);
   // With dropout the probabilities of attention are made: before and after it, and its mask; and
   // every query head gets keys and values of its own.
   if (c.attention_dropout > 0) {
-    cost.after_forward.per_token += float_bytes(2 * (q - k) - h - q);
-    cost.after_forward.per_pair = float_bytes(3 * h);
+    cost.after_forward.per_token += bytes.product(2 * (q - k) - q) - NumberBytes::wide(h);
+    cost.after_forward.per_pair = bytes.product(3 * h);
   }
   // Of every matrix its input and the gradient of its output; of every norm the same.
-  cost.after_input.per_token = float_bytes(8 * d + 2 * q + 2 * k + 3 * f);
-  cost.on_entry = {.constant = float_bytes(f) * static_cast<double>(d),
-                   .per_token = float_bytes(2 * f)};
+  cost.after_input = {.constant = bytes.casted_weights(weights),
+                      .per_token = bytes.stored(4 * d) + bytes.operand(d, 3) + bytes.operand(d, 2) +
+                                   bytes.product(2 * d + 2 * q + 2 * k + 3 * f)};
+  cost.on_entry = {
+      .constant = bytes.weight_gradient(static_cast<double>(f) * static_cast<double>(d)),
+      .per_token = bytes.product(2 * f)};
   return cost;
 }
 
-LayerInfo norm_layer(const LlamaConfig& c) {
+LayerInfo norm_layer(const LlamaConfig& c, const NumberBytes& bytes) {
   const std::int64_t d = c.hidden_size;
   LayerInfo layer = hidden_layer("model.norm", LayerRole::kNorm, d);
   layer.parameters = {{"model.norm.weight", {d}, {}}};
-  // x, normalized, result; one inverse root.
-  layer.cost.after_forward.per_token = float_bytes(3 * d + 1);
-  layer.cost.after_input.per_token = float_bytes(3 * d);
+  layer.cost.after_forward.per_token = norm_bytes(d, bytes) + bytes.operand(d);
+  layer.cost.after_input.per_token = bytes.stored(2 * d) + bytes.operand(d);
   return layer;
 }
 
@@ -113,7 +124,8 @@ LlamaConfig read_llama_config(const ConfigReader& config) {
   return out;
 }
 
-ModelSpec llama_model(const LlamaConfig& config) {
+ModelSpec llama_model(const LlamaConfig& config, const Precision& precision) {
+  const NumberBytes bytes(precision);
   const std::int64_t d = config.hidden_size, f = config.intermediate_size;
   const std::int64_t q = config.query_width(), kv = config.key_value_width();
   const std::string embedding = "model.embed_tokens.weight";
@@ -123,8 +135,8 @@ ModelSpec llama_model(const LlamaConfig& config) {
   model.usual_positions = config.max_position_embeddings;
   model.layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
   model.layers.push_back(
-      embedding_layer("model.embed_tokens", {{embedding, {config.vocab_size, d}, {}}}));
-  const LayerCost cost = block_cost(config);
+      embedding_layer("model.embed_tokens", {{embedding, {config.vocab_size, d}, {}}}, bytes));
+  const LayerCost cost = block_cost(config, bytes);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("model.layers." + std::to_string(i), LayerRole::kBlock, d);
     append_linear(layer, "self_attn.q_proj", q, d, config.qkv_bias);
@@ -139,12 +151,14 @@ ModelSpec llama_model(const LlamaConfig& config) {
     layer.cost = cost;
     model.layers.push_back(std::move(layer));
   }
-  model.layers.push_back(norm_layer(config));
+  model.layers.push_back(norm_layer(config, bytes));
   model.layers.push_back(
-      head_layer(config.vocab_size, d, config.tie_word_embeddings ? embedding : ""));
+      head_layer(config.vocab_size, d, config.tie_word_embeddings ? embedding : "", bytes));
   return model;
 }
 
-ModelSpec read_llama(const ConfigReader& config) { return llama_model(read_llama_config(config)); }
+ModelSpec read_llama(const ConfigReader& config, const Precision& precision) {
+  return llama_model(read_llama_config(config), precision);
+}
 
 }  // namespace sluice::detail

@@ -8,6 +8,7 @@
 
 #include "plan/families/rope.h"
 #include "sluice/model_spec.h"
+#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 
@@ -31,8 +32,8 @@ struct LlamaConfig {
 
 // Throws Error(kInput) naming the field.
 LlamaConfig read_llama_config(const ConfigReader& config);
-ModelSpec llama_model(const LlamaConfig& config);
+ModelSpec llama_model(const LlamaConfig& config, const Precision& precision);
 
-ModelSpec read_llama(const ConfigReader& config);
+ModelSpec read_llama(const ConfigReader& config, const Precision& precision);
 
 }  // namespace sluice::detail

@@ -14,6 +14,8 @@ LlamaConfig read_qwen2_config(const ConfigReader& config) {
   return out;
 }
 
-ModelSpec read_qwen2(const ConfigReader& config) { return llama_model(read_qwen2_config(config)); }
+ModelSpec read_qwen2(const ConfigReader& config, const Precision& precision) {
+  return llama_model(read_qwen2_config(config), precision);
+}
 
 }  // namespace sluice::detail

@@ -11,6 +11,6 @@ namespace sluice::detail {
 // Throws Error(kInput) naming the field.
 LlamaConfig read_qwen2_config(const ConfigReader& config);
 
-ModelSpec read_qwen2(const ConfigReader& config);
+ModelSpec read_qwen2(const ConfigReader& config, const Precision& precision);
 
 }  // namespace sluice::detail

@@ -42,13 +42,24 @@ double approximate_parameters(const ModelSpec& model) {
   return sum;
 }
 
-ModelSpec spec_of(const detail::ConfigReader& config) {
+// Of what is stored; of logits as of the product that makes them.
+void set_types(ModelSpec& model, const Precision& precision) {
+  for (LayerInfo& layer : model.layers) {
+    for (ParameterSpec& parameter : layer.parameters) parameter.dtype = precision.parameters;
+    const bool is_product = layer.role == LayerRole::kHead && precision.casts();
+    for (ValueSpec& value : layer.writes)
+      value.dtype = is_product ? precision.products : precision.parameters;
+  }
+}
+
+ModelSpec spec_of(const detail::ConfigReader& config, const Precision& precision = {}) {
   const detail::Family& family = family_of(config);
   if (config.has("quantization_config")) {
     config.fail("quantization_config", "quantized weights are not implemented",
                 "use the unquantized model");
   }
-  ModelSpec spec = family.read(config);
+  ModelSpec spec = family.read(config, precision);
+  set_types(spec, precision);
   spec.family = family.name;
   spec.dtype = read_dtype(config);
   if (approximate_parameters(spec) > detail::kMaxParameters) {
@@ -114,21 +125,32 @@ nlohmann::json detail::parse_config(const std::string& text, const std::string& 
   return document;
 }
 
-ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
+namespace {
+
+ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name,
+                           const Precision& precision) {
   const nlohmann::json document = detail::parse_config(config_json, file_name);
   const detail::ConfigReader config(document, file_name);
   if (is_family(document) && config.has("text_config")) {
     config.fail("text_config", "a language model inside another one's configuration is not built",
                 "leave it out, or make it a config.json of its own");
   }
-  ModelSpec spec = spec_of(config);
+  ModelSpec spec = spec_of(config, precision);
   spec.config_text = config_json;
   return spec;
 }
 
-ModelSpec read_model_spec(const std::string& path) {
+}  // namespace
+
+ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
+  return parse_model_spec(config_json, file_name, Precision());
+}
+
+ModelSpec read_model_spec(const std::string& path) { return read_model_spec(path, Precision()); }
+
+ModelSpec read_model_spec(const std::string& path, const Precision& precision) {
   const std::string file = config_file(path);
-  return parse_model_spec(read_text(file, kMaxConfigBytes), file);
+  return parse_model_spec(read_text(file, kMaxConfigBytes), file, precision);
 }
 
 ModelSpec read_language_model_spec(const std::string& path) {

@@ -15,7 +15,8 @@ std::int64_t RankMemory::total_bytes() const {
 namespace detail {
 namespace {
 
-constexpr std::int64_t kBytes = 4;  // float32
+// Of sums of gradients and of the optimizer's state, whatever the parameters are.
+constexpr std::int64_t kFloat32 = 4;
 
 int moments_of(OptimizerKind optimizer) {
   switch (optimizer) {
@@ -40,16 +41,17 @@ std::vector<RankMemory> predict_memory(const ModelSpec& model, const Partition& 
     RankMemory& rank = memory[stage.rank];
     for (const int layer : stage.layers) {
       for (const ParameterSpec& parameter : model.layers[layer].parameters) {
-        rank.gradient_bytes += kBytes * parameter.numel();
+        rank.gradient_bytes += kFloat32 * parameter.numel();
         const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
-        if (held[stage.rank].insert(name).second) rank.num_parameters += parameter.numel();
+        if (!held[stage.rank].insert(name).second) continue;
+        rank.num_parameters += parameter.numel();
+        rank.parameter_bytes += dtype_bytes(parameter.dtype) * parameter.numel();
       }
     }
   }
   for (std::size_t rank = 0; rank < memory.size(); ++rank) {
     RankMemory& of = memory[rank];
-    of.parameter_bytes = kBytes * of.num_parameters;
-    of.optimizer_bytes = moments_of(optimizer) * of.parameter_bytes;
+    of.optimizer_bytes = moments_of(optimizer) * kFloat32 * of.num_parameters;
     const RowActivations row = row_activations(program.ranks[rank], activations);
     of.activation_bytes = row.kept;
     of.running_bytes = row.peak - row.kept;

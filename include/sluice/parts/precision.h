@@ -1,0 +1,32 @@
+// In which types a model of a family holds its numbers and computes with them: what its bytes
+// depend on.
+//
+// Owns: the value, reading a model for it. Does not own: autocast, modules (causal_lm.h).
+// Thread-safety: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sluice/model_spec.h"
+
+namespace sluice {
+
+struct Precision {
+  std::string parameters = "float32";  // and what goes from layer to layer
+  std::string
+      products;  // operands and results of products of matrices, under autocast; "": the same
+
+  std::int64_t parameter_bytes() const { return dtype_bytes(parameters); }
+  std::int64_t product_bytes() const {
+    return dtype_bytes(products.empty() ? parameters : products);
+  }
+  // Every product then keeps a copy of its weights and of its input.
+  bool casts() const { return !products.empty() && products != parameters; }
+};
+
+// As read_model_spec(path), with the types of parameters and values and the costs of this
+// precision.
+ModelSpec read_model_spec(const std::string& path, const Precision& precision);
+
+}  // namespace sluice

@@ -1,0 +1,37 @@
+// The loss on a data set: every sequence once, in the order of the files.
+// Thread-safety: pure functions, but for the model that they are given.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "sluice/data.h"
+#include "sluice/model_spec.h"
+#include "sluice/parts/executor.h"
+#include "sluice/run_config.h"
+
+namespace sluice {
+
+// data.files, and validation.files, in the order of the files.
+TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
+TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
+
+struct DataLoss {
+  double sum = 0;
+  std::int64_t tokens = 0;  // counted
+  double mean() const { return sum / static_cast<double>(tokens); }
+  friend bool operator==(const DataLoss&, const DataLoss&) = default;
+};
+
+// Of batches as a step of `training` has, the last of which may be smaller; of the first
+// max_batches (0: all). losses_of: what a model makes of a batch, in the order of its microbatches,
+// in which they are added up: so the sum does not depend on how they fall into batches. step: of
+// what is evaluated, for messages. Throws Error(kInput) for a row that is malformed, and when no
+// label is counted.
+DataLoss evaluate_data(
+    const TokenData& data, const TrainingOptions& training, std::int64_t max_batches,
+    std::int64_t step,
+    const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of);
+
+}  // namespace sluice

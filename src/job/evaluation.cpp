@@ -1,0 +1,128 @@
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "config/machine_memory.h"
+#include "job/evaluate_data.h"
+#include "job/local_ranks.h"
+#include "job/model_options.h"
+#include "job/run_inputs.h"
+#include "job/run_rank.h"
+#include "run/autocast.h"
+#include "run/out_of_memory.h"
+#include "sluice/causal_lm.h"
+#include "sluice/job.h"
+#include "sluice/parts/log.h"
+#include "sluice/parts/rank_threads.h"
+#include "train/evaluator.h"
+
+namespace sluice {
+namespace {
+
+// As in training: a rank that fails wakes the others.
+constexpr std::chrono::hours kLongestWait{1};
+
+// The last checkpoint of a folder that holds several, "" for none.
+std::string last_checkpoint_in(const std::string& folder) {
+  std::set<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename();
+    if (name.starts_with("step-")) names.insert(name);
+  }
+  return names.empty() ? "" : folder + "/" + *names.rbegin();
+}
+
+OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
+  try {
+    return open_weights_in(path, spec);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    const std::string inside = last_checkpoint_in(path);
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = error.fact(),
+                 .where = error.where(),
+                 .remedy = inside.empty() ? error.remedy() : "did you mean '" + inside + "'?"});
+  }
+}
+
+OpenedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
+                                  const std::string& checkpoint) {
+  OpenedWeights weights =
+      checkpoint.empty() ? open_weights(config, spec) : open_checkpoint(checkpoint, spec);
+  if (weights.directory) return weights;
+  throw Error(ErrorKind::kUsage,
+              {.what = "model.config alone has no weights to evaluate",
+               .where = config.origins.at("model.config"),
+               .remedy = "set model.path, or give --checkpoint a directory with weights"});
+}
+
+// Gradients and optimizer are not there; what microbatches keep for a backward is more than
+// forwards need.
+void require_memory_to_evaluate(Plan plan) {
+  for (RankPrediction& rank : plan.ranks)
+    rank.memory.gradient_bytes = rank.memory.optimizer_bytes = 0;
+  const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes());
+  if (!shortage) return;
+  throw Error(ErrorKind::kMemory,
+              {.what = "the evaluation needs more memory than there is",
+               .where = shortage->where(),
+               .remedy = "use a smaller training.microbatch_size or training.seq_len"});
+}
+
+DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan, const HfDirectory& weights,
+                          const TokenData& data, Transport& transport, std::string& doing) {
+  const int rank = transport.rank();
+  const Model model = causal_lm(plan.model, layer_options(config));
+  doing = "making the modules";
+  RankStages stages = build_stages(model, plan.partition, rank);
+  doing = "loading the weights";
+  for (const auto& stage : stages.stages())
+    load_parameters(weights, stage->parameters(), plan.model);
+  doing = "evaluating";
+  const RunOptions options;
+  Evaluator evaluator(plan.program.stage_map, stages, transport, ModelEnd(model), options, {});
+  const AutocastScope autocast(autocast_type(config));
+  return evaluate_data(data, config.training, /*max_batches=*/0, /*step=*/0,
+                       [&](const StepBatch& batch) {
+                         evaluator.run(batch);
+                         return evaluator.losses();
+                       });
+}
+
+}  // namespace
+
+double Evaluation::perplexity() const { return std::exp(loss); }
+
+Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint) {
+  const LocalRanks ranks = all_ranks_here(plan.program.num_ranks(), {.deadline = kLongestWait});
+  const TokenData data(evaluation_data_options(config, plan.model));
+  const OpenedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
+  if (!weights.warning.empty()) log_warning(weights.warning);
+  require_memory_to_evaluate(plan);
+  data.require_counted_labels(/*steps=*/0, config.training.local_batch_size);
+
+  PerRank<DataLoss> losses(ranks);
+  run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
+            [&](Transport& transport) {
+              std::string doing;
+              try {
+                losses.at(transport.rank()) =
+                    evaluate_on_rank(config, plan, *weights.directory, data, transport, doing);
+              } catch (...) {
+                rethrow_with_place(place_of_rank(plan, transport.rank()) + ", " + doing,
+                                   kOutOfMemoryRemedy);
+              }
+            });
+  const DataLoss& loss = agreed(losses, "the loss");
+  if (std::isfinite(loss.mean())) return {loss.mean(), loss.tokens};
+  throw Error(ErrorKind::kNotFinite, {.what = "the loss is not finite",
+                                      .where = checkpoint.empty() ? config.model.path : checkpoint,
+                                      .remedy = "evaluate weights that are finite"});
+}
+
+}  // namespace sluice

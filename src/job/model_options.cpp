@@ -1,0 +1,16 @@
+#include "job/model_options.h"
+
+namespace sluice {
+
+LayerOptions layer_options(const RunConfig& config) {
+  LayerOptions options;
+  if (config.model.dtype == "bfloat16") options.dtype = at::kBFloat16;
+  return options;
+}
+
+std::optional<at::ScalarType> autocast_type(const RunConfig& config) {
+  if (config.training.mixed_precision == "bfloat16") return at::kBFloat16;
+  return std::nullopt;
+}
+
+}  // namespace sluice

@@ -1,0 +1,17 @@
+// The types that a configuration asks for.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <optional>
+
+#include "sluice/causal_lm.h"
+#include "sluice/run_config.h"
+
+namespace sluice {
+
+// model.dtype.
+LayerOptions layer_options(const RunConfig& config);
+// training.mixed_precision.
+std::optional<at::ScalarType> autocast_type(const RunConfig& config);
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+// Bytes that LibTorch's operators keep of the numbers of a decoder, by what the numbers are.
+// Thread-safety: values.
+#pragma once
+
+#include <cstdint>
+
+#include "sluice/parts/precision.h"
+
+namespace sluice::detail {
+
+class NumberBytes {
+ public:
+  explicit NumberBytes(const Precision& precision)
+      : casts_(precision.casts()),
+        stored_(static_cast<double>(precision.parameter_bytes())),
+        product_(static_cast<double>(precision.product_bytes())) {}
+
+  // Always float32: inside norms, the loss, the log-sums of attention.
+  static double wide(std::int64_t count) { return 4.0 * static_cast<double>(count); }
+  // What goes from layer to layer, and inside norms; parameters.
+  double stored(std::int64_t count) const { return stored_ * static_cast<double>(count); }
+  // Operands and results of products of matrices.
+  double product(std::int64_t count) const { return product_ * static_cast<double>(count); }
+  // What `readers` products keep of their common input: one, unless each casts it.
+  double operand(std::int64_t count, int readers = 1) const {
+    return product(count) * (casts_ ? readers : 1);
+  }
+  // Copies of the weights, which every microbatch makes.
+  double casted_weights(double count) const { return casts_ ? product_ * count : 0.0; }
+  // The gradient of a weight before it joins its sum.
+  double weight_gradient(double count) const {
+    return (casts_ ? product_ + stored_ : stored_) * count;
+  }
+  // A table of rotary positions for the products' type, of so many numbers.
+  double casted_table(std::int64_t count) const { return product_ < 4 ? product(count) : 0.0; }
+
+ private:
+  bool casts_;
+  double stored_, product_;
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,36 @@
+// The autocast state of a rank's thread.
+//
+// Thread-safety: a scope belongs to the thread that made it; scopes end in reverse order.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+// While it lives, this thread is under autocast to `type` on every device; without a type, under
+// the state that it has. Either way without the cache of casted weights: that is one of the
+// process, and would tie the graph of a microbatch to those of others.
+class AutocastScope {
+ public:
+  explicit AutocastScope(std::optional<at::ScalarType> type);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  struct Saved {
+    bool enabled = false;
+    at::ScalarType type = at::kFloat;
+  };
+  std::vector<Saved> saved_;  // of each device, when there is a type
+  bool cache_ = true;
+};
+
+// "off", or for example "cpu bfloat16": what ranks have to have alike.
+std::string autocast_state();
+
+}  // namespace sluice

@@ -1,0 +1,174 @@
+// `sluice eval`, and the validation of `sluice train`, as a user runs them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "train_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+class EvalCommandTest : public TrainCommandTest {
+ protected:
+  ProgramResult eval(std::vector<std::string> options) const {
+    options.insert(options.begin(), {"eval", config()});
+    return run_sluice(options);
+  }
+
+  nlohmann::json evaluated(std::vector<std::string> options) const {
+    options.emplace_back("--json");
+    const ProgramResult result = eval(options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    return nlohmann::json::parse(result.out, nullptr, false);
+  }
+
+  void expect_eval_refused(const std::vector<std::string>& options, int exit_code,
+                           const std::string& says) const {
+    const ProgramResult result = eval(options);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.err.rfind("sluice: error: ", 0), 0u) << result.err;
+    EXPECT_EQ(parts_of(result.err), 3) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  }
+
+  // The rows of Hugging Face's reference; returns its case.
+  nlohmann::json write_reference_rows() const {
+    std::ifstream stream(SLUICE_TEST_DATA "/reference/hf_reference.json");
+    const nlohmann::json document = nlohmann::json::parse(stream);
+    nlohmann::json found;
+    for (const auto& item : document.at("cases")) {
+      if (item.at("model") == "llama_untied") found = item;
+    }
+    std::string rows;
+    for (const auto& ids : found.at("input_ids"))
+      rows += nlohmann::json{{"input_ids", ids}}.dump() + "\n";
+    test::write_file(folder_ / "rows.jsonl", rows);
+    return found;
+  }
+
+  std::vector<std::string> on_reference_rows(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), "--data.files=[\"" + (folder_ / "rows.jsonl") + "\"]");
+    return more;
+  }
+};
+
+TEST_F(EvalCommandTest, GivesTheLossOfHuggingFaceAndItsPerplexity) {
+  const nlohmann::json reference = write_reference_rows();
+  const double expected = reference.at("expect").at("loss_float64_forward");
+  const nlohmann::json result = evaluated(on_reference_rows());
+  EXPECT_NEAR(result.at("loss").get<double>(), expected, 2e-6);
+  EXPECT_EQ(result.at("tokens"), 8 * 15);
+  EXPECT_EQ(result.at("perplexity").get<double>(), std::exp(result.at("loss").get<double>()));
+  EXPECT_EQ(result.size(), 3u);
+  EXPECT_FALSE(fs::exists(out())) << "an evaluation creates nothing";
+}
+
+TEST_F(EvalCommandTest, HasTheSameBitsInEveryLayoutAndHoweverRowsFallIntoBatches) {
+  write_reference_rows();
+  const std::string one =
+      evaluated(on_reference_rows({"--parallelism.pipeline_parallel_degree=1"})).dump();
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"--parallelism.pipeline_parallel_degree=2"},
+        {"--parallelism.pipeline_parallel_schedule=ZBVZeroBubble"},
+        {"--parallelism.pipeline_parallel_degree=4", "--training.local_batch_size=6"},
+        {"--training.local_batch_size=6"}}) {
+    EXPECT_EQ(evaluated(on_reference_rows(layout)).dump(), one) << layout.front();
+  }
+}
+
+TEST_F(EvalCommandTest, TakesEveryRowOnceAlsoWhenTheLastBatchIsSmaller) {
+  test::write_file(folder_ / "rows.jsonl",
+                   "{\"input_ids\":[1,2,3,4]}\n{\"input_ids\":[5,6]}\n"
+                   "{\"input_ids\":[7,8,9],\"labels\":[7,-100,9]}\n");
+  // Two rows a batch of one microbatch, then one.
+  EXPECT_EQ(evaluated(on_reference_rows({"--training.local_batch_size=2"})).at("tokens"),
+            3 + 1 + 1);
+}
+
+TEST_F(EvalCommandTest, TakesTheWeightsOfACheckpoint) {
+  ASSERT_EQ(train({"--training.steps=20"}).exit_code, 0);
+  const std::string checkpoint = out() + "/checkpoint/step-00000020";
+  const double before = evaluated({}).at("loss");
+  const double after = evaluated({"--checkpoint", checkpoint}).at("loss");
+  EXPECT_LT(after, before - 0.1);
+  EXPECT_EQ(evaluated({"--model.path=" + checkpoint}).at("loss"), after);
+  EXPECT_EQ(evaluated({"--model.path=", "--model.config=" + kModel + "/config.json",
+                       "--checkpoint=" + checkpoint})
+                .at("loss"),
+            after);
+  expect_eval_refused({"--checkpoint=" + out() + "/checkpoint"}, 4,
+                      "did you mean '" + checkpoint + "'?");
+}
+
+TEST_F(EvalCommandTest, SaysTheSameForPeople) {
+  const ProgramResult result = eval({});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("loss: 5."), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("perplexity: "), std::string::npos) << result.out;
+}
+
+TEST_F(EvalCommandTest, WhatIsWrongIsAnErrorOfItsKind) {
+  expect_eval_refused({"--checkpoint=" + (folder_ / "none")}, 4, "none");
+  expect_eval_refused({"--model.path=", "--model.config=" + kModel + "/config.json"}, 2,
+                      "--checkpoint");
+  expect_eval_refused({"--data.files=[\"none.txt\"]"}, 3, "none.txt");
+  expect_eval_refused({"--chekpoint=x"}, 2, "did you mean '--checkpoint'?");
+  expect_eval_refused({"--training.sed=1"}, 2, "seed");
+  test::write_file(folder_ / "rows.jsonl", "{\"input_ids\":[1,2],\"labels\":[1,-100]}\n");
+  expect_eval_refused(on_reference_rows(), 3, "counted");
+  const std::string other = SLUICE_TEST_DATA "/reference/models/gpt2";
+  ASSERT_TRUE(fs::exists(other));
+  expect_eval_refused({"--checkpoint=" + other}, 4, "gpt2");
+}
+
+TEST_F(EvalCommandTest, ValidationIsTakenAfterTheUpdateOfItsStepsAndChangesNothing) {
+  write_reference_rows();
+  const std::vector<std::string> options = {
+      "--training.steps=6", "--metrics.log_freq=4",
+      "--validation.files=[\"" + (folder_ / "rows.jsonl") + "\"]", "--validation.interval=3"};
+  ASSERT_EQ(train({"--training.steps=6"}).exit_code, 0);
+  const std::vector<nlohmann::json> without = metrics();
+  fs::remove_all(out());
+  const ProgramResult result = train(options);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("  val_loss: "), std::string::npos) << result.out;
+  std::vector<int> validated, logged;
+  for (const nlohmann::json& line : metrics()) {
+    logged.push_back(line.at("step"));
+    EXPECT_EQ(line.at("loss"), without.at(logged.back() - 1).at("loss"));
+    EXPECT_EQ(line.at("grad_norm"), without.at(logged.back() - 1).at("grad_norm"));
+    if (line.contains("validation_loss")) validated.push_back(logged.back());
+  }
+  EXPECT_EQ(logged, (std::vector<int>{1, 3, 4, 6}));
+  EXPECT_EQ(validated, (std::vector<int>{3, 6}));
+  EXPECT_EQ(metrics().back().at("validation_loss"),
+            evaluated(on_reference_rows({"--checkpoint", out() + "/checkpoint/step-00000006"}))
+                .at("loss"));
+}
+
+TEST_F(EvalCommandTest, ValidationTakesSoManyBatches) {
+  write_reference_rows();
+  const std::string rows = test::read_file(folder_ / "rows.jsonl");
+  test::write_file(folder_ / "nine.jsonl", rows + "{\"input_ids\":[1,2,3,4]}\n");
+  // Two of four rows each.
+  ASSERT_EQ(
+      train({"--training.steps=1", "--validation.files=[\"" + (folder_ / "nine.jsonl") + "\"]",
+             "--validation.interval=1", "--validation.steps=2"})
+          .exit_code,
+      0);
+  EXPECT_EQ(metrics().back().at("validation_loss"),
+            evaluated(on_reference_rows({"--checkpoint", out() + "/checkpoint/step-00000001"}))
+                .at("loss"));
+}
+
+TEST_F(EvalCommandTest, AValidationThatCannotBeIsRefusedBeforeAnythingIsCreated) {
+  expect_refused({"--validation.interval=1"}, 2, "validation.files");
+  expect_refused({"--validation.interval=1", "--validation.files=[\"none.jsonl\"]"}, 3,
+                 "none.jsonl");
+}
+
+}  // namespace
+}  // namespace sluice::testing

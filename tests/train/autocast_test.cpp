@@ -1,0 +1,151 @@
+// Mixed precision by autocast: given by RunOptions, or that of the thread that calls.
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/optim/adamw.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "sluice/parts/keyed_random.h"
+#include "sluice/pipeline.h"
+#include "support/expect_error.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr std::int64_t kWidth = 16, kRows = 24;
+constexpr int kSteps = 20;
+
+torch::nn::Sequential make_net() {
+  torch::nn::Sequential net(torch::nn::Linear(kWidth, 2 * kWidth), torch::nn::Tanh(),
+                            torch::nn::Linear(2 * kWidth, kWidth),
+                            torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})),
+                            torch::nn::Linear(kWidth, kWidth), torch::nn::GELU(),
+                            torch::nn::Linear(kWidth, 4));
+  const at::NoGradGuard no_grad;
+  for (const auto& item : net->named_parameters()) {
+    at::Tensor value = item.value();
+    if (value.dim() > 1) keyed_normal_(value, 3, item.key(), 0.0, 0.3);
+    if (item.key().ends_with("bias")) value.zero_();
+  }
+  return net;
+}
+
+Model model_of(const torch::nn::Sequential& net) {
+  Model model = from_sequential(net);
+  model.inputs = {"x", "y"};
+  model.loss = mean_loss(
+      [](const Values& out, const Values& in) { return torch::mse_loss(out["hidden"], in["y"]); });
+  return model;
+}
+
+PipelineOptions layout(const char* schedule, int ranks) {
+  PipelineOptions options;
+  options.num_ranks = ranks;
+  options.schedule = schedule;
+  options.num_microbatches = 6;
+  return options;
+}
+
+Inputs batch_of(int step) {
+  at::Tensor x = at::empty({kRows, kWidth});
+  keyed_normal_(x, 5, "x" + std::to_string(step), 0.0, 1.0);
+  return {{"x", x}, {"y", at::sin(2 * x.slice(1, 0, 4))}};
+}
+
+void set_autocast(bool on) {
+  at::autocast::set_autocast_enabled(at::kCPU, on);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+}
+
+struct Trained {
+  std::vector<double> losses, norms;
+  double evaluated = 0;
+  std::map<std::string, at::Tensor> weights;
+};
+
+// by_thread: autocast is on where train_step() is called, instead of in the options.
+Trained train(const PipelineOptions& options, std::optional<at::ScalarType> autocast,
+              bool by_thread = false) {
+  torch::nn::Sequential net = make_net();
+  Trained trained;
+  RunOptions run_options;
+  if (!by_thread) run_options.autocast = autocast;
+  run(
+      model_of(net), options,
+      [&](Pipeline& pipeline) {
+        torch::optim::AdamW optimizer(pipeline.parameters(), torch::optim::AdamWOptions(1e-2));
+        for (int step = 1; step <= kSteps; ++step) {
+          if (by_thread) set_autocast(true);
+          const StepResult result = pipeline.train_step(batch_of(step));
+          if (by_thread) set_autocast(false);
+          for (const at::Tensor& parameter : pipeline.parameters())
+            EXPECT_EQ(parameter.grad().scalar_type(), at::kFloat);
+          const double norm = pipeline.clip_grad_norm(1.0);
+          optimizer.step();
+          optimizer.zero_grad();
+          if (pipeline.rank() != 0) continue;
+          trained.losses.push_back(result.loss);
+          trained.norms.push_back(norm);
+        }
+        if (by_thread) set_autocast(true);
+        const double evaluated = pipeline.eval_step(batch_of(1)).loss;
+        set_autocast(false);
+        if (pipeline.rank() == 0) trained.evaluated = evaluated;
+        EXPECT_TRUE(at::autocast::is_autocast_cache_enabled());
+      },
+      run_options);
+  for (const auto& item : net->named_parameters())
+    trained.weights[item.key()] = item.value().detach().clone();
+  return trained;
+}
+
+void expect_same_bits(const Trained& a, const Trained& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.norms, b.norms) << what;
+  EXPECT_EQ(a.evaluated, b.evaluated) << what;
+  for (const auto& [name, weight] : a.weights)
+    EXPECT_TRUE(at::equal(weight, b.weights.at(name))) << what << " " << name;
+}
+
+TEST(AutocastTest, HasTheSameBitsForEveryLayout) {
+  const Trained alone = train(layout("GPipe", 1), at::kBFloat16);
+  for (const char* schedule : {"1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"})
+    expect_same_bits(train(layout(schedule, 2), at::kBFloat16), alone, schedule);
+  expect_same_bits(train(layout("1F1B", 4), at::kBFloat16), alone, "4 ranks");
+}
+
+TEST(AutocastTest, TheStateOfTheThreadThatCallsIsThatOfTheOptions) {
+  expect_same_bits(train(layout("ZBVZeroBubble", 2), at::kBFloat16, /*by_thread=*/true),
+                   train(layout("ZBVZeroBubble", 2), at::kBFloat16), "thread");
+}
+
+TEST(AutocastTest, TrainsNearFloat32) {
+  const Trained wide = train(layout("1F1B", 2), {}),
+                mixed = train(layout("1F1B", 2), at::kBFloat16);
+  EXPECT_NE(wide.losses, mixed.losses);
+  EXPECT_LT(mixed.losses.back(), 0.8 * mixed.losses.front());
+  for (int step = 0; step < kSteps; ++step)
+    EXPECT_NEAR(mixed.losses[step], wide.losses[step], 0.03 * wide.losses[step]) << step;
+}
+
+TEST(AutocastTest, RefusesRanksUnderDifferentStates) {
+  const std::string message = message_of([] {
+    run(model_of(make_net()), layout("1F1B", 2), [&](Pipeline& pipeline) {
+      set_autocast(pipeline.rank() == 1);
+      pipeline.train_step(batch_of(1));
+    });
+  });
+  EXPECT_NE(message.find("cpu bfloat16 on rank 1"), std::string::npos) << message;
+  EXPECT_NE(message.find("off on rank 0"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace sluice::test
