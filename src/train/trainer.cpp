@@ -60,19 +60,35 @@ struct Trainer::Impl {
   std::optional<LedgerObserver> arrivals;
   std::unique_ptr<Executor> executor;
   const Program& program;
+  const bool draws_by_module;
 
   Impl(const Model& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
       : transport(the_transport),
         options(std::move(the_options)),
         stages(build_stages(model, partition, transport.rank())),
-        program(the_program) {
+        program(the_program),
+        draws_by_module(model.initialization.module) {
     log_stages(model, partition);
     ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
                                      options.optimizer, options.stop_requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stages.pointers(), transport,
                                           *ops, model.loss, executor_options());
     ops->watch(*executor);
+  }
+
+  // A module that draws knows nothing of the first use on another rank.
+  void require_own_first_uses() const {
+    if (!draws_by_module) return;
+    for (const TieGroup& group : program.tie_groups) {
+      const auto rank_of = [&](int stage) { return program.stage_map.rank_of(stage); };
+      const auto elsewhere = [&](int stage) { return rank_of(stage) != rank_of(group.stages[0]); };
+      if (std::none_of(group.stages.begin(), group.stages.end(), elsewhere)) continue;
+      throw Error(ErrorKind::kUsage,
+                  {.what = "'" + group.name + "' is tied across ranks and drawn by its module",
+                   .where = "Trainer::draw_weights",
+                   .remedy = "set Initialization::tensor instead, or train with a Pipeline"});
+    }
   }
 
   void log_stages(const Model& model, const Partition& partition) const {
@@ -121,7 +137,10 @@ void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) 
     load_parameters(directory, stage->parameters(), spec);
 }
 
-void Trainer::draw_weights() { impl_->stages.draw_weights(impl_->options.seed); }
+void Trainer::draw_weights() {
+  impl_->require_own_first_uses();
+  impl_->stages.draw_weights(impl_->options.seed);
+}
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   require_counted(batch);
