@@ -36,17 +36,17 @@ struct ModuleTree {
   // In the order in which `forward` runs them. Empty: the module is made once, whole, for their
   // names, and freed: the children in the order of their registration, the elements of ModuleList,
   // ModuleDict and Sequential in place of these; the first reads `input`, all else is "hidden".
-  std::vector<Part> parts;
+  std::vector<Part> parts = {};
   std::string input = "x";
   // The parts that count as layers in a split, or what holds them ("layers"). Empty: the elements
   // of lists, or where there are none, all parts.
-  std::vector<std::string> blocks;
+  std::vector<std::string> blocks = {};
   // Instead: the class of the layers, "Block" or "mine::BlockImpl", wherever in the module they are
   // (class_name<BlockImpl>() says it). The module is then made once, also where `parts` are given,
   // of which one may then name what holds others.
-  std::string block_class;
+  std::string block_class = {};
   // {full name of a parameter, full name of its first use}: tensors of their own in the module.
-  std::vector<std::pair<std::string, std::string>> ties;
+  std::vector<std::pair<std::string, std::string>> ties = {};
 };
 
 template <typename Module>
