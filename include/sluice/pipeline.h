@@ -49,6 +49,8 @@
 #include "sluice/model.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/inputs.h"
+#include "sluice/parts/parallelize.h"
+#include "sluice/parts/whole_module.h"
 #include "sluice/plan.h"
 
 namespace torch::optim {
@@ -93,6 +95,9 @@ struct RunOptions {
   std::optional<at::ScalarType> autocast;
   // Of a stage: a backward of one's own, in place of autograd's (parts/chunk_backward.h).
   std::function<ChunkBackwardMaker(int stage)> backward_of;
+  // Called for each local chunk before its weights are drawn; may change and replace its modules.
+  Parallelize parallelize;
+  AxisNames axis_names;  // as the hook sees them
   // With run(): of every wait for another rank. Longer than any rank takes for what it does between
   // two steps, such as reading data or saving.
   std::chrono::milliseconds deadline = std::chrono::hours(1);
@@ -144,6 +149,10 @@ class Pipeline {
   // meanwhile, and then each in the mode that it was in.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
 
+  // Moves all modules of this rank. Before the first step, and before parameters() are asked for:
+  // an optimizer holds them. Throws Error(kUsage) later.
+  void to(at::Device device);
+
   // This rank's trainable parameters in layer order, each storage once: what an optimizer takes.
   std::vector<at::Tensor> parameters() const;
   // All of this rank's, frozen ones too, by their full names; a tied one once, under the name of
@@ -172,6 +181,9 @@ class Pipeline {
   const Plan& plan() const;
   // Of this rank, ascending.
   std::vector<Stage*> stages() const;
+  // The module of every layer of this rank that has one of its own, in their order; of a whole
+  // module one a stage.
+  std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
   bool has_first_stage() const;
   bool has_last_stage() const;
   const Group& world() const;

@@ -1,11 +1,11 @@
 // Tied storage and initial values of the parameters of chunks.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 
 #include <map>
 #include <unordered_set>
 
 #include "base/text.h"
+#include "layer/draw_whole.h"
 #include "sluice/error.h"
 #include "sluice/parts/chunk.h"
 #include "sluice/parts/keyed_random.h"
@@ -39,23 +39,10 @@ void initialize_by_default(const ParameterInfo& parameter, const std::string& na
   }
 }
 
-// A layer's own function knows no slices: it is given the whole, of which the slice is kept.
-void initialize_by_layer(const LayerSpec& layer, const ParameterInfo& parameter,
-                         const std::string& name, const std::string& key, at::Tensor& value,
-                         std::uint64_t seed) {
-  if (parameter.is_whole()) {
-    layer.initialize(name, key, value, seed);
-    return;
-  }
-  at::Tensor whole = at::zeros(parameter.global_shape, value.options());
-  at::Tensor box = whole;
-  for (std::size_t d = 0; d < parameter.slice.size(); ++d) {
-    const auto [offset, size] = parameter.slice[d];
-    box = box.narrow(static_cast<std::int64_t>(d), offset, size);
-  }
-  box.copy_(value);
-  layer.initialize(name, key, whole, seed);
-  value.copy_(box);
+// A chunk of one layer may be several of the model's, fused.
+const LayerSpec& layer_of(const Chunk& chunk, const ParameterInfo& parameter) {
+  if (chunk.layers().size() == 1) return chunk.layers().front();
+  return chunk.layers()[parameter.layer - chunk.first_layer()];
 }
 
 void require_its_slice(const ParameterInfo& parameter) {
@@ -123,13 +110,14 @@ void initialize_parameters(Chunk& chunk, std::uint64_t seed) {
   for (ParameterInfo& parameter : chunk.parameters()) {
     if (!drawn.insert(parameter.tensor.const_data_ptr()).second) continue;
     require_its_slice(parameter);
-    const LayerSpec& layer = chunk.layers()[parameter.layer - chunk.first_layer()];
+    const LayerSpec& layer = layer_of(chunk, parameter);
     const std::size_t prefix = layer.prefix.value_or(layer.name).size();
     const std::string name = prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
     const std::string& key = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
     at::Tensor value = parameter.tensor.detach();
     if (layer.initialize) {
-      initialize_by_layer(layer, parameter, name, key, value, seed);
+      draw_whole(parameter, value,
+                 [&](at::Tensor& whole) { layer.initialize(name, key, whole, seed); });
     } else {
       initialize_by_default(parameter, name, key, value, seed);
     }

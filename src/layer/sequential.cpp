@@ -1,7 +1,9 @@
-// The children of a torch::nn::Sequential as layers.
+// The children of a module as layers, called one after the other.
 #include <torch/nn/modules/container/sequential.h>
 
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "sluice/error.h"
 #include "sluice/model.h"
@@ -31,58 +33,116 @@ Ties ties_of(const std::string& child, const torch::nn::Module& module, FirstUse
   return ties;
 }
 
-// A leaf of its own for every use of a tied parameter: its gradient is that of this use.
-torch::nn::AnyModule with_own_parameters(const std::string& child,
-                                         const torch::nn::AnyModule& any) {
-  try {
-    torch::nn::AnyModule clone = any.clone();
-    // What is frozen stays so: a clone's parameters are made anew.
-    const auto own = clone.ptr()->named_parameters();
-    for (const auto& item : any.ptr()->named_parameters())
-      own[item.key()].set_requires_grad(item.value().requires_grad());
-    return clone;
-  } catch (const c10::Error&) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "child '" + child +
-                         "' shares a parameter with an earlier one and cannot "
-                         "be cloned",
-                 .where = "from_sequential",
-                 .remedy = "derive its class from torch::nn::Cloneable, or write LayerSpecs with "
-                           "LayerSpec::ties"});
-  }
+// A child, and what calls it.
+struct Child {
+  std::string name;
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<at::Tensor(const at::Tensor&)> call;
+};
+
+// What is frozen stays so: a clone's parameters are made anew.
+void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
+  const auto own = clone.named_parameters();
+  for (const auto& item : original.named_parameters())
+    own[item.key()].set_requires_grad(item.value().requires_grad());
 }
 
-}  // namespace
+[[noreturn]] void refuse(const char* where, const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
+}
 
-Model from_sequential(const torch::nn::Sequential& net, const std::string& input) {
-  if (net.is_empty() || net->is_empty()) {
-    throw Error(ErrorKind::kUsage, {.what = "the torch::nn::Sequential has no children",
-                                    .where = "from_sequential",
-                                    .remedy = "give it at least one module"});
-  }
+// The layers of children that run one after the other. make_clone(child): with parameters of its
+// own, for one that shares some with an earlier child: a leaf of its own for every use of a tied
+// parameter, so that its gradient is that of this use.
+Model chain(std::vector<Child> children, const std::string& input, const char* where,
+            const std::function<Child(std::size_t i)>& make_clone) {
+  if (children.empty()) refuse(where, "the module has no children", "give it at least one module");
   Model model;
   FirstUses first_uses;
-  const auto children = net->named_children();
-  std::size_t i = 0;
-  for (torch::nn::AnyModule& held : *net.ptr()) {
+  for (std::size_t i = 0; i < children.size(); ++i) {
     LayerSpec& layer = model.layers.emplace_back();
-    layer.name = children[i].key();
+    layer.name = children[i].name;
     layer.reads = {i == 0 ? input : kBetween};
     layer.writes = {kBetween};
-    layer.ties = ties_of(layer.name, *held.ptr(), first_uses);
-    const auto any = std::make_shared<torch::nn::AnyModule>(
-        layer.ties.empty() ? held : with_own_parameters(layer.name, held));
-    layer.make = [any] { return any->ptr(); };
-    layer.forward = [any](torch::nn::Module&, const std::vector<at::Tensor>& inputs) {
-      return std::vector<at::Tensor>{any->forward<at::Tensor>(inputs.front())};
+    layer.ties = ties_of(layer.name, *children[i].module, first_uses);
+    Child child = std::move(children[i]);
+    if (!layer.ties.empty()) {
+      try {
+        Child clone = make_clone(i);
+        freeze_alike(*clone.module, *child.module);
+        child = std::move(clone);
+      } catch (const c10::Error&) {
+        refuse(where,
+               "child '" + layer.name +
+                   "' shares a parameter with an earlier one and cannot be cloned",
+               "derive its class from torch::nn::Cloneable, or write LayerSpecs with "
+               "LayerSpec::ties");
+      }
+    }
+    layer.make = [module = child.module] { return module; };
+    layer.forward = [call = child.call](torch::nn::Module&, const std::vector<at::Tensor>& inputs) {
+      return std::vector<at::Tensor>{call(inputs.front())};
     };
     // It holds its weights already.
     layer.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
-    ++i;
   }
   model.inputs = {input};
   model.outputs = {kBetween};
   return model;
 }
 
+using NamedAny = std::pair<std::string, torch::nn::AnyModule>;
+
+void collect(torch::nn::SequentialImpl& net, const std::string& prefix, Nested nested,
+             std::vector<NamedAny>& children) {
+  const std::vector<std::string> names = net.named_children().keys();
+  std::size_t i = 0;
+  for (const torch::nn::AnyModule& held : net) {
+    const std::string name = prefix + names[i++];
+    auto* inner = held.ptr()->as<torch::nn::SequentialImpl>();
+    if (inner && nested == Nested::kExpanded) {
+      collect(*inner, name + ".", nested, children);
+    } else {
+      children.emplace_back(name, held);
+    }
+  }
+}
+
+Child child_of(const std::string& name, const torch::nn::AnyModule& any) {
+  const auto held = std::make_shared<torch::nn::AnyModule>(any);
+  return {name, any.ptr(), [held](const at::Tensor& x) { return held->forward<at::Tensor>(x); }};
+}
+
+}  // namespace
+
+Model from_sequential(const torch::nn::Sequential& net, const std::string& input, Nested nested) {
+  std::vector<NamedAny> held;
+  if (!net.is_empty()) collect(*net.ptr(), "", nested, held);
+  std::vector<Child> children;
+  for (const auto& [name, any] : held) children.push_back(child_of(name, any));
+  return chain(std::move(children), input, "from_sequential",
+               [&](std::size_t i) { return child_of(held[i].first, held[i].second.clone()); });
+}
+
+namespace detail {
+
+Model from_children(const torch::nn::Module& parent, ChildCall call,
+                    const std::function<bool(const torch::nn::Module&)>& is_block,
+                    const std::string& input) {
+  const auto held = parent.named_children().pairs();
+  const auto child_of = [&](const std::string& name, std::shared_ptr<torch::nn::Module> module) {
+    return Child{name, module, [module, call](const at::Tensor& x) { return call(*module, x); }};
+  };
+  std::vector<Child> children;
+  for (const auto& [name, module] : held) {
+    if (!is_block(*module))
+      refuse("from_children", "child '" + name + "' is a " + module->name(),
+             "give a module whose children are all of the class that `call` takes");
+    children.push_back(child_of(name, module));
+  }
+  return chain(std::move(children), input, "from_children",
+               [&](std::size_t i) { return child_of(held[i].first, held[i].second->clone()); });
+}
+
+}  // namespace detail
 }  // namespace sluice

@@ -1,8 +1,11 @@
 #include "sluice/parts/build_stages.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "run/auxiliary_values.h"
+#include "layer/owner_of.h"
+#include "run/parallelize.h"
 #include "run/stage_inputs.h"
 #include "sluice/error.h"
 
@@ -38,20 +41,50 @@ std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& fi
   return values;
 }
 
-// Behind what leaves a stage come its auxiliary losses.
-Chunk make_chunk(const Model& model, const StageContent& stage, Names inputs, Names outputs) {
-  for (std::string& name : auxiliary_values(model, stage.layers))
-    outputs.push_back(std::move(name));
+// In the order of the model's layers, whatever order a fused module registers them in.
+void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
+  std::vector<ParameterInfo>& parameters = chunk.parameters();
+  for (ParameterInfo& parameter : parameters)
+    parameter.layer = chunk.first_layer() + std::max(owner_of(parameter.name, layers), 0);
+  std::stable_sort(parameters.begin(), parameters.end(),
+                   [](const auto& a, const auto& b) { return a.layer < b.layer; });
+}
+
+LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
+                       const StageOptions& options) {
+  LocalChunk chunk;
+  chunk.rank = stage.rank;
+  chunk.stage = stage.stage;
+  chunk.num_stages = partition.num_stages();
+  chunk.is_first = stage.stage == 0;
+  chunk.is_last = stage.stage + 1 == chunk.num_stages;
+  chunk.world_mesh = world_mesh(options.mesh, stage.rank, options.axis_names);
+  chunk.expert_mesh = expert_mesh(options.mesh, stage.rank, options.axis_names);
+  chunk.axis_names = options.axis_names;
+  return chunk;
+}
+
+Chunk make_chunk(const Model& model, const Partition& partition, const StageContent& stage,
+                 Names inputs, Names outputs, const StageOptions& options) {
+  // Behind what leaves a stage come its auxiliary losses.
+  for (std::string& name : auxiliary_values(model, stage.layers)) outputs.push_back(std::move(name));
   std::vector<LayerSpec> layers;
   for (const int layer : stage.layers) layers.push_back(model.layers[layer]);
-  return {std::move(layers), stage.layers.front(), std::move(inputs), std::move(outputs)};
+  std::vector<LayerSpec> run = model.fuse ? std::vector{model.fuse(layers, outputs)} : layers;
+  if (options.parallelize)
+    parallelize(run, local_chunk(partition, stage, options), options.parallelize);
+  Chunk chunk(std::move(run), stage.layers.front(), std::move(inputs), std::move(outputs));
+  if (model.fuse) sort_by_layer(chunk, layers);
+  return chunk;
 }
 
 }  // namespace
 
 RankStages::RankStages(std::vector<std::unique_ptr<Stage>> stages,
-                       std::unique_ptr<StageInputs> inputs)
-    : stages_(std::move(stages)), inputs_(std::move(inputs)) {}
+                       std::unique_ptr<StageInputs> inputs, Initialization initialization)
+    : stages_(std::move(stages)),
+      inputs_(std::move(inputs)),
+      initialization_(std::move(initialization)) {}
 RankStages::~RankStages() = default;
 RankStages::RankStages(RankStages&&) noexcept = default;
 RankStages& RankStages::operator=(RankStages&&) noexcept = default;
@@ -67,7 +100,22 @@ std::optional<std::vector<TensorMeta>> RankStages::input_metas(int stage, const 
 }
 
 void RankStages::draw_weights(std::uint64_t seed) {
-  for (const auto& stage : stages_) initialize_parameters(stage->chunk(), seed);
+  for (const auto& stage : stages_) {
+    if (initialization_.is_given()) {
+      initialize_by(initialization_, stage->chunk(), seed);
+    } else {
+      initialize_parameters(stage->chunk(), seed);
+    }
+  }
+}
+
+void RankStages::to(at::Device device) {
+  std::vector<Chunk*> chunks;
+  for (const auto& stage : stages_) {
+    stage->to(device);
+    chunks.push_back(&stage->chunk());
+  }
+  share_tied_storage(chunks);
 }
 
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
@@ -81,7 +129,7 @@ RankStages build_stages(const Model& model, const Partition& partition, int rank
   for (std::size_t s = 0; s < partition.stages.size(); ++s) {
     const StageContent& content = partition.stages[s];
     if (content.rank != rank) continue;
-    Chunk chunk = make_chunk(model, content, values[s], values[s + 1]);
+    Chunk chunk = make_chunk(model, partition, content, values[s], values[s + 1], options);
     stages.push_back(std::make_unique<Stage>(
         content.stage, std::move(chunk),
         options.backward_of ? options.backward_of(content.stage) : ChunkBackwardMaker()));
@@ -89,7 +137,8 @@ RankStages build_stages(const Model& model, const Partition& partition, int rank
   }
   share_tied_storage(chunks);
   values.pop_back();
-  return {std::move(stages), std::make_unique<StageInputs>(model.layers, first, std::move(values))};
+  return {std::move(stages), std::make_unique<StageInputs>(model.layers, first, std::move(values)),
+          model.initialization};
 }
 
 }  // namespace sluice

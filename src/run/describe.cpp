@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "layer/owner_of.h"
 #include "run/flop_counter.h"
 #include "sluice/error.h"
 #include "sluice/parts/memory_ledger.h"
@@ -228,19 +229,11 @@ void set_by_shapes(const LayerSpec& layer, ValueTable& values) {
   }
 }
 
-// The layer that a parameter belongs to: of those whose prefix its name begins with, the one with
-// the longest.
-LayerInfo* owner_of(const std::string& parameter, const std::vector<LayerSpec>& layers,
-                    ModelSpec& model) {
-  LayerInfo* owner = nullptr;
-  std::size_t longest = 0;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const std::string start = layers[i].full_name("");
-    if (!parameter.starts_with(start) || (owner && start.size() <= longest)) continue;
-    owner = &model.layers[i];
-    longest = start.size();
-  }
-  return owner;
+// Of those whose parameters have no prefix; -1: none.
+int first_at_root(const std::vector<LayerSpec>& layers) {
+  const auto found = std::find_if(layers.begin(), layers.end(),
+                                  [](const LayerSpec& layer) { return layer.prefix == ""; });
+  return found == layers.end() ? -1 : static_cast<int>(found - layers.begin());
 }
 
 }  // namespace
@@ -259,8 +252,10 @@ ModelSpec describe(const std::vector<LayerSpec>& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     for (const auto& [local, first] : layers[i].ties) {
       model.layers[i].parameters.push_back({layers[i].full_name(local), {}, first});
-      LayerInfo* owner = owner_of(first, layers, model);
-      if (owner && first_uses.insert(first).second) owner->parameters.push_back({first, {}});
+      int owner = owner_of(first, layers);
+      if (owner < 0) owner = first_at_root(layers);
+      if (owner >= 0 && first_uses.insert(first).second)
+        model.layers[owner].parameters.push_back({first, {}});
     }
   }
   return model;

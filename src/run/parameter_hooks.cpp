@@ -44,7 +44,8 @@ void ParameterHooks::check(const std::vector<ParameterInfo>& parameters) const {
                 {.what = "parameter '" + parameters[i].name +
                          "' was moved, converted or unfrozen after its stage was made",
                  .where = place_,
-                 .remedy = "do so in LayerSpec::make"});
+                 .remedy = "do so in LayerSpec::make or in the parallelize hook, or move all by "
+                           "Pipeline::to"});
   }
 }
 

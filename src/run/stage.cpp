@@ -41,16 +41,22 @@ struct Stage::Impl {
   std::map<std::int64_t, InFlight> in_flight;
   bool splits = true;
   bool hold_early_weights = false;
-  at::Tensor none;  // gradient of a frozen parameter
+  const bool uses_graph;  // for its backward
+  at::Tensor none;        // gradient of a frozen parameter
 
   Impl(int stage_index, Chunk stage_chunk, ChunkBackwardMaker backward)
       : index(stage_index),
         chunk(std::move(stage_chunk)),
-        sums(make_sums(chunk.parameters())),
-        make_backward(std::move(backward)) {
+        make_backward(std::move(backward)),
+        uses_graph(!make_backward) {
+    take_parameters();
+  }
+
+  void take_parameters() {
+    if (uses_graph) make_backward = nullptr;  // it refers to the sums
+    sums = make_sums(chunk.parameters());
     if (!chunk.parameters().empty()) device = chunk.parameters().front().tensor.device();
-    if (!make_backward)
-      make_backward = graph_backward(chunk, sums, "stage " + std::to_string(index));
+    if (uses_graph) make_backward = graph_backward(chunk, sums, "stage " + std::to_string(index));
   }
 
   InFlight& find(std::int64_t microbatch, const char* what) {
@@ -89,6 +95,10 @@ void Stage::clear_gradients() {
   for (auto& sum : impl_->sums) {
     if (sum) sum->clear();
   }
+}
+void Stage::to(at::Device device) {
+  for (std::size_t i = 0; i < impl_->chunk.layers().size(); ++i) impl_->chunk.module(i).to(device);
+  impl_->take_parameters();
 }
 std::size_t Stage::num_live() const { return impl_->in_flight.size(); }
 bool Stage::splits_backward() const { return impl_->splits; }

@@ -99,6 +99,7 @@ struct Pipeline::Impl {
   std::map<bool, StepRunner> training;  // by whether outputs are gathered
   std::optional<Evaluator> evaluation;
   std::int64_t step = 0;
+  bool gave_parameters = false;  // an optimizer may hold them
 
   Impl(const Model& the_model, const Plan& the_plan, Transport& the_transport,
        RunOptions the_options)
@@ -107,7 +108,11 @@ struct Pipeline::Impl {
         transport(require_fits(plan, the_transport)),
         options(std::move(the_options)),
         world(transport.world()),
-        stages(build_stages(model, plan.partition, transport.rank(), {options.backward_of})) {
+        stages(build_stages(model, plan.partition, transport.rank(),
+                            {.backward_of = options.backward_of,
+                             .parallelize = options.parallelize,
+                             .axis_names = options.axis_names,
+                             .mesh = plan.program.mesh})) {
     if (!model.loss) {
       throw Error(
           ErrorKind::kUsage,
@@ -216,8 +221,21 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
   });
 }
 
+void Pipeline::to(at::Device device) {
+  require_no_step("Pipeline::to");
+  if (impl_->gave_parameters || !impl_->training.empty() || impl_->evaluation) {
+    throw Error(ErrorKind::kUsage,
+                {.what = impl_->gave_parameters ? "parameters() were asked for already"
+                                                : "the pipeline has made a step already",
+                 .where = "Pipeline::to on rank " + std::to_string(rank()),
+                 .remedy = "move it first, then make the optimizer of pipeline.parameters()"});
+  }
+  impl_->stages.to(device);
+}
+
 std::vector<at::Tensor> Pipeline::parameters() const {
   require_no_step("Pipeline::parameters");
+  impl_->gave_parameters = true;
   std::vector<at::Tensor> parameters;
   for (const SharedParameter& parameter : impl_->shared) {
     if (const ParameterUse* use = parameter.local_use()) parameters.push_back(use->value());
@@ -242,6 +260,7 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() con
   require_no_step("Pipeline::local_state_dict");
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (const auto& [name, tensor] : local_parameters()) state.emplace_back(name, tensor.detach());
+  // Stages of a whole module may have each their own of one name.
   for (const auto& stage : impl_->stages.stages()) {
     for (const auto& [name, tensor] : stage->chunk().buffers()) state.emplace_back(name, tensor);
   }
@@ -317,6 +336,15 @@ int Pipeline::num_ranks() const { return impl_->transport.size(); }
 std::uint64_t Pipeline::seed() const { return impl_->options.seed; }
 const Plan& Pipeline::plan() const { return impl_->plan; }
 std::vector<Stage*> Pipeline::stages() const { return impl_->stages.pointers(); }
+std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
+  std::vector<std::shared_ptr<torch::nn::Module>> modules;
+  for (const auto& stage : impl_->stages.stages()) {
+    Chunk& chunk = stage->chunk();
+    for (std::size_t i = 0; i < chunk.layers().size(); ++i)
+      if (chunk.layers()[i].make) modules.push_back(chunk.module(i).shared_from_this());
+  }
+  return modules;
+}
 const Group& Pipeline::world() const { return impl_->world; }
 bool Pipeline::has_first_stage() const {
   return impl_->plan.program.stage_map.rank_of(0) == rank();

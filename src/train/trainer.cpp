@@ -74,9 +74,13 @@ struct Trainer::Impl {
   std::optional<LedgerObserver> arrivals;
   std::unique_ptr<Executor> executor;
   const Program& program;
+<<<<<<< HEAD
   const ModelEnd end;
   const RunOptions evaluation_options;
   std::optional<Evaluator> evaluation;
+=======
+  const bool draws_by_module;
+>>>>>>> 6a9287a027ef603ab2b9f1255b806d1d54215c2b
 
   Impl(const Model& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
@@ -84,8 +88,12 @@ struct Trainer::Impl {
         options(std::move(the_options)),
         stages(build_stages(model, partition, transport.rank())),
         program(the_program),
+<<<<<<< HEAD
         end(model),
         evaluation_options{.seed = options.seed} {
+=======
+        draws_by_module(model.initialization.module) {
+>>>>>>> 6a9287a027ef603ab2b9f1255b806d1d54215c2b
     log_stages(model, partition);
     ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
                                      options.optimizer, options.stop_requested);
@@ -94,6 +102,7 @@ struct Trainer::Impl {
     ops->watch(*executor);
   }
 
+<<<<<<< HEAD
   Evaluator& evaluator() {
     if (!evaluation) {
       std::vector<ExecutorObserver*> observers;
@@ -101,6 +110,20 @@ struct Trainer::Impl {
       evaluation.emplace(program.stage_map, stages, transport, end, evaluation_options, observers);
     }
     return *evaluation;
+=======
+  // A module that draws knows nothing of the first use on another rank.
+  void require_own_first_uses() const {
+    if (!draws_by_module) return;
+    for (const TieGroup& group : program.tie_groups) {
+      const auto rank_of = [&](int stage) { return program.stage_map.rank_of(stage); };
+      const auto elsewhere = [&](int stage) { return rank_of(stage) != rank_of(group.stages[0]); };
+      if (std::none_of(group.stages.begin(), group.stages.end(), elsewhere)) continue;
+      throw Error(ErrorKind::kUsage,
+                  {.what = "'" + group.name + "' is tied across ranks and drawn by its module",
+                   .where = "Trainer::draw_weights",
+                   .remedy = "set Initialization::tensor instead, or train with a Pipeline"});
+    }
+>>>>>>> 6a9287a027ef603ab2b9f1255b806d1d54215c2b
   }
 
   void log_stages(const Model& model, const Partition& partition) const {
@@ -153,7 +176,10 @@ void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) 
   }
 }
 
-void Trainer::draw_weights() { impl_->stages.draw_weights(impl_->options.seed); }
+void Trainer::draw_weights() {
+  impl_->require_own_first_uses();
+  impl_->stages.draw_weights(impl_->options.seed);
+}
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   require_counted(batch);

@@ -28,7 +28,7 @@ endif()
 if(WITH_TORCH)
   run(${work}/prefix/bin/sluice-run --help)
   # Each compares bits, and with a plain loop, and fails when they differ.
-  foreach(example train_my_modules own_sequential accumulate own_csv)
+  foreach(example train_my_modules own_sequential own_tree unet encoder_decoder accumulate own_csv)
     run(${work}/build/${example})
     if(NOT output MATCHES "loss .* the same")
       message(FATAL_ERROR "${example} printed:\n${output}")

@@ -52,6 +52,14 @@ TEST(PartitionTest, CountsWeightsOfEmbeddingAndHeadAsLayers) {
             std::string::npos);
 }
 
+TEST(PartitionTest, AutomodelRefusesAModelThatEndsWithItsLayers) {
+  ModelSpec model = model_spec_of_blocks(4);
+  model.layers.resize(5);  // without norm and head
+  EXPECT_NE(refusal(model, {.convention = "automodel", .num_ranks = 2})
+                .find("does not know the structure of this model"),
+            std::string::npos);
+}
+
 TEST(PartitionTest, DeclaresTiedParametersOfSeveralStages) {
   const ModelSpec model = read_model_spec(kModels + "llama_tied");
   const Partition three = make_partition(model, {.num_ranks = 3});

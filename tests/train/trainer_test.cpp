@@ -317,6 +317,19 @@ TEST(TrainerTest, RandomPartitionsHaveTheBitsOfOneStage) {
   }
 }
 
+TEST(TrainerTest, RefusesToDrawATieAcrossRanksByModule) {
+  TrainingRun two = mlp_run("GPipe", 2);
+  two.program = training_program("GPipe", 2, kMicrobatches, {{"first.weight", {0, 1}}});
+  two.model = [] {
+    Model model = mlp(true);
+    model.initialization.module = [](const std::string&, torch::nn::Module&) {};
+    return model;
+  };
+  const std::string message = message_of([&] { run_training(two); });
+  EXPECT_NE(message.find("'first.weight' is tied across ranks"), std::string::npos) << message;
+  EXPECT_NE(message.find("Initialization::tensor"), std::string::npos) << message;
+}
+
 TEST(TrainerTest, NamesMayHoldSpaces) {
   const auto model = [] {
     Model spaced = mlp(true);

@@ -14,6 +14,7 @@
 
 #include "sluice/model.h"
 #include "sluice/partition.h"
+#include "sluice/parts/parallelize.h"
 #include "sluice/parts/stage.h"
 
 namespace sluice {
@@ -21,6 +22,10 @@ namespace sluice {
 struct StageOptions {
   // Of a stage: what carries out its backward; empty, or an empty one: autograd.
   std::function<ChunkBackwardMaker(int stage)> backward_of;
+  // Called for each chunk of the rank when its modules are made, before its parameters are listed.
+  Parallelize parallelize;
+  AxisNames axis_names;
+  Mesh mesh;  // of the run, for the hook
 };
 
 class StageInputs;
@@ -28,7 +33,8 @@ class StageInputs;
 // The stages of one rank, with the sizes of what enters them.
 class RankStages {
  public:
-  RankStages(std::vector<std::unique_ptr<Stage>> stages, std::unique_ptr<StageInputs> inputs);
+  RankStages(std::vector<std::unique_ptr<Stage>> stages, std::unique_ptr<StageInputs> inputs,
+             Initialization initialization = {});
   ~RankStages();
   RankStages(RankStages&&) noexcept;
   RankStages& operator=(RankStages&&) noexcept;
@@ -41,18 +47,23 @@ class RankStages {
   // functions of all layers before it; nullopt when one has none. For ExecutorOptions::input_metas.
   std::optional<std::vector<TensorMeta>> input_metas(int stage, const Values& batch);
 
-  // Draws every parameter of every stage, as initialize_parameters().
+  // Draws every parameter of every stage, by Model::initialization or as initialize_parameters().
   void draw_weights(std::uint64_t seed);
+
+  // Moves all modules of all stages. Before anything else knows their parameters, as an optimizer.
+  void to(at::Device device);
 
  private:
   std::vector<std::unique_ptr<Stage>> stages_;
   std::unique_ptr<StageInputs> inputs_;
+  Initialization initialization_;
 };
 
 // Modules stay in the mode, training or evaluation, in which LayerSpec::make returns them.
 // The stages that `partition` places on `rank`; those of tied parameters on one rank share storage.
-// partition: of this model's layers. Throws Error(kUsage) for a partition of another number of
-// layers, for values that nobody writes, and what Chunk throws.
+// With Model::fuse each is one layer, whose parameters are those of the layers that it was made of,
+// in their order. partition: of this model's layers. Throws Error(kUsage) for a partition of
+// another number of layers, for values that nobody writes, and what Chunk throws.
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});
 

@@ -41,6 +41,9 @@ class Stage {
   at::Tensor& gradient(std::size_t parameter);
   void clear_gradients();
 
+  // Moves the modules, and takes their parameters anew. Precondition: nothing is in flight.
+  void to(at::Device device);
+
   // inputs: one tensor per chunk().inputs(); those that require grad get a gradient in backward.
   // Returns the outputs, in order. They carry the graph: the caller sends detached copies and lets
   // them go (see keep()). Throws Error(kUsage) for a parameter that was moved, converted or

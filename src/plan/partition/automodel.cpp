@@ -14,8 +14,10 @@ namespace {
 constexpr std::string_view kEmbedding = "embed_tokens";
 constexpr std::string_view kBasePrefix = "model.";
 
+// embed_tokens, layers, norm and head.
 bool has_known_structure(const ModelSpec& model) {
-  return !model.layers.empty() && model.layers.front().name.ends_with(kEmbedding);
+  return static_cast<int>(model.layers.size()) >= model.block_range().second + 2 &&
+         model.layers.front().name.ends_with(kEmbedding);
 }
 
 void require_supported(const ModelSpec& model) {

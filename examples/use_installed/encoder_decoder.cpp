@@ -1,0 +1,58 @@
+// An encoder-decoder of one's own, cut by hand: what the encoder has made passes every stage of the
+// decoder; on one rank, on two and on five, and in a plain loop.
+#include "my_translator.h"
+#include "plain_loop.h"
+#include "sluice/error.h"
+#include "sluice/pipeline.h"
+
+using sluice::Values;
+
+Losses pipelined(const sluice::PipelineOptions& options) {
+  const auto make = [](const sluice::Kept& kept) {
+    Translator net;
+    sluice::drop_unkept(*net, kept, net->source, net->encoder, net->target, net->decoder,
+                        net->head);
+    return net;
+  };
+  const auto forward = [](TranslatorImpl& net, const Values& in) {
+    const auto if_any = [&](const char* n) { return in.has(n) ? in[n] : at::Tensor(); };
+    const Reply r =
+        net.forward(if_any("hidden"), if_any("memory"), if_any("source"), if_any("target"));
+    return Values{{"hidden", r.hidden}, {"memory", r.memory}};
+  };
+  sluice::Model model =
+      sluice::from_module(make, forward,
+                          {.parts = {{"source", {"source"}},
+                                     {.name = "encoder", .count = kDepth},
+                                     {"target", {"target", "hidden"}, {"hidden", "memory"}},
+                                     {"decoder", {"hidden", "memory"}, {"hidden"}, kDepth},
+                                     {"head"}}});
+  model.loss = sluice::mean_loss(
+      [](const Values& out, const Values& in) { return my_loss(out["hidden"], in["target"]); });
+  model.initialization.tensor = my_init;
+  Losses losses;
+  sluice::run(model, options, [&](sluice::Pipeline& pipeline) {  // once a rank
+    torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
+    for (int step = 0; step < kSteps; ++step) {
+      const auto result =
+          pipeline.train_step({{"source", my_source(step)}, {"target", my_target(step)}});
+      optimizer.step();
+      optimizer.zero_grad();
+      if (pipeline.has_last_stage()) losses.push_back(result.loss);  // all ranks have it
+    }
+  });
+  return losses;
+}
+
+int main() try {
+  Translator net;
+  const Losses plain = plain_loop(*net, my_init, [&](int step) {
+    return my_loss(net->forward({}, {}, my_source(step), my_target(step)).hidden, my_target(step));
+  });
+  sluice::PipelineOptions five{.num_ranks = 5, .num_microbatches = 4};
+  five.partition.cuts = {"encoder.0", "encoder.2", "decoder.0", "decoder.1"};
+  return compare(pipelined({.num_microbatches = 4}), pipelined(five), plain);
+} catch (const sluice::Error& error) {
+  std::cerr << error.what() << '\n';
+  return error.exit_code();
+}

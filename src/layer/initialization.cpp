@@ -1,0 +1,100 @@
+#include "sluice/parts/initialization.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "layer/draw_whole.h"
+#include "sluice/error.h"
+#include "sluice/parts/chunk.h"
+#include "sluice/parts/keyed_random.h"
+
+namespace sluice {
+namespace {
+
+void initialize_tensors(const Initialization& user, Chunk& chunk, std::uint64_t seed) {
+  std::unordered_set<const void*> drawn;
+  for (ParameterInfo& parameter : chunk.parameters()) {
+    if (!drawn.insert(parameter.tensor.const_data_ptr()).second) continue;
+    const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
+    const KeyedRandomScope scope(seed, 0, name, 0);
+    at::Tensor value = parameter.tensor.detach();
+    draw_whole(parameter, value, [&](at::Tensor& whole) { user.tensor(name, whole); });
+  }
+  for (auto& [name, buffer] : chunk.buffers()) {
+    const KeyedRandomScope scope(seed, 0, name, 0);
+    user.tensor(name, buffer);
+  }
+}
+
+// The values of tied parameters, put back at the end.
+class TiedValues {
+ public:
+  explicit TiedValues(const std::vector<const ParameterInfo*>& parameters) {
+    for (const ParameterInfo* parameter : parameters) {
+      if (parameter->tied_to.empty()) continue;
+      const at::Tensor value = parameter->tensor.detach();
+      values_.emplace_back(value, value.clone());
+    }
+  }
+  ~TiedValues() {
+    for (auto& [value, before] : values_) value.copy_(before);
+  }
+  TiedValues(const TiedValues&) = delete;
+  TiedValues& operator=(const TiedValues&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> values_;
+};
+
+void require_whole(const ParameterInfo& parameter) {
+  if (parameter.is_whole()) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "of '" + parameter.name + "' this rank holds a slice, " +
+                       to_text(parameter.slice) + ", which its module cannot draw",
+               .where = "Initialization::module",
+               .remedy = "set Initialization::tensor"});
+}
+
+void initialize_modules(const Initialization& user, Chunk& chunk, std::uint64_t seed) {
+  for (std::size_t i = 0; i < chunk.layers().size(); ++i) {
+    const LayerSpec& layer = chunk.layers()[i];
+    for (const auto& item : chunk.module(i).named_modules()) {
+      torch::nn::Module& module = *item.value();
+      std::vector<const ParameterInfo*> own;
+      for (const at::Tensor& tensor : module.parameters(/*recurse=*/false)) {
+        for (const ParameterInfo& parameter : chunk.parameters())
+          if (parameter.tensor.is_same(tensor)) own.push_back(&parameter);
+      }
+      if (own.empty() && module.buffers(/*recurse=*/false).empty()) continue;
+      for (const ParameterInfo* parameter : own) require_whole(*parameter);
+      std::string name = layer.full_name(item.key());
+      if (name.ends_with('.')) name.pop_back();  // the layer's module itself
+      const TiedValues kept(own);
+      const KeyedRandomScope scope(seed, 0, name, 0);
+      user.module(name, module);
+    }
+  }
+}
+
+}  // namespace
+
+void initialize_by(const Initialization& user, Chunk& chunk, std::uint64_t seed) {
+  if (user.tensor && user.module) {
+    throw Error(ErrorKind::kUsage, {.what = "initial values come both by tensor and by module",
+                                    .where = "Model::initialization",
+                                    .remedy = "set one of the two"});
+  }
+  // What the user's function leaves alone does not keep what a factory happened to draw for it.
+  initialize_parameters(chunk, seed);
+  const at::NoGradGuard no_grad;
+  if (user.tensor) {
+    initialize_tensors(user, chunk, seed);
+  } else {
+    initialize_modules(user, chunk, seed);
+  }
+}
+
+}  // namespace sluice

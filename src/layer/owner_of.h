@@ -1,0 +1,27 @@
+// Which of several layers a parameter belongs to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/layer.h"
+
+namespace sluice {
+
+// The position of the layer whose prefix or name is the longest that the full name begins with; -1:
+// none. An empty prefix begins none.
+inline int owner_of(const std::string& parameter, const std::vector<LayerSpec>& layers) {
+  int owner = -1;
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const std::string& start : {layers[i].prefix.value_or(layers[i].name), layers[i].name}) {
+      const bool begins = parameter == start || parameter.starts_with(start + ".");
+      if (!begins || start.size() <= longest) continue;
+      owner = static_cast<int>(i);
+      longest = start.size();
+    }
+  }
+  return owner;
+}
+
+}  // namespace sluice

@@ -1,0 +1,237 @@
+// A module with a forward of its own as layers: one for each part, and one for those of a stage.
+#include "sluice/parts/whole_module.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <typeinfo>
+
+#include "layer/module_parts.h"
+#include "layer/owner_of.h"
+#include "sluice/error.h"
+#include "sluice/parts/keyed_random.h"
+
+namespace sluice::detail {
+namespace {
+
+using Names = std::vector<std::string>;
+using torch::nn::Module;
+
+bool contains(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where,
+                         const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
+}
+
+// "parts 'embed' to 'layers.3'"
+std::string range_of(const Names& parts) {
+  if (parts.size() == 1) return "part '" + parts.front() + "'";
+  return "parts '" + parts.front() + "' to '" + parts.back() + "'";
+}
+
+// What stands for an element that was dropped.
+bool is_empty(const Module& module) {
+  return typeid(module) == typeid(Module) && module.children().empty() &&
+         module.parameters(/*recurse=*/false).empty() && module.buffers(/*recurse=*/false).empty();
+}
+
+bool has_part(const Module& root, const std::string& part) {
+  const Module* module = &root;
+  std::string rest = part;
+  while (true) {
+    const auto parameters = module->named_parameters(/*recurse=*/false);
+    if (const auto* own = parameters.find(rest)) return own->defined();
+    const std::size_t dot = rest.find('.');
+    const auto children = module->named_children();
+    const auto* child = children.find(rest.substr(0, dot));
+    if (!child) return false;
+    module = child->get();
+    if (dot == std::string::npos) return !is_empty(*module);
+    rest.erase(0, dot + 1);
+  }
+}
+
+// A factory that makes all and drops the rest draws the same for every stage.
+std::shared_ptr<Module> make_keyed(const WholeModule& whole, const Kept& kept) {
+  const KeyedRandomScope scope(0, 0, whole.class_name, 0);
+  std::shared_ptr<Module> module = whole.make(kept);
+  if (!module) refuse("the factory made no module", whole.class_name, "return one");
+  return module;
+}
+
+// What a model and its stages share of a whole module.
+class Tree {
+ public:
+  Tree(WholeModule whole, std::vector<PlacedPart> parts, const ModuleTree& given)
+      : whole_(std::move(whole)), ties_(given.ties) {
+    for (const PlacedPart& placed : parts) {
+      LayerSpec& layer = layers_.emplace_back();
+      layer.name = placed.part.name;
+      layer.prefix = "";
+      layer.reads = placed.part.reads;
+      layer.writes = placed.part.writes;
+      layer.role = placed.role;
+      names_.push_back(layer.name);
+    }
+    for (const auto& tie : ties_) {
+      for (const std::string& name : {tie.first, tie.second}) {
+        if (owner_of(name, layers_) < 0)
+          refuse("'" + name + "' of the ties is in no part", whole_.class_name,
+                 suggest_name(name, names_));
+      }
+    }
+  }
+
+  const std::vector<LayerSpec>& layers() const { return layers_; }
+
+  std::shared_ptr<Module> make(const Names& parts) const {
+    const Kept kept(parts, names_);
+    if (whole_.is_ready && !kept.all()) {
+      refuse("this " + whole_.class_name +
+                 " is ready made, so there is one of it, but a stage of " +
+                 std::to_string(names_.size()) + " parts keeps " + range_of(parts) + " only",
+             "from_module",
+             "give from_module a factory, [](const sluice::Kept& kept) { .. }, which is called "
+             "once for every stage");
+    }
+    std::shared_ptr<Module> module = make_keyed(whole_, kept);
+    require_kept(*module, parts);
+    return module;
+  }
+
+  Outputs forward(Module& module, const Values& in) const { return whole_.forward(module, in); }
+  bool is_ready() const { return whole_.is_ready; }
+  const std::string& class_name() const { return whole_.class_name; }
+
+  std::vector<std::pair<std::string, std::string>> ties_of(const Names& parts) const {
+    std::vector<std::pair<std::string, std::string>> ties;
+    for (const auto& tie : ties_) {
+      if (contains(parts, layers_[owner_of(tie.first, layers_)].name)) ties.push_back(tie);
+    }
+    return ties;
+  }
+
+ private:
+  void require_kept(const Module& module, const Names& parts) const {
+    for (const std::string& part : parts) {
+      if (has_part(module, part)) continue;
+      refuse("the module that the factory made has no '" + part + "', which the stage of " +
+                 range_of(parts) + " keeps",
+             class_name(), "make it wherever kept(\"" + part + "\") is true");
+    }
+    std::map<const void*, std::string> seen;
+    for (const auto& item : module.named_parameters()) {
+      if (!item.value().defined()) continue;
+      const std::string& name = item.key();
+      const int owner = owner_of(name, layers_);
+      if (owner < 0)
+        refuse("parameter '" + name + "' is in no part", class_name(),
+               "name it, or what holds it, in ModuleTree::parts");
+      const std::string& part = layers_[owner].name;
+      if (!contains(parts, part))
+        refuse("parameter '" + name + "' is left over in the stage of " + range_of(parts),
+               class_name(),
+               "make '" + part + "' only where kept(\"" + part +
+                   "\") is true, or take it out with drop_unkept");
+      const auto [other, added] = seen.emplace(item.value().unsafeGetTensorImpl(), name);
+      if (!added && owner_of(other->second, layers_) != owner)
+        refuse("parameter '" + name + "' is the very tensor of '" + other->second + "'",
+               class_name(),
+               "let each have a tensor of its own, and name the two in ModuleTree::ties");
+    }
+  }
+
+  WholeModule whole_;
+  std::vector<std::pair<std::string, std::string>> ties_;
+  std::vector<LayerSpec> layers_;
+  Names names_;
+};
+
+// What enters consecutive layers.
+Names reads_of(const std::vector<LayerSpec>& layers) {
+  Names reads;
+  std::set<std::string> made;
+  for (const LayerSpec& layer : layers) {
+    for (const std::string& name : layer.reads)
+      if (!made.contains(name) && !contains(reads, name)) reads.push_back(name);
+    made.insert(layer.writes.begin(), layer.writes.end());
+  }
+  return reads;
+}
+
+// That of the part which the parameter is in.
+decltype(LayerSpec::initialize) initialize_of(const std::vector<LayerSpec>& layers) {
+  const auto has_own = [](const LayerSpec& layer) { return bool(layer.initialize); };
+  if (std::none_of(layers.begin(), layers.end(), has_own)) return nullptr;
+  if (!std::all_of(layers.begin(), layers.end(), has_own))
+    refuse("of the parts of a stage only some have an initialize function", "LayerSpec::initialize",
+           "give it to all of them, or set Model::initialization");
+  return [layers](const std::string& name, const std::string& key, at::Tensor& value,
+                  std::uint64_t seed) {
+    layers.at(owner_of(name, layers)).initialize(name, key, value, seed);
+  };
+}
+
+LayerSpec fuse(const std::shared_ptr<const Tree>& tree, const std::vector<LayerSpec>& layers,
+               const Names& leaving) {
+  Names parts, made;
+  for (const LayerSpec& layer : layers) {
+    parts.push_back(layer.name);
+    made.insert(made.end(), layer.writes.begin(), layer.writes.end());
+  }
+  LayerSpec fused = layers.front();
+  fused.reads = reads_of(layers);
+  fused.writes.clear();
+  for (const std::string& name : leaving)
+    if (contains(made, name)) fused.writes.push_back(name);
+  fused.ties = tree->ties_of(parts);
+  fused.make = [tree, parts] { return tree->make(parts); };
+  fused.forward = [tree, where = tree->class_name() + ", " + range_of(parts), reads = fused.reads,
+                   writes = fused.writes](Module& module, const std::vector<at::Tensor>& inputs) {
+    Values in;
+    for (std::size_t i = 0; i < reads.size(); ++i) in.set(reads[i], inputs[i]);
+    return tree->forward(module, in).named(writes, where);
+  };
+  if (layers.size() == 1) return fused;
+  fused.shapes = nullptr;
+  fused.cost.reset();
+  fused.initialize = initialize_of(layers);
+  return fused;
+}
+
+}  // namespace
+
+void refuse_module(const Module& module, const std::string& class_name) {
+  refuse("forward takes " + class_name + ", but the stage has a " + module.name(), "from_module",
+         "let the parallelize hook return a module of the same class");
+}
+
+Model from_module(WholeModule whole, const ModuleTree& given) {
+  std::shared_ptr<Module> once;
+  if (!is_complete(given) || whole.is_ready) {
+    once = make_keyed(whole, Kept());
+  }
+  std::vector<PlacedPart> parts = place_parts(given, is_complete(given) ? nullptr : once.get());
+  once.reset();
+  const auto tree = std::make_shared<const Tree>(std::move(whole), std::move(parts), given);
+
+  Model model;
+  for (const LayerSpec& layer : tree->layers()) {
+    LayerSpec alone = fuse(tree, {layer}, layer.writes);
+    // It holds its weights already.
+    if (tree->is_ready())
+      alone.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
+    model.layers.push_back(std::move(alone));
+  }
+  model.inputs = reads_of(tree->layers());
+  model.outputs = tree->layers().back().writes;
+  model.fuse = [tree](const std::vector<LayerSpec>& layers, const Names& leaving) {
+    return fuse(tree, layers, leaving);
+  };
+  return model;
+}
+
+}  // namespace sluice::detail

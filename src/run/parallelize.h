@@ -1,0 +1,20 @@
+// The layers of a chunk with the modules that the user's hook leaves of them.
+#pragma once
+
+#include <vector>
+
+#include "sluice/layer.h"
+#include "sluice/parts/parallelize.h"
+
+namespace sluice {
+
+// As a rank sees the mesh. Throws Error(kUsage) for two axes of one name.
+NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names);
+NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names);
+
+// Makes the modules of the layers, calls the hook, and lets LayerSpec::make return what it leaves.
+// chunk: all but layers and modules. Throws Error(kUsage) for a module that is gone and for
+// parameters that came or went undeclared.
+void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Parallelize& hook);
+
+}  // namespace sluice

@@ -1,0 +1,452 @@
+// Modules with a forward of their own, cut into stages.
+#include "sluice/parts/whole_module.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/optim/adamw.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "sluice/pipeline.h"
+#include "support/expect_error.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr std::int64_t kWidth = 8, kVocabulary = 16, kLayers = 6;
+
+std::mutex made_mutex;
+std::multiset<std::int64_t> made_blocks;  // their indices
+
+struct BlockImpl : torch::nn::Module {
+  BlockImpl(std::int64_t index, double dropout)
+      : norm(torch::nn::LayerNormOptions({kWidth})), linear(kWidth, kWidth), drop(dropout) {
+    register_module("norm", norm);
+    register_module("linear", linear);
+    register_module("drop", drop);
+    const std::lock_guard lock(made_mutex);
+    made_blocks.insert(index);
+  }
+  at::Tensor forward(const at::Tensor& x) { return x + drop(at::tanh(linear(norm(x)))); }
+  torch::nn::LayerNorm norm;
+  torch::nn::Linear linear;
+  torch::nn::Dropout drop;
+};
+TORCH_MODULE(Block);
+
+// Registers the head first: the order of registration is not that of forward.
+struct DecoderImpl : torch::nn::Module {
+  using Keep = std::function<bool(const std::string&)>;
+  explicit DecoderImpl(
+      double dropout = 0.0, const Keep& keep = [](const auto&) { return true; }) {
+    if (keep("lm_head"))
+      lm_head = register_module(
+          "lm_head", torch::nn::Linear(torch::nn::LinearOptions(kWidth, kVocabulary).bias(false)));
+    if (keep("embed_tokens"))
+      embed_tokens = register_module("embed_tokens", torch::nn::Embedding(kVocabulary, kWidth));
+    register_module("layers", layers);
+    for (std::int64_t i = 0; i < kLayers; ++i) {
+      if (keep("layers." + std::to_string(i))) {
+        layers->push_back(Block(i, dropout));
+      } else {
+        layers->push_back(std::make_shared<torch::nn::Module>());
+      }
+    }
+    if (keep("norm"))
+      norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
+    scale = register_buffer("scale", at::full({1}, 2.0));  // every stage has its own
+  }
+  at::Tensor forward(const at::Tensor& input) {
+    at::Tensor x = input;
+    if (embed_tokens) x = embed_tokens(x) * scale;
+    for (const auto& module : *layers) {
+      if (auto* block = module->as<BlockImpl>()) x = block->forward(x);
+    }
+    if (norm) x = norm(x);
+    return lm_head ? lm_head(x) : x;
+  }
+  at::Tensor scale;
+  torch::nn::Embedding embed_tokens{nullptr};
+  torch::nn::ModuleList layers;
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::Linear lm_head{nullptr};
+};
+TORCH_MODULE(Decoder);
+
+at::Tensor run_decoder(DecoderImpl& net, const at::Tensor& x) { return net.forward(x); }
+
+std::shared_ptr<DecoderImpl> leaving_out(const Kept& kept) {
+  return std::make_shared<DecoderImpl>(0.0, kept);
+}
+Decoder dropping(const Kept& kept) {
+  Decoder net;
+  drop_unkept(*net, kept, net->embed_tokens, net->layers, net->norm, net->lm_head);
+  return net;
+}
+
+std::vector<Part> parts() {
+  return {{"embed_tokens", {"ids"}}, {.name = "layers", .count = kLayers}, {"norm"}, {"lm_head"}};
+}
+
+void finish(Model& model) {
+  model.inputs = {"ids", "labels"};
+  model.loss = mean_loss([](const Values& out, const Values& in) {
+    return torch::nn::functional::cross_entropy(out["hidden"].flatten(0, 1),
+                                                in["labels"].flatten());
+  });
+  model.initialization.tensor = [](const std::string& name, at::Tensor& value) {
+    if (name == "scale") return;
+    if (value.dim() > 1) {
+      torch::nn::init::xavier_uniform_(value);
+    } else {
+      value.fill_(name.ends_with("bias") ? 0.0 : 1.0);
+    }
+  };
+}
+
+template <typename Source>
+Model decoder(Source source, const ModuleTree& tree) {
+  Model model = from_module(source, run_decoder, tree);
+  finish(model);
+  return model;
+}
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::map<std::string, at::Tensor> state;
+};
+
+Inputs batch_of(int step) {
+  const at::Tensor ids = at::arange(8 * 5).mul(7 + step).remainder(kVocabulary).view({8, 5});
+  return {{"ids", ids}, {"labels", (ids + 3).remainder(kVocabulary)}};
+}
+
+Trained train(const Model& model, const PipelineOptions& options, RunOptions run_options = {}) {
+  run_options.seed = 3;
+  Trained trained;
+  std::mutex mutex;
+  run(
+      model, options,
+      [&](Pipeline& pipeline) {
+        torch::optim::AdamW optimizer(pipeline.parameters(), torch::optim::AdamWOptions(1e-2));
+        for (int step = 0; step < 3; ++step) {
+          const double loss = pipeline.train_step(batch_of(step)).loss;
+          const double norm = pipeline.clip_grad_norm(0.5);
+          optimizer.step();
+          optimizer.zero_grad();
+          if (!pipeline.has_last_stage()) continue;
+          trained.losses.push_back(loss);
+          trained.norms.push_back(norm);
+        }
+        const std::lock_guard lock(mutex);
+        for (const auto& [name, tensor] : pipeline.local_state_dict())
+          trained.state[name] = tensor.clone();
+      },
+      run_options);
+  return trained;
+}
+
+void expect_same_bits(const Trained& a, const Trained& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  ASSERT_EQ(a.state.size(), b.state.size());
+  for (const auto& [name, tensor] : a.state) {
+    ASSERT_TRUE(b.state.contains(name)) << name;
+    EXPECT_TRUE(at::equal(tensor, b.state.at(name))) << name;
+  }
+}
+
+PipelineOptions layout(const char* schedule, int ranks) {
+  PipelineOptions options;
+  options.num_ranks = ranks;
+  options.schedule = schedule;
+  options.num_microbatches = 4;
+  return options;
+}
+
+TEST(WholeModuleTest, HasTheSameBitsHoweverItIsCut) {
+  const Model model = decoder(leaving_out, {.parts = parts()});
+  const Trained one = train(model, layout("1F1B", 1));
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  EXPECT_EQ(one.state.size(), 1u + kLayers * 4 + 2 + 1 + 1);
+  EXPECT_TRUE(one.state.contains("layers.5.linear.weight"));
+  std::vector<PipelineOptions> layouts;
+  layouts.push_back(layout("GPipe", 4));
+  layouts.push_back(layout("1F1B", 3));
+  layouts.back().partition.cuts = {"layers.0", "layers.4"};
+  layouts.push_back(layout("Interleaved1F1B", 2));
+  layouts.back().partition.modules = {{"embed_tokens", "layers.0", "layers.1", "layers.2"},
+                                      {"layers.3"},
+                                      {"layers.4"},
+                                      {"layers.5", "norm", "lm_head"}};
+  layouts.push_back(layout("ZBVZeroBubble", 2));
+  layouts.back().partition.split_points = {"layers.1", "layers.3", "norm"};
+  for (const Convention convention :
+       {Convention::kNeuronx, Convention::kTorchtitan, Convention::kAutomodel}) {
+    layouts.push_back(layout("DualPipeV", 2));
+    layouts.back().partition.convention = convention;
+  }
+  for (const PipelineOptions& options : layouts) {
+    SCOPED_TRACE(options.partition.convention.text() + " " + options.schedule->text());
+    expect_same_bits(one, train(model, options));
+  }
+}
+
+TEST(WholeModuleTest, IsFoundByClassAndMayBeMadeWholeAndDropped) {
+  const Trained one = train(decoder(leaving_out, {.parts = parts()}), layout("1F1B", 1));
+  const Model model =
+      decoder(dropping, {.parts = {{"embed_tokens", {"ids"}}, {"layers"}, {"norm"}, {"lm_head"}},
+                         .block_class = class_name<BlockImpl>()});
+  ASSERT_EQ(model.layers.size(), std::size_t{kLayers + 3});
+  EXPECT_EQ(model.layers[1].name, "layers.0");
+  for (const char* convention : {"neuronx", "torchtitan-current", "sluice"}) {
+    PipelineOptions options = layout("1F1B", 4);
+    options.partition.convention = convention;
+    expect_same_bits(one, train(model, options));
+  }
+}
+
+TEST(WholeModuleTest, ListsParametersInTheOrderOfItsParts) {
+  run(decoder(leaving_out, {.parts = parts()}), layout("1F1B", 1), [](Pipeline& pipeline) {
+    const auto parameters = pipeline.local_parameters();
+    EXPECT_EQ(parameters.front().first, "embed_tokens.weight");
+    EXPECT_EQ(parameters[1].first, "layers.0.norm.weight");
+    EXPECT_EQ(parameters.back().first, "lm_head.weight");
+    EXPECT_TRUE(pipeline.parameters().back().is_same(parameters.back().second));
+  });
+}
+
+TEST(WholeModuleTest, MakesNothingOfAnotherRank) {
+  const Model model = decoder(leaving_out, {.parts = parts()});
+  made_blocks.clear();
+  run(model, layout("ZBVZeroBubble", 2), [&](Pipeline& pipeline) {
+    ASSERT_EQ(pipeline.modules().size(), 2u);  // one a stage
+    std::size_t blocks = 0;
+    for (const auto& module : pipeline.modules()) {
+      ASSERT_NE(module->as<DecoderImpl>(), nullptr);
+      for (const auto& child : module->modules()) blocks += child->as<BlockImpl>() ? 1 : 0;
+    }
+    EXPECT_EQ(blocks, std::size_t{kLayers} / 2);
+    EXPECT_TRUE(pipeline.modules().front()->as<DecoderImpl>()->lm_head.is_empty());
+  });
+  EXPECT_EQ(made_blocks, (std::multiset<std::int64_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(WholeModuleTest, KeysDropoutByPartWhereEveryPartIsAModuleOfItsOwn) {
+  Model model =
+      from_module([](const Kept& kept) { return std::make_shared<DecoderImpl>(0.3, kept); },
+                  run_decoder, {.parts = parts()});
+  finish(model);
+  model.fuse = nullptr;
+  expect_same_bits(train(model, layout("1F1B", 1)), train(model, layout("Interleaved1F1B", 2)));
+}
+
+// Of the embedding and the head, which are tied across ranks or within a stage.
+TEST(WholeModuleTest, TiesParametersOfPartsInEveryLayout) {
+  const Model model =
+      decoder(leaving_out, {.parts = parts(), .ties = {{"lm_head.weight", "embed_tokens.weight"}}});
+  const Trained one = train(model, layout("1F1B", 1));
+  EXPECT_FALSE(one.state.contains("lm_head.weight"));
+  expect_same_bits(one, train(model, layout("1F1B", 4)));
+  expect_same_bits(one, train(model, layout("ZBVZeroBubble", 2)));
+}
+
+TEST(WholeModuleTest, DrawsByModuleWithTheSameBitsInEveryLayout) {
+  const auto drawn = [](int ranks, bool tied) {
+    ModuleTree tree{.parts = parts()};
+    if (tied) tree.ties = {{"lm_head.weight", "embed_tokens.weight"}};
+    Model model = decoder(leaving_out, tree);
+    model.initialization.tensor = nullptr;
+    std::mutex mutex;
+    std::multiset<std::string> asked;
+    model.initialization.module = [&](const std::string& name, torch::nn::Module& module) {
+      {
+        const std::lock_guard lock(mutex);
+        asked.insert(name);
+      }
+      if (auto* linear = module.as<torch::nn::LinearImpl>())
+        torch::nn::init::kaiming_uniform_(linear->weight);
+      if (auto* embedding = module.as<torch::nn::EmbeddingImpl>())
+        torch::nn::init::normal_(embedding->weight);
+    };
+    std::map<std::string, at::Tensor> state;
+    run(model, layout("1F1B", ranks), [&](Pipeline& pipeline) {
+      const std::lock_guard lock(mutex);
+      for (const auto& [name, tensor] : pipeline.local_state_dict()) state[name] = tensor.clone();
+    });
+    EXPECT_EQ(asked.count("layers.3.linear"), 1u);
+    EXPECT_EQ(asked.count("layers.3"), 0u);  // it has nothing of its own
+    return state;
+  };
+  for (const bool tied : {false, true}) {
+    const auto one = drawn(1, tied), four = drawn(4, tied);
+    ASSERT_EQ(one.size(), four.size());
+    for (const auto& [name, tensor] : one)
+      EXPECT_TRUE(at::equal(tensor, four.at(name))) << name << tied;
+  }
+}
+
+TEST(WholeModuleTest, AModuleThatIsReadyTrainsOnOneStageAndAsksForAFactoryOnMore) {
+  const Decoder net(0.0);
+  Model model = from_module(net, run_decoder, {.parts = parts()});
+  finish(model);
+  model.initialization = {};
+  const at::Tensor before = net->lm_head->weight.detach().clone();
+  run(model, layout("1F1B", 1), [&](Pipeline& pipeline) {
+    EXPECT_TRUE(at::equal(before, net->lm_head->weight));  // it holds its weights already
+    torch::optim::AdamW optimizer(pipeline.parameters(), torch::optim::AdamWOptions(1e-2));
+    pipeline.train_step(batch_of(0));
+    optimizer.step();
+  });
+  EXPECT_FALSE(at::equal(before, net->lm_head->weight));
+  const Error error =
+      error_of([&] { run(model, layout("1F1B", 2), [](Pipeline& /*pipeline*/) {}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_NE(error.fact().find("is ready made"), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what()).find("give from_module a factory"), std::string::npos)
+      << error.what();
+}
+
+TEST(ParallelizeTest, IsGivenEveryChunkAndMayFreezeAndReplaceItsModules) {
+  const Model model = decoder(leaving_out, {.parts = parts()});
+  RunOptions options;
+  options.axis_names.pp = "stages";
+  std::mutex mutex;
+  std::map<int, LocalChunk> seen;
+  options.parallelize = [&](LocalChunk& chunk) {
+    {
+      const std::lock_guard lock(mutex);
+      seen[chunk.stage] = chunk;
+    }
+    if (chunk.is_first) {
+      for (at::Tensor& p : chunk.modules[0]->parameters()) p.set_requires_grad(false);
+    }
+    if (chunk.is_last) {
+      auto* net = chunk.modules[0]->as<DecoderImpl>();
+      net->norm = net->replace_module(
+          "norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth}).eps(0.1)));
+    }
+  };
+  const Trained plain = train(model, layout("1F1B", 2));
+  const Trained trained = train(model, layout("1F1B", 2), options);
+  ASSERT_EQ(seen.size(), 2u);
+  const LocalChunk& last = seen.at(1);
+  EXPECT_EQ(last.rank, 1);
+  EXPECT_EQ(last.num_stages, 2);
+  EXPECT_FALSE(last.is_first);
+  EXPECT_EQ(last.world_mesh["stages"].ranks, (std::vector<int>{0, 1}));
+  EXPECT_EQ(last.world_mesh["stages"].coordinate, 1);
+  EXPECT_EQ(last.expert_mesh["ep"].size, 1);
+  EXPECT_NE(message_of([&] { last.world_mesh["stage"]; }).find("did you mean 'stages'"),
+            std::string::npos);
+  EXPECT_NE(trained.losses[0], plain.losses[0]);  // another norm
+  EXPECT_NE(plain.losses[0], plain.losses[1]);
+  Trained once = train(model, layout("1F1B", 1));
+  EXPECT_TRUE(
+      at::equal(once.state.at("layers.0.norm.weight"), plain.state.at("layers.0.norm.weight")));
+  EXPECT_TRUE(at::equal(at::ones({kWidth}), trained.state.at("layers.0.norm.weight")));  // frozen
+  EXPECT_FALSE(at::equal(at::ones({kWidth}), trained.state.at("layers.5.norm.weight")));
+}
+
+TEST(ParallelizeTest, RefusesParametersThatComeOrGoUndeclared) {
+  const Model model = decoder(leaving_out, {.parts = parts()});
+  const auto attempt = [&](const Parallelize& hook) {
+    return message_of([&] {
+      run(model, layout("1F1B", 2), [](Pipeline& /*pipeline*/) {}, {.parallelize = hook});
+    });
+  };
+  const auto adds = [](LocalChunk& chunk) {
+    if (chunk.is_first)
+      chunk.modules[0]->as<DecoderImpl>()->embed_tokens->register_parameter("gain", at::ones({1}));
+  };
+  const std::string added = attempt(adds);
+  EXPECT_NE(added.find("added parameter 'embed_tokens.gain'"), std::string::npos) << added;
+  EXPECT_NE(added.find("LocalChunk::added"), std::string::npos) << added;
+  const std::string removed = attempt([](LocalChunk& chunk) {
+    if (chunk.is_last) chunk.modules[0]->unregister_module("norm");
+  });
+  EXPECT_NE(removed.find("taken out or renamed parameter 'norm."), std::string::npos) << removed;
+  const std::string gone = attempt([](LocalChunk& chunk) { chunk.modules[0] = nullptr; });
+  EXPECT_NE(gone.find("left no module"), std::string::npos) << gone;
+  const std::string other = message_of([&] {
+    run(model, layout("1F1B", 2), [](Pipeline& pipeline) { pipeline.train_step(batch_of(0)); },
+        {.parallelize = [](LocalChunk& chunk) {
+          auto wrapped = std::make_shared<torch::nn::Module>();
+          for (const auto& item : chunk.modules[0]->named_children())
+            wrapped->register_module(item.key(), item.value());
+          wrapped->register_buffer("scale", at::ones({1}));
+          chunk.modules[0] = wrapped;
+        }});
+  });
+  EXPECT_NE(other.find("a module of the same class"), std::string::npos) << other;
+  run(model, layout("1F1B", 2),
+      [](Pipeline& pipeline) {
+        for (const auto& [name, tensor] : pipeline.local_parameters())
+          if (name == "embed_tokens.gain") return;
+        EXPECT_FALSE(pipeline.has_first_stage());
+      },
+      {.parallelize = [&](LocalChunk& chunk) {
+        adds(chunk);
+        if (chunk.is_first) chunk.added = {"embed_tokens.gain"};
+      }});
+}
+
+// Moves to where numbers are wider, for want of another device.
+struct MovableImpl : torch::nn::LinearImpl {
+  MovableImpl() : LinearImpl(kWidth, kWidth) {}
+  void to(torch::Device /*device*/, bool /*non_blocking*/) override { Module::to(at::kDouble); }
+};
+
+TEST(PipelineToTest, MovesTheModulesAndTakesTheirParametersAnew) {
+  Model model;
+  for (const char* name : {"first", "second"}) {
+    LayerSpec& layer = model.layers.emplace_back();
+    layer.name = name;
+    layer.make = [] { return std::make_shared<MovableImpl>(); };
+    layer.forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& in) {
+      return std::vector{dynamic_cast<MovableImpl&>(module).forward(in[0])};
+    };
+  }
+  model.layers[0].reads = {"x"};
+  model.inputs = {"x"};
+  model.outputs = {"hidden"};
+  model.loss = mean_loss([](const Values& out, const Values&) { return out["hidden"].mean(); });
+  PipelineOptions options = layout("1F1B", 2);
+  run(model, options, [](Pipeline& pipeline) {
+    pipeline.to(at::kCPU);
+    EXPECT_EQ(pipeline.modules().size(), 1u);
+    pipeline.train_step({{"x", at::ones({4, kWidth}, at::kDouble)}});
+    for (const at::Tensor& p : pipeline.parameters()) {
+      EXPECT_EQ(p.scalar_type(), at::kDouble);
+      EXPECT_EQ(p.grad().scalar_type(), at::kDouble);
+    }
+  });
+}
+
+TEST(PipelineToTest, IsRefusedOnceAnOptimizerMayHoldTheParameters) {
+  const Model model = decoder(leaving_out, {.parts = parts()});
+  run(model, layout("1F1B", 2), [](Pipeline& pipeline) {
+    pipeline.parameters();
+    const std::string given = message_of([&] { pipeline.to(at::kCPU); });
+    EXPECT_NE(given.find("parameters() were asked for"), std::string::npos) << given;
+    EXPECT_NE(given.find("then make the optimizer"), std::string::npos) << given;
+  });
+  run(model, layout("1F1B", 2), [](Pipeline& pipeline) {
+    pipeline.eval_step(batch_of(0));
+    const std::string stepped = message_of([&] { pipeline.to(at::kCPU); });
+    EXPECT_NE(stepped.find("has made a step"), std::string::npos) << stepped;
+  });
+}
+
+}  // namespace
+}  // namespace sluice::test
