@@ -69,6 +69,7 @@ Model from_sequential(const torch::nn::Sequential& net, const std::string& input
     layer.name = children[i].key();
     layer.reads = {i == 0 ? input : kBetween};
     layer.writes = {kBetween};
+    layer.class_name = held.ptr()->name();
     layer.ties = ties_of(layer.name, *held.ptr(), first_uses);
     const auto any = std::make_shared<torch::nn::AnyModule>(
         layer.ties.empty() ? held : with_own_parameters(layer.name, held));

@@ -1,5 +1,6 @@
 #include "sluice/parts/build_stages.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "run/stage_inputs.h"
@@ -39,7 +40,11 @@ std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& fi
 
 Chunk make_chunk(const Model& model, const StageContent& stage, Names inputs, Names outputs) {
   std::vector<LayerSpec> layers;
-  for (const int layer : stage.layers) layers.push_back(model.layers[layer]);
+  for (const int layer : stage.layers) {
+    layers.push_back(model.layers[layer]);
+    const std::vector<int>& twice = stage.recomputed;
+    if (std::find(twice.begin(), twice.end(), layer) != twice.end()) layers.back().recompute = true;
+  }
   return {std::move(layers), stage.layers.front(), std::move(inputs), std::move(outputs)};
 }
 

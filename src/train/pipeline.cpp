@@ -13,6 +13,7 @@
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
+#include "sluice/parts/describe.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/transport.h"
 #include "train/evaluation_mode.h"
@@ -118,9 +119,25 @@ struct Pipeline::Impl {
             .wait());
   }
 
+  // By what the layers' factories have left to train, which the plan need not know.
+  std::vector<StageBackward> backwards() const {
+    std::vector<bool> layer_trains(model.layers.size());
+    for (const SharedParameter& parameter : shared) {
+      for (const ParameterUse& use : parameter.uses) layer_trains[use.layer] = true;
+    }
+    if (shared.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  {.what = "every parameter of the model is frozen",
+                   .where = "train_step",
+                   .remedy = "leave requires_grad on something in LayerSpec::make"});
+    }
+    return stage_backwards(describe(model.layers), plan.partition, layer_trains, model.outputs);
+  }
+
   StepRunner& training_runner() {
     if (!training) {
       LowerOptions lowering;
+      lowering.backwards = backwards();
       lowering.tie_groups = plan.partition.tie_groups;
       lowering.loss = true;
       training.emplace(lower(plan.schedule, lowering), stages, shared, transport, model, options,

@@ -39,6 +39,8 @@ LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameter
   layer.cost.after_forward.per_token = kInt64 + (dropout > 0 ? float_bytes(width) : 0.0);
   layer.cost.after_input.per_token = kInt64 + float_bytes(width);
   layer.cost.at_end.constant = static_cast<double>(kFloat) * static_cast<double>(table.numel());
+  // What is looked up, and twice as much with dropout.
+  layer.cost.in_forward.per_token = float_bytes(dropout > 0 ? 2 * width : width);
   layer.parameters = std::move(parameters);
   return layer;
 }
@@ -55,6 +57,8 @@ LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::str
   layer.cost.after_forward.per_token = float_bytes(vocab_size) + kInt64;
   layer.cost.after_input.per_token = float_bytes(vocab_size);
   layer.cost.on_entry.per_token = float_bytes(2 * vocab_size);
+  layer.frozen_cost = layer.cost;
+  layer.frozen_cost->after_input = {};
   return layer;
 }
 

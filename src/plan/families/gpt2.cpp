@@ -23,6 +23,18 @@ LayerCost block_cost(const Gpt2Config& c) {
   cost.after_input.per_token = float_bytes(8 * d + 2 * f);
   cost.on_entry = {.constant = float_bytes(f) * static_cast<double>(d),
                    .per_token = float_bytes(2 * f)};
+  cost.in_forward.per_token = float_bytes(4 * d + 2 * f);
+  return cost;
+}
+
+// No matrix keeps its input.
+LayerCost frozen_block_cost(const Gpt2Config& c) {
+  const std::int64_t d = c.hidden_size, f = c.intermediate_size;
+  LayerCost cost = block_cost(c);
+  cost.after_forward.per_token -= float_bytes(2 * d + f);
+  if (c.attention_dropout > 0) cost.after_forward.per_token -= float_bytes(d);
+  cost.after_input = {};
+  cost.on_entry.constant = 0;
   return cost;
 }
 
@@ -33,6 +45,9 @@ LayerInfo norm_layer(const Gpt2Config& c) {
   // x and result, mean and inverse root: the normalized x is computed again.
   layer.cost.after_forward.per_token = float_bytes(2 * d + 2);
   layer.cost.after_input.per_token = float_bytes(3 * d);
+  layer.cost.in_forward.per_token = float_bytes(2 * d);
+  layer.frozen_cost = layer.cost;
+  layer.frozen_cost->after_input = {};
   return layer;
 }
 
@@ -85,7 +100,7 @@ ModelSpec read_gpt2(const ConfigReader& reader) {
                        {"transformer.wpe.weight", {config.num_positions, d}, {}}},
                       config.embedding_dropout));
   model.layers.back().modules = {"transformer.wte", "transformer.wpe"};
-  const LayerCost cost = block_cost(config);
+  const LayerCost cost = block_cost(config), frozen_cost = frozen_block_cost(config);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("transformer.h." + std::to_string(i), LayerRole::kBlock, d);
     append_parameters(layer, "ln_1", {d}, {d});
@@ -95,6 +110,7 @@ ModelSpec read_gpt2(const ConfigReader& reader) {
     append_parameters(layer, "mlp.c_fc", {d, f}, {f});
     append_parameters(layer, "mlp.c_proj", {f, d}, {d});
     layer.cost = cost;
+    layer.frozen_cost = frozen_cost;
     model.layers.push_back(std::move(layer));
   }
   model.layers.push_back(norm_layer(config));

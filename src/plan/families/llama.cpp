@@ -1,6 +1,7 @@
 // Field meanings and defaults are those of transformers' LlamaConfig.
 #include "plan/families/llama.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "plan/families/decoder.h"
@@ -51,6 +52,20 @@ LayerCost block_cost(const LlamaConfig& c) {
   cost.after_input.per_token = float_bytes(8 * d + 2 * q + 2 * k + 3 * f);
   cost.on_entry = {.constant = float_bytes(f) * static_cast<double>(d),
                    .per_token = float_bytes(2 * f)};
+  // The end of the gated MLP, or of attention.
+  cost.in_forward.per_token = float_bytes(std::max(4 * d + 3 * f, 2 * d + 4 * q + 3 * k));
+  return cost;
+}
+
+// No matrix keeps its input, no norm its normalized input.
+LayerCost frozen_block_cost(const LlamaConfig& c) {
+  const std::int64_t d = c.hidden_size, f = c.intermediate_size, h = c.num_attention_heads;
+  const std::int64_t q = c.query_width(), k = c.key_value_width();
+  LayerCost cost = block_cost(c);
+  cost.after_forward.per_token = float_bytes(2 * d + 2 * q + 2 * k + 3 * f + h + 2);
+  if (c.attention_dropout > 0) cost.after_forward.per_token += float_bytes(2 * (q - k) - h - q);
+  cost.after_input = {};
+  cost.on_entry.constant = 0;
   return cost;
 }
 
@@ -61,6 +76,10 @@ LayerInfo norm_layer(const LlamaConfig& c) {
   // x, normalized, result; one inverse root.
   layer.cost.after_forward.per_token = float_bytes(3 * d + 1);
   layer.cost.after_input.per_token = float_bytes(3 * d);
+  layer.cost.in_forward.per_token = float_bytes(3 * d);
+  layer.frozen_cost = layer.cost;
+  layer.frozen_cost->after_forward.per_token = float_bytes(2 * d + 1);
+  layer.frozen_cost->after_input = {};
   return layer;
 }
 
@@ -124,7 +143,7 @@ ModelSpec llama_model(const LlamaConfig& config) {
   model.layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
   model.layers.push_back(
       embedding_layer("model.embed_tokens", {{embedding, {config.vocab_size, d}, {}}}));
-  const LayerCost cost = block_cost(config);
+  const LayerCost cost = block_cost(config), frozen_cost = frozen_block_cost(config);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("model.layers." + std::to_string(i), LayerRole::kBlock, d);
     append_linear(layer, "self_attn.q_proj", q, d, config.qkv_bias);
@@ -137,6 +156,7 @@ ModelSpec llama_model(const LlamaConfig& config) {
     append_parameters(layer, "input_layernorm", {d});
     append_parameters(layer, "post_attention_layernorm", {d});
     layer.cost = cost;
+    layer.frozen_cost = frozen_cost;
     model.layers.push_back(std::move(layer));
   }
   model.layers.push_back(norm_layer(config));
