@@ -74,6 +74,10 @@ struct LayerSpec {
   // (describe.h) measures it.
   LayerRole role = LayerRole::kBlock;
   std::optional<LayerCost> cost;
+  std::string class_name;  // of the module, where it is known before `make`
+  // The forward keeps only its inputs for the backward, and runs again there. Set by build_stages()
+  // as the plan says (PipelineOptions::activation_checkpoint).
+  bool recompute = false;
 
   // Of a parameter or buffer, from its name inside the module.
   std::string full_name(const std::string& inside) const {

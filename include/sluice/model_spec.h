@@ -27,6 +27,7 @@ struct ParameterSpec {
   std::vector<std::int64_t> shape;
   std::string tied_to;  // full name of the first use, when this is another use of it
   std::string dtype = "float32";
+  bool trainable = true;
   std::int64_t numel() const;
 };
 
@@ -51,7 +52,12 @@ struct LayerInfo {
   std::vector<std::string> reads;    // values of the batch or of earlier layers
   std::vector<ValueSpec> writes;
   LayerCost cost;
+  // Of a layer of which nothing is trained, between layers that are. None: `cost`.
+  std::optional<LayerCost> frozen_cost;
+  bool parameters_known = false;  // it has no others than `parameters`
+  std::string class_name;         // of its module; "": not known
   std::vector<std::string> module_names() const;
+  bool trains() const;                  // has something to train, as far as that is known
   std::int64_t num_parameters() const;  // uses of tied parameters counted here too
 };
 

@@ -1,14 +1,15 @@
 // What a training step can be told: one struct a concept, torch-free.
 //
-// Owns: the options of the optimizer, of the learning rate and of the scale of gradients. Does not
-// own: those of a split (partition.h), of a plan (plan.h), of data (data.h); where values
-// come from, such as files and command lines. Every field has a default that works. Thread-safety:
-// values.
+// Owns: the options of the optimizer, of the learning rate, of the scale of gradients and of what
+// is computed twice. Does not own: those of a split (partition.h), of a plan (plan.h), of data
+// (data.h); where values come from, such as files and command lines. Every field has a default that
+// works. Thread-safety: values.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice {
@@ -71,6 +72,22 @@ struct GradientScale {
 
   GradientScale(Kind of = kTokens, double by = 1.0) : kind(of), divisor(by) {}
   friend bool operator==(const GradientScale&, const GradientScale&) = default;
+};
+
+// Which layers keep nothing for the backward but what enters them, and run a second time in it.
+struct ActivationCheckpoint {
+  enum Kind {
+    kNone,
+    kFull,     // every block (LayerRole::kBlock)
+    kClasses,  // layers whose module is of one of these classes, as torch::nn::Module::name() says
+    kLayers,   // these layers, by name
+  };
+  Kind kind;
+  std::vector<std::string> names;  // of kClasses and kLayers
+
+  ActivationCheckpoint(Kind of = kNone, std::vector<std::string> which = {})
+      : kind(of), names(std::move(which)) {}
+  friend bool operator==(const ActivationCheckpoint&, const ActivationCheckpoint&) = default;
 };
 
 }  // namespace sluice

@@ -107,6 +107,9 @@ struct StageContent {
   std::vector<std::string> modules;  // names of the convention, in order
   std::vector<int> layers;           // indices into ModelSpec::layers
   std::int64_t num_parameters = 0;   // uses of tied parameters counted on every stage
+  // By what the model trains; what is not known to be frozen counts as trained.
+  StageBackward backward = StageBackward::kFull;
+  std::vector<int> recomputed;  // of `layers`: those whose forward runs again in the backward
 };
 
 struct Partition {
@@ -134,6 +137,12 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& options
 // AutoModel's check of a model before it splits it: throws Error(kUsage) for a head tied to
 // `embed_tokens`. It does not look at models of another structure, which its split then refuses.
 void validate_hf_model_for_pipeline_support(const ModelSpec& model);
+
+// What the stages of a partition have to compute when these layers train, by what layers read and
+// write. outputs: the values that leave the model; empty: all that no layer reads.
+std::vector<StageBackward> stage_backwards(const ModelSpec& model, const Partition& partition,
+                                           const std::vector<bool>& layer_trains,
+                                           const std::vector<std::string>& outputs = {});
 
 // Names of the parameters of a stage, in the order of the model.
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);

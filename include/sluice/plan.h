@@ -50,6 +50,16 @@ struct PipelineOptions {
   std::int64_t microbatch_size = 1;
   std::int64_t seq_len = 512;
 
+  // Patterns ("*.norm.weight") of the full names of parameters to train; `*` is any run of
+  // characters. The rest is frozen: it has no gradient and no optimizer state, and what would be
+  // computed for it alone leaves the program. Only for a model that knows its parameters; layers of
+  // one's own are frozen by requires_grad, in LayerSpec::make.
+  std::vector<std::string> trainable = {"*"};
+
+  // Layers that run twice to keep less: the program is the same, memory falls, backwards take
+  // longer.
+  ActivationCheckpoint activation_checkpoint;
+
   // Whose state is counted in the memory of a rank.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
 };
@@ -84,7 +94,8 @@ struct Plan {
   Schedule schedule;
   Program program;                    // with transfers, reductions, norm and optimizer step
   VerifyReport report;                // ok()
-  Simulation simulation;              // unit costs
+  Costs costs;                        // units, with what runs again in the backward
+  Simulation simulation;              // under `costs`
   std::vector<RankPrediction> ranks;  // what each will take
   std::vector<std::string> notes;     // what was chosen, or gave way to another option
   // What is allowed, but hardly meant; each begins with the option that it is about.

@@ -29,6 +29,7 @@
 #include "sluice/parts/action.h"
 #include "sluice/parts/flow.h"
 #include "sluice/parts/mesh.h"
+#include "sluice/parts/stage_backward.h"
 #include "sluice/parts/stage_map.h"
 #include "sluice/schedule.h"
 
@@ -50,9 +51,15 @@ struct Program {
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
   std::vector<TieGroup> tie_groups;        // by Action::group
   bool forward_only = false;               // evaluation: F, and no backward of any kind
+  std::vector<StageBackward> backwards;    // by stage; empty: all are kFull
 
   int num_ranks() const { return stage_map.num_ranks(); }
   int num_stages() const { return stage_map.num_stages(); }
+  // Precondition: the stage exists.
+  StageBackward backward_of(int stage) const {
+    if (forward_only) return StageBackward::kNone;
+    return backwards.empty() ? StageBackward::kFull : backwards[stage];
+  }
 };
 
 // Drops idle slots; microbatches flow along the chain of all stages. A schedule that already holds
@@ -65,6 +72,10 @@ Program to_program(const Schedule& schedule);
 
 // The forwards alone: every backward goes, a pair becomes its F; sets forward_only. For evaluation.
 Program keep_forward(Program program);
+// What nothing that is trained needs goes: W of stages that train nothing (a B becomes I), and
+// below all that is trained every backward, with SEND_B and RECV_B where the program holds them.
+// backwards: of every stage. Throws Error(kUsage) for another number of stages.
+Program drop_frozen(Program program, std::vector<StageBackward> backwards);
 // {s}I{m} with the {s}W{m} of the same stage and microbatch directly after it becomes {s}B{m}.
 Program merge_backward(Program program);
 // Inverse: every B becomes I, W. Halves of overlapped pairs stay.
@@ -109,6 +120,7 @@ struct LowerOptions {
   bool defer_receives = false;
   bool merge_backward = false;  // adjacent I, W -> B
   bool forward_only = false;    // for evaluation: no backward, norm, update or sum of gradients
+  std::vector<StageBackward> backwards;  // of every stage; empty: all kFull
   std::vector<TieGroup> tie_groups;
   bool loss = false;     // REDUCE_LOSS
   bool outputs = false;  // GATHER_OUTPUTS
@@ -117,7 +129,8 @@ struct LowerOptions {
 };
 
 // The passes by name, in the order in which lower() applies them for these options: forward only,
-// merge, unshard, reduce gradients, transfers, defer, tied reductions, loss, outputs, optimizer
+// frozen, merge, unshard, reduce gradients, transfers, defer, tied reductions, loss, outputs,
+// optimizer
 // step.
 struct NamedPass {
   std::string name;

@@ -129,8 +129,10 @@ std::vector<Key> make_table() {
           .means("Threads of each rank's operators. 0: cores / ranks on this machine. Equal bits "
                  "are promised for equal values."),
       key<&C::training, &Training::trainable>("training", "trainable")
-          .only({"[\"*\"]"})
-          .means("Name patterns of the parameters to train; the rest is frozen."),
+          .is_option("trainable")
+          .means("Name patterns of the parameters to train; the rest is frozen: it has no gradient "
+                 "and no optimizer state, and what would be computed for it alone leaves the "
+                 "program. A tied parameter goes by any of its names."),
       key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
           .between(0, kMaxCount)
           .only_default()
@@ -143,9 +145,9 @@ std::vector<Key> make_table() {
       activation_checkpoint_key()
           .one_of({"none", "full"})
           .not_empty()
-          .only({"\"none\""})
-          .means("Layers whose activations are recomputed in the backward: `none`, `full` or a "
-                 "list of layer names."),
+          .is_option("activation_checkpoint")
+          .means("Layers that keep only what enters them and run again in the backward: `none`, "
+                 "`full` (every block), or a list of layer names."),
       key<&C::training, &Training::fused>("training", "fused")
           .one_of({"auto", "off"})
           .means("`auto`: fused operators where there are any; `off`: plain operators. There are "

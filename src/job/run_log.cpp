@@ -148,8 +148,8 @@ void RunLog::unsplit_stages(const std::vector<int>& stages) const {
   if (stages.empty()) return;
   std::vector<std::string> names;
   for (const int stage : stages) names.push_back(std::to_string(stage));
-  const Simulation simulation =
-      simulate(plan_.program, charge_unsplit_stages({}, plan_.program.num_stages(), stages));
+  const Simulation simulation = simulate(
+      plan_.program, charge_unsplit_stages(plan_.costs, plan_.program.num_stages(), stages));
   print("note: the backward of stage " + join(names, ", ") +
         " does not split: all its gradients are computed at I. " +
         "With that: " + fixed(simulation.makespan, 0) + " units of time, bubble " +

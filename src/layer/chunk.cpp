@@ -132,8 +132,15 @@ void Chunk::plan_releases() {
   }
 }
 
+std::vector<at::Tensor> Chunk::run_layer(std::size_t i, const std::vector<at::Tensor>& read,
+                                         std::uint64_t seed, std::int64_t step,
+                                         std::int64_t microbatch) {
+  const KeyedRandomScope scope(seed, step, layers_[i].name, microbatch);
+  return layers_[i].forward(*modules_[i], read);
+}
+
 Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
-                      std::int64_t microbatch) {
+                      std::int64_t microbatch, const LayerCall& call) {
   first_layer_outputs_.clear();
   bool differentiable_input = false;
   for (const auto& [name, tensor] : received)
@@ -148,11 +155,8 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
       read.push_back(find_value(name, layer, live, batch));
     for (const std::string& name : release_before_[i]) live.erase(name);
 
-    std::vector<at::Tensor> written;
-    {
-      const KeyedRandomScope scope(seed, step, layer.name, microbatch);
-      written = layer.forward(*modules_[i], read);
-    }
+    std::vector<at::Tensor> written =
+        call ? call(i, read) : run_layer(i, read, seed, step, microbatch);
     if (written.size() != layer.writes.size()) {
       throw_usage(in_quotes(layer) + " returned " + std::to_string(written.size()) +
                       " values and declares " + std::to_string(layer.writes.size()),
@@ -162,6 +166,9 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
       for (const at::Tensor& tensor : written) {
         if (tensor.defined() && tensor.requires_grad()) first_layer_outputs_.push_back(tensor);
       }
+    }
+    for (std::size_t k = 0; call && k < read.size(); ++k) {
+      if (live.has(layer.reads[k])) live.set(layer.reads[k], std::move(read[k]));
     }
     for (std::size_t k = 0; k < written.size(); ++k)
       live.set(layer.writes[k], std::move(written[k]));

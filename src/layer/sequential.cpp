@@ -64,6 +64,7 @@ Model chain(std::vector<Child> children, const std::string& input, const char* w
     layer.name = children[i].name;
     layer.reads = {i == 0 ? input : kBetween};
     layer.writes = {kBetween};
+    layer.class_name = children[i].module->name();
     layer.ties = ties_of(layer.name, *children[i].module, first_uses);
     Child child = std::move(children[i]);
     if (!layer.ties.empty()) {

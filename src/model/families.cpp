@@ -71,12 +71,30 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
   return spec;
 }
 
+void freeze_as(const LayerInfo& info, LayerSpec& spec) {
+  std::vector<std::string> frozen;  // names inside the module
+  for (const ParameterSpec& parameter : info.parameters) {
+    if (!parameter.trainable) frozen.push_back(parameter.name.substr(spec.full_name("").size()));
+  }
+  if (frozen.empty()) return;
+  spec.make = [make = std::move(spec.make), frozen = std::move(frozen)] {
+    std::shared_ptr<torch::nn::Module> module = make();
+    const auto parameters = module->named_parameters();
+    for (const std::string& name : frozen) parameters[name].set_requires_grad(false);
+    return module;
+  };
+}
+
 }  // namespace detail
 
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options) {
   std::vector<std::string> names;
   for (const detail::FamilyModules& family : detail::family_modules()) {
-    if (family.name == model.family) return family.make(model, options);
+    if (family.name == model.family) {
+      std::vector<LayerSpec> layers = family.make(model, options);
+      for (std::size_t i = 0; i < layers.size(); ++i) detail::freeze_as(model.layers[i], layers[i]);
+      return layers;
+    }
     names.push_back(family.name);
   }
   throw Error(ErrorKind::kInput, {.what = "model family '" + model.family + "' has no modules",

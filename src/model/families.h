@@ -41,6 +41,9 @@ double initializer_std(double initializer_range);
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
                          const InitialValues& initial);
 
+// Its module comes without requires_grad where `info` says that a parameter is not trainable.
+void freeze_as(const LayerInfo& info, LayerSpec& spec);
+
 // Makes `spec` run modules that `make` creates, each with `at::Tensor forward(const at::Tensor&)`.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {

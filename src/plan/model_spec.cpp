@@ -46,6 +46,12 @@ std::int64_t LayerInfo::num_parameters() const {
   return sum;
 }
 
+bool LayerInfo::trains() const {
+  if (parameters.empty()) return !parameters_known;
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const ParameterSpec& parameter) { return parameter.trainable; });
+}
+
 std::vector<std::string> LayerInfo::module_names() const {
   return modules.empty() ? std::vector<std::string>{name} : modules;
 }

@@ -106,6 +106,15 @@ void require_in_range(const Program& program) {
                          " and " + counted(program.num_microbatches, "microbatch"),
                  .remedy = "make the flow for this program"});
   }
+  if (!program.backwards.empty() &&
+      program.backwards.size() != static_cast<std::size_t>(program.num_stages())) {
+    throw Error(
+        ErrorKind::kInput,
+        {.what = "the program says of " +
+                 counted(static_cast<std::int64_t>(program.backwards.size()), "stage") + " of " +
+                 std::to_string(program.num_stages()) + " what the backward computes",
+         .remedy = "say it of every stage, or of none"});
+  }
   for (int stage = 0; stage < program.num_stages(); ++stage) {
     if (program.stage_map.rank_of(stage) >= program.num_ranks()) {
       throw Error(ErrorKind::kInput,

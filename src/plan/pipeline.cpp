@@ -3,6 +3,8 @@
 
 #include "plan/pipeline_schedule.h"
 #include "plan/predict/memory.h"
+#include "plan/recompute.h"
+#include "plan/trainable.h"
 #include "sluice/plan.h"
 
 namespace sluice {
@@ -75,6 +77,8 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   Plan plan;
   plan.model = std::move(model);
   plan.microbatch = {options.microbatch_size, options.seq_len};
+  detail::set_trainable(plan.model, options.trainable);
+  detail::require_something_to_train(plan.model);
   require_positions(plan.model, options.seq_len);
   warn_of_positions(plan.model, options.seq_len, plan.warnings);
 
@@ -82,9 +86,15 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   plan.partition = std::move(made.partition);
   plan.schedule = std::move(made.schedule);
   plan.notes = std::move(made.notes);
-  plan.notes.insert(plan.notes.end(), plan.partition.notes.begin(), plan.partition.notes.end());
+  const auto note = [&](const std::vector<std::string>& notes) {
+    plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
+  };
+  note(plan.partition.notes);
+  note(detail::frozen_notes(plan.partition));
+  note(detail::set_recomputed(plan.model, plan.partition, options.activation_checkpoint));
 
   LowerOptions lowering;
+  lowering.backwards = detail::backwards_of(plan.partition);
   lowering.tie_groups = plan.partition.tie_groups;
   lowering.loss = true;
   lowering.optimizer_step = true;
@@ -92,7 +102,8 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   plan.program = lower(plan.schedule, lowering);
   plan.report = verify(plan.program);
   require_proof(plan.program, plan.report, plan.schedule.name);
-  plan.simulation = simulate(plan.program);
+  plan.costs = detail::recomputation_costs(plan.model, plan.partition, plan.microbatch);
+  plan.simulation = simulate(plan.program, plan.costs);
   plan.ranks = predict(plan, options.optimizer);
   return plan;
 }

@@ -16,6 +16,9 @@ using detail::holds;
 Program apply_keep_forward(Program program, const LowerOptions&) {
   return keep_forward(std::move(program));
 }
+Program apply_drop_frozen(Program program, const LowerOptions& options) {
+  return drop_frozen(std::move(program), options.backwards);
+}
 Program apply_merge_backward(Program program, const LowerOptions&) {
   return merge_backward(std::move(program));
 }
@@ -82,6 +85,7 @@ std::vector<NamedPass> lowering_passes(const LowerOptions& options) {
     if (wanted) passes.push_back({name, apply});
   };
   add(options.forward_only, "keep_forward", apply_keep_forward);
+  add(!options.backwards.empty() && trains, "drop_frozen", apply_drop_frozen);
   add(options.merge_backward && trains, "merge_backward", apply_merge_backward);
   add(options.shard_parameters, "add_unshard_reshard", apply_unshard_reshard);
   add(options.reduce_gradients && trains, "add_reduce_grad", apply_reduce_grad);

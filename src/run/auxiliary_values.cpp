@@ -46,13 +46,16 @@ void require_auxiliary(const Model& model) {
   }
 }
 
+bool is_auxiliary(const Model& model, const std::string& value) {
+  return std::any_of(model.auxiliary.begin(), model.auxiliary.end(),
+                     [&](const AuxiliaryLoss& loss) { return matches_pattern(loss.value, value); });
+}
+
 std::vector<std::string> auxiliary_values(const Model& model, const std::vector<int>& layers) {
   std::vector<std::string> values;
   for (const int layer : layers) {
     for (const std::string& name : model.layers[layer].writes) {
-      if (std::any_of(model.auxiliary.begin(), model.auxiliary.end(),
-                      [&](const AuxiliaryLoss& loss) { return matches_pattern(loss.value, name); }))
-        values.push_back(name);
+      if (is_auxiliary(model, name)) values.push_back(name);
     }
   }
   return values;

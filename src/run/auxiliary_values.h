@@ -12,6 +12,9 @@ namespace sluice {
 // leaves the model, or is written twice.
 void require_auxiliary(const Model& model);
 
+// Whether a value of this name is one.
+bool is_auxiliary(const Model& model, const std::string& value);
+
 // Of what these layers write, in their order.
 std::vector<std::string> auxiliary_values(const Model& model, const std::vector<int>& layers);
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "run/auxiliary_values.h"
 #include "layer/owner_of.h"
+#include "run/auxiliary_values.h"
 #include "run/parallelize.h"
 #include "run/stage_inputs.h"
 #include "sluice/error.h"
@@ -50,6 +50,24 @@ void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
                    [](const auto& a, const auto& b) { return a.layer < b.layer; });
 }
 
+// One layer runs twice, or does not: its parts have to agree.
+LayerSpec fused(const Model& model, const std::vector<LayerSpec>& layers, const Names& outputs,
+                int stage) {
+  LayerSpec layer = model.fuse(layers, outputs);
+  std::vector<std::string> once, twice;
+  for (const LayerSpec& part : layers) {
+    if (part.role == LayerRole::kBlock) (part.recompute ? twice : once).push_back(part.name);
+  }
+  layer.recompute = !twice.empty();
+  if (once.empty() || twice.empty()) return layer;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "'" + twice.front() + "' is to run twice, '" + once.front() +
+               "' once, but one forward runs both",
+       .where = "stage " + std::to_string(stage) + ", PipelineOptions::activation_checkpoint",
+       .remedy = "name all blocks of a stage, or set Model::fuse = nullptr"});
+}
+
 LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
                        const StageOptions& options) {
   LocalChunk chunk;
@@ -67,10 +85,16 @@ LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
 Chunk make_chunk(const Model& model, const Partition& partition, const StageContent& stage,
                  Names inputs, Names outputs, const StageOptions& options) {
   // Behind what leaves a stage come its auxiliary losses.
-  for (std::string& name : auxiliary_values(model, stage.layers)) outputs.push_back(std::move(name));
+  for (std::string& name : auxiliary_values(model, stage.layers))
+    outputs.push_back(std::move(name));
   std::vector<LayerSpec> layers;
-  for (const int layer : stage.layers) layers.push_back(model.layers[layer]);
-  std::vector<LayerSpec> run = model.fuse ? std::vector{model.fuse(layers, outputs)} : layers;
+  for (const int layer : stage.layers) {
+    layers.push_back(model.layers[layer]);
+    const std::vector<int>& twice = stage.recomputed;
+    if (std::find(twice.begin(), twice.end(), layer) != twice.end()) layers.back().recompute = true;
+  }
+  std::vector<LayerSpec> run =
+      model.fuse ? std::vector{fused(model, layers, outputs, stage.stage)} : layers;
   if (options.parallelize)
     parallelize(run, local_chunk(partition, stage, options), options.parallelize);
   Chunk chunk(std::move(run), stage.layers.front(), std::move(inputs), std::move(outputs));

@@ -29,7 +29,7 @@ using ValueTable = std::map<std::string, Value>;
 constexpr std::array kParts = {&LayerCost::forward_flops, &LayerCost::input_flops,
                                &LayerCost::weight_flops,  &LayerCost::after_forward,
                                &LayerCost::after_input,   &LayerCost::on_entry,
-                               &LayerCost::at_end};
+                               &LayerCost::at_end,        &LayerCost::in_forward};
 using Numbers = std::array<double, kParts.size()>;  // in the order of kParts
 
 at::Tensor filled(const TensorMeta& meta, at::Device device) {
@@ -58,6 +58,7 @@ class Probe {
 
   Numbers run(std::size_t size) {
     run_backward(size, /*split=*/false);  // once for what a module makes at its first forward
+    const auto alone = static_cast<double>(run_alone(size));
     const Bytes whole = run_backward(size, /*split=*/false);
     const Bytes split = run_backward(size, /*split=*/true);
     const auto above = static_cast<double>(std::max(whole.above, split.above));
@@ -70,8 +71,11 @@ class Probe {
             kept,
             static_cast<double>(split.after_input),
             hands_gradient_on_ ? above : 0.0,
-            hands_gradient_on_ ? 0.0 : kept + above};
+            hands_gradient_on_ ? 0.0 : kept + above,
+            alone};
   }
+  // Of its module.
+  std::string class_name() { return stage_.chunk().module(0).name(); }
 
  private:
   struct Bytes {
@@ -117,6 +121,16 @@ class Probe {
     }
     stage_.keep(0, roots);
     return written_;
+  }
+
+  // Most bytes of a forward without a backward.
+  std::int64_t run_alone(std::size_t size) {
+    const at::NoGradGuard no_grad;
+    MemoryLedger ledger(1);
+    const MemoryLedger::Scope scope(ledger, 0);
+    run_forward(size);
+    stage_.reset();
+    return ledger.peak_bytes(0);
   }
 
   Bytes run_backward(std::size_t size, bool split) {
@@ -198,7 +212,7 @@ std::vector<ParameterSpec> parameter_specs(const std::vector<ParameterInfo>& par
   std::vector<ParameterSpec> specs;
   for (const ParameterInfo& parameter : parameters) {
     specs.push_back({parameter.name, parameter.global_shape, parameter.tied_to,
-                     dtype_name(parameter.tensor.scalar_type())});
+                     dtype_name(parameter.tensor.scalar_type()), parameter.trainable});
   }
   return specs;
 }
@@ -245,6 +259,7 @@ ModelSpec describe(const std::vector<LayerSpec>& layers) {
     info.name = layer.name;
     info.role = layer.role;
     info.reads = layer.reads;
+    info.class_name = layer.class_name;
     for (const std::string& name : layer.writes) info.writes.push_back({name, {}});
     if (layer.cost) info.cost = *layer.cost;
   }
@@ -278,6 +293,8 @@ ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch
     info.name = layer.name;
     info.role = layer.role;
     info.parameters = parameter_specs(probe.parameters());
+    info.parameters_known = true;
+    info.class_name = probe.class_name();
     info.reads = layer.reads;
     if (layer.cost && layer.shapes) {
       info.cost = *layer.cost;

@@ -218,7 +218,7 @@ struct Executor::Impl {
     Tensors produced;
     {  // ends before the hand-over: only `produced` may then hold the outputs' storage
       std::optional<at::NoGradGuard> no_grad;
-      if (program.forward_only) no_grad.emplace();
+      if (program.backward_of(s) == StageBackward::kNone) no_grad.emplace();
       const Values batch_inputs = inputs_of(m);
       if (!is_first && rank_of(program.flow.producer(s, m)) != rank)
         input_metas.remember(s, batch_inputs, inputs);
@@ -248,7 +248,9 @@ struct Executor::Impl {
   // Where the backward of the microbatch will start, if it has one.
   void keep(const Action& forward, const Tensors& roots) {
     Stage& stage = stage_at(forward.stage);
-    program.forward_only ? stage.forget(forward.microbatch) : stage.keep(forward.microbatch, roots);
+    program.backward_of(forward.stage) == StageBackward::kNone
+        ? stage.forget(forward.microbatch)
+        : stage.keep(forward.microbatch, roots);
   }
 
   void backward(const Action& action) {
@@ -256,11 +258,12 @@ struct Executor::Impl {
     Tensors gradients = program.flow.is_last(s, m) ? Tensors{losses.gradient(m)}
                                                    : take_inputs(ChannelKind::kGradient, action);
     auxiliary.put_gradients(s, m, losses.weight(m), gradients);
-    Tensors produced = action.kind == ActionKind::kBackward
-                           ? stage_at(s).backward(m, std::move(gradients))
-                           : stage_at(s).backward_input(m, std::move(gradients));
+    const StageBackward backward = program.backward_of(s);
+    const bool is_whole = action.kind == ActionKind::kBackward || !has_weight_gradients(backward);
+    Tensors produced = is_whole ? stage_at(s).backward(m, std::move(gradients))
+                                : stage_at(s).backward_input(m, std::move(gradients));
     observers.produced(action, {}, produced);
-    if (!program.flow.is_first(s, m))
+    if (!program.flow.is_first(s, m) && passes_gradients_on(backward))
       hand_over(ChannelKind::kGradient, action, std::move(produced));
   }
 

@@ -4,10 +4,12 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <type_traits>
+#include <algorithm>
 #include <utility>
 
+#include "run/graph_input.h"
 #include "run/parameter_hooks.h"
+#include "run/recomputation.h"
 #include "run/split_backward.h"
 #include "sluice/error.h"
 
@@ -21,44 +23,22 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 
-// Where the graph of a microbatch begins. Unlike a leaf it holds no tensor, so that an input that
-// no operator saved is free as soon as the forward is over.
-struct StageInput final : Node {
-  variable_list apply(variable_list&& gradients) override {
-    received = std::move(gradients);
-    return {};
-  }
-  variable_list received;  // per differentiable input, after backward
-};
-
-template <typename Pointer = NodePtr>
-Pointer make_stage_input() {
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>) {
-    return Pointer(new StageInput());
-  } else {
-    return c10::make_intrusive<StageInput>();
-  }
-}
-
 class GraphBackward final : public ChunkBackward {
  public:
-  GraphBackward(Chunk& chunk, const ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {}
+  GraphBackward(Chunk& chunk, const ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {
+    const auto runs_twice = [](const LayerSpec& layer) { return layer.recompute; };
+    const std::vector<LayerSpec>& layers = chunk.layers();
+    if (std::any_of(layers.begin(), layers.end(), runs_twice))
+      recomputed_ = std::make_shared<Recomputation>(chunk, hooks);
+  }
 
   Values forward(const MicrobatchKey& key, Values received, const Values& batch) override {
     hooks_.check(chunk_.parameters());
-    int num_slots = 0;
-    for (const auto& [name, tensor] : received) {
-      const bool differentiable = tensor.defined() && tensor.requires_grad();
-      if (differentiable) {
-        tensor.set_requires_grad(false);  // from here on it is no leaf
-        torch::autograd::impl::set_gradient_edge(tensor,
-                                                 Edge(input_, input_->add_input_metadata(tensor)));
-      }
-      input_slots_.push_back(differentiable ? num_slots++ : -1);
-    }
-    Values outputs = chunk_.forward(std::move(received), batch, key.seed, key.step, key.microbatch);
+    for (const auto& [name, tensor] : received) input_.begin_at(tensor);
+    Values outputs = chunk_.forward(std::move(received), batch, key.seed, key.step, key.microbatch,
+                                    recomputed_ ? recomputed_->call(key) : Chunk::LayerCall());
     const Tensors first = chunk_.take_first_layer_outputs();
-    if (num_slots == 0) {
+    if (input_.num_slots() == 0) {
       for (const at::Tensor& tensor : first) {
         if (tensor.grad_fn()) inner_boundary_.push_back(tensor.grad_fn());
       }
@@ -80,18 +60,16 @@ class GraphBackward final : public ChunkBackward {
       Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
                                            /*create_graph=*/false, /*accumulate_grad=*/true);
     }
-    return by_input(std::move(static_cast<StageInput*>(input_.get())->received));
+    return input_.take_received();
   }
 
   Tensors input(Tensors root_gradients, bool hold_weights) override {
     InputBackward done;
     {
       const auto [roots, gradients] = take_roots(std::move(root_gradients));
-      if (roots.empty()) return by_input({});
-      edge_list inputs;
-      for (std::uint32_t slot = 0; slot < input_->num_inputs(); ++slot)
-        inputs.emplace_back(input_, slot);
-      done = run_input_backward(roots, gradients, inputs, inner_boundary_);
+      if (roots.empty()) return input_.by_input({});
+      if (recomputed_) recomputed_->hold_early_weights(hold_weights);
+      done = run_input_backward(roots, gradients, input_.edges(), inner_boundary_);
     }
     inner_boundary_.clear();
     deferred_ = std::move(done.deferred);
@@ -105,7 +83,7 @@ class GraphBackward final : public ChunkBackward {
         sum->add(gradient);
       }
     }
-    return by_input(std::move(done.input_gradients));
+    return input_.by_input(std::move(done.input_gradients));
   }
 
   void weight() override {
@@ -136,20 +114,10 @@ class GraphBackward final : public ChunkBackward {
     return taken;
   }
 
-  Tensors by_input(variable_list slots) const {
-    Tensors result(input_slots_.size());
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      const int slot = input_slots_[i];
-      if (slot >= 0 && static_cast<std::size_t>(slot) < slots.size())
-        result[i] = std::move(slots[slot]);
-    }
-    return result;
-  }
-
   Chunk& chunk_;
   const ParameterHooks& hooks_;
-  NodePtr input_ = make_stage_input();
-  std::vector<int> input_slots_;         // chunk input -> slot of the node, -1: needs no gradient
+  std::shared_ptr<Recomputation> recomputed_;  // null: no layer runs twice
+  GraphInput input_;
   std::vector<NodePtr> inner_boundary_;  // without differentiable inputs: after the first layer
   edge_list roots_;                      // invalid where an output needs no gradient
   DeferredWeights deferred_;

@@ -12,8 +12,10 @@
 #include "base/text.h"
 #include "comm/gather_messages.h"
 #include "run/autocast.h"
+#include "run/auxiliary_values.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
+#include "sluice/parts/describe.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/transport.h"
 #include "train/agreement.h"
@@ -135,10 +137,33 @@ struct Pipeline::Impl {
             .wait());
   }
 
+  // By what the layers' factories have left to train, which the plan need not know.
+  std::vector<StageBackward> backwards() const {
+    std::vector<bool> layer_trains(model.layers.size());
+    for (const SharedParameter& parameter : shared) {
+      for (const ParameterUse& use : parameter.uses) layer_trains[use.layer] = true;
+    }
+    if (shared.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  {.what = "every parameter of the model is frozen",
+                   .where = "train_step",
+                   .remedy = "leave requires_grad on something in LayerSpec::make"});
+    }
+    // Where backwards begin.
+    std::vector<std::string> roots = model.outputs;
+    for (const LayerSpec& layer : model.layers) {
+      for (const std::string& name : layer.writes) {
+        if (is_auxiliary(model, name)) roots.push_back(name);
+      }
+    }
+    return stage_backwards(describe(model.layers), plan.partition, layer_trains, roots);
+  }
+
   StepRunner& training_runner(bool gathers_outputs) {
     const auto found = training.find(gathers_outputs);
     if (found != training.end()) return found->second;
     LowerOptions lowering;
+    lowering.backwards = backwards();
     lowering.tie_groups = plan.partition.tie_groups;
     lowering.loss = true;
     lowering.outputs = gathers_outputs;

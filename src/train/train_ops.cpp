@@ -22,6 +22,23 @@ const Mesh& require_one_pipeline(const Program& program) {
                        ": gradients are not added over other axes"});
 }
 
+// A program made for less than what trains would leave it without gradients.
+void require_gradients(const Program& program, const std::vector<SharedParameter>& parameters) {
+  for (const SharedParameter& parameter : parameters) {
+    for (const ParameterUse& use : parameter.uses) {
+      if (!use.stage || has_weight_gradients(program.backward_of(use.stage->index()))) continue;
+      if (program.forward_only) continue;
+      throw Error(
+          ErrorKind::kUsage,
+          {.what = "'" + use.name + "' trains, but the program has no gradients for stage " +
+                   std::to_string(use.stage->index()),
+           .where = "TrainOps",
+           .remedy = "plan with a ModelSpec that says what trains, or freeze it in "
+                     "LayerSpec::make"});
+    }
+  }
+}
+
 }  // namespace
 
 struct TrainOps::Impl {
@@ -44,7 +61,9 @@ struct TrainOps::Impl {
         loss(the_world, std::move(stop_requested)),
         world(the_world),
         update(options, parameters),
-        lr(options.lr) {}
+        lr(options.lr) {
+    require_gradients(program, parameters);
+  }
 
   void judge() { report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm); }
 };

@@ -74,13 +74,10 @@ struct Trainer::Impl {
   std::optional<LedgerObserver> arrivals;
   std::unique_ptr<Executor> executor;
   const Program& program;
-<<<<<<< HEAD
   const ModelEnd end;
   const RunOptions evaluation_options;
   std::optional<Evaluator> evaluation;
-=======
   const bool draws_by_module;
->>>>>>> 6a9287a027ef603ab2b9f1255b806d1d54215c2b
 
   Impl(const Model& model, const Partition& partition, const Program& the_program,
        Transport& the_transport, TrainerOptions the_options)
@@ -88,12 +85,9 @@ struct Trainer::Impl {
         options(std::move(the_options)),
         stages(build_stages(model, partition, transport.rank())),
         program(the_program),
-<<<<<<< HEAD
         end(model),
-        evaluation_options{.seed = options.seed} {
-=======
+        evaluation_options{.seed = options.seed},
         draws_by_module(model.initialization.module) {
->>>>>>> 6a9287a027ef603ab2b9f1255b806d1d54215c2b
     log_stages(model, partition);
     ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
                                      options.optimizer, options.stop_requested);
@@ -102,7 +96,6 @@ struct Trainer::Impl {
     ops->watch(*executor);
   }
 
-<<<<<<< HEAD
   Evaluator& evaluator() {
     if (!evaluation) {
       std::vector<ExecutorObserver*> observers;
@@ -110,7 +103,8 @@ struct Trainer::Impl {
       evaluation.emplace(program.stage_map, stages, transport, end, evaluation_options, observers);
     }
     return *evaluation;
-=======
+  }
+
   // A module that draws knows nothing of the first use on another rank.
   void require_own_first_uses() const {
     if (!draws_by_module) return;
@@ -123,7 +117,6 @@ struct Trainer::Impl {
                    .where = "Trainer::draw_weights",
                    .remedy = "set Initialization::tensor instead, or train with a Pipeline"});
     }
->>>>>>> 6a9287a027ef603ab2b9f1255b806d1d54215c2b
   }
 
   void log_stages(const Model& model, const Partition& partition) const {

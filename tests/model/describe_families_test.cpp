@@ -7,6 +7,7 @@
 #include "sluice/partition.h"
 #include "sluice/parts/describe.h"
 #include "sluice/parts/precision.h"
+#include "sluice/plan.h"
 
 namespace sluice {
 namespace {
@@ -129,6 +130,31 @@ TEST(DescribeFamiliesTest, BytesThatWaitForTheWeightsAreNearThoseOfLlama) {
     const ModelSpec found = measured(spec);
     const double expected = spec.layers[1].cost.after_input.at(shape);
     EXPECT_NEAR(found.layers[1].cost.after_input.at(shape), expected, 0.05 * expected) << model;
+  }
+}
+
+// The first block trains: those behind it pass gradients on, what is before it does nothing.
+TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
+  const MicrobatchShape shape{3, kLength};
+  for (const std::string& model : kModels) {
+    const ModelSpec all = spec_of(model);
+    const ModelSpec spec =
+        plan_pipeline(all, {.seq_len = kLength, .trainable = {all.layers[1].name + ".*"}}).model;
+    const ModelSpec found = measured(spec);
+    const auto kept = [&](const ModelSpec& of, std::size_t i) {
+      return of.layers[i].cost.after_forward.at(shape);
+    };
+    EXPECT_EQ(kept(found, 0), 0) << model;
+    EXPECT_EQ(kept(spec, 0), 0) << model;
+    EXPECT_LE(kept(found, 1), kept(all, 1)) << model;  // nobody wants its input's gradient
+    EXPECT_EQ(kept(found, 2), kept(spec, 2)) << model;
+    EXPECT_LT(kept(spec, 2), kept(all, 2)) << model;
+    EXPECT_EQ(found.layers[2].cost.after_input.at(shape), 0) << model;
+    EXPECT_EQ(found.layers[2].cost.weight_flops.at(shape), 0) << model;
+    for (std::size_t i = 0; i < spec.layers.size(); ++i)
+      EXPECT_EQ(found.layers[i].trains(), i == 1) << model << " " << spec.layers[i].name;
+    const double alone = spec.layers[2].cost.in_forward.at(shape);
+    EXPECT_NEAR(found.layers[2].cost.in_forward.at(shape), alone, 0.15 * alone) << model;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "sluice/error.h"
 #include "sluice/program.h"
+#include "sluice/simulate.h"
 #include "sluice/verify.h"
 #include "support/expect_error.h"
 #include "support/programs.h"
@@ -74,6 +75,65 @@ TEST(KeepForwardTest, OfEveryScheduleVerifies) {
       }
     }
   }
+}
+
+using enum StageBackward;
+
+TEST(DropFrozenTest, LeavesNothingBelowAllThatIsTrainedAndNoWeightsOfWhatIsFrozen) {
+  const Rows rows = {"0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD",
+                     "1RECV_F0,1F0,1SEND_F0,1RECV_B0,1I0,1SEND_B0,1W0,1REDUCE_GRAD",
+                     "2RECV_F0,2F0,2SEND_F0,2RECV_B0,2B0,2SEND_B0,2REDUCE_GRAD",
+                     "3RECV_F0,3F0,3B0,3SEND_B0,3REDUCE_GRAD"};
+  EXPECT_EQ(rows_of(drop_frozen(program_of(rows), {kNone, kWeights, kInput, kFull})),
+            (Rows{"0F0,0SEND_F0", "1RECV_F0,1F0,1SEND_F0,1RECV_B0,1I0,1W0,1REDUCE_GRAD",
+                  "2RECV_F0,2F0,2SEND_F0,2RECV_B0,2I0,2SEND_B0", rows[3]}));
+}
+
+TEST(DropFrozenTest, APairLosesItsBackwardOrTheWeightsOfIt) {
+  const Rows rows = {"0F0,1F0,(0F1;1B0)OVERLAP_F_B,0B0,(1F1;0B1)OVERLAP_F_B,1B1"};
+  EXPECT_EQ(rows_of(drop_frozen(program_of(rows), {kNone, kWeights})),
+            (Rows{"0F0,1F0,(0F1;1B0)OVERLAP_F_B,1F1,1B1"}));
+  EXPECT_EQ(rows_of(drop_frozen(program_of(rows), {kFull, kInput})),
+            (Rows{"0F0,1F0,(0F1;1I0)OVERLAP_F_B,0B0,(1F1;0B1)OVERLAP_F_B,1I1"}));
+}
+
+TEST(DropFrozenTest, EveryScheduleHoldsWhateverIsFrozen) {
+  for (const ScheduleInfo& info : schedule_table()) {
+    const Schedule schedule = make_schedule(info.name, {.num_ranks = 2, .num_microbatches = 4});
+    const int num_stages = schedule.num_stages();
+    for (unsigned trained = 1; trained < 1U << num_stages; ++trained) {
+      LowerOptions options;
+      options.reduce_gradients = options.loss = options.norm = options.optimizer_step = true;
+      bool below = false;
+      for (int stage = 0; stage < num_stages; ++stage) {
+        const bool own = (trained >> stage & 1U) != 0;
+        options.backwards.push_back(below ? (own ? kFull : kInput) : (own ? kWeights : kNone));
+        below |= own;
+      }
+      Program program = lower(schedule, options);
+      EXPECT_TRUE(verify(program).ok()) << info.name << trained;
+      // A file that holds transfers loses the same.
+      options.backwards.clear();
+      Program with_all = lower(schedule, options);
+      with_all = drop_frozen(std::move(with_all), program.backwards);
+      EXPECT_TRUE(verify(with_all).ok()) << info.name << trained;
+      const auto size = [](const Program& of) {
+        std::size_t sum = 0;
+        for (const auto& row : of.ranks) sum += row.size();
+        return sum;
+      };
+      EXPECT_EQ(size(program), size(with_all)) << info.name << trained;
+      EXPECT_LE(simulate(program).makespan, simulate(lower(schedule, options)).makespan);
+    }
+  }
+}
+
+TEST(DropFrozenTest, WhatIsSaidOfAnotherNumberOfStagesIsRefused) {
+  EXPECT_NE(std::string(error_of([] {
+                          drop_frozen(program_of({"0F0,0B0"}), {kNone, kFull});
+                        }).what())
+                .find("say it of every stage"),
+            std::string::npos);
 }
 
 TEST(AddTransfersTest, PlacesBothEndsAtTheSameMoment) {

@@ -40,6 +40,149 @@ TEST(PlanPipelineTest, WithoutOptionsPlansOneRankAndOneMicrobatch) {
   EXPECT_EQ(plan.schedule.name, "1F1B");
 }
 
+std::string row_text(const Plan& plan, int rank) {
+  std::string text;
+  for (const Action& action : plan.program.ranks[static_cast<std::size_t>(rank)])
+    text += (text.empty() ? "" : " ") + to_text(action);
+  return text;
+}
+
+// Layers 2 and 3 are on stage 1 of two.
+const std::vector<std::string> kUpperHalf = {"model.layers.2.*", "model.layers.3.*",
+                                             "model.norm.weight", "lm_head.weight"};
+
+TEST(PlanPipelineTest, WhatIsFrozenLeavesTheProgramAndTheMemory) {
+  PipelineOptions options{.num_ranks = 2, .num_microbatches = 2};
+  const Plan all = plan_pipeline(model_of("llama_untied"), options);
+  options.trainable = kUpperHalf;
+  const Plan half = plan_pipeline(model_of("llama_untied"), options);
+  EXPECT_EQ(row_text(half, 0), "0F0 0SEND_F0 0F1 0SEND_F1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+  EXPECT_EQ(row_text(half, 1),
+            "1RECV_F0 1F0 1RECV_F1 1B0 1F1 1B1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+  EXPECT_TRUE(half.report.ok());
+  EXPECT_LT(half.simulation.makespan, all.simulation.makespan);
+  EXPECT_EQ(half.ranks[0].peak_live, 0);
+  EXPECT_EQ(half.notes, (std::vector<std::string>{"nothing up to stage 0 is trained: no backward "
+                                                  "there, and no gradient is sent there"}));
+  const RankMemory &lower = half.ranks[0].memory, &upper = half.ranks[1].memory;
+  EXPECT_EQ(lower.parameter_bytes, all.ranks[0].memory.parameter_bytes);
+  EXPECT_EQ(lower.gradient_bytes + lower.optimizer_bytes + lower.activation_bytes, 0);
+  EXPECT_GT(lower.running_bytes, 0);  // of a forward
+  EXPECT_EQ(upper.held_bytes(), all.ranks[1].memory.held_bytes());
+}
+
+TEST(PlanPipelineTest, AFrozenStageBetweenTrainedOnesPassesGradientsOn) {
+  const Plan plan = plan_pipeline(
+      model_of("llama_untied"),
+      {.num_ranks = 2, .num_microbatches = 1, .trainable = {"model.layers.0.*_proj.weight"}});
+  EXPECT_EQ(row_text(plan, 0), "0F0 0SEND_F0 0RECV_B0 0B0 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+  EXPECT_EQ(row_text(plan, 1), "1RECV_F0 1F0 1I0 1SEND_B0 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+  EXPECT_EQ(plan.ranks[1].memory.gradient_bytes + plan.ranks[1].memory.optimizer_bytes, 0);
+  EXPECT_EQ(plan.notes, (std::vector<std::string>{"nothing of stage 1 is trained: it passes "
+                                                  "gradients on, without W"}));
+}
+
+TEST(PlanPipelineTest, AnOwnScheduleLosesTheSame) {
+  const Plan plan =
+      plan_pipeline(model_of("llama_untied"),
+                    {.own_schedule = parse_schedule_csv(kOwn, "own.csv"), .trainable = kUpperHalf});
+  EXPECT_EQ(row_text(plan, 0), "0F0 0SEND_F0 0F1 0SEND_F1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+}
+
+TEST(PlanPipelineTest, ATiedParameterTrainsUnderAnyOfItsNames) {
+  for (const char* name : {"lm_head.weight", "model.embed_tokens.weight"}) {
+    const Plan plan = plan_pipeline(model_of("llama_tied"), {.num_ranks = 2, .trainable = {name}});
+    EXPECT_EQ(plan.program.tie_groups.size(), 1U) << name;
+    EXPECT_EQ(plan.partition.stages[0].backward, StageBackward::kFull) << name;
+  }
+  const Plan frozen =
+      plan_pipeline(model_of("llama_tied"), {.num_ranks = 2, .trainable = {"*norm*"}});
+  EXPECT_TRUE(frozen.program.tie_groups.empty());
+}
+
+TEST(PlanPipelineTest, RefusesPatternsThatMatchNothingAndAModelWithoutAnythingToTrain) {
+  EXPECT_EQ(refusal({.trainable = {"*norm*", "*.q_porj.*"}}),
+            "trainable: '*.q_porj.*' matches no parameter; trainable; did you mean '*q_proj*'?");
+  EXPECT_EQ(refusal({.trainable = {"lm_head.wieght"}}),
+            "trainable: 'lm_head.wieght' matches no parameter; trainable; did you mean "
+            "'lm_head.weight'?");
+  EXPECT_EQ(refusal({.trainable = {}}),
+            "trainable = [] freezes every parameter; trainable; name what to train, such as "
+            "\"*norm*\"");
+  const Error error =
+      test::error_of([] { plan_pipeline(model_spec_of_blocks(4), {.trainable = {"*.bias"}}); });
+  EXPECT_NE(std::string(error.what()).find("requires_grad, in LayerSpec::make"), std::string::npos);
+}
+
+// Layers a and b write values that c, on the next stage, joins.
+ModelSpec model_with_a_skip(bool a_trains, bool b_trains) {
+  ModelSpec model;
+  model.inputs = {{"x", {kMicrobatchRows, 4}}};
+  const auto add = [&](const char* name, std::vector<std::string> reads, const char* writes,
+                       bool trains) {
+    LayerInfo& layer = model.layers.emplace_back();
+    layer.name = name;
+    layer.reads = std::move(reads);
+    layer.writes = {{writes, {kMicrobatchRows, 4}}};
+    layer.parameters_known = true;
+    if (trains) layer.parameters = {{std::string(name) + ".weight", {4}, {}}};
+  };
+  add("a", {"x"}, "skip", a_trains);
+  add("b", {"x"}, "hidden", b_trains);
+  add("between", {"hidden"}, "hidden", false);
+  add("c", {"hidden", "skip"}, "hidden", true);
+  return model;
+}
+
+TEST(PlanPipelineTest, GradientsFollowTheValuesThatHoldSomethingTrained) {
+  const PipelineOptions options{.num_ranks = 4};
+  const auto backwards = [&](bool a_trains, bool b_trains) {
+    std::vector<StageBackward> result;
+    const Plan plan = plan_pipeline(model_with_a_skip(a_trains, b_trains), options);
+    for (const StageContent& stage : plan.partition.stages) result.push_back(stage.backward);
+    EXPECT_TRUE(plan.report.ok());
+    return result;
+  };
+  using enum StageBackward;
+  EXPECT_EQ(backwards(false, false), (std::vector{kNone, kNone, kNone, kWeights}));
+  EXPECT_EQ(backwards(false, true), (std::vector{kNone, kWeights, kInput, kFull}));
+  // Through stages that do not read it.
+  EXPECT_EQ(backwards(true, false), (std::vector{kFull, kInput, kInput, kFull}));
+}
+
+TEST(PlanPipelineTest, LayersThatRunTwiceCostTimeAndSaveMemory) {
+  PipelineOptions options{.num_ranks = 2, .num_microbatches = 4};
+  const Plan plain = plan_pipeline(model_of("llama_untied"), options);
+  options.activation_checkpoint = ActivationCheckpoint::kFull;
+  const Plan twice = plan_pipeline(model_of("llama_untied"), options);
+  EXPECT_EQ(row_text(twice, 0), row_text(plain, 0));
+  EXPECT_LT(twice.ranks[0].memory.activation_bytes, plain.ranks[0].memory.activation_bytes / 4);
+  EXPECT_LT(twice.ranks[0].memory.total_bytes(), plain.ranks[0].memory.total_bytes());
+  EXPECT_EQ(twice.partition.stages[0].recomputed, (std::vector<int>{1, 2}));  // not the embedding
+  EXPECT_EQ(twice.costs.per_stage[0].backward_input, 2.0);  // F is all of the blocks
+  EXPECT_GT(twice.simulation.makespan, plain.simulation.makespan);
+
+  options.activation_checkpoint = {ActivationCheckpoint::kLayers, {"model.layers.0"}};
+  const Plan one = plan_pipeline(model_of("llama_untied"), options);
+  EXPECT_EQ(one.partition.stages[0].recomputed, (std::vector<int>{1}));
+  EXPECT_EQ(one.costs.per_stage[0].backward, 2.5);
+  EXPECT_EQ(one.notes, (std::vector<std::string>{"activation_checkpoint: no layer of stage 1 runs "
+                                                 "again"}));
+}
+
+TEST(PlanPipelineTest, RefusesToRunLayersTwiceThatAreNotThere) {
+  using Which = ActivationCheckpoint;
+  EXPECT_EQ(refusal({.activation_checkpoint = {Which::kLayers, {"model.layer.1"}}}),
+            "activation_checkpoint: no layer is named 'model.layer.1'; activation_checkpoint; did "
+            "you mean 'model.layers.1'?");
+  EXPECT_EQ(refusal({.activation_checkpoint = {Which::kLayers, {}}}),
+            "activation_checkpoint is an empty list; activation_checkpoint; name layers, or write "
+            "\"none\" or \"full\"");
+  EXPECT_NE(refusal({.activation_checkpoint = {Which::kClasses, {"Block"}}})
+                .find("classes are not known before they are made"),
+            std::string::npos);
+}
+
 TEST(PlanPipelineTest, WithoutAScheduleTakesTheOneThatSuitsTheSplit) {
   const Plan plan =
       plan_pipeline(model_of("llama_untied"),

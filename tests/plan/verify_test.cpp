@@ -68,6 +68,31 @@ TEST(VerifyTest, AcceptsAComputeOrderWithoutTransfers) {
   EXPECT_TRUE(verify(program_of({"0F0,0F1,0I0,0I1,0W0,0W1", "1F0,1B0,1F1,1B1"})).ok());
 }
 
+TEST(VerifyTest, RejectsABackwardOfWhatIsFrozenAndAMissingOneOfWhatIsNot) {
+  using enum StageBackward;
+  const auto with = [](const Rows& rows, std::vector<StageBackward> backwards) {
+    Program program = program_of(rows, {0, 1});
+    program.backwards = std::move(backwards);
+    return program;
+  };
+  const Rows lower_frozen = {"0F0,0SEND_F0", "1RECV_F0,1F0,1B0"};
+  expect_found(with(lower_frozen, {kNone, kWeights}), {});
+  expect_found(with({lower_frozen[0], "1RECV_F0,1F0"}, {kNone, kWeights}),
+               {{1, -1, "1B0", "never runs backward"}});
+  expect_found(with({"0F0,0SEND_F0,0RECV_B0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"}, {kNone, kWeights}),
+               {{0, 2, "0RECV_B0", "nothing up to stage 0 is trained"},
+                {0, 3, "0B0", "nothing up to stage 0 is trained"},
+                {1, 3, "1SEND_B0", "nothing below stage 1 is trained"}});
+  const Rows upper_frozen = {"0F0,0SEND_F0,0RECV_B0,0B0", "1RECV_F0,1F0,1I0,1SEND_B0"};
+  expect_found(with(upper_frozen, {kFull, kInput}), {});
+  expect_found(with({upper_frozen[0], "1RECV_F0,1F0,1I0,1SEND_B0,1W0"}, {kFull, kInput}),
+               {{1, 4, "1W0", "nothing of stage 1 is trained"}});
+  expect_found(with(lower_frozen, {kFull, kWeights}),
+               {{0, -1, "", "stage 0 has a backward, but stage 1 hands it no gradient"},
+                {0, -1, "0B0", "never runs backward"}});
+  expect_found(with(lower_frozen, {kNone}), {{-1, -1, "", "of 2"}});
+}
+
 TEST(VerifyTest, RejectsAForwardThatNeverRuns) {
   expect_found(program_of({"0F0,0B0,0B1", "1F0,1F1,1B0,1B1"}),
                {{0, -1, "0F1", "microbatch 1 never runs forward on stage 0"}});

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,11 @@ namespace sluice {
 //  chunk).
 class Chunk {
  public:
+  // Runs layer i. May put others in the place of the tensors that the layer reads, for those that
+  // read the same values later.
+  using LayerCall =
+      std::function<std::vector<at::Tensor>(std::size_t i, std::vector<at::Tensor>& read)>;
+
   // first_layer: position of layers[0] in the whole model. inputs / outputs: the values that enter
   // and leave, in the order of the message. Creates the modules; random numbers drawn meanwhile are
   // keyed by the layer's name. Throws Error(kUsage) for layers that contradict themselves.
@@ -36,8 +42,12 @@ class Chunk {
   // Returns the values named by `outputs()`, in order. Random numbers inside are keyed by
   // (seed, step, layer name, microbatch), see keyed_random.h. Throws Error(kUsage) naming the layer
   // when a value is missing or a layer returns another number of values than it writes.
+  // call: in place of run_layer(); empty: run_layer().
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
-                 std::int64_t microbatch);
+                 std::int64_t microbatch, const LayerCall& call = {});
+  // One layer on what it reads, with its random numbers.
+  std::vector<at::Tensor> run_layer(std::size_t i, const std::vector<at::Tensor>& read,
+                                    std::uint64_t seed, std::int64_t step, std::int64_t microbatch);
 
   // Metas of outputs(), given those of inputs(); nullopt when a layer has no shape function. Throws
   // Error(kUsage) naming a layer whose shape function gives another number of metas than it writes.

@@ -31,6 +31,7 @@ struct LayerCost {
   ShapePolynomial after_input;    // kept from I to W
   ShapePolynomial on_entry;       // more than is kept, when a backward begins
   ShapePolynomial at_end;         // more than is left, when a backward ends
+  ShapePolynomial in_forward;     // while a forward runs that keeps nothing
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
 

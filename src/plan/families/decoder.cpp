@@ -38,6 +38,8 @@ LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameter
   layer.cost.after_forward.per_token = kInt64 + (dropout > 0 ? bytes.stored(width) : 0.0);
   layer.cost.after_input.per_token = kInt64 + bytes.stored(width);
   layer.cost.at_end.constant = bytes.stored(table.numel());
+  // What is looked up, and twice as much with dropout.
+  layer.cost.in_forward.per_token = bytes.stored(dropout > 0 ? 2 * width : width);
   layer.parameters = std::move(parameters);
   return layer;
 }
@@ -58,6 +60,8 @@ LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::str
   layer.cost.after_input = {.constant = bytes.casted_weights(weights),
                             .per_token = bytes.product(vocab_size)};
   layer.cost.on_entry.per_token = NumberBytes::wide(2 * vocab_size);
+  layer.frozen_cost = layer.cost;
+  layer.frozen_cost->after_input = {};
   return layer;
 }
 

@@ -31,6 +31,18 @@ LayerCost block_cost(const Gpt2Config& c, const NumberBytes& bytes) {
   cost.on_entry = {
       .constant = bytes.weight_gradient(static_cast<double>(f) * static_cast<double>(d)),
       .per_token = bytes.product(2 * f)};
+  cost.in_forward.per_token = bytes.product(4 * d + 2 * f);
+  return cost;
+}
+
+// No matrix keeps its input.
+LayerCost frozen_block_cost(const Gpt2Config& c, const NumberBytes& bytes) {
+  const std::int64_t d = c.hidden_size, f = c.intermediate_size;
+  LayerCost cost = block_cost(c, bytes);
+  cost.after_forward.per_token -= bytes.operand(2 * d) + bytes.product(f);
+  if (c.attention_dropout > 0) cost.after_forward.per_token -= bytes.product(d);
+  cost.after_input = {};
+  cost.on_entry.constant = 0;
   return cost;
 }
 
@@ -40,6 +52,9 @@ LayerInfo norm_layer(const Gpt2Config& c, const NumberBytes& bytes) {
   layer.parameters = {{"transformer.ln_f.weight", {d}, {}}, {"transformer.ln_f.bias", {d}, {}}};
   layer.cost.after_forward.per_token = norm_bytes(d, bytes) + bytes.operand(d);
   layer.cost.after_input.per_token = bytes.stored(2 * d) + bytes.operand(d);
+  layer.cost.in_forward.per_token = bytes.stored(2 * d);
+  layer.frozen_cost = layer.cost;
+  layer.frozen_cost->after_input = {};
   return layer;
 }
 
@@ -93,7 +108,7 @@ ModelSpec read_gpt2(const ConfigReader& reader, const Precision& precision) {
                        {"transformer.wpe.weight", {config.num_positions, d}, {}}},
                       bytes, config.embedding_dropout));
   model.layers.back().modules = {"transformer.wte", "transformer.wpe"};
-  const LayerCost cost = block_cost(config, bytes);
+  const LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("transformer.h." + std::to_string(i), LayerRole::kBlock, d);
     append_parameters(layer, "ln_1", {d}, {d});
@@ -103,6 +118,7 @@ ModelSpec read_gpt2(const ConfigReader& reader, const Precision& precision) {
     append_parameters(layer, "mlp.c_fc", {d, f}, {f});
     append_parameters(layer, "mlp.c_proj", {f, d}, {d});
     layer.cost = cost;
+    layer.frozen_cost = frozen_cost;
     model.layers.push_back(std::move(layer));
   }
   model.layers.push_back(norm_layer(config, bytes));

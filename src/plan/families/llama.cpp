@@ -1,6 +1,7 @@
 // Field meanings and defaults are those of transformers' LlamaConfig.
 #include "plan/families/llama.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "plan/families/decoder.h"
@@ -63,6 +64,23 @@ LayerCost block_cost(const LlamaConfig& c, const NumberBytes& bytes) {
   cost.on_entry = {
       .constant = bytes.weight_gradient(static_cast<double>(f) * static_cast<double>(d)),
       .per_token = bytes.product(2 * f)};
+  // The end of the gated MLP, or of attention.
+  cost.in_forward.per_token = bytes.product(std::max(4 * d + 3 * f, 2 * d + 4 * q + 3 * k));
+  return cost;
+}
+
+// No matrix keeps its input, no norm its normalized input.
+LayerCost frozen_block_cost(const LlamaConfig& c, const NumberBytes& bytes) {
+  const std::int64_t d = c.hidden_size, f = c.intermediate_size, h = c.num_attention_heads;
+  const std::int64_t q = c.query_width(), k = c.key_value_width();
+  LayerCost cost = block_cost(c, bytes);
+  cost.after_forward.per_token = NumberBytes::wide(2 * d + h + 2) +
+                                 bytes.product(2 * q + 2 * k + 3 * f) +
+                                 bytes.casted_table(2 * c.head_dim);
+  if (c.attention_dropout > 0)
+    cost.after_forward.per_token += bytes.product(2 * (q - k) - q) - NumberBytes::wide(h);
+  cost.after_input = {};
+  cost.on_entry.constant = 0;
   return cost;
 }
 
@@ -72,6 +90,10 @@ LayerInfo norm_layer(const LlamaConfig& c, const NumberBytes& bytes) {
   layer.parameters = {{"model.norm.weight", {d}, {}}};
   layer.cost.after_forward.per_token = norm_bytes(d, bytes) + bytes.operand(d);
   layer.cost.after_input.per_token = bytes.stored(2 * d) + bytes.operand(d);
+  layer.cost.in_forward.per_token = NumberBytes::wide(2 * d) + bytes.stored(d);
+  layer.frozen_cost = layer.cost;
+  layer.frozen_cost->after_forward.per_token = NumberBytes::wide(d + 1) + bytes.operand(d);
+  layer.frozen_cost->after_input = {};
   return layer;
 }
 
@@ -136,7 +158,7 @@ ModelSpec llama_model(const LlamaConfig& config, const Precision& precision) {
   model.layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
   model.layers.push_back(
       embedding_layer("model.embed_tokens", {{embedding, {config.vocab_size, d}, {}}}, bytes));
-  const LayerCost cost = block_cost(config, bytes);
+  const LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("model.layers." + std::to_string(i), LayerRole::kBlock, d);
     append_linear(layer, "self_attn.q_proj", q, d, config.qkv_bias);
@@ -149,6 +171,7 @@ ModelSpec llama_model(const LlamaConfig& config, const Precision& precision) {
     append_parameters(layer, "input_layernorm", {d});
     append_parameters(layer, "post_attention_layernorm", {d});
     layer.cost = cost;
+    layer.frozen_cost = frozen_cost;
     model.layers.push_back(std::move(layer));
   }
   model.layers.push_back(norm_layer(config, bytes));

@@ -39,6 +39,7 @@ std::vector<TieGroup> tie_groups(const ModelSpec& model, const std::vector<Stage
   };
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
+      if (!parameter.trainable) continue;  // no gradients to sum
       if (!parameter.tied_to.empty() && group_of(parameter.tied_to) == groups.end()) {
         groups.push_back({parameter.tied_to, {}});
       }
@@ -57,6 +58,14 @@ std::vector<TieGroup> tie_groups(const ModelSpec& model, const std::vector<Stage
     }
   }
   return groups;
+}
+
+void set_backwards(const ModelSpec& model, Partition& partition) {
+  std::vector<bool> layer_trains;
+  for (const LayerInfo& layer : model.layers) layer_trains.push_back(layer.trains());
+  if (std::find(layer_trains.begin(), layer_trains.end(), false) == layer_trains.end()) return;
+  const std::vector<StageBackward> backwards = stage_backwards(model, partition, layer_trains);
+  for (StageContent& stage : partition.stages) stage.backward = backwards[stage.stage];
 }
 
 // Where they are not given: those of the map, else one rank a stage.
@@ -136,6 +145,7 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& given) 
   partition.stages =
       stage_contents(model, detail::hf_names(model), std::move(split), partition.stage_map);
   partition.tie_groups = tie_groups(model, partition.stages);
+  set_backwards(model, partition);
   check_invariants(model, partition);
   return partition;
 }

@@ -96,6 +96,7 @@ class ComputeReplay {
   void finish(int rank, const Action& half) {
     const bool is_forward = half.kind == ActionKind::kForward;
     if (!is_forward && !makes_input_gradient(half.kind)) return;
+    if (!is_forward && !passes_gradients_on(program_.backward_of(half.stage))) return;
     marks(half.stage, half.microbatch) |= is_forward ? kForwardDone : kGradientDone;
     const int destination =
         program_.flow.destination(detail::channel_kind_of(half.kind), half.stage, half.microbatch);

@@ -18,19 +18,31 @@ std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape)
 ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape) {
   const LayerCost& cost = layer.cost;
   return {bytes_of(cost.after_forward, shape), bytes_of(cost.after_input, shape),
-          bytes_of(cost.on_entry, shape), bytes_of(cost.at_end, shape)};
+          bytes_of(cost.on_entry, shape), bytes_of(cost.at_end, shape),
+          bytes_of(cost.in_forward, shape)};
 }
 
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape) {
   ActivationBytes sum;
-  for (const int index : stage.layers) {
-    const ActivationBytes layer = layer_activations(model.layers.at(index), shape);
+  std::int64_t on_input = 0;
+  for (auto index = stage.layers.rbegin(); index != stage.layers.rend(); ++index) {
+    ActivationBytes layer = layer_activations(model.layers.at(*index), shape);
+    std::int64_t waiting = 0;
+    const auto& again = stage.recomputed;
+    if (std::find(again.begin(), again.end(), *index) != again.end()) {
+      layer.on_entry = saturating_subtract(layer.on_entry, sum.after_forward);
+      waiting = sum.after_input;
+    }
     sum.after_forward = saturating_add(sum.after_forward, layer.after_forward);
     sum.after_input = saturating_add(sum.after_input, layer.after_input);
     sum.on_entry = std::max(sum.on_entry, layer.on_entry);
     sum.at_end = std::max(sum.at_end, layer.at_end);
+    sum.in_forward = std::max(sum.in_forward, layer.in_forward);
+    on_input = std::max(on_input, saturating_add(layer.on_entry, waiting));
   }
+  sum.more_in_input = saturating_subtract(on_input, sum.on_entry);
+  if (stage.backward != StageBackward::kNone) sum.in_forward = 0;
   return sum;
 }
 
@@ -51,9 +63,13 @@ RowActivations row_activations(const std::vector<Action>& row,
     }
     result.kept = std::max(result.kept, held);
     result.peak = std::max(result.peak, held);
-    if (action.kind == ActionKind::kForward) return;
+    if (action.kind == ActionKind::kForward) {
+      result.peak = std::max(result.peak, saturating_add(held, stage.in_forward));
+      return;
+    }
+    const std::int64_t on_entry = saturating_add(stage.on_entry, turns ? stage.more_in_input : 0);
     result.peak = std::max(
-        {result.peak, saturating_add(before, stage.on_entry), saturating_add(held, stage.at_end)});
+        {result.peak, saturating_add(before, on_entry), saturating_add(held, stage.at_end)});
   };
   for (const Action& action : row) {
     if (action.kind == ActionKind::kOverlap) {

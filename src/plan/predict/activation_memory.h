@@ -17,10 +17,14 @@ namespace sluice {
 // LayerCost's bytes of one microbatch, of a layer or stage.
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
+  std::int64_t in_forward = 0;  // of a forward without a backward
+  std::int64_t more_in_input =
+      0;  // to on_entry, in I: weights of layers behind one that runs again
 };
 
 ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape);
-// The layers run one after another, the last one's backward first.
+// The layers run one after another, the last one's backward first. A layer that runs again does so
+// when the backwards behind it are done.
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape);
 

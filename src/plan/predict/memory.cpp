@@ -35,23 +35,26 @@ std::vector<RankMemory> predict_memory(const ModelSpec& model, const Partition& 
                                        OptimizerKind optimizer) {
   std::vector<RankMemory> memory(static_cast<std::size_t>(partition.num_ranks()));
   std::vector<std::set<std::string>> held(memory.size());
+  std::vector<std::int64_t> num_trained(memory.size());
   std::vector<ActivationBytes> activations;
   for (const StageContent& stage : partition.stages) {
     activations.push_back(stage_activations(model, stage, microbatch));
     RankMemory& rank = memory[stage.rank];
     for (const int layer : stage.layers) {
       for (const ParameterSpec& parameter : model.layers[layer].parameters) {
-        rank.gradient_bytes += kFloat32 * parameter.numel();
+        const bool is_trained = parameter.trainable && has_weight_gradients(stage.backward);
+        if (is_trained) rank.gradient_bytes += kFloat32 * parameter.numel();
         const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
         if (!held[stage.rank].insert(name).second) continue;
         rank.num_parameters += parameter.numel();
         rank.parameter_bytes += dtype_bytes(parameter.dtype) * parameter.numel();
+        if (parameter.trainable) num_trained[stage.rank] += parameter.numel();
       }
     }
   }
   for (std::size_t rank = 0; rank < memory.size(); ++rank) {
     RankMemory& of = memory[rank];
-    of.optimizer_bytes = moments_of(optimizer) * kFloat32 * of.num_parameters;
+    of.optimizer_bytes = moments_of(optimizer) * kFloat32 * num_trained[rank];
     const RowActivations row = row_activations(program.ranks[rank], activations);
     of.activation_bytes = row.kept;
     of.running_bytes = row.peak - row.kept;

@@ -167,7 +167,7 @@ class Simulator {
     const int index = static_cast<int>(result_.timeline[rank].size()) - 1;
     state.free = {end, {rank, index}};
     state.last_compute = static_cast<std::int32_t>(state.at);
-    count_live(rank, half.kind);
+    count_live(rank, half);
     if (half.kind != ActionKind::kBackwardWeight) hand_over(rank, half);
     return true;
   }
@@ -185,7 +185,10 @@ class Simulator {
     return costs_.rank_speed.empty() ? cost : cost / costs_.rank_speed[rank];
   }
 
-  void count_live(int rank, ActionKind kind) {
+  void count_live(int rank, const Action& half) {
+    const StageBackward backward = program_.backward_of(half.stage);
+    if (backward == StageBackward::kNone && !program_.forward_only) return;  // it keeps nothing
+    const ActionKind kind = half.kind;
     Rank& state = ranks_[rank];
     if (kind == ActionKind::kForward) {
       int& peak = result_.peak_live_per_rank[rank];
@@ -193,7 +196,9 @@ class Simulator {
       peak = std::max(peak, ++state.live);
       peak_input = std::max(peak_input, ++state.live_until_grad_input);
     }
-    if (detail::makes_weight_gradient(kind)) --state.live;
+    const bool ends = has_weight_gradients(backward) ? detail::makes_weight_gradient(kind)
+                                                     : detail::makes_input_gradient(kind);
+    if (ends) --state.live;
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }
 
@@ -203,6 +208,7 @@ class Simulator {
     Work& own = work(half);
     own.results[kind] = ranks_[rank].free;
     own.made_by[kind] = ranks_[rank].last_compute;
+    if (kind == kGradient && !passes_gradients_on(program_.backward_of(half.stage))) return;
     const int destination = program_.flow.destination(kind, half.stage, half.microbatch);
     const int there = program_.stage_map.rank_of(destination);
     if (there == rank)

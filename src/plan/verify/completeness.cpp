@@ -1,4 +1,5 @@
-// Every stage has of every microbatch that passes it F once, and B once or I and W once each.
+// Every stage has of every microbatch that passes it F once, and B once or I and W once each; of
+// what is frozen only what is left (drop_frozen).
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -69,7 +70,8 @@ void check_backward(Verification& v, int stage, int microbatch, const Instructio
     for (const std::int32_t half : {input, weight}) {
       if (half >= 0) repeats(half, whole);
     }
-  } else if (input >= 0 && !present(weight) && !present(whole)) {
+  } else if (input >= 0 && !present(weight) && !present(whole) &&
+             has_weight_gradients(v.program.backward_of(stage))) {
     v.report_absent(rank, Action::backward_weight(stage, microbatch),
                     "never runs, though " + quote(v.program, rank, input) + " does");
   } else if (weight >= 0 && !present(input) && !present(whole)) {
@@ -87,7 +89,7 @@ class StageSweep {
     if (!is_ours()) return;
     const auto present = [&](ActionKind kind) { return at[kind] != InstructionIndices::kAbsent; };
     if (present(ActionKind::kForward)) forward_.has(microbatch);
-    if (v_.program.forward_only) return;
+    if (!has_backward(stage)) return;
     if (present(ActionKind::kBackward) || present(ActionKind::kBackwardInput) ||
         present(ActionKind::kBackwardWeight)) {
       backward_.has(microbatch);
@@ -102,7 +104,7 @@ class StageSweep {
                      "owns stage " + std::to_string(stage_) + " and never runs it");
     } else if (is_ours()) {
       forward_.finish();
-      if (!v_.program.forward_only) backward_.finish();
+      if (has_backward(stage_)) backward_.finish();
     }
     ++stage_;
     seen_ = false;
@@ -113,6 +115,9 @@ class StageSweep {
   int stage() const { return stage_; }
 
  private:
+  bool has_backward(int stage) const {
+    return v_.program.backward_of(stage) != StageBackward::kNone;
+  }
   // It lives on a rank that has instructions: what is wrong with the others is reported already.
   bool is_ours() const {
     const int rank = v_.program.stage_map.rank_of(stage_);

@@ -37,6 +37,45 @@ void find_bare_ranks(Verification& v) {
   }
 }
 
+// A stage hands gradients on exactly to a stage that has a backward.
+void check_backwards(Verification& v) {
+  const Program& program = v.program;
+  for (int stage = 0; stage < program.num_stages() && !program.backwards.empty(); ++stage) {
+    const bool has_backward = program.backward_of(stage) != StageBackward::kNone;
+    for (int microbatch = 0; microbatch < program.num_microbatches; ++microbatch) {
+      const int consumer = program.flow.consumer(stage, microbatch);
+      if (consumer == Flow::kNone ||
+          has_backward == passes_gradients_on(program.backward_of(consumer))) {
+        continue;
+      }
+      v.report_rank(
+          program.stage_map.rank_of(stage),
+          "stage " + std::to_string(stage) +
+              (has_backward ? " has a backward, but stage " : " has no backward, stage ") +
+              std::to_string(consumer) +
+              (has_backward ? " hands it no gradient" : " hands it a gradient"));
+      break;
+    }
+  }
+}
+
+// Why a backward, or what belongs to one, is not of this program; "" when it is.
+std::string frozen(const Program& program, const Action& action) {
+  if (program.backwards.empty() || !names_stage(action.kind)) return "";
+  const StageBackward backward = program.backward_of(action.stage);
+  const std::string stage = "stage " + std::to_string(action.stage);
+  const bool sends = action.kind == ActionKind::kSendBackward;
+  const bool of_weights =
+      makes_weight_gradient(action.kind) || action.kind == ActionKind::kReduceGrad;
+  const bool of_backward = of_weights || sends || makes_input_gradient(action.kind) ||
+                           action.kind == ActionKind::kRecvBackward;
+  if (of_backward && backward == StageBackward::kNone)
+    return "nothing up to " + stage + " is trained: it has no backward";
+  if (of_weights && !has_weight_gradients(backward)) return "nothing of " + stage + " is trained";
+  if (sends && !passes_gradients_on(backward)) return "nothing below " + stage + " is trained";
+  return "";
+}
+
 std::string not_passed(int stage, int microbatch) {
   return "microbatch " + std::to_string(microbatch) + " does not pass stage " +
          std::to_string(stage);
@@ -148,8 +187,16 @@ bool check_well_formed(Verification& v) {
                           " along pp for " + counted(program.num_ranks(), "rank"));
     return false;
   }
+  if (!program.backwards.empty() &&
+      program.backwards.size() != static_cast<std::size_t>(program.num_stages())) {
+    v.report_rank(-1, "what the backward computes is said of " +
+                          counted(static_cast<std::int64_t>(program.backwards.size()), "stage") +
+                          " of " + std::to_string(program.num_stages()));
+    return false;
+  }
   check_placement(v);
   find_bare_ranks(v);
+  if (!program.forward_only) check_backwards(v);
   return true;
 }
 
@@ -168,12 +215,20 @@ void index_instructions(Verification& v) {
       if (std::string reason = misplaced(v.program, action, rank); !reason.empty()) {
         v.report(rank, index, std::move(reason));
       }
-      if (!has_microbatch) continue;
+      if (!has_microbatch) {
+        if (std::string reason = frozen(v.program, action); !reason.empty())
+          v.report(rank, index, std::move(reason));
+        continue;
+      }
       if (v.program.forward_only && is_backward(action)) {
         v.report(rank, index, "the program is forward only");
         continue;
       }
       const auto enter = [&](const Action& part) {
+        if (std::string reason = frozen(v.program, part); !reason.empty()) {
+          v.report(rank, index, std::move(reason));
+          return;
+        }
         if (v.program.stage_map.rank_of(part.stage) == rank)
           record(v, rank, index, part);
         else

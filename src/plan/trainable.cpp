@@ -1,0 +1,144 @@
+#include "plan/trainable.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/name_pattern.h"
+#include "base/text.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+const std::string& first_use(const ParameterSpec& parameter) {
+  return parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = "trainable", .remedy = remedy});
+}
+
+// Of a layer of which nothing is trained: `flows` when something before it is.
+LayerCost cost_of_frozen(const LayerInfo& layer, bool flows) {
+  LayerCost cost = flows ? layer.frozen_cost.value_or(layer.cost) : LayerCost();
+  cost.forward_flops = layer.cost.forward_flops;
+  cost.in_forward = layer.cost.in_forward;
+  cost.weight_flops = {};
+  return cost;
+}
+
+void lower_costs(ModelSpec& model) {
+  std::set<std::string> trained;  // values
+  for (LayerInfo& layer : model.layers) {
+    const bool flows = std::any_of(layer.reads.begin(), layer.reads.end(),
+                                   [&](const std::string& name) { return trained.contains(name); });
+    if (!layer.trains()) layer.cost = cost_of_frozen(layer, flows);
+    for (const ValueSpec& value : layer.writes) {
+      if (flows || layer.trains())
+        trained.insert(value.name);
+      else
+        trained.erase(value.name);
+    }
+  }
+}
+
+// "stage 2", "stages 0 and 1", "stages 0, 1 and 2".
+std::string stages_text(const std::vector<int>& stages) {
+  std::string text = stages.size() == 1 ? "stage " : "stages ";
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (i > 0) text += i + 1 == stages.size() ? " and " : ", ";
+    text += std::to_string(stages[i]);
+  }
+  return text;
+}
+
+// "q_proj" of "model.layers.0.self_attn.q_proj.weight", and the whole name.
+std::vector<std::string> words_of(const std::vector<std::string>& names) {
+  std::set<std::string> words(names.begin(), names.end());
+  for (const std::string& name : names) {
+    for (std::size_t begin = 0; begin < name.size();) {
+      const std::size_t end = std::min(name.find('.', begin), name.size());
+      words.insert(name.substr(begin, end - begin));
+      words.insert(name.substr(begin));
+      begin = end + 1;
+    }
+  }
+  return {words.begin(), words.end()};
+}
+
+std::string suggestion(const std::string& pattern, const std::vector<std::string>& names) {
+  if (names.empty()) return "freeze layers of your own by requires_grad, in LayerSpec::make";
+  std::string bare = pattern;
+  std::erase(bare, '*');
+  while (bare.starts_with('.')) bare.erase(0, 1);
+  while (bare.ends_with('.')) bare.pop_back();
+  const std::string near = nearest_name(bare, words_of(names));
+  if (near.empty()) return "write names such as '" + names.front() + "'";
+  const bool is_whole = std::find(names.begin(), names.end(), near) != names.end();
+  return "did you mean '" + (is_whole ? near : "*" + near + "*") + "'?";
+}
+
+}  // namespace
+
+void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
+  if (patterns == std::vector<std::string>{"*"}) return;
+  if (patterns.empty())
+    refuse("trainable = [] freezes every parameter", "name what to train, such as \"*norm*\"");
+  std::vector<std::string> names;
+  std::set<std::string> trained;  // first uses
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      names.push_back(parameter.name);
+      if (matches_any(patterns, parameter.name)) trained.insert(first_use(parameter));
+    }
+  }
+  for (const std::string& pattern : patterns) {
+    const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return matches_pattern(pattern, name);
+    });
+    if (matches) continue;
+    refuse("trainable: '" + pattern + "' matches no parameter", suggestion(pattern, names));
+  }
+  for (LayerInfo& layer : model.layers) {
+    for (ParameterSpec& parameter : layer.parameters)
+      parameter.trainable = parameter.trainable && trained.contains(first_use(parameter));
+  }
+  lower_costs(model);
+}
+
+void require_something_to_train(const ModelSpec& model) {
+  if (std::any_of(model.layers.begin(), model.layers.end(),
+                  [](const LayerInfo& layer) { return layer.trains(); })) {
+    return;
+  }
+  refuse("every parameter of the model is frozen", "leave something to train");
+}
+
+std::vector<StageBackward> backwards_of(const Partition& partition) {
+  std::vector<StageBackward> backwards;
+  for (const StageContent& stage : partition.stages) backwards.push_back(stage.backward);
+  const bool all_full = std::all_of(backwards.begin(), backwards.end(), [](StageBackward backward) {
+    return backward == StageBackward::kFull;
+  });
+  return all_full ? std::vector<StageBackward>() : backwards;
+}
+
+std::vector<std::string> frozen_notes(const Partition& partition) {
+  std::vector<int> without_backward, without_weights;
+  for (const StageContent& stage : partition.stages) {
+    if (stage.backward == StageBackward::kNone) without_backward.push_back(stage.stage);
+    if (stage.backward == StageBackward::kInput) without_weights.push_back(stage.stage);
+  }
+  std::vector<std::string> notes;
+  if (!without_backward.empty()) {
+    notes.push_back("nothing up to " + stages_text(without_backward) +
+                    " is trained: no backward there, and no gradient is sent there");
+  }
+  if (!without_weights.empty()) {
+    notes.push_back("nothing of " + stages_text(without_weights) +
+                    " is trained: it passes gradients on, without W");
+  }
+  return notes;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,26 @@
+// What of a model is trained, by patterns of names.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/partition.h"
+
+namespace sluice::detail {
+
+// Freezes the parameters of which no use matches a pattern, and lowers the costs of layers that
+// then keep and compute less. Throws Error(kUsage) at "trainable" for an empty list, and for a
+// pattern that matches nothing, with the nearest name.
+void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
+
+// Throws Error(kUsage) when all of a model is frozen.
+void require_something_to_train(const ModelSpec& model);
+
+// By stage. Empty: there is nothing that a program could leave out.
+std::vector<StageBackward> backwards_of(const Partition& partition);
+
+// What freezing has taken out of the program, for people; empty: nothing.
+std::vector<std::string> frozen_notes(const Partition& partition);
+
+}  // namespace sluice::detail
