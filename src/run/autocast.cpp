@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "sluice/error.h"
 #include "sluice/parts/values.h"
 
 namespace sluice {
@@ -12,10 +13,18 @@ namespace {
 
 constexpr std::array kDevices = {at::kCPU, at::kCUDA};
 
+void require_half(at::ScalarType type) {
+  if (at::isReducedFloatingType(type)) return;
+  throw Error(ErrorKind::kUsage, {.what = "autocast to " + dtype_name(type),
+                                  .where = "RunOptions::autocast, TrainerOptions::autocast",
+                                  .remedy = "give at::kBFloat16 or at::kHalf, or nothing"});
+}
+
 }  // namespace
 
 AutocastScope::AutocastScope(std::optional<at::ScalarType> type)
     : cache_(at::autocast::is_autocast_cache_enabled()) {
+  if (type) require_half(*type);
   at::autocast::set_autocast_cache_enabled(false);
   if (!type) return;
   for (const at::DeviceType device : kDevices) {

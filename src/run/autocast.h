@@ -16,6 +16,7 @@ namespace sluice {
 // process, and would tie the graph of a microbatch to those of others.
 class AutocastScope {
  public:
+  // Throws Error(kUsage) for a type other than kBFloat16 and kHalf.
   explicit AutocastScope(std::optional<at::ScalarType> type);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;

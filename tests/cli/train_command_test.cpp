@@ -240,8 +240,8 @@ TEST_F(TrainCommandTest, AModelThatTheRunWouldReplaceIsRefusedAndKept) {
 TEST_F(TrainCommandTest, AnUnknownOptionPointsAtTheKeys) {
   expect_refused(
       {"--json"}, 2,
-      "unknown option '--json'; command 'sluice train'; one of: --help, --log-level, or a key "
-      "as --section.key VALUE: see 'sluice config reference'\n");
+      "unknown option '--json'; command 'sluice train'; one of: --help, --log-level, --profile, "
+      "--profile-steps, or a key as --section.key VALUE: see 'sluice config reference'\n");
 }
 
 TEST_F(TrainCommandTest, DataThatCannotBeUsedIsRefusedBeforeAnythingIsCreated) {

@@ -136,6 +136,18 @@ TEST(AutocastTest, TrainsNearFloat32) {
     EXPECT_NEAR(mixed.losses[step], wide.losses[step], 0.03 * wide.losses[step]) << step;
 }
 
+TEST(AutocastTest, RefusesATypeThatIsNoHalf) {
+  EXPECT_EQ(message_of([] {
+              RunOptions options;
+              options.autocast = at::kFloat;
+              run(
+                  model_of(make_net()), layout("1F1B", 2),
+                  [](Pipeline& pipeline) { pipeline.train_step(batch_of(1)); }, options);
+            }),
+            "autocast to float32; RunOptions::autocast, TrainerOptions::autocast; give "
+            "at::kBFloat16 or at::kHalf, or nothing");
+}
+
 TEST(AutocastTest, RefusesRanksUnderDifferentStates) {
   const std::string message = message_of([] {
     run(model_of(make_net()), layout("1F1B", 2), [&](Pipeline& pipeline) {
