@@ -32,6 +32,6 @@ struct Adapted : torch::nn::Module {
 };
 
 // The same on every rank: each makes its own.
-inline at::Tensor my_tokens(int step, std::int64_t vocabulary) {
-  return (at::arange(8 * 16).mul_(7).add_(13 * step).square() % vocabulary).view({8, 16});
+inline at::Tensor my_tokens(int step) {
+  return (at::arange(8 * 16).mul_(7).add_(13 * step).square() % 100).view({8, 16});
 }

@@ -17,7 +17,29 @@ inline torch::optim::AdamW my_optimizer(std::vector<at::Tensor> parameters) {
   return torch::optim::AdamW(std::move(parameters), torch::optim::AdamWOptions(3e-3));
 }
 
-// init: of one parameter by its name. loss_of: of a step.
+// step_of: makes the gradients and returns the loss.
+inline Losses train(std::vector<at::Tensor> parameters,
+                    const std::function<double(int step)>& step_of) {
+  torch::optim::AdamW optimizer = my_optimizer(std::move(parameters));
+  Losses losses;
+  for (int step = 0; step < kSteps; ++step) {
+    losses.push_back(step_of(step));
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  return losses;
+}
+
+inline Losses plain_loop(torch::nn::Module& net,
+                         const std::function<at::Tensor(int step)>& loss_of) {
+  return train(net.parameters(), [&](int step) {
+    const at::Tensor loss = loss_of(step);
+    loss.backward();
+    return loss.item<double>();
+  });
+}
+
+// init: of one parameter by its name.
 inline Losses plain_loop(torch::nn::Module& net,
                          const std::function<void(const std::string&, at::Tensor&)>& init,
                          const std::function<at::Tensor(int step)>& loss_of) {
@@ -25,16 +47,7 @@ inline Losses plain_loop(torch::nn::Module& net,
     at::Tensor value = item.value().detach();
     init(item.key(), value);
   }
-  torch::optim::AdamW optimizer = my_optimizer(net.parameters());
-  Losses losses;
-  for (int step = 0; step < kSteps; ++step) {
-    const at::Tensor loss = loss_of(step);
-    loss.backward();
-    optimizer.step();
-    optimizer.zero_grad();
-    losses.push_back(loss.item<double>());
-  }
-  return losses;
+  return plain_loop(net, loss_of);
 }
 
 // Prints, and returns what main() does.

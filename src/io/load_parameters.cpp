@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -102,6 +104,16 @@ void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buff
     const TensorSource source = directory.locate(buffer.name);
     source.file->read_into(source.entry->name, buffer.tensor);
   }
+}
+
+std::function<void(const std::string&, at::Tensor&)> stored_values(const std::string& path) {
+  return [directory = std::make_shared<const HfDirectory>(path)](const std::string& name,
+                                                                 at::Tensor& value) {
+    const std::optional<TensorSource> source = directory->find(name);
+    if (!source) return;
+    if (value.is_floating_point()) check_fits(*source, name, value.sizes().vec());
+    source->file->read_into(source->entry->name, value);
+  };
 }
 
 std::vector<std::string> check_checkpoint(const HfDirectory& directory, const ModelSpec& model) {

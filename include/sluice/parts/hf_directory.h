@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,6 +73,12 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
 // Fills buffers (ParameterInfo::tensor) of any type by full name. Throws Error(kInput) as
 // load_parameters() does, and for another type than the stored one, but for floating ones.
 void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
+
+// For Model::initialization: the stored value of every name that the directory has, as
+// load_parameters() reads it; what it has not keeps what its module was made with. Ranks may share
+// it. Throws what HfDirectory's constructor does; the function as load_parameters().
+std::function<void(const std::string& name, at::Tensor& value)> stored_values(
+    const std::string& path);
 
 // Compares headers with the whole model, for one rank to do before any weights are loaded: throws
 // Error(kInput) as load_parameters would, and for uses of a tied parameter that are all stored but
