@@ -92,6 +92,59 @@ TEST_F(TrainCommandTest, PredictsThePeakMemoryOfEveryRank) {
   }
 }
 
+TEST_F(TrainCommandTest, PredictsThePeakMemoryOfFrozenLayersAndOfThoseThatRunTwice) {
+  const std::string upper = "[\"model.layers.2.*\", \"model.layers.3.*\", \"lm_head.weight\"]";
+  std::vector<double> plain;
+  for (const std::string option :
+       {std::string(), std::string("--training.activation_checkpoint=full"),
+        "--training.trainable=" + upper}) {
+    for (const std::string schedule : {"GPipe", "ZBVZeroBubble"}) {
+      std::vector<std::string> options = {"--parallelism.pipeline_parallel_schedule=" + schedule,
+                                          "--training.microbatch_size=4",
+                                          "--training.local_batch_size=16"};
+      if (!option.empty()) options.push_back(option);
+      const ProgramResult result = train(options);
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      std::vector<std::string> planned = {"plan", config(), "--json"};
+      planned.insert(planned.end(), options.begin(), options.end());
+      const auto memory = nlohmann::json::parse(run_sluice(planned).out).at("memory");
+      const auto measured = metrics().back().at("memory_bytes").get<std::vector<double>>();
+      // Of a rank that only runs forwards, most are messages that nobody has received yet: how many
+      // depends on timing.
+      const bool only_forwards = option.starts_with("--training.trainable") && schedule == "GPipe";
+      for (std::size_t rank = only_forwards ? 1 : 0; rank < 2; ++rank) {
+        EXPECT_NEAR(memory[rank].at("total_bytes").get<double>() / measured[rank], 1, 0.04)
+            << option << schedule << " rank " << rank;
+      }
+      if (option.empty())
+        plain.push_back(measured[0]);
+      else
+        EXPECT_LT(measured[0], plain[schedule == "GPipe" ? 0 : 1]) << option << schedule;
+    }
+  }
+}
+
+TEST_F(TrainCommandTest, FrozenWeightsAreInTheCheckpointAndTrainedOnesHaveTheSameBits) {
+  const std::string pattern = "--training.trainable=[\"model.layers.3.*\", \"*norm.weight\"]";
+  auto weights = [&](const std::string& ranks, const std::vector<std::string>& more) {
+    std::vector<std::string> options = {pattern, "--parallelism.pipeline_parallel_degree=" + ranks};
+    options.insert(options.end(), more.begin(), more.end());
+    const ProgramResult result = train(options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::string numbers;
+    for (const auto& line : metrics())
+      numbers += line["loss"].dump() + " " + line["grad_norm"].dump() + "\n";
+    return numbers;
+  };
+  const std::string alone = weights("1", {});
+  EXPECT_EQ(weights("4", {}), alone);
+  EXPECT_EQ(weights("2", {"--training.activation_checkpoint=[\"model.layers.2\"]"}), alone);
+  const ProgramResult refused = train({"--training.trainable=[\"*.q_porj.weight\"]"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("'*.q_porj.weight' matches no parameter"), std::string::npos);
+  EXPECT_NE(refused.err.find("did you mean '*q_proj.weight*'?"), std::string::npos) << refused.err;
+}
+
 TEST_F(TrainCommandTest, LossesAndWeightsAreTheSameForEveryNumberOfRanks) {
   auto run = [&](const std::string& ranks, const std::string& schedule) {
     const ProgramResult result = train({"--parallelism.pipeline_parallel_degree", ranks,

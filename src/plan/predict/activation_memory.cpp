@@ -25,14 +25,15 @@ ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape&
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape) {
   ActivationBytes sum;
-  std::int64_t on_input = 0;
+  std::int64_t on_input = 0, on_weight = 0;
   for (auto index = stage.layers.rbegin(); index != stage.layers.rend(); ++index) {
     ActivationBytes layer = layer_activations(model.layers.at(*index), shape);
-    std::int64_t waiting = 0;
+    std::int64_t waiting = 0, ran_again = 0;
     const auto& again = stage.recomputed;
     if (std::find(again.begin(), again.end(), *index) != again.end()) {
       layer.on_entry = saturating_subtract(layer.on_entry, sum.after_forward);
       waiting = sum.after_input;
+      ran_again = layer.after_input;
     }
     sum.after_forward = saturating_add(sum.after_forward, layer.after_forward);
     sum.after_input = saturating_add(sum.after_input, layer.after_input);
@@ -40,8 +41,10 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
     sum.at_end = std::max(sum.at_end, layer.at_end);
     sum.in_forward = std::max(sum.in_forward, layer.in_forward);
     on_input = std::max(on_input, saturating_add(layer.on_entry, waiting));
+    on_weight = std::max(on_weight, saturating_subtract(layer.on_entry, ran_again));
   }
   sum.more_in_input = saturating_subtract(on_input, sum.on_entry);
+  sum.less_in_weight = saturating_subtract(sum.on_entry, on_weight);
   if (stage.backward != StageBackward::kNone) sum.in_forward = 0;
   return sum;
 }
@@ -67,7 +70,11 @@ RowActivations row_activations(const std::vector<Action>& row,
       result.peak = std::max(result.peak, saturating_add(held, stage.in_forward));
       return;
     }
-    const std::int64_t on_entry = saturating_add(stage.on_entry, turns ? stage.more_in_input : 0);
+    std::int64_t on_entry = stage.on_entry;
+    if (turns) on_entry = saturating_add(on_entry, stage.more_in_input);
+    if (action.kind == ActionKind::kBackwardWeight) {
+      on_entry = saturating_subtract(on_entry, stage.less_in_weight);
+    }
     result.peak = std::max(
         {result.peak, saturating_add(before, on_entry), saturating_add(held, stage.at_end)});
   };

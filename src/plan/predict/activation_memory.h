@@ -18,8 +18,9 @@ namespace sluice {
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
   std::int64_t in_forward = 0;  // of a forward without a backward
-  std::int64_t more_in_input =
-      0;  // to on_entry, in I: weights of layers behind one that runs again
+  // To on_entry, for layers that run again: in I the weights of layers behind them wait, in W what
+  // ran again is held already.
+  std::int64_t more_in_input = 0, less_in_weight = 0;
 };
 
 ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape);
