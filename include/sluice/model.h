@@ -26,23 +26,23 @@ class Sequential;
 namespace sluice {
 
 struct Model {
-  std::vector<LayerSpec> layers;
-  std::vector<std::string> inputs;   // names of the values of a batch
-  std::vector<std::string> outputs;  // values behind the last layer that the loss reads
-  LossFunction loss;
+  std::vector<LayerSpec> layers = {};
+  std::vector<std::string> inputs = {};   // names of the values of a batch
+  std::vector<std::string> outputs = {};  // values behind the last layer that the loss reads
+  LossFunction loss = {};
   // How much the loss will count in a microbatch, known before it runs: what its mean is divided
   // by. Empty: count_rows(). Called on every rank.
-  std::function<std::int64_t(const Values& batch)> count;
+  std::function<std::int64_t(const Values& batch)> count = {};
   // Losses beside that of the outputs, on the stages of the layers that write them.
   std::vector<AuxiliaryLoss> auxiliary = {};
   // Draws initial values in place of LayerSpec::initialize.
-  Initialization initialization;
+  Initialization initialization = {};
   // Of the consecutive layers of a stage: the one layer that runs in their place, under their
   // parameters' full names; it writes those of the values that leave the stage which they write.
   // Empty: layers run one by one.
   std::function<LayerSpec(const std::vector<LayerSpec>& layers,
                           const std::vector<std::string>& leaving)>
-      fuse;
+      fuse = {};
 };
 
 // The children of a torch::nn::Sequential, one layer each under its name. Every child is called

@@ -77,26 +77,26 @@ struct PartitionOptions {
 
   // Layers that the embedding (first) or norm and head (last) count for: a stage with a heavy end
   // gets fewer others. None: default_end_weight(convention).
-  std::optional<int> first_stage_weight, last_stage_weight;
+  std::optional<int> first_stage_weight = {}, last_stage_weight = {};
 
   // Which stages get one layer more when they cannot be even. None: the first.
-  std::optional<Remainder> remainder;
+  std::optional<Remainder> remainder = {};
 
   // ---- by names of the convention, instead of counts: at most one of these ----
-  std::vector<std::string> split_points;  // cut before these layers
-  std::vector<std::string> cuts;          // cut after these layers
-  ModuleNames modules;                    // every stage's modules; no layer may be missing
+  std::vector<std::string> split_points = {};  // cut before these layers
+  std::vector<std::string> cuts = {};          // cut after these layers
+  ModuleNames modules = {};                    // every stage's modules; no layer may be missing
 
   // ---- convention automodel: what the ends hold ----
   bool embeddings = true, lm_head = true, rotary = true, multimodal = false;
-  std::vector<std::string> extra_modules;           // on the first stage, as they are
-  std::optional<std::string> prefix, lm_head_name;  // none: the model's
+  std::vector<std::string> extra_modules = {};                // on the first stage, as they are
+  std::optional<std::string> prefix = {}, lm_head_name = {};  // none: the model's
 
   // ---- which rank has which stage ----
   // None: as the schedule wants.
-  std::optional<Placement> placement;
+  std::optional<Placement> placement = {};
   // The rank of every stage; wins over placement. Empty: not given.
-  std::vector<int> stage_to_rank;
+  std::vector<int> stage_to_rank = {};
 };
 
 struct StageContent {

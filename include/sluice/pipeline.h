@@ -72,7 +72,7 @@ struct GradientReduction {
   // never given to another. Empty: nothing is reduced, and the program has no REDUCE_GRAD.
   std::function<void(int stage, std::optional<int> microbatch,
                      std::vector<std::pair<std::string, at::Tensor>>& gradients)>
-      reduce;
+      reduce = {};
   // After every backward, instead of once a step after the last: sooner, and more often.
   bool per_microbatch = false;
 };
@@ -85,36 +85,36 @@ struct RunOptions {
   // ranks. Bits are equal for equal values only.
   int threads_per_rank = 1;
   // Of what the gradients of a step are.
-  GradientScale scale;
-  GradientReduction reduction;
+  GradientScale scale = {};
+  GradientReduction reduction = {};
   // Told of all that the rank does. Called once, on its thread; they must outlive the pipeline.
-  std::function<std::vector<ExecutorObserver*>(int rank)> observers;
+  std::function<std::vector<ExecutorObserver*>(int rank)> observers = {};
   // Mixed precision: steps run under autocast to this type (kBFloat16, kHalf), wherever they are
   // called. Without it, under the autocast state of the thread that calls, which has to be the same
   // on all ranks; a cache of casted weights is not used (docs/training.md).
-  std::optional<at::ScalarType> autocast;
+  std::optional<at::ScalarType> autocast = {};
   // Of a stage: a backward of one's own, in place of autograd's (parts/chunk_backward.h).
-  std::function<ChunkBackwardMaker(int stage)> backward_of;
+  std::function<ChunkBackwardMaker(int stage)> backward_of = {};
   // Called for each local chunk before its weights are drawn; may change and replace its modules.
-  Parallelize parallelize;
-  AxisNames axis_names;  // as the hook sees them
+  Parallelize parallelize = {};
+  AxisNames axis_names = {};  // as the hook sees them
   // With run(): of every wait for another rank. Longer than any rank takes for what it does between
   // two steps, such as reading data or saving.
   std::chrono::milliseconds deadline = std::chrono::hours(1);
 };
 
 // Which ranks get the model's outputs.
-enum class Outputs : std::uint8_t {
+enum class OutputRanks : std::uint8_t {
   kNone,
   kLastStage,  // that of the last stage
-  kAllRanks,   // all: an instruction of the program, GATHER_OUTPUTS, takes them there
+  kAll,        // all: an instruction of the program, GATHER_OUTPUTS, takes them there
 };
 
 struct StepOptions {
   // Those of every microbatch, detached.
-  Outputs outputs = Outputs::kNone;
+  OutputRanks outputs = OutputRanks::kNone;
   // Of what the gradients of this step are, in place of RunOptions::scale.
-  std::optional<GradientScale> scale;
+  std::optional<GradientScale> scale = {};
 };
 
 struct StepResult {
@@ -194,9 +194,9 @@ class Pipeline {
 };
 
 // Plans (plan_pipeline), then runs `body` once a rank, on a thread for each. Returns when all have
-// ended; throws the first failure, whose message names the rank, and Error(kUsage) in a process that
-// a launcher has started as one of several. The plan is made of what layers
-// say of themselves; for prediction of memory, plan with describe(layers, batch).
+// ended; throws the first failure, whose message names the rank, and Error(kUsage) in a process
+// that a launcher has started as one of several. The plan is made of what layers say of themselves;
+// for prediction of memory, plan with describe(layers, batch).
 void run(const Model& model, const PipelineOptions& options,
          const std::function<void(Pipeline&)>& body, const RunOptions& run_options = {});
 

@@ -26,24 +26,24 @@ namespace sluice {
 // plan_pipeline(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8})
 struct PipelineOptions {
   // Ranks of the pipeline, each with at least one stage. None: those of own_schedule, else 1.
-  std::optional<int> num_ranks;
+  std::optional<int> num_ranks = {};
 
   // Which action runs when, by name. None: "1F1B" where every rank has one stage, and
   // "Interleaved1F1B" where the split makes several.
-  std::optional<ScheduleName> schedule;
+  std::optional<ScheduleName> schedule = {};
 
   // A schedule of one's own, as read_schedule_csv() gives it; wins over `schedule`. It says where
   // the stages are and how many, so partition must not. One that the proof refuses is a
   // RefusedSchedule.
-  std::optional<Schedule> own_schedule;
+  std::optional<Schedule> own_schedule = {};
 
   // Microbatches of a step: more make the bubble smaller and the batch larger. None: those of
   // own_schedule, else 1.
-  std::optional<int> num_microbatches;
+  std::optional<int> num_microbatches = {};
 
   // Which stage has which layers, and which rank has which stage. num_ranks and schedule are those
   // above: its own num_ranks, where given, must say the same, its schedule is not looked at.
-  PartitionOptions partition;
+  PartitionOptions partition = {};
 
   // Sequences of a microbatch, and tokens of a sequence: they decide the memory of activations and
   // the sizes of messages, and nothing about the program.
@@ -58,7 +58,7 @@ struct PipelineOptions {
 
   // Layers that run twice to keep less: the program is the same, memory falls, backwards take
   // longer.
-  ActivationCheckpoint activation_checkpoint;
+  ActivationCheckpoint activation_checkpoint = {};
 
   // Whose state is counted in the memory of a rank.
   OptimizerKind optimizer = OptimizerKind::kAdamW;

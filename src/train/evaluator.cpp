@@ -27,15 +27,15 @@ StepRunner& Evaluator::runner_for(const Kind& kind) {
   const Schedule schedule = make_forward_schedule(stage_map_, kind.num_microbatches);
   return runners_
       .emplace(std::piecewise_construct, std::tuple(kind),
-               std::forward_as_tuple(lower(schedule, lowering), stages_, no_ties_, transport_,
-                                     end_, options_, observers_))
+               std::forward_as_tuple(lower(schedule, lowering), stages_, no_ties_, transport_, end_,
+                                     options_, observers_))
       .first->second;
 }
 
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
   const EvaluationMode mode(stages_);
   StepRunner& runner = runner_for({.num_microbatches = static_cast<int>(batch.microbatches.size()),
-                                   .gathers_outputs = options.outputs == Outputs::kAllRanks});
+                                   .gathers_outputs = options.outputs == OutputRanks::kAll});
   StepResult result = runner.run(batch, options);
   losses_ = runner.losses();
   return result;

@@ -227,7 +227,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     require_counted(batch);
     require_agreement(impl_->world, batch, options, "train_step");
     ++impl_->step;
-    StepRunner& runner = impl_->training_runner(options.outputs == Outputs::kAllRanks);
+    StepRunner& runner = impl_->training_runner(options.outputs == OutputRanks::kAll);
     StepResult result = runner.run(batch, options);
     impl_->add_to_grads(runner);
     return result;

@@ -44,7 +44,7 @@ StepRunner::StepRunner(Program program, RankStages& stages,
 }
 
 StepResult StepRunner::run(const StepBatch& batch, const StepOptions& options) {
-  outputs_.keep(options.outputs != Outputs::kNone);
+  outputs_.keep(options.outputs != OutputRanks::kNone);
   executor_.run_step(batch);
   StepResult result = ops_.result();
   result.outputs = outputs_.take();

@@ -161,7 +161,7 @@ TEST_F(PipelineMisuseTest, RanksThatDiffer) {
        {"the StepOptions of ranks", "differ in outputs"},
        [&](Pipeline& p) {
          p.train_step({x, y},
-                      {.outputs = p.rank() == 0 ? Outputs::kAllRanks : Outputs::kLastStage});
+                      {.outputs = p.rank() == 0 ? OutputRanks::kAll : OutputRanks::kLastStage});
        }},
       {ErrorKind::kUsage,
        {"the StepOptions of ranks", "differ in scale"},

@@ -268,7 +268,7 @@ TEST(PipelineStepTest, GivesOutputsToTheRanksThatAsk) {
   run(model, layout("ZBVZeroBubble", 4), [&](Pipeline& pipeline) {
     EXPECT_TRUE(pipeline.train_step({x, targets_of(x)}).outputs.empty());
     for (const bool trains : {false, true}) {
-      const StepOptions all = {.outputs = Outputs::kAllRanks};
+      const StepOptions all = {.outputs = OutputRanks::kAll};
       const StepResult result = trains ? pipeline.train_step({x, targets_of(x)}, all)
                                        : pipeline.eval_step({x, targets_of(x)}, all);
       ASSERT_EQ(result.outputs.size(), 8u);

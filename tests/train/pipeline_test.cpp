@@ -145,8 +145,8 @@ TEST(PipelineTest, EvaluatesAnyNumberOfRowsWithoutAGraph) {
     std::vector<at::Tensor> outputs;
     std::vector<double> losses(4);
     run(model, layout("ZBVZeroBubble", 4), [&](Pipeline& pipeline) {
-      const StepResult result =
-          pipeline.eval_step({{"x", x}, {"y", targets_of(x)}}, {.outputs = Outputs::kLastStage});
+      const StepResult result = pipeline.eval_step({{"x", x}, {"y", targets_of(x)}},
+                                                   {.outputs = OutputRanks::kLastStage});
       losses[pipeline.rank()] = result.loss;
       EXPECT_EQ(result.count, rows);
       EXPECT_EQ(result.outputs.empty(), !pipeline.has_last_stage());

@@ -21,11 +21,11 @@ namespace sluice {
 
 struct StageOptions {
   // Of a stage: what carries out its backward; empty, or an empty one: autograd.
-  std::function<ChunkBackwardMaker(int stage)> backward_of;
+  std::function<ChunkBackwardMaker(int stage)> backward_of = {};
   // Called for each chunk of the rank when its modules are made, before its parameters are listed.
-  Parallelize parallelize;
-  AxisNames axis_names;
-  Mesh mesh;  // of the run, for the hook
+  Parallelize parallelize = {};
+  AxisNames axis_names = {};
+  Mesh mesh = {};  // of the run, for the hook
 };
 
 class StageInputs;
