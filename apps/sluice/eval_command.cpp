@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "sluice/job.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/rank_threads.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 

@@ -4,13 +4,11 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "base/text.h"
-#include "comm/gather_messages.h"
 #include "run/autocast.h"
 #include "run/auxiliary_values.h"
 #include "sluice/error.h"
@@ -24,6 +22,7 @@
 #include "train/parameter_list.h"
 #include "train/running_step.h"
 #include "train/split_inputs.h"
+#include "train/step_checks.h"
 #include "train/step_norm.h"
 #include "train/step_runner.h"
 
@@ -40,49 +39,6 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
     batch.microbatches.push_back(std::move(values));
   }
   return batch;
-}
-
-Transport& require_fits(const Plan& plan, Transport& transport) {
-  if (transport.size() == plan.program.num_ranks()) return transport;
-  throw Error(ErrorKind::kUsage,
-              {.what = "the plan has " + counted(plan.program.num_ranks(), "rank") +
-                       ", the transport " + std::to_string(transport.size()),
-               .where = "Pipeline",
-               .remedy = "make as many endpoints as the plan has ranks"});
-}
-
-void require_counted(const StepBatch& batch) {
-  if (std::any_of(batch.counts.begin(), batch.counts.end(), [](auto count) { return count > 0; }))
-    return;
-  throw Error(ErrorKind::kInput, {.what = "nothing is counted in the step's batch",
-                                  .where = "step " + std::to_string(batch.step),
-                                  .remedy = "give every step something that Model::count counts"});
-}
-
-// The modules' parameters are still those that the stages were made of.
-void require_same_parameters(const RankStages& stages) {
-  for (const auto& stage : stages.stages()) {
-    std::set<const void*> of_modules;
-    for (const auto& module : stage->chunk().modules()) {
-      for (const at::Tensor& parameter : module->parameters(/*recurse=*/false))
-        of_modules.insert(parameter.unsafeGetTensorImpl());
-    }
-    for (const ParameterInfo& parameter : stage->parameters()) {
-      if (of_modules.contains(parameter.tensor.unsafeGetTensorImpl())) continue;
-      throw Error(ErrorKind::kUsage,
-                  {.what = "parameter '" + parameter.name + "' was replaced by another tensor",
-                   .where = "stage " + std::to_string(stage->index()),
-                   .remedy = "write into it (copy_) or make the pipeline anew"});
-    }
-  }
-}
-
-void require_divisor(const char* call, const std::optional<GradientScale>& scale) {
-  if (!scale || scale->kind != GradientScale::kDivisor) return;
-  if (scale->divisor > 0 && std::isfinite(scale->divisor)) return;
-  throw Error(ErrorKind::kUsage, {.what = "a divisor of " + std::to_string(scale->divisor),
-                                  .where = call,
-                                  .remedy = "give a number above 0"});
 }
 
 }  // namespace
@@ -196,8 +152,8 @@ struct Pipeline::Impl {
   }
 
   // The sums of this step join what earlier steps have left in `.grad`.
-  void add_to_grads(StepRunner& training) {
-    training.finish_ties();
+  void add_to_grads(StepRunner& runner) {
+    runner.finish_ties();
     grads.add_step();
     for (const auto& stage : stages.stages()) stage->clear_gradients();
   }

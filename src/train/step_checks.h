@@ -1,0 +1,24 @@
+// What is refused before a step of a pipeline begins.
+#pragma once
+
+#include <optional>
+
+#include "sluice/options.h"
+#include "sluice/parts/build_stages.h"
+#include "sluice/parts/step_batch.h"
+#include "sluice/plan.h"
+
+namespace sluice {
+
+class Transport;
+
+// All throw Error(kUsage), but for require_counted: Error(kInput).
+// The transport, if it has as many ranks as the plan.
+Transport& require_fits(const Plan& plan, Transport& transport);
+void require_counted(const StepBatch& batch);
+// The modules' parameters are still those that the stages were made of.
+void require_same_parameters(const RankStages& stages);
+// A divisor is above 0. call: for the message.
+void require_divisor(const char* call, const std::optional<GradientScale>& scale);
+
+}  // namespace sluice
