@@ -1,7 +1,7 @@
 # `make help` lists the targets. The work is CMake's: these are its presets by short names.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-release test-asan test-tsan test-all bench format lint install clean setup
+.PHONY: help run build test test-release test-asan test-tsan test-all bench format lint docs install clean setup
 
 # One compiler per core, as far as there is memory (a torch source takes up to 2 GB).
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2000000); \
@@ -54,6 +54,9 @@ format:  ## clang-format every source
 LINT ?= all
 lint: setup  ## format, include order and clang-tidy
 	@tools/lint.sh '$(LIBTORCH)' $(JOBS) $(LINT)
+
+docs:  ## pages of the public headers, into build-doxygen/html; fails for what is wrong in their comments
+	@doxygen docs/Doxyfile
 
 install: build  ## into PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)

@@ -29,7 +29,7 @@
 namespace sluice {
 
 // One parameter of a local layer. Buffers, as running statistics, are none: they stay with their
-// module and are neither drawn, loaded nor saved.
+// module, and are saved and loaded with it (Chunk::buffers).
 struct ParameterInfo {
   std::string name;  // full name, as in a checkpoint: prefix of the layer, ".", name inside it
   std::vector<std::int64_t> global_shape;

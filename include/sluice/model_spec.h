@@ -86,7 +86,7 @@ ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
 // The same for planning, where config.json may hold a language model beside encoders, nested in
-// text_config: that model, named `model.language_model.` and `lm_head`. Its hidden and vocabulary
+// text_config: that model, named "model.language_model." and "lm_head". Its hidden and vocabulary
 // sizes are the outer ones where these are given.
 ModelSpec read_language_model_spec(const std::string& path);
 

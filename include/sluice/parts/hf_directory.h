@@ -112,7 +112,7 @@ std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
 //   shards
 class HfWriter {
  public:
-  // Creates <folder>/.step-XXXXXXXX.tmp-... and removes what killed runs left in `folder`.
+  // Creates FOLDER/.step-XXXXXXXX.tmp-... and removes what killed runs left in `folder`.
   // Throws Error(kCheckpoint).
   HfWriter(std::string folder, std::int64_t step);
   // Without publish(): removes it again.
@@ -123,7 +123,7 @@ class HfWriter {
   const std::string& directory() const;
   // Names the shards as transformers expects, adds the index, config.json (config_text with the
   // dtype of the first shard), and the tokenizer files of source_directory ("" for none); syncs
-  // everything; takes the name <folder>/step-XXXXXXXX, which it returns. An older directory of that
+  // everything; takes the name FOLDER/step-XXXXXXXX, which it returns. An older directory of that
   // name is removed, or kept as step-XXXXXXXX.kept-... if it holds files that sluice does not
   // write. Throws Error(kCheckpoint).
   std::string publish(const std::vector<HfShard>& shards, const std::string& config_text,

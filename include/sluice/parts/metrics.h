@@ -65,7 +65,7 @@ class TimeLeft {
   double first_ = 0, rest_ = 0;
 };
 
-// <folder>/metrics.jsonl. A run replaces that of the run before: runs are not resumed yet.
+// FOLDER/metrics.jsonl. A run replaces that of the run before: runs are not resumed yet.
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);
