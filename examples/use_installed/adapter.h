@@ -3,7 +3,9 @@
 
 #include <torch/nn/modules/linear.h>
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 using ModulePtr = std::shared_ptr<torch::nn::Module>;
@@ -13,8 +15,7 @@ inline ModulePtr frozen(ModulePtr module) {
   return module;
 }
 
-// y = block(x) + up(down(x)): the block is frozen and its weights keep their names; up begins at
-// zero.
+// y = block(x) + up(down(x)): the block is frozen and its weights keep their names.
 struct Adapted : torch::nn::Module {
   Adapted(ModulePtr the_block, std::int64_t width, std::int64_t rank)
       : block(frozen(std::move(the_block))),
@@ -23,13 +24,21 @@ struct Adapted : torch::nn::Module {
     for (const auto& child : block->named_children()) register_module(child.key(), child.value());
     register_module("adapter_down", down);
     register_module("adapter_up", up);
-    const at::NoGradGuard no_grad;
-    down->weight.copy_(0.1 * at::arange(width * rank, at::kFloat).sin().view({rank, width}));
-    up->weight.zero_();
   }
   ModulePtr block;
   torch::nn::Linear down, up;
 };
+
+using Init = std::function<void(const std::string& name, at::Tensor& value)>;
+
+// Of adapters, then of what is stored.
+inline Init my_init_and(const Init& stored) {
+  return [stored](const std::string& name, at::Tensor& value) {
+    if (name.ends_with("adapter_down.weight")) value.normal_(0, 0.1);
+    if (name.ends_with("adapter_up.weight")) value.zero_();
+    stored(name, value);
+  };
+}
 
 // The same on every rank: each makes its own.
 inline at::Tensor my_tokens(int step) {

@@ -8,7 +8,7 @@ using Tensors = std::vector<at::Tensor>;
 
 sluice::Model adapted(const sluice::ModelSpec& spec, const std::string& path) {
   sluice::Model model = sluice::causal_lm(spec);
-  model.initialization.tensor = sluice::stored_values(path);  // adapters stay as they are made
+  model.initialization.tensor = my_init_and(sluice::stored_values(path, {"*.adapter_*"}));
   for (sluice::LayerSpec& layer : model.layers) {
     const bool is_block = layer.role == sluice::LayerRole::kBlock;
     const std::int64_t width = spec.layers[0].parameters[0].shape[1];

@@ -71,7 +71,7 @@ struct GradientReduction {
   // changed in place; float32 where the parameter is of half precision. What a call has reduced is
   // never given to another. Empty: nothing is reduced, and the program has no REDUCE_GRAD.
   std::function<void(int stage, std::optional<int> microbatch,
-                     std::vector<std::pair<std::string, at::Tensor>>& gradients)>
+                     const std::vector<std::pair<std::string, at::Tensor>>& gradients)>
       reduce = {};
   // After every backward, instead of once a step after the last: sooner, and more often.
   bool per_microbatch = false;
@@ -179,6 +179,9 @@ class Pipeline {
   int num_ranks() const;
   std::uint64_t seed() const;
   const Plan& plan() const;
+  // What train_step() runs, once it has: without what is there for frozen parameters alone, which
+  // the plan need not know. Throws Error(kUsage) before the first train_step().
+  const Program& program() const;
   // Of this rank, ascending.
   std::vector<Stage*> stages() const;
   // The module of every layer of this rank that has one of its own, in their order; of a whole

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 
+#include "base/name_pattern.h"
 #include "base/text.h"
 #include "io/safetensors_dtype.h"
 #include "plan/families/families.h"
@@ -106,13 +106,17 @@ void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buff
   }
 }
 
-std::function<void(const std::string&, at::Tensor&)> stored_values(const std::string& path) {
-  return [directory = std::make_shared<const HfDirectory>(path)](const std::string& name,
-                                                                 at::Tensor& value) {
-    const std::optional<TensorSource> source = directory->find(name);
-    if (!source) return;
-    if (value.is_floating_point()) check_fits(*source, name, value.sizes().vec());
-    source->file->read_into(source->entry->name, value);
+std::function<void(const std::string&, at::Tensor&)> stored_values(
+    const std::string& path, const std::vector<std::string>& own) {
+  return [directory = std::make_shared<const HfDirectory>(path), own](const std::string& name,
+                                                                      at::Tensor& value) {
+    const bool may_be_missing =
+        std::any_of(own.begin(), own.end(),
+                    [&](const std::string& pattern) { return matches_pattern(pattern, name); });
+    if (may_be_missing && !directory->find(name)) return;
+    const TensorSource source = directory->locate(name);
+    if (value.is_floating_point()) check_fits(source, name, value.sizes().vec());
+    source.file->read_into(source.entry->name, value);
   };
 }
 

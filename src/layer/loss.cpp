@@ -34,7 +34,9 @@ LossFunction mean_loss(
   return [mean_of_rows = std::move(mean_of_rows), rows = std::move(rows)](const Values& outputs,
                                                                           const Values& batch) {
     const std::int64_t count = rows ? rows(batch) : count_rows(batch);
-    return LossValue{mean_of_rows(outputs, batch) * static_cast<double>(count), count};
+    at::Tensor mean = mean_of_rows(outputs, batch);
+    if (at::isReducedFloatingType(mean.scalar_type())) mean = mean.to(at::kFloat);
+    return LossValue{mean * static_cast<double>(count), count};
   };
 }
 

@@ -84,6 +84,11 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
   if (patterns == std::vector<std::string>{"*"}) return;
   if (patterns.empty())
     refuse("trainable = [] freezes every parameter", "name what to train, such as \"*norm*\"");
+  for (const LayerInfo& layer : model.layers) {
+    if (model.family.empty() && !layer.parameters_known)
+      refuse("the plan does not know the parameters of layer '" + layer.name + "'",
+             "set requires_grad, in LayerSpec::make, or plan with describe(layers, batch)");
+  }
   std::vector<std::string> names;
   std::set<std::string> trained;  // first uses
   for (const LayerInfo& layer : model.layers) {

@@ -30,8 +30,9 @@ std::vector<at::Tensor> AuxiliaryLosses::take(int stage, int microbatch, const V
                    .where = "got " + (tensor.defined() ? to_text(meta_of(tensor)) : "nothing"),
                    .remedy = "write the mean over the microbatch"});
     }
-    roots.push_back(tensor);
-    taken.push_back({name, loss->scale, tensor.detach()});
+    const bool is_half = at::isReducedFloatingType(tensor.scalar_type());
+    roots.push_back(is_half ? tensor.to(at::kFloat) : tensor);
+    taken.push_back({name, loss->scale, roots.back().detach()});
   }
   return roots;
 }

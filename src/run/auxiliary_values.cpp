@@ -34,6 +34,11 @@ void require_auxiliary(const Model& model) {
     if (found.empty())
       refuse("no layer writes '" + loss.value + "'", suggest_name(loss.value, written));
     for (const std::string& name : found) {
+      for (const AuxiliaryLoss& other : model.auxiliary) {
+        if (&other != &loss && matches_pattern(other.value, name))
+          refuse("'" + loss.value + "' and '" + other.value + "' both match '" + name + "'",
+                 "give every auxiliary loss one scale");
+      }
       const auto reader =
           std::find_if(model.layers.begin(), model.layers.end(),
                        [&](const LayerSpec& layer) { return holds(layer.reads, name); });

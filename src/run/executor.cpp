@@ -77,7 +77,7 @@ struct Executor::Impl {
     for (Stage* stage : the_stages) stages[stage->index()] = stage;
     check_layout(program, rank, stages, transport);
     for (const auto& [index, stage] : stages)
-      holds_early_weights[index] = weight_order_differs(row(), index);
+      holds_early_weights[index] = must_hold_early_weights(row(), index);
   }
 
   const std::vector<Action>& row() const { return program.ranks[rank]; }

@@ -34,6 +34,8 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
          .remedy = "gradients are divided by the sum of the counts: let both say the same"});
   }
   count = value.count;
+  // What is divided by the count of the step is not rounded before.
+  if (at::isReducedFloatingType(value.loss.scalar_type())) return value.loss.to(at::kFloat);
   return std::move(value.loss);
 }
 
@@ -63,6 +65,7 @@ at::Tensor StepLosses::gradient(int microbatch) const {
 }
 
 double StepLosses::weight(int microbatch) const {
+  if (counts_[microbatch] == 0) return 0.0;
   switch (scale_.kind) {
     case GradientScale::kTokens:
       return counted_tokens_ > 0

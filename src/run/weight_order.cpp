@@ -2,7 +2,7 @@
 
 namespace sluice {
 
-bool weight_order_differs(const std::vector<Action>& row, int stage) {
+bool must_hold_early_weights(const std::vector<Action>& row, int stage) {
   std::vector<int> inputs, weights;
   auto note = [&](const Action& action) {
     if (action.stage != stage) return;
@@ -14,6 +14,8 @@ bool weight_order_differs(const std::vector<Action>& row, int stage) {
     }
   };
   for (const Action& action : row) {
+    const bool reduces_one = action.kind == ActionKind::kReduceGrad && action.microbatch >= 0;
+    if (reduces_one && action.stage == stage) return true;
     if (action.kind == ActionKind::kOverlap) {
       note(action.overlap_backward());
     } else if (is_compute(action.kind)) {

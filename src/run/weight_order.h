@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// True when the row of a rank finishes the weight gradients of `stage` (B, W) in another order of
-// microbatches than its input gradients (B, I).
-bool weight_order_differs(const std::vector<Action>& row, int stage);
+// Whether what an I of `stage` has computed of weight gradients has to wait for its W: the row of
+// the rank finishes the weight gradients (B, W) in another order of microbatches than the input
+// gradients (B, I), or reduces those of one microbatch by themselves.
+bool must_hold_early_weights(const std::vector<Action>& row, int stage);
 
 }  // namespace sluice

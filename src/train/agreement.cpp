@@ -6,6 +6,7 @@
 #include "comm/gather_messages.h"
 #include "run/autocast.h"
 #include "sluice/error.h"
+#include "train/fingerprint.h"
 
 namespace sluice {
 namespace {
@@ -16,8 +17,13 @@ struct Said {
   std::string autocast;
   std::int64_t outputs = 0;
   std::vector<double> scale;  // kind and divisor, where it is given
+  std::vector<std::int64_t> fingerprint;
 
-  friend bool operator==(const Said&, const Said&) = default;
+  bool agrees(const Said& other) const {
+    return call == other.call && counts == other.counts && autocast == other.autocast &&
+           outputs == other.outputs && scale == other.scale &&
+           may_be_same(fingerprint, other.fingerprint);
+  }
 };
 
 // What of the two differs, as rank `rank` did it.
@@ -29,6 +35,8 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
   if (own.autocast != theirs.autocast)
     return "autocast is " + theirs.autocast + " on rank " + std::to_string(rank) + ", " +
            own.autocast + " on rank " + std::to_string(own_rank);
+  if (own.outputs == theirs.outputs && own.scale == theirs.scale)
+    return "ranks " + ranks + " pass different batches";
   return "the StepOptions of ranks " + ranks + " differ in " +
          (own.outputs != theirs.outputs ? "outputs" : "scale");
 }
@@ -37,11 +45,16 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
 
 void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
                        const char* call) {
-  Said own = {call, batch.counts, autocast_state(),
-                    static_cast<std::int64_t>(options.outputs), {}};
+  Said own = {call, batch.counts, autocast_state(), static_cast<std::int64_t>(options.outputs), {}};
   if (batch.scale) own.scale = {static_cast<double>(batch.scale->kind), batch.scale->divisor};
+  own.fingerprint = fingerprint(batch);
   WireWriter message;
-  message.add(own.call).add(own.counts).add(own.autocast).add(own.outputs).add(own.scale);
+  message.add(own.call)
+      .add(own.counts)
+      .add(own.autocast)
+      .add(own.outputs)
+      .add(own.scale)
+      .add(own.fingerprint);
   std::vector<WireReader> messages = gather_messages(world, message, "batch of a step");
   for (int rank = 0; rank < world.size(); ++rank) {
     WireReader& reader = messages[rank];
@@ -51,8 +64,9 @@ void require_agreement(const Group& world, const StepBatch& batch, const StepOpt
     theirs.autocast = reader.take<std::string>();
     theirs.outputs = reader.take<std::int64_t>();
     theirs.scale = reader.take<std::vector<double>>();
+    theirs.fingerprint = reader.take<std::vector<std::int64_t>>();
     reader.finish();
-    if (theirs == own) continue;
+    if (theirs.agrees(own)) continue;
     throw Error(ErrorKind::kUsage,
                 {.what = difference(own, theirs, rank, world.rank()),
                  .where = std::string(call) + " on rank " + std::to_string(world.rank()),

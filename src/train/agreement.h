@@ -8,7 +8,8 @@
 namespace sluice {
 
 // Collective. Throws Error(kUsage) on every rank that disagrees with another: in the call, in what
-// the microbatches count, in the autocast state, or in the options. call: "train_step".
+// the microbatches hold (as far as a few of their elements tell) and count, in the autocast state,
+// or in the options. call: "train_step".
 void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
                        const char* call);
 

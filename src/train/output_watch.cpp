@@ -23,8 +23,11 @@ Work<void> OutputWatch::gather(const Group& ranks) {
   for (int m = 0; m < program_.num_microbatches; ++m) {
     const auto own = of_microbatch_.find(m);
     for (const std::string& name : names_) {
-      gatherings->push_back(
-          ranks.all_gather(own == of_microbatch_.end() ? at::Tensor() : own->second.get(name)));
+      // What is given is shared by all who get it: nobody keeps it.
+      at::Tensor given;
+      if (own != of_microbatch_.end() && own->second.get(name).defined())
+        given = own->second.get(name).clone();
+      gatherings->push_back(ranks.all_gather(given));
     }
   }
   return Work<void>([this, gatherings] {
@@ -34,7 +37,7 @@ Work<void> OutputWatch::gather(const Group& ranks) {
         const std::vector<at::Tensor> of_ranks = (gathering++)->wait();
         const auto giver = std::find_if(of_ranks.begin(), of_ranks.end(),
                                         [](const at::Tensor& tensor) { return tensor.defined(); });
-        of_microbatch_[m].set(name, giver == of_ranks.end() ? at::Tensor() : *giver);
+        of_microbatch_[m].set(name, giver == of_ranks.end() ? at::Tensor() : giver->clone());
       }
     }
   });

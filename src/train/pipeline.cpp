@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "run/autocast.h"
 #include "run/auxiliary_values.h"
+#include "run/out_of_memory.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/describe.h"
@@ -31,6 +32,7 @@ namespace {
 
 StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microbatches,
                      std::int64_t step, const StepOptions& options) {
+  if (!model.count) split.require_row_count();
   StepBatch batch;
   batch.step = step;
   batch.scale = options.scale;
@@ -71,12 +73,15 @@ struct Pipeline::Impl {
                              .parallelize = options.parallelize,
                              .axis_names = options.axis_names,
                              .mesh = plan.program.mesh})) {
+    require_divisor("RunOptions::scale", options.scale);
+    require_reduction(options.reduction, plan.schedule);
     if (!model.loss) {
       throw Error(
           ErrorKind::kUsage,
           {.what = "the model has no loss", .where = "Pipeline", .remedy = "set Model::loss"});
     }
     if (options.observers) observers = options.observers(transport.rank());
+    require_planned_training(plan, stages);
     stages.draw_weights(options.seed);
     shared = list_parameters(stages.pointers(), world, plan.program.mesh);
     for (const SharedParameter& parameter : shared) begin_alike(parameter);
@@ -145,7 +150,8 @@ struct Pipeline::Impl {
       const RunningStep running(call);
       const AutocastScope autocast(options.autocast);
       return run_step();
-    } catch (const Error& error) {
+    } catch (...) {
+      const Error error = caught_error();
       transport.abort({transport.rank(), error.kind(), error.what()});
       throw;
     }
@@ -166,6 +172,7 @@ Pipeline::~Pipeline() = default;
 StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::train_step", [&] {
     require_divisor("Pipeline::train_step", options.scale);
+    require_gradients("Pipeline::train_step");
     require_same_parameters(impl_->stages);
     const BatchSplit split(inputs, impl_->model.inputs);
     const int planned = impl_->plan.schedule.num_microbatches;
@@ -192,6 +199,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
 
 StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::eval_step", [&] {
+    require_no_scale("Pipeline::eval_step", options.scale);
     require_same_parameters(impl_->stages);
     const BatchSplit split(inputs, impl_->model.inputs);
     const int num_microbatches = split.num_microbatches(impl_->plan.schedule.num_microbatches);
@@ -316,8 +324,20 @@ int Pipeline::rank() const { return impl_->transport.rank(); }
 int Pipeline::num_ranks() const { return impl_->transport.size(); }
 std::uint64_t Pipeline::seed() const { return impl_->options.seed; }
 const Plan& Pipeline::plan() const { return impl_->plan; }
-std::vector<Stage*> Pipeline::stages() const { return impl_->stages.pointers(); }
+const Program& Pipeline::program() const {
+  if (impl_->training.empty()) {
+    throw Error(ErrorKind::kUsage, {.what = "no train_step() has run",
+                                    .where = "Pipeline::program",
+                                    .remedy = "call it after one, or use plan().program"});
+  }
+  return impl_->training.begin()->second.program();
+}
+std::vector<Stage*> Pipeline::stages() const {
+  require_no_step("Pipeline::stages");
+  return impl_->stages.pointers();
+}
 std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
+  require_no_step("Pipeline::modules");
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
   for (const auto& stage : impl_->stages.stages()) {
     Chunk& chunk = stage->chunk();

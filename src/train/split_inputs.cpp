@@ -1,5 +1,6 @@
 #include "train/split_inputs.h"
 
+#include <ATen/Functions.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor_split.h>
 
@@ -176,12 +177,47 @@ BatchSplit::BatchSplit(const Inputs& inputs, const Names& names)
         break;
     }
   }
+  require_offsets_of_rows();
   if (rows_ && rows_->count == 0)
     refuse("'" + rows_->name + "' has no rows", "give at least one row");
   if (given_ && rows_ && rows_->count < given_->count) {
     refuse("'" + rows_->name + "' has " + counted(rows_->count, "row") + " for the " +
                std::to_string(given_->count) + " microbatches of '" + given_->name + "'",
            "give at least one row a microbatch");
+  }
+}
+
+// Offsets are those of the rows of some ragged input, where there is one.
+void BatchSplit::require_offsets_of_rows() const {
+  std::vector<const Input*> ragged;
+  for (const Input* input : inputs_) {
+    if (input->kind() == Input::Kind::kRagged) ragged.push_back(input);
+  }
+  if (ragged.empty()) return;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const at::Tensor& offsets = inputs_[i]->tensors().front();
+    if (inputs_[i]->kind() != Input::Kind::kOffsets || offsets.is_meta()) continue;
+    const at::Tensor lengths = offsets.diff().to(at::kCPU, at::kLong);
+    const bool fits = std::any_of(ragged.begin(), ragged.end(), [&](const Input* input) {
+      return at::equal(lengths, at::tensor(input->lengths(), at::kLong));
+    });
+    if (!fits)
+      refuse("the offsets '" + names_[i] + "' are those of other rows than the ragged input's",
+             "give Input::ragged and Input::offsets the same lengths");
+  }
+}
+
+void BatchSplit::require_row_count() const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = *inputs_[i];
+    const at::Tensor& tensor = input.tensors().front();
+    if (!tensor.defined() || tensor.dim() == 0) continue;
+    const bool by_rows =
+        input.kind() == Input::Kind::kPerMicrobatch ||
+        (input.kind() == Input::Kind::kSplit && (input.dim() == 0 || input.dim() == -tensor.dim()));
+    if (by_rows) return;
+    refuse("the rows of a microbatch are counted by '" + names_[i] + "', which is not cut by rows",
+           "name an input that is cut by rows first in Model::inputs, or set Model::count");
   }
 }
 

@@ -21,6 +21,9 @@ class BatchSplit {
   // does not have, or lacks, for lengths that differ, and for inputs that contradict themselves.
   BatchSplit(const Inputs& inputs, const std::vector<std::string>& names);
 
+  // Throws Error(kUsage) unless count_rows() of a microbatch is its number of rows.
+  void require_row_count() const;
+
   // How many microbatches the batch can be cut into, at most `most`: no more than it has rows, and
   // exactly as many as it is given for.
   int num_microbatches(int most) const;
@@ -33,6 +36,7 @@ class BatchSplit {
     std::int64_t count = 0;
     std::string name;  // of the input that says so
   };
+  void require_offsets_of_rows() const;
   void learn_rows(const std::string& name, std::int64_t rows);
   void learn_given(const std::string& name, std::int64_t count);
 

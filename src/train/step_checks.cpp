@@ -1,7 +1,11 @@
 #include "train/step_checks.h"
 
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 
@@ -51,6 +55,63 @@ void require_divisor(const char* call, const std::optional<GradientScale>& scale
   throw Error(ErrorKind::kUsage, {.what = "a divisor of " + std::to_string(scale->divisor),
                                   .where = call,
                                   .remedy = "give a number above 0"});
+}
+
+void require_no_scale(const char* call, const std::optional<GradientScale>& scale) {
+  if (!scale) return;
+  throw Error(ErrorKind::kUsage, {.what = "a scale of gradients, of which there are none",
+                                  .where = call,
+                                  .remedy = "leave StepOptions::scale out"});
+}
+
+void require_gradients(const char* call) {
+  const bool records = at::GradMode::is_enabled() && !c10::InferenceMode::is_enabled();
+  if (records) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "gradients are switched off on this thread",
+               .where = call,
+               .remedy = "call it outside of torch::NoGradGuard and c10::InferenceMode"});
+}
+
+void require_reduction(const GradientReduction& reduction, const Schedule& schedule) {
+  const auto refuse = [](const std::string& what, const std::string& remedy) {
+    throw Error(ErrorKind::kUsage,
+                {.what = what, .where = "RunOptions::reduction", .remedy = remedy});
+  };
+  if (!reduction.reduce) {
+    if (reduction.per_microbatch) refuse("per_microbatch without a hook", "set `reduce`, too");
+    return;
+  }
+  for (const std::vector<Action>& row : schedule.rows) {
+    for (const Action& action : row) {
+      if (action.kind != ActionKind::kReduceGrad) continue;
+      if ((action.microbatch >= 0) == reduction.per_microbatch) continue;
+      refuse("the schedule has '" + to_text(action) + "', per_microbatch is " +
+                 (reduction.per_microbatch ? "on" : "off"),
+             "let both say the same, or leave REDUCE_GRAD out of the schedule");
+    }
+  }
+}
+
+void require_planned_training(const Plan& plan, const RankStages& stages) {
+  std::map<std::string, bool> planned;
+  for (const LayerInfo& layer : plan.model.layers) {
+    if (plan.model.family.empty() && !layer.parameters_known) continue;
+    for (const ParameterSpec& parameter : layer.parameters)
+      planned[parameter.name] = parameter.trainable;
+  }
+  for (const auto& stage : stages.stages()) {
+    for (const ParameterInfo& parameter : stage->parameters()) {
+      const auto known = planned.find(parameter.name);
+      if (known == planned.end() || known->second == parameter.trainable) continue;
+      throw Error(ErrorKind::kUsage,
+                  {.what = "the plan " + std::string(known->second ? "trains" : "freezes") + " '" +
+                           parameter.name + "', its layer " +
+                           (known->second ? "freezes" : "trains") + " it",
+                   .where = "stage " + std::to_string(stage->index()),
+                   .remedy = "let LayerSpec::make set requires_grad as the plan's model says"});
+    }
+  }
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include "sluice/options.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/step_batch.h"
+#include "sluice/pipeline.h"
 #include "sluice/plan.h"
 
 namespace sluice {
@@ -20,5 +21,12 @@ void require_counted(const StepBatch& batch);
 void require_same_parameters(const RankStages& stages);
 // A divisor is above 0. call: for the message.
 void require_divisor(const char* call, const std::optional<GradientScale>& scale);
+void require_no_scale(const char* call, const std::optional<GradientScale>& scale);
+// This thread records graphs.
+void require_gradients(const char* call);
+// A hook for what is said of it, at the times that an order of the user's says.
+void require_reduction(const GradientReduction& reduction, const Schedule& schedule);
+// What is trained is what the plan trains, as far as it knows the parameters.
+void require_planned_training(const Plan& plan, const RankStages& stages);
 
 }  // namespace sluice

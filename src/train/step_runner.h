@@ -34,6 +34,7 @@ class StepRunner {
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
 
+  const Program& program() const { return program_; }
   StepResult run(const StepBatch& batch, const StepOptions& options);
   // Of the last run, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }

@@ -346,8 +346,8 @@ TEST(VerifyTest, ChecksReductionsOfSingleMicrobatches) {
   };
   EXPECT_TRUE(verify(program_of({"0F0,0F1,0B0,0REDUCE_GRAD0,0B1,0REDUCE_GRAD1"})).ok());
   found("0F0,0F1,0REDUCE_GRAD0,0B0,0B1,0REDUCE_GRAD1",
-        {{0, 2, "0REDUCE_GRAD0", "before the gradient"},
-         {0, -1, "0REDUCE_GRAD0", "never runs on this rank"}});
+        {{0, -1, "0REDUCE_GRAD0", "never runs on this rank"},
+         {0, 2, "0REDUCE_GRAD0", "before the gradient"}});
   found("0F0,0F1,0B0,0REDUCE_GRAD0,0REDUCE_GRAD0,0B1,0REDUCE_GRAD1",
         {{0, 4, "0REDUCE_GRAD0", "a second time"}});
   found("0F0,0F1,0B0,0REDUCE_GRAD0,0B1", {{0, -1, "0REDUCE_GRAD1", "never runs on this rank"}});

@@ -153,6 +153,11 @@ TEST_F(PipelineMisuseTest, RanksThatDiffer) {
          p.train_step({x.slice(0, 0, rows), y.slice(0, 0, rows)});
        }},
       {ErrorKind::kUsage,
+       {"pass different batches", "the same batch on every rank"},
+       [&](Pipeline& p) {
+         p.train_step({p.rank() == 0 ? x : inputs_of(2), y});
+       }},
+      {ErrorKind::kUsage,
        {" called ", "the same calls"},
        [&](Pipeline& p) {
          p.rank() == 0 ? p.train_step({x, y}) : p.eval_step({x, y});
@@ -250,6 +255,45 @@ TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
   });
 }
 
+TEST_F(PipelineMisuseTest, Gradients) {
+  expect_refused({
+      {ErrorKind::kUsage,
+       {"gradients are switched off", "Pipeline::train_step", "NoGradGuard"},
+       [&](Pipeline& p) {
+         const at::NoGradGuard no_grad;
+         p.train_step({x, y});
+       }},
+      {ErrorKind::kUsage,
+       {"a scale of gradients, of which there are none", "Pipeline::eval_step"},
+       [&](Pipeline& p) {
+         p.eval_step({x, y}, {.scale = GradientScale::kNone});
+       }},
+      {ErrorKind::kUsage,
+       {"no train_step() has run", "Pipeline::program"},
+       [&](Pipeline& p) { p.program(); }},
+  });
+  const auto nothing = [](Pipeline&) {};
+  const auto refusal = [&](const RunOptions& options, PipelineOptions plan = layout("1F1B", 2)) {
+    return error_of([&] { run(model, plan, nothing, options); });
+  };
+  expect_parts(refusal({.scale = {GradientScale::kDivisor, 0}}), ErrorKind::kUsage,
+               {"a divisor of 0", "RunOptions::scale"});
+  expect_parts(refusal({.reduction = {.per_microbatch = true}}), ErrorKind::kUsage,
+               {"per_microbatch without a hook", "RunOptions::reduction"});
+  PipelineOptions own;
+  own.own_schedule = parse_schedule_csv("0F0,0F1,0B0,0B1,0REDUCE_GRAD\n", "own.csv");
+  const auto reduce = [](int, std::optional<int>, const auto&) {};
+  expect_parts(refusal({.reduction = {.reduce = reduce, .per_microbatch = true}}, own),
+               ErrorKind::kUsage, {"the schedule has '0REDUCE_GRAD', per_microbatch is on"});
+  EXPECT_NO_THROW(run(model, own, [&](Pipeline& p) { p.train_step({x, y}); }));
+  expect_parts(error_of([&] {
+                 PipelineOptions options = layout("1F1B", 2);
+                 options.trainable = {"7.*"};
+                 run(model, options, nothing);
+               }),
+               ErrorKind::kUsage, {"the plan does not know the parameters", "requires_grad"});
+}
+
 TEST_F(PipelineMisuseTest, ParametersThatAreReplacedMovedOrUnfrozen) {
   const auto step = [&](const std::function<void(torch::nn::Module&)>& spoil) {
     Model blocks{make_user_layers(UserModel::kMlp, 2, kWidth, 0.0),
@@ -303,6 +347,10 @@ TEST_F(PipelineMisuseTest, Models) {
     };
     m.auxiliary = {{"more"}};
   };
+  expect_refused_model({"'mo*' and '*re' both match 'more'"}, [&](Model& m) {
+    writes_more(m, [](const at::Tensor& in) { return std::vector<at::Tensor>{in.mean()}; });
+    m.auxiliary = {{"mo*"}, {"*re"}};
+  });
   expect_refused_model({"'more' is read by layer '2'"}, [&](Model& m) {
     writes_more(m, [](const at::Tensor& in) { return std::vector<at::Tensor>{in.mean()}; });
     m.layers[2].reads = {"hidden", "more"};

@@ -248,10 +248,11 @@ TEST(PipelineStepTest, ReducesEveryGradientOnce) {
     std::mutex mutex;
     RunOptions options;
     options.reduction.per_microbatch = per_microbatch;
-    options.reduction.reduce = [&](int stage, std::optional<int> microbatch, auto& gradients) {
+    options.reduction.reduce = [&](int stage, std::optional<int> microbatch,
+                                   const auto& gradients) {
       const std::lock_guard lock(mutex);
       calls.insert({stage, microbatch.value_or(-1)});
-      for (auto& [name, gradient] : gradients) gradient.mul_(4);  // four ranks that agree
+      for (const auto& [name, gradient] : gradients) gradient.mul_(4);  // four ranks that agree
     };
     const Grads reduced = grads_of(model, layout("ZBVZeroBubble", 2), train, options);
     for (const auto& [name, tensor] : plain)
@@ -275,8 +276,67 @@ TEST(PipelineStepTest, GivesOutputsToTheRanksThatAsk) {
       std::vector<at::Tensor> outputs;
       for (const Values& values : result.outputs) outputs.push_back(values["hidden"]);
       EXPECT_TRUE(at::allclose(at::cat(outputs), expected, 1e-5, 1e-6));
+      for (at::Tensor& output : outputs) output.mul_(2);  // this rank's own
     }
   });
+}
+
+// Early weights of several microbatches, as of a module that is used twice, are not mixed.
+TEST(PipelineStepTest, GivesEveryReductionTheGradientOfItsMicrobatchAlone) {
+  const Schedule schedule =
+      parse_schedule_csv("0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n", "own.csv");
+  const auto given = [&](bool split) {
+    Model model{make_user_layers(UserModel::kUnsplittable, 4, kWidth, 0.0),
+                {"x", "y"},
+                {"prediction"},
+                &squared_error,
+                [](const Values& batch) { return batch["y"].numel(); }};
+    std::map<std::string, at::Tensor> gradients;  // by name and microbatch
+    std::mutex mutex;
+    RunOptions options;
+    options.reduction.per_microbatch = true;
+    options.reduction.reduce = [&](int, std::optional<int> microbatch, const auto& named) {
+      const std::lock_guard lock(mutex);
+      for (const auto& [name, gradient] : named)
+        gradients[name + " " + std::to_string(*microbatch)] = gradient.clone();
+    };
+    PipelineOptions plan;
+    if (split) plan.own_schedule = schedule;
+    if (!split) plan = layout("1F1B", 1, 2);
+    const at::Tensor x = inputs_of(1);
+    run(
+        model, plan,
+        [&](Pipeline& pipeline) {
+          pipeline.train_step({x, at::sin(x)});
+        },
+        options);
+    return gradients;
+  };
+  const auto whole = given(false), split = given(true);
+  EXPECT_FALSE(whole.empty());
+  ASSERT_EQ(whole.size(), split.size());
+  for (const auto& [name, tensor] : whole) EXPECT_TRUE(at::equal(tensor, split.at(name))) << name;
+}
+
+// The gradient of a mean over 24 rows is not rounded to bfloat16 before it is one.
+TEST(PipelineStepTest, GradientsOfAHalfPrecisionLossBeginInFloat) {
+  torch::nn::Sequential net(torch::nn::Linear(kWidth, 4)), plain(torch::nn::Linear(kWidth, 4));
+  {
+    const at::NoGradGuard no_grad;
+    keyed_normal_(net->ptr<torch::nn::LinearImpl>(0)->weight, 3, "w", 0.0, 0.3);
+    plain->ptr<torch::nn::LinearImpl>(0)->weight.copy_(net->ptr<torch::nn::LinearImpl>(0)->weight);
+    plain->ptr<torch::nn::LinearImpl>(0)->bias.copy_(net->ptr<torch::nn::LinearImpl>(0)->bias);
+  }
+  net->to(at::kBFloat16);
+  plain->to(at::kBFloat16);
+  const at::Tensor x = inputs_of(1).to(at::kBFloat16),
+                   y = targets_of(inputs_of(1)).to(at::kBFloat16);
+  torch::mse_loss(plain->forward(x), y).backward();
+  const Grads grads = grads_of(model_of(net), layout("1F1B", 1, 1), [&](Pipeline& pipeline) {
+    pipeline.train_step({x, y});
+  });
+  EXPECT_TRUE(at::equal(grads.at("0.bias"), plain->ptr<torch::nn::LinearImpl>(0)->bias.grad()));
+  EXPECT_TRUE(at::equal(grads.at("0.weight"), plain->ptr<torch::nn::LinearImpl>(0)->weight.grad()));
 }
 
 // What adds up over calls is float32; `.grad` shows it rounded.
@@ -286,8 +346,8 @@ TEST(PipelineStepTest, SumsOfHalfPrecisionGradientsStayFloat) {
   const Model model = model_of(net);
   std::map<std::string, at::Tensor> sums;
   RunOptions options;
-  options.reduction.reduce = [&](int, std::optional<int>, auto& gradients) {
-    for (auto& [name, gradient] : gradients) {
+  options.reduction.reduce = [&](int, std::optional<int>, const auto& gradients) {
+    for (const auto& [name, gradient] : gradients) {
       EXPECT_EQ(gradient.scalar_type(), at::kFloat);
       at::Tensor& sum = sums[name];
       sum = sum.defined() ? sum + gradient : gradient.clone();

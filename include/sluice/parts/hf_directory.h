@@ -74,11 +74,12 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
 // load_parameters() does, and for another type than the stored one, but for floating ones.
 void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
 
-// For Model::initialization: the stored value of every name that the directory has, as
-// load_parameters() reads it; what it has not keeps what its module was made with. Ranks may share
-// it. Throws what HfDirectory's constructor does; the function as load_parameters().
+// For Model::initialization: the stored value of every name, as load_parameters() reads it. Names
+// that match one of the patterns `own` ("*.adapter_*") may be missing, and are then left as they
+// are: drawn as their layers say. Ranks may share it. Throws what HfDirectory's constructor does;
+// the function as load_parameters().
 std::function<void(const std::string& name, at::Tensor& value)> stored_values(
-    const std::string& path);
+    const std::string& path, const std::vector<std::string>& own = {});
 
 // Compares headers with the whole model, for one rank to do before any weights are loaded: throws
 // Error(kInput) as load_parameters would, and for uses of a tied parameter that are all stored but

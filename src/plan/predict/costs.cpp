@@ -94,6 +94,7 @@ class CostsFile {
                                                    "REDUCE_GRAD",
                                                    "REDUCE_TIED",
                                                    "REDUCE_LOSS",
+                                                   "GATHER_OUTPUTS",
                                                    "REDUCE_NORM",
                                                    "comm",
                                                    "latency",
