@@ -225,6 +225,22 @@ TEST(StageTest, LetsGoOfAnOutputThatNoOperatorSaved) {
   EXPECT_TRUE(stage.backward(0, {input_of(100)})[0].defined());
 }
 
+TEST(StageTest, RefusesTheForwardOfAMicrobatchThatIsInFlight) {
+  Stage stage = middle_stage(UserModel::kMlp);
+  run_forward(stage, 0);
+  try {
+    run_forward(stage, 0);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(std::string(error.what()).find("is in flight; stage 1, microbatch 0"),
+              std::string::npos)
+        << error.what();
+  }
+  stage.backward(0, {input_of(100)});  // goes on
+  run_forward(stage, 0);
+}
+
 TEST(StageTest, FreesEverythingOfAMicrobatchAfterItsBackward) {
   MemoryLedger ledger(1);
   const MemoryLedger::Scope scope(ledger, 0);
