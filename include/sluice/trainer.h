@@ -54,7 +54,7 @@ class Trainer {
   ~Trainer();
 
   // Weights, and the buffers of modules that have any, by full name: from a checkpoint
-  // (load_parameters, load_buffers), or drawn (initialize_parameters).
+  // (load_parameters, load_buffers), or drawn (RankStages::draw_weights; collective).
   void load_weights(const HfDirectory& directory, const ModelSpec& spec);
   void draw_weights();
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layer/draw_whole.h"
+#include "layer/initialize_chunks.h"
 #include "sluice/error.h"
 #include "sluice/parts/chunk.h"
 #include "sluice/parts/keyed_random.h"
@@ -81,20 +82,28 @@ void initialize_modules(const Initialization& user, Chunk& chunk, std::uint64_t 
 
 }  // namespace
 
-void initialize_by(const Initialization& user, Chunk& chunk, std::uint64_t seed) {
+void initialize_chunks(const Initialization& user, const std::vector<Chunk*>& chunks,
+                       std::uint64_t seed) {
   if (user.tensor && user.module) {
     throw Error(ErrorKind::kUsage, {.what = "initial values come both by tensor and by module",
                                     .where = "Model::initialization",
                                     .remedy = "set one of the two"});
   }
-  // What the user's function leaves alone does not keep what a factory happened to draw for it.
-  initialize_parameters(chunk, seed);
+  // What the user's function leaves alone does not keep what a factory happened to draw for it. All
+  // of it first: a tied parameter is in storage of an earlier chunk.
+  for (Chunk* chunk : chunks) initialize_parameters(*chunk, seed);
   const at::NoGradGuard no_grad;
-  if (user.tensor) {
-    initialize_tensors(user, chunk, seed);
-  } else {
-    initialize_modules(user, chunk, seed);
+  for (Chunk* chunk : chunks) {
+    if (user.tensor) {
+      initialize_tensors(user, *chunk, seed);
+    } else {
+      initialize_modules(user, *chunk, seed);
+    }
   }
+}
+
+void initialize_by(const Initialization& user, Chunk& chunk, std::uint64_t seed) {
+  initialize_chunks(user, {&chunk}, seed);
 }
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "base/class_name.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -31,23 +32,10 @@ bool is_or_is_in(const std::string& name, const std::string& holder) {
   return name == holder || name.starts_with(holder + ".");
 }
 
-// "Block" of "mine::BlockImpl".
-std::string short_name(const std::string& class_name) {
-  const std::size_t scope = class_name.rfind("::");
-  std::string name = scope == std::string::npos ? class_name : class_name.substr(scope + 2);
-  if (name.ends_with("Impl")) name.resize(name.size() - 4);
-  return name;
-}
-
-// By its full name, or that without scope, or without "Impl".
-bool is_meant(const std::string& class_name, const std::string& by) {
-  const std::string name = short_name(class_name);
-  return by == class_name || by == name || by == name + "Impl" || by + "Impl" == class_name;
-}
-
 struct FoundPart {
   std::string name;
   bool in_list = false, of_class = false;
+  std::string class_name = {};  // of the module
 };
 
 // Opens lists, and what holds modules of the class; all else is a part.
@@ -58,7 +46,7 @@ class PartFinder {
     if (!block_class_.empty() && !found_class_) {
       std::set<std::string> classes;
       for (const auto& module : root.modules(/*include_self=*/false))
-        classes.insert(short_name(module->name()));
+        classes.insert(short_class_name(module->name()));
       refuse("the module has no '" + block_class_ + "' in it",
              suggest_name(block_class_, std::vector(classes.begin(), classes.end())));
     }
@@ -68,7 +56,7 @@ class PartFinder {
 
  private:
   bool is_block(const Module& module) const {
-    return !block_class_.empty() && is_meant(module.name(), block_class_);
+    return !block_class_.empty() && is_class(module.name(), block_class_);
   }
   bool holds_blocks(const Module& module) const {
     for (const auto& child : module.modules(/*include_self=*/false)) {
@@ -85,11 +73,11 @@ class PartFinder {
       const std::string name = prefix + item.key();
       if (is_block(child)) {
         found_class_ = true;
-        parts_.push_back({name, in_list, /*of_class=*/true});
+        parts_.push_back({name, in_list, /*of_class=*/true, child.name()});
       } else if (block_class_.empty() ? is_list(child) && !in_list : holds_blocks(child)) {
         open(child, name + ".", is_list(child));
       } else {
-        parts_.push_back({name, in_list});
+        parts_.push_back({name, in_list, /*of_class=*/false, child.name()});
       }
     }
   }
@@ -234,7 +222,8 @@ std::vector<PlacedPart> place_parts(const ModuleTree& tree, const Module* module
   for (std::size_t i = 0; i < chosen.parts.size(); ++i) {
     if (chosen.parts[i].reads.empty())
       refuse("part '" + chosen.parts[i].name + "' reads no value", "name what it reads");
-    placed.push_back({std::move(chosen.parts[i]), role_of(i, blocks)});
+    placed.push_back(
+        {std::move(chosen.parts[i]), role_of(i, blocks), std::move(chosen.found[i].class_name)});
   }
   return placed;
 }

@@ -14,6 +14,7 @@ namespace sluice::detail {
 struct PlacedPart {
   Part part;
   LayerRole role = LayerRole::kBlock;
+  std::string class_name;  // of its module, where that is there
 };
 
 // Whether the names of all parts can be told without the module.

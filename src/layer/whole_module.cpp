@@ -74,6 +74,7 @@ class Tree {
       layer.reads = placed.part.reads;
       layer.writes = placed.part.writes;
       layer.role = placed.role;
+      layer.class_name = placed.class_name;
       names_.push_back(layer.name);
     }
     for (const auto& tie : ties_) {

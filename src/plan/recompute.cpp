@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/class_name.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -33,7 +34,10 @@ void require_names(const ModelSpec& model, const ActivationCheckpoint& which) {
   }
   const Names known = names_in(model, of_classes);
   for (const std::string& name : which.names) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto is_meant = [&](const std::string& other) {
+      return of_classes ? is_class(other, name) : other == name;
+    };
+    if (std::any_of(known.begin(), known.end(), is_meant)) continue;
     refuse("activation_checkpoint: no layer is " +
                std::string(of_classes ? "of class " : "named ") + "'" + name + "'",
            known.empty() ? "name layers: their classes are not known before they are made"
@@ -42,8 +46,8 @@ void require_names(const ModelSpec& model, const ActivationCheckpoint& which) {
 }
 
 bool is_chosen(const LayerInfo& layer, const ActivationCheckpoint& which) {
-  const auto is_named = [&](const std::string& name) {
-    return std::find(which.names.begin(), which.names.end(), name) != which.names.end();
+  const auto is_any_named = [&](const auto& is_meant) {
+    return std::any_of(which.names.begin(), which.names.end(), is_meant);
   };
   switch (which.kind) {
     case ActivationCheckpoint::kNone:
@@ -51,9 +55,9 @@ bool is_chosen(const LayerInfo& layer, const ActivationCheckpoint& which) {
     case ActivationCheckpoint::kFull:
       return layer.role == LayerRole::kBlock;
     case ActivationCheckpoint::kClasses:
-      return is_named(layer.class_name);
+      return is_any_named([&](const auto& name) { return is_class(layer.class_name, name); });
     case ActivationCheckpoint::kLayers:
-      return is_named(layer.name);
+      return is_any_named([&](const auto& name) { return layer.name == name; });
   }
   return false;
 }

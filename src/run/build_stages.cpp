@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "layer/initialize_chunks.h"
 #include "layer/owner_of.h"
 #include "run/auxiliary_values.h"
 #include "run/parallelize.h"
@@ -50,13 +51,19 @@ void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
                    [](const auto& a, const auto& b) { return a.layer < b.layer; });
 }
 
-// One layer runs twice, or does not: its parts have to agree.
+// One layer runs twice, or does not: it does when all its blocks are named, or all its parts where
+// none is a block.
 LayerSpec fused(const Model& model, const std::vector<LayerSpec>& layers, const Names& outputs,
                 int stage) {
   LayerSpec layer = model.fuse(layers, outputs);
-  std::vector<std::string> once, twice;
+  const auto is_block = [](const LayerSpec& part) { return part.role == LayerRole::kBlock; };
+  const bool has_blocks = std::any_of(layers.begin(), layers.end(), is_block);
+  Names once, twice;
   for (const LayerSpec& part : layers) {
-    if (part.role == LayerRole::kBlock) (part.recompute ? twice : once).push_back(part.name);
+    if (part.recompute)
+      twice.push_back(part.name);
+    else if (is_block(part) || !has_blocks)
+      once.push_back(part.name);
   }
   layer.recompute = !twice.empty();
   if (once.empty() || twice.empty()) return layer;
@@ -65,7 +72,8 @@ LayerSpec fused(const Model& model, const std::vector<LayerSpec>& layers, const 
       {.what = "'" + twice.front() + "' is to run twice, '" + once.front() +
                "' once, but one forward runs both",
        .where = "stage " + std::to_string(stage) + ", PipelineOptions::activation_checkpoint",
-       .remedy = "name all blocks of a stage, or set Model::fuse = nullptr"});
+       .remedy = has_blocks ? "name all blocks of a stage, or set Model::fuse = nullptr"
+                            : "name all parts of the stage, or set Model::fuse = nullptr"});
 }
 
 LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
@@ -124,12 +132,12 @@ std::optional<std::vector<TensorMeta>> RankStages::input_metas(int stage, const 
 }
 
 void RankStages::draw_weights(std::uint64_t seed) {
-  for (const auto& stage : stages_) {
-    if (initialization_.is_given()) {
-      initialize_by(initialization_, stage->chunk(), seed);
-    } else {
-      initialize_parameters(stage->chunk(), seed);
-    }
+  std::vector<Chunk*> chunks;
+  for (const auto& stage : stages_) chunks.push_back(&stage->chunk());
+  if (initialization_.is_given()) {
+    initialize_chunks(initialization_, chunks, seed);
+  } else {
+    for (Chunk* chunk : chunks) initialize_parameters(*chunk, seed);
   }
 }
 

@@ -294,7 +294,7 @@ ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch
     info.role = layer.role;
     info.parameters = parameter_specs(probe.parameters());
     info.parameters_known = true;
-    info.class_name = probe.class_name();
+    info.class_name = layer.class_name.empty() ? probe.class_name() : layer.class_name;
     info.reads = layer.reads;
     if (layer.cost && layer.shapes) {
       info.cost = *layer.cost;

@@ -70,6 +70,7 @@ class GraphBackward final : public ChunkBackward {
       if (roots.empty()) return input_.by_input({});
       if (recomputed_) recomputed_->hold_early_weights(hold_weights);
       done = run_input_backward(roots, gradients, input_.edges(), inner_boundary_);
+      if (recomputed_) recomputed_->hold_early_weights(false);
     }
     inner_boundary_.clear();
     deferred_ = std::move(done.deferred);

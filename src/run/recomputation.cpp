@@ -63,7 +63,8 @@ class BuffersKept {
 }  // namespace
 
 // Its inputs are the layer's outputs, then what the layer reads and hands through; its outputs are
-// the gradients of what the layer reads, then those of its weights, which it delivers by itself.
+// the gradients of what the layer reads, then those of its weights, which it delivers by itself but
+// where they have to wait.
 class RecomputedLayer final : public Node {
  public:
   RecomputedLayer(std::shared_ptr<Recomputation> owner, std::size_t layer, const MicrobatchKey& key)
@@ -155,6 +156,8 @@ class RecomputedLayer final : public Node {
     Tensors by_read;
     if (wants_inputs && !wants_weights && num_outputs() > num_reads_) {
       by_read = backward_input(input, roots, root_gradients);
+    } else if (wants_weights && owner_->holds_early_weights_) {
+      by_read = backward_handing_up(input, roots, root_gradients, result);
     } else {
       Engine::get_default_engine().execute(roots, root_gradients, /*keep_graph=*/false,
                                            /*create_graph=*/false, /*accumulate_grad=*/true);
@@ -227,6 +230,22 @@ class RecomputedLayer final : public Node {
     return roots;
   }
 
+  // Whole, in an I that holds the weights' gradients until W: they are results of the node.
+  Tensors backward_handing_up(const GraphInput& input, const edge_list& roots,
+                              const variable_list& gradients, variable_list& result) {
+    edge_list wanted = input.edges();
+    const auto num_inputs = static_cast<std::ptrdiff_t>(wanted.size());
+    for (std::size_t i = num_reads_; i < num_outputs(); ++i) wanted.push_back(next_edge(i));
+    variable_list captured = Engine::get_default_engine().execute(
+        roots, gradients, /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/false,
+        wanted);
+    const auto first_weight = captured.begin() + num_inputs;
+    std::move(first_weight, captured.end(),
+              result.begin() + static_cast<std::ptrdiff_t>(num_reads_));
+    captured.erase(first_weight, captured.end());
+    return input.by_input(std::move(captured));
+  }
+
   Tensors backward_input(const GraphInput& input, const edge_list& roots,
                          const variable_list& gradients) {
     InputBackward done = run_input_backward(roots, gradients, input.edges(), {});
@@ -285,8 +304,9 @@ Tensors Recomputation::run_without_graph(std::size_t layer, const MicrobatchKey&
 
 Tensors Recomputation::trained_parameters(std::size_t layer) const {
   Tensors parameters;
+  const bool is_all = chunk_.layers().size() == 1;  // may be several of the model's, fused
   for (const ParameterInfo& parameter : chunk_.parameters()) {
-    const bool is_own = parameter.layer == chunk_.first_layer() + static_cast<int>(layer);
+    const bool is_own = is_all || parameter.layer == chunk_.first_layer() + static_cast<int>(layer);
     if (is_own && parameter.trainable) parameters.push_back(parameter.tensor);
   }
   return parameters;

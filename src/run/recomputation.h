@@ -32,7 +32,7 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   // Runs a layer with LayerSpec::recompute without a graph, others as they are. Throws
   // Error(kUsage), then or in the backward, for a layer that writes to what it reads.
   Chunk::LayerCall call(const MicrobatchKey& key);
-  // From the next I on: weight gradients that I has to compute are added during W.
+  // During an I: weight gradients that it has to compute are added during W.
   void hold_early_weights(bool on) { holds_early_weights_ = on; }
 
  private:

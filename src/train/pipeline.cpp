@@ -1,6 +1,7 @@
 #include "sluice/pipeline.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/transport.h"
 #include "train/agreement.h"
+#include "train/begin_alike.h"
 #include "train/evaluator.h"
 #include "train/grads.h"
 #include "train/parameter_list.h"
@@ -83,19 +85,8 @@ struct Pipeline::Impl {
     if (options.observers) observers = options.observers(transport.rank());
     require_planned_training(plan, stages);
     stages.draw_weights(options.seed);
+    begin_alike(stages.pointers(), world, static_cast<bool>(model.initialization.module));
     shared = list_parameters(stages.pointers(), world, plan.program.mesh);
-    for (const SharedParameter& parameter : shared) begin_alike(parameter);
-  }
-
-  // Whatever the layers of a tie have drawn, all have the value of its first use.
-  void begin_alike(const SharedParameter& parameter) {
-    if (!parameter.group) return;
-    const at::NoGradGuard no_grad;
-    const auto owner = std::find(parameter.ranks.begin(), parameter.ranks.end(), parameter.owner());
-    at::Tensor value = parameter.local_use()->value().detach();
-    value.copy_(
-        parameter.group.broadcast(value.clone(), static_cast<int>(owner - parameter.ranks.begin()))
-            .wait());
   }
 
   // By what the layers' factories have left to train, which the plan need not know.
@@ -263,22 +254,37 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
     throw Error(ErrorKind::kUsage,
                 {.what = what, .where = "Pipeline::load_state_dict", .remedy = remedy});
   };
-  std::map<std::string, at::Tensor> given(state.begin(), state.end());
+  std::map<std::string, std::vector<at::Tensor>> given;
+  for (const auto& [name, tensor] : state) given[name].push_back(tensor);
   std::vector<std::string> names;
   names.reserve(given.size());
-  for (const auto& [name, tensor] : given) names.push_back(name);
+  for (const auto& [name, tensors] : given) names.push_back(name);
   const auto own = local_state_dict();
+  std::map<std::string, std::size_t> num_own, num_seen;
+  for (const auto& [name, tensor] : own) ++num_own[name];
   // All is checked before anything is written.
+  std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : own) {
     const auto found = given.find(name);
     if (found == given.end()) refuse("'" + name + "' is missing", suggest_name(name, names));
-    if (found->second.sizes() != tensor.sizes()) {
-      refuse("'" + name + "' is " + to_text(meta_of(found->second)) + ", not " +
-                 to_text(meta_of(tensor)),
+    const std::vector<at::Tensor>& of_name = found->second;
+    for (const at::Tensor& value : of_name) {
+      if (value.sizes() == tensor.sizes()) continue;
+      refuse("'" + name + "' is " + to_text(meta_of(value)) + ", not " + to_text(meta_of(tensor)),
              "give the state of the same model");
     }
+    // One for each stage that has its own, or one for all.
+    const std::size_t at = num_seen[name]++;
+    const bool for_each = of_name.size() == num_own[name];
+    for (const at::Tensor& value : of_name) {
+      if (for_each || at::equal(value, of_name.front())) continue;
+      refuse("'" + name + "' comes with different values, " + std::to_string(of_name.size()) +
+                 " of them, and this rank has " + std::to_string(num_own[name]),
+             "give this rank's own state, or hold the buffer in a part of the module");
+    }
+    values.push_back(of_name[for_each ? at : 0]);
   }
-  for (const auto& [name, tensor] : own) tensor.copy_(given.at(name));
+  for (std::size_t i = 0; i < own.size(); ++i) at::Tensor(own[i].second).copy_(values[i]);
 }
 
 void Pipeline::scale_grads_by_divisor(double divisor) {

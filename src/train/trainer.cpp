@@ -11,6 +11,7 @@
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/memory_ledger.h"
+#include "train/begin_alike.h"
 #include "train/evaluator.h"
 
 namespace sluice {
@@ -105,20 +106,6 @@ struct Trainer::Impl {
     return *evaluation;
   }
 
-  // A module that draws knows nothing of the first use on another rank.
-  void require_own_first_uses() const {
-    if (!draws_by_module) return;
-    for (const TieGroup& group : program.tie_groups) {
-      const auto rank_of = [&](int stage) { return program.stage_map.rank_of(stage); };
-      const auto elsewhere = [&](int stage) { return rank_of(stage) != rank_of(group.stages[0]); };
-      if (std::none_of(group.stages.begin(), group.stages.end(), elsewhere)) continue;
-      throw Error(ErrorKind::kUsage,
-                  {.what = "'" + group.name + "' is tied across ranks and drawn by its module",
-                   .where = "Trainer::draw_weights",
-                   .remedy = "set Initialization::tensor instead, or train with a Pipeline"});
-    }
-  }
-
   void log_stages(const Model& model, const Partition& partition) const {
     if (!logs(LogLevel::kDebug)) return;
     for (const auto& stage : stages.stages())
@@ -170,8 +157,8 @@ void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) 
 }
 
 void Trainer::draw_weights() {
-  impl_->require_own_first_uses();
   impl_->stages.draw_weights(impl_->options.seed);
+  begin_alike(impl_->stages.pointers(), impl_->transport.world(), impl_->draws_by_module);
 }
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {

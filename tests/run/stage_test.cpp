@@ -176,6 +176,41 @@ TEST(StageTest, HoldsEarlyWeightsUntilWWhenToldTo) {
   EXPECT_EQ(num_gradients(stage), stage.parameters().size());
 }
 
+// What two layers read of one that reads no input of the stage: its weights are early.
+TEST(StageTest, HoldsEarlyWeightsOfLayersThatRunTwiceUntilW) {
+  const auto gradients = [](bool twice, bool hold) {
+    LayerSpec side = layer_of<torch::nn::LinearImpl>("side", kWidth, kWidth);
+    side.reads = {"x"};
+    side.writes = {"side"};
+    side.recompute = twice;
+    std::vector<LayerSpec> layers = {side};
+    for (const char* name : {"one", "two"}) {
+      LayerSpec& layer = layers.emplace_back();
+      layer.name = name;
+      layer.reads = {"hidden", "side"};
+      layer.forward = [](torch::nn::Module& /*module*/, const std::vector<at::Tensor>& in) {
+        return std::vector<at::Tensor>{in[0] * in[1]};
+      };
+    }
+    Stage stage(1, Chunk(std::move(layers), 1, {"hidden"}, {"hidden"}));
+    initialize_parameters(stage.chunk(), 5);
+    stage.hold_early_weights(hold);
+    at::Tensor hidden = input_of(0).set_requires_grad(true);
+    const Values outputs = stage.forward({7, 1, 0}, {hidden}, {{"x", input_of(1)}});
+    stage.keep(0, {outputs.get("hidden")});
+    stage.backward_input(0, {input_of(100)});
+    EXPECT_EQ(num_gradients(stage), hold ? 0u : 2u);
+    stage.backward_weight(0);
+    EXPECT_EQ(num_gradients(stage), 2u);
+    return std::vector{stage.gradient(0).clone(), stage.gradient(1).clone()};
+  };
+  const auto expected = gradients(false, false);
+  for (const bool hold : {false, true}) {
+    const auto found = gradients(true, hold);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(found[i], expected[i]));
+  }
+}
+
 // Counts the matrix products that run while it lives, on this thread.
 class ProductCounter {
  public:

@@ -13,11 +13,16 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/adamw.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 
+#include "sluice/parts/describe.h"
+#include "sluice/parts/rank_threads.h"
 #include "sluice/pipeline.h"
+#include "sluice/trainer.h"
 #include "support/expect_error.h"
 
 namespace sluice::test {
@@ -261,39 +266,224 @@ TEST(WholeModuleTest, TiesParametersOfPartsInEveryLayout) {
   expect_same_bits(one, train(model, layout("ZBVZeroBubble", 2)));
 }
 
+// Without a gradient: the embedding and the head, and what `also` names.
+std::function<std::shared_ptr<DecoderImpl>(const Kept&)> freezing(const std::string& also = "") {
+  return [also](const Kept& kept) {
+    std::shared_ptr<DecoderImpl> net = leaving_out(kept);
+    for (const auto& item : net->named_parameters()) {
+      const std::string& name = item.key();
+      const bool is_end = name.starts_with("embed_tokens.") || name.starts_with("lm_head.");
+      if (is_end || (!also.empty() && name.starts_with(also)))
+        item.value().set_requires_grad(false);
+    }
+    return net;
+  };
+}
+
+Model drawn_by_module(bool tied, bool frozen) {
+  ModuleTree tree{.parts = parts()};
+  if (tied) tree.ties = {{"lm_head.weight", "embed_tokens.weight"}};
+  Model model = frozen ? decoder(freezing(), tree) : decoder(leaving_out, tree);
+  model.initialization.tensor = nullptr;
+  model.initialization.module = [](const std::string& /*name*/, torch::nn::Module& module) {
+    if (auto* linear = module.as<torch::nn::LinearImpl>())
+      torch::nn::init::kaiming_uniform_(linear->weight);
+    if (auto* embedding = module.as<torch::nn::EmbeddingImpl>())
+      torch::nn::init::normal_(embedding->weight);
+  };
+  return model;
+}
+
 TEST(WholeModuleTest, DrawsByModuleWithTheSameBitsInEveryLayout) {
-  const auto drawn = [](int ranks, bool tied) {
-    ModuleTree tree{.parts = parts()};
-    if (tied) tree.ties = {{"lm_head.weight", "embed_tokens.weight"}};
-    Model model = decoder(leaving_out, tree);
-    model.initialization.tensor = nullptr;
+  const auto drawn = [](const char* schedule, int ranks, bool tied, bool frozen) {
+    Model model = drawn_by_module(tied, frozen);
     std::mutex mutex;
     std::multiset<std::string> asked;
-    model.initialization.module = [&](const std::string& name, torch::nn::Module& module) {
+    model.initialization.module = [&, draw = model.initialization.module](
+                                      const std::string& name, torch::nn::Module& module) {
       {
         const std::lock_guard lock(mutex);
         asked.insert(name);
       }
-      if (auto* linear = module.as<torch::nn::LinearImpl>())
-        torch::nn::init::kaiming_uniform_(linear->weight);
-      if (auto* embedding = module.as<torch::nn::EmbeddingImpl>())
-        torch::nn::init::normal_(embedding->weight);
+      draw(name, module);
     };
     std::map<std::string, at::Tensor> state;
-    run(model, layout("1F1B", ranks), [&](Pipeline& pipeline) {
+    run(model, layout(schedule, ranks), [&](Pipeline& pipeline) {
       const std::lock_guard lock(mutex);
-      for (const auto& [name, tensor] : pipeline.local_state_dict()) state[name] = tensor.clone();
+      for (const auto& [name, tensor] : pipeline.local_state_dict()) {
+        const auto [other, added] = state.emplace(name, tensor.clone());
+        EXPECT_TRUE(added || at::equal(tensor, other->second)) << name << schedule;
+      }
     });
     EXPECT_EQ(asked.count("layers.3.linear"), 1u);
     EXPECT_EQ(asked.count("layers.3"), 0u);  // it has nothing of its own
     return state;
   };
   for (const bool tied : {false, true}) {
-    const auto one = drawn(1, tied), four = drawn(4, tied);
-    ASSERT_EQ(one.size(), four.size());
-    for (const auto& [name, tensor] : one)
-      EXPECT_TRUE(at::equal(tensor, four.at(name))) << name << tied;
+    for (const bool frozen : {false, true}) {
+      const auto one = drawn("1F1B", 1, tied, frozen);
+      for (const auto& [schedule, ranks] : {std::pair("1F1B", 4), std::pair("ZBVZeroBubble", 2)}) {
+        const auto found = drawn(schedule, ranks, tied, frozen);
+        ASSERT_EQ(one.size(), found.size());
+        for (const auto& [name, tensor] : one)
+          EXPECT_TRUE(at::equal(tensor, found.at(name))) << name << schedule << tied << frozen;
+      }
+    }
   }
+}
+
+TEST(WholeModuleTest, BeginsAlikeWhereATrainerDrawsByModule) {
+  for (const bool frozen : {false, true}) {
+    const Model model = drawn_by_module(/*tied=*/true, frozen);
+    const Plan plan = plan_pipeline(describe(model.layers), layout("1F1B", 2));
+    std::vector<at::Tensor> uses;
+    std::mutex mutex;
+    run_ranks(make_local_transports(2), 1, nullptr, [&](Transport& transport) {
+      Trainer trainer(model, plan.partition, plan.program, transport, {});
+      trainer.draw_weights();
+      const std::lock_guard lock(mutex);
+      for (const ParameterInfo& info : trainer.parameters())
+        if (info.name == "embed_tokens.weight" || !info.tied_to.empty())
+          uses.push_back(info.tensor.detach());
+    });
+    ASSERT_EQ(uses.size(), 2u);
+    EXPECT_TRUE(at::equal(uses[0], uses[1])) << frozen;
+  }
+}
+
+// With two parameters of its own.
+struct ScaledImpl : torch::nn::Module {
+  explicit ScaledImpl(const Kept& kept) {
+    if (kept("before")) before = register_parameter("before", at::ones({kWidth}));
+    if (kept("linear")) linear = register_module("linear", torch::nn::Linear(kWidth, kWidth));
+    if (kept("after")) after = register_parameter("after", at::ones({kWidth}));
+  }
+  at::Tensor forward(at::Tensor x) {
+    if (before.defined()) x = x * before;
+    if (linear) x = linear(x);
+    return after.defined() ? x * after : x;
+  }
+  at::Tensor before, after;
+  torch::nn::Linear linear{nullptr};
+};
+
+TEST(WholeModuleTest, AModuleWhoseOwnParametersAreOnTwoStagesIsNotDrawnByModule) {
+  Model model = from_module([](const Kept& kept) { return std::make_shared<ScaledImpl>(kept); },
+                            [](ScaledImpl& net, const at::Tensor& x) { return net.forward(x); },
+                            {.parts = {{"before", {"x"}}, {"linear"}, {"after"}}});
+  model.loss = mean_loss([](const Values& out, const Values&) { return out["hidden"].mean(); });
+  model.initialization.module = [](const std::string&, torch::nn::Module& module) {
+    for (at::Tensor& parameter : module.parameters(/*recurse=*/false))
+      torch::nn::init::normal_(parameter);
+  };
+  run(model, layout("1F1B", 1), [](Pipeline& /*pipeline*/) {});
+  const std::string refused =
+      message_of([&] { run(model, layout("1F1B", 2), [](Pipeline& /*pipeline*/) {}); });
+  EXPECT_NE(refused.find("'before' and 'after' are one module's own, on stages 0 and 1"),
+            std::string::npos)
+      << refused;
+  EXPECT_NE(refused.find("set Initialization::tensor"), std::string::npos) << refused;
+}
+
+TEST(WholeModuleTest, RunsStagesTwiceWithTheSameBitsWhateverIsFrozen) {
+  for (const char* also : {"", "layers.3.", "layers.0.norm."}) {
+    std::atomic<int> calls = 0;
+    Model model = from_module(freezing(also),
+                              [&calls](DecoderImpl& net, const at::Tensor& x) {
+                                ++calls;
+                                return net.forward(x);
+                              },
+                              {.parts = parts()});
+    finish(model);
+    const Trained one = train(model, layout("1F1B", 1));
+    EXPECT_EQ(calls, 3 * 4);
+    const std::vector<std::tuple<const char*, int, int>> layouts = {
+        {"1F1B", 1, 1},
+        {"1F1B", 2, 2},
+        {"GPipe", 2, 2},
+        {"Interleaved1F1B", 2, 4},
+        {"ZBVZeroBubble", 2, 4},
+        {"DualPipeV", 2, 4},
+        {"InterleavedZeroBubble", 2, 4}};
+    for (const auto& [schedule, ranks, stages] : layouts) {
+      PipelineOptions options = layout(schedule, ranks);
+      if (stages == 2) options.partition.split_points = {"layers.3"};
+      if (stages == 4) options.partition.split_points = {"layers.1", "layers.3", "layers.5"};
+      options.activation_checkpoint = ActivationCheckpoint::kFull;
+      SCOPED_TRACE(std::string(schedule) + " " + also);
+      calls = 0;
+      expect_same_bits(one, train(model, options));
+      EXPECT_EQ(calls, 3 * 4 * stages * 2);
+    }
+  }
+}
+
+TEST(WholeModuleTest, AStageRunsTwiceWhenAllItsBlocksAreNamed) {
+  const Model model = decoder(leaving_out, {.parts = parts()});
+  const auto build = [&](const std::vector<std::string>& names, const char* cut) {
+    PipelineOptions options = layout("1F1B", 2);
+    options.partition.split_points = {cut};
+    options.activation_checkpoint = {ActivationCheckpoint::kLayers, names};
+    run(model, options, [](Pipeline& pipeline) {
+      const bool twice = pipeline.stages().front()->chunk().layers().front().recompute;
+      EXPECT_EQ(twice, pipeline.has_last_stage());
+    });
+  };
+  build({"layers.5"}, "layers.5");  // norm and head with it
+  build({"layers.5", "lm_head"}, "layers.5");
+  build({"norm", "lm_head"}, "norm");
+  const auto attempt = [&](const std::vector<std::string>& names, const char* cut) {
+    return message_of([&] { build(names, cut); });
+  };
+  const std::string head = attempt({"lm_head"}, "layers.5");
+  EXPECT_NE(head.find("'lm_head' is to run twice, 'layers.5' once"), std::string::npos) << head;
+  const std::string end = attempt({"lm_head"}, "norm");
+  EXPECT_NE(end.find("'lm_head' is to run twice, 'norm' once"), std::string::npos) << end;
+  EXPECT_NE(end.find("name all parts of the stage"), std::string::npos) << end;
+}
+
+TEST(WholeModuleTest, RunsPartsTwiceByTheirClass) {
+  const Model model =
+      decoder(leaving_out, {.parts = {{"embed_tokens", {"ids"}}, {"layers"}, {"norm"}, {"lm_head"}},
+                            .block_class = "Block"});
+  for (const std::string& name : {std::string("Block"), class_name<BlockImpl>()}) {
+    PipelineOptions options = layout("1F1B", 2);
+    options.partition.split_points = {"layers.3"};
+    options.activation_checkpoint = {ActivationCheckpoint::kClasses, {name}};
+    run(model, options, [](Pipeline& pipeline) {
+      const Partition& partition = pipeline.plan().partition;
+      EXPECT_EQ(partition.stages[0].recomputed, (std::vector<int>{1, 2, 3}));
+      EXPECT_EQ(partition.stages[1].recomputed, (std::vector<int>{4, 5, 6}));
+    });
+  }
+  const ModelSpec spec =
+      describe(model.layers, {{"ids", {{2, 5}, at::kLong}}, {"labels", {{2, 5}, at::kLong}}});
+  EXPECT_EQ(spec.layers[3].class_name, class_name<BlockImpl>());
+}
+
+TEST(WholeModuleTest, StatesKeepTheBuffersThatEveryStageHas) {
+  const Model model = decoder(leaving_out, {.parts = parts()});
+  run(model, layout("ZBVZeroBubble", 2), [](Pipeline& pipeline) {
+    std::vector<at::Tensor> scales;
+    for (const auto& module : pipeline.modules())
+      scales.push_back(module->as<DecoderImpl>()->scale);
+    ASSERT_EQ(scales.size(), 2u);
+    scales[0].fill_(5);
+    scales[1].fill_(7);
+    std::vector<std::pair<std::string, at::Tensor>> state;
+    for (const auto& [name, tensor] : pipeline.local_state_dict())
+      state.emplace_back(name, tensor.clone());
+    scales[0].fill_(1);
+    scales[1].fill_(1);
+    pipeline.load_state_dict(state);
+    EXPECT_EQ(scales[0].item<float>(), 5);
+    EXPECT_EQ(scales[1].item<float>(), 7);
+    state.emplace_back("scale", at::ones({1}));
+    const std::string refused = message_of([&] { pipeline.load_state_dict(state); });
+    EXPECT_NE(refused.find("'scale' comes with different values"), std::string::npos) << refused;
+    EXPECT_NE(refused.find("in a part of the module"), std::string::npos) << refused;
+    EXPECT_EQ(scales[0].item<float>(), 5);
+  });
 }
 
 TEST(WholeModuleTest, AModuleThatIsReadyTrainsOnOneStageAndAsksForAFactoryOnMore) {

@@ -23,8 +23,8 @@ struct Initialization {
   // use. value is whole: a slice is taken out of it afterwards.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
   // Of every module that has parameters or buffers of its own, by its full name; of which class it
-  // is says module.as<torch::nn::Linear>(). A tied parameter has the value of its first use, whose
-  // ranks must be a Pipeline's if they are several.
+  // is says module.as<torch::nn::Linear>(). A tied parameter has the value of its first use. A
+  // module whose own parameters are on several stages is refused.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
 
   bool is_given() const { return tensor || module; }

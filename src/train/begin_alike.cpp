@@ -1,0 +1,100 @@
+#include "train/begin_alike.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "comm/gather_messages.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+struct Use {
+  std::string name, first_use;
+  int layer = 0, stage = 0, rank = 0;
+};
+
+const std::string& first_use_of(const ParameterInfo& info) {
+  return info.tied_to.empty() ? info.name : info.tied_to;
+}
+
+// Of every parameter, of all ranks.
+std::vector<Use> gather_uses(const std::vector<Stage*>& stages, const Group& world) {
+  WireWriter own;
+  std::size_t num_uses = 0;
+  for (Stage* stage : stages) num_uses += stage->parameters().size();
+  own.add(num_uses);
+  for (Stage* stage : stages) {
+    for (const ParameterInfo& info : stage->parameters())
+      own.add(info.name).add(first_use_of(info)).add(info.layer).add(stage->index());
+  }
+  std::vector<Use> uses;
+  int rank = 0;
+  for (WireReader& message : gather_messages(world, own, "where parameters are used")) {
+    for (auto left = message.take<std::size_t>(); left > 0; --left) {
+      Use& use = uses.emplace_back();
+      use.name = message.take<std::string>();
+      use.first_use = message.take<std::string>();
+      use.layer = message.take<int>();
+      use.stage = message.take<int>();
+      use.rank = rank;
+    }
+    message.finish();
+    ++rank;
+  }
+  return uses;
+}
+
+void require_one_stage_per_module(const std::vector<Use>& uses) {
+  std::map<std::string, const Use*> first;  // by module
+  for (const Use& use : uses) {
+    const std::size_t dot = use.name.rfind('.');
+    const std::string module = dot == std::string::npos ? "" : use.name.substr(0, dot);
+    const Use& other = *first.emplace(module, &use).first->second;
+    if (other.stage == use.stage) continue;
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "'" + other.name + "' and '" + use.name + "' are one module's own, on stages " +
+                 std::to_string(other.stage) + " and " + std::to_string(use.stage),
+         .where = "Initialization::module",
+         .remedy = "set Initialization::tensor, or put them on one stage"});
+  }
+}
+
+void hand_out(const std::string& name, const std::vector<Use>& uses,
+              const std::vector<Stage*>& stages, const Group& world) {
+  const auto first = std::min_element(uses.begin(), uses.end(),
+                                      [](const Use& a, const Use& b) { return a.layer < b.layer; });
+  std::vector<at::Tensor> own;
+  for (Stage* stage : stages) {
+    for (const ParameterInfo& info : stage->parameters())
+      if (first_use_of(info) == name) own.push_back(info.tensor.detach());
+  }
+  std::vector<at::Tensor> pieces(static_cast<std::size_t>(world.size()));
+  if (world.rank() == first->rank) {
+    for (const Use& use : uses) pieces[static_cast<std::size_t>(use.rank)] = own.front().clone();
+  }
+  const at::Tensor value =
+      world.all_to_all(std::move(pieces)).wait()[static_cast<std::size_t>(first->rank)];
+  for (at::Tensor& tensor : own) tensor.copy_(value);
+}
+
+}  // namespace
+
+void begin_alike(const std::vector<Stage*>& stages, const Group& world, bool by_module) {
+  const at::NoGradGuard no_grad;
+  const std::vector<Use> uses = gather_uses(stages, world);
+  if (by_module) require_one_stage_per_module(uses);
+  std::map<std::string, std::vector<Use>> ties;
+  for (const Use& use : uses) ties[use.first_use].push_back(use);
+  for (const auto& [name, of_tie] : ties) {
+    const auto elsewhere = [&](const Use& use) { return use.rank != of_tie.front().rank; };
+    if (std::any_of(of_tie.begin(), of_tie.end(), elsewhere)) hand_out(name, of_tie, stages, world);
+  }
+}
+
+}  // namespace sluice
