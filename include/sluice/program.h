@@ -130,8 +130,7 @@ struct LowerOptions {
 
 // The passes by name, in the order in which lower() applies them for these options: forward only,
 // frozen, merge, unshard, reduce gradients, transfers, defer, tied reductions, loss, outputs,
-// optimizer
-// step.
+// optimizer step.
 struct NamedPass {
   std::string name;
   Program (*apply)(Program, const LowerOptions&) = nullptr;
