@@ -89,9 +89,10 @@ struct RunOptions {
   GradientReduction reduction = {};
   // Told of all that the rank does. Called once, on its thread; they must outlive the pipeline.
   std::function<std::vector<ExecutorObserver*>(int rank)> observers = {};
-  // Mixed precision: steps run under autocast to this type (kBFloat16, kHalf), wherever they are
-  // called. Without it, under the autocast state of the thread that calls, which has to be the same
-  // on all ranks; a cache of casted weights is not used (docs/training.md).
+  // Mixed precision: forwards and losses run under autocast to this type (kBFloat16), wherever a
+  // step is called. Without it, under the autocast state of the thread that calls, which has to be
+  // the same on all ranks. Backwards and hooks run without; a cache of casted weights is not used
+  // (docs/training.md).
   std::optional<at::ScalarType> autocast = {};
   // Of a stage: a backward of one's own, in place of autograd's (parts/chunk_backward.h).
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};

@@ -46,7 +46,7 @@ struct TrainingOptions {
   std::vector<std::string> trainable = {"*"};
   std::int64_t global_batch_size = 0;
   std::string mixed_precision = "none";
-  std::vector<std::string> activation_checkpoint = {};  // "none" is {}, "full" is {"*"}
+  ActivationCheckpoint activation_checkpoint = {};  // not kClasses
   std::string fused = "auto";
 };
 struct ParallelismOptions {

@@ -34,7 +34,7 @@ struct TrainerOptions {
   std::function<bool()> stop_requested;      // asked once a step on every rank; may be empty
   MemoryLedger* ledger = nullptr;            // without one, memory is reported as 0
   std::vector<ExecutorObserver*> observers;  // must outlive the trainer
-  // Mixed precision: forwards and losses run under autocast to this type (kBFloat16, kHalf).
+  // Mixed precision: forwards and losses run under autocast to this type (kBFloat16).
   // Weights, gradient sums, norms and the update keep the type of the parameters.
   std::optional<at::ScalarType> autocast;
 };
@@ -87,8 +87,8 @@ class Trainer {
   // those of that step.
   std::optional<std::int64_t> weights_step() const;
 
-  // After a failure: the last instructions of this rank, and the index of the one that was running,
-  // -1 if none was.
+  // After a failure: the last instructions of this rank, in the step or evaluation that ran last,
+  // and the index of the one of the trainer's program that was running, -1 if none was.
   std::string flight_record() const;
   int current_instruction() const;
 

@@ -87,19 +87,18 @@ Row activation_checkpoint_key() {
   return mixed_key(
       "training", "activation_checkpoint", {Kind::kString, Kind::kStrings},
       [](const RunConfig& config) -> Value {
-        const std::vector<std::string>& names = config.training.activation_checkpoint;
-        if (names.empty()) return std::string("none");
-        if (names == std::vector<std::string>{"*"}) return std::string("full");
-        return names;
+        const ActivationCheckpoint& twice = config.training.activation_checkpoint;
+        if (twice.kind == ActivationCheckpoint::kLayers) return twice.names;
+        return std::string(twice.kind == ActivationCheckpoint::kFull ? "full" : "none");
       },
       [](RunConfig& config, const Value& value) {
-        std::vector<std::string>& names = config.training.activation_checkpoint;
-        if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
-          names = *list;
-        } else {
-          names.clear();
-          if (std::get<std::string>(value) == "full") names.push_back("*");
-        }
+        ActivationCheckpoint& twice = config.training.activation_checkpoint;
+        if (const auto* names = std::get_if<std::vector<std::string>>(&value))
+          twice = {ActivationCheckpoint::kLayers, *names};
+        else if (std::get<std::string>(value) == "full")
+          twice = ActivationCheckpoint::kFull;
+        else
+          twice = ActivationCheckpoint::kNone;
       });
 }
 

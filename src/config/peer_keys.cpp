@@ -96,7 +96,7 @@ std::vector<PeerKey> make_table() {
       {"torchtitan", "metrics.rank_0_only", kMetrics},
       {"torchtitan", "metrics.disable_color_printing", "the variable NO_COLOR"},
       {"torchtitan", "metrics.enable_color_printing", "the variable NO_COLOR"},
-      {"torchtitan", "profiling.*", kNotBuilt},
+      {"torchtitan", "profiling.*", "`sluice train --profile`"},
       {"torchtitan", "comm.trace_buf_size", kRecorded},
       {"torchtitan", "comm.save_traces_folder", kRecorded},
       {"torchtitan", "validation.enabled", "`validation.interval`"},

@@ -45,11 +45,7 @@ PipelineOptions pipeline_options(const RunConfig& config) {
   options.seq_len = config.training.seq_len;
   options.optimizer = config.optimizer.kind;
   options.trainable = config.training.trainable;
-  const std::vector<std::string>& twice = config.training.activation_checkpoint;
-  if (twice == std::vector<std::string>{"*"})
-    options.activation_checkpoint = ActivationCheckpoint::kFull;
-  else if (!twice.empty())
-    options.activation_checkpoint = {ActivationCheckpoint::kLayers, twice};
+  options.activation_checkpoint = config.training.activation_checkpoint;
   if (config.parallelism.schedule_csv.empty()) {
     options.num_microbatches = num_microbatches(config);
     return options;

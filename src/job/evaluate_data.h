@@ -17,6 +17,12 @@ namespace sluice {
 TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
 
+// Throws Error(kInput) when evaluate_data() with the same max_batches would count no label, or meet
+// a malformed row before the first that it counts. Of all batches as far as known from the rows
+// that were read, and then for a file without counted labels, too.
+void require_counted_labels(const TokenData& data, const TrainingOptions& training,
+                            std::int64_t max_batches);
+
 struct DataLoss {
   double sum = 0;
   std::int64_t tokens = 0;  // counted

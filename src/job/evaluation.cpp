@@ -18,6 +18,7 @@
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
 #include "train/evaluator.h"
+#include "train/stage_weights.h"
 
 namespace sluice {
 namespace {
@@ -81,8 +82,7 @@ DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan, const HfDir
   doing = "making the modules";
   RankStages stages = build_stages(model, plan.partition, rank);
   doing = "loading the weights";
-  for (const auto& stage : stages.stages())
-    load_parameters(weights, stage->parameters(), plan.model);
+  load_weights(stages, weights, plan.model);
   doing = "evaluating";
   const RunOptions options;
   Evaluator evaluator(plan.program.stage_map, stages, transport, ModelEnd(model), options, {});
@@ -104,7 +104,7 @@ Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string
   const OpenedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
   if (!weights.warning.empty()) log_warning(weights.warning);
   require_memory_to_evaluate(plan);
-  data.require_counted_labels(/*steps=*/0, config.training.local_batch_size);
+  require_counted_labels(data, config.training, /*max_batches=*/0);
 
   PerRank<DataLoss> losses(ranks);
   run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,

@@ -70,7 +70,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   require_data_is_kept(config);
   require_memory(plan, machine_memory_bytes());
   data.require_counted_labels(config.training.steps, config.training.local_batch_size);
-  if (validation) validation->require_counted_labels(/*steps=*/0, config.training.local_batch_size);
+  if (validation) require_counted_labels(*validation, config.training, config.validation.steps);
   require_outputs(config, plan);
 }
 

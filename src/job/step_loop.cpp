@@ -69,7 +69,12 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, st
     if (logs) {
       const std::vector<RankStats> stats = trainer.gather_stats(times);
       std::optional<double> validation_loss;
-      if (validates) validation_loss = validate(run, trainer, step, doing);
+      try {
+        if (validates) validation_loss = validate(run, trainer, step, doing);
+      } catch (...) {  // the step itself is done
+        if (log) log->step(step, lr, report, stats, std::nullopt);
+        throw;
+      }
       if (log) log->step(step, lr, report, stats, validation_loss);
     } else if (log) {
       log->skip_step(times.total);

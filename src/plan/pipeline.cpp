@@ -102,7 +102,8 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   plan.program = lower(plan.schedule, lowering);
   plan.report = verify(plan.program);
   require_proof(plan.program, plan.report, plan.schedule.name);
-  plan.costs = detail::recomputation_costs(plan.model, plan.partition, plan.microbatch);
+  plan.costs = detail::drop_frozen_costs(
+      detail::recomputation_costs(plan.model, plan.partition, plan.microbatch), plan.partition);
   plan.simulation = simulate(plan.program, plan.costs);
   plan.ranks = predict(plan, options.optimizer);
   return plan;

@@ -128,6 +128,19 @@ std::vector<StageBackward> backwards_of(const Partition& partition) {
   return all_full ? std::vector<StageBackward>() : backwards;
 }
 
+Costs drop_frozen_costs(Costs costs, const Partition& partition) {
+  const auto is_end = [](const StageContent& stage) {
+    return stage.backward == StageBackward::kWeights;
+  };
+  const auto& stages = partition.stages;
+  if (std::none_of(stages.begin(), stages.end(), is_end)) return costs;
+  costs.per_stage.resize(stages.size(), costs.uniform);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    if (is_end(stages[s])) costs.per_stage[s].backward -= costs.uniform.backward_input;
+  }
+  return costs;
+}
+
 std::vector<std::string> frozen_notes(const Partition& partition) {
   std::vector<int> without_backward, without_weights;
   for (const StageContent& stage : partition.stages) {

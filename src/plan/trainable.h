@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sluice/partition.h"
+#include "sluice/simulate.h"
 
 namespace sluice::detail {
 
@@ -19,6 +20,9 @@ void require_something_to_train(const ModelSpec& model);
 
 // By stage. Empty: there is nothing that a program could leave out.
 std::vector<StageBackward> backwards_of(const Partition& partition);
+
+// B of a stage below which nothing is trained costs what it does without I.
+Costs drop_frozen_costs(Costs costs, const Partition& partition);
 
 // What freezing has taken out of the program, for people; empty: nothing.
 std::vector<std::string> frozen_notes(const Partition& partition);

@@ -1,6 +1,7 @@
 #include "sluice/parts/executor.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <map>
 
@@ -129,6 +130,10 @@ struct Executor::Impl {
   }
 
   void execute(const Action& action) {
+    // Autocast is for forwards and losses. A backward computes in the types of its forward.
+    std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
+    if (action.kind != ActionKind::kForward && action.kind != ActionKind::kOverlap)
+      no_autocast.emplace(c10::autocast_dispatch_keyset);
     switch (action.kind) {
       case ActionKind::kForward:
         forward(action);
@@ -141,8 +146,8 @@ struct Executor::Impl {
         stage_at(action.stage).backward_weight(action.microbatch);
         break;
       case ActionKind::kOverlap:
-        forward(running = action.overlap_forward());
-        backward(running = action.overlap_backward());
+        execute(running = action.overlap_forward());
+        execute(running = action.overlap_backward());
         break;
       case ActionKind::kSendForward:
         send(ChannelKind::kActivation, action);

@@ -1,6 +1,5 @@
 #include "run/recomputation.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/engine.h>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "run/autocast.h"
 #include "run/graph_input.h"
 #include "run/make_node.h"
 #include "run/same_storage.h"
@@ -27,18 +27,6 @@ using Tensors = std::vector<at::Tensor>;
 namespace {
 
 bool wants_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
-
-// A weight that is cast without a graph must not serve the forward that has one.
-class NoAutocastCache {
- public:
-  NoAutocastCache() { at::autocast::set_autocast_cache_enabled(false); }
-  ~NoAutocastCache() { at::autocast::set_autocast_cache_enabled(was_on_); }
-  NoAutocastCache(const NoAutocastCache&) = delete;
-  NoAutocastCache& operator=(const NoAutocastCache&) = delete;
-
- private:
-  bool was_on_ = at::autocast::is_autocast_cache_enabled();
-};
 
 // What happens to the buffers of a module meanwhile happens to copies.
 class BuffersKept {
@@ -202,7 +190,7 @@ class RecomputedLayer final : public Node {
     {
       const at::AutoGradMode with_graph(true);
       const c10::impl::ForceDispatchKeyGuard as_before(dispatch_keys_);
-      const NoAutocastCache no_cache;
+      const AutocastScope no_cache(std::nullopt);
       const BuffersKept buffers(owner_->chunk_.module(layer_));
       for (std::size_t k = 0; k < saved_.size(); ++k) {
         if (saved_[k].is_differentiable)
@@ -293,7 +281,8 @@ Tensors Recomputation::run_without_graph(std::size_t layer, const MicrobatchKey&
   Tensors written;
   {
     const at::NoGradGuard no_graph;
-    const NoAutocastCache no_cache;
+    // A weight that is cast without a graph must not serve the forward that has one.
+    const AutocastScope no_cache(std::nullopt);
     written = chunk_.run_layer(layer, recomputed.values(), key.seed, key.step, key.microbatch);
   }
   recomputed.require_unchanged();

@@ -1,6 +1,6 @@
 #include "train/evaluator.h"
 
-#include <tuple>
+#include <algorithm>
 #include <utility>
 
 #include "train/evaluation_mode.h"
@@ -18,18 +18,21 @@ Evaluator::Evaluator(const StageMap& stage_map, RankStages& stages, Transport& t
       observers_(observers) {}
 
 StepRunner& Evaluator::runner_for(const Kind& kind) {
-  const auto found = runners_.find(kind);
-  if (found != runners_.end()) return found->second;
+  const auto found = std::find_if(runners_.begin(), runners_.end(),
+                                  [&](const Runner& runner) { return runner.kind == kind; });
+  if (found != runners_.end()) {
+    runners_.splice(runners_.begin(), runners_, found);
+    return found->step;
+  }
   LowerOptions lowering;
   lowering.forward_only = true;
   lowering.loss = true;
   lowering.outputs = kind.gathers_outputs;
   const Schedule schedule = make_forward_schedule(stage_map_, kind.num_microbatches);
-  return runners_
-      .emplace(std::piecewise_construct, std::tuple(kind),
-               std::forward_as_tuple(lower(schedule, lowering), stages_, no_ties_, transport_, end_,
-                                     options_, observers_))
-      .first->second;
+  if (runners_.size() == kMostPrograms) runners_.pop_back();
+  runners_.emplace_front(kind, lower(schedule, lowering), stages_, no_ties_, transport_, end_,
+                         options_, observers_);
+  return runners_.front().step;
 }
 
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
@@ -39,6 +42,10 @@ StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
   StepResult result = runner.run(batch, options);
   losses_ = runner.losses();
   return result;
+}
+
+std::string Evaluator::flight_record() const {
+  return runners_.empty() ? "" : runners_.front().step.flight_record();
 }
 
 }  // namespace sluice

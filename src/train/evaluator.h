@@ -1,13 +1,14 @@
 // Forwards alone through a rank's stages, for batches of any number of microbatches: what
 // Pipeline::eval_step, Trainer::evaluate and `sluice eval` are made of.
 //
-// Owns: a proven program with its executor for each number of microbatches that came. Does not own:
-// the stages, which a training may have between two evaluations.
+// Owns: proven programs with their executors, for the few numbers of microbatches that came last.
+// Does not own: the stages, which a training may have between two evaluations.
 // Thread-safety: one rank's thread.
 #pragma once
 
-#include <compare>
-#include <map>
+#include <list>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/model.h"
@@ -28,12 +29,24 @@ class Evaluator {
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
   // Of the last run, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
+  // The last instructions of this rank in the last run, which may have failed.
+  std::string flight_record() const;
+  std::size_t num_programs() const { return runners_.size(); }
+
+  static constexpr std::size_t kMostPrograms = 4;
 
  private:
   struct Kind {
     int num_microbatches = 0;
     bool gathers_outputs = false;
-    friend auto operator<=>(const Kind&, const Kind&) = default;
+    friend bool operator==(const Kind&, const Kind&) = default;
+  };
+  struct Runner {
+    template <typename... Parts>
+    explicit Runner(const Kind& of, Parts&&... parts)
+        : kind(of), step(std::forward<Parts>(parts)...) {}
+    const Kind kind;
+    StepRunner step;
   };
   StepRunner& runner_for(const Kind& kind);
 
@@ -44,7 +57,7 @@ class Evaluator {
   const RunOptions& options_;
   const std::vector<ExecutorObserver*> observers_;
   const std::vector<SharedParameter> no_ties_;  // nothing is summed
-  std::map<Kind, StepRunner> runners_;
+  std::list<Runner> runners_;                   // the last used first
   std::vector<MicrobatchLoss> losses_;
 };
 

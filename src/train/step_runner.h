@@ -38,6 +38,7 @@ class StepRunner {
   StepResult run(const StepBatch& batch, const StepOptions& options);
   // Of the last run, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }
+  std::string flight_record() const { return executor_.flight_record(); }
   // After a run: gradients of ties within this rank are sums, too.
   void finish_ties() { ops_.finish_ties(); }
 

@@ -13,6 +13,7 @@
 #include "sluice/parts/memory_ledger.h"
 #include "train/begin_alike.h"
 #include "train/evaluator.h"
+#include "train/stage_weights.h"
 
 namespace sluice {
 namespace {
@@ -24,18 +25,6 @@ void require_counted(const StepBatch& batch) {
   throw Error(ErrorKind::kInput, {.what = "no label of the step's batch is counted",
                                   .where = "step " + std::to_string(batch.step),
                                   .remedy = "give every step at least one label that counts"});
-}
-
-std::vector<ParameterInfo> buffers_of(Stage& stage) {
-  std::vector<ParameterInfo> buffers;
-  for (auto& [name, tensor] : stage.chunk().buffers()) {
-    ParameterInfo& info = buffers.emplace_back();
-    info.name = name;
-    info.global_shape = tensor.sizes().vec();
-    info.tensor = tensor;
-    info.trainable = false;
-  }
-  return buffers;
 }
 
 // Knows the instruction that runs, or failed.
@@ -78,6 +67,7 @@ struct Trainer::Impl {
   const ModelEnd end;
   const RunOptions evaluation_options;
   std::optional<Evaluator> evaluation;
+  bool evaluated_last = false;
   const bool draws_by_module;
 
   Impl(const Model& model, const Partition& partition, const Program& the_program,
@@ -149,11 +139,7 @@ Trainer::Trainer(const Model& model, const Partition& partition, const Program& 
 Trainer::~Trainer() = default;
 
 void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) {
-  for (const auto& stage : impl_->stages.stages()) {
-    load_parameters(directory, stage->parameters(), spec);
-    std::vector<ParameterInfo> buffers = buffers_of(*stage);
-    load_buffers(directory, buffers);
-  }
+  sluice::load_weights(impl_->stages, directory, spec);
 }
 
 void Trainer::draw_weights() {
@@ -166,6 +152,7 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
   if (impl_->options.ledger) impl_->options.ledger->reset_peak(impl_->transport.rank());
   impl_->ops->set_learning_rate(learning_rate);
   const AutocastScope autocast(impl_->options.autocast);
+  impl_->evaluated_last = false;
   impl_->executor->run_step(batch);
   const StepReport& report = impl_->ops->report();
   if (!report.finite)
@@ -175,8 +162,10 @@ const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
 
 std::vector<MicrobatchLoss> Trainer::evaluate(const StepBatch& batch) {
   const AutocastScope autocast(impl_->options.autocast);
-  impl_->evaluator().run(batch);
-  return impl_->evaluator().losses();
+  Evaluator& evaluator = impl_->evaluator();
+  impl_->evaluated_last = true;
+  evaluator.run(batch);
+  return evaluator.losses();
 }
 
 const StepTimes& Trainer::times() const { return impl_->executor->times(); }
@@ -235,7 +224,10 @@ std::optional<std::int64_t> Trainer::weights_step() const {
   if (impl_->updates.updating) return std::nullopt;
   return impl_->updates.updated;
 }
-std::string Trainer::flight_record() const { return impl_->executor->flight_record(); }
+std::string Trainer::flight_record() const {
+  return impl_->evaluated_last ? impl_->evaluation->flight_record()
+                               : impl_->executor->flight_record();
+}
 int Trainer::current_instruction() const { return impl_->current.index; }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "base/text.h"
 #include "sluice/parts/log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
@@ -128,6 +129,42 @@ TEST_F(ProcessRunTest, AFailureInOneProcessSavesTheWeightsOfAllAndIsThrownInEach
   EXPECT_EQ(first, second);
   EXPECT_EQ(test::list_directory(folder_ / "out/checkpoint"),
             std::set<std::string>{"step-00000002"});
+}
+
+TEST_F(ProcessRunTest, AStepIsInTheMetricsThoughItsValidationFails) {
+  std::string rows = "{\"input_ids\":[1,2,3],\"x\":\"" + std::string(17 << 20, 'x') + "\"}\n";
+  for (int row = 1; row < 4; ++row) rows += "{\"input_ids\":[1,2,3,4]}\n";
+  rows += "{\"input_ids\":[1,999]}\n";
+  test::write_file(folder_ / "rows.jsonl", rows);
+  config_.validation.files = {folder_ / "rows.jsonl"};
+  config_.validation.interval = 2;
+  testing::internal::CaptureStdout();
+  const auto [first, second] = train_in_two();
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(first.rfind("input_ids[1] = 999 is outside of the vocabulary", 0), 0u) << first;
+  std::vector<nlohmann::json> steps;
+  for (const std::string& line : split(test::read_file(folder_ / "out/metrics.jsonl"), '\n')) {
+    if (!line.empty()) steps.push_back(nlohmann::json::parse(line));
+  }
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps.back().at("step"), 2);
+  EXPECT_FALSE(steps.back().contains("validation_loss"));
+}
+
+TEST_F(ProcessRunTest, OfTheValidationTheRowsThatItReadsHaveToHaveLabels) {
+  const std::string none = "{\"input_ids\":[1,2,3],\"labels\":[-100,-100,-100]}\n";
+  const std::string some = "{\"input_ids\":[1,2,3]}\n";
+  test::write_file(folder_ / "none.jsonl", none + none + none + none + none);
+  test::write_file(folder_ / "some.jsonl", some + some + some + some);
+  config_.validation.interval = 3;
+  config_.validation.steps = 1;
+  testing::internal::CaptureStdout();
+  config_.validation.files = {folder_ / "none.jsonl", folder_ / "some.jsonl"};
+  EXPECT_EQ(train_in_two().first, "no label of the first 4 rows is counted");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  config_.validation.files = {folder_ / "some.jsonl", folder_ / "none.jsonl"};
+  EXPECT_EQ(train_in_two().first, "3 steps, says so");  // the other file is not read
+  testing::internal::GetCapturedStdout();
 }
 
 }  // namespace

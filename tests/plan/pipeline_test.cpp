@@ -150,6 +150,19 @@ TEST(PlanPipelineTest, GradientsFollowTheValuesThatHoldSomethingTrained) {
   EXPECT_EQ(backwards(true, false), (std::vector{kFull, kInput, kInput, kFull}));
 }
 
+TEST(PlanPipelineTest, ABackwardOfWeightsAloneCostsNoI) {
+  const Plan plan = plan_pipeline(model_with_a_skip(false, true), {.num_ranks = 4});
+  ASSERT_EQ(plan.partition.stages[1].backward, StageBackward::kWeights);
+  EXPECT_EQ(plan.costs.per_stage[1].backward, 1);
+  EXPECT_EQ(plan.costs.per_stage[3].backward, 2);
+  EXPECT_EQ(plan.simulation.busy_per_rank, (std::vector<double>{1, 2, 2, 3}));
+  // With what runs again in it.
+  const Plan twice = plan_pipeline(
+      model_with_a_skip(false, true),
+      {.num_ranks = 4, .activation_checkpoint = {ActivationCheckpoint::kLayers, {"b"}}});
+  EXPECT_EQ(twice.costs.per_stage[1].backward, 2);
+}
+
 TEST(PlanPipelineTest, LayersThatRunTwiceCostTimeAndSaveMemory) {
   PipelineOptions options{.num_ranks = 2, .num_microbatches = 4};
   const Plan plain = plan_pipeline(model_of("llama_untied"), options);

@@ -136,16 +136,77 @@ TEST(AutocastTest, TrainsNearFloat32) {
     EXPECT_NEAR(mixed.losses[step], wide.losses[step], 0.03 * wide.losses[step]) << step;
 }
 
-TEST(AutocastTest, RefusesATypeThatIsNoHalf) {
-  EXPECT_EQ(message_of([] {
-              RunOptions options;
-              options.autocast = at::kFloat;
-              run(
-                  model_of(make_net()), layout("1F1B", 2),
-                  [](Pipeline& pipeline) { pipeline.train_step(batch_of(1)); }, options);
-            }),
-            "autocast to float32; RunOptions::autocast, TrainerOptions::autocast; give "
-            "at::kBFloat16 or at::kHalf, or nothing");
+// Turns autocast off for its own product.
+struct FloatProductImpl : torch::nn::Module {
+  FloatProductImpl() { weight = register_parameter("weight", at::empty({kWidth, kWidth})); }
+  at::Tensor forward(const at::Tensor& x) {
+    const bool was_on = at::autocast::is_autocast_enabled(at::kCPU);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    const at::Tensor y = at::tanh(at::matmul(x.to(at::kFloat), weight));
+    at::autocast::set_autocast_enabled(at::kCPU, was_on);
+    return y;
+  }
+  at::Tensor weight;
+};
+
+torch::nn::Sequential net_with_a_float_product() {
+  torch::nn::Sequential net(torch::nn::Linear(kWidth, kWidth), std::make_shared<FloatProductImpl>(),
+                            torch::nn::Linear(kWidth, 4));
+  const at::NoGradGuard no_grad;
+  for (const auto& item : net->named_parameters()) {
+    at::Tensor value = item.value();
+    if (value.dim() > 1)
+      keyed_normal_(value, 3, item.key(), 0.0, 0.3);
+    else
+      value.zero_();
+  }
+  return net;
+}
+
+TEST(AutocastTest, ABackwardComputesInTheTypesOfItsForwardAsInAPlainLoop) {
+  torch::nn::Sequential plain = net_with_a_float_product();
+  const Inputs batch = batch_of(1);
+  const auto tensor = [&](int i) { return batch.named()[i].second.tensors().front(); };
+  set_autocast(true);
+  const at::Tensor loss = torch::mse_loss(plain->forward(tensor(0)), tensor(1));
+  set_autocast(false);
+  at::autocast::clear_cache();
+  loss.backward();
+
+  for (const char* schedule : {"GPipe", "ZBVZeroBubble"}) {
+    for (const bool twice : {false, true}) {
+      torch::nn::Sequential net = net_with_a_float_product();
+      PipelineOptions options = layout(schedule, 1);
+      options.num_microbatches = 1;
+      if (twice) options.activation_checkpoint = {ActivationCheckpoint::kLayers, {"0", "1"}};
+      RunOptions run_options;
+      run_options.autocast = at::kBFloat16;
+      run(
+          model_of(net), options, [&](Pipeline& pipeline) { pipeline.train_step(batch); },
+          run_options);
+      for (const auto& item : plain->named_parameters()) {
+        const at::Tensor want = item.value().grad();
+        const at::Tensor got = net->named_parameters()[item.key()].grad();
+        EXPECT_TRUE(at::allclose(got, want, 1e-5, 1e-7))
+            << schedule << (twice ? ", twice, " : ", ") << item.key();
+      }
+    }
+  }
+}
+
+TEST(AutocastTest, RefusesEveryTypeButBfloat16) {
+  for (const at::ScalarType type : {at::kFloat, at::kHalf}) {
+    EXPECT_EQ(message_of([&] {
+                RunOptions options;
+                options.autocast = type;
+                run(
+                    model_of(make_net()), layout("1F1B", 2),
+                    [](Pipeline& pipeline) { pipeline.train_step(batch_of(1)); }, options);
+              }),
+              std::string("autocast to ") + (type == at::kHalf ? "float16" : "float32") +
+                  "; RunOptions::autocast, TrainerOptions::autocast; give at::kBFloat16, or "
+                  "nothing");
+  }
 }
 
 TEST(AutocastTest, RefusesRanksUnderDifferentStates) {

@@ -24,6 +24,7 @@
 #include "support/temp_directory.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"
+#include "train/evaluator.h"
 
 namespace sluice::test {
 namespace {
@@ -121,6 +122,42 @@ TEST(TrainerTest, AnEvaluationLeavesNoTraceAndHasTheSameBitsForEveryLayout) {
     if (ranks == 1) alone = sums;
     EXPECT_EQ(sums, alone) << ranks;
   }
+}
+
+TEST(TrainerTest, TheFlightRecordIsThatOfTheStepOrEvaluationThatRanLast) {
+  TrainingRun run = mlp_run("1F1B", 2);
+  run.after_steps = [](Trainer& trainer, Transport& /*transport*/) {
+    EXPECT_NE(trainer.flight_record().find("OPTIMIZER_STEP"), std::string::npos);
+    trainer.evaluate(random_steps(1, 2).front());
+    const std::string record = trainer.flight_record();
+    EXPECT_NE(record.find("F1"), std::string::npos) << record;
+    EXPECT_EQ(record.find("OPTIMIZER_STEP"), std::string::npos) << record;
+    trainer.step(random_steps(5).back(), 0.1);
+    EXPECT_NE(trainer.flight_record().find("OPTIMIZER_STEP"), std::string::npos);
+  };
+  run_training(run);
+}
+
+TEST(TrainerTest, AnEvaluatorKeepsTheProgramsOfTheLastFewNumbersOfMicrobatches) {
+  const Model model = mlp(false);
+  const StageMap stage_map = training_program("GPipe", 1, kMicrobatches).stage_map;
+  const auto transports = make_local_transports(1);
+  RankStages stages = build_stages(model, even_partition(model, stage_map), 0);
+  stages.draw_weights(3);
+  const RunOptions options;
+  Evaluator evaluator(stage_map, stages, *transports.front(), ModelEnd(model), options, {});
+  const auto first_loss = [&](int num_microbatches) {
+    evaluator.run(random_steps(1, num_microbatches).front());
+    EXPECT_EQ(evaluator.losses().size(), static_cast<std::size_t>(num_microbatches));
+    return evaluator.losses().front().sum;
+  };
+  const double loss = first_loss(1);
+  for (int num_microbatches = 2; num_microbatches <= 6; ++num_microbatches)
+    EXPECT_EQ(first_loss(num_microbatches), loss);
+  EXPECT_EQ(evaluator.num_programs(), Evaluator::kMostPrograms);
+  EXPECT_EQ(first_loss(1), loss);  // made anew
+  EXPECT_EQ(first_loss(6), loss);
+  EXPECT_EQ(evaluator.num_programs(), Evaluator::kMostPrograms);
 }
 
 TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {

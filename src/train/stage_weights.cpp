@@ -1,0 +1,25 @@
+#include "train/stage_weights.h"
+
+namespace sluice {
+
+std::vector<ParameterInfo> buffers_of(Stage& stage) {
+  std::vector<ParameterInfo> buffers;
+  for (auto& [name, tensor] : stage.chunk().buffers()) {
+    ParameterInfo& info = buffers.emplace_back();
+    info.name = name;
+    info.global_shape = tensor.sizes().vec();
+    info.tensor = tensor;
+    info.trainable = false;
+  }
+  return buffers;
+}
+
+void load_weights(RankStages& stages, const HfDirectory& directory, const ModelSpec& spec) {
+  for (const auto& stage : stages.stages()) {
+    load_parameters(directory, stage->parameters(), spec);
+    std::vector<ParameterInfo> buffers = buffers_of(*stage);
+    load_buffers(directory, buffers);
+  }
+}
+
+}  // namespace sluice
