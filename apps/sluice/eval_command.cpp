@@ -4,10 +4,12 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "command_line.h"
 #include "commands.h"
+#include "sluice/error.h"
 #include "sluice/job.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
@@ -18,7 +20,8 @@ namespace sluice {
 namespace {
 
 struct EvalArguments {
-  std::string file, checkpoint;
+  std::string file;
+  std::optional<std::string> checkpoint;
   bool json = false;
 };
 
@@ -38,7 +41,13 @@ void print(const Evaluation& result, bool json) {
 void eval(const EvalArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   set_log_level(config.metrics.log_level);
-  print(evaluate(config, plan_of_config(config), arguments.checkpoint), arguments.json);
+  if (arguments.checkpoint && arguments.checkpoint->empty()) {
+    throw Error(ErrorKind::kUsage, {.what = "--checkpoint is empty",
+                                    .where = "command 'sluice eval'",
+                                    .remedy = "name a directory with weights, or leave it out"});
+  }
+  print(evaluate(config, plan_of_config(config), arguments.checkpoint.value_or("")),
+        arguments.json);
 }
 
 }  // namespace

@@ -74,7 +74,12 @@ void check_output_file(const std::string& path, const std::string& option) {
   const bool exists = ::stat(path.c_str(), &status) == 0;
   if (path.empty() || path.ends_with('/') || (exists && S_ISDIR(status.st_mode)))
     throw cannot_write(EISDIR, path, option);
-  if (exists && !S_ISREG(status.st_mode)) return;
+  if (exists && !S_ISREG(status.st_mode)) {
+    if (S_ISCHR(status.st_mode) || open_output(status) >= 0) return;
+    throw Error(ErrorKind::kUsage, {.what = "not a regular file",
+                                    .where = path,
+                                    .remedy = "give " + option + " a file, or /dev/stdout"});
+  }
   std::string probe = parent_directory(target_of(path)) + "/.sluice-probe-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) throw cannot_write(errno, path, option);
   ::rmdir(probe.c_str());

@@ -8,6 +8,8 @@
 //   close   the exit code
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +62,25 @@ std::optional<StepRange> traced_steps(const TrainArguments& arguments) {
   return arguments.profile_steps ? step_range(*arguments.profile_steps) : StepRange();
 }
 
+// A trace replaces nothing but a trace, and stands apart from what the run writes.
+void require_profile_apart(const std::string& path, const RunConfig& config) {
+  namespace fs = std::filesystem;
+  const fs::path file = fs::weakly_canonical(path);
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::kUsage,
+                {.what = what, .where = path, .remedy = "give --profile a file of its own"});
+  };
+  if (file == fs::weakly_canonical(fs::path(config.metrics.folder) / "metrics.jsonl"))
+    refuse("the run writes its metrics there");
+  const std::string checkpoints = fs::weakly_canonical(config.checkpoint.folder).string() + "/";
+  if (file.string().starts_with(checkpoints)) refuse("the run keeps its checkpoints there");
+  std::error_code unknown;
+  if (!fs::is_regular_file(file, unknown) || fs::file_size(file, unknown) == 0) return;
+  std::string start(64, '\0');
+  std::ifstream(file).read(start.data(), static_cast<std::streamsize>(start.size()));
+  if (start.find("\"traceEvents\"") == std::string::npos) refuse("the file exists and is no trace");
+}
+
 // A run that ends with a failure has one error to report, that of the run.
 void write_profile_of_failure(const TrainingJob& job, const std::string& path) {
   const std::string trace = job.trace();
@@ -73,6 +94,7 @@ void write_profile_of_failure(const TrainingJob& job, const std::string& path) {
 
 int train(const TrainArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
+  if (arguments.profile) require_profile_apart(*arguments.profile, config);
   set_log_level(config.metrics.log_level);
   const std::optional<StepRange> traced = traced_steps(arguments);
   StopSignal stop;

@@ -19,6 +19,7 @@
 #include "sluice/layer.h"
 #include "sluice/model.h"
 #include "sluice/optimizer.h"
+#include "sluice/parts/describe.h"
 #include "sluice/pipeline.h"
 #include "sluice/trainer.h"
 

@@ -2,6 +2,7 @@
 // Thread-safety: pure functions, but for the model that they are given.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -27,7 +28,11 @@ struct DataLoss {
   double sum = 0;
   std::int64_t tokens = 0;  // counted
   double mean() const { return sum / static_cast<double>(tokens); }
-  friend bool operator==(const DataLoss&, const DataLoss&) = default;
+  // The same bits: also of a sum that is not a number.
+  friend bool operator==(const DataLoss& a, const DataLoss& b) {
+    return std::bit_cast<std::uint64_t>(a.sum) == std::bit_cast<std::uint64_t>(b.sum) &&
+           a.tokens == b.tokens;
+  }
 };
 
 // Of batches as a step of `training` has, the last of which may be smaller; of the first

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -38,8 +39,35 @@ std::string last_checkpoint_in(const std::string& folder) {
   return names.empty() ? "" : folder + "/" + *names.rbegin();
 }
 
+// What decides the numbers; not what a writer adds.
+nlohmann::json model_of(const std::string& config_text) {
+  nlohmann::json config = nlohmann::json::parse(config_text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return {};
+  for (const char* key : {"dtype", "torch_dtype", "transformers_version", "_name_or_path",
+                          "architectures", "use_cache"})
+    config.erase(key);
+  return config;
+}
+
+// Weights of the same shapes may be those of another model.
+void require_same_config(const std::string& path, const ModelSpec& spec) {
+  const std::string file = path + "/config.json";
+  if (!std::filesystem::exists(file)) return;
+  const nlohmann::json theirs = model_of(read_model_spec(path).config_text),
+                       own = model_of(spec.config_text);
+  for (const auto& [key, value] : own.items()) {
+    if (theirs.value(key, nlohmann::json()) == value) continue;
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = "the checkpoint is of another model: its '" + key + "' is " +
+                         theirs.value(key, nlohmann::json()).dump() + ", not " + value.dump(),
+                 .where = file,
+                 .remedy = "set model.path to the checkpoint itself"});
+  }
+}
+
 OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
   try {
+    require_same_config(path, spec);
     return open_weights_in(path, spec);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;

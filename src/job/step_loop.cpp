@@ -1,10 +1,12 @@
 #include "job/step_loop.h"
 
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "job/evaluate_data.h"
 #include "sluice/causal_lm.h"
+#include "sluice/error.h"
 #include "sluice/optimizer.h"
 
 namespace sluice {
@@ -31,9 +33,14 @@ bool is_validated(const ProcessRun& run, std::int64_t step) {
 
 double validate(const ProcessRun& run, Trainer& trainer, std::int64_t step, std::string& doing) {
   doing = "validation after step " + std::to_string(step);
-  return evaluate_data(*run.validation, run.config.training, run.config.validation.steps, step,
-                       [&](const StepBatch& batch) { return trainer.evaluate(batch); })
-      .mean();
+  const double loss =
+      evaluate_data(*run.validation, run.config.training, run.config.validation.steps, step,
+                    [&](const StepBatch& batch) { return trainer.evaluate(batch); })
+          .mean();
+  if (std::isfinite(loss)) return loss;
+  throw Error(ErrorKind::kNotFinite, {.what = "the loss of the validation is not finite",
+                                      .where = doing,
+                                      .remedy = "lower optimizer.lr, or look at the weights"});
 }
 
 }  // namespace

@@ -41,13 +41,8 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
          (own.outputs != theirs.outputs ? "outputs" : "scale");
 }
 
-}  // namespace
-
-void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
-                       const char* call) {
-  Said own = {call, batch.counts, autocast_state(), static_cast<std::int64_t>(options.outputs), {}};
-  if (batch.scale) own.scale = {static_cast<double>(batch.scale->kind), batch.scale->divisor};
-  own.fingerprint = fingerprint(batch);
+// Collective.
+void exchange(const Group& world, const Said& own) {
   WireWriter message;
   message.add(own.call)
       .add(own.counts)
@@ -55,7 +50,7 @@ void require_agreement(const Group& world, const StepBatch& batch, const StepOpt
       .add(own.outputs)
       .add(own.scale)
       .add(own.fingerprint);
-  std::vector<WireReader> messages = gather_messages(world, message, "batch of a step");
+  std::vector<WireReader> messages = gather_messages(world, message, "calls of the ranks");
   for (int rank = 0; rank < world.size(); ++rank) {
     WireReader& reader = messages[rank];
     Said theirs;
@@ -69,11 +64,28 @@ void require_agreement(const Group& world, const StepBatch& batch, const StepOpt
     if (theirs.agrees(own)) continue;
     throw Error(ErrorKind::kUsage,
                 {.what = difference(own, theirs, rank, world.rank()),
-                 .where = std::string(call) + " on rank " + std::to_string(world.rank()),
+                 .where = (own.call == kEndOfBody ? "the end of the body" : own.call) +
+                          " on rank " + std::to_string(world.rank()),
                  .remedy = own.autocast == theirs.autocast
                                ? "make the same calls with the same batch on every rank"
                                : "set it alike on every rank, or RunOptions::autocast"});
   }
+}
+
+}  // namespace
+
+void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
+                       const char* call) {
+  Said own = {call, batch.counts, autocast_state(), static_cast<std::int64_t>(options.outputs), {}};
+  if (batch.scale) own.scale = {static_cast<double>(batch.scale->kind), batch.scale->divisor};
+  own.fingerprint = fingerprint(batch);
+  exchange(world, own);
+}
+
+void require_call(const Group& world, const char* call) {
+  Said own;
+  own.call = call;
+  exchange(world, own);
 }
 
 }  // namespace sluice

@@ -13,4 +13,10 @@ namespace sluice {
 void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
                        const char* call);
 
+// Collective. Throws Error(kUsage) unless all ranks make this call now.
+void require_call(const Group& world, const char* call);
+
+// In place of a call: this rank's body has returned.
+inline constexpr const char* kEndOfBody = "nothing more: its body has returned";
+
 }  // namespace sluice

@@ -296,6 +296,12 @@ void Pipeline::scale_grads_by_divisor(double divisor) {
 
 double Pipeline::clip_grad_norm(double max_norm) {
   require_no_step("Pipeline::clip_grad_norm");
+  if (!(max_norm >= 0)) {
+    throw Error(ErrorKind::kUsage, {.what = "a largest norm of " + std::to_string(max_norm),
+                                    .where = "Pipeline::clip_grad_norm",
+                                    .remedy = "give a number above 0, or 0 not to clip"});
+  }
+  require_call(impl_->world, "clip_grad_norm");
   const at::NoGradGuard no_grad;
   const GradientNorms norms =
       post_gradient_norms(impl_->shared, impl_->world, [](const ParameterUse& use) {

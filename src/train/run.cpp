@@ -1,15 +1,40 @@
 // A pipeline whose ranks are threads of this process.
+#include <ATen/Parallel.h>
+
 #include "sluice/error.h"
 #include "sluice/parts/describe.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/parts/transport.h"
 #include "sluice/pipeline.h"
+#include "train/agreement.h"
 
 namespace sluice {
+namespace {
+
+// Ranks set the number of threads for all of the process; afterwards it is the caller's again.
+class ThreadsOfCaller {
+ public:
+  ThreadsOfCaller() : threads_(at::get_num_threads()) {}
+  ~ThreadsOfCaller() { at::set_num_threads(threads_); }
+  ThreadsOfCaller(const ThreadsOfCaller&) = delete;
+  ThreadsOfCaller& operator=(const ThreadsOfCaller&) = delete;
+
+ private:
+  int threads_;
+};
+
+}  // namespace
 
 void run(const Model& model, const PipelineOptions& options,
          const std::function<void(Pipeline&)>& body, const RunOptions& run_options) {
   require_single_process();
+  if (run_options.threads_per_rank < 0) {
+    throw Error(ErrorKind::kUsage,
+                {.what = std::to_string(run_options.threads_per_rank) + " threads a rank",
+                 .where = "RunOptions::threads_per_rank",
+                 .remedy = "give at least 1, or 0 for the cores divided among the ranks"});
+  }
+  const ThreadsOfCaller threads;
   const Plan plan = plan_pipeline(describe(model.layers), options);
   const int num_ranks = plan.program.num_ranks();
   run_ranks(make_local_transports(num_ranks, {run_options.deadline}),
@@ -17,6 +42,7 @@ void run(const Model& model, const PipelineOptions& options,
             [&](Transport& transport) {
               Pipeline pipeline(model, plan, transport, run_options);
               body(pipeline);
+              require_call(pipeline.world(), kEndOfBody);
             });
 }
 

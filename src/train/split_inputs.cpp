@@ -33,7 +33,8 @@ std::vector<const Input*> by_name(const Inputs& inputs, const Names& names) {
   for (const auto& [name, input] : inputs.named()) {
     const auto place = std::find(names.begin(), names.end(), name);
     if (place == names.end())
-      refuse("the model has no input '" + name + "'", suggest_name(name, names));
+      refuse("the model has no input '" + name + "'",
+             suggest_name(name, names) + " (Model::inputs names what a batch holds)");
     const Input*& slot = found[static_cast<std::size_t>(place - names.begin())];
     if (slot) refuse("the input '" + name + "' is given twice", "give each input once");
     slot = &input;

@@ -1,6 +1,7 @@
 // `sluice eval`, and the validation of `sluice train`, as a user runs them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -64,6 +65,28 @@ TEST_F(EvalCommandTest, GivesTheLossOfHuggingFaceAndItsPerplexity) {
   EXPECT_EQ(result.at("perplexity").get<double>(), std::exp(result.at("loss").get<double>()));
   EXPECT_EQ(result.size(), 3u);
   EXPECT_FALSE(fs::exists(out())) << "an evaluation creates nothing";
+}
+
+TEST_F(EvalCommandTest, WeightsOfAnotherModelOfTheSameShapesAreRefused) {
+  ASSERT_EQ(train({"--training.steps=1"}).exit_code, 0);
+  const std::string checkpoint = out() + "/checkpoint/step-00000001";
+  nlohmann::json config = nlohmann::json::parse(test::read_file(checkpoint + "/config.json"));
+  config["rms_norm_eps"] = 0.125;
+  test::write_file(checkpoint + "/config.json", config.dump());
+  expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "its 'rms_norm_eps' is 0.125");
+  expect_eval_refused({"--checkpoint="}, 2, "--checkpoint is empty");
+}
+
+TEST_F(EvalCommandTest, ALossThatIsNotFiniteHasItsExitCode) {
+  ASSERT_EQ(train({"--training.steps=1"}).exit_code, 0);
+  const std::string checkpoint = out() + "/checkpoint/step-00000001";
+  for (const std::string& name : test::list_directory(checkpoint)) {
+    if (!name.ends_with(".safetensors")) continue;
+    std::string bytes = test::read_file(checkpoint + "/" + name);
+    std::fill(bytes.end() - 64, bytes.end(), '\xff');  // no numbers
+    test::write_file(checkpoint + "/" + name, bytes);
+  }
+  expect_eval_refused({"--checkpoint=" + checkpoint}, 6, "not finite");
 }
 
 TEST_F(EvalCommandTest, HasTheSameBitsInEveryLayoutAndHoweverRowsFallIntoBatches) {

@@ -1,5 +1,6 @@
 // `sluice train --profile`, as a user runs it.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <map>
 
@@ -93,6 +94,14 @@ TEST_F(TrainProfileTest, WhatCannotBeIsRefusedBeforeAnythingIsCreated) {
   expect_refused({"--profile=" + folder_.str()}, 2, "the name of a file");
   expect_refused({"--profile="}, 2, "the name of a file");
   expect_refused({profile, "--training.stpes=3"}, 2, "steps");
+  test::write_file(folder_ / "notes.txt", "mine");
+  expect_refused({"--profile=" + (folder_ / "notes.txt")}, 2, "the file exists and is no trace");
+  EXPECT_EQ(test::read_file(folder_ / "notes.txt"), "mine");
+  expect_refused({"--profile=" + out() + "/metrics.jsonl"}, 2, "its metrics there");
+  expect_refused({"--profile=" + out() + "/checkpoint/t.json"}, 2, "its checkpoints there");
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_refused({"--profile=" + pipe}, 2, "not a regular file");
   expect_refused({profile, "--data.files=[\"none.txt\"]"}, 3, "none.txt");
   EXPECT_FALSE(fs::exists(trace()));
   expect_no_rest();

@@ -130,43 +130,6 @@ TEST_F(PlanTest, AStarInAListOfLayersToRunTwiceIsANameAsAnyOther) {
   const auto with = [&](const char* value) {
     return config({{"training.activation_checkpoint", value}});
   };
-  EXPECT_EQ(
-      refusal(with("[\"*\"]"), 2).rfind("training.activation_checkpoint: no layer is named '*'", 0),
-      0u)
-      << refusal(with("[\"*\"]"), 2);
-  EXPECT_EQ(plan_of_config(with("full")).partition.stages[0].recomputed, (std::vector<int>{1, 2}));
-  EXPECT_TRUE(plan_of_config(with("none")).partition.stages[0].recomputed.empty());
-}
-
-TEST_F(PlanTest, NeedsAModel) {
-  EXPECT_EQ(refusal(load_run_config("", {}, {}), 2),
-            "the configuration names no model; model.path; set model.path or model.config");
-  EXPECT_NE(refusal(load_run_config("", {{"model.path", "no/such/folder"}}, {}), 3).find("no/such"),
-            std::string::npos);
-}
-
-TEST_F(PlanTest, RefusesSequencesLongerThanLearnedPositions) {
-  EXPECT_EQ(plan_of_config(config({{"training.seq_len", "64"}}, "gpt2")).partition.num_stages(), 2);
-  EXPECT_EQ(refusal(config({{"training.seq_len", "65"}}, "gpt2"), 2),
-            "training.seq_len = 65 is more than the model's 64 positions; --training.seq_len; set "
-            "training.seq_len to at most 64");
-}
-
-TEST_F(PlanTest, RefusesMoreStagesThanLayers) {
-  const std::string message = refusal(config({{"parallelism.pipeline_parallel_degree", "9"}}), 2);
-  EXPECT_NE(message.find("9"), std::string::npos) << message;
-}
-
-constexpr const char* kGood = "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n";
-
-TEST_F(PlanTest, ReadsAScheduleOfItsOwn) {
-  const Plan plan = plan_of_config(with_csv(kGood, {{"training.local_batch_size", "2"}}));
-  EXPECT_EQ(plan.program.num_microbatches, 2);
-  EXPECT_TRUE(plan.report.ok());
-  EXPECT_EQ(plan.partition.stage_map.ranks(), (std::vector<int>{0, 1}));
-}
-
-TEST_F(PlanTest, RefusesAScheduleThatDoesNotFitTheConfiguration) {
   const std::string message = refusal(with("[\"*\"]"), 2);
   EXPECT_EQ(message.rfind("activation_checkpoint: no layer is named '*'", 0), 0u) << message;
   EXPECT_EQ(plan_of_config(with("full")).partition.stages[0].recomputed, (std::vector<int>{1, 2}));

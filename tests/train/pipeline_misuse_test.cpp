@@ -153,6 +153,19 @@ TEST_F(PipelineMisuseTest, RanksThatDiffer) {
          p.train_step({x.slice(0, 0, rows), y.slice(0, 0, rows)});
        }},
       {ErrorKind::kUsage,
+       {"its body has returned", "the same calls"},
+       [&](Pipeline& p) {
+         p.train_step({x, y});
+         if (p.rank() == 0) p.train_step({x, y});
+       }},
+      {ErrorKind::kUsage,
+       {" called clip_grad_norm", "train_step on rank"},
+       [&](Pipeline& p) {
+         p.train_step({x, y});
+         if (p.rank() == 0) p.clip_grad_norm(1.0);
+         p.train_step({x, y});
+       }},
+      {ErrorKind::kUsage,
        {"pass different batches", "the same batch on every rank"},
        [&](Pipeline& p) {
          p.train_step({p.rank() == 0 ? x : inputs_of(2), y});
@@ -258,6 +271,9 @@ TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
 TEST_F(PipelineMisuseTest, Gradients) {
   expect_refused({
       {ErrorKind::kUsage,
+       {"a largest norm of -1", "Pipeline::clip_grad_norm"},
+       [&](Pipeline& p) { p.clip_grad_norm(-1); }},
+      {ErrorKind::kUsage,
        {"gradients are switched off", "Pipeline::train_step", "NoGradGuard"},
        [&](Pipeline& p) {
          const at::NoGradGuard no_grad;
@@ -276,6 +292,8 @@ TEST_F(PipelineMisuseTest, Gradients) {
   const auto refusal = [&](const RunOptions& options, PipelineOptions plan = layout("1F1B", 2)) {
     return error_of([&] { run(model, plan, nothing, options); });
   };
+  expect_parts(refusal({.threads_per_rank = -3}), ErrorKind::kUsage,
+               {"-3 threads a rank", "RunOptions::threads_per_rank"});
   expect_parts(refusal({.scale = {GradientScale::kDivisor, 0}}), ErrorKind::kUsage,
                {"a divisor of 0", "RunOptions::scale"});
   expect_parts(refusal({.reduction = {.per_microbatch = true}}), ErrorKind::kUsage,
@@ -330,6 +348,11 @@ TEST_F(PipelineMisuseTest, Models) {
                        [](Model& m) { m.loss = nullptr; });
   expect_refused_model({"one number", "float32[3, 4]"}, [](Model& m) {
     m.loss = [](const Values& out, const Values&) { return LossValue{out["hidden"], 3}; };
+  });
+  expect_refused_model({"depends on nothing that is trained", "detach()"}, [](Model& m) {
+    m.loss = mean_loss([](const Values& out, const Values& in) {
+      return at::mse_loss(out["hidden"].detach(), in["y"]);
+    });
   });
   expect_refused_model({"counted 7", "Model::count"}, [](Model& m) {
     m.loss = [](const Values& out, const Values&) { return LossValue{out["hidden"].sum(), 7}; };

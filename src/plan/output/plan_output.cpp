@@ -11,6 +11,7 @@ namespace sluice {
 namespace {
 
 std::vector<StageShape> shapes_of(const Plan& plan) {
+  if (plan.model.inputs.empty()) return {};  // sizes are not known
   return stage_shapes(plan.model, plan.partition, plan.microbatch.rows, plan.microbatch.length);
 }
 
@@ -31,8 +32,9 @@ std::string schedule_text(const Plan& plan, const GridOptions& options) {
                          counted(plan.program.num_microbatches, "microbatch") + " of " +
                          std::to_string(plan.microbatch.rows) + " x " +
                          std::to_string(plan.microbatch.length) + " tokens";
-  if (plan.partition.num_stages() > 1) {
-    schedule += ", " + shape_text(shapes_of(plan).front().output) + " between stages";
+  const std::vector<StageShape> shapes = shapes_of(plan);
+  if (shapes.size() > 1) {
+    schedule += ", " + shape_text(shapes.front().output) + " between stages";
   }
   return wrapped(schedule, options.width) + draw_grid(plan.simulation, options) +
          wrapped("proof: " + with_commas(static_cast<std::int64_t>(num_instructions)) +
