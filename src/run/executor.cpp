@@ -232,7 +232,6 @@ struct Executor::Impl {
       Tensors roots = auxiliary.take(s, m, outputs);
       if (is_last) {
         roots.push_back(losses.compute(m, outputs, batch_inputs));
-        if (program.backward_of(s) != StageBackward::kNone) losses.require_graph(m, roots.back());
         produced.push_back(roots.back().detach());
       } else {
         for (const auto& [name, tensor] : outputs) {

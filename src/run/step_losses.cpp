@@ -39,14 +39,6 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
   return std::move(value.loss);
 }
 
-void StepLosses::require_graph(int microbatch, const at::Tensor& loss) const {
-  if (loss.requires_grad() || sums_[microbatch].count == 0) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "the loss depends on nothing that is trained",
-               .where = "Model::loss",
-               .remedy = "make it of the model's outputs, without detach() or item()"});
-}
-
 void StepLosses::put(int microbatch, at::Tensor sum) {
   sums_[microbatch].loss = std::move(sum);
   values_.clear();

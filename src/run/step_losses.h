@@ -24,8 +24,6 @@ class StepLosses {
   // The sum of the losses of a microbatch's tokens, with its graph. Throws Error(kUsage) when the
   // function returns no single number, or counts otherwise than `counts` where that is the scale.
   at::Tensor compute(int microbatch, const Values& outputs, const Values& batch);
-  // Throws Error(kUsage) for a loss that counts something and depends on nothing that is trained.
-  void require_graph(int microbatch, const at::Tensor& loss) const;
   // sum: what compute() returned, without a graph.
   void put(int microbatch, at::Tensor sum);
   // The gradient of the step's loss with respect to the sum of a microbatch. Precondition: put().

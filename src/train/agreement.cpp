@@ -66,7 +66,7 @@ void exchange(const Group& world, const Said& own) {
                 {.what = difference(own, theirs, rank, world.rank()),
                  .where = (own.call == kEndOfBody ? "the end of the body" : own.call) +
                           " on rank " + std::to_string(world.rank()),
-                 .remedy = own.autocast == theirs.autocast
+                 .remedy = own.call != theirs.call || own.autocast == theirs.autocast
                                ? "make the same calls with the same batch on every rank"
                                : "set it alike on every rank, or RunOptions::autocast"});
   }

@@ -57,7 +57,7 @@ struct Pipeline::Impl {
   std::vector<SharedParameter> shared;
   std::vector<ExecutorObserver*> observers;
   Grads grads{shared};
-  const ModelEnd end{model};
+  ModelEnd end{model};
   std::map<bool, StepRunner> training;  // by whether outputs are gathered
   std::optional<Evaluator> evaluation;
   std::int64_t step = 0;
@@ -82,6 +82,7 @@ struct Pipeline::Impl {
           ErrorKind::kUsage,
           {.what = "the model has no loss", .where = "Pipeline", .remedy = "set Model::loss"});
     }
+    if (model.auxiliary.empty()) end.loss = with_graph(model.loss);
     if (options.observers) observers = options.observers(transport.rank());
     require_planned_training(plan, stages);
     stages.draw_weights(options.seed);

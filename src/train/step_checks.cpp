@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/text.h"
 #include "sluice/error.h"
@@ -62,6 +63,18 @@ void require_no_scale(const char* call, const std::optional<GradientScale>& scal
   throw Error(ErrorKind::kUsage, {.what = "a scale of gradients, of which there are none",
                                   .where = call,
                                   .remedy = "leave StepOptions::scale out"});
+}
+
+LossFunction with_graph(LossFunction loss) {
+  return [loss = std::move(loss)](const Values& outputs, const Values& batch) {
+    LossValue value = loss(outputs, batch);
+    const bool has_graph = value.loss.defined() && value.loss.requires_grad();
+    if (!at::GradMode::is_enabled() || value.count == 0 || has_graph) return value;
+    throw Error(ErrorKind::kUsage,
+                {.what = "the loss depends on nothing that is trained",
+                 .where = "Model::loss",
+                 .remedy = "make it of the model's outputs, without detach() or item()"});
+  };
 }
 
 void require_gradients(const char* call) {

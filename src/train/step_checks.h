@@ -22,6 +22,9 @@ void require_same_parameters(const RankStages& stages);
 // A divisor is above 0. call: for the message.
 void require_divisor(const char* call, const std::optional<GradientScale>& scale);
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale);
+// The loss; where graphs are recorded it throws Error(kUsage) when it counts something and depends
+// on nothing that is trained.
+LossFunction with_graph(LossFunction loss);
 // This thread records graphs.
 void require_gradients(const char* call);
 // A hook for what is said of it, at the times that an order of the user's says.
