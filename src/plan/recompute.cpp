@@ -139,7 +139,12 @@ Costs recomputation_costs(const ModelSpec& model, const Partition& partition,
   for (const StageContent& stage : partition.stages) {
     double all = 0, again = 0;
     for (const int i : stage.layers) all += model.layers[i].cost.forward_flops.at(microbatch);
-    for (const int i : stage.recomputed) again += model.layers[i].cost.forward_flops.at(microbatch);
+    for (const int i : stage.recomputed) {
+      const LayerCost& cost = model.layers[i].cost;  // without a backward it runs once
+      const bool has_backward =
+          cost.input_flops.at(microbatch) + cost.weight_flops.at(microbatch) > 0;
+      if (has_backward) again += cost.forward_flops.at(microbatch);
+    }
     if (all <= 0) {  // not known: layers count alike
       all = static_cast<double>(stage.layers.size());
       again = static_cast<double>(stage.recomputed.size());

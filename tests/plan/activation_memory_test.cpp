@@ -53,6 +53,30 @@ TEST(ActivationMemoryTest, SizesThatCannotBeCountedStayTheLargestNumber) {
   EXPECT_EQ(row.peak, kTooMuch);
 }
 
+// Below all that is trained a forward keeps nothing, and needs what it needs all the same.
+TEST(ActivationMemoryTest, AForwardBelowWhatIsTrainedNeedsWhatItsLargestLayerNeeds) {
+  ModelSpec model;
+  for (const double kept : {0.0, 0.0, 30.0, 0.0}) {
+    LayerInfo& layer = model.layers.emplace_back();
+    layer.cost.after_forward.constant = kept;
+    layer.cost.in_forward.constant = model.layers.size() == 4 ? 50 : 100;
+  }
+  StageContent stage;
+  stage.layers = {0, 1, 2};
+  const auto peak = [&] {
+    const ActivationBytes bytes = stage_activations(model, stage, {1, 1});
+    return row_activations({Action::forward(0, 0)}, {bytes}).peak;
+  };
+  EXPECT_EQ(peak(), 100);  // before the third keeps anything
+  stage.layers = {0, 1, 2, 3};
+  EXPECT_EQ(peak(), 100);
+  stage.layers = {2, 3};
+  EXPECT_EQ(peak(), 30 + 50);
+  stage.layers = {0, 1};
+  stage.backward = StageBackward::kNone;
+  EXPECT_EQ(peak(), 100);
+}
+
 TEST(ActivationMemoryTest, FollowsTheRowOfTheRank) {
   const std::vector<ActivationBytes> stages = {{100, 60, 10, 0}, {40, 40, 5, 90}};
   auto peak = [&](const std::vector<Action>& row) {

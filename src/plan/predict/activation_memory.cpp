@@ -13,6 +13,20 @@ std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape)
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
+// The most that a forward holds while it runs a layer that keeps nothing: of others, what they keep
+// is more.
+std::int64_t forward_peak(const ModelSpec& model, const StageContent& stage,
+                          const MicrobatchShape& shape) {
+  std::int64_t kept = 0, peak = 0;
+  for (const int index : stage.layers) {
+    const ActivationBytes layer = layer_activations(model.layers.at(index), shape);
+    const bool keeps = stage.backward != StageBackward::kNone && layer.after_forward > 0;
+    if (!keeps) peak = std::max(peak, saturating_add(kept, layer.in_forward));
+    if (keeps) kept = saturating_add(kept, layer.after_forward);
+  }
+  return peak;
+}
+
 }  // namespace
 
 ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape) {
@@ -39,13 +53,16 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
     sum.after_input = saturating_add(sum.after_input, layer.after_input);
     sum.on_entry = std::max(sum.on_entry, layer.on_entry);
     sum.at_end = std::max(sum.at_end, layer.at_end);
-    sum.in_forward = std::max(sum.in_forward, layer.in_forward);
     on_input = std::max(on_input, saturating_add(layer.on_entry, waiting));
     on_weight = std::max(on_weight, saturating_subtract(layer.on_entry, ran_again));
   }
   sum.more_in_input = saturating_subtract(on_input, sum.on_entry);
   sum.less_in_weight = saturating_subtract(sum.on_entry, on_weight);
-  if (stage.backward != StageBackward::kNone) sum.in_forward = 0;
+  sum.in_forward = forward_peak(model, stage, shape);
+  if (stage.backward != StageBackward::kNone)  // counted from what is kept afterwards
+    sum.in_forward = sum.in_forward > sum.after_forward
+                         ? saturating_subtract(sum.in_forward, sum.after_forward)
+                         : 0;
   return sum;
 }
 
