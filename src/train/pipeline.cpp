@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "base/text.h"
 #include "run/autocast.h"
@@ -48,6 +49,7 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
 }  // namespace
 
 struct Pipeline::Impl {
+  const std::thread::id thread = std::this_thread::get_id();  // the rank's
   const Model& model;
   const Plan& plan;
   Transport& transport;
@@ -138,6 +140,7 @@ struct Pipeline::Impl {
   // What is thrown before the executor runs would leave the other ranks waiting.
   template <typename Step>
   StepResult waking_others(const char* call, Step run_step) {
+    require_thread(thread, call);
     try {
       const RunningStep running(call);
       const AutocastScope autocast(options.autocast);
@@ -296,6 +299,7 @@ void Pipeline::scale_grads_by_divisor(double divisor) {
 }
 
 double Pipeline::clip_grad_norm(double max_norm) {
+  require_thread(impl_->thread, "Pipeline::clip_grad_norm");
   require_no_step("Pipeline::clip_grad_norm");
   if (!(max_norm >= 0)) {
     throw Error(ErrorKind::kUsage, {.what = "a largest norm of " + std::to_string(max_norm),

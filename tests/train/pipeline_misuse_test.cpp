@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <torch/optim/sgd.h>
 
+#include <thread>
+
 #include "sluice/parts/executor_observer.h"
 #include "support/expect_error.h"
 #include "support/user_models.h"
@@ -153,13 +155,13 @@ TEST_F(PipelineMisuseTest, RanksThatDiffer) {
          p.train_step({x.slice(0, 0, rows), y.slice(0, 0, rows)});
        }},
       {ErrorKind::kUsage,
-       {"its body has returned", "the same calls"},
+       {"rank", "train_step", "body", "the same calls"},
        [&](Pipeline& p) {
          p.train_step({x, y});
          if (p.rank() == 0) p.train_step({x, y});
        }},
       {ErrorKind::kUsage,
-       {" called clip_grad_norm", "train_step on rank"},
+       {" called ", "clip_grad_norm", "train_step"},
        [&](Pipeline& p) {
          p.train_step({x, y});
          if (p.rank() == 0) p.clip_grad_norm(1.0);
@@ -237,6 +239,22 @@ TEST_F(PipelineMisuseTest, CallsWithinAStep) {
   }
   // A failed step leaves nothing behind: the next pipeline of the thread works.
   EXPECT_NO_THROW(run(model, layout("1F1B", 1), [&](Pipeline& p) { p.train_step({x, y}); }));
+}
+
+TEST_F(PipelineMisuseTest, CallsOnAnotherThread) {
+  run(model, layout("1F1B", 1), [&](Pipeline& pipeline) {
+    std::string said;
+    std::thread([&] { said = message_of([&] { pipeline.train_step({x, y}); }); }).join();
+    EXPECT_NE(said.find("Pipeline::train_step on a thread that is not the pipeline's"),
+              std::string::npos)
+        << said;
+    // The body of an inner run has a pipeline of its own.
+    run(model, layout("1F1B", 2), [&](Pipeline& inner) {
+      EXPECT_THROW(pipeline.clip_grad_norm(1.0), Error);
+      inner.train_step({x, y});
+    });
+    pipeline.train_step({x, y});
+  });
 }
 
 TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
