@@ -11,9 +11,10 @@
 
 namespace sluice {
 
-// While it lives, this thread is under autocast to `type` on every device (the executor turns it off
-// for what is no forward); without a type, under the state that it has. Either way without the cache of casted weights: that is one of the
-// process, and would tie the graph of a microbatch to those of others.
+// While it lives, this thread is under autocast to `type` on every device (the executor turns it
+// off for what is no forward); without a type, under the state that it has. Either way without the
+// cache of casted weights: that is one of the process, and would tie the graph of a microbatch to
+// those of others.
 class AutocastScope {
  public:
   // Throws Error(kUsage) for a type other than kBFloat16.

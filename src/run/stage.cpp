@@ -117,11 +117,10 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
                                                " inputs, got " + std::to_string(inputs.size())});
   }
   if (impl_->in_flight.contains(key.microbatch)) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "forward of a microbatch that is in flight",
-                 .where = "stage " + std::to_string(index()) + ", microbatch " +
-                          std::to_string(key.microbatch),
-                 .remedy = "run its backward first, or Stage::forget"});
+    throw Error(ErrorKind::kUsage, {.what = "forward of a microbatch that is in flight",
+                                    .where = "stage " + std::to_string(index()) + ", microbatch " +
+                                             std::to_string(key.microbatch),
+                                    .remedy = "run its backward first, or Stage::forget"});
   }
   InFlight& work = impl_->in_flight[key.microbatch];
   work = {impl_->make_backward(impl_->chunk, impl_->sums)};
