@@ -40,6 +40,7 @@ venv|python3-venv
 nlohmann/json.hpp|nlohmann-json3-dev
 toml++/toml.h|libtomlplusplus-dev
 CLI/CLI.hpp|libcli11-dev
+xxhash.h|libxxhash-dev
 gtest/gtest.h|libgtest-dev
 benchmark/benchmark.h|libbenchmark-dev
 '

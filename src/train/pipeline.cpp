@@ -43,6 +43,8 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
     batch.counts.push_back(model.count ? model.count(values) : count_rows(values));
     batch.microbatches.push_back(std::move(values));
   }
+  require_counted(batch, "nothing is counted in the step's batch",
+                  "give every step something that Model::count counts");
   return batch;
 }
 
@@ -182,7 +184,6 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
                      std::to_string(possible)});
     }
     const StepBatch batch = make_batch(split, impl_->model, planned, impl_->step + 1, options);
-    require_counted(batch);
     require_agreement(impl_->world, batch, options, "train_step");
     ++impl_->step;
     StepRunner& runner = impl_->training_runner(options.outputs == OutputRanks::kAll);
@@ -199,7 +200,6 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
     const BatchSplit split(inputs, impl_->model.inputs);
     const int num_microbatches = split.num_microbatches(impl_->plan.schedule.num_microbatches);
     const StepBatch batch = make_batch(split, impl_->model, num_microbatches, impl_->step, options);
-    require_counted(batch);
     require_agreement(impl_->world, batch, options, "eval_step");
     return impl_->evaluator().run(batch, options);
   });

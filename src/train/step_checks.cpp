@@ -25,12 +25,12 @@ Transport& require_fits(const Plan& plan, Transport& transport) {
                .remedy = "make as many endpoints as the plan has ranks"});
 }
 
-void require_counted(const StepBatch& batch) {
+void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy) {
   if (std::any_of(batch.counts.begin(), batch.counts.end(), [](auto count) { return count > 0; }))
     return;
-  throw Error(ErrorKind::kInput, {.what = "nothing is counted in the step's batch",
-                                  .where = "step " + std::to_string(batch.step),
-                                  .remedy = "give every step something that Model::count counts"});
+  throw Error(
+      ErrorKind::kInput,
+      {.what = what, .where = "step " + std::to_string(batch.step), .remedy = remedy});
 }
 
 void require_same_parameters(const RankStages& stages) {

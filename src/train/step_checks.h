@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "sluice/options.h"
 #include "sluice/parts/build_stages.h"
@@ -16,7 +17,8 @@ class Transport;
 // All throw Error(kUsage), but for require_counted: Error(kInput).
 // The transport, if it has as many ranks as the plan.
 Transport& require_fits(const Plan& plan, Transport& transport);
-void require_counted(const StepBatch& batch);
+// Some microbatch counts something. what, remedy: for the message.
+void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy);
 // The modules' parameters are still those that the stages were made of.
 void require_same_parameters(const RankStages& stages);
 // A divisor is above 0. call: for the message.

@@ -14,18 +14,10 @@
 #include "train/begin_alike.h"
 #include "train/evaluator.h"
 #include "train/stage_weights.h"
+#include "train/step_checks.h"
 
 namespace sluice {
 namespace {
-
-// The mean over no token is no loss.
-void require_counted(const StepBatch& batch) {
-  if (std::any_of(batch.counts.begin(), batch.counts.end(), [](auto count) { return count > 0; }))
-    return;
-  throw Error(ErrorKind::kInput, {.what = "no label of the step's batch is counted",
-                                  .where = "step " + std::to_string(batch.step),
-                                  .remedy = "give every step at least one label that counts"});
-}
 
 // Knows the instruction that runs, or failed.
 struct CurrentInstruction final : ExecutorObserver {
@@ -148,7 +140,8 @@ void Trainer::draw_weights() {
 }
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
-  require_counted(batch);
+  require_counted(batch, "no label of the step's batch is counted",
+                  "give every step at least one label that counts");
   if (impl_->options.ledger) impl_->options.ledger->reset_peak(impl_->transport.rank());
   impl_->ops->set_learning_rate(learning_rate);
   const AutocastScope autocast(impl_->options.autocast);

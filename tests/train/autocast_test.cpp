@@ -2,62 +2,24 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <torch/nn/functional/loss.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 #include <torch/optim/adamw.h>
 
 #include <cmath>
 #include <map>
 #include <mutex>
 
-#include "sluice/parts/keyed_random.h"
 #include "sluice/pipeline.h"
 #include "support/expect_error.h"
+#include "train/pipeline_support.h"
 
 namespace sluice::test {
 namespace {
 
-constexpr std::int64_t kWidth = 16, kRows = 24;
 constexpr int kSteps = 20;
 
-torch::nn::Sequential make_net() {
-  torch::nn::Sequential net(torch::nn::Linear(kWidth, 2 * kWidth), torch::nn::Tanh(),
-                            torch::nn::Linear(2 * kWidth, kWidth),
-                            torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})),
-                            torch::nn::Linear(kWidth, kWidth), torch::nn::GELU(),
-                            torch::nn::Linear(kWidth, 4));
-  const at::NoGradGuard no_grad;
-  for (const auto& item : net->named_parameters()) {
-    at::Tensor value = item.value();
-    if (value.dim() > 1) keyed_normal_(value, 3, item.key(), 0.0, 0.3);
-    if (item.key().ends_with("bias")) value.zero_();
-  }
-  return net;
-}
-
-Model model_of(const torch::nn::Sequential& net) {
-  Model model = from_sequential(net);
-  model.inputs = {"x", "y"};
-  model.loss = mean_loss(
-      [](const Values& out, const Values& in) { return torch::mse_loss(out["hidden"], in["y"]); });
-  return model;
-}
-
-PipelineOptions layout(const char* schedule, int ranks) {
-  PipelineOptions options;
-  options.num_ranks = ranks;
-  options.schedule = schedule;
-  options.num_microbatches = 6;
-  return options;
-}
-
 Inputs batch_of(int step) {
-  at::Tensor x = at::empty({kRows, kWidth});
-  keyed_normal_(x, 5, "x" + std::to_string(step), 0.0, 1.0);
-  return {{"x", x}, {"y", at::sin(2 * x.slice(1, 0, 4))}};
+  const at::Tensor x = inputs_of(step);
+  return {{"x", x}, {"y", targets_of(x)}};
 }
 
 void set_autocast(bool on) {

@@ -1,0 +1,73 @@
+// Checkpoints: a folder with weights that transformers reads, optimizer state, and a manifest.
+//
+// Owns: opening and verifying one, reading tensors of it by full name, finding the newest.
+// Does not own: writing (Pipeline::save, TrainingJob), what is in the manifest (parts/manifest.h).
+//
+// A checkpoint knows nothing of the layout that wrote it: every tensor is there once, whole, under
+// its full name, and any number of ranks, stages and schedules reads what it needs of it.
+//
+// Invariants:
+//  1. Opening reads the manifest and the headers of files, and compares them; verify() reads
+//     everything.
+//  2. Files come through pread: one that is truncated meanwhile is an Error. Symbolic links inside
+//     a checkpoint are refused, and so is everything that is no regular file.
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/parts/manifest.h"
+#include "sluice/parts/slice.h"
+
+namespace sluice {
+
+enum class SavedKind : std::uint8_t { kWeights, kOptimizer, kExtra };
+
+class Checkpoint {
+ public:
+  // Throws Error(kCheckpoint): not there, not committed, or not what its manifest says.
+  explicit Checkpoint(std::string path);
+  ~Checkpoint();
+  Checkpoint(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;
+
+  const std::string& path() const;
+  const Manifest& manifest() const;
+  // Compares the content of every file with its hash, on so many threads. Throws
+  // Error(kCheckpoint) naming file and tensor.
+  void verify(int num_threads = 1) const;
+
+  // nullptr: there is none.
+  const SavedTensor* find(SavedKind kind, std::string_view name) const;
+  // Fills `destination` with this slice of the tensor (empty: all of it), reading no other bytes;
+  // floating dtypes are converted. Throws Error(kCheckpoint): no such tensor (with the nearest
+  // name), another shape or dtype, a file that was truncated.
+  void read_into(SavedKind kind, std::string_view name, const Slice& slice,
+                 at::Tensor& destination) const;
+  // As it is stored, in new memory on the CPU.
+  at::Tensor read(SavedKind kind, std::string_view name) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A folder step-XXXXXXXX, and whether it can be gone on from.
+struct ListedCheckpoint {
+  std::int64_t step = 0;
+  std::string path;
+  bool committed = false;  // it has a whole manifest
+  bool ok = false;         // and verifies
+  std::string reason;      // why not
+};
+
+// Those directly in `folder`, by step; none where there is no such folder. All are verified.
+std::vector<ListedCheckpoint> list_checkpoints(const std::string& folder, int num_threads = 1);
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// The hash of content: 128 bits of XXH3 (https://xxhash.com), as 32 hexadecimal digits. It finds
+// damage, not malice. No torch.
+// Thread-safety: a ContentHash belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+class ContentHash {
+ public:
+  ContentHash();
+  ~ContentHash();
+  ContentHash(const ContentHash&) = delete;
+  ContentHash& operator=(const ContentHash&) = delete;
+
+  void add(const void* data, std::size_t count);
+  std::string digits() const;  // of all that was added so far
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+std::string content_hash(std::string_view bytes);
+
+}  // namespace sluice
