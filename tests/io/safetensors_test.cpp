@@ -152,7 +152,7 @@ TEST(SafetensorsWriterTest, WritesTheSameBytesAsThePythonPackage) {
     SafetensorsWriter::Plan plan;
     std::vector<std::string> names = reader.names();
     for (const std::string& name : names) plan.emplace_back(name, reader.meta(name));
-    SafetensorsWriter writer(path, plan, reader.metadata());
+    SafetensorsWriter writer(path, plan, SafetensorsWriter::Placement::kAtomic, reader.metadata());
     std::reverse(names.begin(), names.end());
     for (const std::string& name : names) writer.write(name, reader.read(name));
     writer.finish();

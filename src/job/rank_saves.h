@@ -1,0 +1,47 @@
+// When one rank of a run saves, and what its saves came to.
+//
+// Owns: the order of saves: every interval steps, when somebody asked, at the end, after a failure.
+// Does not own: how a checkpoint is written (saver.h), what is in its manifest (checkpoint_target.h).
+// Thread-safety: one rank's thread; collective over all ranks of the run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sluice/parts/group.h"
+#include "sluice/parts/saver.h"
+#include "sluice/trainer.h"
+
+namespace sluice {
+
+struct ProcessRun;
+
+class RankSaves {
+ public:
+  // References must outlive it.
+  RankSaves(ProcessRun& run, const Trainer& trainer) : run_(run), trainer_(trainer) {}
+
+  // Between steps. Sees to a save on its way; begins one when the interval or a request says so.
+  // Throws the Error(kCheckpoint) of a save that failed, on every rank, unless
+  // checkpoint.on_save_error = "continue": then it is a warning.
+  void after_step(std::int64_t step, StepRequest request, const Group& world);
+  // The state after `step`, at the end: waits until it is committed. Returns the path. Throws
+  // Error(kCheckpoint).
+  std::string finish(std::int64_t step, const Group& world);
+  // Over new endpoints, when the ranks failed: what became of a save on its way. nullopt: there was
+  // none, or it failed.
+  std::optional<SaveOutcome> drain(const Group& world);
+
+ private:
+  bool is_due(std::int64_t step, StepRequest request) const;
+  bool copies() const;
+  void settle(const SaveOutcome& outcome);
+
+  ProcessRun& run_;
+  const Trainer& trainer_;
+  Saver saver_;
+  std::optional<SaveOutcome> last_;  // that succeeded
+};
+
+}  // namespace sluice
