@@ -51,7 +51,7 @@ std::string newest(const std::vector<std::string>& names) {
     near = (folder == "/" ? "/" : folder + "/") + near;
   throw Error(ErrorKind::kCheckpoint,
               {.what = "there is no such checkpoint",
-               .where = path,
+               .where = path.empty() ? "''" : path,
                .remedy = near.empty() ? "check the path" : "did you mean '" + near + "'?"});
 }
 
