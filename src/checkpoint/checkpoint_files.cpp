@@ -1,9 +1,8 @@
 #include "checkpoint/checkpoint_files.h"
 
-#include <algorithm>
 #include <string>
 
-#include "base/file.h"
+#include "checkpoint/read_manifest.h"
 #include "io/hf_files.h"
 #include "sluice/error.h"
 #include "sluice/parts/manifest.h"
@@ -26,9 +25,8 @@ bool is_ours(std::string_view file) {
 }
 
 bool is_committed(const std::string& path) {
-  const std::string file = path + "/" + kManifestFile;
   try {
-    parse_manifest(read_text(file, kMaxManifestBytes, ErrorKind::kCheckpoint), file);
+    read_manifest(path);
     return true;
   } catch (const Error&) {
     return false;
@@ -39,12 +37,6 @@ bool is_committed(const std::string& path) {
 
 io::DirectoryKind checkpoint_kind() {
   return {.marker = kManifestFile, .is_ours = is_ours, .is_committed = is_committed};
-}
-
-std::string step_folder_name(std::int64_t step) {
-  std::string digits = std::to_string(step);
-  if (digits.size() < 8) digits.insert(0, 8 - digits.size(), '0');
-  return "step-" + digits;
 }
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "io/step_name.h"
 
 namespace sluice::io {
 namespace {
@@ -24,17 +25,12 @@ constexpr const char* kAside = ".old-";
   throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
 }
 
-bool is_step_name(std::string_view name) {
-  return name.starts_with("step-") && name.size() > 5 &&
-         name.find_first_not_of("0123456789", 5) == std::string_view::npos;
-}
-
 // ".step-00000100.tmp-..." -> "step-00000100"; "" for any other name. own: beside those of steps.
 std::string name_behind(const std::string& name, const std::string& kind, const std::string& own) {
   const std::size_t at = name.rfind(kind);
   if (!name.starts_with('.') || at == std::string::npos) return {};
   const std::string behind = name.substr(1, at - 1);
-  return behind == own || is_step_name(behind) ? behind : std::string();
+  return behind == own || step_of_name(behind) ? behind : std::string();
 }
 
 // flock() on the directory; -1 when another process holds it or the file system has no locks.
@@ -119,7 +115,7 @@ void clean_up(const std::string& folder, const std::string& own, const Directory
   for (const std::string& name : names) {
     if (name.starts_with('.')) {
       clean_hidden(folder, name, own);
-    } else if (name == own || is_step_name(name)) {
+    } else if (name == own || step_of_name(name)) {
       clean_incomplete(folder + "/" + name, kind);
     }
   }

@@ -7,9 +7,9 @@
 
 #include "base/text.h"
 #include "config/machine_memory.h"
+#include "job/checkpoint_target.h"
 #include "job/earlier_run.h"
 #include "job/evaluate_data.h"
-#include "job/last_weights.h"
 #include "job/run_outputs.h"
 #include "job/run_rank.h"
 #include "sluice/parts/log.h"
@@ -22,7 +22,9 @@ namespace {
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
   // Without all ranks there are not all weights.
   if (error.kind() != ErrorKind::kPeer) {
-    const auto last = save_last_weights(run.config, run.plan, run.interrupted, run.ranks);
+    const auto last = save_last_weights(
+        [&run](std::int64_t step) { return checkpoint_target(run, step); }, run.interrupted,
+        run.ranks, run.ranks.threads_per_rank(run.config.training.threads_per_rank));
     if (last && run.log) run.log->end(Ending::kFailed, last->step, last->path);
   }
   run.stop.run_finished();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "job/last_weights.h"
 #include "job/local_ranks.h"
 #include "job/post_mortem.h"
 #include "job/run_inputs.h"
@@ -19,7 +20,6 @@
 #include "sluice/parts/stop_signal.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
-#include "sluice/trainer.h"
 
 namespace sluice {
 
@@ -46,7 +46,7 @@ struct ProcessRun {
   MemoryLedger ledger;
   PostMortem post_mortem;
   std::optional<StepTrace> trace;
-  PerRank<std::unique_ptr<Trainer>> interrupted;  // of the ranks whose steps failed
+  PerRank<InterruptedRank> interrupted;  // of the ranks whose steps failed
 };
 
 }  // namespace sluice

@@ -1,20 +1,18 @@
 #include "job/rank_saves.h"
 
-#include "job/checkpoint_target.h"
-#include "job/process_run.h"
 #include "sluice/error.h"
 #include "sluice/parts/log.h"
 
 namespace sluice {
 
 bool RankSaves::is_due(std::int64_t step, StepRequest request) const {
-  const std::int64_t interval = run_.config.checkpoint.interval;
+  const std::int64_t interval = options_.interval;
   return request == StepRequest::kSave || (interval > 0 && step % interval == 0);
 }
 
 // A snapshot is in the plan's memory only where saves are regular.
 bool RankSaves::copies() const {
-  return run_.config.checkpoint.async && run_.config.checkpoint.interval > 0;
+  return options_.async && options_.interval > 0;
 }
 
 void RankSaves::settle(const SaveOutcome& outcome) {
@@ -22,8 +20,8 @@ void RankSaves::settle(const SaveOutcome& outcome) {
     last_ = outcome;
     return;
   }
-  if (run_.config.checkpoint.on_save_error == "stop") throw Error(*outcome.error);
-  if (run_.ranks.has_speaker() && trainer_.rank() == kSpeaker)
+  if (options_.on_save_error == "stop") throw Error(*outcome.error);
+  if (warns_)
     log_warning("step " + std::to_string(outcome.step) + " is not saved: " + outcome.error->what());
 }
 
@@ -35,7 +33,7 @@ void RankSaves::after_step(std::int64_t step, StepRequest request, const Group& 
   if (saver_.in_flight()) settle(saver_.finish(world).value());
   const SaveFrom from = copies() ? SaveFrom::kCopy : SaveFrom::kLive;
   if (const auto failed =
-          saver_.begin(checkpoint_target(run_, step), trainer_.state(), from, world)) {
+          saver_.begin(target_(step), trainer_.state(), from, world)) {
     settle(*failed);
   } else if (from == SaveFrom::kLive) {
     settle(saver_.finish(world).value());
@@ -45,7 +43,7 @@ void RankSaves::after_step(std::int64_t step, StepRequest request, const Group& 
 std::string RankSaves::finish(std::int64_t step, const Group& world) {
   if (saver_.in_flight()) settle(saver_.finish(world).value());
   if (last_ && last_->step == step) return last_->path;
-  SaveOutcome outcome = save_checkpoint(checkpoint_target(run_, step), trainer_.state(), world);
+  SaveOutcome outcome = save_checkpoint(target_(step), trainer_.state(), world);
   if (outcome.error) throw Error(*outcome.error);
   last_ = std::move(outcome);
   return last_->path;

@@ -1,26 +1,32 @@
 // When one rank of a run saves, and what its saves came to.
 //
 // Owns: the order of saves: every interval steps, when somebody asked, at the end, after a failure.
-// Does not own: how a checkpoint is written (saver.h), what is in its manifest (checkpoint_target.h).
+// Does not own: how a checkpoint is written (saver.h), what is in its manifest.
 // Thread-safety: one rank's thread; collective over all ranks of the run.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "sluice/parts/group.h"
 #include "sluice/parts/saver.h"
+#include "sluice/run_config.h"
 #include "sluice/trainer.h"
 
 namespace sluice {
 
-struct ProcessRun;
+// Where a run saves a step, and what the manifest says of the run.
+using TargetOfStep = std::function<SaveTarget(std::int64_t step)>;
 
 class RankSaves {
  public:
-  // References must outlive it.
-  RankSaves(ProcessRun& run, const Trainer& trainer) : run_(run), trainer_(trainer) {}
+  // options, trainer: must outlive it. warns: this rank speaks for the run.
+  RankSaves(const CheckpointOptions& options, TargetOfStep target, const Trainer& trainer,
+            bool warns)
+      : options_(options), target_(std::move(target)), trainer_(trainer), warns_(warns) {}
 
   // Between steps. Sees to a save on its way; begins one when the interval or a request says so.
   // Throws the Error(kCheckpoint) of a save that failed, on every rank, unless
@@ -38,8 +44,10 @@ class RankSaves {
   bool copies() const;
   void settle(const SaveOutcome& outcome);
 
-  ProcessRun& run_;
+  const CheckpointOptions& options_;
+  const TargetOfStep target_;
   const Trainer& trainer_;
+  const bool warns_;
   Saver saver_;
   std::optional<SaveOutcome> last_;  // that succeeded
 };

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "checkpoint/save_weights.h"
+#include "job/checkpoint_target.h"
 #include "job/model_options.h"
 #include "job/step_loop.h"
 #include "job/trainer_options.h"
@@ -44,18 +44,20 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
     trainer->draw_weights();
   }
 
+  auto saves = std::make_unique<RankSaves>(
+      run.config.checkpoint, [&run](std::int64_t step) { return checkpoint_target(run, step); },
+      *trainer, log != nullptr);
   std::int64_t steps = 0;
+  std::string saved;
   try {
-    steps = run_steps(run, *trainer, transport.world(), doing);
+    steps = run_steps(run, *trainer, *saves, transport.world(), doing);
+    doing = "saving the last checkpoint";
+    saved = saves->finish(steps, transport.world());
   } catch (...) {
     run.post_mortem.add(rank, trainer->current_instruction(), trainer->flight_record());
-    run.interrupted.at(rank) = std::move(trainer);
+    run.interrupted.at(rank) = {std::move(trainer), std::move(saves)};
     throw;
   }
-  doing = "saving the weights";
-  const std::string saved =
-      save_weights(run.config.checkpoint.folder, steps, trainer->state(),
-                   run.plan.model.config_text, run.config.model.path, transport.world());
   const bool finished = steps == run.config.training.steps;
   if (log) log->end(finished ? Ending::kFinished : Ending::kStopped, steps, saved);
   return steps;

@@ -45,7 +45,8 @@ double validate(const ProcessRun& run, Trainer& trainer, std::int64_t step, std:
 
 }  // namespace
 
-std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, std::string& doing) {
+std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, const Group& world,
+                       std::string& doing) {
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
   for (std::int64_t step = 1;; ++step) {
@@ -87,6 +88,8 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, st
       log->skip_step(times.total);
     }
     if (last) return step;
+    doing = "saving after step " + std::to_string(step);
+    saves.after_step(step, report.request, world);
   }
 }
 
