@@ -22,6 +22,12 @@ struct Progress final : ExecutorObserver {
   RunLog& log;
 };
 
+// To save is asked once, and stopping saves.
+StepRequest request_of(StopSignal& signal) {
+  if (signal.requested()) return StepRequest::kStop;
+  return signal.take_save_request() ? StepRequest::kSave : StepRequest::kNone;
+}
+
 // doing: kept up to date.
 std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string& doing) {
   const int rank = transport.rank();
@@ -29,7 +35,7 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   std::optional<Progress> progress;
   const Model model = causal_lm(run.plan.model, layer_options(run.config));
   TrainerOptions options = trainer_options(run.config);
-  options.stop_requested = [&] { return run.stop.requested(); };
+  options.requested = [&] { return request_of(run.stop); };
   options.ledger = &run.ledger;
   if (log) options.observers.push_back(&progress.emplace(*log));
   if (run.trace) options.observers.push_back(&run.trace->recorder(rank));

@@ -60,7 +60,7 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, st
     const StepReport& report = trainer.step(batch, lr);
     run.stop.step_finished();
 
-    const bool last = report.stop || step == training.steps;
+    const bool last = report.request == StepRequest::kStop || step == training.steps;
     const bool validates = is_validated(run, step);
     const bool logs =
         last || validates || is_logged(step, training.steps, run.config.metrics.log_freq);
