@@ -54,8 +54,11 @@ struct SafetensorsReader::Impl {
   std::uint64_t data_start = 0;
 };
 
-SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) {
-  impl_ = std::make_unique<Impl>(Impl{File::open(path_)});
+SafetensorsReader::SafetensorsReader(std::string path)
+    : SafetensorsReader(std::move(path), Links::kFollow) {}
+
+SafetensorsReader::SafetensorsReader(std::string path, Links links) : path_(std::move(path)) {
+  impl_ = std::make_unique<Impl>(Impl{File::open(path_, ErrorKind::kInput, links)});
   const std::uint64_t file_size = impl_->file.size();
   const std::uint64_t length = read_length_prefix(impl_->file, file_size);
   std::string json(length, '\0');
@@ -72,6 +75,14 @@ SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) 
 SafetensorsReader::~SafetensorsReader() = default;
 SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
 SafetensorsReader& SafetensorsReader::operator=(SafetensorsReader&&) noexcept = default;
+
+std::uint64_t SafetensorsReader::data_start() const { return impl_->data_start; }
+
+std::string SafetensorsReader::header_bytes() const {
+  std::string bytes(impl_->data_start, '\0');
+  impl_->file.read(bytes.data(), bytes.size(), 0);
+  return bytes;
+}
 
 std::vector<std::string> SafetensorsReader::names() const {
   std::vector<std::string> names;

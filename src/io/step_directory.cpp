@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "io/step_name.h"
 
 namespace sluice::io {
 namespace {
@@ -18,12 +19,6 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error_number) {
   throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
-}
-
-std::string step_name(std::int64_t step) {
-  std::string digits = std::to_string(step);
-  if (digits.size() < 8) digits.insert(0, 8 - digits.size(), '0');
-  return "step-" + digits;
 }
 
 // ".step-00000100.tmp-..." -> "step-00000100"; "" for any other name.

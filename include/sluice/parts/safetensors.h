@@ -28,17 +28,26 @@
 
 namespace sluice {
 
+enum class Links;
+
 class SafetensorsReader {
  public:
   // Reads and checks the header. Throws Error(kInput): missing, not a regular file, malformed.
   explicit SafetensorsReader(std::string path);
+  // The same; a symbolic link can be refused.
+  SafetensorsReader(std::string path, Links links);
   ~SafetensorsReader();
   SafetensorsReader(SafetensorsReader&&) noexcept;
   SafetensorsReader& operator=(SafetensorsReader&&) noexcept;
 
   const std::string& path() const { return path_; }
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
+  const SafetensorsHeader& header() const { return header_; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+  // Where the data begins: offsets of entries count from there.
+  std::uint64_t data_start() const;
+  // The bytes before the data as they are in the file.
+  std::string header_bytes() const;
   std::vector<std::string> names() const;
 
   // nullptr when the file has no such tensor.
