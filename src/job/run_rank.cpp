@@ -40,6 +40,8 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   if (log) options.observers.push_back(&progress.emplace(*log));
   if (run.trace) options.observers.push_back(&run.trace->recorder(rank));
 
+  doing = "looking where to begin";
+  require_same_resume_point(run.resume, transport.world());
   doing = "making the modules";  // of this rank's stages and of no others
   auto trainer =
       std::make_unique<Trainer>(model, run.plan.partition, run.plan.program, transport, options);
@@ -59,6 +61,7 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
     throw;
   }
   doing = "saving the weights";
+  if (log) log->sync_metrics();
   const std::string saved =
       save_weights(run.config.checkpoint.folder, steps, trainer->state(),
                    run.plan.model.config_text, run.config.model.path, transport.world());
