@@ -34,7 +34,7 @@ struct TrainerOptions {
   OptimizerOptions optimizer;
   std::uint64_t seed = 0;
   GradientScale scale;
-  std::function<bool()> stop_requested;      // asked once a step on every rank; may be empty
+  std::function<StepRequest()> requested;    // asked once a step on every rank; may be empty
   MemoryLedger* ledger = nullptr;            // without one, memory is reported as 0
   std::vector<ExecutorObserver*> observers;  // must outlive the trainer
   // Mixed precision: forwards and losses run under autocast to this type (kBFloat16).

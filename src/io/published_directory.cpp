@@ -92,16 +92,30 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
+// The file that says so goes last: whoever finds the rest knows what it is. An empty folder is what
+// is left when the process ends between the two.
+void remove_incomplete(const std::string& path) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename() != kIncomplete) files.push_back(it->path());
+  for (const fs::path& file : files) fs::remove_all(file, error);
+  fs::remove(path + "/" + kIncomplete, error);
+  fs::remove(path, error);
+}
+
 void clean_incomplete(const std::string& path, const DirectoryKind& kind) {
   const std::string incomplete = path + "/" + kIncomplete;
-  if (!exists(incomplete)) return;
+  std::error_code ignored;
+  const bool empty = fs::is_directory(fs::symlink_status(path, ignored)) &&
+                     fs::is_empty(path, ignored);
+  if (!exists(incomplete) && !empty) return;
   const int lock = lock_directory(path);
   if (lock < 0) return;
-  std::error_code ignored;
   if (kind.is_committed(path)) {
     fs::remove(incomplete, ignored);
   } else if (holds_only(path, kind.is_ours)) {
-    fs::remove_all(path, ignored);
+    remove_incomplete(path);
   }
   ::close(lock);
 }
@@ -137,24 +151,26 @@ bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file))
 }
 
 void remove_published(const std::string& path, Commit commit, const DirectoryKind& kind) {
-  std::string doomed = path;
   if (commit == Commit::kRename) {
-    doomed = parent_directory(path) + "/." + base_name(path) + kTemporary + unique_suffix();
+    const std::string doomed =
+        parent_directory(path) + "/." + base_name(path) + kTemporary + unique_suffix();
     rename_path(path, doomed);
     sync_directory(parent_directory(path));
-  } else {
-    // Should the process end here, the next save removes the rest. On a full disk it is left.
-    try {
-      if (!exists(path + "/" + kIncomplete)) write_text(path + "/" + kIncomplete, "");
-    } catch (const Error&) {
-    }
-    if (::unlink((path + "/" + kind.marker).c_str()) != 0 && errno != ENOENT)
-      fail("cannot remove the marker", path, errno);
-    sync_directory(path);
+    std::error_code error;
+    fs::remove_all(doomed, error);
+    if (error) fail("cannot remove", doomed, error.value());
+    return;
   }
-  std::error_code error;
-  fs::remove_all(doomed, error);
-  if (error) fail("cannot remove", doomed, error.value());
+  // Should the process end here, the next save removes the rest. On a full disk it is left.
+  try {
+    if (!exists(path + "/" + kIncomplete)) write_text(path + "/" + kIncomplete, "");
+  } catch (const Error&) {
+  }
+  sync_directory(path);
+  if (::unlink((path + "/" + kind.marker).c_str()) != 0 && errno != ENOENT)
+    fail("cannot remove the marker", path, errno);
+  sync_directory(path);
+  remove_incomplete(path);
 }
 
 PublishedDirectory::PublishedDirectory(std::string path, Commit commit, DirectoryKind kind)
@@ -193,8 +209,12 @@ void PublishedDirectory::begin_marker() {
 PublishedDirectory::~PublishedDirectory() {
   if (!published_) {
     std::error_code ignored;
-    fs::remove(working_ + "/" + kind_.marker, ignored);  // before anything that it speaks of
-    fs::remove_all(working_, ignored);
+    if (commit_ == Commit::kMarker) {
+      fs::remove(working_ + "/" + kind_.marker, ignored);  // before anything that it speaks of
+      remove_incomplete(working_);
+    } else {
+      fs::remove_all(working_, ignored);
+    }
   }
   if (lock_ >= 0) ::close(lock_);
 }
@@ -272,6 +292,10 @@ void PublishedDirectory::publish(const std::string& marker_text) {
     sync_directory(folder_);
   } catch (...) {
     give_name_back(older);
+    try {
+      sync_directory(folder_);  // before what was written goes
+    } catch (const Error&) {
+    }
     throw;
   }
   published_ = true;

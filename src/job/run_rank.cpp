@@ -11,6 +11,7 @@
 #include "job/trainer_options.h"
 #include "run/out_of_memory.h"
 #include "sluice/causal_lm.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -22,6 +23,21 @@ struct Progress final : ExecutorObserver {
   RunLog& log;
 };
 
+// To save is asked once, and stopping saves.
+StepRequest request_of(StopSignal& signal) {
+  if (signal.requested()) return StepRequest::kStop;
+  return signal.take_save_request() ? StepRequest::kSave : StepRequest::kNone;
+}
+
+// parameters: that train and have no state in the checkpoint.
+void warn_of_fresh_state(const std::vector<std::string>& parameters, bool warns) {
+  if (parameters.empty() || !warns) return;
+  log_warning("the checkpoint has no optimizer state for " +
+              counted(static_cast<std::int64_t>(parameters.size()), "parameter") +
+              ", which begins anew: '" + parameters.front() + "'" +
+              (parameters.size() > 1 ? ", .." : ""));
+}
+
 // doing: kept up to date.
 std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string& doing) {
   const int rank = transport.rank();
@@ -29,18 +45,24 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   std::optional<Progress> progress;
   const Model model = causal_lm(run.plan.model, layer_options(run.config));
   TrainerOptions options = trainer_options(run.config);
-  options.stop_requested = [&] { return run.stop.requested(); };
+  options.requested = [&] { return request_of(run.stop); };
   options.ledger = &run.ledger;
   if (log) options.observers.push_back(&progress.emplace(*log));
   if (run.trace) options.observers.push_back(&run.trace->recorder(rank));
 
+  doing = "looking where to begin";
+  require_same_resume_point(run.resume, transport.world());
   doing = "making the modules";  // of this rank's stages and of no others
   auto trainer =
       std::make_unique<Trainer>(model, run.plan.partition, run.plan.program, transport, options);
-  doing = run.weights.directory ? "loading the weights" : "drawing the weights";
-  if (run.weights.directory) {
+  if (run.resume.checkpoint) {
+    doing = "loading the checkpoint";
+    warn_of_fresh_state(trainer->load(*run.resume.checkpoint), log != nullptr);
+  } else if (run.weights.directory) {
+    doing = "loading the weights";
     trainer->load_weights(*run.weights.directory, run.plan.model);
   } else {
+    doing = "drawing the weights";
     trainer->draw_weights();
   }
 

@@ -74,7 +74,7 @@ struct Trainer::Impl {
         draws_by_module(model.initialization.module) {
     log_stages(model, partition);
     ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
-                                     options.optimizer, options.stop_requested);
+                                     options.optimizer, options.requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stages.pointers(), transport,
                                           *ops, end.loss, executor_options());
     ops->watch(*executor);

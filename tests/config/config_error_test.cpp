@@ -317,14 +317,6 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
       {"comm.init_timeout_seconds", "30"},
       {"comm.train_timeout_seconds", "30"},
       {"comm.heartbeat_seconds", "1"},
-      {"checkpoint.interval", "10"},
-      {"checkpoint.keep_latest_k", "1"},
-      {"checkpoint.keep_every", "100"},
-      {"checkpoint.resume", "7"},
-      {"checkpoint.async", "false"},
-      {"checkpoint.commit", "\"marker\""},
-      {"checkpoint.on_save_error", "\"continue\""},
-      {"checkpoint.allow", "[\"data\"]"},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});

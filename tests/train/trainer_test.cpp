@@ -524,16 +524,22 @@ TEST(TrainerTest, GradientsAreScaledAsItIsTold) {
               1e-6 * kMicrobatches * mean);
 }
 
-TEST(TrainerTest, ARequestToStopOnOneRankReachesAllInTheSameStep) {
+TEST(TrainerTest, TheStrongestRequestOfAllRanksReachesAllInTheSameStep) {
   TrainingRun run = mlp_run("1F1B", 4);
   run.per_rank = [](int rank, TrainerOptions& options) {
-    options.stop_requested = [rank, asked = 0]() mutable { return ++asked == 3 && rank == 2; };
+    options.requested = [rank, asked = 0]() mutable {
+      ++asked;
+      if (asked == 2 && rank == 1) return StepRequest::kSave;
+      if (asked == 3 && rank == 2) return StepRequest::kStop;
+      return asked == 3 && rank == 0 ? StepRequest::kSave : StepRequest::kNone;
+    };
   };
   const TrainingResult result = run_training(run);
   for (const auto& reports : result.of_rank) {
-    std::vector<bool> stops;
-    for (const StepReport& report : reports) stops.push_back(report.stop);
-    EXPECT_EQ(stops, (std::vector<bool>{false, false, true, false}));
+    std::vector<StepRequest> requests;
+    for (const StepReport& report : reports) requests.push_back(report.request);
+    EXPECT_EQ(requests, (std::vector<StepRequest>{StepRequest::kNone, StepRequest::kSave,
+                                                  StepRequest::kStop, StepRequest::kNone}));
   }
 }
 
