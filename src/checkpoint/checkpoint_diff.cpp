@@ -71,7 +71,8 @@ class Side {
     if (checkpoint_) {
       checkpoint_->read_into(kind, name, slice, piece);
     } else {
-      as_checkpoint_error([&] { directory_->find(name)->file->read_into(name, slice, piece); });
+      as_checkpoint_error(
+          [&, &name = name] { directory_->find(name)->file->read_into(name, slice, piece); });
     }
     return piece;
   }
