@@ -48,9 +48,9 @@ std::vector<Key> make_table() {
           .means("Only a config.json: weights are initialised, the same bits for every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
           .one_of({"float32", "bfloat16", "float16"})
-          .only({"\"float32\"", "\"bfloat16\""})
           .means("Type of the parameters and of the whole computation; sums of gradients and the "
-                 "optimizer's state are float32. Weights of another type are converted."),
+                 "optimizer's state are float32. Weights of another type are converted. `float16` "
+                 "holds at most 65504, and nothing scales the loss: prefer `bfloat16`."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
           .between(0, kMaxCount)
