@@ -179,9 +179,10 @@ INSTANTIATE_TEST_SUITE_P(Models, ExtraModelTest,
                                            "gpt2_full_length", "qwen2", "qwen2_tied"),
                          [](const auto& test) { return test.param; });
 
-// Weights and the whole computation in a half type. transformers runs other kernels in places (its
-// attention repeats key-value heads), so results are a few roundings apart, each of 2^-11 in
-// float16 and 2^-8 in bfloat16.
+// Weights and the whole computation in a half type. On the machine that made the file logits and
+// gradients of llama and qwen2 are the same bits; gpt2's, whose attention transformers computes by
+// another kernel, are a rounding apart, 2^-11 in float16 and 2^-8 in bfloat16. Other processors
+// have other kernels, so a few roundings are allowed everywhere.
 class HalfPrecisionTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(HalfPrecisionTest, LossLogitsAndGradientNormsAgree) {
@@ -201,13 +202,13 @@ TEST_P(HalfPrecisionTest, LossLogitsAndGradientNormsAgree) {
   for (std::int64_t row = 0; row < last.size(0); ++row) {
     for (std::int64_t token = 0; token < last.size(1); ++token)
       EXPECT_NEAR(last[row][token].item<double>(), expected["last_token"][row][token].get<double>(),
-                  8 * rounding)
+                  4 * rounding)
           << "row " << row << " token " << token;
   }
   const LossValue loss = causal_lm_loss(outputs, batch);
   EXPECT_EQ(loss.loss.scalar_type(), at::kFloat);
   EXPECT_NEAR(loss.loss.item<double>() / static_cast<double>(loss.count),
-              expected["loss"].get<double>(), rounding);
+              expected["loss"].get<double>(), rounding / 2);
   model.backward(loss.loss / loss.count);
   for (const auto& [parameter, gradient] : model.gradients()) {
     const double norm = expected["grad_norms"].at(parameter);
