@@ -7,10 +7,10 @@
 #include <fstream>
 #include <mutex>
 
-#include "checkpoint/save_weights.h"
 #include "sluice/causal_lm.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/rank_threads.h"
+#include "sluice/parts/saver.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
@@ -42,8 +42,11 @@ class LoadOwnTensorsTest : public ::testing::Test {
     run_ranks(transports, 1, nullptr, [&](Transport& transport) {
       RankStages stages = stages_of(transport.rank());
       stages.draw_weights(5);
-      save_weights(folder_.str(), 1, stages.stages().front()->parameters(), plan_.model.config_text,
-                   "", transport.world());
+      SaveTarget target;
+      target.path = directory();
+      target.head.run = "0123456789abcdef";
+      target.config_text = plan_.model.config_text;
+      EXPECT_FALSE(save_checkpoint(target, state_of(stages.pointers()), transport.world()).error);
     });
   }
 

@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kRun = "0123456789abcdef";
 
-// Rank r has "layer<r>.weight" with its state, a buffer that all have, and the last rank another use
-// of the first parameter.
+// Rank r has "layer<r>.weight" with its state, a buffer that all have, and the last rank another
+// use of the first parameter.
 RankState state_of_rank(int rank, int num_ranks, double add = 0) {
   RankState state;
   const std::string name = "layer" + std::to_string(rank) + ".weight";

@@ -46,8 +46,7 @@ std::string write_step(const std::string& path, const std::string& value,
 
 class PublishedDirectoryTest : public testing::TestWithParam<Commit> {};
 INSTANTIATE_TEST_SUITE_P(Commits, PublishedDirectoryTest,
-                         testing::Values(Commit::kRename, Commit::kMarker),
-                         [](const auto& info) {
+                         testing::Values(Commit::kRename, Commit::kMarker), [](const auto& info) {
                            return info.param == Commit::kRename ? "Rename" : "Marker";
                          });
 
@@ -161,9 +160,9 @@ TEST(PublishedDirectoryTest, InMarkerModeWhatIsNotCommittedGoesWithTheNextSave) 
   test::write_file(directory / "step-00000006/.sluice-incomplete", "");
   test::write_file(directory / "step-00000006/notes.txt", "mine");
   write_step(directory / "step-00000009", "1", Commit::kMarker);
-  EXPECT_EQ(list_directory(directory.str()),
-            (std::set<std::string>{"step-00000003", "step-00000005", "step-00000006",
-                                   "step-00000009"}));
+  EXPECT_EQ(
+      list_directory(directory.str()),
+      (std::set<std::string>{"step-00000003", "step-00000005", "step-00000006", "step-00000009"}));
   EXPECT_EQ(list_directory(directory / "step-00000003"), std::set<std::string>{"done"});
 }
 
