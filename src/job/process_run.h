@@ -10,8 +10,8 @@
 #include <memory>
 #include <optional>
 
-#include "job/last_weights.h"
 #include "job/fingerprints.h"
+#include "job/last_weights.h"
 #include "job/local_ranks.h"
 #include "job/post_mortem.h"
 #include "job/resume.h"
