@@ -51,6 +51,10 @@ std::string form(const std::string& dtype, const std::vector<std::int64_t>& shap
   return dtype + " " + shape_text(shape) + " at byte " + std::to_string(offset);
 }
 
+std::string place(const SafetensorsReader& file, const std::string& name) {
+  return file.path() + ", tensor '" + name + "'";
+}
+
 // Every byte before the data is what sluice writes there, so none can be another one.
 void require_plain_header(const SafetensorsReader& file) {
   static const std::map<std::string, std::string> kUsual = {{"format", "pt"}};
@@ -64,7 +68,7 @@ void require_plain_header(const SafetensorsReader& file) {
 void require_same(const SafetensorsReader& file, const std::vector<const SavedTensor*>& expected) {
   for (const SavedTensor* tensor : expected) {
     const SafetensorsEntry* entry = file.find(tensor->name);
-    const std::string where = file.path() + ", tensor '" + tensor->name + "'";
+    const std::string where = place(file, tensor->name);
     if (!entry) refuse("the file does not have the tensor", where);
     const std::string said = form(tensor->dtype, tensor->shape, tensor->offset);
     const std::string found = form(entry->dtype, entry->shape, file.data_start() + entry->begin);
@@ -74,9 +78,7 @@ void require_same(const SafetensorsReader& file, const std::vector<const SavedTe
   for (const SafetensorsEntry& entry : file.entries()) {
     const bool known = std::any_of(expected.begin(), expected.end(),
                                    [&](const SavedTensor* t) { return t->name == entry.name; });
-    if (!known)
-      refuse("the manifest does not have the tensor",
-             file.path() + ", tensor '" + entry.name + "'");
+    if (!known) refuse("the manifest does not have the tensor", place(file, entry.name));
   }
 }
 
@@ -117,7 +119,7 @@ struct Checkpoint::Impl {
     std::map<std::string, std::vector<const SavedTensor*>> by_file;
     for (const SavedTensor& tensor : tensors) by_file[tensor.file].push_back(&tensor);
     for (const auto& [name, expected] : by_file) {
-      as_checkpoint_error([&] {
+      as_checkpoint_error([&, &name = name, &expected = expected] {
         SafetensorsReader file(path + "/" + name, Links::kRefuse);
         require_same(file, expected);
         require_plain_header(file);

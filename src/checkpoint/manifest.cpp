@@ -31,12 +31,14 @@ std::string block(std::string_view key, char open, char close,
 
 std::string text_map(std::string_view key, const std::map<std::string, std::string>& map) {
   std::vector<std::string> lines;
+  lines.reserve(map.size());
   for (const auto& [name, value] : map) lines.push_back(json_text(name) + ": " + json_text(value));
   return block(key, '{', '}', lines);
 }
 
 std::string fingerprints(const std::map<std::string, Fingerprint>& map) {
   std::vector<std::string> lines;
+  lines.reserve(map.size());
   for (const auto& [name, print] : map) {
     lines.push_back(json_text(name) + ": {\"bytes\": " + std::to_string(print.bytes) +
                     ", \"hash\": " + json_text(print.hash) + "}");
@@ -46,6 +48,7 @@ std::string fingerprints(const std::map<std::string, Fingerprint>& map) {
 
 std::string tensors(std::string_view key, const std::vector<SavedTensor>& list) {
   std::vector<std::string> lines;
+  lines.reserve(list.size());
   for (const SavedTensor& tensor : list) {
     lines.push_back(
         "{\"name\": " + json_text(tensor.name) + ", \"dtype\": " + json_text(tensor.dtype) +
@@ -58,6 +61,7 @@ std::string tensors(std::string_view key, const std::vector<SavedTensor>& list) 
 
 std::string files(const std::vector<SavedFile>& list) {
   std::vector<std::string> lines;
+  lines.reserve(list.size());
   for (const SavedFile& file : list) {
     lines.push_back("{\"file\": " + json_text(file.file) + ", \"bytes\": " +
                     std::to_string(file.bytes) + ", \"hash\": " + json_text(file.hash) + "}");

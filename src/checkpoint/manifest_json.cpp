@@ -107,11 +107,11 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   bool string(string_t& value) override {
     if (depth_ == 1 && form() == Form::kText) {
-      if (is("format") && value != kManifestFormat)
+      if (is("format") && value != kManifestFormat) {
         refuse_manifest(
             file_, "its format is '" + value + "', not '" + std::string(kManifestFormat) + "'");
-      if (is("sluice")) manifest_.version = std::move(value);
-      if (is("run")) manifest_.run = std::move(value);
+      }
+      if (is("sluice") || is("run")) (is("run") ? manifest_.run : manifest_.version) = value;
     } else if (depth_ == 2 && form() == Form::kTextMap) {
       text_map()[key_] = std::move(value);
     } else if (depth_ == 3 && field_ == kName) {

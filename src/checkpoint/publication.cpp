@@ -38,10 +38,7 @@ bool is_in(const std::string& file, const std::string& folder) {
 
 Publication::Publication(SaveTarget target)
     : target_(std::move(target)),
-      directory_(made_free(target_).path, target_.commit, checkpoint_kind()) {
-  directory_.make_folder(kOptimizerFolder);
-  directory_.make_folder(kExtraFolder);
-}
+      directory_(made_free(target_).path, target_.commit, checkpoint_kind()) {}
 
 void Publication::add_file(const std::string& name, const std::string& text) {
   write_text(working() + "/" + name, text);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/content_hash.h"
+#include "io/published_directory.h"
 #include "io/safetensors_dtype.h"
 #include "sluice/parts/safetensors.h"
 
@@ -38,6 +39,8 @@ std::vector<SavedTensor> write_tensor_file(const std::string& directory, const s
                                            const NamedTensors& tensors) {
   SafetensorsWriter::Plan plan;
   for (const auto& [name, tensor] : tensors) plan.emplace_back(name, meta_of(tensor));
+  if (const std::size_t slash = file.find('/'); slash != std::string::npos)
+    io::ensure_folder(directory + "/" + file.substr(0, slash));
   SafetensorsWriter writer(directory + "/" + file, plan, SafetensorsWriter::Placement::kInPlace);
   std::vector<SavedTensor> saved;
   for (const auto& [name, tensor] : tensors) {

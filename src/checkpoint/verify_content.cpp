@@ -42,8 +42,7 @@ class Verification {
   std::size_t num_pieces() const { return pieces_.size(); }
 
   // Takes pieces until there are no more, or one is wrong.
-  void work() {
-    std::vector<char> buffer(kBufferBytes);
+  void work(std::vector<char>& buffer) {
     std::optional<File> file;
     for (;;) {
       const std::size_t index = next_.fetch_add(1);
@@ -112,12 +111,16 @@ class Verification {
 
 void verify_content(const std::string& path, const Manifest& manifest, int num_threads) {
   Verification verification(path, manifest);
-  const auto useful = static_cast<int>(std::min<std::size_t>(verification.num_pieces(), 256));
-  std::vector<std::jthread> others;
-  for (int i = 1; i < std::min(num_threads, useful); ++i)
-    others.emplace_back([&] { verification.work(); });
-  verification.work();
-  others.clear();  // joins
+  const int useful = static_cast<int>(std::min<std::size_t>(verification.num_pieces(), 256));
+  const int count = std::clamp(num_threads, 1, std::max(useful, 1));
+  std::vector<std::vector<char>> buffers(static_cast<std::size_t>(count),
+                                         std::vector<char>(kBufferBytes));
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < buffers.size(); ++i)
+      others.emplace_back([&, i] { verification.work(buffers[i]); });
+    verification.work(buffers.front());
+  }
   verification.finish();
 }
 

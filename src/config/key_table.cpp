@@ -50,9 +50,9 @@ std::vector<Key> make_table() {
       key<&C::model, &Model::dtype>("model", "dtype")
           .decides_the_numbers()
           .one_of({"float32", "bfloat16", "float16"})
-          .only({"\"float32\"", "\"bfloat16\""})
           .means("Type of the parameters and of the whole computation; sums of gradients and the "
-                 "optimizer's state are float32. Weights of another type are converted."),
+                 "optimizer's state are float32. Weights of another type are converted. `float16` "
+                 "holds at most 65504, and nothing scales the loss: prefer `bfloat16`."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
           .decides_the_numbers()

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <vector>
 
 #include "base/file.h"
 #include "io/step_name.h"
@@ -107,8 +108,8 @@ void remove_incomplete(const std::string& path) {
 void clean_incomplete(const std::string& path, const DirectoryKind& kind) {
   const std::string incomplete = path + "/" + kIncomplete;
   std::error_code ignored;
-  const bool empty = fs::is_directory(fs::symlink_status(path, ignored)) &&
-                     fs::is_empty(path, ignored);
+  const bool empty =
+      fs::is_directory(fs::symlink_status(path, ignored)) && fs::is_empty(path, ignored);
   if (!exists(incomplete) && !empty) return;
   const int lock = lock_directory(path);
   if (lock < 0) return;
@@ -136,6 +137,11 @@ void clean_up(const std::string& folder, const std::string& own, const Directory
 }
 
 }  // namespace
+
+void ensure_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+    fail("cannot create directory", path, errno);
+}
 
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file)) {
   std::error_code error;
@@ -219,11 +225,6 @@ PublishedDirectory::~PublishedDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-void PublishedDirectory::make_folder(const std::string& name) {
-  make_directory(working_ + "/" + name);
-  folders_.push_back(name);
-}
-
 // 0, or the errno.
 int PublishedDirectory::exchange() const {
   const int failed =
@@ -274,8 +275,9 @@ void PublishedDirectory::give_name_back(const std::string& older) {
 }
 
 void PublishedDirectory::publish(const std::string& marker_text) {
-  for (const std::string& name : folders_) sync_directory(working_ + "/" + name);
   std::error_code ignored;
+  for (fs::directory_iterator it(working_, ignored), end; it != end; it.increment(ignored))
+    if (it->is_directory()) sync_directory(it->path());
   if (commit_ == Commit::kMarker) {
     sync_directory(working_);
     sync_directory(folder_);

@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "sluice/parts/commit.h"
 
@@ -42,11 +41,9 @@ class PublishedDirectory {
   PublishedDirectory(const PublishedDirectory&) = delete;
   PublishedDirectory& operator=(const PublishedDirectory&) = delete;
 
-  // Where files are to be written and flushed, before publish().
+  // Where files are to be written and flushed, before publish(); in folders one level deep, too.
   const std::string& working() const { return working_; }
   const std::string& path() const { return path_; }
-  // A folder in it, one level deep. Before any file is written there.
-  void make_folder(const std::string& name);
   // Writes the marker and commits. An older directory of that name is removed, or kept beside it as
   // NAME.kept-* if it holds files of others.
   void publish(const std::string& marker_text);
@@ -62,10 +59,13 @@ class PublishedDirectory {
   std::string path_, folder_, working_;
   Commit commit_;
   DirectoryKind kind_;
-  std::vector<std::string> folders_;
   int lock_ = -1;  // holds the working directory against the cleaning of another process
   bool published_ = false;
 };
+
+// Makes a folder in a working directory; one that is there, of another rank's making, is as good.
+// Throws Error(kCheckpoint).
+void ensure_folder(const std::string& path);
 
 // Nothing but files that are ours, in folders one level deep.
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file));

@@ -84,7 +84,7 @@ OpenedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec
 // forwards need.
 void require_memory_to_evaluate(Plan plan) {
   for (RankPrediction& rank : plan.ranks)
-    rank.memory.gradient_bytes = rank.memory.optimizer_bytes = 0;
+    rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes = 0;
   const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes());
   if (!shortage) return;
   throw Error(ErrorKind::kMemory,

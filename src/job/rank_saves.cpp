@@ -11,9 +11,7 @@ bool RankSaves::is_due(std::int64_t step, StepRequest request) const {
 }
 
 // A snapshot is in the plan's memory only where saves are regular.
-bool RankSaves::copies() const {
-  return options_.async && options_.interval > 0;
-}
+bool RankSaves::copies() const { return options_.async && options_.interval > 0; }
 
 void RankSaves::settle(const SaveOutcome& outcome) {
   if (!outcome.error) {
@@ -32,8 +30,7 @@ void RankSaves::after_step(std::int64_t step, StepRequest request, const Group& 
   if (!is_due(step, request)) return;
   if (saver_.in_flight()) settle(saver_.finish(world).value());
   const SaveFrom from = copies() ? SaveFrom::kCopy : SaveFrom::kLive;
-  if (const auto failed =
-          saver_.begin(target_(step), trainer_.state(), from, world)) {
+  if (const auto failed = saver_.begin(target_(step), trainer_.state(), from, world)) {
     settle(*failed);
   } else if (from == SaveFrom::kLive) {
     settle(saver_.finish(world).value());

@@ -31,7 +31,14 @@ class LastWeightsTest : public testing::Test {
     model_.outputs = {"prediction"};
     model_.loss = squared_error;
     partition_ = even_partition(model_, program_.stage_map);
-    options_.folder = folder_ / "ck";
+    config_.checkpoint.folder = folder_ / "ck";
+    target_ = [this](std::int64_t step) {
+      SaveTarget target;
+      target.path = folder_ / ("ck/" + io::step_name(step));
+      target.head.run = "0123456789abcdef";
+      target.head.step = step;
+      return target;
+    };
     set_log_sink([this](LogLevel, std::string_view message) { said_ += message; });
   }
   ~LastWeightsTest() override { set_log_sink({}); }
@@ -58,8 +65,7 @@ class LastWeightsTest : public testing::Test {
         options.observers = {&observer};
         auto& [trainer, saves] = interrupted_.at(transport.rank());
         trainer = std::make_unique<Trainer>(model_, partition_, program_, transport, options);
-        saves = std::make_unique<RankSaves>(
-            options_, [this](std::int64_t step) { return target(step); }, *trainer, false);
+        saves = std::make_unique<RankSaves>(config_.checkpoint, target_, *trainer, false);
         trainer->draw_weights();
         for (std::int64_t step = 1; step <= steps; ++step) {
           trainer->step(batch(step), 0.1);
@@ -74,18 +80,7 @@ class LastWeightsTest : public testing::Test {
     }
   }
 
-  SaveTarget target(std::int64_t step) const {
-    SaveTarget target;
-    target.path = options_.folder + "/" + io::step_name(step);
-    target.head.run = "0123456789abcdef";
-    target.head.step = step;
-    return target;
-  }
-  std::optional<LastWeights> save(const LocalRanks& ranks) {
-    return save_last_weights([this](std::int64_t step) { return target(step); }, interrupted_,
-                             ranks, 1);
-  }
-  std::optional<LastWeights> save() { return save(ranks_); }
+  std::optional<LastWeights> save() { return save_last_weights(target_, interrupted_, ranks_, 1); }
 
   // That the directory holds what the ranks had after their last whole step.
   void expect_saved(const std::string& path) const {
@@ -99,7 +94,8 @@ class LastWeightsTest : public testing::Test {
   }
 
   const TempDirectory folder_;
-  CheckpointOptions options_;
+  RunConfig config_;
+  TargetOfStep target_;
   Model model_;
   const Program program_ = training_program("1F1B", kRanks, 2);
   Partition partition_;
@@ -183,7 +179,7 @@ TEST_F(LastWeightsTest, RanksThatCannotBeStartedAgainAreAWarning) {
   ranks.connect = []() -> std::vector<std::unique_ptr<Transport>> {
     throw Error(ErrorKind::kMemory, {.what = "no more threads"});
   };
-  EXPECT_FALSE(save(ranks));
+  EXPECT_FALSE(save_last_weights(target_, interrupted_, ranks, 1));
   EXPECT_EQ(said_, "the weights of step 2 could not be saved: no more threads");
 }
 

@@ -16,7 +16,6 @@
 #include <random>
 #include <set>
 
-#include "checkpoint/save_weights.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/log.h"
 #include "support/callback_observer.h"
@@ -165,13 +164,15 @@ TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {
   std::vector<double> saved_losses;
   TrainingRun run = run_with_buffers("1F1B", 2);
   run.after_steps = [&](Trainer& trainer, Transport& transport) {
-    save_weights(folder.str(), 4, trainer.state(), R"({"model_type": "llama"})", "",
-                 transport.world());
+    SaveTarget target;
+    target.path = folder / "saved";
+    target.head.run = "0123456789abcdef";
+    EXPECT_FALSE(save_checkpoint(target, trainer.state(), transport.world()).error);
     const auto losses = trainer.evaluate(run.steps.front());
     if (transport.rank() == 0) saved_losses.push_back(losses.front().sum);
   };
   run_training(run);
-  const HfDirectory saved(folder / "step-00000004");
+  const HfDirectory saved(folder / "saved");
   for (const char* name : {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"})
     EXPECT_TRUE(saved.find(name)) << name;
   const TensorSource tracked = saved.locate("norm.num_batches_tracked");

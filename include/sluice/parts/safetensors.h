@@ -58,7 +58,8 @@ class SafetensorsReader {
 
   // Fills `destination` (same shape; any device and strides) without autograd. float64, float32,
   // float16 and bfloat16 convert into each other; other dtypes must agree.
-  // Throws Error(kInput): no such tensor, other shape, other dtype, file truncated meanwhile.
+  // Throws Error(kInput): no such tensor, other shape, other dtype, file truncated meanwhile, a
+  // number that is finite in the file and too large for float16.
   void read_into(std::string_view name, at::Tensor& destination) const;
   // Fills it with this slice of the tensor, reading no other bytes; destination has its shape.
   // Throws Error(kInternal), too: a slice that is not one of the tensor.
