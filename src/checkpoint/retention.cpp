@@ -84,13 +84,16 @@ std::vector<std::string> superseded_checkpoints(const std::string& folder, std::
 
 void remove_superseded(const std::string& folder, std::int64_t step, const Retention& retention,
                        const std::function<void(const std::string& path)>& remove) {
-  for (const std::string& path : superseded_checkpoints(folder, step, retention)) {
+  const auto or_warn = [](const std::function<void()>& act) {
     try {
-      remove(path);
+      act();
     } catch (const Error& error) {
       log_warning("an older checkpoint stays: " + std::string(error.what()));
     }
-  }
+  };
+  std::vector<std::string> superseded;
+  or_warn([&] { superseded = superseded_checkpoints(folder, step, retention); });
+  for (const std::string& path : superseded) or_warn([&] { remove(path); });
 }
 
 }  // namespace sluice

@@ -27,8 +27,8 @@ struct Retention {
 std::vector<std::string> superseded_checkpoints(const std::string& folder, std::int64_t step,
                                                 const Retention& retention);
 
-// Takes them away, oldest first. One that cannot be removed stays, with a warning: what was to be
-// saved is saved. Throws as superseded_checkpoints().
+// Takes them away, oldest first. What cannot be removed, or looked for, stays with a warning: what
+// was to be saved is saved.
 void remove_superseded(const std::string& folder, std::int64_t step, const Retention& retention,
                        const std::function<void(const std::string& path)>& remove);
 

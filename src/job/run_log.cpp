@@ -57,7 +57,7 @@ RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
       resume_(resume) {}
 
 void RunLog::already_finished() const {
-  print("nothing is left to do: " + resume_.checkpoint->path() + " has step " +
+  print("the run is finished: " + resume_.checkpoint->path() + " has step " +
         std::to_string(resume_.done.steps) +
         ", training.steps = " + std::to_string(config_.training.steps) + "\n");
 }

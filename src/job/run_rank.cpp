@@ -67,7 +67,11 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   }
 
   auto saves = std::make_unique<RankSaves>(
-      run.config.checkpoint, [&run](std::int64_t step) { return checkpoint_target(run, step); },
+      run.config.checkpoint,
+      [&run, log](std::int64_t step) {
+        if (log) log->sync_metrics();  // also drops lines of steps that this run makes again
+        return checkpoint_target(run, step);
+      },
       *trainer, log != nullptr);
   std::int64_t steps = 0;
   std::string saved;
