@@ -54,5 +54,30 @@ TEST_F(SaveOrderTest, ACheckpointThatIsReplacedSurvivesAPowerLoss) {
   expect_survives(before, {}, {"checkpoint/" + step_name(1)});
 }
 
+// Each fsync of the log in turn is taken out: was it needed, the rules must miss it.
+TEST_F(SaveOrderTest, ASyncThatIsLeftOutIsNoticed) {
+  record({"--training.steps=1"});
+  const Tree before = record({"--training.steps=1", "--optimizer.lr=1e-2"});
+  const std::vector<FileCall> recorded = calls();
+  const std::string prefix = "checkpoint/.step-00000001.tmp-";
+  int files = 0, folders = 0;
+  for (std::size_t i = 0; i < recorded.size(); ++i) {
+    if (recorded[i].name != "fsync" || !recorded[i].path.starts_with("checkpoint")) continue;
+    std::vector<FileCall> without = recorded;
+    without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+    const bool noticed = !check_save_order(before, without, {}).broken.empty();
+    const bool lost = !check_power_losses(before, without, {}, 0, 7).broken.empty();
+    EXPECT_EQ(noticed, lost) << recorded[i].text();
+    const bool of_file = recorded[i].path.find('/', prefix.size()) != std::string::npos;
+    if (of_file) {
+      EXPECT_TRUE(noticed) << recorded[i].text();
+    }
+    files += of_file && noticed;
+    folders += !of_file && noticed;
+  }
+  EXPECT_GT(files, 4);    // a file of each rank, and those beside
+  EXPECT_GT(folders, 1);  // the new folder, and the one above it
+}
+
 }  // namespace
 }  // namespace sluice::testing
