@@ -26,7 +26,15 @@ bool FileSystemModel::Change::touches(Id folder) const {
                      [folder](const Slot& slot) { return slot.folder == folder; });
 }
 
-FileSystemModel::FileSystemModel(const Tree& durable) {
+std::shared_ptr<const std::string> Contents::one(std::string content) {
+  if (const auto found = known_.find(content); found != known_.end()) return found->second;
+  auto made = std::make_shared<const std::string>(std::move(content));
+  known_.emplace(*made, made);
+  return made;
+}
+
+FileSystemModel::FileSystemModel(const Tree& durable, std::shared_ptr<Contents> contents)
+    : shared_(std::move(contents)) {
   make(Node::Kind::kFolder);  // kRoot
   for (const auto& [path, node] : durable) {
     const auto [folder, name] = slot_of(path);
@@ -198,7 +206,7 @@ std::shared_ptr<const std::string> FileSystemModel::content(Id id, Bytes kept) c
     const Write& write = thing.writes[num_writes];
     text = applied(std::move(text), write.offset, write.bytes.substr(0, write.bytes.size() / 2));
   }
-  return made = std::make_shared<const std::string>(std::move(text));
+  return made = shared_->one(std::move(text));
 }
 
 Tree FileSystemModel::tree(

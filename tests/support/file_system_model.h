@@ -15,19 +15,33 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "support/file_calls.h"
 
 namespace sluice::test {
 
+// Each content once, so that equal ones are compared by their address.
+class Contents {
+ public:
+  std::shared_ptr<const std::string> one(std::string content);
+
+ private:
+  std::unordered_map<std::string_view, std::shared_ptr<const std::string>> known_;
+};
+
 class FileSystemModel {
  public:
-  // `durable`: what is there before the first call.
-  explicit FileSystemModel(const Tree& durable);
+  // `durable`: what is there before the first call. contents: shared by models whose states are
+  // compared with each other.
+  explicit FileSystemModel(const Tree& durable,
+                           std::shared_ptr<Contents> contents = std::make_shared<Contents>());
 
   // Throws std::runtime_error for a call that cannot have had its result here: calls before it are
   // missing.
@@ -101,6 +115,7 @@ class FileSystemModel {
   std::map<Id, Names> names_, durable_names_;
   std::vector<Change> changes_;  // that are not durable, in order
   std::map<int, Id> descriptors_;
+  std::shared_ptr<Contents> shared_;
   mutable std::map<std::pair<Id, Bytes>, std::shared_ptr<const std::string>> contents_;
 };
 

@@ -141,16 +141,16 @@ OrderReport check_save_order(const Tree& before, const std::vector<FileCall>& ca
 }
 
 Known committed_contents(const Tree& before, const std::vector<FileCall>& calls,
-                         const Saving& saving) {
+                         const Saving& saving, std::shared_ptr<Contents> contents) {
   Known known;
   const auto learn = [&known](const Tree& tree, const std::string& step) {
     known[step].push_back(below(tree, step));
   };
+  FileSystemModel model(before, std::move(contents));
   for (const auto& [path, node] : before) {
     const std::string step = step_of(path, saving);
-    if (step == path && !step.empty()) learn(before, step);
+    if (step == path && !step.empty()) learn(model.now(), step);
   }
-  FileSystemModel model(before);
   for (const FileCall& call : calls) {
     model.play(call);
     // A marker that is written in place is whole when it is closed.
@@ -192,9 +192,10 @@ Judgement judge(const Tree& state, const Known& known, const Saving& saving) {
 LossReport check_power_losses(const Tree& before, const std::vector<FileCall>& calls,
                               const Saving& saving, int num_random, std::uint64_t seed,
                               const std::function<std::string(const Tree&)>& also) {
-  const Known known = committed_contents(before, calls, saving);
+  const auto contents = std::make_shared<Contents>();
+  const Known known = committed_contents(before, calls, saving, contents);
   std::mt19937_64 random(seed);
-  FileSystemModel model(before);
+  FileSystemModel model(before, contents);
   LossReport report;
   const auto newest = [](const Judgement& judgement) {
     long step = -1;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,8 @@ OrderReport check_save_order(const Tree& before, const std::vector<FileCall>& ca
 // The checkpoints that a recorded program made or found: by path, the contents it ever committed.
 using Known = std::map<std::string, std::vector<Tree>>;
 Known committed_contents(const Tree& before, const std::vector<FileCall>& calls,
-                         const Saving& saving);
+                         const Saving& saving,
+                         std::shared_ptr<Contents> contents = std::make_shared<Contents>());
 
 // The committed checkpoints of a state, all whole; `torn` names what is committed and not whole.
 struct Judgement {
