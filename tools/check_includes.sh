@@ -4,7 +4,7 @@
 #   {layer, comm} <- run <- {optim, checkpoint} <- train <- job <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
 # folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
-# that an installed header includes only installed headers. So do the commands of the program sluice-run. Prints one line a violation; exit 1.
+# that an installed header includes only installed headers. So do the commands that run a model. Prints one line a violation; exit 1.
 # usage: check_includes.sh [ROOT]
 cd "${1:-$(dirname "$0")/..}" || exit 2
 files=$(find include src apps \( -name '*.h' -o -name '*.cpp' \) 2>/dev/null | sort)

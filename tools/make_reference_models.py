@@ -3,7 +3,9 @@
 with the answers of transformers. Needs torch and transformers; not part of the build.
 
 usage: make_reference_models.py [NAME ...]      (all without a name)
+       make_reference_models.py --half          (half_precision.json alone, of the models that are there)
 
+half_precision.json has the answers of some of the models with weights and computation in float16 and bfloat16.
 Every directory has config.json, model.safetensors and expected.json:
   input_ids, labels   two rows; some labels are -100
   loss, counted       mean over the counted labels, and their number
@@ -67,6 +69,8 @@ MODELS = {
     "qwen2_tied": (Qwen2Config(**{**LLAMA, "tie_word_embeddings": True}), 12, None),
 }
 
+HALF = ("grouped_query", "qwen2_tied", "gpt2_untied_inner")
+
 
 def make(name):
     config, length, change = MODELS[name]
@@ -113,6 +117,29 @@ def make(name):
     (directory / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 
+def answers_in(dtype, name):
+    directory = OUT / name
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="sdpa").eval()
+    given = json.loads((directory / "expected.json").read_text())
+    ids, labels = torch.tensor(given["input_ids"]), torch.tensor(given["labels"])
+    output = model(input_ids=ids, labels=labels)
+    output.loss.backward()
+    return {
+        "loss": output.loss.item(),
+        "last_token": output.logits[:, -1].detach().double().tolist(),
+        "grad_norms": {key: p.grad.double().norm().item() for key, p in model.named_parameters()},
+    }
+
+
+def make_half():
+    expected = {"source": f"transformers {transformers.__version__}, torch {torch.__version__}"}
+    for dtype in (torch.float16, torch.bfloat16):
+        expected[str(dtype).removeprefix("torch.")] = {name: answers_in(dtype, name) for name in HALF}
+    (OUT / "half_precision.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
 if __name__ == "__main__":
-    for model_name in sys.argv[1:] or MODELS:
-        make(model_name)
+    if sys.argv[1:] != ["--half"]:
+        for model_name in sys.argv[1:] or MODELS:
+            make(model_name)
+    make_half()

@@ -10,7 +10,7 @@
 //  - Option values that no CLI::Validator covers are checked in the callback, as Error(kUsage).
 //  - Results go to stdout and everything else to stderr; under --json, stdout has one JSON value.
 //  - A command takes the overrides of the configuration (`--section.key value`) as its second
-//    argument: main.cpp takes them out of the arguments first (kTakesOverrides).
+//    argument: main.cpp and run_main.cpp take them out of the arguments first.
 // Then: a declaration here, a line in run() of main.cpp, and out of the table kNotBuilt there.
 #pragma once
 
@@ -23,6 +23,7 @@ class App;
 namespace sluice {
 
 // Of the program sluice-run.
+void add_checkpoint_command(CLI::App& app);
 void add_eval_command(CLI::App& app, const Overrides& overrides);
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code);
 

@@ -48,6 +48,19 @@ constexpr std::array kSibling = {
                 "the files.\nCreates nothing.\n\n"
                 "  --checkpoint PATH  a directory with the weights, in place of model.path\n"
                 "  --json             as JSON: {\"loss\", \"tokens\", \"perplexity\"}\n"},
+    CommandText{"checkpoint",
+                "checkpoint list FOLDER [--json]\n"
+                "sluice checkpoint verify PATH\n"
+                "sluice checkpoint diff A B [--json]\n"
+                "sluice checkpoint export PATH OUT\n"
+                "Looks at checkpoints, compares and exports them.",
+                "list    the checkpoints of FOLDER by step, each verified\n"
+                "        --json: [{\"step\", \"path\", \"ok\", \"reason\"}]\n"
+                "verify  compares every byte of a checkpoint with its manifest; exit 0 or 4\n"
+                "diff    step, settings, extra values, ties and tensors that differ; A and B are\n"
+                "        checkpoints or Hugging Face directories; exit 0 also when they differ\n"
+                "export  the weights, config.json and the tokenizer as a Hugging Face directory;\n"
+                "        OUT is not there yet, or empty. --merge (adapters) is not built yet\n"},
 };
 
 // Commands of docs/command-line.md that nothing acts on yet.
@@ -55,9 +68,6 @@ constexpr std::array kNotBuilt = {
     CommandText{"launch",
                 "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
                 "Starts N processes on this machine."},
-    CommandText{"checkpoint",
-                "checkpoint list|verify|export|diff ...\n"
-                "Looks at checkpoints and exports them."},
     CommandText{"data",
                 "data tokenize|inspect ...\nTurns text into ids, and says what files hold."},
     CommandText{"debug",

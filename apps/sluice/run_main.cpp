@@ -18,14 +18,18 @@ std::string program_name(const char* program) {
 }
 
 int run(const std::string& name, std::vector<std::string> arguments) {
-  const Overrides overrides = take_overrides(arguments);
+  Overrides overrides;
   std::vector<std::string> override_names;
-  for (const std::string& key : config_keys()) override_names.push_back("--" + key);
+  if (arguments.empty() || arguments.front() != "checkpoint") {  // it reads no configuration
+    overrides = take_overrides(arguments);
+    for (const std::string& key : config_keys()) override_names.push_back("--" + key);
+  }
 
   int exit_code = 0;
   CLI::App app("Pipeline-parallel training in C++ on LibTorch.", name);
   prepare_app(app);
   app.require_subcommand(1);
+  add_checkpoint_command(app);
   add_eval_command(app, overrides);
   add_train_command(app, overrides, exit_code);
   return run_app(app, std::move(arguments), exit_code, override_names);

@@ -59,7 +59,8 @@ std::optional<StepRange> traced_steps(const TrainArguments& arguments) {
   }
   if (!arguments.profile) return std::nullopt;
   check_output_file(*arguments.profile, kProfile);
-  return arguments.profile_steps ? step_range(*arguments.profile_steps) : StepRange();
+  return arguments.profile_steps ? step_range(*arguments.profile_steps)
+                                 : StepRange{.after_resumed = true};
 }
 
 // A trace replaces nothing but a trace, and stands apart from what the run writes.
@@ -105,7 +106,9 @@ int train(const TrainArguments& arguments, const Overrides& overrides) {
     if (traced) write_profile_of_failure(job, *arguments.profile);
     throw;
   }
-  if (traced) write_output_file(*arguments.profile, job.trace(), kProfile);
+  // A run that was finished before has none.
+  if (const std::string trace = job.trace(); !trace.empty())
+    write_output_file(*arguments.profile, trace, kProfile);
   return job.close();
 }
 

@@ -24,7 +24,7 @@ namespace sluice {
 
 struct LayerOptions {
   at::ScalarType dtype = at::kFloat;  // of parameters and activations
-  c10::Device device = c10::kCPU;
+  c10::Device device = c10::kCPU;     // at::kMeta: sizes without memory (RankStages::to_empty)
 };
 
 // One LayerSpec per entry of model.layers, under the same name, with the settings in

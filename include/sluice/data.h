@@ -83,8 +83,18 @@ struct DataPosition {
   friend bool operator==(const DataPosition&, const DataPosition&) = default;
 };
 
-// Where a step (1-based) of so many sequences begins, after steps of as many.
-DataPosition position_of_step(std::int64_t step, std::int64_t batch_size);
+// What a run that goes on has behind it: so many steps, of whatever sizes, and where the next one
+// begins.
+struct StepsDone {
+  std::int64_t steps = 0;
+  DataPosition position;
+  friend bool operator==(const StepsDone&, const StepsDone&) = default;
+};
+
+// Where a step (1-based, not one that is done) of so many sequences begins, after steps of as many:
+// a batch size that changed neither repeats nor skips a sequence.
+DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
+                              const StepsDone& done = {});
 
 // Consecutive sequences. Labels are aligned with ids (the loss shifts them); kIgnoredLabel
 // (labels.h) is not counted. 32 bits hold the ids of any model.
@@ -114,16 +124,17 @@ class TokenData {
   // longer than seq_len unless data.truncate.
   TokenRows read(DataPosition position, std::int64_t num_rows) const;
 
-  // The batch of a step, read(position_of_step(step, batch_size), batch_size): the only reading of
-  // files that the step needs. Errors name the step too. Throws Error(kInput) with the step and its
-  // rows when the loss counts none of their labels.
-  TokenRows step_rows(std::int64_t step, std::int64_t batch_size) const;
+  // The batch of a step, read(position_of_step(step, batch_size, done), batch_size): the only
+  // reading of files that the step needs. Errors name the step too. Throws Error(kInput) with the
+  // step and its rows when the loss counts none of their labels.
+  TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
 
   // Refuses what leaves a step nothing to learn, as far as that is known from the rows that were
-  // read: a file in which no label is counted, or a step up to `steps` whose rows have none (as far
-  // as five million looks at a row reach).
+  // read: a file in which no label is counted, or a step up to `steps`, of those that are not done,
+  // whose rows have none (as far as five million looks at a row reach).
   // Throws Error(kInput) naming the file, or the step and its rows as step_rows() does.
-  void require_counted_labels(std::int64_t steps, std::int64_t batch_size) const;
+  void require_counted_labels(std::int64_t steps, std::int64_t batch_size,
+                              const StepsDone& done = {}) const;
 
   // Nats per token of a model that knows only how often each byte occurs: what a trained model has
   // to beat. Of text files only; of their first GiB.

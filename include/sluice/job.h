@@ -26,24 +26,27 @@
 
 namespace sluice {
 
-// Of a run that a signal stopped, its weights saved.
+// Of a run that a signal stopped, its checkpoint saved.
 inline constexpr int kStoppedBySignal = 75;
 
 // Steps to be traced, first to last, both included.
 struct StepRange {
   std::int64_t first = 1, last = 10;
+  bool after_resumed = false;  // counted from the first step that is left to do, not from step 1
 };
 
 class TrainingJob {
  public:
-  // Opens the data and the headers of the weights; checks memory, folders and disk. plan: of this
+  // Opens the data, the headers of the weights and the checkpoint that the run goes on from; checks
+  // memory, folders and disk. plan: of this
   // configuration. traced: none, unless given. config and stop must outlive the job. Throws Error:
   // whatever is refused.
   TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop,
               std::optional<StepRange> traced = {});
   ~TrainingJob();
 
-  // Trains until the last step or a request to stop, and saves the weights. When a rank fails, the
+  // Trains until the last step or a request to stop, and saves the weights; says that nothing is
+  // left to do where the last step is done already. When a rank fails, the
   // weights of the last finished step are saved, stderr gets what the ranks did last, and the
   // failure is thrown.
   void train();

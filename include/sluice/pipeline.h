@@ -40,6 +40,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,7 @@
 
 #include "sluice/model.h"
 #include "sluice/parts/build_stages.h"
+#include "sluice/parts/commit.h"
 #include "sluice/parts/inputs.h"
 #include "sluice/parts/parallelize.h"
 #include "sluice/parts/whole_module.h"
@@ -130,6 +132,23 @@ struct StepResult {
   std::vector<Values> outputs;
 };
 
+// What a checkpoint holds beside parameters and buffers.
+struct SaveOptions {
+  // One of torch's, made of parameters(): AdamW, Adam, SGD, RMSprop or Adagrad. null: no state.
+  const torch::optim::Optimizer* optimizer = nullptr;
+  // The caller's own, the same on all ranks: position in the data, state of a scheduler. UTF-8.
+  std::map<std::string, std::string> extra = {};
+  std::vector<std::pair<std::string, at::Tensor>> extra_tensors = {};
+  Commit commit = Commit::kRename;
+};
+
+// What load() gives back.
+struct LoadedState {
+  std::int64_t step = 0;  // train_step() calls before the checkpoint was saved
+  std::map<std::string, std::string> extra;
+  std::vector<std::pair<std::string, at::Tensor>> extra_tensors;  // on the CPU
+};
+
 class Pipeline {
  public:
   // Collective over the ranks of the transport. Makes this rank's stages and draws their weights
@@ -164,6 +183,20 @@ class Pipeline {
   // Copies into them. Entries of other ranks' layers are left out; throws Error(kUsage) for a name
   // of this rank that is missing, and for another shape.
   void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
+
+  // Collective. Saves parameters, buffers, the number of steps and what the options say as the
+  // directory `path`, which appears, or replaces an older checkpoint, as a whole
+  // (docs/checkpoints.md); gradients are not saved. Throws Error(kCheckpoint) on every rank when it
+  // cannot be written: what was there before is there still, and the pipeline can go on. Throws
+  // Error(kUsage) for an optimizer that is not known, and extra state that differs between ranks or
+  // is no UTF-8.
+  void save(const std::string& path, const SaveOptions& options = {});
+  // Collective. Reads, of the directory, what this rank needs, whatever layout saved it; the next
+  // train_step() draws the random numbers that it would have drawn there. optimizer: gets its
+  // state, by full names. Throws Error(kCheckpoint) for a checkpoint of another model or optimizer,
+  // and before anything is written; for one that is damaged, as the hashes of what this rank reads
+  // tell.
+  LoadedState load(const std::string& path, torch::optim::Optimizer* optimizer = nullptr);
 
   // Divides all gradients by `divisor`, above 0, as for a count that is known after the steps.
   void scale_grads_by_divisor(double divisor);

@@ -62,6 +62,10 @@ struct PipelineOptions {
 
   // Whose state is counted in the memory of a rank.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
+
+  // Checkpoints are written behind the training, from a copy of parameters and optimizer state that
+  // every rank keeps on its host: counted in its memory.
+  bool keeps_snapshot = false;
 };
 
 // Bytes of tensors that a rank holds, from the shapes of its parameters and microbatches. What is
@@ -72,10 +76,13 @@ struct RankMemory {
   std::int64_t parameter_bytes = 0;
   std::int64_t gradient_bytes = 0;    // one accumulator for every use
   std::int64_t optimizer_bytes = 0;   // AdamW: two moments
+  std::int64_t snapshot_bytes = 0;    // of a checkpoint; on the host, also where the rest is not
   std::int64_t activation_bytes = 0;  // of all live microbatches, when that is the most
   std::int64_t running_bytes = 0;     // more, at the peak, while an action runs
   // What is held all the time, and the peak.
-  std::int64_t held_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
+  std::int64_t held_bytes() const {
+    return parameter_bytes + gradient_bytes + optimizer_bytes + snapshot_bytes;
+  }
   std::int64_t total_bytes() const;
 };
 

@@ -22,16 +22,19 @@
 #include "sluice/parts/executor.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/rank_state.h"
 #include "sluice/parts/train_ops.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {
 
+class Checkpoint;
+
 struct TrainerOptions {
   OptimizerOptions optimizer;
   std::uint64_t seed = 0;
   GradientScale scale;
-  std::function<bool()> stop_requested;      // asked once a step on every rank; may be empty
+  std::function<StepRequest()> requested;    // asked once a step on every rank; may be empty
   MemoryLedger* ledger = nullptr;            // without one, memory is reported as 0
   std::vector<ExecutorObserver*> observers;  // must outlive the trainer
   // Mixed precision: forwards and losses run under autocast to this type (kBFloat16).
@@ -57,6 +60,10 @@ class Trainer {
   // (load_parameters, load_buffers), or drawn (RankStages::draw_weights; collective).
   void load_weights(const HfDirectory& directory, const ModelSpec& spec);
   void draw_weights();
+  // Collective. All that state() says, as of the checkpoint's step, whatever layout saved it.
+  // Returns the parameters of all ranks that train and have no optimizer state there: it begins at
+  // zero. Throws Error(kCheckpoint).
+  std::vector<std::string> load(const Checkpoint& checkpoint);
 
   // Collective. One step at this learning rate. Returns the same report on every rank. Throws
   // Error(kInput) for a batch without a counted token, Error(kNotFinite) on every rank after a loss
@@ -79,8 +86,9 @@ class Trainer {
 
   // Of this rank's stages, in order; a tied parameter once for each use.
   std::vector<ParameterInfo> parameters() const;
-  // The same, and then the buffers by full name, as frozen parameters: what a checkpoint holds.
-  std::vector<ParameterInfo> state() const;
+  // What a checkpoint holds of this rank, by full name: parameters, buffers, optimizer state. To be
+  // saved by a Saver; the tensors are the ones that train, not copies.
+  RankState state() const;
   const Optimizer& optimizer() const;
   // The last step whose update the weights of this rank hold, 0 before the first; nothing when an
   // update was begun and failed. Where all ranks say the same after a failure, the weights are

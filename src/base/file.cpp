@@ -131,9 +131,15 @@ void File::fail(const std::string& what, int error_number) const {
   throw file_error(kind_, what, path_, error_number, access_);
 }
 
-File File::open(const std::string& path, ErrorKind kind) {
+File File::open(const std::string& path, ErrorKind kind, Links links) {
   // O_NONBLOCK: opening a FIFO in place of the file must not wait for a writer.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
+  const int descriptor = ::open(path.c_str(), flags);
+  if (descriptor < 0 && errno == ELOOP && links == Links::kRefuse) {
+    throw Error(kind, {.what = "a symbolic link, not a file",
+                       .where = path,
+                       .remedy = "put the file itself in its place"});
+  }
   File file(descriptor, path, kind, Access::kRead);
   if (descriptor < 0) file.fail("cannot open file", errno);
   struct stat status;
@@ -236,8 +242,8 @@ ssize_t read_pipe(int descriptor, char* buffer, std::size_t count, const std::st
 
 }  // namespace
 
-std::string read_text(const std::string& path, std::size_t max_bytes, ErrorKind kind) {
-  const File file = File::open(path, kind);
+std::string read_text(const std::string& path, std::size_t max_bytes, ErrorKind kind, Links links) {
+  const File file = File::open(path, kind, links);
   std::uint64_t offset = 0;
   return read_to_end(path, max_bytes, kind, [&](char* buffer, std::size_t count) {
     const std::size_t got = file.read_some(buffer, count, offset);

@@ -24,14 +24,18 @@ std::string errno_text(int error_number);
 
 enum class Access { kRead, kWrite };
 
+// What a symbolic link as the last part of a path does: it is followed, or an error.
+enum class Links { kFollow, kRefuse };
+
 // "WHAT: No space left on device" at `path`, with what can be done about it.
 Error file_error(ErrorKind kind, const std::string& what, const std::string& path, int error_number,
                  Access access = Access::kWrite);
 
 class File {
  public:
-  // A regular file, following symbolic links. kind: of every error about this file.
-  static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput);
+  // A regular file. kind: of every error about this file.
+  static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput,
+                   Links links = Links::kFollow);
   // A new file; an existing one, or a link in its place, is an error. The mode follows the umask.
   static File create(const std::string& path, ErrorKind kind = ErrorKind::kCheckpoint);
 
@@ -65,7 +69,7 @@ class File {
 // The whole of a small file. Throws Error(kind): missing, not readable, no regular file, longer
 // than max_bytes.
 std::string read_text(const std::string& path, std::size_t max_bytes,
-                      ErrorKind kind = ErrorKind::kInput);
+                      ErrorKind kind = ErrorKind::kInput, Links links = Links::kFollow);
 // The same, but of a pipe or a device too, as `<(...)` makes one: what is written to it until it is
 // closed. Throws also when nothing comes for kLongestPause.
 std::string read_text_or_pipe(const std::string& path, std::size_t max_bytes, ErrorKind kind);

@@ -23,6 +23,18 @@ void refuse_both(const RunConfig& config, const std::string& key, const std::str
                                   .remedy = remedy});
 }
 
+// Sums of a float16 and a bfloat16 are float32 to torch, so that layers would pass on what no shape
+// says.
+void check_precision(const RunConfig& config) {
+  if (config.model.dtype != "float16" || config.training.mixed_precision == "none") return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "model.dtype = \"float16\" and training.mixed_precision = \"" +
+                       config.training.mixed_precision + "\" exclude each other",
+               .where = where_of(config, "training.mixed_precision", "model.dtype"),
+               .remedy = "model.dtype = \"float32\" for products in " +
+                         config.training.mixed_precision + " and weights in float32"});
+}
+
 void check_batch(const RunConfig& config) {
   const std::int64_t batch = config.training.local_batch_size;
   const std::int64_t microbatch = config.training.microbatch_size;
@@ -113,6 +125,7 @@ void check_together(const RunConfig& config) {
     refuse_both(config, "model.path", "model.config",
                 "model.path for given weights, model.config to initialise them");
   }
+  check_precision(config);
   check_batch(config);
   check_schedule(config);
   check_split(config);

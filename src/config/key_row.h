@@ -55,6 +55,14 @@ struct Row : Key {
     decides_split = true;
     return *this;
   }
+  Row& decides_the_data() {
+    decides_data = true;
+    return decides_the_numbers();
+  }
+  Row& decides_the_numbers() {
+    decides_numbers = true;
+    return *this;
+  }
   Row& is_option(std::string name_of_option) {
     option = std::move(name_of_option);
     return *this;

@@ -38,6 +38,7 @@ std::vector<Key> make_table() {
           .only_default()
           .means("PEFT adapter directory to go on from."),
       key<&C::model, &Model::rewrites>("model", "rewrites")
+          .decides_the_numbers()
           .only_default()
           .means("Rewrite what an exported graph computes into faster operators."),
       key<&C::model, &Model::transformer_layer_cls>("model", "transformer_layer_cls")
@@ -47,25 +48,30 @@ std::vector<Key> make_table() {
           .path()
           .means("Only a config.json: weights are initialised, the same bits for every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
+          .decides_the_numbers()
           .one_of({"float32", "bfloat16", "float16"})
-          .only({"\"float32\"", "\"bfloat16\""})
           .means("Type of the parameters and of the whole computation; sums of gradients and the "
-                 "optimizer's state are float32. Weights of another type are converted."),
+                 "optimizer's state are float32. Weights of another type are converted. `float16` "
+                 "holds at most 65504, and nothing scales the loss: prefer `bfloat16`."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
+          .decides_the_numbers()
           .between(0, kMaxCount)
           .only_default()
           .means("Rank of a new adapter; the rest of the model is frozen. 0: no adapter."),
       key<&C::lora, &Lora::alpha>("lora", "alpha")
+          .decides_the_numbers()
           .above(0)
           .only_default()
           .means("What the adapter adds is scaled by alpha / rank."),
       key<&C::lora, &Lora::dropout>("lora", "dropout")
+          .decides_the_numbers()
           .at_least(0)
           .below(1)
           .only_default()
           .means("Share of the adapter's inputs that are dropped."),
       key<&C::lora, &Lora::target>("lora", "target")
+          .decides_the_numbers()
           .only_default()
           .means("Name patterns of the linear layers that get an adapter."),
 
@@ -82,27 +88,34 @@ std::vector<Key> make_table() {
                  "which are not built yet; anything else is text, but for endings that are "
                  "certainly none (such as .gz, .json, .parquet), which are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
+          .decides_the_data()
           .means("Shuffle the sequences, by `training.seed`. false: file order, begin again at "
                  "the end."),
       key<&C::data, &Data::tokenizer>("data", "tokenizer")
+          .decides_the_data()
           .not_empty()
           .only({"\"auto\"", "\"bytes\""})
           .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, bytes "
                  "without one."),
       key<&C::data, &Data::pad>("data", "pad")
+          .decides_the_data()
           .only_default()
           .means("Length to which shorter rows are padded: `training.seq_len`, or that of the "
                  "microbatch's longest row."),
       key<&C::data, &Data::pack>("data", "pack")
+          .decides_the_data()
           .only_default()
           .means("Several documents in a row, attention inside each."),
       key<&C::data, &Data::truncate>("data", "truncate")
+          .decides_the_data()
           .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: they "
                  "are an error."),
       key<&C::data, &Data::chat_template>("data", "chat_template")
+          .decides_the_data()
           .only_default()
           .means("How the messages of a conversation become text. `auto`: as the model's family."),
       key<&C::data, &Data::weights>("data", "weights")
+          .decides_the_data()
           .above(0)
           .only_default()
           .means("Share of each entry of `data.files` in the mixture. Empty: as long as they are."),
@@ -111,34 +124,42 @@ std::vector<Key> make_table() {
           .between(1, kMaxSteps)
           .means("Optimizer steps."),
       key<&C::training, &Training::local_batch_size>("training", "local_batch_size")
+          .decides_the_numbers()
           .between(1, kMaxCount)
           .means("Sequences per data-parallel rank and step; a multiple of "
                  "`training.microbatch_size`."),
       key<&C::training, &Training::microbatch_size>("training", "microbatch_size")
+          .decides_the_numbers()
           .between(1, kMaxCount)
           .means("Sequences per microbatch."),
       key<&C::training, &Training::seq_len>("training", "seq_len")
+          .decides_the_data()
           .is_option("seq_len")
           .between(2, 1 << 30)
           .means("Tokens per sequence."),
       key<&C::training, &Training::seed>("training", "seed")
+          .decides_the_data()
           .at_least(0)
           .means("Of initialisation, shuffling and dropout."),
       key<&C::training, &Training::threads_per_rank>("training", "threads_per_rank")
+          .decides_the_numbers()
           .between(0, 1024)
           .means("Threads of each rank's operators. 0: cores / ranks on this machine. Equal bits "
                  "are promised for equal values."),
       key<&C::training, &Training::trainable>("training", "trainable")
+          .decides_the_numbers()
           .is_option("trainable")
           .means("Name patterns of the parameters to train; the rest is frozen: it has no gradient "
                  "and no optimizer state, and what would be computed for it alone leaves the "
                  "program. A tied parameter goes by any of its names."),
       key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
+          .decides_the_numbers()
           .between(0, kMaxCount)
           .only_default()
           .means("Sequences of a step over all data-parallel ranks, instead of "
                  "`training.local_batch_size`. 0: not given."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
+          .decides_the_numbers()
           .one_of({"none", "bfloat16"})
           .means("`bfloat16`: products of matrices are computed in it (autocast); weights, sums, "
                  "norms and the loss stay as they are."),
@@ -149,35 +170,46 @@ std::vector<Key> make_table() {
           .means("Layers that keep only what enters them and run again in the backward: `none`, "
                  "`full` (every block), or a list of layer names."),
       key<&C::training, &Training::fused>("training", "fused")
+          .decides_the_numbers()
           .one_of({"auto", "off"})
           .means("`auto`: fused operators where there are any; `off`: plain operators. There are "
                  "none yet, so both run the plain ones."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
+          .decides_the_numbers()
           .means("Update rule. SGD is without momentum."),
       key<&C::optimizer, &Optimizer::lr>("optimizer", "lr")
+          .decides_the_numbers()
           .at_least(0)
           .means("Learning rate, before `lr_scheduler`."),
-      betas_key().at_least(0).below(1).means("Two decay rates of AdamW's moments."),
+      betas_key().decides_the_numbers().at_least(0).below(1).means(
+          "Two decay rates of AdamW's moments."),
       key<&C::optimizer, &Optimizer::eps>("optimizer", "eps")
+          .decides_the_numbers()
           .at_least(0)
           .means("Added to AdamW's denominator."),
       key<&C::optimizer, &Optimizer::weight_decay>("optimizer", "weight_decay")
+          .decides_the_numbers()
           .at_least(0)
           .means("Decoupled weight decay, on every parameter but those of `optimizer.no_decay`."),
       key<&C::optimizer, &Optimizer::no_decay>("optimizer", "no_decay")
+          .decides_the_numbers()
           .means("Name patterns of the parameters without weight decay."),
       key<&C::optimizer, &Optimizer::max_norm>("optimizer", "max_norm")
+          .decides_the_numbers()
           .at_least(0)
           .means("Clips the global gradient norm over all stages. 0: no clipping; the norm is "
                  "reported all the same."),
 
       key<&C::lr_scheduler, &LearningRate::warmup_steps>("lr_scheduler", "warmup_steps")
+          .decides_the_numbers()
           .between(0, kMaxSteps)
           .means("The rate of step k is `lr * k / warmup_steps` until then."),
       key<&C::lr_scheduler, &LearningRate::decay>("lr_scheduler", "decay")
+          .decides_the_numbers()
           .means("From the warm-up's end to the last step."),
       key<&C::lr_scheduler, &LearningRate::min_lr_factor>("lr_scheduler", "min_lr_factor")
+          .decides_the_numbers()
           .between(0, 1)
           .means("The decay ends at `lr * min_lr_factor`."),
 
@@ -243,7 +275,7 @@ std::vector<Key> make_table() {
           "parallelism", "module_fqns_per_model_part")
           .decides_the_split()
           .means("Module names of every stage."),
-      scale_grads_key().above(0).means(
+      scale_grads_key().decides_the_numbers().above(0).means(
           "`tokens`: the gradient of the mean over the counted tokens of the whole step. "
           "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
           "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
@@ -258,6 +290,7 @@ std::vector<Key> make_table() {
           .only({"1"})
           .means("Replicas of the pipeline."),
       key<&C::parallelism, &Parallel::data_parallel_shards>("parallelism", "data_parallel_shards")
+          .decides_the_numbers()
           .between(0, 65536)
           .only_default()
           .means("Partial sums of gradients, on which the bits depend; a multiple of "
@@ -269,6 +302,7 @@ std::vector<Key> make_table() {
           .only_default()
           .means("Shard the parameters too."),
       key<&C::parallelism, &Parallel::reduction>("parallelism", "reduction")
+          .decides_the_numbers()
           .one_of({"exact", "fast"})
           .only_default()
           .means("`exact`: the same bits for every data-parallel degree that divides the shards; "
@@ -328,44 +362,39 @@ std::vector<Key> make_table() {
       key<&C::checkpoint, &Checkpoint::folder>("checkpoint", "folder")
           .path()
           .not_empty()
-          .means("The final weights are `<folder>/step-XXXXXXXX/`, a Hugging Face directory."),
+          .means("Where the checkpoints are: `<folder>/step-XXXXXXXX/`, each a Hugging Face "
+                 "directory with the optimizer's state beside the weights. That of the last step "
+                 "is the result of the run."),
       key<&C::checkpoint, &Checkpoint::interval>("checkpoint", "interval")
           .between(0, kMaxSteps)
-          .only({"0"})
           .means("Steps between checkpoints. 0: only at the end."),
       key<&C::checkpoint, &Checkpoint::keep_latest_k>("checkpoint", "keep_latest_k")
           .between(0, kMaxCount)
-          .only({"3"})
-          .means("Checkpoints of `interval` to keep. 0: all."),
+          .means("So many of the run's checkpoints, the newest, are kept; older ones are removed "
+                 "when a new one is committed. 0: all."),
       key<&C::checkpoint, &Checkpoint::keep_every>("checkpoint", "keep_every")
           .between(0, kMaxSteps)
-          .only_default()
           .means("Checkpoints of the steps that this divides are never removed. 0: none."),
-      resume_key()
-          .path()
-          .not_empty()
-          .at_least(0)
-          .only({"\"auto\"", "\"none\""})
-          .means("`auto`: go on from the latest checkpoint in the folder (no checkpoint can be "
-                 "resumed yet, so every run begins at step 1); `none`: begin anew; or a path, or "
-                 "a step."),
+      resume_key().path().not_empty().at_least(0).means(
+          "`auto`: go on from the newest checkpoint in `checkpoint.folder` that verifies, or begin "
+          "where there is none; `none`: begin anew; a step: from that checkpoint of the folder; or "
+          "the path of a checkpoint."),
       key<&C::checkpoint, &Checkpoint::async>("checkpoint", "async")
-          .only_default()
-          .means("Write checkpoints behind the training. The final weights are always written "
-                 "before the end."),
+          .means("Write checkpoints behind the training. The last one is always written before the "
+                 "end."),
       key<&C::checkpoint, &Checkpoint::commit>("checkpoint", "commit")
           .one_of({"rename", "marker"})
-          .only_default()
-          .means("How a checkpoint appears as a whole: by a `rename`, or by a `marker` file where "
-                 "renames are not atomic."),
+          .means("How a checkpoint appears as a whole: by a `rename`, or, where renames are not "
+                 "atomic, by a `marker`, its manifest.json, which is written last; a step that is "
+                 "committed is then never replaced."),
       key<&C::checkpoint, &Checkpoint::on_save_error>("checkpoint", "on_save_error")
           .one_of({"stop", "continue"})
-          .only_default()
-          .means("What a checkpoint that cannot be written does to the run."),
+          .means("What a checkpoint that cannot be written does to the run: `stop` ends it, "
+                 "`continue` is a warning, but for the last one."),
       key<&C::checkpoint, &Checkpoint::allow>("checkpoint", "allow")
           .one_of({"data", "model"})
-          .only_default()
-          .means("What may differ from the checkpoint that a run goes on from."),
+          .means("What may differ from the checkpoint that a run goes on from; without it other "
+                 "data or another model (by size and content, never by path or time) is refused."),
 
       key<&C::metrics, &Metrics::folder>("metrics", "folder")
           .path()

@@ -33,6 +33,8 @@ struct Key {
   bool is_path = false;            // strings are paths: relative to the file, ~ and ${VAR}
   bool may_be_empty = true;        // the empty string is allowed
   bool decides_split = false;      // a place to look at when a split is refused
+  bool decides_data = false;       // which sequence of the data is number n
+  bool decides_numbers = false;    // the bits of losses and weights, beside model and data
   std::string option;              // what plan_pipeline() calls it in Error::where; "": nothing
   std::string meaning;
 

@@ -29,6 +29,7 @@ std::int64_t to_bytes(double bytes) {
 
 struct Needs {
   double held = 0, peak = 0;  // of all ranks together; sums of anything, so doubles
+  bool snapshots = false;
 };
 
 Needs needs_of(const Plan& plan) {
@@ -36,6 +37,7 @@ Needs needs_of(const Plan& plan) {
   for (const RankPrediction& rank : plan.ranks) {
     needs.held += static_cast<double>(rank.memory.held_bytes());
     needs.peak += static_cast<double>(rank.memory.total_bytes());
+    needs.snapshots |= rank.memory.snapshot_bytes > 0;
   }
   return needs;
 }
@@ -63,12 +65,14 @@ std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_byte
   return Error(
       ErrorKind::kMemory,
       {.what = "training needs " + human_bytes(to_bytes(needs.peak)) + " at its peak, " +
-               human_bytes(to_bytes(needs.held)) +
-               " of it for weights, gradients and optimizer and the rest for microbatches",
+               human_bytes(to_bytes(needs.held)) + " of it for weights, gradients and optimizer" +
+               (needs.snapshots ? " with a copy for checkpoints" : "") +
+               " and the rest for microbatches",
        .where = "all " + std::to_string(plan.ranks.size()) + " ranks together; this machine has " +
                 human_bytes(machine_bytes),
        .remedy =
-           "the ranks are threads of one process: use a smaller model, optimizer.name = \"SGD\", "
+           "the ranks are threads of one process: use a smaller model, optimizer.name = \"SGD\", " +
+           std::string(needs.snapshots ? "checkpoint.async = false, " : "") +
            "or a smaller training.microbatch_size or training.seq_len"});
 }
 

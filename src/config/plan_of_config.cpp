@@ -46,6 +46,8 @@ PipelineOptions pipeline_options(const RunConfig& config) {
   options.optimizer = config.optimizer.kind;
   options.trainable = config.training.trainable;
   options.activation_checkpoint = config.training.activation_checkpoint;
+  // The weights of the end alone are written when the training is over, from where they are.
+  options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval > 0;
   if (config.parallelism.schedule_csv.empty()) {
     options.num_microbatches = num_microbatches(config);
     return options;

@@ -15,10 +15,9 @@ constexpr const char* kRemedy =
 
 // Known to be so from the rows that were read when the files were opened. looks: counts the rows
 // that were looked up.
-bool is_uncounted(const SequenceSource& source, const SequenceOrder& order, std::int64_t step,
+bool is_uncounted(const SequenceSource& source, const SequenceOrder& order, DataPosition position,
                   std::int64_t batch_size, std::int64_t& looks) {
   const std::vector<std::uint64_t>& uncounted = source.uncounted();
-  const DataPosition position = position_of_step(step, batch_size);
   for (std::int64_t row = 0; row < batch_size; ++row) {
     ++looks;
     if (!std::binary_search(uncounted.begin(), uncounted.end(), order.at(position, row)))
@@ -30,7 +29,7 @@ bool is_uncounted(const SequenceSource& source, const SequenceOrder& order, std:
 }  // namespace
 
 void require_counted_labels(const SequenceSource& source, const SequenceOrder& order,
-                            std::int64_t steps, std::int64_t batch_size) {
+                            std::int64_t steps, std::int64_t batch_size, const StepsDone& done) {
   const std::string file = source.uncounted_file();
   if (!file.empty()) {
     throw Error(ErrorKind::kInput, {.what = "no row of the file has a label that is counted",
@@ -42,16 +41,16 @@ void require_counted_labels(const SequenceSource& source, const SequenceOrder& o
   const auto uncounted = static_cast<std::int64_t>(source.uncounted().size());
   if (batch_size > 2 * uncounted) return;
   std::int64_t looks = 0;
-  for (std::int64_t step = 1; step <= steps && looks < kForeseenRows; ++step) {
-    if (is_uncounted(source, order, step, batch_size, looks))
-      refuse_uncounted(source, order, step, batch_size);
+  for (std::int64_t step = done.steps + 1; step <= steps && looks < kForeseenRows; ++step) {
+    const DataPosition position = position_of_step(step, batch_size, done);
+    if (is_uncounted(source, order, position, batch_size, looks))
+      refuse_uncounted(source, order, step, position, batch_size);
   }
 }
 
 void refuse_uncounted(const SequenceSource& source, const SequenceOrder& order, std::int64_t step,
-                      std::int64_t batch_size) {
+                      DataPosition position, std::int64_t batch_size) {
   constexpr std::int64_t kNamedRows = 4;
-  const DataPosition position = position_of_step(step, batch_size);
   std::string where = "step " + std::to_string(step);
   for (std::int64_t row = 0; row < std::min(batch_size, kNamedRows); ++row)
     where += ", " + source.place(order.at(position, row));

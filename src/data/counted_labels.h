@@ -11,10 +11,11 @@ namespace sluice::data {
 
 // As TokenData::require_counted_labels.
 void require_counted_labels(const SequenceSource& source, const SequenceOrder& order,
-                            std::int64_t steps, std::int64_t batch_size);
+                            std::int64_t steps, std::int64_t batch_size, const StepsDone& done);
 
-// Throws Error(kInput) with the step and its rows.
+// Throws Error(kInput) with the step and its rows, which begin at `position`.
 [[noreturn]] void refuse_uncounted(const SequenceSource& source, const SequenceOrder& order,
-                                   std::int64_t step, std::int64_t batch_size);
+                                   std::int64_t step, DataPosition position,
+                                   std::int64_t batch_size);
 
 }  // namespace sluice::data

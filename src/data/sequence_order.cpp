@@ -5,8 +5,8 @@
 
 namespace sluice {
 
-DataPosition position_of_step(std::int64_t step, std::int64_t batch_size) {
-  return {(step - 1) * batch_size};
+DataPosition position_of_step(std::int64_t step, std::int64_t batch_size, const StepsDone& done) {
+  return {done.position.sequence + (step - done.steps - 1) * batch_size};
 }
 
 namespace data {

@@ -79,22 +79,25 @@ TokenRows TokenData::read(DataPosition position, std::int64_t num_rows) const {
   return rows;
 }
 
-TokenRows TokenData::step_rows(std::int64_t step, std::int64_t batch_size) const {
+TokenRows TokenData::step_rows(std::int64_t step, std::int64_t batch_size,
+                               const StepsDone& done) const {
+  const DataPosition position = position_of_step(step, batch_size, done);
   TokenRows rows;
   try {
-    rows = read(position_of_step(step, batch_size), batch_size);
+    rows = read(position, batch_size);
   } catch (const Error& error) {
     throw Error(error.kind(), {.what = error.fact(),
                                .where = "step " + std::to_string(step) + ", " + error.where(),
                                .remedy = error.remedy()});
   }
   if (rows.counted_labels(0, batch_size) == 0)
-    data::refuse_uncounted(*impl_->source, impl_->order, step, batch_size);
+    data::refuse_uncounted(*impl_->source, impl_->order, step, position, batch_size);
   return rows;
 }
 
-void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_size) const {
-  data::require_counted_labels(*impl_->source, impl_->order, steps, batch_size);
+void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_size,
+                                       const StepsDone& done) const {
+  data::require_counted_labels(*impl_->source, impl_->order, steps, batch_size, done);
 }
 
 }  // namespace sluice

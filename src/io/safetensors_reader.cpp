@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "io/safetensors_dtype.h"
 #include "io/safetensors_header_json.h"
 #include "sluice/parts/safetensors.h"
@@ -47,6 +48,18 @@ std::uint64_t read_length_prefix(const File& file, std::uint64_t file_size) {
   return length;
 }
 
+// A number that becomes infinite would be found a step later, far from its cause.
+void require_fits_float16(const at::Tensor& values, const std::string& where) {
+  if (values.scalar_type() == at::kHalf) return;
+  const at::Tensor lost = at::isinf(values.to(at::kHalf)).logical_and_(at::isfinite(values));
+  if (!lost.any().item<bool>()) return;
+  const double first = values.masked_select(lost)[0].item<double>();
+  throw Error(ErrorKind::kInput,
+              {.what = "float16 cannot hold " + shortest(first) + ": it ends at 65504",
+               .where = where,
+               .remedy = "load it as bfloat16 or float32 (model.dtype)"});
+}
+
 }  // namespace
 
 struct SafetensorsReader::Impl {
@@ -54,8 +67,11 @@ struct SafetensorsReader::Impl {
   std::uint64_t data_start = 0;
 };
 
-SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) {
-  impl_ = std::make_unique<Impl>(Impl{File::open(path_)});
+SafetensorsReader::SafetensorsReader(std::string path)
+    : SafetensorsReader(std::move(path), Links::kFollow) {}
+
+SafetensorsReader::SafetensorsReader(std::string path, Links links) : path_(std::move(path)) {
+  impl_ = std::make_unique<Impl>(Impl{File::open(path_, ErrorKind::kInput, links)});
   const std::uint64_t file_size = impl_->file.size();
   const std::uint64_t length = read_length_prefix(impl_->file, file_size);
   std::string json(length, '\0');
@@ -72,6 +88,14 @@ SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) 
 SafetensorsReader::~SafetensorsReader() = default;
 SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
 SafetensorsReader& SafetensorsReader::operator=(SafetensorsReader&&) noexcept = default;
+
+std::uint64_t SafetensorsReader::data_start() const { return impl_->data_start; }
+
+std::string SafetensorsReader::header_bytes() const {
+  std::string bytes(impl_->data_start, '\0');
+  impl_->file.read(bytes.data(), bytes.size(), 0);
+  return bytes;
+}
 
 std::vector<std::string> SafetensorsReader::names() const {
   std::vector<std::string> names;
@@ -136,6 +160,12 @@ void SafetensorsReader::read_into(std::string_view name, const Slice& slice,
                  .remedy = "only F64, F32, F16 and BF16 are converted into each other"});
   }
 
+  if (destination.is_meta()) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "the destination is on the meta device, without memory",
+                 .where = where(name),
+                 .remedy = "give it some first, as by RankStages::to_empty(device)"});
+  }
   const at::NoGradGuard no_grad;
   if (!destination.is_contiguous()) {
     at::Tensor dense = at::empty(destination.sizes(), destination.options().device(at::kCPU));
@@ -163,7 +193,9 @@ void SafetensorsReader::read_into(std::string_view name, const Slice& slice,
       const std::int64_t piece = std::min(capacity, count - done);
       impl_->file.read(staging.data_ptr(), static_cast<std::uint64_t>(piece) * element,
                        start + static_cast<std::uint64_t>(in_whole + done) * element);
-      flat.narrow(0, in_box + done, piece).copy_(staging.narrow(0, 0, piece));
+      const at::Tensor stored_piece = staging.narrow(0, 0, piece);
+      if (wanted == at::kHalf) require_fits_float16(stored_piece, where(name));
+      flat.narrow(0, in_box + done, piece).copy_(stored_piece);
       done += piece;
     }
   });

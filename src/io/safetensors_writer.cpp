@@ -48,24 +48,26 @@ struct SafetensorsWriter::Impl {
     bool written = false;
   };
 
-  explicit Impl(std::string final_path)
+  Impl(std::string final_path, Placement placement)
       : path(std::move(final_path)),
-        temporary(parent_directory(path) + "/." + base_name(path) + ".tmp-" + unique_suffix()),
-        file(File::create(temporary)) {}
+        written(placement == Placement::kInPlace
+                    ? path
+                    : parent_directory(path) + "/." + base_name(path) + ".tmp-" + unique_suffix()),
+        file(File::create(written)) {}
   ~Impl() {
-    if (!published) ::unlink(temporary.c_str());
+    if (!published) ::unlink(written.c_str());
   }
 
-  std::string path, temporary;
+  std::string path, written;
   std::optional<File> file;
   std::unordered_map<std::string, Slot> slots;
   bool published = false;
 };
 
-SafetensorsWriter::SafetensorsWriter(std::string path, const Plan& tensors,
+SafetensorsWriter::SafetensorsWriter(std::string path, const Plan& tensors, Placement placement,
                                      const std::map<std::string, std::string>& metadata) {
   const SafetensorsHeader header = plan_header(tensors, metadata);
-  impl_ = std::make_unique<Impl>(std::move(path));
+  impl_ = std::make_unique<Impl>(std::move(path), placement);
   const std::string json = to_json(header);
   for (const SafetensorsEntry& entry : header.entries) {
     const bool added =
@@ -120,9 +122,15 @@ void SafetensorsWriter::finish() {
   }
   impl_->file->sync();
   impl_->file->close();
-  rename_path(impl_->temporary, impl_->path);
+  if (impl_->written != impl_->path) {
+    rename_path(impl_->written, impl_->path);
+    sync_directory(parent_directory(impl_->path));
+  }
   impl_->published = true;
-  sync_directory(parent_directory(impl_->path));
+}
+
+std::uint64_t SafetensorsWriter::offset(std::string_view name) const {
+  return impl_->slots.at(std::string(name)).offset;
 }
 
 }  // namespace sluice

@@ -1,14 +1,12 @@
 #include "job/earlier_run.h"
 
-#include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "checkpoint/read_manifest.h"
+#include "checkpoint/step_folders.h"
 #include "sluice/error.h"
 #include "sluice/parts/metrics.h"
 
@@ -17,29 +15,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct StepFolder {
-  std::int64_t step = 0;
-  std::string name;
-};
+bool will_be_saved(const RunConfig& config, const ResumePoint& resume, std::int64_t step) {
+  const std::int64_t last = config.training.steps, interval = config.checkpoint.interval;
+  return step > resume.done.steps && step <= last &&
+         (step == last || (interval > 0 && step % interval == 0));
+}
 
-// Of checkpoint.folder, by step.
-std::vector<StepFolder> step_folders(const RunConfig& config) {
-  static constexpr std::string_view kPrefix = "step-";
-  std::vector<StepFolder> found;
-  std::error_code error;
-  for (fs::directory_iterator it(config.checkpoint.folder, error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename();
-    if (!name.starts_with(kPrefix)) continue;
-    StepFolder folder{0, name};
-    const char* const last = name.data() + name.size();
-    const auto [rest, failure] = std::from_chars(name.data() + kPrefix.size(), last, folder.step);
-    if (failure == std::errc() && rest == last && folder.step > 0) found.push_back(folder);
+// Whether the last of them is what a run would go on from.
+bool is_committed(const std::vector<StepFolder>& folders) {
+  if (folders.empty()) return false;
+  try {
+    read_manifest(folders.back().path);
+    return true;
+  } catch (const Error&) {
+    return false;
   }
-  std::sort(found.begin(), found.end(), [](const StepFolder& a, const StepFolder& b) {
-    return std::pair(a.step, a.name) < std::pair(b.step, b.name);
-  });
-  return found;
 }
 
 }  // namespace
@@ -62,10 +52,10 @@ void require_data_is_kept(const RunConfig& config) {
 
 void require_model_is_kept(const RunConfig& config) {
   if (config.model.path.empty()) return;
-  for (const StepFolder& folder : step_folders(config)) {
-    const std::string path = config.checkpoint.folder + "/" + folder.name;
+  for (const StepFolder& folder : step_folders(config.checkpoint.folder)) {
     std::error_code ignored;
-    if (folder.step > config.training.steps || !fs::equivalent(path, config.model.path, ignored)) {
+    if (folder.step > config.training.steps ||
+        !fs::equivalent(folder.path, config.model.path, ignored)) {
       continue;
     }
     throw Error(ErrorKind::kUsage,
@@ -77,29 +67,37 @@ void require_model_is_kept(const RunConfig& config) {
   }
 }
 
-std::string earlier_run_warning(const RunConfig& config) {
-  const std::vector<StepFolder> folders = step_folders(config);
+std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resume) {
+  const std::vector<StepFolder> folders = step_folders(config.checkpoint.folder);
   std::vector<std::string> found, replaced;
-  if (!folders.empty()) {
-    found.push_back((folders.size() == 1
-                         ? folders.back().name
-                         : counted(static_cast<std::int64_t>(folders.size()), "checkpoint") +
-                               " up to " + folders.back().name) +
-                    " in " + config.checkpoint.folder);
-  }
   std::error_code ignored;
-  if (fs::exists(MetricsFile::path_in(config.metrics.folder), ignored)) {
-    found.push_back("metrics.jsonl in " + config.metrics.folder);
-    replaced.push_back("metrics.jsonl");
+  if (!resume.checkpoint) {
+    if (!folders.empty()) {
+      found.push_back((folders.size() == 1
+                           ? folders.back().name
+                           : counted(static_cast<std::int64_t>(folders.size()), "checkpoint") +
+                                 " up to " + folders.back().name) +
+                      " in " + config.checkpoint.folder);
+    }
+    if (fs::exists(MetricsFile::path_in(config.metrics.folder), ignored)) {
+      found.push_back("metrics.jsonl in " + config.metrics.folder);
+      replaced.push_back("metrics.jsonl");
+    }
   }
   for (const StepFolder& folder : folders) {
-    if (folder.step == config.training.steps) replaced.push_back(folder.name);
+    if (!will_be_saved(config, resume, folder.step)) continue;
+    replaced.push_back(folder.name);
+    if (resume.checkpoint) found.push_back(folder.name + " in " + config.checkpoint.folder);
   }
-  const bool resume_expected = config.checkpoint.resume != "none";
-  if (found.empty() || (replaced.empty() && !resume_expected)) return {};
-  std::string text = "an earlier run left " + join(found, " and ");
-  if (resume_expected) text += "; it is not resumed, this run begins at step 1";
-  if (!replaced.empty()) text += "; this run replaces " + join(replaced, " and ");
+  const bool another_is_newest = !resume.checkpoint && is_committed(folders);
+  const bool is_asked_for = config.checkpoint.resume == "none" && !another_is_newest;
+  if (found.empty() || (replaced.empty() && is_asked_for)) return {};
+  std::string text = "an earlier run left " + join(found, " and ") + "; this run ";
+  if (!resume.checkpoint) text += "begins at step 1";
+  if (!replaced.empty())
+    text += (resume.checkpoint ? "replaces " : " and replaces ") + join(replaced, " and ");
+  if (another_is_newest)
+    text += "; until it has a later checkpoint, checkpoint.resume = \"auto\" means the earlier run";
   return text;
 }
 

@@ -1,7 +1,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "config/machine_memory.h"
 #include "job/evaluate_data.h"
 #include "job/local_ranks.h"
+#include "job/model_config.h"
 #include "job/model_options.h"
 #include "job/run_inputs.h"
 #include "job/run_rank.h"
@@ -37,16 +37,6 @@ std::string last_checkpoint_in(const std::string& folder) {
     if (name.starts_with("step-")) names.insert(name);
   }
   return names.empty() ? "" : folder + "/" + *names.rbegin();
-}
-
-// What decides the numbers; not what a writer adds.
-nlohmann::json model_of(const std::string& config_text) {
-  nlohmann::json config = nlohmann::json::parse(config_text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) return {};
-  for (const char* key : {"dtype", "torch_dtype", "transformers_version", "_name_or_path",
-                          "architectures", "use_cache"})
-    config.erase(key);
-  return config;
 }
 
 // Weights of the same shapes may be those of another model.
@@ -94,7 +84,7 @@ OpenedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec
 // forwards need.
 void require_memory_to_evaluate(Plan plan) {
   for (RankPrediction& rank : plan.ranks)
-    rank.memory.gradient_bytes = rank.memory.optimizer_bytes = 0;
+    rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes = 0;
   const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes());
   if (!shortage) return;
   throw Error(ErrorKind::kMemory,

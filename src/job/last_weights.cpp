@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checkpoint/save_weights.h"
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
 #include "sluice/parts/gradient_norm.h"
@@ -51,11 +50,11 @@ std::int64_t steps_finished(const Trainer* trainer, const Group& world, std::str
 }
 
 // As far as the ranks here know.
-std::int64_t steps_here(const PerRank<std::unique_ptr<Trainer>>& trainers) {
+std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   std::int64_t most = 0;
-  for (const auto& [rank, trainer] : trainers) {
-    if (!trainer) return 0;
-    most = std::max(most, trainer->weights_step().value_or(0));
+  for (const auto& [rank, left] : interrupted) {
+    if (!left.trainer) return 0;
+    most = std::max(most, left.trainer->weights_step().value_or(0));
   }
   return most;
 }
@@ -73,31 +72,37 @@ std::string first_non_finite_weight(const Trainer& trainer, const Group& world) 
 }
 
 // Collective. outcome: kept up to date, so that its step is known when the rest fails.
-void save_alike(const RunConfig& config, const Plan& plan, const Trainer* trainer,
-                const Group& world, Outcome& outcome) {
+void save_alike(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
+                Outcome& outcome) {
+  const Trainer* const trainer = left.trainer.get();
   outcome.step = steps_finished(trainer, world, outcome.reason);
-  if (outcome.step == 0 || !outcome.reason.empty()) return;
+  if (outcome.step == 0) return;
+  const std::optional<SaveOutcome> drained = left.saves->drain(world);
+  if (!outcome.reason.empty()) return;
+  if (drained && drained->step == outcome.step) {
+    outcome.path = drained->path;
+    return;
+  }
   if (const std::string name = first_non_finite_weight(*trainer, world); !name.empty()) {
     outcome.reason = "the parameter '" + name + "' is not finite";
     return;
   }
-  outcome.path = save_weights(config.checkpoint.folder, outcome.step, trainer->state(),
-                              plan.model.config_text, config.model.path, world);
+  const SaveOutcome saved = save_checkpoint(target(outcome.step), trainer->state(), world);
+  if (saved.error) throw Error(*saved.error);
+  outcome.path = saved.path;
 }
 
 }  // namespace
 
-std::optional<LastWeights> save_last_weights(const RunConfig& config, const Plan& plan,
-                                             const PerRank<std::unique_ptr<Trainer>>& trainers,
-                                             const LocalRanks& ranks) {
+std::optional<LastWeights> save_last_weights(const TargetOfStep& target,
+                                             const PerRank<InterruptedRank>& interrupted,
+                                             const LocalRanks& ranks, int threads_per_rank) {
   PerRank<Outcome> outcomes(ranks);
   std::string warning;
   try {
-    run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
-              [&](Transport& own) {
-                save_alike(config, plan, trainers.at(own.rank()).get(), own.world(),
-                           outcomes.at(own.rank()));
-              });
+    run_ranks(ranks.connect(), threads_per_rank, nullptr, [&](Transport& own) {
+      save_alike(target, interrupted.at(own.rank()), own.world(), outcomes.at(own.rank()));
+    });
     const Outcome& outcome = agreed(outcomes, "the weights to save");
     if (outcome.step == 0) return std::nullopt;
     if (outcome.reason.empty()) return LastWeights{outcome.step, outcome.path};
@@ -105,7 +110,7 @@ std::optional<LastWeights> save_last_weights(const RunConfig& config, const Plan
   } catch (const Error& error) {
     warning = std::string("could not be saved: ") + error.what();
   }
-  std::int64_t step = steps_here(trainers);
+  std::int64_t step = steps_here(interrupted);
   for (const auto& [rank, outcome] : outcomes) step = std::max(step, outcome.step);
   if (step > 0 && ranks.has_speaker())
     log_warning("the weights of step " + std::to_string(step) + " " + warning);

@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/file.h"
+#include "job/earlier_metrics.h"
 #include "sluice/parts/hf_directory.h"
+#include "sluice/parts/log.h"
 #include "sluice/parts/metrics.h"
 
 namespace sluice {
@@ -15,6 +18,21 @@ namespace {
 Error write_error(const std::string& path, int error_number) {
   return file_error(ErrorKind::kUsage, "cannot write the metrics of metrics.folder", path,
                     error_number);
+}
+
+// Puts a file with the lines up to last_step in the place of `path`.
+void keep_earlier_lines(const std::string& path, std::int64_t last_step) {
+  const std::string temporary = path + ".tmp-" + unique_suffix();
+  EarlierLines lines;
+  try {
+    lines = copy_earlier_lines(path, temporary, last_step);
+    if (std::rename(temporary.c_str(), path.c_str()) != 0) throw write_error(path, errno);
+  } catch (const Error&) {
+    unlink(temporary.c_str());
+    throw;
+  }
+  if (const std::string dropped = dropped_text(lines, last_step); !dropped.empty())
+    log_warning("dropped from " + path + ": " + dropped);
 }
 
 }  // namespace
@@ -29,14 +47,21 @@ void MetricsFile::check(const std::string& folder) {
   }
 }
 
-MetricsFile::MetricsFile(const std::string& folder) : path_(path_in(folder)) {
+MetricsFile::MetricsFile(const std::string& folder, std::int64_t last_step)
+    : path_(path_in(folder)) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw write_error(folder, error.value());
 
-  if (const int failed = replace_file(path_, "")) throw write_error(path_, failed);
+  if (last_step > 0) {
+    keep_earlier_lines(path_, last_step);
+  } else if (const int failed = replace_file(path_, "")) {
+    throw write_error(path_, failed);
+  }
   descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (descriptor_ < 0) throw write_error(path_, errno);
+  struct stat status;
+  if (fstat(descriptor_, &status) == 0) size_ = status.st_size;
 }
 
 MetricsFile::~MetricsFile() { close(descriptor_); }
@@ -49,6 +74,18 @@ void MetricsFile::append(const StepMetrics& metrics) {
     throw write_error(path_, failed);
   }
   size_ += static_cast<std::int64_t>(line.size());
+}
+
+void MetricsFile::sync() {
+  if (fdatasync(descriptor_) != 0) throw write_error(path_, errno);
+  if (name_is_on_disk_) return;
+  try {
+    sync_directory(parent_directory(path_));
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUsage,
+                {.what = error.fact(), .where = error.where(), .remedy = error.remedy()});
+  }
+  name_is_on_disk_ = true;
 }
 
 void MetricsFile::require_in_place() const {

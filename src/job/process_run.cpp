@@ -7,9 +7,9 @@
 
 #include "base/text.h"
 #include "config/machine_memory.h"
+#include "job/checkpoint_target.h"
 #include "job/earlier_run.h"
 #include "job/evaluate_data.h"
-#include "job/last_weights.h"
 #include "job/run_outputs.h"
 #include "job/run_rank.h"
 #include "sluice/parts/log.h"
@@ -22,7 +22,10 @@ namespace {
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
   // Without all ranks there are not all weights.
   if (error.kind() != ErrorKind::kPeer) {
-    const auto last = save_last_weights(run.config, run.plan, run.interrupted, run.ranks);
+    if (run.log) run.log->sync_metrics();
+    const auto last = save_last_weights(
+        [&run](std::int64_t step) { return checkpoint_target(run, step); }, run.interrupted,
+        run.ranks, run.ranks.threads_per_rank(run.config.training.threads_per_rank));
     if (last && run.log) run.log->end(Ending::kFailed, last->step, last->path);
   }
   run.stop.run_finished();
@@ -61,22 +64,34 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       ledger(ranks.num_ranks),
       post_mortem(ranks),
       interrupted(ranks) {
-  if (traced) trace.emplace(*traced, config.training.steps, ranks);
-  if (ranks.has_speaker()) {
-    if (!weights.warning.empty()) log_warning(weights.warning);
-    log.emplace(config, plan, data);
-  }
   require_model_is_kept(config);
   require_data_is_kept(config);
   require_memory(plan, machine_memory_bytes());
-  data.require_counted_labels(config.training.steps, config.training.local_batch_size);
+  made_of = fingerprints_of(config, plan.model, weights);
+  resume = find_resume_point(config, made_of);
+  if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
+  if (!is_finished(config, resume)) require_steps_left(traced);
+  if (!log) return;
+  if (!weights.warning.empty()) log_warning(weights.warning);
+  for (const std::string& warning : resume.warnings) log_warning(warning);
+}
+
+void ProcessRun::require_steps_left(const std::optional<StepRange>& traced) {
+  if (traced) trace.emplace(*traced, resume.done.steps, config.training.steps, ranks);
+  require_free_steps(config, resume);
+  data.require_counted_labels(config.training.steps, config.training.local_batch_size, resume.done);
   if (validation) require_counted_labels(*validation, config.training, config.validation.steps);
   require_outputs(config, plan);
 }
 
 std::int64_t ProcessRun::train() {
+  if (is_finished(config, resume)) {
+    if (log) log->already_finished();
+    return resume.done.steps;
+  }
   if (log) {
-    if (const std::string text = earlier_run_warning(config); !text.empty()) log_warning(text);
+    if (const std::string text = earlier_run_warning(config, resume); !text.empty())
+      log_warning(text);
     log->begin();
   }
   const auto endpoints = ranks.connect();

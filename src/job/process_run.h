@@ -1,16 +1,20 @@
 // This process's part of a training run: its ranks, and what they share.
 //
-// Owns: data, headers of the weights, what is printed and recorded, and what the ranks leave when
-// they fail. Does not own: what one rank does (run_rank.h), its steps (step_loop.h).
-// Thread-safety: for the main thread; the ranks' threads use the members that say so themselves.
+// Owns: data, headers of the weights, where the run begins, what is printed and recorded, and what
+// the ranks leave when they fail. Does not own: what one rank does (run_rank.h), its steps
+// (step_loop.h). Thread-safety: for the main thread; the ranks' threads use the members that say so
+// themselves.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "job/fingerprints.h"
+#include "job/last_weights.h"
 #include "job/local_ranks.h"
 #include "job/post_mortem.h"
+#include "job/resume.h"
 #include "job/run_inputs.h"
 #include "job/run_log.h"
 #include "job/step_trace.h"
@@ -19,7 +23,6 @@
 #include "sluice/parts/stop_signal.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
-#include "sluice/trainer.h"
 
 namespace sluice {
 
@@ -29,8 +32,12 @@ struct ProcessRun {
              LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
   // Runs the ranks that are here, and keeps what is worth it when one fails, wherever. Returns the
-  // number of steps done. Throws the first failure of all ranks.
+  // number of steps done, those before the run went on included. Does nothing but say so where the
+  // last is done already. Throws the first failure of all ranks.
   std::int64_t train();
+
+  // The checks of a run that has steps to make.
+  void require_steps_left(const std::optional<StepRange>& traced);
 
   // The log, for the rank that speaks; null for every other.
   RunLog* log_of(int rank) { return rank == kSpeaker && log ? &*log : nullptr; }
@@ -42,11 +49,14 @@ struct ProcessRun {
   const TokenData data;
   const std::optional<TokenData> validation;  // validation.files, where there are any
   const OpenedWeights weights;
+  RunFingerprints made_of;
+  // Every process finds it by itself; what is saved is of the speaker's.
+  ResumePoint resume;
   std::optional<RunLog> log;  // where the speaker is
   MemoryLedger ledger;
   PostMortem post_mortem;
   std::optional<StepTrace> trace;
-  PerRank<std::unique_ptr<Trainer>> interrupted;  // of the ranks whose steps failed
+  PerRank<InterruptedRank> interrupted;  // of the ranks whose steps failed
 };
 
 }  // namespace sluice

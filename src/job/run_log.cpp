@@ -47,18 +47,26 @@ std::string first_step_note(double share, double seconds) {
   return text;
 }
 
-RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data)
+RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
+               const ResumePoint& resume)
     : config_(config),
       plan_(plan),
       data_(data),
       color_(use_color(STDOUT_FILENO)),
-      width_(is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0) {}
+      width_(is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0),
+      resume_(resume) {}
+
+void RunLog::already_finished() const {
+  print("the run is finished: " + resume_.checkpoint->path() + " has step " +
+        std::to_string(resume_.done.steps) +
+        ", training.steps = " + std::to_string(config_.training.steps) + "\n");
+}
 
 void RunLog::begin() {
   unigram_entropy_ = data_.unigram_entropy();
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
   print(show_config_changes(config_) + "all values: sluice config show " + config_.file + "\n\n" +
-        describe_plan(plan_, grid) + data_text() + "\n");
+        describe_plan(plan_, grid) + data_text() + resume_text() + "\n");
   for (const std::string& warning : plan_.warnings) log_warning(warning);
   began_ = std::chrono::steady_clock::now();
   next_note_ = began_ + kNoteInterval;
@@ -88,8 +96,15 @@ std::string RunLog::data_text() const {
   return text + "\n";
 }
 
+std::string RunLog::resume_text() const {
+  if (!resume_.checkpoint) return {};
+  return "goes on from " + resume_.checkpoint->path() + ": step " +
+         with_commas(resume_.done.steps + 1) + " of " + with_commas(config_.training.steps) +
+         ", after " + counted(resume_.done.position.sequence, "sequence") + "\n";
+}
+
 void RunLog::instruction_done(int index) {
-  if (last_.step > 0) return;
+  if (stepped_) return;
   const auto now = std::chrono::steady_clock::now();
   if (now < next_note_) return;
   next_note_ = now + kNoteInterval;
@@ -98,10 +113,15 @@ void RunLog::instruction_done(int index) {
   print(first_step_note(share, seconds) + "\n");
 }
 
+void RunLog::skip_step(double seconds) {
+  stepped_ = true;
+  time_left_.add_step(seconds);
+}
+
 void RunLog::step(std::int64_t step, double lr, const StepReport& report,
                   const std::vector<RankStats>& stats, std::optional<double> validation_loss) {
   const double seconds = seconds_of(stats);
-  time_left_.add_step(seconds);
+  skip_step(seconds);
   StepMetrics metrics;
   metrics.step = step;
   metrics.num_steps = config_.training.steps;
@@ -132,8 +152,21 @@ void RunLog::step(std::int64_t step, double lr, const StepReport& report,
 void RunLog::record(const StepMetrics& metrics) {
   if (metrics_error_) return;
   try {
-    if (!file_) file_.emplace(config_.metrics.folder);
-    file_->append(metrics);
+    metrics_file().append(metrics);
+  } catch (const Error& error) {
+    give_up_metrics(error, "; the run goes on without metrics");
+  }
+}
+
+MetricsFile& RunLog::metrics_file() {
+  if (!file_) file_.emplace(config_.metrics.folder, resume_.done.steps);
+  return *file_;
+}
+
+void RunLog::sync_metrics() {
+  if (metrics_error_ || (!file_ && resume_.done.steps == 0)) return;
+  try {
+    metrics_file().sync();
   } catch (const Error& error) {
     give_up_metrics(error, "; the run goes on without metrics");
   }

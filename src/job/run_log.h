@@ -1,10 +1,10 @@
 // What a training run tells its user: settings and plan, then the steps, then the outcome.
 //
 // Owns: the text on stdout, which fits the terminal, and metrics.jsonl, which it creates with the
-// first logged step. The run
-// is worth more than its text: what cannot be written is given up with a warning, and the run goes
-// on. Does not own: the numbers. Used by the speaker's thread (local_ranks.h) between begin() and
-// end(), in its process only.
+// first logged step, or with the first checkpoint of a run that goes on. The run is worth more than
+// its text: what cannot be written is given up with a warning, and the run goes on. Does not own:
+// the numbers. Used by the speaker's thread (local_ranks.h) between begin() and end(), in its
+// process only.
 #pragma once
 
 #include <chrono>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "job/resume.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
 #include "sluice/parts/metrics.h"
@@ -30,7 +31,12 @@ std::string first_step_note(double share, double seconds);
 
 class RunLog {
  public:
-  RunLog(const RunConfig& config, const Plan& plan, const TokenData& data);
+  // resume: what the run goes on from, whose metrics are kept.
+  RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
+         const ResumePoint& resume);
+
+  // In place of everything else: the run has nothing left to do.
+  void already_finished() const;
 
   // Settings that are not the default, split, schedule, prediction, data; the plan's warnings.
   void begin();
@@ -42,7 +48,9 @@ class RunLog {
   // After the first step: which stages did not split their backward, and the prediction with that.
   void unsplit_stages(const std::vector<int>& stages) const;
   // Steps that are not logged count for the time left.
-  void skip_step(double seconds) { time_left_.add_step(seconds); }
+  void skip_step(double seconds);
+  // Before a checkpoint: no checkpoint is on disk while metrics of its steps are not.
+  void sync_metrics();
   // Memory predicted and measured, the loss beside what it has to beat, where the weights of `step`
   // are. Finds metrics.jsonl gone, if it is.
   void end(Ending ending, std::int64_t step, const std::string& weights);
@@ -51,9 +59,11 @@ class RunLog {
 
  private:
   void record(const StepMetrics& metrics);
+  MetricsFile& metrics_file();  // made when it is needed first
   void give_up_metrics(const Error& error, const std::string& consequence);
   void print(const std::string& text) const;
   std::string data_text() const;
+  std::string resume_text() const;
   std::string memory_text() const;
 
   const RunConfig& config_;
@@ -64,7 +74,9 @@ class RunLog {
   int width_;  // of the terminal, 0: none
   std::optional<MetricsFile> file_;
   std::optional<Error> metrics_error_;
+  const ResumePoint& resume_;
   TimeLeft time_left_;
+  bool stepped_ = false;
   std::chrono::steady_clock::time_point began_, next_note_;
   StepMetrics last_;
   std::vector<std::int64_t> peaks_;  // bytes per rank, over the logged steps

@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "base/text.h"
-#include "checkpoint/save_weights.h"
+#include "job/checkpoint_target.h"
 #include "job/model_options.h"
 #include "job/step_loop.h"
 #include "job/trainer_options.h"
 #include "run/out_of_memory.h"
 #include "sluice/causal_lm.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -22,6 +23,21 @@ struct Progress final : ExecutorObserver {
   RunLog& log;
 };
 
+// To save is asked once, and stopping saves.
+StepRequest request_of(StopSignal& signal) {
+  if (signal.requested()) return StepRequest::kStop;
+  return signal.take_save_request() ? StepRequest::kSave : StepRequest::kNone;
+}
+
+// parameters: that train and have no state in the checkpoint.
+void warn_of_fresh_state(const std::vector<std::string>& parameters, bool warns) {
+  if (parameters.empty() || !warns) return;
+  log_warning("the checkpoint has no optimizer state for " +
+              counted(static_cast<std::int64_t>(parameters.size()), "parameter") +
+              ", which begins anew: '" + parameters.front() + "'" +
+              (parameters.size() > 1 ? ", .." : ""));
+}
+
 // doing: kept up to date.
 std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string& doing) {
   const int rank = transport.rank();
@@ -29,33 +45,45 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   std::optional<Progress> progress;
   const Model model = causal_lm(run.plan.model, layer_options(run.config));
   TrainerOptions options = trainer_options(run.config);
-  options.stop_requested = [&] { return run.stop.requested(); };
+  options.requested = [&] { return request_of(run.stop); };
   options.ledger = &run.ledger;
   if (log) options.observers.push_back(&progress.emplace(*log));
   if (run.trace) options.observers.push_back(&run.trace->recorder(rank));
 
+  doing = "looking where to begin";
+  require_same_resume_point(run.resume, transport.world());
   doing = "making the modules";  // of this rank's stages and of no others
   auto trainer =
       std::make_unique<Trainer>(model, run.plan.partition, run.plan.program, transport, options);
-  doing = run.weights.directory ? "loading the weights" : "drawing the weights";
-  if (run.weights.directory) {
+  if (run.resume.checkpoint) {
+    doing = "loading the checkpoint";
+    warn_of_fresh_state(trainer->load(*run.resume.checkpoint), log != nullptr);
+  } else if (run.weights.directory) {
+    doing = "loading the weights";
     trainer->load_weights(*run.weights.directory, run.plan.model);
   } else {
+    doing = "drawing the weights";
     trainer->draw_weights();
   }
 
+  auto saves = std::make_unique<RankSaves>(
+      run.config.checkpoint,
+      [&run, log](std::int64_t step) {
+        if (log) log->sync_metrics();  // also drops lines of steps that this run makes again
+        return checkpoint_target(run, step);
+      },
+      *trainer, log != nullptr);
   std::int64_t steps = 0;
+  std::string saved;
   try {
-    steps = run_steps(run, *trainer, transport.world(), doing);
+    steps = run_steps(run, *trainer, *saves, transport.world(), doing);
+    doing = "saving the last checkpoint";
+    saved = saves->finish(steps, transport.world());
   } catch (...) {
     run.post_mortem.add(rank, trainer->current_instruction(), trainer->flight_record());
-    run.interrupted.at(rank) = std::move(trainer);
+    run.interrupted.at(rank) = {std::move(trainer), std::move(saves)};
     throw;
   }
-  doing = "saving the weights";
-  const std::string saved =
-      save_weights(run.config.checkpoint.folder, steps, trainer->state(),
-                   run.plan.model.config_text, run.config.model.path, transport.world());
   const bool finished = steps == run.config.training.steps;
   if (log) log->end(finished ? Ending::kFinished : Ending::kStopped, steps, saved);
   return steps;

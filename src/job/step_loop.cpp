@@ -45,22 +45,25 @@ double validate(const ProcessRun& run, Trainer& trainer, std::int64_t step, std:
 
 }  // namespace
 
-std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, std::string& doing) {
+std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, const Group& world,
+                       std::string& doing) {
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
-  for (std::int64_t step = 1;; ++step) {
+  const std::int64_t first = run.resume.done.steps + 1;
+  for (std::int64_t step = first;; ++step) {
     doing = "step " + std::to_string(step);
     // Whatever fails from here on finds the step before finished and logged by every rank.
     world.barrier().wait();
     const Stopwatch watch;
-    const StepBatch batch = causal_lm_batch(run.data.step_rows(step, training.local_batch_size),
-                                            training.microbatch_size, step);
+    const StepBatch batch =
+        causal_lm_batch(run.data.step_rows(step, training.local_batch_size, run.resume.done),
+                        training.microbatch_size, step);
     const double lr =
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepReport& report = trainer.step(batch, lr);
     run.stop.step_finished();
 
-    const bool last = report.stop || step == training.steps;
+    const bool last = report.request == StepRequest::kStop || step == training.steps;
     const bool validates = is_validated(run, step);
     const bool logs =
         last || validates || is_logged(step, training.steps, run.config.metrics.log_freq);
@@ -68,7 +71,7 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, st
     if (logs) times.reduction += wait_for_all(world);
     times.total = watch.seconds();
 
-    if (step == 1) {
+    if (step == first) {
       const std::vector<int> unsplit = trainer.gather_unsplit_stages();
       if (log) log->unsplit_stages(unsplit);
     }
@@ -87,6 +90,8 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, st
       log->skip_step(times.total);
     }
     if (last) return step;
+    doing = "saving after step " + std::to_string(step);
+    saves.after_step(step, report.request, world);
   }
 }
 

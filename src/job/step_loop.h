@@ -6,14 +6,17 @@
 #include <string>
 
 #include "job/process_run.h"
+#include "job/rank_saves.h"
 #include "sluice/parts/group.h"
 #include "sluice/trainer.h"
 
 namespace sluice {
 
 // Collective over `world`, all ranks of the run. Every rank makes the same batches itself, and
-// decides alike when to log and when to stop. Returns the number of steps done. doing: kept up to
+// decides alike when to log and when to stop. Begins after the step that the run
+// goes on from. Returns the number of steps done, with those before. doing: kept up to
 // date, for the message of memory that runs out between instructions.
-std::int64_t run_steps(ProcessRun& run, Trainer& trainer, const Group& world, std::string& doing);
+std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, const Group& world,
+                       std::string& doing);
 
 }  // namespace sluice

@@ -38,18 +38,32 @@ void read_events(WireReader& message, std::vector<TraceEvent>& events) {
   }
 }
 
+// Counted from step 1 of the run.
+StepRange numbered(StepRange steps, std::int64_t steps_done) {
+  if (!steps.after_resumed) return steps;
+  return {steps.first + steps_done, steps.last + steps_done};
+}
+
 }  // namespace
 
-StepTrace::StepTrace(const StepRange& steps, std::int64_t num_steps, const LocalRanks& ranks)
-    : steps_(steps), recorders_(ranks) {
-  if (steps.first > num_steps) {
+StepTrace::StepTrace(const StepRange& steps, std::int64_t steps_done, std::int64_t num_steps,
+                     const LocalRanks& ranks)
+    : steps_(numbered(steps, steps_done)), recorders_(ranks) {
+  if (steps_.last <= steps_done) {
     throw Error(ErrorKind::kUsage,
-                {.what = "the trace begins with step " + std::to_string(steps.first) +
+                {.what = "the trace ends with step " + std::to_string(steps_.last) +
+                         ", the run goes on with step " + std::to_string(steps_done + 1),
+                 .where = "--profile-steps",
+                 .remedy = "give steps that are left to do"});
+  }
+  if (steps_.first > num_steps) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "the trace begins with step " + std::to_string(steps_.first) +
                          ", the run has " + counted(num_steps, "step"),
                  .where = "--profile-steps",
                  .remedy = "give steps that the run makes, or raise training.steps"});
   }
-  for (const int rank : ranks.here) recorders_.at(rank).emplace(rank, steps.first, steps.last);
+  for (const int rank : ranks.here) recorders_.at(rank).emplace(rank, steps_.first, steps_.last);
 }
 
 bool StepTrace::ends_with(std::int64_t step, bool is_last) const {

@@ -20,8 +20,10 @@ namespace sluice {
 
 class StepTrace {
  public:
-  // Throws Error(kUsage) for steps that a run of num_steps does not come to.
-  StepTrace(const StepRange& steps, std::int64_t num_steps, const LocalRanks& ranks);
+  // Throws Error(kUsage) for steps that a run of num_steps, of which steps_done are done, does not
+  // come to.
+  StepTrace(const StepRange& steps, std::int64_t steps_done, std::int64_t num_steps,
+            const LocalRanks& ranks);
 
   TraceRecorder& recorder(int rank) { return *recorders_.at(rank); }
   // Whether this is the last step that is recorded, when `is_last` ends the run.

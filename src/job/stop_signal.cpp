@@ -11,6 +11,7 @@ namespace {
 // A handler can reach nothing else.
 std::atomic<bool> worth_saving{false};
 std::atomic<bool> stop_requested{false};
+std::atomic<bool> save_requested{false};
 std::atomic<bool> is_over{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -19,25 +20,35 @@ void on_signal(int number) {
   if (!worth_saving.load() || stop_requested.exchange(true)) _exit(128 + number);
 }
 
+void on_save_signal(int /*number*/) { save_requested = true; }
+
+void install(int signal, void (*handler)(int), struct sigaction* before = nullptr) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, before);
+}
+
 }  // namespace
 
 StopSignal::StopSignal() {
   worth_saving = false;
   stop_requested = false;
+  save_requested = false;
+  install(SIGUSR1, on_save_signal);
   is_over = false;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
     const bool asks_to_stop = signal != SIGPIPE && signal != SIGXFSZ;
-    struct sigaction before, action = {};
-    action.sa_handler = asks_to_stop ? on_signal : SIG_IGN;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    sigaction(signal, &action, &before);
+    struct sigaction before;
+    install(signal, asks_to_stop ? on_signal : SIG_IGN, &before);
     if (signal == SIGHUP && before.sa_handler == SIG_IGN) sigaction(signal, &before, nullptr);
   }
 }
 
 void StopSignal::step_finished() { worth_saving = true; }
 bool StopSignal::requested() const { return stop_requested; }
+bool StopSignal::take_save_request() { return save_requested.exchange(false); }
 void StopSignal::run_finished() { is_over = true; }
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// All but what a run adds: stop_requested, ledger, observers.
+// All but what a run adds: requested, ledger, observers.
 TrainerOptions trainer_options(const RunConfig& config);
 
 }  // namespace sluice

@@ -52,10 +52,11 @@ detail::SplitSchedule split_and_schedule(const ModelSpec& model, const PipelineO
   return detail::split_with_own_schedule(model, options);
 }
 
-std::vector<RankPrediction> predict(const Plan& plan, OptimizerKind optimizer) {
+std::vector<RankPrediction> predict(const Plan& plan, const PipelineOptions& options) {
   std::vector<RankPrediction> ranks;
-  for (const RankMemory& memory : detail::predict_memory(plan.model, plan.partition, plan.program,
-                                                         plan.microbatch, optimizer)) {
+  for (const RankMemory& memory :
+       detail::predict_memory(plan.model, plan.partition, plan.program, plan.microbatch,
+                              options.optimizer, options.keeps_snapshot)) {
     const std::size_t rank = ranks.size();
     ranks.push_back({.busy = plan.simulation.busy_per_rank[rank],
                      .finish = plan.simulation.finish_per_rank[rank],
@@ -105,7 +106,7 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   plan.costs = detail::drop_frozen_costs(
       detail::recomputation_costs(plan.model, plan.partition, plan.microbatch), plan.partition);
   plan.simulation = simulate(plan.program, plan.costs);
-  plan.ranks = predict(plan, options.optimizer);
+  plan.ranks = predict(plan, options);
   return plan;
 }
 

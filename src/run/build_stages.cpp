@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "layer/deferred.h"
 #include "layer/initialize_chunks.h"
 #include "layer/owner_of.h"
 #include "run/auxiliary_values.h"
@@ -103,11 +104,31 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
   }
   std::vector<LayerSpec> run =
       model.fuse ? std::vector{fused(model, layers, outputs, stage.stage)} : layers;
+  if (options.deferred) {
+    for (LayerSpec& layer : run) {
+      if (!layer.make) continue;
+      layer.make = [make = std::move(layer.make), name = layer.name] {
+        return make_deferred(make, name);
+      };
+    }
+  }
   if (options.parallelize)
     parallelize(run, local_chunk(partition, stage, options), options.parallelize);
   Chunk chunk(std::move(run), stage.layers.front(), std::move(inputs), std::move(outputs));
   if (model.fuse) sort_by_layer(chunk, layers);
   return chunk;
+}
+
+void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std::string& call) {
+  for (const auto& stage : stages) {
+    for (const ParameterInfo& parameter : stage->parameters()) {
+      if (!parameter.tensor.is_meta()) continue;
+      throw Error(ErrorKind::kUsage, {.what = "parameter '" + parameter.name +
+                                              "' is on the meta device, without memory",
+                                      .where = call,
+                                      .remedy = "call RankStages::to_empty(device) before"});
+    }
+  }
 }
 
 }  // namespace
@@ -132,6 +153,7 @@ std::optional<std::vector<TensorMeta>> RankStages::input_metas(int stage, const 
 }
 
 void RankStages::draw_weights(std::uint64_t seed) {
+  require_memory(stages_, "RankStages::draw_weights");
   std::vector<Chunk*> chunks;
   for (const auto& stage : stages_) chunks.push_back(&stage->chunk());
   if (initialization_.is_given()) {
@@ -142,11 +164,19 @@ void RankStages::draw_weights(std::uint64_t seed) {
 }
 
 void RankStages::to(at::Device device) {
+  require_memory(stages_, "RankStages::to");
+  for (const auto& stage : stages_) stage->to(device);
+  share_storage();
+}
+
+void RankStages::to_empty(at::Device device) {
+  for (const auto& stage : stages_) stage->to_empty(device);
+  share_storage();
+}
+
+void RankStages::share_storage() {
   std::vector<Chunk*> chunks;
-  for (const auto& stage : stages_) {
-    stage->to(device);
-    chunks.push_back(&stage->chunk());
-  }
+  for (const auto& stage : stages_) chunks.push_back(&stage->chunk());
   share_tied_storage(chunks);
 }
 

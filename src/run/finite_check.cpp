@@ -23,9 +23,10 @@ std::string non_finite_parameter(Stage& stage) {
 void FiniteCheck::produced(const Action& action, const Values& outputs,
                            std::vector<at::Tensor>& handed_on) {
   if (action.kind != ActionKind::kForward) return;
-  for (const auto& [name, tensor] : outputs) note(action, /*in_forward=*/true, name, tensor);
+  for (const auto& [name, tensor] : outputs)
+    note(action, /*in_forward=*/true, name, tensor, tensor);
   if (flow_.is_last(action.stage, action.microbatch))
-    note(action, /*in_forward=*/true, "loss", handed_on.front());
+    note(action, /*in_forward=*/true, "loss", handed_on.front(), handed_on.front());
 }
 
 void FiniteCheck::end(int /*index*/, const Action& action) {
@@ -33,7 +34,8 @@ void FiniteCheck::end(int /*index*/, const Action& action) {
   if (!is_compute(done.kind) || done.kind == ActionKind::kForward) return;
   Stage& stage = *stages_.at(done.stage);
   for (std::size_t i = 0; i < stage.parameters().size(); ++i)
-    note(done, /*in_forward=*/false, stage.parameters()[i].name, stage.gradient(i));
+    note(done, /*in_forward=*/false, stage.parameters()[i].name, stage.gradient(i),
+         stage.parameters()[i].tensor);
 }
 
 std::optional<NonFinite> FiniteCheck::found() const {
@@ -44,9 +46,11 @@ std::optional<NonFinite> FiniteCheck::found() const {
 }
 
 void FiniteCheck::note(const Action& action, bool in_forward, const std::string& name,
-                       const at::Tensor& tensor) {
+                       const at::Tensor& tensor, const at::Tensor& computed_in) {
   if (found_ && (found_->in_forward || !in_forward)) return;
-  if (!is_finite(tensor)) found_ = NonFinite{action.microbatch, action.stage, in_forward, name, ""};
+  if (is_finite(tensor)) return;
+  found_ =
+      NonFinite{action.microbatch, action.stage, in_forward, name, "", computed_in.scalar_type()};
 }
 
 }  // namespace sluice

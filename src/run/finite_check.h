@@ -27,8 +27,9 @@ class FiniteCheck final : public ExecutorObserver {
   std::optional<NonFinite> found() const;
 
  private:
+  // computed_in: of the type in which the value came to be, as a float32 sum of float16 gradients.
   void note(const Action& action, bool in_forward, const std::string& name,
-            const at::Tensor& tensor);
+            const at::Tensor& tensor, const at::Tensor& computed_in);
 
   const std::map<int, Stage*>& stages_;
   const Flow& flow_;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "layer/deferred.h"
 #include "run/graph_backward.h"
 #include "run/same_storage.h"
 #include "sluice/error.h"
@@ -98,6 +99,11 @@ void Stage::clear_gradients() {
 }
 void Stage::to(at::Device device) {
   for (std::size_t i = 0; i < impl_->chunk.layers().size(); ++i) impl_->chunk.module(i).to(device);
+  impl_->take_parameters();
+}
+void Stage::to_empty(at::Device device) {
+  for (std::size_t i = 0; i < impl_->chunk.layers().size(); ++i)
+    sluice::to_empty(impl_->chunk.module(i), device);
   impl_->take_parameters();
 }
 std::size_t Stage::num_live() const { return impl_->in_flight.size(); }

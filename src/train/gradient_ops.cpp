@@ -53,10 +53,11 @@ Work<void> GradientOps::reduce_gradients(int stage, std::optional<int> microbatc
 Work<void> GradientOps::reduce_tied(int group) { return ties_.reduce(group); }
 
 Work<void> GradientOps::reduce_loss() {
-  return post_losses(world_, executor_, /*flag=*/false).then([this](const GatheredLosses& losses) {
-    result_ = result_of(losses);
-    losses_ = losses.of_microbatches;
-  });
+  return post_losses(world_, executor_, StepRequest::kNone)
+      .then([this](const GatheredLosses& losses) {
+        result_ = result_of(losses);
+        losses_ = losses.of_microbatches;
+      });
 }
 
 Work<void> GradientOps::gather_outputs() { return outputs_.gather(world_); }

@@ -17,6 +17,7 @@ WireWriter write_place(const std::optional<NonFinite>& found) {
   if (!found) return message;
   message.add(found->microbatch).add(found->stage).add(found->in_forward);
   message.add(found->name).add(found->parameter);
+  message.add(static_cast<std::int8_t>(found->dtype));
   return message;
 }
 
@@ -29,6 +30,7 @@ std::optional<NonFinite> read_place(WireReader& message) {
     found->in_forward = message.take<bool>();
     found->name = message.take<std::string>();
     found->parameter = message.take<std::string>();
+    found->dtype = static_cast<at::ScalarType>(message.take<std::int8_t>());
   }
   message.finish();
   return found;
@@ -76,6 +78,10 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
     if (!first->parameter.empty()) {
       what += ", nor is the parameter '" + first->parameter + "'";
       remedy = "no update was made; begin from weights that are finite, or lower optimizer.lr";
+    } else if (first->dtype == at::kHalf) {
+      remedy =
+          "no update was made; float16 ends at 65504, and the loss is not scaled: use bfloat16 "
+          "(model.dtype), which reaches as far as float32";
     }
     where += ", stage " + std::to_string(first->stage) + " (rank " +
              std::to_string(program.stage_map.rank_of(first->stage)) + "), microbatch " +

@@ -24,6 +24,7 @@
 #include "train/evaluator.h"
 #include "train/grads.h"
 #include "train/parameter_list.h"
+#include "train/pipeline_checkpoint.h"
 #include "train/running_step.h"
 #include "train/split_inputs.h"
 #include "train/step_checks.h"
@@ -139,14 +140,15 @@ struct Pipeline::Impl {
     return *evaluation;
   }
 
+  PipelineState state() const { return {stages.pointers(), shared, world, step, options.seed}; }
+
   // What is thrown before the executor runs would leave the other ranks waiting.
-  template <typename Step>
-  StepResult waking_others(const char* call, Step run_step) {
+  template <typename Body>
+  auto waking_others(const char* call, Body body) {
     require_thread(thread, call);
     try {
       const RunningStep running(call);
-      const AutocastScope autocast(options.autocast);
-      return run_step();
+      return body();
     } catch (...) {
       const Error error = caught_error();
       transport.abort({transport.rank(), error.kind(), error.what()});
@@ -168,6 +170,7 @@ Pipeline::~Pipeline() = default;
 
 StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::train_step", [&] {
+    const AutocastScope autocast(impl_->options.autocast);
     require_divisor("Pipeline::train_step", options.scale);
     require_gradients("Pipeline::train_step");
     require_same_parameters(impl_->stages);
@@ -195,6 +198,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
 
 StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::eval_step", [&] {
+    const AutocastScope autocast(impl_->options.autocast);
     require_no_scale("Pipeline::eval_step", options.scale);
     require_same_parameters(impl_->stages);
     const BatchSplit split(inputs, impl_->model.inputs);
@@ -289,6 +293,26 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
     values.push_back(of_name[for_each ? at : 0]);
   }
   for (std::size_t i = 0; i < own.size(); ++i) at::Tensor(own[i].second).copy_(values[i]);
+}
+
+void Pipeline::save(const std::string& path, const SaveOptions& options) {
+  if (options.optimizer) check(*options.optimizer);
+  const SaveOutcome outcome = impl_->waking_others("Pipeline::save", [&] {
+    require_call(impl_->world, "save");
+    return save_pipeline(impl_->state(), path, options);
+  });
+  // All ranks know: they can go on.
+  if (outcome.error) throw Error(*outcome.error);
+}
+
+LoadedState Pipeline::load(const std::string& path, torch::optim::Optimizer* optimizer) {
+  if (optimizer) check(*optimizer);
+  return impl_->waking_others("Pipeline::load", [&] {
+    require_call(impl_->world, "load");
+    LoadedState loaded = load_pipeline(impl_->state(), path, optimizer);
+    impl_->step = loaded.step;
+    return loaded;
+  });
 }
 
 void Pipeline::scale_grads_by_divisor(double divisor) {

@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "comm/gather_messages.h"
+#include "sluice/error.h"
 
 namespace sluice {
 namespace {
 
-WireWriter write_losses(const Executor* executor, bool flag) {
+WireWriter write_losses(const Executor* executor, StepRequest request) {
   std::vector<std::int64_t> microbatches, counts, stages, microbatches_of_auxiliary;
   std::vector<double> sums, values;
   std::vector<std::string> names;
@@ -28,7 +29,7 @@ WireWriter write_losses(const Executor* executor, bool flag) {
     }
   }
   return WireWriter()
-      .add(flag)
+      .add(static_cast<int>(request))
       .add(microbatches)
       .add(sums)
       .add(counts)
@@ -38,10 +39,20 @@ WireWriter write_losses(const Executor* executor, bool flag) {
       .add(values);
 }
 
+StepRequest take_request(WireReader& message) {
+  const int request = message.take<int>();
+  if (request >= static_cast<int>(StepRequest::kNone) &&
+      request <= static_cast<int>(StepRequest::kStop)) {
+    return static_cast<StepRequest>(request);
+  }
+  throw Error(ErrorKind::kInternal,
+              {.what = "a rank asks for " + std::to_string(request) + ", which is no request"});
+}
+
 GatheredLosses read_losses(std::vector<WireReader> messages) {
   GatheredLosses gathered;
   for (WireReader& message : messages) {
-    gathered.flag |= message.take<bool>();
+    gathered.request = std::max(gathered.request, take_request(message));
     const auto microbatches = message.take<std::vector<std::int64_t>>();
     const auto sums = message.take<std::vector<double>>();
     const auto counts = message.take<std::vector<std::int64_t>>();
@@ -94,16 +105,17 @@ std::vector<std::pair<std::string, double>> GatheredLosses::auxiliary() const {
   return means;
 }
 
-Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, bool flag) {
-  return post_messages(world, write_losses(executor, flag), "losses of the step")
+Work<GatheredLosses> post_losses(const Group& world, const Executor* executor,
+                                 StepRequest request) {
+  return post_messages(world, write_losses(executor, request), "losses of the step")
       .then(&read_losses);
 }
 
 Work<void> StepLoss::reduce(StepReport& report) const {
-  return post_losses(world_, executor_, stop_requested_ && stop_requested_())
+  return post_losses(world_, executor_, requested_ ? requested_() : StepRequest::kNone)
       .then([&report](const GatheredLosses& losses) {
         report.tokens = losses.count();
-        report.stop = losses.flag;
+        report.request = losses.request;
         report.loss = losses.sum() / static_cast<double>(report.tokens);  // never 0 in a Trainer
       });
 }

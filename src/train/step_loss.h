@@ -1,5 +1,5 @@
-// What every rank learns of a step: its loss, its counted tokens, and whether somebody asked to
-// stop.
+// What every rank learns of a step: its loss, its counted tokens, and what somebody asked of the
+// run.
 //
 // Does not own: the losses of microbatches (Executor).
 // Thread-safety: one rank's thread.
@@ -20,7 +20,7 @@ namespace sluice {
 struct GatheredLosses {
   std::vector<MicrobatchLoss> of_microbatches;    // in their order
   std::vector<MicrobatchAuxiliary> of_auxiliary;  // by stage, in layer order, by microbatch
-  bool flag = false;                              // some rank's was up
+  StepRequest request = StepRequest::kNone;       // the strongest of all ranks
 
   double sum() const;
   std::int64_t count() const;
@@ -29,22 +29,22 @@ struct GatheredLosses {
 };
 
 // Collective over `world`, all ranks. executor: the losses of its step; null: this rank has none.
-Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, bool flag);
+Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, StepRequest request);
 
 class StepLoss {
  public:
-  // stop_requested may be empty. world: all ranks.
-  StepLoss(Group world, std::function<bool()> stop_requested)
-      : world_(std::move(world)), stop_requested_(std::move(stop_requested)) {}
+  // requested may be empty. world: all ranks.
+  StepLoss(Group world, std::function<StepRequest()> requested)
+      : world_(std::move(world)), requested_(std::move(requested)) {}
 
   // Losses are taken from here.
   void watch(const Executor& executor) { executor_ = &executor; }
-  // REDUCE_LOSS. Fills in loss, tokens and stop; the report must outlive the work.
+  // REDUCE_LOSS. Fills in loss, tokens and request; the report must outlive the work.
   Work<void> reduce(StepReport& report) const;
 
  private:
   Group world_;
-  std::function<bool()> stop_requested_;
+  std::function<StepRequest()> requested_;
   const Executor* executor_ = nullptr;
 };
 

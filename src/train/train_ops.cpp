@@ -54,11 +54,11 @@ struct TrainOps::Impl {
   StepReport report;
 
   Impl(const Program& program, std::vector<Stage*> the_stages, const Group& the_world,
-       const OptimizerOptions& options, std::function<bool()> stop_requested)
+       const OptimizerOptions& options, std::function<StepRequest()> requested)
       : stages(std::move(the_stages)),
         parameters(list_parameters(stages, the_world, require_one_pipeline(program))),
         ties(program, parameters, the_world.rank()),
-        loss(the_world, std::move(stop_requested)),
+        loss(the_world, std::move(requested)),
         world(the_world),
         update(options, parameters),
         lr(options.lr) {
@@ -69,9 +69,9 @@ struct TrainOps::Impl {
 };
 
 TrainOps::TrainOps(const Program& program, std::vector<Stage*> stages, const Group& world,
-                   const OptimizerOptions& options, std::function<bool()> stop_requested)
+                   const OptimizerOptions& options, std::function<StepRequest()> requested)
     : impl_(std::make_unique<Impl>(program, std::move(stages), world, options,
-                                   std::move(stop_requested))) {}
+                                   std::move(requested))) {}
 TrainOps::~TrainOps() = default;
 
 void TrainOps::watch(const Executor& executor) { impl_->loss.watch(executor); }

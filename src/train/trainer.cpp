@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "checkpoint/load_state.h"
 #include "comm/gather_messages.h"
 #include "run/autocast.h"
 #include "sluice/error.h"
@@ -73,7 +74,7 @@ struct Trainer::Impl {
         draws_by_module(model.initialization.module) {
     log_stages(model, partition);
     ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
-                                     options.optimizer, options.stop_requested);
+                                     options.optimizer, options.requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stages.pointers(), transport,
                                           *ops, end.loss, executor_options());
     ops->watch(*executor);
@@ -137,6 +138,19 @@ void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) 
 void Trainer::draw_weights() {
   impl_->stages.draw_weights(impl_->options.seed);
   begin_alike(impl_->stages.pointers(), impl_->transport.world(), impl_->draws_by_module);
+}
+
+std::vector<std::string> Trainer::load(const Checkpoint& checkpoint) {
+  const Group world = impl_->transport.world();
+  load_stages(checkpoint, impl_->stages.pointers(), world);
+  const WireWriter own = WireWriter().add(load_optimizer(checkpoint, optimizer().state()));
+  std::set<std::string> without_state;
+  for (WireReader& of_rank : gather_messages(world, own, "optimizer state")) {
+    for (std::string& name : of_rank.take<std::vector<std::string>>())
+      without_state.insert(std::move(name));
+    of_rank.finish();
+  }
+  return {without_state.begin(), without_state.end()};
 }
 
 const StepReport& Trainer::step(const StepBatch& batch, double learning_rate) {
@@ -204,12 +218,10 @@ std::vector<ParameterInfo> Trainer::parameters() const {
   return all;
 }
 
-std::vector<ParameterInfo> Trainer::state() const {
-  std::vector<ParameterInfo> all = parameters();
-  for (const auto& stage : impl_->stages.stages()) {
-    for (ParameterInfo& buffer : buffers_of(*stage)) all.push_back(std::move(buffer));
-  }
-  return all;
+RankState Trainer::state() const {
+  RankState state = state_of(impl_->stages.pointers());
+  state.optimizer = optimizer_state_of(state, optimizer().state());
+  return state;
 }
 
 const Optimizer& Trainer::optimizer() const { return impl_->ops->optimizer(); }

@@ -46,6 +46,18 @@ TEST(ReadTextTest, RefusesWhatIsTooLargeMissingOrNoRegularFile) {
   EXPECT_EQ(error_of([&] { read_text(pipe_in(directory), 4); }).fact(), "not a regular file");
 }
 
+TEST(ReadTextTest, RefusesALinkWhereItIsAsked) {
+  const TempDirectory directory;
+  test::write_file(directory / "file", "1234");
+  ASSERT_EQ(::symlink("file", (directory / "link").c_str()), 0);
+  EXPECT_EQ(read_text(directory / "link", 4), "1234");
+  EXPECT_EQ(read_text(directory / "file", 4, ErrorKind::kUsage, Links::kRefuse), "1234");
+  const Error link =
+      error_of([&] { read_text(directory / "link", 4, ErrorKind::kCheckpoint, Links::kRefuse); });
+  EXPECT_EQ(link.kind(), ErrorKind::kCheckpoint);
+  EXPECT_EQ(link.fact(), "a symbolic link, not a file");
+}
+
 TEST(ReadTextOrPipeTest, TakesWhatIsWrittenToAPipe) {
   const TempDirectory directory;
   const std::string path = pipe_in(directory), text(200'000, 'x');

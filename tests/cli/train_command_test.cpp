@@ -268,12 +268,13 @@ TEST_F(TrainCommandTest, TheLevelOfTheLogIsAnOptionAndAKey) {
 
 TEST_F(TrainCommandTest, ARunOverAnEarlierOneWarnsOfWhatItReplaces) {
   ASSERT_EQ(train().err, "");
-  const ProgramResult again = train();
+  std::filesystem::remove(out() + "/checkpoint/step-00000003/manifest.json");
+  const ProgramResult again = train({"--checkpoint.resume=none"});
   EXPECT_EQ(again.exit_code, 0);
   EXPECT_EQ(again.err, "sluice: warning: an earlier run left step-00000003 in " + out() +
                            "/checkpoint and metrics.jsonl in " + out() +
-                           "; it is not resumed, this run begins at step 1; this run replaces "
-                           "metrics.jsonl and step-00000003\n");
+                           "; this run begins at step 1 and replaces metrics.jsonl and "
+                           "step-00000003\n");
 }
 
 TEST_F(TrainCommandTest, AModelThatTheRunWouldReplaceIsRefusedAndKept) {

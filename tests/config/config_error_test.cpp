@@ -285,13 +285,22 @@ TEST_F(ConfigErrorTest, RefusesImpossibleListsOfRanksAndBetas) {
             "for example optimizer.betas = [0.9, 0.95]");
 }
 
+TEST_F(ConfigErrorTest, RefusesAutocastToBfloat16OfAModelInFloat16) {
+  const std::string both = "[training]\nmixed_precision = \"bfloat16\"\n[model]\ndtype = ";
+  EXPECT_EQ(refusal(both + "\"float16\"\n"),
+            "model.dtype = \"float16\" and training.mixed_precision = \"bfloat16\" exclude each "
+            "other; F:2:1; model.dtype = \"float32\" for products in bfloat16 and weights in "
+            "float32");
+  for (const char* dtype : {"\"float32\"\n", "\"bfloat16\"\n"})
+    EXPECT_EQ(refusal(both + dtype), "accepted") << dtype;
+}
+
 TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
   const std::map<std::string, std::string> not_built = {
       {"model.graph", "\"model.pt2\""},
       {"model.adapter", "\"adapter\""},
       {"model.rewrites", "false"},
       {"model.transformer_layer_cls", "\"LlamaDecoderLayer\""},
-      {"model.dtype", "\"float16\""},
       {"lora.rank", "8"},
       {"lora.alpha", "32"},
       {"lora.dropout", "0.1"},
@@ -317,14 +326,6 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
       {"comm.init_timeout_seconds", "30"},
       {"comm.train_timeout_seconds", "30"},
       {"comm.heartbeat_seconds", "1"},
-      {"checkpoint.interval", "10"},
-      {"checkpoint.keep_latest_k", "1"},
-      {"checkpoint.keep_every", "100"},
-      {"checkpoint.resume", "7"},
-      {"checkpoint.async", "false"},
-      {"checkpoint.commit", "\"marker\""},
-      {"checkpoint.on_save_error", "\"continue\""},
-      {"checkpoint.allow", "[\"data\"]"},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});

@@ -49,6 +49,20 @@ TEST(MachineMemoryTest, MicrobatchesCountAsMuchAsWeights) {
   EXPECT_TRUE(memory_shortage(plan, 2 * held));
 }
 
+TEST(MachineMemoryTest, TheCopyForCheckpointsCountsAndCanBeDoneWithout) {
+  RunConfig run = config("AdamW");
+  const std::int64_t without = peaks_of(plan_of_config(run));
+  run.checkpoint.interval = 5;
+  const Plan plan = plan_of_config(run);
+  ASSERT_GT(peaks_of(plan), without * 5 / 4);
+  const std::optional<Error> shortage = memory_shortage(plan, without);
+  ASSERT_TRUE(shortage);
+  EXPECT_NE(shortage->fact().find("optimizer with a copy for checkpoints and the rest"),
+            std::string::npos)
+      << shortage->what();
+  EXPECT_NE(shortage->remedy().find("checkpoint.async = false"), std::string::npos);
+}
+
 TEST(MachineMemoryTest, SizesThatCannotBeCountedDoNotFit) {
   RunConfig run = config("SGD");
   run.training.microbatch_size = run.training.local_batch_size = 1 << 20;

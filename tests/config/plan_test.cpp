@@ -329,6 +329,32 @@ TEST_F(PlanTest, DescribesEveryStageAndRank) {
   EXPECT_EQ(json["warnings"], nlohmann::json::array());
 }
 
+TEST_F(PlanTest, CountsASnapshotWhereCheckpointsAreWrittenBehindTheTraining) {
+  RunConfig run = config();
+  const auto snapshots = [&] {
+    std::vector<bool> is_there;
+    const auto json = nlohmann::json::parse(plan_json(plan_of_config(run)));
+    for (const auto& rank : json["memory"]) {
+      const auto bytes = rank["snapshot_bytes"].get<std::int64_t>();
+      is_there.push_back(bytes > 0);
+      if (bytes == 0) continue;
+      EXPECT_EQ(bytes, rank["parameter_bytes"].get<std::int64_t>() +
+                           rank["optimizer_bytes"].get<std::int64_t>());
+    }
+    return is_there;
+  };
+  const std::vector<bool> none(2, false), all(2, true);
+  EXPECT_EQ(snapshots(), none);  // only at the end
+  EXPECT_EQ(describe_plan(plan_of_config(run), {}).find("snapshot"), std::string::npos);
+  run.checkpoint.interval = 10;
+  EXPECT_EQ(snapshots(), all);
+  EXPECT_NE(describe_plan(plan_of_config(run), {}).find("optimizer  snapshot  activations"),
+            std::string::npos)
+      << describe_plan(plan_of_config(run), {});
+  run.checkpoint.async = false;
+  EXPECT_EQ(snapshots(), none);
+}
+
 TEST_F(PlanTest, TheTextShowsNotesAndTheWeightsOfTheConvention) {
   const RunConfig run = config({{"parallelism.partition_convention", "torchtitan"},
                                 {"parallelism.pipeline_parallel_stages_per_rank", "2"}});

@@ -95,6 +95,29 @@ TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
   EXPECT_NE(show_config(resumed).find("checkpoint.resume = \"3rd\" "), std::string::npos);
 }
 
+TEST_F(RunConfigTest, ARunIsResumedByAWordAStepOrAPath) {
+  const auto resume = [&](const std::string& value) {
+    return load("[checkpoint]\nresume = " + value + "\n").checkpoint.resume;
+  };
+  EXPECT_EQ(resume("\"auto\""), "auto");
+  EXPECT_EQ(resume("12"), "12");
+  EXPECT_EQ(resume("\"12\""), "12");
+  EXPECT_EQ(resume("\"/ck/step-00000012\""), "/ck/step-00000012");
+  const std::string relative = resume("\"ck/step-00000012\"");  // to the file
+  EXPECT_NE(relative, "ck/step-00000012");
+  EXPECT_TRUE(relative.ends_with("/ck/step-00000012")) << relative;
+  const RunConfig rest = load(
+      "[checkpoint]\ninterval = 10\nkeep_latest_k = 1\nkeep_every = 100\nasync = false\n"
+      "commit = \"marker\"\non_save_error = \"continue\"\nallow = [\"data\", \"model\"]\n");
+  EXPECT_EQ(rest.checkpoint.interval, 10);
+  EXPECT_EQ(rest.checkpoint.keep_latest_k, 1);
+  EXPECT_EQ(rest.checkpoint.keep_every, 100);
+  EXPECT_FALSE(rest.checkpoint.async);
+  EXPECT_EQ(rest.checkpoint.commit, "marker");
+  EXPECT_EQ(rest.checkpoint.on_save_error, "continue");
+  EXPECT_EQ(rest.checkpoint.allow, (std::vector<std::string>{"data", "model"}));
+}
+
 TEST_F(RunConfigTest, ReadsOverridesAsTomlAndBareWordsAsStrings) {
   const RunConfig config = load("", {{"optimizer.name", "SGD"},
                                      {"lr_scheduler.decay", "\"linear\""},

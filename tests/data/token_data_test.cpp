@@ -120,6 +120,24 @@ TEST(TextDataTest, APositionIsAllThatGoingOnNeeds) {
   EXPECT_EQ(data.read(position, 8).ids, in_a_row);
 }
 
+TEST(TextDataTest, ARunThatGoesOnWithAnotherBatchSizeNeitherRepeatsNorSkipsASequence) {
+  const TempDirectory directory;
+  const TokenData data(options_of(counting_files(directory, {100, 100}), 4, true));
+  const Tokens clean = data.read({0}, 60).ids;
+  Tokens pieces;
+  StepsDone done;
+  for (const auto& [steps, batch_size] : {std::pair<int, int>{3, 4}, {2, 7}, {1, 1}, {11, 3}}) {
+    std::int64_t step = done.steps;
+    for (int i = 0; i < steps; ++i) {
+      const Tokens ids = data.step_rows(++step, batch_size, done).ids;
+      pieces.insert(pieces.end(), ids.begin(), ids.end());
+    }
+    done = {step, position_of_step(step + 1, batch_size, done)};
+  }
+  EXPECT_EQ(done, (StepsDone{17, {60}}));
+  EXPECT_EQ(pieces, clean);
+}
+
 TEST(TextDataTest, AStepIsReadOnceBeforeItRuns) {
   const TempDirectory directory;
   const std::vector<std::string> files = counting_files(directory, {40});
@@ -276,6 +294,19 @@ TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
   EXPECT_NE(step.remedy().find("training.local_batch_size"), std::string::npos);
   const Error all = error_of([&] { rows(directory, none).require_counted_labels(100, 3); });
   EXPECT_EQ(all.remedy().find("training.local_batch_size"), std::string::npos) << all.what();
+  // Of a run that goes on, the steps that are left.
+  const std::string mixed = none + some + some;  // the first step of two rows counts nothing
+  EXPECT_THROW(rows(directory, mixed).require_counted_labels(2, 2), Error);
+  EXPECT_NO_THROW(rows(directory, mixed).require_counted_labels(2, 2, {1, {2}}));
+  EXPECT_NO_THROW(rows(directory, mixed).require_counted_labels(1, 2, {1, {4}}));
+  EXPECT_EQ(error_of([&] {
+              rows(directory, mixed).require_counted_labels(8, 2, {7, {4}});
+            }).where(),
+            "step 8, " + directory / "rows.jsonl" + ":1, " + (directory / "rows.jsonl") + ":2");
+  EXPECT_EQ(error_of([&] {
+              rows(directory, mixed).step_rows(8, 2, {7, {4}});
+            }).where(),
+            "step 8, " + directory / "rows.jsonl" + ":1, " + (directory / "rows.jsonl") + ":2");
   // What is cut off is not counted.
   EXPECT_EQ(error_of([&] {
               rows(directory, "{\"input_ids\":[1,2,3],\"labels\":[1,-100,3]}\n", 2, true)

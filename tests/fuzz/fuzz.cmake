@@ -11,9 +11,12 @@ foreach(target schedule_csv_fuzz model_config_fuzz costs_fuzz)
 endforeach()
 target_compile_definitions(model_config_fuzz PRIVATE fuzz_model_config=LLVMFuzzerTestOneInput)
 target_compile_definitions(costs_fuzz PRIVATE fuzz_costs=LLVMFuzzerTestOneInput)
-# A parser of io needs no torch: compiled into its target. MutationTest exercises both everywhere else.
+# A parser of io or checkpoint needs no torch: compiled into its target. MutationTest and ManifestTest exercise them
+# everywhere else.
 set(FUZZED_safetensors_fuzz io/safetensors_header.cpp io/safetensors_header_json.cpp)
-foreach(fuzz io/fuzz/safetensors_fuzz data/fuzz/jsonl_row_fuzz)
+set(FUZZED_manifest_fuzz ${FUZZED_safetensors_fuzz} checkpoint/manifest.cpp checkpoint/manifest_json.cpp
+    checkpoint/manifest_rules.cpp checkpoint/manifest_seal.cpp)
+foreach(fuzz io/fuzz/safetensors_fuzz data/fuzz/jsonl_row_fuzz checkpoint/fuzz/manifest_fuzz)
   get_filename_component(target ${fuzz} NAME)
   set(fuzzed ${FUZZED_${target}})
   list(TRANSFORM fuzzed PREPEND ${PROJECT_SOURCE_DIR}/src/)

@@ -1,61 +1,15 @@
 // Mutated files against the properties that the fuzz targets check: the same in every build.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "io/fuzz/properties.h"
+#include "support/mutate.h"
 
 namespace sluice {
 namespace {
-
-// One to four edits: flip, drop, double or splice bytes, replace a number by one at a limit.
-std::string mutate(std::string bytes, const std::vector<std::string>& others,
-                   std::mt19937& random) {
-  static const std::vector<std::string> kLimits = {"0",
-                                                   "1",
-                                                   "-1",
-                                                   "8",
-                                                   "4294967296",
-                                                   "9223372036854775807",
-                                                   "18446744073709551615",
-                                                   "18446744073709551616",
-                                                   "1e3",
-                                                   "[]",
-                                                   "{}",
-                                                   "\"a\""};
-  const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
-  for (std::size_t edits = 1 + below(4); edits > 0; --edits) {
-    const std::size_t at = below(bytes.size()),
-                      count = std::min<std::size_t>(below(12), bytes.size() - at);
-    switch (below(5)) {
-      case 0:
-        if (!bytes.empty()) bytes[at] = static_cast<char>(random());
-        break;
-      case 1:
-        bytes.erase(at, count);
-        break;
-      case 2:
-        bytes.insert(at, bytes.substr(at, count));
-        break;
-      case 3: {
-        const std::string& other = others[below(others.size())];
-        bytes.insert(at, other.substr(below(other.size()), below(40)));
-        break;
-      }
-      default: {
-        const std::size_t digits = bytes.find_first_of("0123456789", at);
-        if (digits == std::string::npos) break;
-        const std::size_t end = bytes.find_first_not_of("0123456789", digits);
-        bytes.replace(digits, (end == std::string::npos ? bytes.size() : end) - digits,
-                      kLimits[below(kLimits.size())]);
-      }
-    }
-  }
-  return bytes;
-}
 
 TEST(MutationTest, NoSafetensorsHeaderBreaksItsInvariants) {
   std::ifstream file(SLUICE_TEST_DATA "/reference/safetensors_cases.json");
@@ -72,7 +26,7 @@ TEST(MutationTest, NoSafetensorsHeaderBreaksItsInvariants) {
   std::mt19937 random(1);
   int accepted = 0;
   for (int round = 0; round < 40'000; ++round) {
-    const std::string bytes = mutate(seeds[random() % seeds.size()], seeds, random);
+    const std::string bytes = test::mutate(seeds[random() % seeds.size()], seeds, random);
     const std::size_t brace = bytes.rfind('}');
     accepted += test::check_safetensors(
         bytes, brace == std::string::npos ? random() % (bytes.size() + 1) : brace + 1);
@@ -88,7 +42,7 @@ TEST(MutationTest, NoRowAsksForMoreThanItsText) {
   std::mt19937 random(2);
   int accepted = 0;
   for (int round = 0; round < 40'000; ++round) {
-    accepted += test::check_jsonl_row(mutate(seeds[random() % seeds.size()], seeds, random));
+    accepted += test::check_jsonl_row(test::mutate(seeds[random() % seeds.size()], seeds, random));
   }
   EXPECT_GT(accepted, 100);
 }

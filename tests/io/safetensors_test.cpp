@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <limits>
 
 #include "sluice/error.h"
 #include "support/expect_error.h"
@@ -60,6 +61,33 @@ TEST(SafetensorsReaderTest, ConvertsFloatingDtypesIntoTheDestination) {
       EXPECT_EQ(tensor.scalar_type(), dtype);
       EXPECT_TRUE(tensor.to(at::kDouble).equal(at::tensor({0.0, 1.0, 2.0, 100.0}, at::kDouble)));
     }
+  }
+}
+
+TEST(SafetensorsReaderTest, RefusesNumbersThatFloat16CannotHold) {
+  const test::TempDirectory folder;
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto write = [&](const at::Tensor& tensor) {
+    SafetensorsWriter writer(folder / "x.safetensors", {{"x", meta_of(tensor)}});
+    writer.write("x", tensor);
+    writer.finish();
+  };
+  at::Tensor half = at::empty({2}, at::kHalf), wide = at::empty({2});
+  // 65519 is nearer to 65504 than to what would be next; an infinity is one in float16, too.
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    write(at::tensor({65519.0f, -infinity}).to(dtype));
+    SafetensorsReader(folder / "x.safetensors").read_into("x", half);
+    EXPECT_TRUE(half.to(at::kFloat).equal(at::tensor({65504.0f, -infinity})));
+  }
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    write(at::tensor({1.0f, -131072.0f}).to(dtype));
+    const SafetensorsReader reader(folder / "x.safetensors");
+    const Error error = test::error_of([&] { reader.read_into("x", half); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_EQ(error.fact(), "float16 cannot hold -131072: it ends at 65504");
+    EXPECT_NE(error.where().find("tensor 'x'"), std::string::npos) << error.where();
+    reader.read_into("x", wide);
+    EXPECT_EQ(wide[1].item<float>(), -131072.0f);
   }
 }
 
@@ -152,7 +180,7 @@ TEST(SafetensorsWriterTest, WritesTheSameBytesAsThePythonPackage) {
     SafetensorsWriter::Plan plan;
     std::vector<std::string> names = reader.names();
     for (const std::string& name : names) plan.emplace_back(name, reader.meta(name));
-    SafetensorsWriter writer(path, plan, reader.metadata());
+    SafetensorsWriter writer(path, plan, SafetensorsWriter::Placement::kAtomic, reader.metadata());
     std::reverse(names.begin(), names.end());
     for (const std::string& name : names) writer.write(name, reader.read(name));
     writer.finish();

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "support/checkpoint_folder.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -22,42 +23,75 @@ class EarlierRunTest : public testing::Test {
   void leave_step(const std::string& name) const {
     test::write_file(folder_ / "ck/" + name + "/config.json", "{}");
   }
+  // Of the run 0123456789abcdef.
+  void leave_checkpoint(const std::string& name, std::int64_t step) const {
+    test::write_checkpoint(folder_ / "ck/" + name, step);
+  }
+  std::string warning() const { return earlier_run_warning(config_, begins_); }
+  ResumePoint after(const std::string& name) const {
+    ResumePoint point;
+    point.checkpoint.emplace(folder_ / "ck/" + name);
+    point.done.steps = point.checkpoint->manifest().step;
+    point.run = point.checkpoint->manifest().run;
+    return point;
+  }
   void leave_metrics() const { test::write_file(folder_ / "out/metrics.jsonl", "{}\n"); }
 
   const test::TempDirectory folder_;
   RunConfig config_;
+  const ResumePoint begins_ = new_run();
 };
 
 TEST_F(EarlierRunTest, NothingIsSaidWhereNothingIs) {
-  EXPECT_EQ(earlier_run_warning(config_), "");
+  EXPECT_EQ(warning(), "");
   test::write_file(folder_ / "ck/notes.txt", "");
   leave_step("step-00000100.kept-1");
   leave_step("step-");
-  EXPECT_EQ(earlier_run_warning(config_), "");
+  EXPECT_EQ(warning(), "");
 }
 
 TEST_F(EarlierRunTest, NamesWhatIsThereAndWhatWillBeReplaced) {
   leave_step("step-00000047");
-  EXPECT_EQ(earlier_run_warning(config_), "an earlier run left step-00000047 in " +
-                                              (folder_ / "ck") +
-                                              "; it is not resumed, this run begins at step 1");
+  EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
+                           "; this run begins at step 1");
   leave_step("step-00000100");
   leave_metrics();
-  EXPECT_EQ(earlier_run_warning(config_),
-            "an earlier run left 2 checkpoints up to step-00000100 in " + (folder_ / "ck") +
-                " and metrics.jsonl in " + (folder_ / "out") +
-                "; it is not resumed, this run begins at step 1; this run replaces metrics.jsonl "
-                "and step-00000100");
+  EXPECT_EQ(warning(), "an earlier run left 2 checkpoints up to step-00000100 in " +
+                           (folder_ / "ck") + " and metrics.jsonl in " + (folder_ / "out") +
+                           "; this run begins at step 1 and replaces metrics.jsonl and "
+                           "step-00000100");
+  config_.checkpoint.interval = 47;
+  EXPECT_TRUE(warning().ends_with("metrics.jsonl and step-00000047 and step-00000100"));
 }
 
 TEST_F(EarlierRunTest, BeginningAnewIsNotWarnedOfButReplacing) {
   config_.checkpoint.resume = "none";
   leave_step("step-00000047");
-  EXPECT_EQ(earlier_run_warning(config_), "");
+  EXPECT_EQ(warning(), "");
   leave_metrics();
-  EXPECT_EQ(earlier_run_warning(config_),
-            "an earlier run left step-00000047 in " + (folder_ / "ck") + " and metrics.jsonl in " +
-                (folder_ / "out") + "; this run replaces metrics.jsonl");
+  EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
+                           " and metrics.jsonl in " + (folder_ / "out") +
+                           "; this run begins at step 1 and replaces metrics.jsonl");
+}
+
+TEST_F(EarlierRunTest, BeginningAnewBesideACheckpointSaysWhatAutoMeansUntilThereIsALaterOne) {
+  config_.checkpoint.resume = "none";
+  leave_checkpoint("step-00000047", 47);
+  EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
+                           "; this run begins at step 1; until it has a later checkpoint, "
+                           "checkpoint.resume = \"auto\" means the earlier run");
+}
+
+TEST_F(EarlierRunTest, ARunThatGoesOnSaysOnlyWhichLaterStepsItReplaces) {
+  leave_checkpoint("step-00000040", 40);
+  leave_metrics();
+  EXPECT_EQ(earlier_run_warning(config_, after("step-00000040")), "");
+  leave_step("step-00000060");
+  leave_step("step-00000100");
+  leave_step("step-00000200");
+  EXPECT_EQ(earlier_run_warning(config_, after("step-00000040")),
+            "an earlier run left step-00000100 in " + (folder_ / "ck") +
+                "; this run replaces step-00000100");
 }
 
 TEST_F(EarlierRunTest, AModelThatTheRunMayReplaceIsRefusedWhateverItsPathLooksLike) {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <thread>
 
+#include "io/step_name.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/log.h"
 #include "support/callback_observer.h"
@@ -31,7 +32,13 @@ class LastWeightsTest : public testing::Test {
     model_.loss = squared_error;
     partition_ = even_partition(model_, program_.stage_map);
     config_.checkpoint.folder = folder_ / "ck";
-    plan_.model.config_text = R"({"model_type": "llama"})";
+    target_ = [this](std::int64_t step) {
+      SaveTarget target;
+      target.path = folder_ / ("ck/" + io::step_name(step));
+      target.head.run = "0123456789abcdef";
+      target.head.step = step;
+      return target;
+    };
     set_log_sink([this](LogLevel, std::string_view message) { said_ += message; });
   }
   ~LastWeightsTest() override { set_log_sink({}); }
@@ -56,8 +63,9 @@ class LastWeightsTest : public testing::Test {
         if (spoil) spoil(transport.rank(), observer);
         TrainerOptions options;
         options.observers = {&observer};
-        auto& trainer = trainers_.at(transport.rank());
+        auto& [trainer, saves] = interrupted_.at(transport.rank());
         trainer = std::make_unique<Trainer>(model_, partition_, program_, transport, options);
+        saves = std::make_unique<RankSaves>(config_.checkpoint, target_, *trainer, false);
         trainer->draw_weights();
         for (std::int64_t step = 1; step <= steps; ++step) {
           trainer->step(batch(step), 0.1);
@@ -72,7 +80,7 @@ class LastWeightsTest : public testing::Test {
     }
   }
 
-  std::optional<LastWeights> save() { return save_last_weights(config_, plan_, trainers_, ranks_); }
+  std::optional<LastWeights> save() { return save_last_weights(target_, interrupted_, ranks_, 1); }
 
   // That the directory holds what the ranks had after their last whole step.
   void expect_saved(const std::string& path) const {
@@ -87,14 +95,14 @@ class LastWeightsTest : public testing::Test {
 
   const TempDirectory folder_;
   RunConfig config_;
-  Plan plan_;
+  TargetOfStep target_;
   Model model_;
   const Program program_ = training_program("1F1B", kRanks, 2);
   Partition partition_;
   const LocalRanks ranks_ = all_ranks_here(kRanks, {});
   const std::vector<std::unique_ptr<Transport>> transports_ = ranks_.connect();
   std::array<CallbackObserver, kRanks> observers_;
-  PerRank<std::unique_ptr<Trainer>> trainers_ = PerRank<std::unique_ptr<Trainer>>(ranks_);
+  PerRank<InterruptedRank> interrupted_ = PerRank<InterruptedRank>(ranks_);
   std::array<std::vector<std::pair<std::string, at::Tensor>>, kRanks> weights_;
   std::string said_;
 };
@@ -155,7 +163,7 @@ TEST_F(LastWeightsTest, AreNotSavedWhenTheyAreNotFinite) {
   });
   EXPECT_FALSE(save());
   EXPECT_EQ(said_, "the weights of step 2 are not saved: the parameter '" +
-                       trainers_.at(0)->parameters().front().name + "' is not finite");
+                       interrupted_.at(0).trainer->parameters().front().name + "' is not finite");
 }
 
 TEST_F(LastWeightsTest, ASaveThatFailsIsAWarning) {
@@ -171,7 +179,7 @@ TEST_F(LastWeightsTest, RanksThatCannotBeStartedAgainAreAWarning) {
   ranks.connect = []() -> std::vector<std::unique_ptr<Transport>> {
     throw Error(ErrorKind::kMemory, {.what = "no more threads"});
   };
-  EXPECT_FALSE(save_last_weights(config_, plan_, trainers_, ranks));
+  EXPECT_FALSE(save_last_weights(target_, interrupted_, ranks, 1));
   EXPECT_EQ(said_, "the weights of step 2 could not be saved: no more threads");
 }
 

@@ -3,14 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "base/text.h"
+#include "io/step_name.h"
 #include "sluice/parts/log.h"
+#include "support/checkpoint_folder.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -96,6 +100,120 @@ TEST_F(ProcessRunTest, AProcessWithoutRank0TrainsAsTheOthersAndSaysNothing) {
   EXPECT_EQ(test::list_directory(folder_ / "out/checkpoint"),
             std::set<std::string>{"step-00000003"});
   EXPECT_EQ(said_, "");
+}
+
+// Name -> hash of its bytes: of weights and optimizer state.
+std::map<std::string, std::string> content_of(const std::string& path) {
+  const Checkpoint checkpoint(path);
+  std::map<std::string, std::string> hashes;
+  for (const auto* list : {&checkpoint.manifest().weights, &checkpoint.manifest().optimizer}) {
+    for (const SavedTensor& tensor : *list) hashes[tensor.name] = tensor.hash;
+  }
+  return hashes;
+}
+
+// Losses and norms by step, as they are written.
+std::vector<std::string> numbers_in(const std::string& metrics) {
+  std::vector<std::string> numbers;
+  for (const std::string& line : split(test::read_file(metrics), '\n')) {
+    if (line.empty()) continue;
+    const nlohmann::json step = nlohmann::json::parse(line);
+    numbers.push_back(step.at("step").dump() + " " + step.at("loss").dump() + " " +
+                      step.at("grad_norm").dump() + " " + step.at("lr").dump());
+  }
+  return numbers;
+}
+
+TEST_F(ProcessRunTest, ARunThatGoesOnHasTheNumbersOfOneThatWasNeverStopped) {
+  testing::internal::CaptureStdout();
+  config_.training.steps = 5;
+  EXPECT_EQ(train_in_two().first, "5 steps, says so");
+  const std::string clean = folder_ / "out/checkpoint/step-00000005";
+  config_.checkpoint.folder = folder_ / "again/checkpoint";
+  config_.metrics.folder = folder_ / "again";
+  for (const std::int64_t steps : {2, 3, 5}) {
+    config_.training.steps = steps;
+    EXPECT_EQ(train_in_two().first, std::to_string(steps) + " steps, says so");
+  }
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(said_, "");
+  const std::string resumed = folder_ / "again/checkpoint/step-00000005";
+  EXPECT_EQ(content_of(resumed), content_of(clean));
+  EXPECT_FALSE(content_of(clean).empty());
+  EXPECT_EQ(numbers_in(folder_ / "again/metrics.jsonl"), numbers_in(folder_ / "out/metrics.jsonl"));
+  const Manifest last = Checkpoint(resumed).manifest();
+  EXPECT_EQ(last.sequence, 5 * 4);
+  EXPECT_EQ(last.run, Checkpoint(folder_ / "again/checkpoint/step-00000002").manifest().run);
+  EXPECT_NE(last.run, Checkpoint(clean).manifest().run);
+}
+
+TEST_F(ProcessRunTest, ARequestToSaveIsCarriedOutAfterTheFirstStepAndTheRunGoesOn) {
+  raise(SIGUSR1);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(train_in_two().first, "3 steps, says so");
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(test::list_directory(folder_ / "out/checkpoint"),
+            (std::set<std::string>{"step-00000001", "step-00000003"}));
+  EXPECT_EQ(Checkpoint(folder_ / "out/checkpoint/step-00000001").manifest().sequence, 4);
+}
+
+TEST_F(ProcessRunTest, OlderCheckpointsOfTheRunGoAndThoseOfOthersStay) {
+  testing::internal::CaptureStdout();
+  train_in_two();
+  config_.checkpoint.resume = "none";
+  config_.checkpoint.interval = 2;
+  config_.checkpoint.keep_latest_k = 1;
+  config_.checkpoint.keep_every = 4;
+  config_.training.steps = 6;
+  EXPECT_EQ(train_in_two().first, "6 steps, says so");
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(test::list_directory(folder_ / "out/checkpoint"),
+            (std::set<std::string>{"step-00000003", "step-00000004", "step-00000006"}));
+}
+
+// Leaves a checkpoint of the run that config_ describes, as far as a run looks at it before it
+// loads.
+void leave_checkpoint_of(const RunConfig& config, std::int64_t step, const std::string& data_hash) {
+  const ModelSpec spec = plan_of_config(config).model;
+  const RunFingerprints made_of = fingerprints_of(config, spec, open_weights(config, spec));
+  const std::string path = config.checkpoint.folder + "/" + io::step_name(step);
+  Manifest manifest = test::write_checkpoint(path, step);
+  manifest.fingerprints = made_of.of;
+  manifest.settings = made_of.settings;
+  if (!data_hash.empty()) manifest.fingerprints["data"].hash = data_hash;
+  test::write_file(path + "/" + kManifestFile, to_json(manifest));
+}
+
+TEST_F(ProcessRunTest, ARunWhoseLastStepIsDoneSaysSoAndCreatesNothing) {
+  leave_checkpoint_of(config_, 3, "");
+  config_.metrics.folder = folder_ / "metrics";
+  traced_ = StepRange{.after_resumed = true};
+  testing::internal::CaptureStdout();
+  const auto [first, second] = train_in_two();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "the run is finished: " + (folder_ / "out/checkpoint/step-00000003") +
+                " has step 3, training.steps = 3\n");
+  EXPECT_EQ(first, "3 steps, says so");
+  EXPECT_EQ(second, "3 steps");
+  EXPECT_EQ(said_, "");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "metrics"));
+}
+
+TEST_F(ProcessRunTest, OtherDataIsRefusedAlsoWhereNothingIsLeftToDo) {
+  leave_checkpoint_of(config_, 3, std::string(32, '0'));
+  const auto [first, second] = train_in_two();
+  EXPECT_EQ(first.rfind("the checkpoint is of other data: ", 0), 0u) << first;
+  EXPECT_EQ(second, first);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/metrics.jsonl"));
+  EXPECT_EQ(test::list_directory(folder_ / "out/checkpoint"),
+            std::set<std::string>{"step-00000003"});
+}
+
+TEST_F(ProcessRunTest, WhatARunThatGoesOnHasBehindItIsNotTraced) {
+  leave_checkpoint_of(config_, 3, "");
+  config_.training.steps = 20;
+  traced_ = StepRange{1, 3};
+  EXPECT_EQ(train_in_two().first, "the trace ends with step 3, the run goes on with step 4");
 }
 
 TEST_F(ProcessRunTest, TheTraceOfTheProcessThatSpeaksHasTheRanksOfAll) {

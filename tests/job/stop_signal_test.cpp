@@ -80,6 +80,38 @@ TEST_F(StopSignalTest, TheSecondSignalEndsTheProcess) {
       ExitedWithCode(130), "");
 }
 
+TEST_F(StopSignalTest, ARequestToSaveIsTakenOnceAndStopsNothing) {
+  StopSignal stop;
+  EXPECT_FALSE(stop.take_save_request());
+  raise(SIGUSR1);  // before the first step: kept for it
+  raise(SIGUSR1);
+  stop.step_finished();
+  EXPECT_TRUE(stop.take_save_request());
+  EXPECT_FALSE(stop.take_save_request());
+  raise(SIGUSR1);
+  EXPECT_TRUE(stop.take_save_request());
+  EXPECT_FALSE(stop.requested());
+}
+
+TEST_F(StopSignalTest, ARequestToSaveNeverEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        {
+          StopSignal stop;
+          raise(SIGUSR1);
+          stop.step_finished();
+          raise(SIGTERM);
+          raise(SIGUSR1);
+          raise(SIGUSR1);
+          stop.run_finished();
+          raise(SIGUSR1);
+        }
+        raise(SIGUSR1);
+        std::exit(75);
+      },
+      ExitedWithCode(75), "");
+}
+
 TEST_F(StopSignalTest, TheHandlersStayUntilTheProcessEnds) {
   EXPECT_EXIT(
       {

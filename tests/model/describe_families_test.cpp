@@ -92,18 +92,20 @@ TEST(DescribeFamiliesTest, KeptBytesAreThoseOfTheFamily) {
 
 // The casted sines and cosines of a microbatch are one table for all its rows; the families count
 // one a row.
-TEST(DescribeFamiliesTest, KeptBytesAreNearThoseOfTheFamilyInBfloat16) {
+TEST(DescribeFamiliesTest, KeptBytesAreNearThoseOfTheFamilyInHalfPrecision) {
   const MicrobatchShape shape{3, kLength};
   const auto kept = [&](const LayerInfo& layer) { return layer.cost.after_forward.at(shape); };
   for (const Precision& precision :
-       {Precision{.parameters = "bfloat16"}, Precision{.products = "bfloat16"}}) {
+       {Precision{.parameters = "bfloat16"}, Precision{.parameters = "float16"},
+        Precision{.products = "bfloat16"}}) {
     const bool whole = !precision.casts();
     for (const std::string& model : kModels) {
       const ModelSpec spec =
           read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model, precision);
       const AutocastScope autocast(whole ? std::nullopt
                                          : std::optional<at::ScalarType>(at::kBFloat16));
-      const ModelSpec found = measured(spec, {.dtype = whole ? at::kBFloat16 : at::kFloat});
+      const at::ScalarType half = precision.parameters == "float16" ? at::kHalf : at::kBFloat16;
+      const ModelSpec found = measured(spec, {.dtype = whole ? half : at::kFloat});
       const std::size_t norm = spec.layers.size() - 2, head = norm + 1;
       for (std::size_t i = 0; i < norm; ++i) {
         const std::string what = model + " " + spec.layers[i].name;
@@ -116,8 +118,9 @@ TEST(DescribeFamiliesTest, KeptBytesAreNearThoseOfTheFamilyInBfloat16) {
       EXPECT_EQ(kept(found.layers[norm]) + kept(found.layers[head]),
                 kept(spec.layers[norm]) + kept(spec.layers[head]) - loss)
           << model;
-      EXPECT_EQ(found.layers[head].writes[0].dtype, "bfloat16");
-      EXPECT_EQ(spec.layers[head].writes[0].dtype, "bfloat16");
+      const std::string logits = whole ? precision.parameters : precision.products;
+      EXPECT_EQ(found.layers[head].writes[0].dtype, logits);
+      EXPECT_EQ(spec.layers[head].writes[0].dtype, logits);
     }
   }
 }

@@ -230,6 +230,7 @@ TEST(MakeLayersTest, HalfPrecisionStaysNearFloat) {
     return loss.loss.item<double>() / static_cast<double>(loss.count);
   };
   EXPECT_NEAR(loss_of(at::kBFloat16), loss_of(at::kFloat), 2e-2);
+  EXPECT_NEAR(loss_of(at::kHalf), loss_of(at::kFloat), 2e-3);
 }
 
 TEST(MakeLayersTest, RefusesWhatTheModelCannotTake) {

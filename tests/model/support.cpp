@@ -34,9 +34,10 @@ at::Tensor int_tensor(const nlohmann::json& rows) {
   return at::tensor(flat, at::kLong).view({static_cast<std::int64_t>(rows.size()), -1});
 }
 
-ChunkChain::ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts) {
+ChunkChain::ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts,
+                       const LayerOptions& options) {
   at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
-  const Model model = causal_lm(spec);
+  const Model model = causal_lm(spec, options);
   const std::vector<LayerSpec>& layers = model.layers;
   auto crossing = crossing_values(layers, cuts, model.inputs, model.outputs);
   std::vector<int> bounds{0};

@@ -20,7 +20,7 @@ at::Tensor int_tensor(const nlohmann::json& rows);
 // The model of `spec` cut before the layers `cuts`.
 class ChunkChain {
  public:
-  ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts);
+  ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts, const LayerOptions& options = {});
 
   // Weights of a safetensors file below tests/; a tied use takes those of the first use.
   void load(const std::string& path_below_tests);

@@ -80,21 +80,26 @@ TEST(OptimizerTest, UpdatesAsTorchOptimDoes) {
 
 TEST(OptimizerTest, HalfPrecisionParametersAreUpdatedInFloat32FromFloat32Gradients) {
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
-    OptimizerOptions options;
-    options.kind = kind;
-    const at::Tensor start = at::linspace(-1, 1, 64).to(at::kBFloat16);
-    const at::Tensor gradient = at::linspace(0.3, -0.2, 64);
-    std::vector<OptimizedParameter> half = {{"w", start.clone().requires_grad_()}};
-    std::vector<OptimizedParameter> full = {{"w", start.to(at::kFloat).requires_grad_()}};
-    half[0].value.mutable_grad() = gradient.clone();
-    full[0].value.mutable_grad() = gradient.clone();
-    make_optimizer(options, half)->step(0.1, 2.0);
-    make_optimizer(options, full)->step(0.1, 2.0);
-    // One step of float32 arithmetic, rounded once: at most one unit of bfloat16 apart.
-    EXPECT_LT(
-        (half[0].value.detach().to(at::kFloat) - full[0].value.detach()).abs().max().item<double>(),
-        0.005)
-        << static_cast<int>(kind);
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+      OptimizerOptions options;
+      options.kind = kind;
+      const at::Tensor start = at::linspace(-1, 1, 64).to(type);
+      const at::Tensor gradient = at::linspace(0.3, -0.2, 64);
+      std::vector<OptimizedParameter> half = {{"w", start.clone().requires_grad_()}};
+      std::vector<OptimizedParameter> full = {{"w", start.to(at::kFloat).requires_grad_()}};
+      half[0].value.mutable_grad() = gradient.clone();
+      full[0].value.mutable_grad() = gradient.clone();
+      const auto optimizer = make_optimizer(options, half);
+      optimizer->step(0.1, 2.0);
+      make_optimizer(options, full)->step(0.1, 2.0);
+      for (const auto& [name, state] : optimizer->state())
+        EXPECT_EQ(state.scalar_type(), at::kFloat) << name;
+      EXPECT_EQ(half[0].value.scalar_type(), type);
+      // One step of float32 arithmetic, rounded once: at most one unit of the type apart.
+      const at::Tensor apart = half[0].value.detach().to(at::kFloat) - full[0].value.detach();
+      EXPECT_LT(apart.abs().max().item<double>(), type == at::kHalf ? 0.0006 : 0.005)
+          << static_cast<int>(kind);
+    }
   }
 }
 

@@ -277,5 +277,22 @@ TEST(PlanPipelineTest, PredictsEveryRank) {
   EXPECT_EQ(plan_pipeline(model_of("llama_untied"), options).ranks[0].memory.optimizer_bytes, 0);
 }
 
+TEST(PlanPipelineTest, CountsTheSnapshotOfCheckpointsThatAreWrittenBehind) {
+  // On one rank the tied head and the embedding are one storage, which has two sums of gradients.
+  PipelineOptions options = {.num_microbatches = 2, .seq_len = 32, .trainable = {"*_proj.weight"}};
+  const RankMemory without = plan_pipeline(model_of("llama_tied"), options).ranks[0].memory;
+  options.keeps_snapshot = true;
+  const Plan plan = plan_pipeline(model_of("llama_tied"), options);
+  const RankMemory with = plan.ranks[0].memory;
+  EXPECT_EQ(without.snapshot_bytes, 0);
+  EXPECT_EQ(with.snapshot_bytes, with.parameter_bytes + with.optimizer_bytes);
+  EXPECT_EQ(with.parameter_bytes, 4 * plan.model.num_parameters());
+  EXPECT_EQ(with.held_bytes(), without.held_bytes() + with.snapshot_bytes);
+  EXPECT_EQ(with.total_bytes(), without.total_bytes() + with.snapshot_bytes);
+  options.optimizer = OptimizerKind::kSgd;
+  const RankMemory sgd = plan_pipeline(model_of("llama_tied"), options).ranks[0].memory;
+  EXPECT_EQ(sgd.snapshot_bytes, sgd.parameter_bytes);
+}
+
 }  // namespace
 }  // namespace sluice

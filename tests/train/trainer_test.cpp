@@ -16,7 +16,6 @@
 #include <random>
 #include <set>
 
-#include "checkpoint/save_weights.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/log.h"
 #include "support/callback_observer.h"
@@ -165,13 +164,15 @@ TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {
   std::vector<double> saved_losses;
   TrainingRun run = run_with_buffers("1F1B", 2);
   run.after_steps = [&](Trainer& trainer, Transport& transport) {
-    save_weights(folder.str(), 4, trainer.state(), R"({"model_type": "llama"})", "",
-                 transport.world());
+    SaveTarget target;
+    target.path = folder / "saved";
+    target.head.run = "0123456789abcdef";
+    EXPECT_FALSE(save_checkpoint(target, trainer.state(), transport.world()).error);
     const auto losses = trainer.evaluate(run.steps.front());
     if (transport.rank() == 0) saved_losses.push_back(losses.front().sum);
   };
   run_training(run);
-  const HfDirectory saved(folder / "step-00000004");
+  const HfDirectory saved(folder / "saved");
   for (const char* name : {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"})
     EXPECT_TRUE(saved.find(name)) << name;
   const TensorSource tracked = saved.locate("norm.num_batches_tracked");
@@ -524,16 +525,22 @@ TEST(TrainerTest, GradientsAreScaledAsItIsTold) {
               1e-6 * kMicrobatches * mean);
 }
 
-TEST(TrainerTest, ARequestToStopOnOneRankReachesAllInTheSameStep) {
+TEST(TrainerTest, TheStrongestRequestOfAllRanksReachesAllInTheSameStep) {
   TrainingRun run = mlp_run("1F1B", 4);
   run.per_rank = [](int rank, TrainerOptions& options) {
-    options.stop_requested = [rank, asked = 0]() mutable { return ++asked == 3 && rank == 2; };
+    options.requested = [rank, asked = 0]() mutable {
+      ++asked;
+      if (asked == 2 && rank == 1) return StepRequest::kSave;
+      if (asked == 3 && rank == 2) return StepRequest::kStop;
+      return asked == 3 && rank == 0 ? StepRequest::kSave : StepRequest::kNone;
+    };
   };
   const TrainingResult result = run_training(run);
   for (const auto& reports : result.of_rank) {
-    std::vector<bool> stops;
-    for (const StepReport& report : reports) stops.push_back(report.stop);
-    EXPECT_EQ(stops, (std::vector<bool>{false, false, true, false}));
+    std::vector<StepRequest> requests;
+    for (const StepReport& report : reports) requests.push_back(report.request);
+    EXPECT_EQ(requests, (std::vector<StepRequest>{StepRequest::kNone, StepRequest::kSave,
+                                                  StepRequest::kStop, StepRequest::kNone}));
   }
 }
 

@@ -26,6 +26,11 @@ struct StageOptions {
   Parallelize parallelize = {};
   AxisNames axis_names = {};
   Mesh mesh = {};  // of the run, for the hook
+  // Parameters of two or more dimensions are made on the meta device, names, shapes and types
+  // without memory, of stages of any size, until RankStages::to_empty(). LayerSpec::make need not
+  // know of it (docs/library.md); one that makes them there by itself, as LayerOptions::device says
+  // to, needs no option.
+  bool deferred = false;
 };
 
 class StageInputs;
@@ -48,12 +53,19 @@ class RankStages {
   std::optional<std::vector<TensorMeta>> input_metas(int stage, const Values& batch);
 
   // Draws every parameter of every stage, by Model::initialization or as initialize_parameters().
+  // Throws Error(kUsage) where one is on the meta device.
   void draw_weights(std::uint64_t seed);
 
   // Moves all modules of all stages. Before anything else knows their parameters, as an optimizer.
+  // Throws Error(kUsage) where one is on the meta device.
   void to(at::Device device);
+  // The same, and parameters on the meta device get memory, to be loaded or drawn into; the tensors
+  // stay the same ones. Those of tied parameters share storage again.
+  void to_empty(at::Device device);
 
  private:
+  void share_storage();  // of tied parameters
+
   std::vector<std::unique_ptr<Stage>> stages_;
   std::unique_ptr<StageInputs> inputs_;
   Initialization initialization_;

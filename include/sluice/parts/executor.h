@@ -68,6 +68,7 @@ struct NonFinite {
   std::string name;         // value or full parameter name
   std::string
       parameter;  // in_forward: the first of the stage that is itself not finite, "" if none
+  at::ScalarType dtype = at::kFloat;  // of the value; of the parameter, where it is a gradient
 };
 
 struct ExecutorOptions {

@@ -1,17 +1,13 @@
 // Hugging Face directories: config.json and safetensors, one file or shards with an index.
 //
-// Owns: finding and checking the files, lookup by full name, loading local parameters, writing and
-//   publishing a directory that transformers.from_pretrained reads.
-// Does not own: the format of one file (safetensors.h), what the model is (model_spec.h).
+// Owns: finding and checking the files, lookup by full name, loading local parameters.
+// Does not own: the format of one file (safetensors.h), what the model is (model_spec.h), writing
+//   one (a checkpoint is one: checkpoint.h).
 //
 // Invariants:
 //  1. Opening reads headers only; loading reads the tensors that are asked for and no others.
 //  2. Pickles are never opened.
-//  3. A directory under its final name is complete and on disk. It replaces an older one of the
-//  same
-//     name in one exchange; a run that is killed leaves the old one or the new one.
-// Thread-safety: HfDirectory may be shared; an HfWriter belongs to one thread, write_hf_shards may
-// run on many at once.
+// Thread-safety: HfDirectory may be shared.
 #pragma once
 
 #include <cstdint>
@@ -88,52 +84,7 @@ std::vector<std::string> check_checkpoint(const HfDirectory& directory, const Mo
 
 // ---- writing ----
 
-// A file of weights that is written but not yet published, and the tensors in it.
-struct HfShard {
-  std::string file;  // name inside the directory
-  std::vector<std::string> tensors;
-  std::uint64_t bytes = 0;  // of tensors, without headers
-  std::string dtype;        // of the first of them
-};
-
 inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
-
-// Writes this rank's parameters into `directory` (HfWriter::directory()): only those that are not
-// another use of a tied one. rank: keeps the names of ranks apart. Files hold at most
-// max_shard_bytes unless a single tensor is larger. Throws Error(kCheckpoint); Error(kInternal) for
-// a parameter that is not whole: what is written has no layout.
-std::vector<HfShard> write_hf_shards(const std::string& directory, int rank,
-                                     const std::vector<ParameterInfo>& parameters,
-                                     std::uint64_t max_shard_bytes = kMaxShardBytes);
-
-// One rank creates the directory, every rank writes its shards into it, one rank publishes:
-//   HfWriter writer(folder, step);                                      // one rank
-//   shards += write_hf_shards(writer.directory(), rank, parameters);    // every rank
-//   writer.publish(shards, spec.config_text, model_directory);          // the one rank, with all
-//   shards
-class HfWriter {
- public:
-  // Creates FOLDER/.step-XXXXXXXX.tmp-... and removes what killed runs left in `folder`.
-  // Throws Error(kCheckpoint).
-  HfWriter(std::string folder, std::int64_t step);
-  // Without publish(): removes it again.
-  ~HfWriter();
-  HfWriter(const HfWriter&) = delete;
-  HfWriter& operator=(const HfWriter&) = delete;
-
-  const std::string& directory() const;
-  // Names the shards as transformers expects, adds the index, config.json (config_text with the
-  // dtype of the first shard), and the tokenizer files of source_directory ("" for none); syncs
-  // everything; takes the name FOLDER/step-XXXXXXXX, which it returns. An older directory of that
-  // name is removed, or kept as step-XXXXXXXX.kept-... if it holds files that sluice does not
-  // write. Throws Error(kCheckpoint).
-  std::string publish(const std::vector<HfShard>& shards, const std::string& config_text,
-                      const std::string& source_directory);
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
 
 // The most that such a directory takes on disk: the weights of `model` with their headers and
 // index, config.json, the tokenizer files of source_directory ("" for none).

@@ -29,12 +29,12 @@ inline constexpr std::size_t kMaxManifestBytes = std::size_t{64} << 20;
 
 // One tensor, once: whole, whatever layout trained it.
 struct SavedTensor {
-  std::string name;                      // full name, as in the file
-  std::string file;                      // "model-00001-of-00002.safetensors", "optimizer/..."
-  std::uint64_t offset = 0, bytes = 0;   // of the data, from the start of the file
-  std::vector<std::int64_t> shape;       // {} is a scalar
-  std::string dtype;                     // as safetensors says it: "F32", "BF16"
-  std::string hash;                      // of the data (hash.h), 32 hexadecimal digits
+  std::string name;                     // full name, as in the file
+  std::string file;                     // "model-00001-of-00002.safetensors", "optimizer/..."
+  std::uint64_t offset = 0, bytes = 0;  // of the data, from the start of the file
+  std::vector<std::int64_t> shape;      // {} is a scalar
+  std::string dtype;                    // as safetensors says it: "F32", "BF16"
+  std::string hash;                     // of the data (hash.h), 32 hexadecimal digits
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
 };
 
@@ -54,15 +54,15 @@ struct Fingerprint {
 };
 
 struct Manifest {
-  std::string version;        // of sluice
-  std::string run;            // the same for all checkpoints of a run, resumed or not; 16 hex digits
-  std::int64_t step = 0;      // whose update the weights hold
+  std::string version;    // of sluice
+  std::string run;        // the same for all checkpoints of a run, resumed or not; 16 hex digits
+  std::int64_t step = 0;  // whose update the weights hold
   std::int64_t sequence = 0;  // position in the data: so many sequences came before
   std::uint64_t seed = 0;
   std::map<std::string, Fingerprint> fingerprints;  // "configuration", "model", "data"
-  std::map<std::string, std::string> settings;      // that decide numbers: "optimizer.lr" -> "0.001"
-  std::map<std::string, std::string> extra;         // the caller's own; UTF-8
-  std::map<std::string, std::string> ties;          // another use of a parameter -> its first
+  std::map<std::string, std::string> settings;  // that decide numbers: "optimizer.lr" -> "0.001"
+  std::map<std::string, std::string> extra;     // the caller's own; UTF-8
+  std::map<std::string, std::string> ties;      // another use of a parameter -> its first
   std::vector<SavedTensor> weights;    // parameters and buffers; tied ones under their first use
   std::vector<SavedTensor> optimizer;  // "exp_avg/model.norm.weight"
   std::vector<SavedTensor> extra_tensors;

@@ -65,14 +65,17 @@ class TimeLeft {
   double first_ = 0, rest_ = 0;
 };
 
-// FOLDER/metrics.jsonl. A run replaces that of the run before: runs are not resumed yet.
+// FOLDER/metrics.jsonl. A run that begins replaces that of the run before; one that goes on from a
+// checkpoint keeps the lines up to there.
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);
   // That the file can be made, without leaving anything behind. Throws Error(kUsage).
   static void check(const std::string& folder);
-  // Creates the folder and an empty file, which takes the name in one step. Throws Error(kUsage).
-  explicit MetricsFile(const std::string& folder);
+  // Creates the folder and a new file, which takes the name in one step: with the whole lines of
+  // the steps up to last_step of the file that is there, in their order, each step once (0: empty).
+  // What it drops of them it warns of. Throws Error(kUsage), and leaves the old file.
+  explicit MetricsFile(const std::string& folder, std::int64_t last_step = 0);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
@@ -80,6 +83,8 @@ class MetricsFile {
   // One line, handed to the system before it returns. Throws Error(kUsage); the file then ends with
   // the line before.
   void append(const StepMetrics& metrics);
+  // All lines are on disk when this returns, under the file's name. Throws Error(kUsage).
+  void sync();
   // That the file still has its name. Throws Error(kUsage).
   void require_in_place() const;
   const std::string& path() const { return path_; }
@@ -88,6 +93,7 @@ class MetricsFile {
   std::string path_;
   int descriptor_ = -1;
   std::int64_t size_ = 0;
+  bool name_is_on_disk_ = false;
 };
 
 }  // namespace sluice

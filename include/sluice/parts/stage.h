@@ -43,6 +43,8 @@ class Stage {
 
   // Moves the modules, and takes their parameters anew. Precondition: nothing is in flight.
   void to(at::Device device);
+  // The same; parameters on the meta device get memory, with no numbers in it.
+  void to_empty(at::Device device);
 
   // inputs: one tensor per chunk().inputs(); those that require grad get a gradient in backward.
   // Returns the outputs, in order. They carry the graph: the caller sends detached copies and lets

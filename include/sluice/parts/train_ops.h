@@ -7,7 +7,7 @@
 //
 // Invariants:
 //  1. Every rank draws the same report from the same gathered numbers, and so takes the same
-//     decisions (skip an update that is not finite, stop).
+//     decisions (skip an update that is not finite, save, stop).
 //  2. Gradients of the uses of a tied parameter are summed in layer order, wherever the uses are,
 //     and each use gets the sum. The parameter counts once in the norm, for the rank of its first
 //     use, and for the first of the ranks over which it is replicated. Uses on one rank share
@@ -34,8 +34,11 @@
 
 namespace sluice {
 
-// What a step came to; the same on every rank. Loss, tokens and stop are of REDUCE_LOSS, norms of
-// REDUCE_NORM, finite of both.
+// What is asked of a run between two steps; the later ones include the earlier.
+enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
+
+// What a step came to; the same on every rank. Loss, tokens and request are of REDUCE_LOSS, norms
+// of REDUCE_NORM, finite of both.
 struct StepReport {
   double loss = 0;          // mean over the counted tokens of the step
   std::int64_t tokens = 0;  // counted
@@ -43,19 +46,19 @@ struct StepReport {
   // Of every parameter, in layer order; tied ones once, under the name of the first use. Without a
   // gradient: 0.
   std::vector<std::pair<std::string, double>> parameter_norms;
-  bool finite = true;  // else the update was skipped
-  bool stop = false;   // some rank was asked to stop
+  bool finite = true;                        // else the update was skipped
+  StepRequest request = StepRequest::kNone;  // the strongest that a rank was asked
 };
 
 class TrainOps : public StepOps {
  public:
   // Collective over all ranks: names are exchanged once, here. stages: those of this rank. world:
-  // Transport::world(). stop_requested (may be empty) is asked once a step, at REDUCE_LOSS. Throws
+  // Transport::world(). requested (may be empty) is asked once a step, at REDUCE_LOSS. Throws
   // Error(kUsage) when some uses of a tied parameter are frozen and others not, Error(kInternal)
   // when a parameter has no single owner or is tied across ranks without a tie group in the
   // program, and where invariant 4 does not hold.
   TrainOps(const Program& program, std::vector<Stage*> stages, const Group& world,
-           const OptimizerOptions& options, std::function<bool()> stop_requested = {});
+           const OptimizerOptions& options, std::function<StepRequest()> requested = {});
   ~TrainOps() override;
 
   // Losses are taken from here; the executor is made after its StepOps.

@@ -50,25 +50,30 @@ std::string prediction_text(const Plan& plan, int width) {
                                         [](const RankPrediction& a, const RankPrediction& b) {
                                           return a.busy != b.busy;
                                         }) == plan.ranks.end();
-  std::vector<TextTable::Column> columns;
-  for (const char* title :
-       {"rank", "live", "weights", "gradients", "optimizer", "activations", "running", "peak"}) {
+  const bool snapshots = std::any_of(plan.ranks.begin(), plan.ranks.end(), [](const auto& rank) {
+    return rank.memory.snapshot_bytes > 0;
+  });
+  std::vector<TextTable::Column> columns = {{"rank", Align::kRight}};
+  if (!alike) columns.push_back({"busy", Align::kRight});
+  for (const char* title : {"live", "weights", "gradients", "optimizer"})
     columns.push_back({title, Align::kRight});
-  }
-  if (!alike) columns.insert(columns.begin() + 1, {"busy", Align::kRight});
+  if (snapshots) columns.push_back({"snapshot", Align::kRight});
+  for (const char* title : {"activations", "running", "peak"})
+    columns.push_back({title, Align::kRight});
   TextTable table(std::move(columns));
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const RankPrediction& of = plan.ranks[rank];
     const RankMemory& memory = of.memory;
-    std::vector<std::string> row = {std::to_string(rank),
-                                    std::to_string(of.peak_live),
-                                    human_bytes(memory.parameter_bytes),
-                                    human_bytes(memory.gradient_bytes),
-                                    human_bytes(memory.optimizer_bytes),
-                                    human_bytes(memory.activation_bytes),
-                                    human_bytes(memory.running_bytes),
-                                    human_bytes(memory.total_bytes())};
-    if (!alike) row.insert(row.begin() + 1, shortest(of.busy));
+    std::vector<std::string> row = {std::to_string(rank)};
+    if (!alike) row.push_back(shortest(of.busy));
+    row.push_back(std::to_string(of.peak_live));
+    for (const std::int64_t bytes :
+         {memory.parameter_bytes, memory.gradient_bytes, memory.optimizer_bytes})
+      row.push_back(human_bytes(bytes));
+    if (snapshots) row.push_back(human_bytes(memory.snapshot_bytes));
+    for (const std::int64_t bytes :
+         {memory.activation_bytes, memory.running_bytes, memory.total_bytes()})
+      row.push_back(human_bytes(bytes));
     table.add_row(std::move(row));
   }
   return wrapped("prediction: " + shortest(simulation.makespan) + " units of time" +
@@ -102,6 +107,7 @@ std::string plan_json(const Plan& plan) {
                       {"parameter_bytes", of.parameter_bytes},
                       {"gradient_bytes", of.gradient_bytes},
                       {"optimizer_bytes", of.optimizer_bytes},
+                      {"snapshot_bytes", of.snapshot_bytes},
                       {"activation_bytes", of.activation_bytes},
                       {"running_bytes", of.running_bytes},
                       {"total_bytes", of.total_bytes()}});

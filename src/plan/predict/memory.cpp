@@ -32,7 +32,7 @@ int moments_of(OptimizerKind optimizer) {
 
 std::vector<RankMemory> predict_memory(const ModelSpec& model, const Partition& partition,
                                        const Program& program, const MicrobatchShape& microbatch,
-                                       OptimizerKind optimizer) {
+                                       OptimizerKind optimizer, bool keeps_snapshot) {
   std::vector<RankMemory> memory(static_cast<std::size_t>(partition.num_ranks()));
   std::vector<std::set<std::string>> held(memory.size());
   std::vector<std::int64_t> num_trained(memory.size());
@@ -55,6 +55,8 @@ std::vector<RankMemory> predict_memory(const ModelSpec& model, const Partition& 
   for (std::size_t rank = 0; rank < memory.size(); ++rank) {
     RankMemory& of = memory[rank];
     of.optimizer_bytes = moments_of(optimizer) * kFloat32 * num_trained[rank];
+    // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
+    if (keeps_snapshot) of.snapshot_bytes = of.parameter_bytes + of.optimizer_bytes;
     const RowActivations row = row_activations(program.ranks[rank], activations);
     of.activation_bytes = row.kept;
     of.running_bytes = row.peak - row.kept;

@@ -1,0 +1,239 @@
+// sluice checkpoint list|verify|diff|export: looks at checkpoints without a model or a run.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "command_line.h"
+#include "commands.h"
+#include "sluice/checkpoint.h"
+#include "sluice/error.h"
+#include "sluice/parts/checkpoint_diff.h"
+#include "sluice/parts/checkpoint_export.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CheckpointArguments {
+  std::string first, second;
+  bool json = false;
+};
+
+int reading_threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
+}
+
+// ---- list ----
+
+void list(const CheckpointArguments& arguments) {
+  const std::string& folder = arguments.first;
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder, ignored)) {
+    throw Error(ErrorKind::kCheckpoint, {.what = "there is no such folder",
+                                         .where = folder,
+                                         .remedy = "name the folder of the checkpoints, as "
+                                                   "checkpoint.folder"});
+  }
+  const std::vector<ListedCheckpoint> listed = list_checkpoints(folder, reading_threads());
+  if (arguments.json) {
+    Json rows = Json::array();
+    for (const ListedCheckpoint& row : listed)
+      rows.push_back(
+          {{"step", row.step}, {"path", row.path}, {"ok", row.ok}, {"reason", row.reason}});
+    std::cout << rows.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    return;
+  }
+  if (listed.empty()) {
+    std::cout << "no checkpoints in " << printable(folder) << "\n";
+    return;
+  }
+  TextTable table({{"step", Align::kRight}, {"ok"}, {"path"}, {"reason"}});
+  for (const ListedCheckpoint& row : listed)
+    table.add_row({std::to_string(row.step), row.ok ? "yes" : "no", printable(row.path),
+                   printable(row.reason)});
+  std::cout << table.to_string();
+}
+
+// ---- verify ----
+
+void verify(const CheckpointArguments& arguments) {
+  const Checkpoint checkpoint(arguments.first);
+  checkpoint.verify(reading_threads());
+  const Manifest& manifest = checkpoint.manifest();
+  std::int64_t num_tensors = 0;
+  std::uint64_t bytes = 0;
+  for (const auto* tensors : {&manifest.weights, &manifest.optimizer, &manifest.extra_tensors}) {
+    num_tensors += static_cast<std::int64_t>(tensors->size());
+    for (const SavedTensor& tensor : *tensors) bytes += tensor.bytes;
+  }
+  std::cout << printable(checkpoint.path()) << ": ok: step " << manifest.step << ", "
+            << counted(num_tensors, "tensor") << ", " << bytes << " bytes\n";
+}
+
+// ---- diff ----
+
+const char* kind_name(SavedKind kind) {
+  switch (kind) {
+    case SavedKind::kWeights:
+      return "weights";
+    case SavedKind::kOptimizer:
+      return "optimizer";
+    case SavedKind::kExtra:
+      return "extra";
+  }
+  return "";
+}
+
+enum class Difference { kOnlyInA, kOnlyInB, kForm, kContent };
+
+Difference difference_of(const TensorDifference& tensor) {
+  if (tensor.b.empty()) return Difference::kOnlyInA;
+  if (tensor.a.empty()) return Difference::kOnlyInB;
+  return tensor.a == tensor.b ? Difference::kContent : Difference::kForm;
+}
+
+Json to_json(const std::vector<ValueDifference>& differences) {
+  const auto value = [](const std::optional<std::string>& text) {
+    return text ? Json(*text) : Json(nullptr);
+  };
+  Json object = Json::object();
+  for (const ValueDifference& difference : differences)
+    object[difference.name] = {value(difference.a), value(difference.b)};
+  return object;
+}
+
+Json to_json(const CheckpointDiff& diff) {
+  Json object;
+  object["equal"] = diff.equal();
+  object["values"] = to_json(diff.values);
+  object["settings"] = to_json(diff.settings);
+  object["extra"] = to_json(diff.extra);
+  object["ties"] = to_json(diff.ties);
+  Json& tensors = object["tensors"];
+  for (const char* list : {"only_in_a", "only_in_b", "other_form", "other_content"})
+    tensors[list] = Json::array();
+  for (const TensorDifference& tensor : diff.tensors) {
+    Json entry = {{"kind", kind_name(tensor.kind)}, {"name", tensor.name}};
+    switch (difference_of(tensor)) {
+      case Difference::kOnlyInA:
+        entry["form"] = tensor.a;
+        tensors["only_in_a"].push_back(entry);
+        break;
+      case Difference::kOnlyInB:
+        entry["form"] = tensor.b;
+        tensors["only_in_b"].push_back(entry);
+        break;
+      case Difference::kForm:
+        entry["a"] = tensor.a;
+        entry["b"] = tensor.b;
+        tensors["other_form"].push_back(entry);
+        break;
+      case Difference::kContent: {
+        const auto largest = tensor.largest_difference;
+        entry["largest_difference"] =
+            largest && std::isfinite(*largest) ? Json(*largest) : Json(nullptr);
+        tensors["other_content"].push_back(entry);
+        break;
+      }
+    }
+  }
+  return object;
+}
+
+void print_values(const std::string& group, const std::vector<ValueDifference>& differences) {
+  for (const ValueDifference& difference : differences) {
+    std::cout << printable(group + difference.name) << ": "
+              << printable(difference.a.value_or("(none)")) << " | "
+              << printable(difference.b.value_or("(none)")) << "\n";
+  }
+}
+
+std::string said_of(const TensorDifference& tensor) {
+  switch (difference_of(tensor)) {
+    case Difference::kOnlyInA:
+      return "only in A: " + tensor.a;
+    case Difference::kOnlyInB:
+      return "only in B: " + tensor.b;
+    case Difference::kForm:
+      return tensor.a + " | " + tensor.b;
+    case Difference::kContent:
+      break;
+  }
+  if (!tensor.largest_difference) return "other content";
+  if (!std::isfinite(*tensor.largest_difference)) return "finite in one of them only";
+  return "differs by at most " + shortest(*tensor.largest_difference);
+}
+
+void diff(const CheckpointArguments& arguments) {
+  const CheckpointDiff diff = diff_checkpoints(arguments.first, arguments.second);
+  if (arguments.json) {
+    std::cout << to_json(diff).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    return;
+  }
+  if (diff.equal()) {
+    std::cout << "equal\n";
+    return;
+  }
+  print_values("", diff.values);
+  print_values("settings ", diff.settings);
+  print_values("extra ", diff.extra);
+  print_values("tie ", diff.ties);
+  for (const TensorDifference& tensor : diff.tensors) {
+    std::cout << kind_name(tensor.kind) << " " << printable(tensor.name) << ": " << said_of(tensor)
+              << "\n";
+  }
+}
+
+// ---- export ----
+
+void export_to(const CheckpointArguments& arguments) {
+  const ExportedDirectory exported =
+      export_checkpoint(Checkpoint(arguments.first), arguments.second);
+  std::cout << printable(arguments.second) << ": " << counted(exported.num_files, "file") << ", "
+            << exported.bytes << " bytes"
+            << (exported.has_config ? "" : "; weights alone: the checkpoint has no config.json")
+            << "\n";
+}
+
+}  // namespace
+
+void add_checkpoint_command(CLI::App& app) {
+  CLI::App* checkpoint =
+      app.add_subcommand("checkpoint", "Looks at checkpoints, compares and exports them.");
+  checkpoint->require_subcommand(1);
+  const auto arguments = std::make_shared<CheckpointArguments>();
+  const auto add = [&](const char* name, const char* help, const char* first_name,
+                       const char* first_help, void (*act)(const CheckpointArguments&)) {
+    CLI::App* command = checkpoint->add_subcommand(name, help);
+    command->add_option(first_name, arguments->first, first_help)->required();
+    command->callback([arguments, act] { act(*arguments); });
+    return command;
+  };
+  add("list", "The checkpoints of a folder, by step; every one is verified.", "FOLDER",
+      "as checkpoint.folder", list)
+      ->add_flag("--json", arguments->json, "as JSON");
+  add("verify", "Compares every byte of a checkpoint with its manifest.", "PATH", "a checkpoint",
+      verify);
+  CLI::App* compare = add("diff", "What differs between two checkpoints.", "A",
+                          "a checkpoint, or a Hugging Face directory", diff);
+  compare->add_option("B", arguments->second, "another")->required();
+  compare->add_flag("--json", arguments->json, "as JSON");
+  CLI::App* copy = add("export", "Writes its weights as a Hugging Face directory.", "PATH",
+                       "a checkpoint", export_to);
+  copy->add_option("OUT", arguments->second, "a directory that is not there yet, or empty")
+      ->required();
+  add_not_built(*copy, "--merge", "with adapters merged into the weights",
+                "there are no adapters yet: export without it");
+}
+
+}  // namespace sluice

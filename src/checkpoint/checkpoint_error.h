@@ -1,0 +1,22 @@
+// What is wrong with a file is wrong with its checkpoint.
+#pragma once
+
+#include <utility>
+
+#include "sluice/error.h"
+
+namespace sluice {
+
+// Runs `call`; an Error(kInput) of it leaves as an Error(kCheckpoint).
+template <typename Call>
+decltype(auto) as_checkpoint_error(Call&& call) {
+  try {
+    return std::forward<Call>(call)();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = error.fact(), .where = error.where(), .remedy = error.remedy()});
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,12 @@
+// Which files a checkpoint is made of.
+// Thread-safety: pure functions, but for reading the manifest.
+#pragma once
+
+#include "io/published_directory.h"
+
+namespace sluice {
+
+// Of the directories that checkpoints are published as.
+io::DirectoryKind checkpoint_kind();
+
+}  // namespace sluice

@@ -1,0 +1,120 @@
+#include "checkpoint/load_state.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "checkpoint/tensor_files.h"
+#include "comm/gather_messages.h"
+#include "io/safetensors_dtype.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// What is read from where into what.
+struct Reading {
+  std::string name;  // in the checkpoint
+  Slice slice;
+  std::vector<std::int64_t> shape;  // of the whole
+  at::Tensor destination;
+};
+
+std::vector<Reading> readings_of(const std::vector<Stage*>& stages) {
+  std::vector<Reading> readings;
+  for (Stage* stage : stages) {
+    for (const ParameterInfo& parameter : stage->parameters()) {
+      const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
+      readings.push_back({name, parameter.slice, parameter.global_shape, parameter.tensor});
+    }
+    for (auto& [name, tensor] : stage->chunk().buffers())
+      readings.push_back({name, {}, tensor.sizes().vec(), tensor});
+  }
+  return readings;
+}
+
+void require_fits(const Checkpoint& checkpoint, const std::vector<Reading>& readings) {
+  std::vector<std::string> names;
+  for (const SavedTensor& tensor : checkpoint.manifest().weights) names.push_back(tensor.name);
+  for (const Reading& reading : readings) {
+    const SavedTensor* saved = checkpoint.find(SavedKind::kWeights, reading.name);
+    if (!saved) {
+      throw Error(ErrorKind::kCheckpoint,
+                  {.what = "the checkpoint has no '" + reading.name + "'",
+                   .where = checkpoint.path(),
+                   .remedy = "it is of another model; " + suggest_name(reading.name, names)});
+    }
+    if (saved->shape == reading.shape) continue;
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = "'" + reading.name + "' is " + shape_text(saved->shape) + ", not " +
+                         shape_text(reading.shape),
+                 .where = checkpoint.path() + "/" + saved->file,
+                 .remedy = "it is of another model"});
+  }
+}
+
+// Collective. Nothing of the checkpoint is left over.
+void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& readings,
+                      const Group& world) {
+  std::set<std::string> own;
+  for (const Reading& reading : readings) own.insert(reading.name);
+  std::set<std::string> used;
+  const WireWriter message = WireWriter().add(std::vector<std::string>(own.begin(), own.end()));
+  for (WireReader& of_rank : gather_messages(world, message, "tensors of the checkpoint")) {
+    for (std::string& name : of_rank.take<std::vector<std::string>>()) used.insert(std::move(name));
+    of_rank.finish();
+  }
+  for (const SavedTensor& tensor : checkpoint.manifest().weights) {
+    if (used.contains(tensor.name)) continue;
+    throw Error(ErrorKind::kCheckpoint, {.what = "the model has no '" + tensor.name + "'",
+                                         .where = checkpoint.path() + "/" + tensor.file,
+                                         .remedy = "it is of another model"});
+  }
+}
+
+// What is read whole and as it is stored is compared with its hash.
+void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::string& name,
+                  const Slice& slice, at::Tensor& destination) {
+  checkpoint.read_into(kind, name, slice, destination);
+  const SavedTensor& saved = *checkpoint.find(kind, name);
+  if (!is_whole(slice, saved.shape) ||
+      io::safetensors_dtype(destination.scalar_type()) != saved.dtype ||
+      tensor_hash(destination) == saved.hash) {
+    return;
+  }
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = "the content of '" + name + "' is not what was saved",
+               .where = checkpoint.path() + "/" + saved.file,
+               .remedy = "it was damaged: take an older checkpoint"});
+}
+
+}  // namespace
+
+void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
+                 const Group& world) {
+  std::vector<Reading> readings = readings_of(stages);
+  require_fits(checkpoint, readings);
+  require_all_used(checkpoint, readings, world);
+  for (Reading& reading : readings)
+    read_checked(checkpoint, SavedKind::kWeights, reading.name, reading.slice, reading.destination);
+}
+
+std::vector<std::string> load_optimizer(const Checkpoint& checkpoint, const NamedTensors& state) {
+  const at::NoGradGuard no_grad;
+  std::set<std::string> without;
+  for (const auto& [name, tensor] : state) {
+    at::Tensor destination = tensor;
+    if (checkpoint.find(SavedKind::kOptimizer, name)) {
+      read_checked(checkpoint, SavedKind::kOptimizer, name, {}, destination);
+    } else {
+      destination.zero_();
+      without.insert(name.substr(name.find('/') + 1));
+    }
+  }
+  return {without.begin(), without.end()};
+}
+
+}  // namespace sluice

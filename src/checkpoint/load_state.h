@@ -1,0 +1,26 @@
+// A checkpoint into the stages of all ranks, by full name.
+// Thread-safety: one rank's thread; collective.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/checkpoint.h"
+#include "sluice/parts/group.h"
+#include "sluice/parts/rank_state.h"
+
+namespace sluice {
+
+// Collective over all ranks. Fills parameters (or this rank's slices of them) and buffers of the
+// stages; other uses of a tied parameter from its first. Everything is looked up and compared
+// before anything is written. Throws Error(kCheckpoint): a tensor that is missing, or of another
+// shape, or in the checkpoint but on no rank.
+void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
+                 const Group& world);
+
+// Fills what the checkpoint has of {"exp_avg/NAME", tensor}, ..; the rest becomes zero: what was
+// frozen when it was saved has no state. Returns the names of those parameters. Throws
+// Error(kCheckpoint) for another shape.
+std::vector<std::string> load_optimizer(const Checkpoint& checkpoint, const NamedTensors& state);
+
+}  // namespace sluice

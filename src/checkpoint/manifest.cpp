@@ -1,0 +1,110 @@
+#include "sluice/parts/manifest.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "checkpoint/manifest_json.h"
+#include "checkpoint/manifest_rules.h"
+#include "checkpoint/manifest_seal.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+std::string json_text(std::string_view text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::type_error&) {
+    throw Error(ErrorKind::kUsage, {.what = "a text of the checkpoint is not UTF-8",
+                                    .where = "'" + std::string(text) + "'",
+                                    .remedy = "save bytes as a tensor"});
+  }
+}
+
+// `"key": OPEN`, an entry a line, `CLOSE`.
+std::string block(std::string_view key, char open, char close,
+                  const std::vector<std::string>& lines) {
+  std::string text = ",\n  " + json_text(key) + ": " + open;
+  for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "\n    " : ",\n    ") + lines[i];
+  return text + (lines.empty() ? "" : "\n  ") + close;
+}
+
+std::string text_map(std::string_view key, const std::map<std::string, std::string>& map) {
+  std::vector<std::string> lines;
+  lines.reserve(map.size());
+  for (const auto& [name, value] : map) lines.push_back(json_text(name) + ": " + json_text(value));
+  return block(key, '{', '}', lines);
+}
+
+std::string fingerprints(const std::map<std::string, Fingerprint>& map) {
+  std::vector<std::string> lines;
+  lines.reserve(map.size());
+  for (const auto& [name, print] : map) {
+    lines.push_back(json_text(name) + ": {\"bytes\": " + std::to_string(print.bytes) +
+                    ", \"hash\": " + json_text(print.hash) + "}");
+  }
+  return block("fingerprints", '{', '}', lines);
+}
+
+std::string tensors(std::string_view key, const std::vector<SavedTensor>& list) {
+  std::vector<std::string> lines;
+  lines.reserve(list.size());
+  for (const SavedTensor& tensor : list) {
+    lines.push_back(
+        "{\"name\": " + json_text(tensor.name) + ", \"dtype\": " + json_text(tensor.dtype) +
+        ", \"shape\": " + shape_text(tensor.shape) + ", \"file\": " + json_text(tensor.file) +
+        ", \"offset\": " + std::to_string(tensor.offset) + ", \"bytes\": " +
+        std::to_string(tensor.bytes) + ", \"hash\": " + json_text(tensor.hash) + "}");
+  }
+  return block(key, '[', ']', lines);
+}
+
+std::string files(const std::vector<SavedFile>& list) {
+  std::vector<std::string> lines;
+  lines.reserve(list.size());
+  for (const SavedFile& file : list) {
+    lines.push_back("{\"file\": " + json_text(file.file) + ", \"bytes\": " +
+                    std::to_string(file.bytes) + ", \"hash\": " + json_text(file.hash) + "}");
+  }
+  return block("files", '[', ']', lines);
+}
+
+std::string line(std::string_view key, const std::string& value) {
+  return ",\n  " + json_text(key) + ": " + value;
+}
+
+}  // namespace
+
+Manifest parse_manifest(std::string_view text, const std::string& file) {
+  if (text.size() > kMaxManifestBytes)
+    refuse_manifest(file, "it is larger than " + human_bytes(kMaxManifestBytes));
+  unsealed(text, file);
+  Manifest manifest = read_manifest_json(text, file);
+  if (const std::optional<ErrorText> broken = broken_rule(manifest))
+    refuse_manifest(file, broken->what, broken->where);
+  return manifest;
+}
+
+std::string to_json(const Manifest& manifest) {
+  // What is written here has to be read one day.
+  if (const std::optional<ErrorText> broken = broken_rule(manifest))
+    throw Error(ErrorKind::kInternal, {.what = broken->what, .where = broken->where});
+  std::string text = "{\n  \"format\": " + json_text(kManifestFormat);
+  text += line("version", std::to_string(kManifestVersion));
+  text += line("sluice", json_text(manifest.version));
+  text += line("run", json_text(manifest.run));
+  text += line("step", std::to_string(manifest.step));
+  text += line("data", "{\"sequence\": " + std::to_string(manifest.sequence) + "}");
+  text += line("seed", std::to_string(manifest.seed));
+  text += fingerprints(manifest.fingerprints);
+  text += text_map("settings", manifest.settings);
+  text += text_map("ties", manifest.ties);
+  text += text_map("extra", manifest.extra);
+  text += tensors("weights", manifest.weights);
+  text += tensors("optimizer", manifest.optimizer);
+  text += tensors("extra_tensors", manifest.extra_tensors);
+  text += files(manifest.files);
+  return seal(std::move(text));
+}
+
+}  // namespace sluice

@@ -1,0 +1,15 @@
+// The invariants of a manifest (sluice/parts/manifest.h), as a check. No torch.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <optional>
+
+#include "sluice/error.h"
+#include "sluice/parts/manifest.h"
+
+namespace sluice {
+
+// What is wrong with it (.what) and with which entry (.where); nullopt: nothing.
+std::optional<ErrorText> broken_rule(const Manifest& manifest);
+
+}  // namespace sluice

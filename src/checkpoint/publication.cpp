@@ -1,0 +1,102 @@
+#include "checkpoint/publication.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/content_hash.h"
+#include "base/file.h"
+#include "checkpoint/checkpoint_files.h"
+#include "io/hf_files.h"
+#include "io/safetensors_dtype.h"
+#include "sluice/checkpoint.h"
+#include "sluice/parts/safetensors.h"
+
+namespace sluice {
+namespace {
+
+// Nothing committed is replaced in marker mode; what cannot be read any more was lost before.
+void remove_damaged(const SaveTarget& target) {
+  if (target.commit != Commit::kMarker || !checkpoint_kind().is_committed(target.path)) return;
+  try {
+    Checkpoint(target.path).verify();
+  } catch (const Error&) {
+    io::remove_published(target.path, target.commit, checkpoint_kind());
+  }
+}
+
+const SaveTarget& made_free(const SaveTarget& target) {
+  remove_damaged(target);
+  return target;
+}
+
+bool is_in(const std::string& file, const std::string& folder) {
+  return file.starts_with(folder + "/");
+}
+
+}  // namespace
+
+Publication::Publication(SaveTarget target)
+    : target_(std::move(target)),
+      directory_(made_free(target_).path, target_.commit, checkpoint_kind()) {}
+
+void Publication::add_file(const std::string& name, const std::string& text) {
+  write_text(working() + "/" + name, text);
+  target_.head.files.push_back({name, text.size(), content_hash(text)});
+}
+
+void Publication::add_index_and_config() {
+  const Manifest& manifest = target_.head;
+  std::map<std::string, std::string> weight_map;
+  std::uint64_t bytes = 0;
+  bool one_file = true;
+  for (const SavedTensor& tensor : manifest.weights) {
+    weight_map.emplace(tensor.name, tensor.file);
+    bytes += tensor.bytes;
+    one_file = one_file && tensor.file == manifest.weights.front().file;
+  }
+  if (!one_file) add_file(io::kHfIndexFile, io::index_text(weight_map, bytes));
+  if (target_.config_text.empty()) return;
+  const auto dtype = io::torch_dtype(manifest.weights.front().dtype);
+  add_file(io::kHfConfigFile,
+           io::config_of_weights(target_.config_text, dtype_name(dtype.value_or(at::kFloat))));
+}
+
+void Publication::add_tokenizer() {
+  for (const std::string& path : io::tokenizer_files(target_.source_directory)) {
+    const std::string name = base_name(path);
+    const io::CopiedFile copied = io::copy_file(path, working() + "/" + name);
+    target_.head.files.push_back({name, copied.bytes, copied.hash});
+  }
+}
+
+void Publication::flush_before() const {
+  for (const std::string& path : target_.flush_before) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) File::open(path, ErrorKind::kCheckpoint).sync();
+  }
+}
+
+void Publication::commit(std::vector<SavedTensor> tensors) {
+  Manifest& manifest = target_.head;
+  manifest.version = SLUICE_VERSION;
+  for (SavedTensor& tensor : tensors) {
+    auto& list = is_in(tensor.file, kOptimizerFolder) ? manifest.optimizer
+                 : is_in(tensor.file, kExtraFolder)   ? manifest.extra_tensors
+                                                      : manifest.weights;
+    list.push_back(std::move(tensor));
+  }
+  if (manifest.weights.empty())
+    throw Error(ErrorKind::kInternal, {.what = "no rank has written weights", .where = working()});
+  for (auto* list : {&manifest.weights, &manifest.optimizer, &manifest.extra_tensors}) {
+    std::sort(list->begin(), list->end(),
+              [](const SavedTensor& a, const SavedTensor& b) { return a.name < b.name; });
+  }
+  add_index_and_config();
+  add_tokenizer();
+  flush_before();
+  directory_.publish(to_json(manifest));
+  if (target_.after_commit) target_.after_commit();
+}
+
+}  // namespace sluice

@@ -1,0 +1,216 @@
+#include "checkpoint/save_agreement.h"
+
+#include <filesystem>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "checkpoint/tensor_files.h"
+#include "comm/gather_messages.h"
+#include "io/hf_files.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kLeader = 0;
+
+std::vector<std::string> names_of(const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  return names;
+}
+
+// What one rank says of what it has.
+struct Offer {
+  bool sees_directory = false;
+  std::vector<std::string> parameters, buffers, buffer_hashes;
+  std::vector<std::string> other_uses, first_uses;
+};
+
+WireWriter to_message(const Offer& offer) {
+  return WireWriter()
+      .add(offer.sees_directory)
+      .add(offer.parameters)
+      .add(offer.buffers)
+      .add(offer.buffer_hashes)
+      .add(offer.other_uses)
+      .add(offer.first_uses);
+}
+
+std::vector<Offer> gather_offers(const Offer& own, const Group& world) {
+  std::vector<Offer> offers;
+  for (WireReader& message : gather_messages(world, to_message(own), "what is to be saved")) {
+    Offer& offer = offers.emplace_back();
+    offer.sees_directory = message.take<bool>();
+    offer.parameters = message.take<std::vector<std::string>>();
+    offer.buffers = message.take<std::vector<std::string>>();
+    offer.buffer_hashes = message.take<std::vector<std::string>>();
+    offer.other_uses = message.take<std::vector<std::string>>();
+    offer.first_uses = message.take<std::vector<std::string>>();
+    message.finish();
+  }
+  return offers;
+}
+
+void require_seen(const std::vector<Offer>& offers, const std::string& directory) {
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    if (offers[rank].sees_directory) continue;
+    throw Error(
+        ErrorKind::kCheckpoint,
+        {.what = "rank " + std::to_string(rank) + " does not see the folder that rank 0 made",
+         .where = directory,
+         .remedy = "save to a file system that all machines share, under one path"});
+  }
+}
+
+void require_parameters_once(const std::vector<Offer>& offers) {
+  std::map<std::string, std::size_t> rank_of;
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    for (const std::string& name : offers[rank].parameters) {
+      const auto [known, added] = rank_of.emplace(name, rank);
+      if (added) continue;
+      throw Error(ErrorKind::kInternal,
+                  {.what = "ranks " + std::to_string(known->second) + " and " +
+                           std::to_string(rank) + " both save '" + name + "'"});
+    }
+  }
+}
+
+// The first rank of every buffer.
+std::map<std::string, std::size_t> owners_of_buffers(const std::vector<Offer>& offers) {
+  std::map<std::string, std::size_t> owners;
+  std::map<std::string, std::string> hashes;
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    const Offer& offer = offers[rank];
+    for (std::size_t i = 0; i < offer.buffers.size(); ++i) {
+      const std::string& name = offer.buffers[i];
+      owners.emplace(name, rank);
+      const auto [known, added] = hashes.emplace(name, offer.buffer_hashes.at(i));
+      if (added || known->second == offer.buffer_hashes.at(i)) continue;
+      throw Error(ErrorKind::kUsage,
+                  {.what = "the buffer '" + name + "' has different values on two stages",
+                   .where = "rank " + std::to_string(rank),
+                   .remedy = "hold it in a part of the module that one stage has, or save it "
+                             "yourself as extra state"});
+    }
+  }
+  return owners;
+}
+
+NamedTensors weights_to_write(const RankState& state,
+                              const std::map<std::string, std::size_t>& owners, std::size_t rank) {
+  NamedTensors weights = state.parameters;
+  std::set<std::string> seen;
+  for (const auto& [name, tensor] : state.buffers) {
+    if (owners.at(name) == rank && seen.insert(name).second) weights.emplace_back(name, tensor);
+  }
+  return weights;
+}
+
+// Collective. Numbers the files of all ranks in one row.
+void add_files(const std::string& folder, const std::string& stem,
+               std::vector<NamedTensors> contents, const Group& world,
+               std::vector<TensorFile>& files) {
+  const auto rank = static_cast<std::size_t>(world.rank());
+  std::size_t first = 0, all = 0, other = 0;
+  for (WireReader& message :
+       gather_messages(world, WireWriter().add(contents.size()), "how many files")) {
+    const auto number = message.take<std::size_t>();
+    message.finish();
+    if (other++ < rank) first += number;
+    all += number;
+  }
+  for (std::size_t i = 0; i < contents.size(); ++i)
+    files.push_back({folder + io::shard_name(stem, first + i, all), std::move(contents[i])});
+}
+
+}  // namespace
+
+SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
+                             std::uint64_t max_file_bytes, const Group& world) {
+  Offer own;
+  std::error_code unseen;
+  own.sees_directory = std::filesystem::is_directory(directory, unseen);
+  own.parameters = names_of(state.parameters);
+  own.buffers = names_of(state.buffers);
+  for (const auto& [name, tensor] : state.buffers) own.buffer_hashes.push_back(tensor_hash(tensor));
+  for (const auto& [other, first] : state.ties) {
+    own.other_uses.push_back(other);
+    own.first_uses.push_back(first);
+  }
+  const std::vector<Offer> offers = gather_offers(own, world);
+  require_seen(offers, directory);
+  require_parameters_once(offers);
+  const auto owners = owners_of_buffers(offers);
+
+  SaveAgreement agreement;
+  for (const Offer& offer : offers) {
+    for (std::size_t i = 0; i < offer.other_uses.size(); ++i)
+      agreement.ties.emplace(offer.other_uses[i], offer.first_uses.at(i));
+  }
+  const auto split = [&](const NamedTensors& tensors) {
+    return split_into_files(tensors, max_file_bytes);
+  };
+  const auto rank = static_cast<std::size_t>(world.rank());
+  add_files("", "model", split(weights_to_write(state, owners, rank)), world, agreement.files);
+  add_files(std::string(kOptimizerFolder) + "/", "state", split(state.optimizer), world,
+            agreement.files);
+  add_files(std::string(kExtraFolder) + "/", "state",
+            split(world.rank() == kLeader ? state.extra : NamedTensors()), world, agreement.files);
+  return agreement;
+}
+
+WrittenFiles gather_written(const WrittenFiles& own, const Group& world) {
+  WireWriter message;
+  message.add(own.failure).add(own.tensors.size());
+  for (const SavedTensor& tensor : own.tensors) {
+    message.add(tensor.name)
+        .add(tensor.file)
+        .add(tensor.offset)
+        .add(tensor.bytes)
+        .add(tensor.shape)
+        .add(tensor.dtype)
+        .add(tensor.hash);
+  }
+  WrittenFiles all;
+  for (WireReader& of_rank : gather_messages(world, message, "what was written")) {
+    const auto failure = of_rank.take<std::string>();
+    if (all.failure.empty()) all.failure = failure;
+    for (auto left = of_rank.take<std::size_t>(); left > 0; --left) {
+      SavedTensor& tensor = all.tensors.emplace_back();
+      tensor.name = of_rank.take<std::string>();
+      tensor.file = of_rank.take<std::string>();
+      tensor.offset = of_rank.take<std::uint64_t>();
+      tensor.bytes = of_rank.take<std::uint64_t>();
+      tensor.shape = of_rank.take<std::vector<std::int64_t>>();
+      tensor.dtype = of_rank.take<std::string>();
+      tensor.hash = of_rank.take<std::string>();
+    }
+    of_rank.finish();
+  }
+  return all;
+}
+
+std::optional<SaveOutcome> broadcast_outcome(const std::optional<SaveOutcome>& own,
+                                             const Group& world) {
+  WireWriter message;
+  if (world.rank() == kLeader) {
+    message.add(own.has_value());
+    if (own) {
+      message.add(own->step).add(own->path).add(own->error ? std::string(own->error->what()) : "");
+    }
+  }
+  WireReader answer(world.broadcast(message.bytes(), kLeader).wait(), "what a save came to");
+  std::optional<SaveOutcome> outcome;
+  if (answer.take<bool>()) {
+    outcome.emplace();
+    outcome->step = answer.take<std::int64_t>();
+    outcome->path = answer.take<std::string>();
+    if (auto failure = answer.take<std::string>(); !failure.empty())
+      outcome->error.emplace(ErrorKind::kCheckpoint, ErrorText{.what = std::move(failure)});
+  }
+  answer.finish();
+  return outcome;
+}
+
+}  // namespace sluice

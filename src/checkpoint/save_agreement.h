@@ -1,0 +1,48 @@
+// What the ranks of a save tell each other.
+//
+// Owns: which rank writes which tensors into which files, and that all of them can.
+// Thread-safety: one rank's thread; collective over all ranks.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/parts/group.h"
+#include "sluice/parts/manifest.h"
+#include "sluice/parts/rank_state.h"
+#include "sluice/parts/saver.h"
+
+namespace sluice {
+
+struct TensorFile {
+  std::string name;  // in the checkpoint
+  NamedTensors tensors;
+};
+
+struct SaveAgreement {
+  std::vector<TensorFile> files;            // this rank's
+  std::map<std::string, std::string> ties;  // of all ranks
+};
+
+// Collective. Every tensor is in one file of one rank: parameters and optimizer state on the rank
+// that gives them, a buffer on the first that has it, extra tensors on rank 0. Throws
+// Error(kCheckpoint) on every rank when one does not see `directory`, Error(kUsage) for buffers of
+// one name that differ, Error(kInternal) for a parameter that two ranks give.
+SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
+                             std::uint64_t max_file_bytes, const Group& world);
+
+struct WrittenFiles {
+  std::vector<SavedTensor> tensors;
+  std::string failure;  // "" when all is written
+};
+
+// Collective. All tensors, or the first failure.
+WrittenFiles gather_written(const WrittenFiles& own, const Group& world);
+
+// Collective. Rank 0's.
+std::optional<SaveOutcome> broadcast_outcome(const std::optional<SaveOutcome>& own,
+                                             const Group& world);
+
+}  // namespace sluice

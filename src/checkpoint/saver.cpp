@@ -1,0 +1,225 @@
+#include "sluice/parts/saver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <iterator>
+#include <utility>
+
+#include "checkpoint/publication.h"
+#include "checkpoint/save_agreement.h"
+#include "checkpoint/snapshot.h"
+#include "checkpoint/tensor_files.h"
+#include "comm/gather_messages.h"
+#include "run/out_of_memory.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kLeader = 0;
+
+enum class Phase : std::uint8_t { kIdle, kWriting, kCommitting };
+
+template <typename T>
+bool is_ready(const std::future<T>& future) {
+  return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+struct Status {
+  Phase phase = Phase::kIdle;
+  bool done = false;  // this rank's part of it
+};
+
+std::vector<Status> gather_status(const Status& own, const Group& world) {
+  const WireWriter message = WireWriter().add(static_cast<int>(own.phase)).add(own.done);
+  std::vector<Status> all;
+  for (WireReader& of_rank : gather_messages(world, message, "how far a save is")) {
+    Status& status = all.emplace_back();
+    status.phase = static_cast<Phase>(of_rank.take<int>());
+    status.done = of_rank.take<bool>();
+    of_rank.finish();
+  }
+  return all;
+}
+
+bool all_done(const std::vector<Status>& all) {
+  for (const Status& status : all) {
+    // A rank that is further than the leader has written its files.
+    if (status.phase == Phase::kWriting && !status.done) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+struct Saver::Impl {
+  Phase phase = Phase::kIdle;
+  SaveTarget target;
+  Snapshot snapshot;
+  std::optional<Publication> publication;         // rank 0
+  std::future<std::vector<SavedTensor>> writing;  // this rank's files
+  std::optional<WrittenFiles> written;            // what came of it
+  std::future<void> committing;                   // rank 0
+  std::optional<SaveOutcome> outcome;             // of the last save
+
+  bool leads(const Group& world) const { return world.rank() == kLeader; }
+
+  // Collective. Rank 0's directory, which all ranks see.
+  std::string make_directory(const Group& world) {
+    WireWriter message;
+    if (leads(world)) {
+      try {
+        publication.emplace(target);
+        message.add(true).add(publication->working());
+      } catch (const Error& error) {
+        message.add(false).add(std::string(error.what()));
+      }
+    }
+    WireReader answer(world.broadcast(message.bytes(), kLeader).wait(), "where to save");
+    const bool made = answer.take<bool>();
+    auto text = answer.take<std::string>();
+    answer.finish();
+    if (!made) throw Error(ErrorKind::kCheckpoint, {.what = std::move(text)});
+    return text;
+  }
+
+  void start_writing(const std::string& directory, std::vector<TensorFile> files) {
+    writing = std::async(std::launch::async, [directory, files = std::move(files)] {
+      std::vector<SavedTensor> saved;
+      for (const TensorFile& file : files) {
+        std::vector<SavedTensor> more = write_tensor_file(directory, file.name, file.tensors);
+        std::move(more.begin(), more.end(), std::back_inserter(saved));
+      }
+      return saved;
+    });
+  }
+
+  Status status(bool wait) {
+    if (phase == Phase::kWriting && wait) writing.wait();
+    if (phase == Phase::kCommitting && committing.valid() && wait) committing.wait();
+    Status own{phase, false};
+    if (phase == Phase::kWriting) own.done = is_ready(writing);
+    if (phase == Phase::kCommitting) own.done = !committing.valid() || is_ready(committing);
+    return own;
+  }
+
+  void end(SaveOutcome came_to) {
+    phase = Phase::kIdle;
+    publication.reset();
+    written.reset();
+    outcome = std::move(came_to);
+  }
+
+  // Collective. All files are written, or could not be: rank 0 commits behind the training.
+  void exchange_written(const Group& world) {
+    if (phase == Phase::kIdle) {
+      written = WrittenFiles{{}, "rank " + std::to_string(world.rank()) + " had not begun to save"};
+    } else if (!written) {
+      try {
+        written = WrittenFiles{writing.get(), {}};
+      } catch (...) {
+        written = WrittenFiles{{}, caught_error().what()};
+      }
+    }
+    WrittenFiles all = gather_written(*written, world);
+    if (!all.failure.empty()) {
+      end({target.head.step, target.path, Error(ErrorKind::kCheckpoint, {.what = all.failure})});
+      return;
+    }
+    phase = Phase::kCommitting;
+    if (!leads(world)) return;
+    committing = std::async(std::launch::async, [this, tensors = std::move(all.tensors)]() mutable {
+      publication->commit(std::move(tensors));
+    });
+  }
+
+  // Collective. What rank 0 came to.
+  void share_outcome(const Group& world) {
+    if (leads(world) && phase == Phase::kCommitting) {
+      SaveOutcome came_to{target.head.step, target.path, {}};
+      try {
+        committing.get();
+      } catch (...) {
+        came_to.error.emplace(ErrorKind::kCheckpoint, ErrorText{.what = caught_error().what()});
+      }
+      end(std::move(came_to));
+    }
+    // Without one, the leader's save did not get as far as its files.
+    if (std::optional<SaveOutcome> of_leader = broadcast_outcome(outcome, world)) {
+      end(std::move(*of_leader));
+    } else {
+      phase = Phase::kIdle;
+      publication.reset();
+    }
+  }
+
+  // Collective. One look at where all ranks are. true: it has ended.
+  bool advance(const Group& world, bool wait) {
+    const std::vector<Status> all = gather_status(status(wait), world);
+    const Status& leader = all.front();
+    if (leader.phase == Phase::kWriting) {
+      if (all_done(all)) exchange_written(world);
+    } else if (leader.phase == Phase::kIdle || leader.done) {
+      if (phase == Phase::kWriting) writing.wait();
+      share_outcome(world);
+    } else {
+      phase = Phase::kCommitting;  // a rank that missed the exchange has written its files
+    }
+    return phase == Phase::kIdle;
+  }
+};
+
+Saver::Saver() : impl_(std::make_unique<Impl>()) {}
+
+Saver::~Saver() {
+  // The files are written into a directory that publication, rank 0's, takes away.
+  if (impl_->writing.valid()) impl_->writing.wait();
+  if (impl_->committing.valid()) impl_->committing.wait();
+}
+
+bool Saver::in_flight() const { return impl_->phase != Phase::kIdle; }
+
+std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankState& state,
+                                        SaveFrom from, const Group& world) {
+  if (in_flight())
+    throw Error(ErrorKind::kInternal, {.what = "a save began while another was on its way"});
+  impl_->target = target;
+  try {
+    const std::string directory = impl_->make_directory(world);
+    const RankState kept = from == SaveFrom::kCopy ? impl_->snapshot.take(state) : state;
+    SaveAgreement agreement = agree_on_files(directory, kept, target.max_shard_bytes, world);
+    if (impl_->publication) impl_->publication->set_ties(std::move(agreement.ties));
+    impl_->start_writing(directory, std::move(agreement.files));
+  } catch (const Error& error) {
+    impl_->publication.reset();
+    // Of these, all ranks know.
+    if (error.kind() != ErrorKind::kCheckpoint && error.kind() != ErrorKind::kUsage) throw;
+    impl_->end({target.head.step, target.path, error});
+    return impl_->outcome;
+  } catch (...) {
+    impl_->publication.reset();
+    throw;
+  }
+  impl_->phase = Phase::kWriting;
+  return std::nullopt;
+}
+
+std::optional<SaveOutcome> Saver::poll(const Group& world) {
+  if (!impl_->advance(world, /*wait=*/false)) return std::nullopt;
+  return impl_->outcome;
+}
+
+std::optional<SaveOutcome> Saver::finish(const Group& world) {
+  while (!impl_->advance(world, /*wait=*/true)) {
+  }
+  return impl_->outcome;
+}
+
+SaveOutcome save_checkpoint(const SaveTarget& target, const RankState& state, const Group& world) {
+  Saver saver;
+  if (std::optional<SaveOutcome> failed = saver.begin(target, state, SaveFrom::kLive, world))
+    return *failed;
+  return saver.finish(world).value();
+}
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+// A copy of a rank's state on the host, which stays as it is while training goes on.
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "sluice/parts/rank_state.h"
+
+namespace sluice {
+
+class Snapshot {
+ public:
+  // Copies into memory that is kept for the next time: page-locked where the state is on a GPU.
+  // What is returned is valid until then.
+  RankState take(const RankState& state);
+
+ private:
+  NamedTensors copy(const char* kind, const NamedTensors& tensors);
+
+  std::map<std::string, at::Tensor> buffers_;  // by kind and name
+};
+
+}  // namespace sluice

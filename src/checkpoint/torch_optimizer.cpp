@@ -1,0 +1,148 @@
+#include "checkpoint/torch_optimizer.h"
+
+#include <ATen/ATen.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using torch::optim::Optimizer;
+using torch::optim::OptimizerParamState;
+
+// The members of one parameter's state. A tensor that is not in use is undefined.
+struct Fields {
+  std::vector<std::pair<const char*, at::Tensor*>> tensors;
+  std::int64_t* step = nullptr;
+};
+
+template <typename State>
+Fields adam_fields(State& state) {
+  return {{{"exp_avg", &state.exp_avg()},
+           {"exp_avg_sq", &state.exp_avg_sq()},
+           {"max_exp_avg_sq", &state.max_exp_avg_sq()}},
+          &state.step()};
+}
+Fields fields_of(torch::optim::AdamParamState& state) { return adam_fields(state); }
+Fields fields_of(torch::optim::AdamWParamState& state) { return adam_fields(state); }
+Fields fields_of(torch::optim::SGDParamState& state) {
+  return {{{"momentum_buffer", &state.momentum_buffer()}}, nullptr};
+}
+Fields fields_of(torch::optim::RMSpropParamState& state) {
+  return {{{"square_avg", &state.square_avg()},
+           {"momentum_buffer", &state.momentum_buffer()},
+           {"grad_avg", &state.grad_avg()}},
+          &state.step()};
+}
+Fields fields_of(torch::optim::AdagradParamState& state) {
+  return {{{"sum", &state.sum()}}, &state.step()};
+}
+
+struct Kind {
+  const char* name;
+  bool (*is)(const Optimizer&);
+  std::unique_ptr<OptimizerParamState> (*make)();
+  Fields (*fields)(OptimizerParamState&);
+};
+
+template <typename Class, typename State>
+constexpr Kind kind(const char* name) {
+  return {name, [](const Optimizer& one) { return dynamic_cast<const Class*>(&one) != nullptr; },
+          []() -> std::unique_ptr<OptimizerParamState> { return std::make_unique<State>(); },
+          [](OptimizerParamState& state) { return fields_of(static_cast<State&>(state)); }};
+}
+
+const Kind& kind_of(const Optimizer& optimizer) {
+  static constexpr std::array kKinds = {
+      kind<torch::optim::AdamW, torch::optim::AdamWParamState>("AdamW"),
+      kind<torch::optim::Adam, torch::optim::AdamParamState>("Adam"),
+      kind<torch::optim::SGD, torch::optim::SGDParamState>("SGD"),
+      kind<torch::optim::RMSprop, torch::optim::RMSpropParamState>("RMSprop"),
+      kind<torch::optim::Adagrad, torch::optim::AdagradParamState>("Adagrad")};
+  for (const Kind& known : kKinds)
+    if (known.is(optimizer)) return known;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "the state of this kind of optimizer cannot be saved",
+       .where = "optimizer",
+       .remedy = "AdamW, Adam, SGD, RMSprop and Adagrad can; save others as extra tensors"});
+}
+
+// The full name of every parameter of the optimizer, by what its state is kept under.
+std::vector<std::pair<at::Tensor, std::string>> named_parameters(const Optimizer& optimizer,
+                                                                 const ParameterNames& names) {
+  std::vector<std::pair<at::Tensor, std::string>> named;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params())
+      named.emplace_back(parameter, names.at(parameter.unsafeGetTensorImpl()));
+  }
+  return named;
+}
+
+std::string key(const char* field, const std::string& name) {
+  return std::string(field) + "/" + name;
+}
+
+// Fills in what is there. false: nothing is.
+bool read_fields(const Checkpoint& checkpoint, const std::string& name, const Fields& fields,
+                 at::Device device) {
+  bool found = false;
+  for (const auto& [field, tensor] : fields.tensors) {
+    if (!checkpoint.find(SavedKind::kOptimizer, key(field, name))) continue;
+    *tensor = checkpoint.read(SavedKind::kOptimizer, key(field, name)).to(device);
+    found = true;
+  }
+  if (fields.step && checkpoint.find(SavedKind::kOptimizer, key("step", name))) {
+    *fields.step = checkpoint.read(SavedKind::kOptimizer, key("step", name))
+                       .to(at::kLong)
+                       .item<std::int64_t>();
+    found = true;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string optimizer_name(const Optimizer& optimizer) { return kind_of(optimizer).name; }
+
+NamedTensors torch_optimizer_state(const Optimizer& optimizer, const ParameterNames& names) {
+  const Kind& kind = kind_of(optimizer);
+  NamedTensors state;
+  for (const auto& [parameter, name] : named_parameters(optimizer, names)) {
+    const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+    if (found == optimizer.state().end()) continue;
+    const Fields fields = kind.fields(*found->second);
+    for (const auto& [field, tensor] : fields.tensors)
+      if (tensor->defined()) state.emplace_back(key(field, name), *tensor);
+    if (fields.step) state.emplace_back(key("step", name), at::full({}, *fields.step, at::kLong));
+  }
+  return state;
+}
+
+void load_torch_optimizer(Optimizer& optimizer, const ParameterNames& names,
+                          const Checkpoint& checkpoint) {
+  const Kind& kind = kind_of(optimizer);
+  for (const auto& [parameter, name] : named_parameters(optimizer, names)) {
+    std::unique_ptr<OptimizerParamState> state = kind.make();
+    void* const at = parameter.unsafeGetTensorImpl();
+    if (read_fields(checkpoint, name, kind.fields(*state), parameter.device())) {
+      optimizer.state()[at] = std::move(state);
+    } else {
+      optimizer.state().erase(at);
+    }
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,20 @@
+// Comparing the content of a checkpoint's files with the hashes of its manifest.
+//
+// Owns: how the reading is spread over threads; at most kBufferBytes a thread are held.
+// Does not own: headers of files (checkpoint.cpp).
+// Thread-safety: a pure function, but for the files.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "sluice/parts/manifest.h"
+
+namespace sluice {
+
+inline constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+// Throws Error(kCheckpoint) naming file and tensor.
+void verify_content(const std::string& path, const Manifest& manifest, int num_threads);
+
+}  // namespace sluice

@@ -1,0 +1,106 @@
+#include "io/hf_files.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/content_hash.h"
+#include "base/file.h"
+#include "plan/families/families.h"
+#include "sluice/parts/hf_directory.h"
+
+namespace sluice {
+namespace io {
+namespace {
+
+constexpr std::array<std::string_view, 10> kTokenizerFiles = {"generation_config.json",
+                                                              "tokenizer.json",
+                                                              "tokenizer_config.json",
+                                                              "special_tokens_map.json",
+                                                              "added_tokens.json",
+                                                              "vocab.json",
+                                                              "merges.txt",
+                                                              "tokenizer.model",
+                                                              "chat_template.jinja",
+                                                              "chat_template.json"};
+
+std::string five_digits(std::size_t value) {
+  std::string digits = std::to_string(value);
+  return digits.size() < 5 ? std::string(5 - digits.size(), '0') + digits : digits;
+}
+
+}  // namespace
+
+std::string shard_name(const std::string& stem, std::size_t number, std::size_t num_shards) {
+  if (num_shards == 1) return stem + ".safetensors";
+  return stem + "-" + five_digits(number + 1) + "-of-" + five_digits(num_shards) + ".safetensors";
+}
+
+std::string index_text(const std::map<std::string, std::string>& weight_map, std::uint64_t bytes) {
+  nlohmann::ordered_json index;
+  index["metadata"]["total_size"] = bytes;
+  index["weight_map"] = weight_map;
+  return index.dump(2) + "\n";
+}
+
+// Versions of transformers before 4.56 read "torch_dtype", later ones "dtype".
+std::string config_of_weights(const std::string& config_text, const std::string& dtype) {
+  auto config = nlohmann::ordered_json::parse(config_text);
+  if (config.contains("torch_dtype")) config["torch_dtype"] = dtype;
+  if (config.contains("dtype") || !config.contains("torch_dtype")) config["dtype"] = dtype;
+  const detail::Family* family = detail::find_family(config.value("model_type", ""));
+  if (family) config["architectures"] = {family->architecture};
+  return config.dump(2) + "\n";
+}
+
+bool is_tokenizer_file(std::string_view name) {
+  return std::find(kTokenizerFiles.begin(), kTokenizerFiles.end(), name) != kTokenizerFiles.end();
+}
+
+std::vector<std::string> tokenizer_files(const std::string& directory) {
+  std::vector<std::string> found;
+  for (const std::string_view name : kTokenizerFiles) {
+    std::error_code ignored;
+    const std::string path = directory + "/" + std::string(name);
+    if (!directory.empty() && std::filesystem::is_regular_file(path, ignored))
+      found.push_back(path);
+  }
+  return found;
+}
+
+CopiedFile copy_file(const std::string& from, const std::string& to) {
+  const File source = File::open(from, ErrorKind::kCheckpoint);
+  File target = File::create(to);
+  std::vector<char> buffer(std::size_t{1} << 20);
+  std::uint64_t done = 0;
+  ContentHash hash;
+  while (const std::size_t count = source.read_some(buffer.data(), buffer.size(), done)) {
+    target.write(buffer.data(), count, done);
+    hash.add(buffer.data(), count);
+    done += count;
+  }
+  target.sync();
+  target.close();
+  return {done, hash.digits()};
+}
+
+}  // namespace io
+
+std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory) {
+  constexpr std::uint64_t kEntryBytes = 256;  // of a tensor in header and index, but for its name
+  constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;  // blocks that are not full, directory
+  std::uint64_t bytes = kMargin + 2 * model.config_text.size();
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      bytes += kEntryBytes + 2 * parameter.name.size();
+      if (parameter.tied_to.empty())
+        bytes += static_cast<std::uint64_t>(dtype_bytes(parameter.dtype) * parameter.numel());
+    }
+  }
+  for (const std::string& file : io::tokenizer_files(source_directory))
+    bytes += File::open(file, ErrorKind::kCheckpoint).size();
+  return bytes;
+}
+
+}  // namespace sluice

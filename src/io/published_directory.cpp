@@ -1,0 +1,307 @@
+#include "io/published_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+#include "base/file.h"
+#include "io/step_name.h"
+
+namespace sluice::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kIncomplete = ".sluice-incomplete";
+constexpr const char* kTemporary = ".tmp-";
+constexpr const char* kAside = ".old-";
+
+[[noreturn]] void fail(const std::string& what, const std::string& path, int error_number) {
+  throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
+}
+
+// ".step-00000100.tmp-..." -> "step-00000100"; "" for any other name. own: beside those of steps.
+std::string name_behind(const std::string& name, const std::string& kind, const std::string& own) {
+  const std::size_t at = name.rfind(kind);
+  if (!name.starts_with('.') || at == std::string::npos) return {};
+  const std::string behind = name.substr(1, at - 1);
+  return behind == own || step_of_name(behind) ? behind : std::string();
+}
+
+// flock() on the directory; -1 when another process holds it or the file system has no locks.
+int lock_directory(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    ::close(descriptor);
+    return -1;
+  }
+  return descriptor;
+}
+
+// 0 also where it is there already, else the errno.
+int create_directory(const std::string& path) {
+  std::error_code ignored;
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    const int error_number = errno;
+    return error_number == EEXIST && fs::is_directory(path, ignored) ? 0 : error_number;
+  }
+  sync_directory(parent_directory(path));
+  return 0;
+}
+
+void create_directories(const std::string& path) {
+  int failed = create_directory(path);
+  const std::string parent = parent_directory(path);
+  if (failed == ENOENT && parent != path) {
+    create_directories(parent);
+    // Once: in a working folder that was removed "." is there, and takes nothing.
+    failed = create_directory(path);
+  }
+  if (failed != 0) fail("cannot create directory", path, failed);
+}
+
+void make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) != 0) fail("cannot create directory", path, errno);
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+// What is not committed goes as a whole; what was moved aside comes back unless its successor is
+// there.
+void clean_hidden(const std::string& folder, const std::string& name, const std::string& own) {
+  const std::string temporary = name_behind(name, kTemporary, own),
+                    aside = name_behind(name, kAside, own);
+  if (temporary.empty() && aside.empty()) return;
+  const std::string path = folder + "/" + name;
+  const int lock = lock_directory(path);
+  if (lock < 0) return;
+  std::error_code ignored;
+  if (!aside.empty() && !exists(folder + "/" + aside)) {
+    fs::rename(path, folder + "/" + aside, ignored);
+  } else {
+    fs::remove_all(path, ignored);
+  }
+  ::close(lock);
+}
+
+// The file that says so goes last: whoever finds the rest knows what it is. An empty folder is what
+// is left when the process ends between the two.
+void remove_incomplete(const std::string& path) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename() != kIncomplete) files.push_back(it->path());
+  for (const fs::path& file : files) fs::remove_all(file, error);
+  fs::remove(path + "/" + kIncomplete, error);
+  fs::remove(path, error);
+}
+
+void clean_incomplete(const std::string& path, const DirectoryKind& kind) {
+  const std::string incomplete = path + "/" + kIncomplete;
+  std::error_code ignored;
+  const bool empty =
+      fs::is_directory(fs::symlink_status(path, ignored)) && fs::is_empty(path, ignored);
+  if (!exists(incomplete) && !empty) return;
+  const int lock = lock_directory(path);
+  if (lock < 0) return;
+  if (kind.is_committed(path)) {
+    fs::remove(incomplete, ignored);
+  } else if (holds_only(path, kind.is_ours)) {
+    remove_incomplete(path);
+  }
+  ::close(lock);
+}
+
+// What killed processes left.
+void clean_up(const std::string& folder, const std::string& own, const DirectoryKind& kind) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename());
+  for (const std::string& name : names) {
+    if (name.starts_with('.')) {
+      clean_hidden(folder, name, own);
+    } else if (name == own || step_of_name(name)) {
+      clean_incomplete(folder + "/" + name, kind);
+    }
+  }
+}
+
+}  // namespace
+
+void ensure_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+    fail("cannot create directory", path, errno);
+}
+
+bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file)) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(path, error))) return false;
+  for (fs::recursive_directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error)) {
+    if (fs::is_directory(it->symlink_status(error)) && it.depth() == 0) continue;
+    const std::string file = it->path().lexically_relative(path);
+    if (!fs::is_regular_file(it->symlink_status(error))) return false;
+    if (file != kIncomplete && !is_ours(file)) return false;
+  }
+  return !error;
+}
+
+void remove_published(const std::string& path, Commit commit, const DirectoryKind& kind) {
+  if (commit == Commit::kRename) {
+    const std::string doomed =
+        parent_directory(path) + "/." + base_name(path) + kTemporary + unique_suffix();
+    rename_path(path, doomed);
+    sync_directory(parent_directory(path));
+    std::error_code error;
+    fs::remove_all(doomed, error);
+    if (error) fail("cannot remove", doomed, error.value());
+    return;
+  }
+  // Should the process end here, the next save removes the rest. On a full disk it is left.
+  try {
+    if (!exists(path + "/" + kIncomplete)) write_text(path + "/" + kIncomplete, "");
+  } catch (const Error&) {
+  }
+  sync_directory(path);
+  if (::unlink((path + "/" + kind.marker).c_str()) != 0 && errno != ENOENT)
+    fail("cannot remove the marker", path, errno);
+  sync_directory(path);
+  remove_incomplete(path);
+}
+
+PublishedDirectory::PublishedDirectory(std::string path, Commit commit, DirectoryKind kind)
+    : path_(std::move(path)), commit_(commit), kind_(kind) {
+  while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+  folder_ = parent_directory(path_);
+  create_directories(folder_);
+  clean_up(folder_, base_name(path_), kind_);
+  if (commit_ == Commit::kRename) {
+    begin_rename();
+  } else {
+    begin_marker();
+  }
+  lock_ = lock_directory(working_);
+}
+
+void PublishedDirectory::begin_rename() {
+  working_ = folder_ + "/." + base_name(path_) + kTemporary + unique_suffix();
+  make_directory(working_);
+}
+
+void PublishedDirectory::begin_marker() {
+  if (exists(path_)) {
+    throw Error(
+        ErrorKind::kCheckpoint,
+        {.what = kind_.is_committed(path_) ? "it is committed already" : "it is in the way",
+         .where = path_,
+         .remedy = "with commit = \"marker\" nothing is replaced: choose another folder, or "
+                   "remove it"});
+  }
+  working_ = path_;
+  make_directory(working_);
+  write_text(working_ + "/" + kIncomplete, "");
+}
+
+PublishedDirectory::~PublishedDirectory() {
+  if (!published_) {
+    std::error_code ignored;
+    if (commit_ == Commit::kMarker) {
+      fs::remove(working_ + "/" + kind_.marker, ignored);  // before anything that it speaks of
+      remove_incomplete(working_);
+    } else {
+      fs::remove_all(working_, ignored);
+    }
+  }
+  if (lock_ >= 0) ::close(lock_);
+}
+
+// 0, or the errno.
+int PublishedDirectory::exchange() const {
+  const int failed =
+      ::renameat2(AT_FDCWD, working_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE);
+  return failed == 0 ? 0 : errno;
+}
+
+void PublishedDirectory::move_aside(const std::string& aside) {
+  rename_path(path_, aside);
+  if (std::rename(working_.c_str(), path_.c_str()) != 0) {
+    const int error_number = errno;
+    rename_path(aside, path_);
+    fail("cannot rename to '" + path_ + "'", working_, error_number);
+  }
+}
+
+// Takes the final name. Returns where the older directory is now, "" if there was none.
+std::string PublishedDirectory::take_name() {
+  if (!exists(path_)) {
+    rename_path(working_, path_);
+    return {};
+  }
+  if (!holds_only(path_, kind_.is_ours)) {
+    const std::string kept = path_ + ".kept-" + unique_suffix();
+    move_aside(kept);
+    return kept;
+  }
+  const int failed = exchange();
+  if (failed == 0) return working_;
+  if (failed != EINVAL && failed != ENOSYS && failed != EXDEV)
+    fail("cannot exchange with '" + path_ + "'", working_, failed);
+  // This file system exchanges no names. The old directory, moved aside, comes back by clean_up()
+  // if the process ends here.
+  const std::string aside = folder_ + "/." + base_name(path_) + kAside + unique_suffix();
+  move_aside(aside);
+  return aside;
+}
+
+// After a commit that may not be on disk: the old state is the one that is known to be.
+void PublishedDirectory::give_name_back(const std::string& older) {
+  std::error_code ignored;
+  if (older == working_) {
+    if (exchange() != 0) published_ = true;  // the new state it is
+    return;
+  }
+  fs::rename(path_, working_, ignored);
+  if (!older.empty()) fs::rename(older, path_, ignored);
+}
+
+void PublishedDirectory::publish(const std::string& marker_text) {
+  std::error_code ignored;
+  for (fs::directory_iterator it(working_, ignored), end; it != end; it.increment(ignored))
+    if (it->is_directory()) sync_directory(it->path());
+  if (commit_ == Commit::kMarker) {
+    sync_directory(working_);
+    sync_directory(folder_);
+    write_text(working_ + "/" + kind_.marker, marker_text);
+    sync_directory(working_);
+    published_ = true;
+    fs::remove(working_ + "/" + kIncomplete, ignored);  // if not, the next one does
+    return;
+  }
+  write_text(working_ + "/" + kind_.marker, marker_text);
+  sync_directory(working_);
+  const std::string older = take_name();
+  try {
+    sync_directory(folder_);
+  } catch (...) {
+    give_name_back(older);
+    try {
+      sync_directory(folder_);  // before what was written goes
+    } catch (const Error&) {
+    }
+    throw;
+  }
+  published_ = true;
+  if (older.starts_with(folder_ + "/.")) fs::remove_all(older, ignored);
+}
+
+}  // namespace sluice::io

@@ -1,0 +1,16 @@
+// The names of checkpoints: "step-00000012", at least eight digits. No torch.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice::io {
+
+std::string step_name(std::int64_t step);
+// nullopt: not a name that step_name() gives.
+std::optional<std::int64_t> step_of_name(std::string_view name);
+
+}  // namespace sluice::io

@@ -1,0 +1,14 @@
+// What of a config.json decides the numbers of its model.
+// Thread-safety: a pure function.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace sluice {
+
+// Without names, versions, the type of the file and what is of generation: what differs between
+// copies of a model. An empty object for a text that is none.
+nlohmann::json model_of(const std::string& config_text);
+
+}  // namespace sluice

@@ -1,0 +1,215 @@
+#include "job/resume.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "checkpoint/read_manifest.h"
+#include "checkpoint/step_folders.h"
+#include "comm/gather_messages.h"
+#include "job/resume_differences.h"
+#include "sluice/error.h"
+#include "sluice/parts/rank_threads.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kLastSequence = std::int64_t{1} << 62;  // positions beyond would overflow
+
+int num_cores() { return resolve_threads_per_rank(/*threads_per_rank=*/0, /*ranks_on_machine=*/1); }
+
+// Opened, verified, and of what its folder's name says.
+Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> step) {
+  Checkpoint checkpoint(path);
+  const Manifest& manifest = checkpoint.manifest();
+  if (step && manifest.step != *step) {
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = "its manifest is of step " + std::to_string(manifest.step),
+                 .where = path,
+                 .remedy = "a checkpoint keeps its name"});
+  }
+  if (manifest.sequence > kLastSequence) {
+    throw Error(ErrorKind::kCheckpoint, {.what = "its position in the data is beyond any data",
+                                         .where = path,
+                                         .remedy = "go on from another checkpoint"});
+  }
+  checkpoint.verify(num_cores());
+  return checkpoint;
+}
+
+// An error of the checkpoint at `path`, said beside that path.
+std::string reason_of(const Error& error, const std::string& path) {
+  std::string where = error.where();
+  if (where.starts_with(path)) where.erase(0, where.find_first_not_of('/', path.size()));
+  return error.fact() + (where.empty() ? "" : "; " + where);
+}
+
+bool is_committed(const std::string& path) {
+  try {
+    read_manifest(path);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::optional<Checkpoint> newest_verified(const std::string& folder,
+                                          std::vector<std::string>& warnings) {
+  std::vector<StepFolder> folders = step_folders(folder);
+  std::string damaged, damage;  // the newest that is committed
+  for (auto candidate = folders.rbegin(); candidate != folders.rend(); ++candidate) {
+    std::string reason;
+    std::error_code unknown;
+    if (std::filesystem::is_symlink(std::filesystem::symlink_status(candidate->path, unknown))) {
+      reason = "a symbolic link, not a checkpoint";
+    } else {
+      try {
+        return open_verified(candidate->path, candidate->step);
+      } catch (const Error& error) {
+        reason = reason_of(error, candidate->path);
+        if (damaged.empty() && is_committed(candidate->path)) {
+          damaged = candidate->path;
+          damage = reason;
+        }
+      }
+    }
+    warnings.push_back("skipped the checkpoint " + candidate->path + ": " + reason);
+  }
+  if (damaged.empty()) return std::nullopt;
+  throw Error(
+      ErrorKind::kCheckpoint,
+      {.what = "no checkpoint of checkpoint.folder can be gone on from; the newest that was "
+               "committed: " +
+               damage,
+       .where = damaged,
+       .remedy = "set checkpoint.resume = \"none\" to begin anew, or another "
+                 "checkpoint.folder"});
+}
+
+std::optional<std::int64_t> step_of(const std::string& resume) {
+  std::int64_t step = 0;
+  const char* const end = resume.data() + resume.size();
+  const auto [rest, failure] = std::from_chars(resume.data(), end, step);
+  return failure == std::errc() && rest == end ? std::optional(step) : std::nullopt;
+}
+
+Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
+  std::vector<std::string> others;
+  for (const StepFolder& candidate : step_folders(folder)) {
+    if (candidate.step == step) return open_verified(candidate.path, step);
+    if (is_committed(candidate.path)) others.push_back(std::to_string(candidate.step));
+  }
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = "there is no checkpoint of step " + std::to_string(step),
+               .where = folder,
+               .remedy = others.empty() ? "there is none of any step: set checkpoint.resume = "
+                                          "\"auto\", or the path of a checkpoint"
+                                        : "there are those of " +
+                                              std::string(others.size() == 1 ? "step " : "steps ") +
+                                              join(others, ", ")});
+}
+
+std::optional<Checkpoint> chosen(const CheckpointOptions& options,
+                                 std::vector<std::string>& warnings) {
+  if (options.resume == "none") return std::nullopt;
+  if (options.resume == "auto") return newest_verified(options.folder, warnings);
+  if (const auto step = step_of(options.resume)) return checkpoint_of_step(options.folder, *step);
+  return open_verified(options.resume, std::nullopt);
+}
+
+// kind: "model" or "data". difference: "" for none.
+void judge(const std::string& kind, const std::string& difference, const Checkpoint& checkpoint,
+           const CheckpointOptions& options, const std::string& remedy,
+           std::vector<std::string>& warnings) {
+  if (difference.empty()) return;
+  const std::string what = (kind == "data" ? "the checkpoint is of other data: "
+                                           : "the checkpoint is of another model: ") +
+                           printable(difference);
+  if (std::find(options.allow.begin(), options.allow.end(), kind) != options.allow.end()) {
+    warnings.push_back(what + "; it is gone on from all the same, by checkpoint.allow");
+    return;
+  }
+  throw Error(
+      ErrorKind::kCheckpoint,
+      {.what = what,
+       .where = checkpoint.path(),
+       .remedy = remedy + ", set checkpoint.allow = [\"" + kind +
+                 "\"] to go on all the same, or checkpoint.resume = \"none\" to begin anew"});
+}
+
+}  // namespace
+
+ResumePoint new_run() {
+  ResumePoint point;
+  point.run = unique_suffix();
+  return point;
+}
+
+ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& made_of) {
+  ResumePoint point = new_run();
+  point.checkpoint = chosen(config.checkpoint, point.warnings);
+  if (!point.checkpoint) return point;
+  const Checkpoint& checkpoint = *point.checkpoint;
+  const Manifest& manifest = checkpoint.manifest();
+  judge("model", model_difference(checkpoint, made_of), checkpoint, config.checkpoint,
+        "give the model that its run began from", point.warnings);
+  judge("data", data_difference(manifest, made_of), checkpoint, config.checkpoint,
+        "give the data of its run", point.warnings);
+  const std::string changes = changed_settings(manifest.settings, made_of.settings);
+  if (!changes.empty())
+    point.warnings.push_back("settings differ from those of " + checkpoint.path() + ": " +
+                             printable(changes));
+  point.done = {manifest.step, {manifest.sequence}};
+  point.run = manifest.run;
+  return point;
+}
+
+bool is_finished(const RunConfig& config, const ResumePoint& resume) {
+  return resume.checkpoint && resume.done.steps >= config.training.steps;
+}
+
+void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
+  if (config.checkpoint.commit != "marker") return;
+  for (const StepFolder& folder : step_folders(config.checkpoint.folder)) {
+    if (folder.step <= resume.done.steps || folder.step > config.training.steps) continue;
+    try {
+      open_verified(folder.path, folder.step);
+    } catch (const Error&) {
+      continue;  // the save that needs the place clears it
+    }
+    throw Error(ErrorKind::kUsage,
+                {.what = "step " + std::to_string(folder.step) +
+                         ", which is left to do, is committed already, and is never replaced with "
+                         "checkpoint.commit = \"marker\"",
+                 .where = folder.path,
+                 .remedy = "go on from it, remove it, or set another checkpoint.folder"});
+  }
+}
+
+void require_same_resume_point(const ResumePoint& resume, const Group& world) {
+  const auto text = [&] {
+    if (!resume.checkpoint) return std::string("step 1");
+    const Manifest& manifest = resume.checkpoint->manifest();
+    return "the checkpoint of step " + std::to_string(manifest.step) + " of run " + manifest.run;
+  };
+  std::vector<std::string> of_ranks;
+  for (WireReader& message : gather_messages(
+           world, WireWriter().add(text()).add(resume.done.position.sequence), "where to begin")) {
+    of_ranks.push_back(message.take<std::string>());
+    of_ranks.back() += ", sequence " + std::to_string(message.take<std::int64_t>());
+    message.finish();
+  }
+  for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
+    if (of_ranks[rank] == of_ranks[0]) continue;
+    throw Error(ErrorKind::kCheckpoint, {.what = "rank 0 goes on from " + of_ranks[0] + ", rank " +
+                                                 std::to_string(rank) + " from " + of_ranks[rank],
+                                         .where = "checkpoint.folder",
+                                         .remedy = "use a folder that all ranks see"});
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,9 @@
+// Any bytes as a manifest, with the seal that belongs to them and without.
+#include <cstdint>
+
+#include "checkpoint/fuzz/properties.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  sluice::test::check_manifest({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
