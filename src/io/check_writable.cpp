@@ -5,12 +5,32 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "sluice/parts/hf_directory.h"
 
 namespace sluice {
+namespace {
+
+constexpr const char* kProbe = ".sluice-probe-";
+
+// Of processes that ended between making and removing theirs. Whoever is alive has seen by then
+// what it wanted to know.
+void remove_probes(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().filename().string().starts_with(kProbe)) found.push_back(it->path());
+  }
+  for (const std::string& path : found) ::rmdir(path.c_str());  // empty ones
+}
+
+}  // namespace
 
 void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t bytes,
                     std::uint64_t largest_file) {
@@ -43,7 +63,8 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   }
   // Creating is the only honest test: access() knows nothing of read-only mounts for root, quotas
   // or file systems without directories.
-  std::string probe = ancestor + "/.sluice-probe-XXXXXX";
+  remove_probes(ancestor);
+  std::string probe = ancestor + "/" + kProbe + "XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   }

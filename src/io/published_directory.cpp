@@ -66,6 +66,16 @@ void create_directories(const std::string& path) {
   if (failed != 0) fail("cannot create directory", path, failed);
 }
 
+void sync_folders_of(const std::string& path) {
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const bool is_folder = it->is_directory(error);
+    if (error) break;
+    if (is_folder) sync_directory(it->path());
+  }
+  if (error) fail("cannot list the folder", path, error.value());
+}
+
 void make_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0) fail("cannot create directory", path, errno);
 }
@@ -93,16 +103,30 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
-// The file that says so goes last: whoever finds the rest knows what it is. An empty folder is what
-// is left when the process ends between the two.
+// The file that says so goes last, also where the power fails: whoever finds the rest knows what it
+// is. An empty folder is what is left when the process ends between the two.
 void remove_incomplete(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
     if (it->path().filename() != kIncomplete) files.push_back(it->path());
   for (const fs::path& file : files) fs::remove_all(file, error);
+  try {
+    sync_directory(path);
+  } catch (const Error&) {
+    return;  // the next save sees to it
+  }
   fs::remove(path + "/" + kIncomplete, error);
   fs::remove(path, error);
+}
+
+// Without its marker, for good, before anything that the marker speaks of goes.
+void remove_marker(const std::string& path, const DirectoryKind& kind) {
+  if (::unlink((path + "/" + kind.marker).c_str()) != 0) {
+    if (errno == ENOENT) return;
+    fail("cannot remove the marker", path, errno);
+  }
+  sync_directory(path);
 }
 
 void clean_incomplete(const std::string& path, const DirectoryKind& kind) {
@@ -121,13 +145,17 @@ void clean_incomplete(const std::string& path, const DirectoryKind& kind) {
   ::close(lock);
 }
 
-// What killed processes left.
-void clean_up(const std::string& folder, const std::string& own, const DirectoryKind& kind) {
+std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     names.push_back(it->path().filename());
-  for (const std::string& name : names) {
+  return names;
+}
+
+// What killed processes left.
+void clean_up(const std::string& folder, const std::string& own, const DirectoryKind& kind) {
+  for (const std::string& name : names_in(folder)) {
     if (name.starts_with('.')) {
       clean_hidden(folder, name, own);
     } else if (name == own || step_of_name(name)) {
@@ -137,6 +165,17 @@ void clean_up(const std::string& folder, const std::string& own, const Directory
 }
 
 }  // namespace
+
+void put_back_steps(const std::string& folder) {
+  for (const std::string& name : names_in(folder)) {
+    const std::string step = name_behind(name, kAside, {});
+    if (!step.empty() && !exists(folder + "/" + step)) clean_hidden(folder, name, {});
+  }
+}
+
+void clean_steps(const std::string& folder, const DirectoryKind& kind) {
+  clean_up(folder, {}, kind);
+}
 
 void ensure_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
@@ -173,9 +212,7 @@ void remove_published(const std::string& path, Commit commit, const DirectoryKin
   } catch (const Error&) {
   }
   sync_directory(path);
-  if (::unlink((path + "/" + kind.marker).c_str()) != 0 && errno != ENOENT)
-    fail("cannot remove the marker", path, errno);
-  sync_directory(path);
+  remove_marker(path, kind);
   remove_incomplete(path);
 }
 
@@ -210,14 +247,18 @@ void PublishedDirectory::begin_marker() {
   working_ = path_;
   make_directory(working_);
   write_text(working_ + "/" + kIncomplete, "");
+  sync_directory(working_);
 }
 
 PublishedDirectory::~PublishedDirectory() {
   if (!published_) {
     std::error_code ignored;
     if (commit_ == Commit::kMarker) {
-      fs::remove(working_ + "/" + kind_.marker, ignored);  // before anything that it speaks of
-      remove_incomplete(working_);
+      try {
+        remove_marker(working_, kind_);
+        remove_incomplete(working_);
+      } catch (const Error&) {  // the next save sees to it
+      }
     } else {
       fs::remove_all(working_, ignored);
     }
@@ -276,8 +317,7 @@ void PublishedDirectory::give_name_back(const std::string& older) {
 
 void PublishedDirectory::publish(const std::string& marker_text) {
   std::error_code ignored;
-  for (fs::directory_iterator it(working_, ignored), end; it != end; it.increment(ignored))
-    if (it->is_directory()) sync_directory(it->path());
+  sync_folders_of(working_);
   if (commit_ == Commit::kMarker) {
     sync_directory(working_);
     sync_directory(folder_);
@@ -297,6 +337,8 @@ void PublishedDirectory::publish(const std::string& marker_text) {
     try {
       sync_directory(folder_);  // before what was written goes
     } catch (const Error&) {
+      published_ =
+          true;  // which of the two has the name after a power loss nobody knows: both stay
     }
     throw;
   }

@@ -63,6 +63,12 @@ class PublishedDirectory {
   bool published_ = false;
 };
 
+// Of a folder of step-XXXXXXXX, what killed processes left there. Before somebody looks which are
+// there: what was moved aside has its name again, unless its successor took it.
+void put_back_steps(const std::string& folder);
+// The same, and what is not committed, or was on its way out, is gone.
+void clean_steps(const std::string& folder, const DirectoryKind& kind);
+
 // Makes a folder in a working directory; one that is there, of another rank's making, is as good.
 // Throws Error(kCheckpoint).
 void ensure_folder(const std::string& path);

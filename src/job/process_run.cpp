@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "checkpoint/checkpoint_files.h"
 #include "config/machine_memory.h"
+#include "io/published_directory.h"
 #include "job/checkpoint_target.h"
 #include "job/earlier_run.h"
 #include "job/evaluate_data.h"
@@ -35,6 +37,12 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
     std::cerr << run.post_mortem.text(run.plan.program, *failure,
                                       {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
   }
+}
+
+// Of the run that finished and was killed before all was tidy.
+void tidy_checkpoints(const ProcessRun& run) {
+  io::clean_steps(run.config.checkpoint.folder, checkpoint_kind());
+  checkpoint_target(run, run.resume.done.steps).after_commit();
 }
 
 std::optional<TokenData> open_validation(const RunConfig& config, const ModelSpec& spec) {
@@ -68,6 +76,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   require_data_is_kept(config);
   require_memory(plan, machine_memory_bytes());
   made_of = fingerprints_of(config, plan.model, weights);
+  io::put_back_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
   if (!is_finished(config, resume)) require_steps_left(traced);
@@ -86,7 +95,10 @@ void ProcessRun::require_steps_left(const std::optional<StepRange>& traced) {
 
 std::int64_t ProcessRun::train() {
   if (is_finished(config, resume)) {
-    if (log) log->already_finished();
+    if (log) {
+      log->already_finished();
+      tidy_checkpoints(*this);
+    }
     return resume.done.steps;
   }
   if (log) {

@@ -53,6 +53,14 @@ TEST(CheckWritableTest, RefusesALimitOnFilesBelowTheLargest) {
   EXPECT_NE(error.remedy().find("ulimit -f"), std::string::npos);
 }
 
+TEST(CheckWritableTest, RemovesWhatKilledProcessesLeftAndNothingThatHoldsSomething) {
+  const TempDirectory directory;
+  fs::create_directory(directory / ".sluice-probe-abcdef");
+  test::write_file(directory / ".sluice-probe-ghijkl/file", "");
+  check_writable(directory.str());
+  EXPECT_EQ(test::list_directory(directory.str()), std::set<std::string>{".sluice-probe-ghijkl"});
+}
+
 TEST(CheckWritableTest, NamesWhatStandsInTheWay) {
   const TempDirectory directory;
   test::write_file(directory / "file", "");

@@ -137,6 +137,37 @@ TEST(PublishedDirectoryTest, PutsBackWhatWasMovedAsideWhenTheSuccessorIsMissing)
             (std::set<std::string>{"step-00000005", "step-00000006", "step-00000007"}));
 }
 
+TEST(PublishedDirectoryTest, WhoeverLooksFirstPutsBackAndCleansNothingElse) {
+  const TempDirectory directory;
+  write_step(directory / ".step-00000001.old-11", "1");
+  write_step(directory / "step-00000002", "2");
+  write_step(directory / ".step-00000002.old-12", "1");
+  fs::create_directory(directory / ".step-00000003.tmp-13");
+  put_back_steps(directory.str());
+  EXPECT_EQ(list_directory(directory.str()),
+            (std::set<std::string>{"step-00000001", "step-00000002", ".step-00000002.old-12",
+                                   ".step-00000003.tmp-13"}));
+  EXPECT_EQ(read_file(directory / "step-00000001/value"), "1");
+  EXPECT_EQ(read_file(directory / "step-00000002/value"), "2");
+  EXPECT_NO_THROW(put_back_steps(directory / "missing"));
+}
+
+TEST(PublishedDirectoryTest, AFolderOfStepsIsCleanedWithoutASave) {
+  const TempDirectory directory;
+  write_step(directory / ".step-00000001.old-11", "1");
+  fs::create_directory(directory / ".step-00000003.tmp-13");
+  write_step(directory / "step-00000004", "4", Commit::kMarker);
+  test::write_file(directory / "step-00000004/.sluice-incomplete", "");
+  test::write_file(directory / "step-00000005/value", "5");
+  test::write_file(directory / "step-00000005/.sluice-incomplete", "");
+  test::write_file(directory / ".other.tmp-13/value", "of others");
+  clean_steps(directory.str(), kKind);
+  EXPECT_EQ(list_directory(directory.str()),
+            (std::set<std::string>{"step-00000001", "step-00000004", ".other.tmp-13"}));
+  EXPECT_EQ(list_directory(directory / "step-00000004"),
+            (std::set<std::string>{"done", "folder", "value"}));
+}
+
 TEST(PublishedDirectoryTest, InMarkerModeNothingCommittedIsReplaced) {
   const TempDirectory directory;
   const std::string path = write_step(directory / "step-00000005", "1", Commit::kMarker);

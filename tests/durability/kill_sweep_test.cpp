@@ -1,0 +1,107 @@
+// SIGKILL before a file-system call of a save over four ranks: the old checkpoint or the new one is
+// whole, and the same command again ends as if nothing had been.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "watched_run.h"
+
+namespace sluice::testing {
+namespace {
+
+using Steps = std::set<int>;
+
+struct Sweep {
+  std::vector<std::string> overrides;  // of the run that is killed; step 2 is there when it begins
+  std::set<Steps> allowed;             // checkpoints that may be whole afterwards
+  bool marker = false;
+  std::vector<std::string> next = {};  // of the run after that; as before if empty
+  bool no_exchange = false;
+};
+
+const Sweep kBesideAnother{{"--training.steps=3"}, {{2}, {2, 3}}};
+const Sweep kInsteadOfOlder{{"--training.steps=3", "--checkpoint.keep_latest_k=1"},
+                            {{2}, {2, 3}, {3}}};
+const Sweep kEachStepInsteadOfOlder{
+    {"--training.steps=4", "--checkpoint.interval=1", "--checkpoint.keep_latest_k=1"},
+    {{2}, {2, 3}, {3}, {3, 4}, {4}}};
+const Sweep kMarker{
+    {"--training.steps=3", "--checkpoint.keep_latest_k=1", "--checkpoint.commit=marker"},
+    {{2}, {2, 3}, {3}},
+    true};
+const Sweep kReplacing{{"--training.steps=2", "--checkpoint.resume=none"}, {{2}}};
+// Between two renames there is none of that name; it comes back when the next run looks.
+const Sweep kReplacingWithoutExchange{{"--training.steps=2", "--checkpoint.resume=none"},
+                                      {{2}, {}},
+                                      false,
+                                      {"--training.steps=3"},
+                                      true};
+
+class KillSweepTest : public WatchedRunTest {
+ protected:
+  // Every call, or so many of them.
+  void sweep(const Sweep& sweep, std::size_t sample) {
+    const std::string marker = sweep.marker ? "marker" : "rename";
+    ASSERT_EQ(train_four({"--training.steps=2", "--checkpoint.commit=" + marker}).exit_code, 0);
+    keep_a_copy("before");
+    const ProgramResult whole = watch(out(), {.no_exchange = sweep.no_exchange}, sweep.overrides);
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    const std::vector<test::FileCall> recorded = calls();
+    if (!sweep.next.empty()) {
+      ASSERT_EQ(train_four(sweep.next).exit_code, 0);
+    }
+    keep_a_copy("clean");
+    const std::size_t count = sample == 0 ? recorded.size() : sample;
+    for (const long n : sampled_calls(recorded, count)) {
+      if (n <= static_cast<long>(recorded.size()) && !HasFatalFailure()) kill_before(n, sweep);
+    }
+    RecordProperty("points", num_points_);
+    std::cout << num_points_ << " points of " << recorded.size() << " calls\n";
+    EXPECT_LE(num_between_, sweep.no_exchange ? 1 : 0);
+  }
+
+ private:
+  void kill_before(long n, const Sweep& sweep) {
+    restore("before");
+    const ProgramResult killed =
+        watch(out(), {.kill = n, .no_exchange = sweep.no_exchange}, sweep.overrides);
+    EXPECT_EQ(killed.exit_code, 128 + SIGKILL) << n;
+    ++num_points_;
+    const std::vector<test::FileCall> made = calls();
+    const std::string after = "killed before call " + std::to_string(n) + ", after '" +
+                              (made.empty() ? "" : made.back().text()) + "'\n";
+    const Listed found = listed();
+    EXPECT_TRUE(sweep.allowed.contains(found.ok)) << after << ::testing::PrintToString(found.ok);
+    // With a marker, what is not committed has the name of a checkpoint.
+    if (!sweep.marker) {
+      EXPECT_EQ(found.others, "") << after;
+    }
+
+    num_between_ += found.ok.empty();
+    const ProgramResult again = train_four(sweep.next.empty() ? sweep.overrides : sweep.next);
+    ASSERT_EQ(again.exit_code, 0) << after << again.err;
+    expect_same_as("clean", after);
+  }
+
+  int num_points_ = 0, num_between_ = 0;
+};
+
+TEST_F(KillSweepTest, AKilledSaveLeavesTheOldOrTheNewCheckpointAndTheNextRunGoesOn) {
+  sweep(kBesideAnother, 4);
+}
+
+TEST_F(KillSweepTest, AKillWhileOldCheckpointsGoLeavesOneWhole) { sweep(kInsteadOfOlder, 4); }
+
+TEST_F(KillSweepTest, AKillBeforeOrAfterAMarkerLeavesOneWhole) { sweep(kMarker, 4); }
+
+class KillSweepSlowTest : public KillSweepTest {};
+
+TEST_F(KillSweepSlowTest, EveryCallOfASaveBesideAnother) { sweep(kBesideAnother, 0); }
+TEST_F(KillSweepSlowTest, EveryCallOfSavesWithRetention) { sweep(kEachStepInsteadOfOlder, 0); }
+TEST_F(KillSweepSlowTest, EveryCallOfSavesWithAMarker) { sweep(kMarker, 0); }
+TEST_F(KillSweepSlowTest, EveryCallOfASaveThatReplaces) { sweep(kReplacing, 0); }
+TEST_F(KillSweepSlowTest, EveryCallOfASaveThatReplacesWithoutExchange) {
+  sweep(kReplacingWithoutExchange, 0);
+}
+
+}  // namespace
+}  // namespace sluice::testing
