@@ -150,6 +150,7 @@ void begin_process() {
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGUSR1, SIG_IGN);  // a request to save, before anything can be
 }
 
 void prepare_app(CLI::App& app) {

@@ -1,6 +1,6 @@
 // Checkpoints: a folder with weights that transformers reads, optimizer state, and a manifest.
 //
-// Owns: opening and verifying one, reading tensors of it by full name, finding the newest.
+// Owns: opening and verifying one, reading tensors of it by full name, those of a folder.
 // Does not own: writing (Pipeline::save, TrainingJob), what is in the manifest (parts/manifest.h).
 //
 // A checkpoint knows nothing of the layout that wrote it: every tensor is there once, whole, under
@@ -50,8 +50,10 @@ class Checkpoint {
   // name), another shape or dtype, a file that was truncated.
   void read_into(SavedKind kind, std::string_view name, const Slice& slice,
                  at::Tensor& destination) const;
-  // As it is stored, in new memory on the CPU.
+  // As it is stored, in new memory on the CPU, and compared with its hash.
   at::Tensor read(SavedKind kind, std::string_view name) const;
+  // Closes the files: path and manifest stay, nothing can be read any more.
+  void close();
 
  private:
   struct Impl;

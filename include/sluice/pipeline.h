@@ -191,8 +191,9 @@ class Pipeline {
   // Error(kUsage) for an optimizer that is not known, and extra state that differs between ranks or
   // is no UTF-8.
   void save(const std::string& path, const SaveOptions& options = {});
-  // Collective. Reads, of the directory, what this rank needs, whatever layout saved it; the next
-  // train_step() draws the random numbers that it would have drawn there. optimizer: gets its
+  // Collective. Reads, of the directory, what this rank needs, whatever layout saved it; with the
+  // same RunOptions::seed the next train_step() draws the random numbers that it would have drawn
+  // there. optimizer: gets its
   // state, by full names. Throws Error(kCheckpoint) for a checkpoint of another model or optimizer,
   // and before anything is written; for one that is damaged, as the hashes of what this rank reads
   // tell.

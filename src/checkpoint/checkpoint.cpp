@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint_error.h"
 #include "checkpoint/read_manifest.h"
+#include "checkpoint/tensor_files.h"
 #include "checkpoint/verify_content.h"
 #include "sluice/parts/safetensors.h"
 
@@ -188,7 +189,12 @@ void Checkpoint::read_into(SavedKind kind, std::string_view name, const Slice& s
 }
 
 at::Tensor Checkpoint::read(SavedKind kind, std::string_view name) const {
-  return as_checkpoint_error([&] { return impl_->file_of(kind, name).read(name); });
+  const SafetensorsReader& file = impl_->file_of(kind, name);
+  const at::Tensor tensor = as_checkpoint_error([&] { return file.read(name); });
+  if (tensor_hash(tensor) == impl_->find(kind, name)->hash) return tensor;
+  refuse("the content of '" + std::string(name) + "' is not what was saved", file.path());
 }
+
+void Checkpoint::close() { impl_->files.clear(); }
 
 }  // namespace sluice

@@ -104,7 +104,13 @@ std::string to_json(const Manifest& manifest) {
   text += tensors("optimizer", manifest.optimizer);
   text += tensors("extra_tensors", manifest.extra_tensors);
   text += files(manifest.files);
-  return seal(std::move(text));
+  text = seal(std::move(text));
+  if (text.size() <= kMaxManifestBytes) return text;
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = "the manifest has " + human_bytes(static_cast<std::int64_t>(text.size())) +
+                       ", at most " + human_bytes(kMaxManifestBytes) + " can be read again",
+               .where = kManifestFile,
+               .remedy = "save long texts of your own as tensors of kByte"});
 }
 
 }  // namespace sluice

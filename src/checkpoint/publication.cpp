@@ -1,32 +1,49 @@
 #include "checkpoint/publication.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/content_hash.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/read_manifest.h"
 #include "io/hf_files.h"
 #include "io/safetensors_dtype.h"
+#include "run/out_of_memory.h"
 #include "sluice/checkpoint.h"
+#include "sluice/parts/log.h"
 #include "sluice/parts/safetensors.h"
 
 namespace sluice {
 namespace {
 
-// Nothing committed is replaced in marker mode; what cannot be read any more was lost before.
-void remove_damaged(const SaveTarget& target) {
-  if (target.commit != Commit::kMarker || !checkpoint_kind().is_committed(target.path)) return;
+// Nothing committed is replaced in marker mode; one that cannot be read any more is moved out of
+// the way.
+void move_damaged(const SaveTarget& target) {
+  if (target.commit != Commit::kMarker || !was_committed(target.path)) return;
   try {
     Checkpoint(target.path).verify();
   } catch (const Error&) {
-    io::remove_published(target.path, target.commit, checkpoint_kind());
+    io::keep_beside(target.path);
   }
 }
 
 const SaveTarget& made_free(const SaveTarget& target) {
-  remove_damaged(target);
+  move_damaged(target);
   return target;
+}
+
+// The floating one that most bytes have: buffers may have others.
+at::ScalarType dtype_of(const std::vector<SavedTensor>& weights) {
+  std::map<at::ScalarType, std::uint64_t> bytes;
+  for (const SavedTensor& tensor : weights) {
+    const auto dtype = io::torch_dtype(tensor.dtype);
+    if (dtype && io::is_plain_float(*dtype)) bytes[*dtype] += tensor.bytes;
+  }
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? at::kFloat : most->first;
 }
 
 bool is_in(const std::string& file, const std::string& folder) {
@@ -56,9 +73,8 @@ void Publication::add_index_and_config() {
   }
   if (!one_file) add_file(io::kHfIndexFile, io::index_text(weight_map, bytes));
   if (target_.config_text.empty()) return;
-  const auto dtype = io::torch_dtype(manifest.weights.front().dtype);
   add_file(io::kHfConfigFile,
-           io::config_of_weights(target_.config_text, dtype_name(dtype.value_or(at::kFloat))));
+           io::config_of_weights(target_.config_text, dtype_name(dtype_of(manifest.weights))));
 }
 
 void Publication::add_tokenizer() {
@@ -87,7 +103,12 @@ void Publication::commit(std::vector<SavedTensor> tensors) {
   add_index_and_config();
   add_tokenizer();
   directory_.publish(to_json(manifest));
-  if (target_.after_commit) target_.after_commit();
+  if (!target_.after_commit) return;
+  try {
+    target_.after_commit();
+  } catch (...) {  // what is saved is saved
+    log_warning(caught_error().what());
+  }
 }
 
 }  // namespace sluice

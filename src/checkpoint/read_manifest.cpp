@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "io/published_directory.h"
 #include "io/step_name.h"
 #include "sluice/error.h"
 
@@ -82,6 +83,11 @@ Manifest read_manifest(const std::string& path) {
   if (fs::symlink_status(file, error).type() == fs::file_type::not_found) refuse_uncommitted(path);
   return parse_manifest(read_text(file, kMaxManifestBytes, ErrorKind::kCheckpoint, Links::kRefuse),
                         file);
+}
+
+bool was_committed(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(path + "/" + kManifestFile, unknown) && !io::is_unfinished(path);
 }
 
 }  // namespace sluice

@@ -16,4 +16,7 @@ inline constexpr const char* kNotCommitted = "no manifest.json: it was not commi
 // beside it), no manifest in it, what parse_manifest() throws.
 Manifest read_manifest(const std::string& path);
 
+// A checkpoint was committed under this path, whatever became of it since.
+bool was_committed(const std::string& path);
+
 }  // namespace sluice

@@ -20,9 +20,10 @@ constexpr int kLeader = 0;
 
 enum class Phase : std::uint8_t { kIdle, kWriting, kCommitting };
 
+// Or there is nothing (left) to wait for.
 template <typename T>
-bool is_ready(const std::future<T>& future) {
-  return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+bool is_done(const std::future<T>& future, std::chrono::seconds patience) {
+  return !future.valid() || future.wait_for(patience) == std::future_status::ready;
 }
 
 struct Status {
@@ -95,11 +96,11 @@ struct Saver::Impl {
   }
 
   Status status(bool wait) {
-    if (phase == Phase::kWriting && wait) writing.wait();
-    if (phase == Phase::kCommitting && committing.valid() && wait) committing.wait();
+    // Not for longer at a time than another rank may wait for a message.
+    const std::chrono::seconds patience(wait ? 1 : 0);
     Status own{phase, false};
-    if (phase == Phase::kWriting) own.done = is_ready(writing);
-    if (phase == Phase::kCommitting) own.done = !committing.valid() || is_ready(committing);
+    if (phase == Phase::kWriting) own.done = is_done(writing, patience);
+    if (phase == Phase::kCommitting) own.done = is_done(committing, patience);
     return own;
   }
 
@@ -160,7 +161,7 @@ struct Saver::Impl {
     if (leader.phase == Phase::kWriting) {
       if (all_done(all)) exchange_written(world);
     } else if (leader.phase == Phase::kIdle || leader.done) {
-      if (phase == Phase::kWriting) writing.wait();
+      if (writing.valid()) writing.wait();
       share_outcome(world);
     } else {
       phase = Phase::kCommitting;  // a rank that missed the exchange has written its files
@@ -184,6 +185,8 @@ std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankStat
   if (in_flight())
     throw Error(ErrorKind::kInternal, {.what = "a save began while another was on its way"});
   impl_->target = target;
+  impl_->written.reset();
+  impl_->outcome.reset();
   try {
     const std::string directory = impl_->make_directory(world);
     const RankState kept = from == SaveFrom::kCopy ? impl_->snapshot.take(state) : state;

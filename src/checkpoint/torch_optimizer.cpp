@@ -97,11 +97,19 @@ std::string key(const char* field, const std::string& name) {
 
 // Fills in what is there. false: nothing is.
 bool read_fields(const Checkpoint& checkpoint, const std::string& name, const Fields& fields,
-                 at::Device device) {
+                 const at::Tensor& parameter) {
   bool found = false;
   for (const auto& [field, tensor] : fields.tensors) {
     if (!checkpoint.find(SavedKind::kOptimizer, key(field, name))) continue;
-    *tensor = checkpoint.read(SavedKind::kOptimizer, key(field, name)).to(device);
+    const at::Tensor saved = checkpoint.read(SavedKind::kOptimizer, key(field, name));
+    if (saved.sizes() != parameter.sizes()) {
+      throw Error(ErrorKind::kCheckpoint,
+                  {.what = "'" + key(field, name) + "' is " + to_text(meta_of(saved)) +
+                           ", its parameter " + to_text(meta_of(parameter)),
+                   .where = checkpoint.path(),
+                   .remedy = "it is of another model"});
+    }
+    *tensor = saved.to(parameter.device());
     found = true;
   }
   if (fields.step && checkpoint.find(SavedKind::kOptimizer, key("step", name))) {
@@ -137,7 +145,7 @@ void load_torch_optimizer(Optimizer& optimizer, const ParameterNames& names,
   for (const auto& [parameter, name] : named_parameters(optimizer, names)) {
     std::unique_ptr<OptimizerParamState> state = kind.make();
     void* const at = parameter.unsafeGetTensorImpl();
-    if (read_fields(checkpoint, name, kind.fields(*state), parameter.device())) {
+    if (read_fields(checkpoint, name, kind.fields(*state), parameter)) {
       optimizer.state()[at] = std::move(state);
     } else {
       optimizer.state().erase(at);

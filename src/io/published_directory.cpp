@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* kIncomplete = ".sluice-incomplete";
 constexpr const char* kTemporary = ".tmp-";
 constexpr const char* kAside = ".old-";
+constexpr const char* kKept = ".kept-";
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error_number) {
   throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
@@ -182,6 +183,13 @@ void ensure_folder(const std::string& path) {
     fail("cannot create directory", path, errno);
 }
 
+bool is_unfinished(const std::string& path) { return exists(path + "/" + kIncomplete); }
+
+void keep_beside(const std::string& path) {
+  rename_path(path, path + kKept + unique_suffix());
+  sync_directory(parent_directory(path));
+}
+
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file)) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(path, error))) return false;
@@ -289,7 +297,7 @@ std::string PublishedDirectory::take_name() {
     return {};
   }
   if (!holds_only(path_, kind_.is_ours)) {
-    const std::string kept = path_ + ".kept-" + unique_suffix();
+    const std::string kept = path_ + kKept + unique_suffix();
     move_aside(kept);
     return kept;
   }

@@ -73,6 +73,11 @@ void clean_steps(const std::string& folder, const DirectoryKind& kind);
 // Throws Error(kCheckpoint).
 void ensure_folder(const std::string& path);
 
+// A save left it unfinished, in marker mode, or writes it still.
+bool is_unfinished(const std::string& path);
+// Gives a directory the name NAME.kept-*, with all that is in it. Throws Error(kCheckpoint).
+void keep_beside(const std::string& path);
+
 // Nothing but files that are ours, in folders one level deep.
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file));
 

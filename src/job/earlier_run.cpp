@@ -21,17 +21,6 @@ bool will_be_saved(const RunConfig& config, const ResumePoint& resume, std::int6
          (step == last || (interval > 0 && step % interval == 0));
 }
 
-// Whether the last of them is what a run would go on from.
-bool is_committed(const std::vector<StepFolder>& folders) {
-  if (folders.empty()) return false;
-  try {
-    read_manifest(folders.back().path);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 void require_data_is_kept(const RunConfig& config) {
@@ -89,13 +78,16 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
     replaced.push_back(folder.name);
     if (resume.checkpoint) found.push_back(folder.name + " in " + config.checkpoint.folder);
   }
-  const bool another_is_newest = !resume.checkpoint && is_committed(folders);
+  const bool another_is_newest = !folders.empty() && folders.back().step > resume.done.steps &&
+                                 was_committed(folders.back().path);
+  if (found.empty() && another_is_newest)
+    found.push_back(folders.back().name + " in " + config.checkpoint.folder);
   const bool is_asked_for = config.checkpoint.resume == "none" && !another_is_newest;
   if (found.empty() || (replaced.empty() && is_asked_for)) return {};
   std::string text = "an earlier run left " + join(found, " and ") + "; this run ";
-  if (!resume.checkpoint) text += "begins at step 1";
-  if (!replaced.empty())
-    text += (resume.checkpoint ? "replaces " : " and replaces ") + join(replaced, " and ");
+  text += resume.checkpoint ? "goes on from step " + std::to_string(resume.done.steps)
+                            : std::string("begins at step 1");
+  if (!replaced.empty()) text += " and replaces " + join(replaced, " and ");
   if (another_is_newest)
     text += "; until it has a later checkpoint, checkpoint.resume = \"auto\" means the earlier run";
   return text;

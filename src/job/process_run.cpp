@@ -24,7 +24,7 @@ namespace {
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
   // Without all ranks there are not all weights.
   if (error.kind() != ErrorKind::kPeer) {
-    if (run.log) run.log->sync_metrics();
+    if (run.log && run.log->has_logged()) run.log->sync_metrics();
     const auto last = save_last_weights(
         [&run](std::int64_t step) { return checkpoint_target(run, step); }, run.interrupted,
         run.ranks, run.ranks.threads_per_rank(run.config.training.threads_per_rank));

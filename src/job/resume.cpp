@@ -48,15 +48,6 @@ std::string reason_of(const Error& error, const std::string& path) {
   return error.fact() + (where.empty() ? "" : "; " + where);
 }
 
-bool is_committed(const std::string& path) {
-  try {
-    read_manifest(path);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 std::optional<Checkpoint> newest_verified(const std::string& folder,
                                           std::vector<std::string>& warnings) {
   std::vector<StepFolder> folders = step_folders(folder);
@@ -101,7 +92,7 @@ Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
   std::vector<std::string> others;
   for (const StepFolder& candidate : step_folders(folder)) {
     if (candidate.step == step) return open_verified(candidate.path, step);
-    if (is_committed(candidate.path)) others.push_back(std::to_string(candidate.step));
+    if (was_committed(candidate.path)) others.push_back(std::to_string(candidate.step));
   }
   throw Error(ErrorKind::kCheckpoint,
               {.what = "there is no checkpoint of step " + std::to_string(step),
@@ -141,6 +132,19 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
                  "\"] to go on all the same, or checkpoint.resume = \"none\" to begin anew"});
 }
 
+// The run has committed later steps in the folder.
+bool has_later(const std::string& folder, const Manifest& manifest) {
+  for (const StepFolder& candidate : step_folders(folder)) {
+    if (candidate.step <= manifest.step || !was_committed(candidate.path)) continue;
+    try {
+      if (read_manifest(candidate.path).run == manifest.run) return true;
+    } catch (const Error&) {
+      // Damaged: nobody goes on from it.
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 ResumePoint new_run() {
@@ -164,7 +168,8 @@ ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& ma
     point.warnings.push_back("settings differ from those of " + checkpoint.path() + ": " +
                              printable(changes));
   point.done = {manifest.step, {manifest.sequence}};
-  point.run = manifest.run;
+  // What goes on from an earlier checkpoint is another run than the one that has later ones.
+  if (!has_later(config.checkpoint.folder, manifest)) point.run = manifest.run;
   return point;
 }
 
@@ -179,7 +184,7 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
     try {
       open_verified(folder.path, folder.step);
     } catch (const Error&) {
-      continue;  // the save that needs the place clears it
+      continue;  // the save that needs the place moves it aside
     }
     throw Error(ErrorKind::kUsage,
                 {.what = "step " + std::to_string(folder.step) +

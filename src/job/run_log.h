@@ -49,6 +49,7 @@ class RunLog {
   void unsplit_stages(const std::vector<int>& stages) const;
   // Steps that are not logged count for the time left.
   void skip_step(double seconds);
+  bool has_logged() const { return last_.step > 0; }
   // Before a checkpoint: no checkpoint is on disk while metrics of its steps are not.
   void sync_metrics();
   // Memory predicted and measured, the loss beside what it has to beat, where the weights of `step`

@@ -58,6 +58,9 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   if (run.resume.checkpoint) {
     doing = "loading the checkpoint";
     warn_of_fresh_state(trainer->load(*run.resume.checkpoint), log != nullptr);
+    // Its files take room on the disk, once they are superseded, as long as they are open.
+    transport.world().barrier().wait();
+    if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {
     doing = "loading the weights";
     trainer->load_weights(*run.weights.directory, run.plan.model);

@@ -140,6 +140,24 @@ struct Pipeline::Impl {
     return *evaluation;
   }
 
+  void require_own(const torch::optim::Optimizer& optimizer) const {
+    std::set<const void*> own;
+    for (const SharedParameter& parameter : shared) {
+      if (const ParameterUse* use = parameter.local_use())
+        own.insert(use->value().unsafeGetTensorImpl());
+    }
+    for (const auto& group : optimizer.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        if (own.contains(parameter.unsafeGetTensorImpl())) continue;
+        throw Error(ErrorKind::kUsage,
+                    {.what = "the optimizer holds a parameter, " + to_text(meta_of(parameter)) +
+                             ", that is not one of this rank's pipeline",
+                     .where = "Pipeline::check on rank " + std::to_string(transport.rank()),
+                     .remedy = "make the optimizer after the pipeline, of pipeline.parameters()"});
+      }
+    }
+  }
+
   PipelineState state() const { return {stages.pointers(), shared, world, step, options.seed}; }
 
   // What is thrown before the executor runs would leave the other ranks waiting.
@@ -296,8 +314,8 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
 }
 
 void Pipeline::save(const std::string& path, const SaveOptions& options) {
-  if (options.optimizer) check(*options.optimizer);
   const SaveOutcome outcome = impl_->waking_others("Pipeline::save", [&] {
+    if (options.optimizer) impl_->require_own(*options.optimizer);
     require_call(impl_->world, "save");
     return save_pipeline(impl_->state(), path, options);
   });
@@ -306,8 +324,8 @@ void Pipeline::save(const std::string& path, const SaveOptions& options) {
 }
 
 LoadedState Pipeline::load(const std::string& path, torch::optim::Optimizer* optimizer) {
-  if (optimizer) check(*optimizer);
   return impl_->waking_others("Pipeline::load", [&] {
+    if (optimizer) impl_->require_own(*optimizer);
     require_call(impl_->world, "load");
     LoadedState loaded = load_pipeline(impl_->state(), path, optimizer);
     impl_->step = loaded.step;
@@ -347,18 +365,8 @@ void Pipeline::zero_grad() {
 }
 
 void Pipeline::check(const torch::optim::Optimizer& optimizer) const {
-  std::set<const void*> own;
-  for (const at::Tensor& parameter : parameters()) own.insert(parameter.unsafeGetTensorImpl());
-  for (const auto& group : optimizer.param_groups()) {
-    for (const at::Tensor& parameter : group.params()) {
-      if (own.contains(parameter.unsafeGetTensorImpl())) continue;
-      throw Error(ErrorKind::kUsage,
-                  {.what = "the optimizer holds a parameter, " + to_text(meta_of(parameter)) +
-                           ", that is not one of this rank's pipeline",
-                   .where = "Pipeline::check on rank " + std::to_string(rank()),
-                   .remedy = "make the optimizer after the pipeline, of pipeline.parameters()"});
-    }
-  }
+  require_no_step("Pipeline::check");
+  impl_->require_own(optimizer);
 }
 
 int Pipeline::rank() const { return impl_->transport.rank(); }

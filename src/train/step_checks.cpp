@@ -28,9 +28,8 @@ Transport& require_fits(const Plan& plan, Transport& transport) {
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy) {
   if (std::any_of(batch.counts.begin(), batch.counts.end(), [](auto count) { return count > 0; }))
     return;
-  throw Error(
-      ErrorKind::kInput,
-      {.what = what, .where = "step " + std::to_string(batch.step), .remedy = remedy});
+  throw Error(ErrorKind::kInput,
+              {.what = what, .where = "step " + std::to_string(batch.step), .remedy = remedy});
 }
 
 void require_same_parameters(const RankStages& stages) {

@@ -235,6 +235,11 @@ TEST(SaverTest, InMarkerModeADamagedCheckpointMakesRoomAndAWholeOneDoesNot) {
   write_file(folder / "ck/config.json", "{}");
   EXPECT_EQ(failure_of(save_on(1, target)), "");
   Checkpoint(folder / "ck").verify();
+  // Also where not even the manifest can be read; what was there is kept.
+  write_file(folder / "ck/manifest.json", "{");
+  EXPECT_EQ(failure_of(save_on(1, target)), "");
+  Checkpoint(folder / "ck").verify();
+  EXPECT_EQ(list_directory(folder.str()).size(), 3u);
 }
 
 }  // namespace

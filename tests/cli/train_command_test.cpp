@@ -63,7 +63,7 @@ TEST_F(TrainCommandTest, MemoryUnder1F1BDoesNotGrowWithTheNumberOfMicrobatches) 
   auto peaks = [&](const std::string& rows) {
     const ProgramResult result =
         train_anew({"--parallelism.pipeline_parallel_degree=4", "--training.microbatch_size=1",
-               "--training.local_batch_size=" + rows});
+                    "--training.local_batch_size=" + rows});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return metrics().back().at("memory_bytes").get<std::vector<std::int64_t>>();
   };

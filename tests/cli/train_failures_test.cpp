@@ -238,9 +238,9 @@ TEST_F(TrainCommandTest, MetricsThatAreRemovedAreSaidToBeGoneAndCostNoWeights) {
   EXPECT_EQ(WEXITSTATUS(status), 2);
   const std::string line = "the metrics of this run are gone: their file was removed; " + out() +
                            "/metrics.jsonl; leave the file alone while a run writes it";
-  EXPECT_EQ(test::read_file(err()), "sluice: warning: " + line +
-                                        "; the run goes on without metrics\nsluice: error: " +
-                                        line + "\n");
+  EXPECT_EQ(test::read_file(err()),
+            "sluice: warning: " + line +
+                "; the run goes on without metrics\nsluice: error: " + line + "\n");
   EXPECT_TRUE(fs::exists(out() + "/checkpoint/step-00000300/config.json"));
 }
 

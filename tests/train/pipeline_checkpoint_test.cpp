@@ -219,15 +219,28 @@ TEST(PipelineCheckpointTest, WhatDoesNotBelongTogetherIsRefused) {
 }
 
 TEST(PipelineCheckpointTest, ADamagedTensorIsFoundByTheRankThatReadsIt) {
-  const TempDirectory folder;
-  run(model(), layout("1F1B", 1), [&](Pipeline& pipeline) { pipeline.save(folder / "ck"); });
-  std::string bytes = read_file(folder / "ck/model.safetensors");
-  bytes.back() ^= 1;
-  write_file(folder / "ck/model.safetensors", bytes);
-  const Error error = error_of_run([&](Pipeline& pipeline) { pipeline.load(folder / "ck"); });
-  EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
-  EXPECT_NE(std::string(error.what()).find("is not what was saved"), std::string::npos)
-      << error.what();
+  for (const char* file : {"model", "optimizer/state", "extra/state"}) {
+    const TempDirectory folder;
+    run(model(), layout("1F1B", 1), [&](Pipeline& pipeline) {
+      const auto optimizer = kAdamW(pipeline.parameters());
+      const at::Tensor x = inputs_of(1);
+      pipeline.train_step({{"x", x}, {"y", targets_of(x)}});
+      optimizer->step();
+      pipeline.save(folder / "ck",
+                    {.optimizer = optimizer.get(), .extra_tensors = {{"mine", at::arange(4)}}});
+    });
+    const std::string path = folder / ("ck/" + std::string(file) + ".safetensors");
+    std::string bytes = read_file(path);
+    bytes.back() ^= 1;
+    write_file(path, bytes);
+    const Error error = error_of_run([&](Pipeline& pipeline) {
+      const auto optimizer = kAdamW(pipeline.parameters());
+      pipeline.load(folder / "ck", optimizer.get());
+    });
+    EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+    EXPECT_NE(std::string(error.what()).find("is not what was saved"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(PipelineCheckpointTest, AFrozenParameterHasNoStateAndBeginsAnewWhenItTrains) {

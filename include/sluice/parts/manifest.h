@@ -25,7 +25,7 @@ inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kOptimizerFolder = "optimizer";
 inline constexpr const char* kExtraFolder = "extra";
 inline constexpr int kManifestVersion = 1;
-inline constexpr std::size_t kMaxManifestBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxManifestBytes = std::size_t{256} << 20;
 
 // One tensor, once: whole, whatever layout trained it.
 struct SavedTensor {
@@ -34,7 +34,7 @@ struct SavedTensor {
   std::uint64_t offset = 0, bytes = 0;  // of the data, from the start of the file
   std::vector<std::int64_t> shape;      // {} is a scalar
   std::string dtype;                    // as safetensors says it: "F32", "BF16"
-  std::string hash;                     // of the data (hash.h), 32 hexadecimal digits
+  std::string hash;                     // of the data (content_hash), 32 hexadecimal digits
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
 };
 
