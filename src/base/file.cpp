@@ -45,6 +45,16 @@ class FileSizeSignalHold {
   sigset_t signal_, before_;
 };
 
+// Network and user-space file systems let a signal interrupt what local ones finish.
+template <class Call>
+int uninterrupted(const Call& call) {
+  int result;
+  do {
+    result = call();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
 struct Descriptor {
   int number;
   ~Descriptor() { ::close(number); }
@@ -134,7 +144,7 @@ void File::fail(const std::string& what, int error_number) const {
 File File::open(const std::string& path, ErrorKind kind, Links links) {
   // O_NONBLOCK: opening a FIFO in place of the file must not wait for a writer.
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
-  const int descriptor = ::open(path.c_str(), flags);
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), flags); });
   if (descriptor < 0 && errno == ELOOP && links == Links::kRefuse) {
     throw Error(kind, {.what = "a symbolic link, not a file",
                        .where = path,
@@ -149,8 +159,9 @@ File File::open(const std::string& path, ErrorKind kind, Links links) {
 }
 
 File File::create(const std::string& path, ErrorKind kind) {
-  const int descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  const int descriptor = uninterrupted([&] {
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  });
   File file(descriptor, path, kind, Access::kWrite);
   if (descriptor < 0) file.fail("cannot create file", errno);
   return file;
@@ -194,11 +205,14 @@ void File::write(const void* buffer, std::size_t count, std::uint64_t offset) {
 }
 
 void File::sync() {
-  if (::fsync(descriptor_) != 0) fail("cannot sync file to disk", errno);
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0)
+    fail("cannot sync file to disk", errno);
 }
 
 void File::close() {
-  if (::close(std::exchange(descriptor_, -1)) != 0) fail("cannot close file", errno);
+  // Interrupted, Linux has closed it.
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR)
+    fail("cannot close file", errno);
 }
 
 namespace {
@@ -298,9 +312,10 @@ int replace_file(const std::string& path, std::string_view text, std::optional<m
 }
 
 void sync_directory(const std::string& directory) {
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int descriptor =
+      uninterrupted([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (descriptor < 0) fail_checkpoint("cannot open directory", directory, errno);
-  const int result = ::fsync(descriptor);
+  const int result = uninterrupted([&] { return ::fsync(descriptor); });
   const int error_number = errno;
   ::close(descriptor);
   // Some network file systems cannot sync directories and say EINVAL; they order metadata
