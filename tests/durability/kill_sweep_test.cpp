@@ -14,17 +14,27 @@ struct Sweep {
   std::vector<std::string> overrides;  // of the run that is killed; step 2 is there when it begins
   std::set<Steps> allowed;             // checkpoints that may be whole afterwards
   bool marker = false;
+  std::vector<std::string> next = {};  // of the run after that; as before if empty
+  bool no_exchange = false;
 };
 
 const Sweep kBesideAnother{{"--training.steps=3"}, {{2}, {2, 3}}};
-const Sweep kWithRetention{
+const Sweep kInsteadOfOlder{{"--training.steps=3", "--checkpoint.keep_latest_k=1"},
+                            {{2}, {2, 3}, {3}}};
+const Sweep kEachStepInsteadOfOlder{
     {"--training.steps=4", "--checkpoint.interval=1", "--checkpoint.keep_latest_k=1"},
     {{2}, {2, 3}, {3}, {3, 4}, {4}}};
-const Sweep kMarker{{"--training.steps=4", "--checkpoint.interval=1",
-                     "--checkpoint.keep_latest_k=1", "--checkpoint.commit=marker"},
-                    {{2}, {2, 3}, {3}, {3, 4}, {4}},
-                    true};
+const Sweep kMarker{
+    {"--training.steps=3", "--checkpoint.keep_latest_k=1", "--checkpoint.commit=marker"},
+    {{2}, {2, 3}, {3}},
+    true};
 const Sweep kReplacing{{"--training.steps=2", "--checkpoint.resume=none"}, {{2}}};
+// Between two renames there is none of that name; it comes back when the next run looks.
+const Sweep kReplacingWithoutExchange{{"--training.steps=2", "--checkpoint.resume=none"},
+                                      {{2}, {}},
+                                      false,
+                                      {"--training.steps=3"},
+                                      true};
 
 class KillSweepTest : public WatchedRunTest {
  protected:
@@ -33,21 +43,29 @@ class KillSweepTest : public WatchedRunTest {
     const std::string marker = sweep.marker ? "marker" : "rename";
     ASSERT_EQ(train_four({"--training.steps=2", "--checkpoint.commit=" + marker}).exit_code, 0);
     keep_a_copy("before");
-    const ProgramResult whole = watch(out(), {}, sweep.overrides);
+    const ProgramResult whole = watch(out(), {.no_exchange = sweep.no_exchange}, sweep.overrides);
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
-    keep_a_copy("clean");
     const std::vector<test::FileCall> recorded = calls();
+    if (!sweep.next.empty()) {
+      ASSERT_EQ(train_four(sweep.next).exit_code, 0);
+    }
+    keep_a_copy("clean");
     const std::size_t count = sample == 0 ? recorded.size() : sample;
     for (const long n : sampled_calls(recorded, count)) {
       if (n <= static_cast<long>(recorded.size()) && !HasFatalFailure()) kill_before(n, sweep);
     }
+    RecordProperty("points", num_points_);
+    std::cout << num_points_ << " points of " << recorded.size() << " calls\n";
+    EXPECT_LE(num_between_, sweep.no_exchange ? 1 : 0);
   }
 
  private:
   void kill_before(long n, const Sweep& sweep) {
     restore("before");
-    const ProgramResult killed = watch(out(), {.kill = n}, sweep.overrides);
+    const ProgramResult killed =
+        watch(out(), {.kill = n, .no_exchange = sweep.no_exchange}, sweep.overrides);
     EXPECT_EQ(killed.exit_code, 128 + SIGKILL) << n;
+    ++num_points_;
     const std::vector<test::FileCall> made = calls();
     const std::string after = "killed before call " + std::to_string(n) + ", after '" +
                               (made.empty() ? "" : made.back().text()) + "'\n";
@@ -58,26 +76,32 @@ class KillSweepTest : public WatchedRunTest {
       EXPECT_EQ(found.others, "") << after;
     }
 
-    const ProgramResult again = train_four(sweep.overrides);
+    num_between_ += found.ok.empty();
+    const ProgramResult again = train_four(sweep.next.empty() ? sweep.overrides : sweep.next);
     ASSERT_EQ(again.exit_code, 0) << after << again.err;
     expect_same_as("clean", after);
   }
+
+  int num_points_ = 0, num_between_ = 0;
 };
 
 TEST_F(KillSweepTest, AKilledSaveLeavesTheOldOrTheNewCheckpointAndTheNextRunGoesOn) {
   sweep(kBesideAnother, 4);
 }
 
-TEST_F(KillSweepTest, AKillWhileOldCheckpointsGoLeavesOneWhole) { sweep(kWithRetention, 8); }
+TEST_F(KillSweepTest, AKillWhileOldCheckpointsGoLeavesOneWhole) { sweep(kInsteadOfOlder, 4); }
 
 TEST_F(KillSweepTest, AKillBeforeOrAfterAMarkerLeavesOneWhole) { sweep(kMarker, 4); }
 
 class KillSweepSlowTest : public KillSweepTest {};
 
 TEST_F(KillSweepSlowTest, EveryCallOfASaveBesideAnother) { sweep(kBesideAnother, 0); }
-TEST_F(KillSweepSlowTest, EveryCallOfSavesWithRetention) { sweep(kWithRetention, 0); }
+TEST_F(KillSweepSlowTest, EveryCallOfSavesWithRetention) { sweep(kEachStepInsteadOfOlder, 0); }
 TEST_F(KillSweepSlowTest, EveryCallOfSavesWithAMarker) { sweep(kMarker, 0); }
 TEST_F(KillSweepSlowTest, EveryCallOfASaveThatReplaces) { sweep(kReplacing, 0); }
+TEST_F(KillSweepSlowTest, EveryCallOfASaveThatReplacesWithoutExchange) {
+  sweep(kReplacingWithoutExchange, 0);
+}
 
 }  // namespace
 }  // namespace sluice::testing

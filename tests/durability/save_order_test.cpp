@@ -1,8 +1,11 @@
 // The order of the file-system calls of a save: what a power loss may leave of it at any point.
 #include "support/save_order.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include "io/published_directory.h"
+#include "sluice/checkpoint.h"
 #include "watched_run.h"
 
 namespace sluice::testing {
@@ -22,6 +25,45 @@ class SaveOrderTest : public WatchedRunTest {
     return before;
   }
 
+  static std::set<int> listed_here(const std::string& folder) {
+    std::set<int> ok;
+    for (const ListedCheckpoint& listed : list_checkpoints(folder, 1))
+      if (listed.ok) ok.insert(static_cast<int>(listed.step));
+    return ok;
+  }
+
+  // What a power loss left without a marker is known as such, so that the next save may remove it.
+  static std::string blocks_the_name(const Tree& state) {
+    std::map<std::string, std::set<std::string>> files;
+    for (const auto& [path, node] : state) {
+      if (!path.starts_with("checkpoint/step-")) continue;
+      const std::string step = path.substr(0, path.find('/', sizeof "checkpoint"));
+      std::set<std::string>& of_step = files[step];
+      if (path != step) of_step.insert(path.substr(step.size() + 1));
+    }
+    for (const auto& [step, of_step] : files) {
+      if (!of_step.empty() && !of_step.contains("manifest.json") &&
+          !of_step.contains(".sluice-incomplete"))
+        return step + " is neither committed nor known as incomplete";
+    }
+    return {};
+  }
+
+  // A sample of the states goes to disk, where the program has to find what the model expects.
+  std::string is_listed(const Tree& state, const test::Known& known, const test::Saving& saving) {
+    if (num_seen_++ % 100 != 0) return {};
+    const test::TempDirectory disk;
+    test::write_tree(state, disk.str());
+    std::set<int> whole;
+    for (const std::string& step : test::judge(state, known, saving).whole)
+      whole.insert(std::stoi(step.substr(step.rfind('-') + 1)));
+    const std::set<int> found = listed_here(disk / "checkpoint");
+    ++num_listed_;
+    return found == whole ? ""
+                          : "listed are " + ::testing::PrintToString(found) + ", whole are " +
+                                ::testing::PrintToString(whole);
+  }
+
   void expect_survives(const Tree& before, const test::Saving& saving,
                        const std::vector<std::string>& commits) {
     const std::vector<FileCall> recorded = calls();
@@ -33,13 +75,29 @@ class SaveOrderTest : public WatchedRunTest {
     const test::OrderReport order = check_save_order(before, recorded, saving);
     EXPECT_EQ(order.commits, commits);
     EXPECT_EQ(order.broken, std::vector<std::string>());
-    const test::LossReport losses = check_power_losses(before, recorded, saving, 4, 7);
+    const test::Known known = committed_contents(before, recorded, saving);
+    num_listed_ = 0;
+    const test::LossReport losses =
+        check_power_losses(before, recorded, saving, 1, 7, [&](const Tree& state) {
+          const std::string blocks = blocks_the_name(state);
+          return blocks.empty() ? is_listed(state, known, saving) : blocks;
+        });
+    EXPECT_GT(num_listed_, losses.num_states / 120);
     EXPECT_GT(losses.num_states, 4 * static_cast<long>(recorded.size()));
     EXPECT_TRUE(losses.broken.empty())
         << losses.broken.size() << " of " << losses.num_states << " states, first\n"
         << losses.broken.front();
+    std::cout << recorded.size() << " calls, " << losses.num_states << " states, " << num_listed_
+              << " of them on disk\n";
   }
+
+  long num_seen_ = 0, num_listed_ = 0;
 };
+
+const std::vector<std::string> kAnew = {"--training.steps=1", "--optimizer.lr=1e-2",
+                                        "--checkpoint.resume=none"};
+const std::vector<std::string> kInsteadOfOlder = {"--training.steps=2",
+                                                  "--checkpoint.keep_latest_k=1"};
 
 TEST_F(SaveOrderTest, AFirstSaveAndOneBesideItSurviveAPowerLoss) {
   Tree before = record({"--training.steps=1"});
@@ -50,14 +108,59 @@ TEST_F(SaveOrderTest, AFirstSaveAndOneBesideItSurviveAPowerLoss) {
 
 TEST_F(SaveOrderTest, ACheckpointThatIsReplacedSurvivesAPowerLoss) {
   record({"--training.steps=1"});
-  const Tree before = record({"--training.steps=1", "--optimizer.lr=1e-2"});
+  const Tree before = record(kAnew);
   expect_survives(before, {}, {"checkpoint/" + step_name(1)});
+}
+
+TEST_F(SaveOrderTest, OlderCheckpointsGoOnlyWhenALaterOneSurvivesAPowerLoss) {
+  record({"--training.steps=1"});
+  const Tree before = record(kInsteadOfOlder);
+  EXPECT_EQ(listed_here(checkpoints()), std::set<int>{2});
+  expect_survives(before, {}, {"checkpoint/" + step_name(2)});
+}
+
+TEST_F(SaveOrderTest, WithAMarkerSavesAndRemovalsSurviveAPowerLoss) {
+  const test::Saving marker{.marker = true};
+  Tree before = record({"--training.steps=1", "--checkpoint.commit=marker"});
+  expect_survives(before, marker, {"checkpoint/" + step_name(1)});
+  std::vector<std::string> more = kInsteadOfOlder;
+  more.push_back("--checkpoint.commit=marker");
+  before = record(more);
+  EXPECT_EQ(listed_here(checkpoints()), std::set<int>{2});
+  expect_survives(before, marker, {"checkpoint/" + step_name(2)});
+}
+
+// Between the two renames there is no checkpoint of that name. What a power loss leaves of them is
+// put in order by the next run, before it looks.
+TEST_F(SaveOrderTest, WhereNamesCannotBeExchangedTheNextRunFindsTheOldOrTheNew) {
+  record({"--training.steps=1"});
+  const Tree before = record(kAnew, {.no_exchange = true});
+  const std::vector<FileCall> recorded = calls();
+  test::FileSystemModel model(before);
+  std::mt19937_64 random(7);
+  bool replaces = false;
+  int num_states = 0, num_without = 0;
+  for (const FileCall& call : recorded) {
+    model.play(call);
+    replaces = replaces || (call.name == "rename" && call.other == "checkpoint/" + step_name(1));
+    if (!replaces) continue;
+    model.for_each_power_loss(random, 0, [&](const Tree& state, const std::string& loss) {
+      const test::TempDirectory disk;
+      test::write_tree(state, disk.str());
+      num_without += listed_here(disk / "checkpoint").empty();
+      io::put_back_steps(disk / "checkpoint");
+      EXPECT_EQ(listed_here(disk / "checkpoint"), std::set<int>{1}) << call.text() << ", " << loss;
+      ++num_states;
+    });
+  }
+  EXPECT_GT(num_states, 20);
+  EXPECT_GT(num_without, 0);
 }
 
 // Each fsync of the log in turn is taken out: was it needed, the rules must miss it.
 TEST_F(SaveOrderTest, ASyncThatIsLeftOutIsNoticed) {
   record({"--training.steps=1"});
-  const Tree before = record({"--training.steps=1", "--optimizer.lr=1e-2"});
+  const Tree before = record(kAnew);
   const std::vector<FileCall> recorded = calls();
   const std::string prefix = "checkpoint/.step-00000001.tmp-";
   int files = 0, folders = 0;

@@ -16,6 +16,7 @@ struct Faults {
   long kill = 0;
   std::string fail;
   long shortened = 0;
+  bool no_exchange = false;
 };
 
 class WatchedRunTest : public TrainCommandTest {
@@ -43,6 +44,7 @@ class WatchedRunTest : public TrainCommandTest {
     if (faults.kill > 0) text += " FAULT_PRELOAD_KILL=" + std::to_string(faults.kill);
     if (!faults.fail.empty()) text += " FAULT_PRELOAD_FAIL=" + faults.fail;
     if (faults.shortened > 0) text += " FAULT_PRELOAD_SHORT=" + std::to_string(faults.shortened);
+    if (faults.no_exchange) text += " FAULT_PRELOAD_NO_EXCHANGE=1";
     return text + " ";
   }
 

@@ -7,15 +7,16 @@
 //   playing it.
 //
 // Environment of the watched program; without FAULT_PRELOAD_FOLDER nothing is watched:
-//   FAULT_PRELOAD_FOLDER=DIR    absolute and without links; calls on it and below it are counted,
-//   from 1 FAULT_PRELOAD_LOG=FILE      one line a call (Line, below); what was written is in
-//   FILE.data FAULT_PRELOAD_KILL=N        SIGKILL to the process instead of call N
-//   FAULT_PRELOAD_FAIL=N:EIO    call N fails; "N+:EIO": all from N on. ENOSPC and EDQUOT: those of
-//   them that
-//                               ask for space. A close() that fails has closed.
-//   FAULT_PRELOAD_SHORT=N       call N writes half of its bytes
-//   FAULT_PRELOAD_STOP=N:FILE   call N waits until FILE is there
-//   FAULT_PRELOAD_READS=1       counts also reads, and opening what is no directory for reading
+//
+//   FAULT_PRELOAD_FOLDER=DIR     absolute, without links: calls on it and below are counted, from 1
+//   FAULT_PRELOAD_LOG=FILE       one line a call (Call, below); what was written is in FILE.data
+//   FAULT_PRELOAD_KILL=N         SIGKILL to the process instead of call N
+//   FAULT_PRELOAD_FAIL=N:EIO     call N fails; "N+:EIO": all from N on. ENOSPC and EDQUOT: those
+//                                that ask for space. A close() that fails has closed.
+//   FAULT_PRELOAD_SHORT=N        call N writes half of its bytes
+//   FAULT_PRELOAD_STOP=N:FILE    call N waits until FILE is there
+//   FAULT_PRELOAD_NO_EXCHANGE=1  two names cannot be exchanged, as on many network file systems
+//   FAULT_PRELOAD_READS=1        counts also reads, and opening a file for reading
 //
 // Invariants:
 //  1. One counted call runs at a time, so that the order of the log is the order of effects: when
@@ -128,7 +129,7 @@ struct Settings {
   int log = -1, data = -1;
   At kill, fail, shortened, stop;
   int error = 0;
-  bool reads = false;
+  bool reads = false, no_exchange = false;
 
   Settings() {
     const char* const watched = setting("FAULT_PRELOAD_FOLDER");
@@ -144,6 +145,7 @@ struct Settings {
     shortened = read_at("FAULT_PRELOAD_SHORT");
     stop = read_at("FAULT_PRELOAD_STOP");
     reads = setting("FAULT_PRELOAD_READS") != nullptr;
+    no_exchange = setting("FAULT_PRELOAD_NO_EXCHANGE") != nullptr;
   }
 };
 
@@ -411,8 +413,13 @@ int sync_descriptor(const char* name, int descriptor, long number) {
 }
 
 int rename_paths(int from_at, const char* from, int to_at, const char* to, unsigned flags) {
-  return on_two_paths("rename", from_at, from, to_at, to, static_cast<long>(flags),
-                      [&] { return real_renameat2(from_at, from, to_at, to, flags); });
+  return on_two_paths("rename", from_at, from, to_at, to, static_cast<long>(flags), [&]() -> long {
+    if (settings().no_exchange && (flags & RENAME_EXCHANGE) != 0) {
+      errno = EINVAL;
+      return -1;
+    }
+    return real_renameat2(from_at, from, to_at, to, flags);
+  });
 }
 
 int remove_path(int at, const char* path, int flags) {

@@ -12,6 +12,13 @@ namespace sluice::test {
 namespace {
 
 constexpr const char* kMarker = "/manifest.json";
+constexpr const char* kNote = ".sluice-incomplete";  // decides nothing beside a marker
+
+Tree content_of(const Tree& tree, const std::string& step) {
+  Tree content = below(tree, step);
+  content.erase(kNote);
+  return content;
+}
 
 // "checkpoint/step-00000002/optimizer/x" -> "checkpoint/step-00000002"; "" outside of one.
 std::string step_of(const std::string& path, const Saving& saving) {
@@ -100,7 +107,7 @@ class OrderCheck {
 
   void remove(const FileCall& call, const std::string& committed) {
     const std::string durable = model_.durable_path(call.path);
-    const std::string step = step_of(durable, saving_);
+    const std::string step = durable.ends_with(kNote) ? "" : step_of(durable, saving_);
     if (!step.empty() && is_committed_durably(step)) {
       const bool is_name = durable == step || (saving_.marker && durable == step + kMarker);
       if (!is_name) {
@@ -119,7 +126,7 @@ class OrderCheck {
 
   void require_durable(const std::string& step) {
     std::string missing = model_.name_not_synced(step);
-    if (missing.empty()) missing = model_.not_synced(step);
+    if (missing.empty()) missing = model_.not_synced(step, kNote);
     if (!missing.empty())
       report_.broken.push_back("at the end '" + step + "' is not durable: " + missing);
   }
@@ -144,7 +151,7 @@ Known committed_contents(const Tree& before, const std::vector<FileCall>& calls,
                          const Saving& saving, std::shared_ptr<Contents> contents) {
   Known known;
   const auto learn = [&known](const Tree& tree, const std::string& step) {
-    known[step].push_back(below(tree, step));
+    known[step].push_back(content_of(tree, step));
   };
   FileSystemModel model(before, std::move(contents));
   for (const auto& [path, node] : before) {
@@ -176,7 +183,7 @@ Judgement judge(const Tree& state, const Known& known, const Saving& saving) {
         const auto own = content.find(kMarker + 1);
         if (saving.marker && (own == content.end() || !(own->second == marker->second))) continue;
         marked = true;
-        why = difference(content, below(state, step));
+        why = difference(content, content_of(state, step));
         whole = whole || why.empty();
       }
     }
