@@ -16,6 +16,7 @@
 
 // The run.
 #include "sluice/causal_lm.h"
+#include "sluice/checkpoint.h"
 #include "sluice/layer.h"
 #include "sluice/model.h"
 #include "sluice/optimizer.h"

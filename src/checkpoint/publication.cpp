@@ -1,7 +1,6 @@
 #include "checkpoint/publication.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/content_hash.h"
@@ -70,13 +69,6 @@ void Publication::add_tokenizer() {
   }
 }
 
-void Publication::flush_before() const {
-  for (const std::string& path : target_.flush_before) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) File::open(path, ErrorKind::kCheckpoint).sync();
-  }
-}
-
 void Publication::commit(std::vector<SavedTensor> tensors) {
   Manifest& manifest = target_.head;
   manifest.version = SLUICE_VERSION;
@@ -94,7 +86,6 @@ void Publication::commit(std::vector<SavedTensor> tensors) {
   }
   add_index_and_config();
   add_tokenizer();
-  flush_before();
   directory_.publish(to_json(manifest));
   if (target_.after_commit) target_.after_commit();
 }

@@ -27,7 +27,6 @@ class Publication {
   void add_file(const std::string& name, const std::string& text);
   void add_index_and_config();
   void add_tokenizer();
-  void flush_before() const;
 
   SaveTarget target_;
   io::PublishedDirectory directory_;

@@ -5,7 +5,6 @@
 #include "io/published_directory.h"
 #include "io/step_name.h"
 #include "job/process_run.h"
-#include "sluice/parts/metrics.h"
 
 namespace sluice {
 
@@ -23,7 +22,6 @@ SaveTarget checkpoint_target(const ProcessRun& run, std::int64_t step) {
   target.head.settings = run.made_of.settings;
   target.config_text = run.plan.model.config_text;
   target.source_directory = config.model.path;
-  target.flush_before = {MetricsFile::path_in(config.metrics.folder)};
   const Retention retention{.run = run.resume.run,
                             .keep_latest_k = config.checkpoint.keep_latest_k,
                             .keep_every = config.checkpoint.keep_every};

@@ -166,6 +166,7 @@ MetricsFile& RunLog::metrics_file() {
 void RunLog::sync_metrics() {
   if (metrics_error_ || (!file_ && resume_.done.steps == 0)) return;
   try {
+    metrics_file().require_in_place();
     metrics_file().sync();
   } catch (const Error& error) {
     give_up_metrics(error, "; the run goes on without metrics");

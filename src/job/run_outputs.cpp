@@ -8,19 +8,32 @@
 namespace sluice {
 namespace {
 
-// Of the files of weights that the ranks write.
+// Of the files that the ranks write: of weights, of optimizer state.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
   for (const RankPrediction& rank : plan.ranks)
-    bytes = std::max(bytes, rank.memory.parameter_bytes);
+    bytes = std::max({bytes, rank.memory.parameter_bytes, rank.memory.optimizer_bytes});
   return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
+}
+
+// A checkpoint. Its manifest has a line for every tensor, as long as its entry in header and index.
+std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
+  std::uint64_t bytes = 0;
+  for (const RankPrediction& rank : plan.ranks)
+    bytes += static_cast<std::uint64_t>(rank.memory.optimizer_bytes);
+  constexpr std::uint64_t kEntryBytes = 512;
+  for (const LayerInfo& layer : plan.model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters)
+      bytes += 4 * (kEntryBytes + parameter.name.size());  // weight, two moments, step
+  }
+  return bytes + hf_directory_bytes(plan.model, config.model.path);
 }
 
 }  // namespace
 
 void require_outputs(const RunConfig& config, const Plan& plan) {
-  check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint,
-                 hf_directory_bytes(plan.model, config.model.path), largest_shard(plan));
+  check_writable(config.checkpoint.folder, ErrorKind::kCheckpoint, checkpoint_bytes(config, plan),
+                 largest_shard(plan));
   MetricsFile::check(config.metrics.folder);
 }
 

@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Throws Error(kCheckpoint / kUsage) unless the weights fit into checkpoint.folder and
+// Throws Error(kCheckpoint / kUsage) unless a checkpoint fits into checkpoint.folder and
 // metrics.folder can be written. Leaves nothing behind.
 void require_outputs(const RunConfig& config, const Plan& plan);
 

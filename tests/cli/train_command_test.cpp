@@ -62,7 +62,7 @@ TEST_F(TrainCommandTest, TheTimeOfAStepIsSplitIntoSharesThatAddUpToIt) {
 TEST_F(TrainCommandTest, MemoryUnder1F1BDoesNotGrowWithTheNumberOfMicrobatches) {
   auto peaks = [&](const std::string& rows) {
     const ProgramResult result =
-        train({"--parallelism.pipeline_parallel_degree=4", "--training.microbatch_size=1",
+        train_anew({"--parallelism.pipeline_parallel_degree=4", "--training.microbatch_size=1",
                "--training.local_batch_size=" + rows});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return metrics().back().at("memory_bytes").get<std::vector<std::int64_t>>();
@@ -79,7 +79,7 @@ TEST_F(TrainCommandTest, PredictsThePeakMemoryOfEveryRank) {
     const std::vector<std::string> options = {
         "--parallelism.pipeline_parallel_schedule=" + schedule, "--training.microbatch_size=1",
         "--training.local_batch_size=8"};
-    const ProgramResult result = train(options);
+    const ProgramResult result = train_anew(options);
     ASSERT_EQ(result.exit_code, 0) << result.err;
     std::vector<std::string> planned = {"plan", config(), "--json"};
     planned.insert(planned.end(), options.begin(), options.end());
@@ -103,7 +103,7 @@ TEST_F(TrainCommandTest, PredictsThePeakMemoryOfFrozenLayersAndOfThoseThatRunTwi
                                           "--training.microbatch_size=4",
                                           "--training.local_batch_size=16"};
       if (!option.empty()) options.push_back(option);
-      const ProgramResult result = train(options);
+      const ProgramResult result = train_anew(options);
       ASSERT_EQ(result.exit_code, 0) << result.err;
       std::vector<std::string> planned = {"plan", config(), "--json"};
       planned.insert(planned.end(), options.begin(), options.end());
@@ -165,7 +165,8 @@ TEST_F(TrainCommandTest, TrainsOnFromTheWeightsThatItWrote) {
   ASSERT_EQ(train().exit_code, 0);
   const double last = metrics()[2]["loss"];
   const ProgramResult again =
-      train({"--model.path=" + out() + "/checkpoint/step-00000003", "--training.steps=1"});
+      train({"--model.path=" + out() + "/checkpoint/step-00000003", "--training.steps=1",
+             "--checkpoint.folder=" + (folder_ / "again")});
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_LT(metrics()[0]["loss"].get<double>(), last + 0.5);
 }

@@ -60,6 +60,12 @@ folder = "out"
     return run_sluice(overrides);
   }
 
+  // Without what an earlier run left, from which it would go on.
+  ProgramResult train_anew(std::vector<std::string> overrides = {}) const {
+    fs::remove_all(out());
+    return train(std::move(overrides));
+  }
+
   // Waits for the first step of a run of its own process, sends it the signals, returns its status.
   int stopped_by(const std::vector<int>& signals, const std::string& prefix = "") const {
     return ended_after("--training.steps=1000000", prefix, [&](pid_t child) {

@@ -18,62 +18,16 @@
 
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/saver.h"
 #include "support/callback_observer.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
-#include "support/train_pipeline.h"
 #include "support/user_models.h"
 #include "train/evaluator.h"
+#include "train/trainer_support.h"
 
 namespace sluice::test {
 namespace {
-
-constexpr std::int64_t kWidth = 8;
-constexpr int kMicrobatches = 4;
-
-Model mlp(bool tied, int blocks = 6) {
-  Model model;
-  model.layers = make_user_layers(UserModel::kMlp, blocks, kWidth, /*dropout=*/0.1);
-  if (tied) model.layers.back().ties = {{"weight", "first.weight"}};
-  model.inputs = {"x", "y"};
-  model.outputs = {"prediction"};
-  model.loss = squared_error;
-  return model;
-}
-
-std::vector<StepBatch> random_steps(int num_steps, int num_microbatches = kMicrobatches) {
-  std::vector<StepBatch> steps;
-  for (int step = 1; step <= num_steps; ++step) {
-    StepBatch batch;
-    batch.step = step;
-    for (int m = 0; m < num_microbatches; ++m) {
-      const at::Tensor x = at::sin(at::arange(2 * kWidth, at::kFloat) * (0.7f + 0.1f * m) + step)
-                               .reshape({2, kWidth});
-      batch.microbatches.push_back({{"x", x}, {"y", at::cos(2 * x)}});
-      batch.counts.push_back(2 * kWidth);
-    }
-    steps.push_back(std::move(batch));
-  }
-  return steps;
-}
-
-TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied = false,
-                    int num_steps = 4) {
-  TrainingRun run;
-  run.model = [tied] { return mlp(tied); };
-  run.program = training_program(schedule, num_ranks, kMicrobatches);
-  if (tied) {
-    const int last = run.program.num_stages() - 1;
-    if (last > 0) {
-      run.program =
-          training_program(schedule, num_ranks, kMicrobatches, {{"first.weight", {0, last}}});
-    }
-  }
-  run.partition = even_partition(mlp(tied), run.program.stage_map);
-  run.steps = random_steps(num_steps);
-  run.options.seed = 3;
-  return run;
-}
 
 TEST(TrainerTest, LossesNormsAndWeightsAreTheSameBitsForEveryLayoutAndSchedule) {
   const TrainingResult alone = run_training(mlp_run("GPipe", 1));

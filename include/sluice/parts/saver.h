@@ -35,7 +35,6 @@ struct SaveTarget {
   Manifest head;                      // all of it but tensors, ties and files; rank 0's counts
   std::string config_text = {};       // of the model; "": none
   std::string source_directory = {};  // whose tokenizer files go along; "": none
-  std::vector<std::string> flush_before = {};  // files that are on disk before the commit
   // Called on rank 0 once it is committed, before the save ends; not on the rank's thread.
   std::function<void()> after_commit = {};
   std::uint64_t max_shard_bytes = kMaxShardBytes;
