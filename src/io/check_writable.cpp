@@ -68,7 +68,9 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   if (::mkdtemp(probe.data()) == nullptr) {
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   }
-  ::rmdir(probe.c_str());
+  // ENOENT: another process that looks at this folder took it for one that was left.
+  if (::rmdir(probe.c_str()) != 0 && errno != ENOENT)
+    throw file_error(kind, "cannot remove what was made in '" + folder + "'", probe, errno);
   struct statvfs disk;
   // Without blocks the file system does not say how large it is.
   if (::statvfs(ancestor.c_str(), &disk) != 0 || disk.f_blocks == 0) return;
