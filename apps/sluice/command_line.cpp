@@ -150,7 +150,11 @@ void begin_process() {
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
   std::signal(SIGXFSZ, SIG_IGN);
-  std::signal(SIGUSR1, SIG_IGN);  // a request to save, before anything can be
+  // A request to save waits until a run can take it (StopSignal), across exec.
+  sigset_t save;
+  sigemptyset(&save);
+  sigaddset(&save, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &save, nullptr);
 }
 
 void prepare_app(CLI::App& app) {

@@ -93,6 +93,7 @@ std::string to_json(const Manifest& manifest) {
   text += line("version", std::to_string(kManifestVersion));
   text += line("sluice", json_text(manifest.version));
   text += line("run", json_text(manifest.run));
+  text += line("generation", std::to_string(manifest.generation));
   text += line("step", std::to_string(manifest.step));
   text += line("data", "{\"sequence\": " + std::to_string(manifest.sequence) + "}");
   text += line("seed", std::to_string(manifest.seed));

@@ -27,10 +27,11 @@ struct Section {
   Form form;
 };
 // Every one of them has to be there.
-constexpr std::array<Section, 16> kSections = {{{"format", Form::kText},
+constexpr std::array<Section, 17> kSections = {{{"format", Form::kText},
                                                 {"version", Form::kNumber},
                                                 {"sluice", Form::kText},
                                                 {"run", Form::kText},
+                                                {"generation", Form::kNumber},
                                                 {"step", Form::kNumber},
                                                 {"data", Form::kNumberMap},
                                                 {"seed", Form::kNumber},
@@ -88,6 +89,7 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (depth_ == 1 && form() == Form::kNumber) {
       if (is("version")) require_version(value);
+      if (is("generation")) manifest_.generation = int64(value);
       if (is("step")) manifest_.step = int64(value);
       if (is("seed")) manifest_.seed = value;
     } else if (depth_ == 2 && form() == Form::kNumberMap) {

@@ -134,6 +134,7 @@ std::optional<ErrorText> broken_rule(const Manifest& manifest) {
   if (!is_hex(manifest.run, 16))
     return ErrorText{.what = "'run' is not 16 hexadecimal digits", .where = "run"};
   if (manifest.step < 0) return ErrorText{.what = "'step' is negative", .where = "step"};
+  if (manifest.generation < 0) return ErrorText{.what = "'generation' is negative"};
   if (manifest.sequence < 0) return ErrorText{.what = "'sequence' is negative", .where = "data"};
   for (const auto& [name, fingerprint] : manifest.fingerprints) {
     if (!is_hex(fingerprint.hash, 32)) {

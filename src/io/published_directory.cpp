@@ -245,12 +245,15 @@ void PublishedDirectory::begin_rename() {
 
 void PublishedDirectory::begin_marker() {
   if (exists(path_)) {
-    throw Error(
-        ErrorKind::kCheckpoint,
-        {.what = kind_.is_committed(path_) ? "it is committed already" : "it is in the way",
-         .where = path_,
-         .remedy = "with commit = \"marker\" nothing is replaced: choose another folder, or "
-                   "remove it"});
+    const bool committed = kind_.is_committed(path_);
+    if (committed || is_unfinished(path_)) {
+      throw Error(ErrorKind::kCheckpoint,
+                  {.what = committed ? "it is committed already" : "another process writes it",
+                   .where = path_,
+                   .remedy = "with commit = \"marker\" nothing is replaced: choose another folder, "
+                             "or remove it"});
+    }
+    keep_beside(path_);
   }
   working_ = path_;
   make_directory(working_);

@@ -14,6 +14,7 @@ SaveTarget checkpoint_target(const ProcessRun& run, std::int64_t step) {
   target.path = config.checkpoint.folder + "/" + io::step_name(step);
   target.commit = config.checkpoint.commit == "marker" ? Commit::kMarker : Commit::kRename;
   target.head.run = run.resume.run;
+  target.head.generation = run.resume.generation;
   target.head.step = step;
   target.head.sequence =
       position_of_step(step + 1, config.training.local_batch_size, run.resume.done).sequence;

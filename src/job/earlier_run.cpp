@@ -85,11 +85,16 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
   const bool is_asked_for = config.checkpoint.resume == "none" && !another_is_newest;
   if (found.empty() || (replaced.empty() && is_asked_for)) return {};
   std::string text = "an earlier run left " + join(found, " and ") + "; this run ";
-  text += resume.checkpoint ? "goes on from step " + std::to_string(resume.done.steps)
-                            : std::string("begins at step 1");
-  if (!replaced.empty()) text += " and replaces " + join(replaced, " and ");
+  if (!resume.checkpoint) {
+    text += replaced.empty() ? "begins at step 1" : "begins at step 1 and ";
+  } else if (replaced.empty()) {
+    text += "goes on from step " + std::to_string(resume.done.steps);
+  }
+  if (!replaced.empty()) text += "replaces " + join(replaced, " and ");
   if (another_is_newest)
-    text += "; until it has a later checkpoint, checkpoint.resume = \"auto\" means the earlier run";
+    text +=
+        "; until it has a checkpoint of its own, checkpoint.resume = \"auto\" means the earlier "
+        "run";
   return text;
 }
 

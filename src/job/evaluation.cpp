@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "checkpoint/read_manifest.h"
 #include "config/machine_memory.h"
 #include "job/evaluate_data.h"
 #include "job/local_ranks.h"
@@ -15,6 +16,7 @@
 #include "run/autocast.h"
 #include "run/out_of_memory.h"
 #include "sluice/causal_lm.h"
+#include "sluice/checkpoint.h"
 #include "sluice/job.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
@@ -56,6 +58,7 @@ void require_same_config(const std::string& path, const ModelSpec& spec) {
 }
 
 OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
+  if (was_committed(path)) Checkpoint(path).verify(resolve_threads_per_rank(0, 1));
   try {
     require_same_config(path, spec);
     return open_weights_in(path, spec);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/file.h"
@@ -48,9 +49,36 @@ std::string reason_of(const Error& error, const std::string& path) {
   return error.fact() + (where.empty() ? "" : "; " + where);
 }
 
+// As its manifest says; nullopt: it cannot be read.
+std::optional<std::int64_t> generation_of(const StepFolder& folder) {
+  try {
+    return read_manifest(folder.path).generation;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// By generation, then by step. What cannot be read counts as of the latest: it is to be skipped,
+// and named, where it would have been the newest.
+std::vector<StepFolder> by_age(const std::string& folder) {
+  std::vector<std::pair<std::optional<std::int64_t>, StepFolder>> aged;
+  std::int64_t latest = 0;
+  for (StepFolder& candidate : step_folders(folder)) {
+    const std::optional<std::int64_t> generation = generation_of(candidate);
+    latest = std::max(latest, generation.value_or(0));
+    aged.emplace_back(generation, std::move(candidate));
+  }
+  std::stable_sort(aged.begin(), aged.end(), [&](const auto& a, const auto& b) {
+    return a.first.value_or(latest) < b.first.value_or(latest);
+  });
+  std::vector<StepFolder> folders;
+  for (auto& [generation, candidate] : aged) folders.push_back(std::move(candidate));
+  return folders;
+}
+
 std::optional<Checkpoint> newest_verified(const std::string& folder,
                                           std::vector<std::string>& warnings) {
-  std::vector<StepFolder> folders = step_folders(folder);
+  const std::vector<StepFolder> folders = by_age(folder);
   std::string damaged, damage;  // the newest that is committed
   for (auto candidate = folders.rbegin(); candidate != folders.rend(); ++candidate) {
     std::string reason;
@@ -62,7 +90,7 @@ std::optional<Checkpoint> newest_verified(const std::string& folder,
         return open_verified(candidate->path, candidate->step);
       } catch (const Error& error) {
         reason = reason_of(error, candidate->path);
-        if (damaged.empty() && is_committed(candidate->path)) {
+        if (damaged.empty() && was_committed(candidate->path)) {
           damaged = candidate->path;
           damage = reason;
         }
@@ -132,17 +160,21 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
                  "\"] to go on all the same, or checkpoint.resume = \"none\" to begin anew"});
 }
 
-// The run has committed later steps in the folder.
-bool has_later(const std::string& folder, const Manifest& manifest) {
+// After whatever is newer in the folder than what the run goes on from.
+std::int64_t generation_after(const std::string& folder, const std::optional<Checkpoint>& from) {
+  std::optional<std::int64_t> latest;
+  bool goes_back = !from;
   for (const StepFolder& candidate : step_folders(folder)) {
-    if (candidate.step <= manifest.step || !was_committed(candidate.path)) continue;
-    try {
-      if (read_manifest(candidate.path).run == manifest.run) return true;
-    } catch (const Error&) {
-      // Damaged: nobody goes on from it.
-    }
+    const std::optional<std::int64_t> generation = generation_of(candidate);
+    if (!generation) continue;
+    latest = std::max(latest.value_or(*generation), *generation);
+    if (!from) continue;
+    const Manifest& own = from->manifest();
+    goes_back =
+        goes_back || std::pair(*generation, candidate.step) > std::pair(own.generation, own.step);
   }
-  return false;
+  if (goes_back && latest) return *latest + 1;
+  return from ? from->manifest().generation : 0;
 }
 
 }  // namespace
@@ -156,6 +188,7 @@ ResumePoint new_run() {
 ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& made_of) {
   ResumePoint point = new_run();
   point.checkpoint = chosen(config.checkpoint, point.warnings);
+  point.generation = generation_after(config.checkpoint.folder, point.checkpoint);
   if (!point.checkpoint) return point;
   const Checkpoint& checkpoint = *point.checkpoint;
   const Manifest& manifest = checkpoint.manifest();
@@ -168,8 +201,7 @@ ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& ma
     point.warnings.push_back("settings differ from those of " + checkpoint.path() + ": " +
                              printable(changes));
   point.done = {manifest.step, {manifest.sequence}};
-  // What goes on from an earlier checkpoint is another run than the one that has later ones.
-  if (!has_later(config.checkpoint.folder, manifest)) point.run = manifest.run;
+  point.run = manifest.run;
   return point;
 }
 

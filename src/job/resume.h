@@ -21,13 +21,16 @@ struct ResumePoint {
   std::optional<Checkpoint> checkpoint;  // verified; none: the run begins
   StepsDone done;
   std::string run;                    // 16 hexadecimal digits: a new one, or the checkpoint's
+  std::int64_t generation = 0;        // after that of whatever else is in the folder
   std::vector<std::string> warnings;  // checkpoints that were skipped, what differs
 };
 
 // A run that begins.
 ResumePoint new_run();
 
-// "auto": the newest of checkpoint.folder that verifies. One that is not committed or damaged is
+// "auto": of checkpoint.folder the newest that verifies: the latest step of the latest generation.
+// A run that begins beside others' checkpoints, or goes back to one that is not the newest, is of a
+// generation after theirs. One that is not committed or damaged is
 // skipped with a warning; where some are committed and all of those are damaged, nothing is thrown
 // away silently: Error(kCheckpoint). "none": begins. A step, a path: that one, whatever it costs.
 // Throws Error(kCheckpoint) when it is not there (with those that are), damaged, or of another

@@ -37,6 +37,10 @@ StopSignal::StopSignal() {
   stop_requested = false;
   save_requested = false;
   install(SIGUSR1, on_save_signal);
+  sigset_t save;
+  sigemptyset(&save);
+  sigaddset(&save, SIGUSR1);
+  pthread_sigmask(SIG_UNBLOCK, &save, nullptr);  // the program has held it back until now
   is_over = false;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
     const bool asks_to_stop = signal != SIGPIPE && signal != SIGXFSZ;

@@ -78,7 +78,7 @@ TEST_F(EarlierRunTest, BeginningAnewBesideACheckpointSaysWhatAutoMeansUntilThere
   config_.checkpoint.resume = "none";
   leave_checkpoint("step-00000047", 47);
   EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
-                           "; this run begins at step 1; until it has a later checkpoint, "
+                           "; this run begins at step 1; until it has a checkpoint of its own, "
                            "checkpoint.resume = \"auto\" means the earlier run");
 }
 

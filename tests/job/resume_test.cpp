@@ -81,6 +81,38 @@ TEST_F(ResumeTest, GoesOnFromTheNewestUnderTheNameOfItsRun) {
   expect_begins(found());
 }
 
+TEST_F(ResumeTest, TheNewestIsTheLatestStepOfTheRunThatBeganLast) {
+  leave(5);
+  leave(10);
+  EXPECT_EQ(found().generation, 0);
+  // One that goes back, or begins anew, is after what is there.
+  config_.checkpoint.resume = "5";
+  EXPECT_EQ(found().generation, 1);
+  config_.checkpoint.resume = "none";
+  EXPECT_EQ(found().generation, 1);
+  leave(7, [](Manifest& manifest) { manifest.generation = 1; });
+  config_.checkpoint.resume = "auto";
+  const ResumePoint point = found();
+  EXPECT_EQ(point.checkpoint.value().path(), path(7));
+  EXPECT_EQ(point.generation, 1);
+  EXPECT_TRUE(point.warnings.empty());
+  config_.checkpoint.resume = "10";
+  EXPECT_EQ(found().generation, 2);
+}
+
+TEST_F(ResumeTest, AManifestThatWasDamagedIsNoRunThatNeverWas) {
+  leave(5);
+  std::string text = read_file(path(5) + "/manifest.json");
+  text[text.size() / 2] ^= 1;
+  write_file(path(5) + "/manifest.json", text);
+  const Error error = refusal();
+  EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+  EXPECT_EQ(error.where(), path(5));
+  // Of a save that was cut off, a part of a manifest may be there.
+  write_file(path(5) + "/.sluice-incomplete", "");
+  expect_begins(found());
+}
+
 TEST_F(ResumeTest, SkipsWhatIsDamagedOrNotCommittedAndSaysWhy) {
   leave(5);
   leave(10);

@@ -54,10 +54,11 @@ struct Fingerprint {
 };
 
 struct Manifest {
-  std::string version;    // of sluice
-  std::string run;        // the same for all checkpoints of a run, resumed or not; 16 hex digits
-  std::int64_t step = 0;  // whose update the weights hold
-  std::int64_t sequence = 0;  // position in the data: so many sequences came before
+  std::string version;  // of sluice
+  std::string run;      // the same for all checkpoints of a run, resumed or not; 16 hex digits
+  std::int64_t generation = 0;  // a run that begins beside others, or goes back, has a later one
+  std::int64_t step = 0;        // whose update the weights hold
+  std::int64_t sequence = 0;    // position in the data: so many sequences came before
   std::uint64_t seed = 0;
   std::map<std::string, Fingerprint> fingerprints;  // "configuration", "model", "data"
   std::map<std::string, std::string> settings;  // that decide numbers: "optimizer.lr" -> "0.001"
