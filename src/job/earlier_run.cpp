@@ -78,8 +78,11 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
     replaced.push_back(folder.name);
     if (resume.checkpoint) found.push_back(folder.name + " in " + config.checkpoint.folder);
   }
-  const bool another_is_newest = !folders.empty() && folders.back().step > resume.done.steps &&
-                                 was_committed(folders.back().path);
+  // Until this run, of a later generation, has a checkpoint.
+  const bool another_is_newest =
+      !folders.empty() &&
+      (resume.checkpoint ? resume.generation != resume.checkpoint->manifest().generation
+                         : was_committed(folders.back().path));
   if (found.empty() && another_is_newest)
     found.push_back(folders.back().name + " in " + config.checkpoint.folder);
   const bool is_asked_for = config.checkpoint.resume == "none" && !another_is_newest;

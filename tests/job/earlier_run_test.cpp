@@ -33,6 +33,7 @@ class EarlierRunTest : public testing::Test {
     point.checkpoint.emplace(folder_ / "ck/" + name);
     point.done.steps = point.checkpoint->manifest().step;
     point.run = point.checkpoint->manifest().run;
+    point.generation = point.checkpoint->manifest().generation;
     return point;
   }
   void leave_metrics() const { test::write_file(folder_ / "out/metrics.jsonl", "{}\n"); }
