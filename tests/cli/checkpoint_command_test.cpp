@@ -69,6 +69,7 @@ void write_checkpoint(const std::string& path, const Content& content = {}) {
   "version": 1,
   "sluice": "0.1.0",
   "run": "0123456789abcdef",
+  "generation": 0,
   "step": )" + std::to_string(content.step) +
                            R"(,
   "data": {"sequence": 96},

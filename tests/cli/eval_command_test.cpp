@@ -73,6 +73,8 @@ TEST_F(EvalCommandTest, WeightsOfAnotherModelOfTheSameShapesAreRefused) {
   nlohmann::json config = nlohmann::json::parse(test::read_file(checkpoint + "/config.json"));
   config["rms_norm_eps"] = 0.125;
   test::write_file(checkpoint + "/config.json", config.dump());
+  expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "config.json; it is damaged");
+  fs::remove(checkpoint + "/manifest.json");  // any directory with weights
   expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "its 'rms_norm_eps' is 0.125");
   expect_eval_refused({"--checkpoint="}, 2, "--checkpoint is empty");
 }
@@ -86,6 +88,8 @@ TEST_F(EvalCommandTest, ALossThatIsNotFiniteHasItsExitCode) {
     std::fill(bytes.end() - 64, bytes.end(), '\xff');  // no numbers
     test::write_file(checkpoint + "/" + name, bytes);
   }
+  expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "not what was saved");
+  fs::remove(checkpoint + "/manifest.json");  // any directory with weights
   expect_eval_refused({"--checkpoint=" + checkpoint}, 6, "not finite");
 }
 

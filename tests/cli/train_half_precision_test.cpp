@@ -16,6 +16,7 @@ const std::string kFloat16 = "--model.dtype=float16";
 class TrainHalfPrecisionTest : public TrainCommandTest {
  protected:
   std::vector<double> losses(std::vector<std::string> options) const {
+    options.emplace_back("--checkpoint.resume=none");
     const ProgramResult result = train(std::move(options));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     std::vector<double> losses;
@@ -142,7 +143,7 @@ TEST_F(TrainHalfPrecisionTest, PredictsThePeakMemoryOfEveryRank) {
           "--parallelism.pipeline_parallel_schedule=" + schedule, precision,
           "--model.path=" SLUICE_TEST_DATA "/reference/models/" + model, "--training.seq_len=64",
           "--training.local_batch_size=8"};
-      const ProgramResult result = train(options);
+      const ProgramResult result = train_anew(options);
       ASSERT_EQ(result.exit_code, 0) << result.err;
       std::vector<std::string> planned = {"plan", config(), "--json"};
       planned.insert(planned.end(), options.begin(), options.end());
