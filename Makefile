@@ -30,9 +30,9 @@ test-release: setup
 	@$(TEST) --test-dir build -LE slow
 
 # Under sanitizers: in `test` what handles foreign bytes (plan, config, io) and what has threads
-# (comm, run); in `test-all` everything.
+# (comm, run, checkpoint); in `test-all` everything.
 ASAN_TESTS = plan_tests io_tests
-TSAN_TESTS = comm_tests run_tests
+TSAN_TESTS = comm_tests run_tests checkpoint_tests
 test-asan: setup
 	@tools/sanitized_tests.sh asan '$(LIBTORCH)' $(JOBS) $(ASAN_TESTS)
 test-tsan: setup

@@ -271,8 +271,9 @@ TEST(ManifestTest, AHostileTextIsRefusedInBoundedTimeAndMemory) {
     EXPECT_EQ(refusal_of(seal(text)).kind(), ErrorKind::kCheckpoint);
     EXPECT_EQ(refusal_of(text).kind(), ErrorKind::kCheckpoint);
   }
-  EXPECT_NE(refusal_of(std::string(kMaxManifestBytes + 1, '{')).fact().find("larger than 256.00MiB"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal_of(std::string(kMaxManifestBytes + 1, '{')).fact().find("larger than 256.00MiB"),
+      std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
