@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
 
 #include "sluice/schedule.h"
 #include "support/awkward_models.h"
@@ -18,6 +19,15 @@ int num_threads_of_process() {
   while (const dirent* entry = readdir(directory)) count += entry->d_name[0] != '.';
   closedir(directory);
   return count;
+}
+
+// The kernel lists a thread for a moment after it was joined.
+bool has_at_most(int threads, std::chrono::seconds patience = std::chrono::seconds(10)) {
+  for (const auto give_up = Clock::now() + patience; num_threads_of_process() > threads;) {
+    if (Clock::now() > give_up) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 // Fails the third time that it is asked, from any thread.
@@ -114,7 +124,7 @@ void expect_stops(const std::string& schedule, Where where, std::size_t layer) {
   const int threads_before = num_threads_of_process();
   const auto got = train_in_pipeline(model_with(where, layer, bomb), program, steps, options);
   EXPECT_LT(std::chrono::duration<double>(Clock::now() - bomb.at).count(), 1.0) << text;
-  EXPECT_EQ(num_threads_of_process(), threads_before) << text;
+  EXPECT_TRUE(has_at_most(threads_before)) << num_threads_of_process() << " threads, " << text;
   EXPECT_GE(bomb.calls, 3) << text;
   EXPECT_EQ(got.errors[0], got.errors[1]) << text;
   for (const char* part : {"injected fault; rank ", ", instruction ", "step 1"})
