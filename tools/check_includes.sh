@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (docs/README.md, "Layers"):
-#   base <- {plan, data} <- config (torch-free); layer <- {model, io, comm};
+#   base <- {plan, data} <- config, base <- launch (torch-free); layer <- {model, io, comm};
 #   {layer, comm} <- run <- {optim, checkpoint} <- train <- job <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
 # folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
@@ -16,7 +16,8 @@ BEGIN {
   may["plan"]   = "base plan"
   may["data"]   = "base data"
   may["config"] = "base plan data config"
-  free = "base plan data config "
+  may["launch"] = "base launch"
+  free = "base plan data config launch "
   may["layer"]  = free "layer"
   may["model"]  = free "layer model"
   may["io"]     = free "layer io"
@@ -29,7 +30,7 @@ BEGIN {
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["by_name"] = owner["precision"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = owner["stage_backward"] = "plan"; owner["run_config"] = "config"
-  owner["data"] = owner["labels"] = "data"
+  owner["data"] = owner["labels"] = "data"; owner["data_parallel"] = "plan"; owner["process_transports"] = "comm"
   owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["inputs"] = owner["pipeline"] = "train"
   owner["chunk_backward"] = owner["executor_observer"] = "run"; owner["commit"] = "io"
   for (pass = 1; pass <= 2; pass++) {
@@ -62,7 +63,7 @@ FNR == 1 {
 /^[ \t]*#[ \t]*include/ {
   target = $2; sub(/^[ \t]*#[ \t]*include[ \t]*/, "", target)
   is_torch = target ~ /^<(ATen|c10|torch|caffe2|gloo)\//
-  if (is_torch && (side == "base" || side == "plan" || side == "data" || side == "config" || plan_program)) fail("a torch header in a torch-free file")
+  if (is_torch && (side == "base" || side == "plan" || side == "data" || side == "config" || side == "launch" || plan_program)) fail("a torch header in a torch-free file")
   if (target !~ /^"/) next
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }

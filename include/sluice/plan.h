@@ -15,6 +15,7 @@
 #include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"
+#include "sluice/parts/data_parallel.h"
 #include "sluice/parts/draw.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
@@ -60,6 +61,12 @@ struct PipelineOptions {
   // longer.
   ActivationCheckpoint activation_checkpoint = {};
 
+  // Replicas of the pipeline: the run has degree x num_ranks ranks. num_microbatches are those of
+  // one replica.
+  DataParallel data_parallel = {};
+  // How the ranks are numbered, the fastest axis last: "pp,dp" or "dp,pp".
+  std::string rank_order = "pp,dp";
+
   // Whose state is counted in the memory of a rank.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
 
@@ -99,6 +106,7 @@ struct Plan {
   MicrobatchShape microbatch;
   Partition partition;
   Schedule schedule;
+  DataParallel data_parallel;
   Program program;                    // with transfers, reductions, norm and optimizer step
   VerifyReport report;                // ok()
   Costs costs;                        // units, with what runs again in the backward

@@ -32,12 +32,18 @@ class MicrobatchList {
   std::vector<std::function<Values()>> makers_;
 };
 
-// One step's data: the same on every rank, but for the device, which is that of the rank's stages.
+// One step's data: the same on every rank of a replica, but for the device, which is that of the
+// rank's stages.
 struct StepBatch {
   std::int64_t step = 0;  // 1-based; key of random numbers
+  // Of the first of these microbatches among those of all replicas; keys of random numbers go on
+  // from there.
+  std::int64_t first_microbatch = 0;
   MicrobatchList microbatches;
   // Counted tokens of each, as LossValue::count will say: every rank divides by their sum.
   std::vector<std::int64_t> counts;
+  // Of the batches of all replicas, where there are several: then this is divided by.
+  std::optional<std::int64_t> total_count;
   // Of the gradients of this step, in place of the executor's.
   std::optional<GradientScale> scale;
 };

@@ -1,0 +1,58 @@
+// A process's line to the server of its job: it says that it lives, and hears of the first failure
+// of all processes.
+//
+// Owns: a connection of its own and the thread that serves it.
+//
+// Invariants:
+//  1. The server counts a process as lost when its line ends without finish(), or is silent for
+//     longer than the heartbeat; a process counts the server as lost likewise. Time in which the
+//     judge itself was stopped does not count.
+//  2. The first failure wins: every line hears the same one, once.
+// Thread-safety: any thread may call anything.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launch/job_failure.h"
+#include "launch/store_client.h"
+
+namespace sluice {
+
+struct ControlLineOptions {
+  int process = 0;
+  std::string name;  // "process 1 (ranks 2, 3), pid 4711 on node7": how it is named when it is lost
+  std::chrono::milliseconds heartbeat{5000};
+  std::chrono::milliseconds connect_timeout{10'000};
+  // What the ranks of this process wait for now ("rank 0 waits for 1RECV_B3 of step 4 from rank
+  // 2"),
+  // "" for nothing: sent with every beat, and told when another process is lost. May be empty.
+  std::function<std::string()> status;
+  // Called once, on the line's thread, with the first failure of all processes.
+  std::function<void(const JobFailure&)> on_failure;
+};
+
+class ControlLine {
+ public:
+  ControlLine(const StoreAddress& address, const std::string& secret, ControlLineOptions options);
+  // Without finish() before it: counts as lost.
+  ~ControlLine();
+  ControlLine(const ControlLine&) = delete;
+  ControlLine& operator=(const ControlLine&) = delete;
+
+  // Tells all processes, unless another failure came first. Returns without waiting.
+  void report(const JobFailure& failure) noexcept;
+  // The first failure of all processes, if it is heard of within `patience`.
+  std::optional<JobFailure> wait_for_failure(std::chrono::milliseconds patience);
+  // This process ends, and that is no failure. The line is silent afterwards.
+  void finish() noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

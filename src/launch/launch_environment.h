@@ -1,0 +1,63 @@
+// What the environment says of the processes of a run, whoever started them: `sluice launch`,
+// torchrun, srun, mpirun, or somebody by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+//
+// Owns: reading and checking the variables. Does not own: how the processes find each other
+// (rendezvous.h). Thread-safety: pure functions of what they are given.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+enum class Launcher : std::uint8_t { kNone, kSluice, kTorchrun, kSlurm, kOpenMpi, kMpich, kByHand };
+
+// "sluice launch", "torchrun", "srun", ..
+std::string to_text(Launcher launcher);
+
+// How a run is spread over processes. Ranks are spread evenly: with k ranks a process, process p
+// runs ranks p k .. p k + k - 1, each on a thread.
+struct ProcessLayout {
+  int num_processes = 1;
+  int process = 0;               // this one
+  int processes_on_machine = 1;  // of this machine
+  int local_process = 0;         // this one among them
+
+  // Precondition: the number of ranks is a multiple of num_processes (require_even_ranks).
+  int ranks_per_process(int num_ranks) const { return num_ranks / num_processes; }
+  int process_of(int rank, int num_ranks) const { return rank / ranks_per_process(num_ranks); }
+  std::vector<int> ranks_of(int of_process, int num_ranks) const;
+};
+
+// Throws Error(kUsage), naming `launcher`, unless the processes divide the ranks; names the numbers
+// of processes that would do.
+void require_even_ranks(const ProcessLayout& layout, int num_ranks, Launcher launcher);
+
+struct LaunchEnvironment {
+  Launcher launcher = Launcher::kNone;
+  ProcessLayout layout;
+  // Where the processes meet; empty and 0 where the launcher says nothing.
+  std::string master_address;
+  int master_port = 0;
+  // A name that all processes of this run and no others know, as far as the launcher gives one:
+  // "slurm-1234-0", "openmpi-2871459841"; "" without.
+  std::string job;
+  std::string error_file;  // TORCHELASTIC_ERROR_FILE; "" without
+  int restart = 0;         // how often the launcher has started the run anew
+
+  bool one_machine() const { return layout.processes_on_machine == layout.num_processes; }
+};
+
+// variable: the value of an environment variable, nothing where it is not set (or empty).
+// Throws Error(kUsage) naming the variable: no number, a rank that is not below the number of
+// processes, variables that contradict each other, and what is missing for several machines
+// (mpirun: MASTER_ADDR and MASTER_PORT).
+using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
+LaunchEnvironment read_launch_environment(const Environment& variable);
+// That of this process.
+LaunchEnvironment read_launch_environment();
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+// How the processes of a run come to one store.
+//
+// Where                          who serves it            how the others learn address and secret
+// sluice launch                  the launcher             environment
+// torchrun                       process 0                torchrun's own store (trusted network)
+// one machine: srun, mpirun,     process 0                a file that only this user can read,
+// named
+//   by hand                                               by job or by MASTER_ADDR and MASTER_PORT
+// several machines               process 0, at            MASTER_ADDR and MASTER_PORT, or the first
+//                                MASTER_ADDR              host of srun's list; the secret is
+//                                                         SLUICE_JOB_SECRET
+//
+// Owns: the server, in the process that serves. Thread-safety: one thread a process.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "launch/launch_environment.h"
+#include "launch/store_client.h"
+#include "launch/store_server.h"
+
+namespace sluice {
+
+// Where torchrun's processes leave each other a line: implemented on its store.
+class NoticeBoard {
+ public:
+  virtual ~NoticeBoard() = default;
+  virtual void put(const std::string& text) = 0;
+  virtual std::string get(std::chrono::milliseconds timeout) = 0;  // waits for put()
+};
+
+struct JobStore {
+  StoreAddress address;
+  std::string secret;
+  std::unique_ptr<StoreServer> server;  // in the process that serves it
+};
+
+// board: for torchrun, else null. Throws Error(kUsage) for what is missing (a secret for several
+// machines), Error(kPeer) when the others do not come within `timeout`.
+JobStore join_job(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
+                  NoticeBoard* board = nullptr);
+
+}  // namespace sluice
