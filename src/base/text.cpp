@@ -83,7 +83,7 @@ std::string with_commas(std::int64_t value) {
 }
 
 std::string counted(std::int64_t count, std::string_view noun) {
-  const char* const plural = noun.ends_with("ch") ? "es" : "s";
+  const char* const plural = noun.ends_with("ch") || noun.ends_with("ss") ? "es" : "s";
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : plural);
 }
 

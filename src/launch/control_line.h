@@ -6,8 +6,9 @@
 // Invariants:
 //  1. The server counts a process as lost when its line ends without finish(), or is silent for
 //     longer than the heartbeat; a process counts the server as lost likewise. Time in which the
-//     judge itself was stopped does not count.
-//  2. The first failure wins: every line hears the same one, once.
+//     judge itself was stopped does not count. A server that is destroyed says so: no failure.
+//  2. The first failure wins: every line hears the same one, once. Who loses the server makes up a
+//     failure of its own, which is the same for all that lost it.
 // Thread-safety: any thread may call anything.
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launch/job_failure.h"
 #include "launch/store_client.h"
@@ -25,11 +27,13 @@ namespace sluice {
 struct ControlLineOptions {
   int process = 0;
   std::string name;  // "process 1 (ranks 2, 3), pid 4711 on node7": how it is named when it is lost
+  std::vector<int> ranks;  // of this process: of others' status, what waits for these is told
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
-  // What the ranks of this process wait for now ("rank 0 waits for 1RECV_B3 of step 4 from rank
-  // 2"),
-  // "" for nothing: sent with every beat, and told when another process is lost. May be empty.
+  // What the ranks of this process wait for now ("rank 0 waits for 1RECV_B3 of step 4 from rank 2",
+  // several with commas between), "" for nothing: sent with every beat, and told when another
+  // process is lost. Called on the line's thread, several times a heartbeat; may not wait. May be
+  // empty.
   std::function<std::string()> status;
   // Called once, on the line's thread, with the first failure of all processes.
   std::function<void(const JobFailure&)> on_failure;
@@ -47,7 +51,8 @@ class ControlLine {
   void report(const JobFailure& failure) noexcept;
   // The first failure of all processes, if it is heard of within `patience`.
   std::optional<JobFailure> wait_for_failure(std::chrono::milliseconds patience);
-  // This process ends, and that is no failure. The line is silent afterwards.
+  // This process ends, and that is no failure. The line is silent afterwards. Not to be called by
+  // on_failure.
   void finish() noexcept;
 
  private:

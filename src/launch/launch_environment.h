@@ -39,12 +39,15 @@ void require_even_ranks(const ProcessLayout& layout, int num_ranks, Launcher lau
 struct LaunchEnvironment {
   Launcher launcher = Launcher::kNone;
   ProcessLayout layout;
-  // Where the processes meet; empty and 0 where the launcher says nothing.
+  // Where the processes meet: with `sluice launch` its store, else MASTER_ADDR and MASTER_PORT or,
+  // with srun, the first host of its list and a port of the job's number. Empty and 0 where the
+  // launcher says nothing.
   std::string master_address;
   int master_port = 0;
   // A name that all processes of this run and no others know, as far as the launcher gives one:
   // "slurm-1234-0", "openmpi-2871459841"; "" without.
   std::string job;
+  std::string secret;      // SLUICE_JOB_SECRET; "" without
   std::string error_file;  // TORCHELASTIC_ERROR_FILE; "" without
   int restart = 0;         // how often the launcher has started the run anew
 
@@ -53,11 +56,16 @@ struct LaunchEnvironment {
 
 // variable: the value of an environment variable, nothing where it is not set (or empty).
 // Throws Error(kUsage) naming the variable: no number, a rank that is not below the number of
-// processes, variables that contradict each other, and what is missing for several machines
-// (mpirun: MASTER_ADDR and MASTER_PORT).
+// processes, variables that contradict each other, and what is missing: RANK beside WORLD_SIZE, and
+// MASTER_ADDR and MASTER_PORT for several machines or for processes by hand.
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 LaunchEnvironment read_launch_environment(const Environment& variable);
 // That of this process.
 LaunchEnvironment read_launch_environment();
+
+// How `sluice launch` says that it is the launcher: variables of its own beside RANK, LOCAL_RANK,
+// WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and SLUICE_JOB_SECRET. (Names that begin
+// with SLUICE_ are keys of the configuration.) The restart, from 0; its value marks the launcher.
+inline constexpr const char* kLaunchRestartVariable = "_SLUICE_LAUNCH_RESTART";
 
 }  // namespace sluice

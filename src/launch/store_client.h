@@ -5,8 +5,9 @@
 // Invariants:
 //  1. Before anything else both sides prove that they know the secret (HMAC-SHA-256 over both
 //     sides' random numbers); without it neither side learns or changes anything.
-//  2. Every wait ends: by what was waited for, by its deadline, or because the server is gone:
-//     Error(kPeer).
+//  2. Every wait ends: by what was waited for, by its deadline, because the server is gone
+//     (Error(kPeer)), or because the job has failed: with its first failure. What is there is given
+//     also after a failure.
 // Thread-safety: any thread may call; calls on one client wait for each other. Waiting calls of
 // several threads need a client each.
 #pragma once
@@ -37,6 +38,9 @@ class StoreClient {
 
   const StoreAddress& address() const;
   const std::string& secret() const;
+  // The address of this machine from which the server is reached: "10.0.0.7". Others of the job
+  // reach this process there.
+  std::string own_host() const;
 
   void set(const std::string& key, const std::string& value);
   // Waits until the key is there. Throws Error(kPeer) naming the key after `timeout`.

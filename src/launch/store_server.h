@@ -1,11 +1,15 @@
 // The server of a job's store: keys and values, and who of the processes lives.
 //
-// Owns: the listening socket, the values, the judgement of lost processes.
+// Owns: the listening socket, the values, the judgement of lost processes, and one thread that
+// serves all connections.
 //
 // Invariants:
-//  1. Whoever does not know the secret gets a random number and the end of the connection, costs
-//     bounded memory, and cannot keep others out.
-//  2. The first failure wins, and is told to every control line, also to those that come later.
+//  1. Whoever does not know the secret gets a random number and the end of the connection, after 2
+//     seconds at the latest; costs some hundred bytes; and cannot keep others out: of more than 128
+//     such connections the oldest is ended.
+//  2. The first failure wins, and is told to every control line, also to those that come later, and
+//     to everybody who waits for a key. While the end of a line is known and not yet judged, what
+//     others report as kPeer is its consequence, and left out.
 // Thread-safety: any thread may call anything.
 #pragma once
 
@@ -26,12 +30,16 @@ struct StoreServerOptions {
   // How long the end of a line waits for somebody who knows more (a launcher, of the exit status)
   // before it is judged.
   std::chrono::milliseconds grace{0};
+  // The process of the job that serves, -1 for none of them, and how it is named when it is lost.
+  int process = -1;
+  std::string name = "the launcher";
 };
 
 class StoreServer {
  public:
   // Throws Error(kUsage) when the port is taken, Error(kPeer) otherwise.
   explicit StoreServer(StoreServerOptions options);
+  // Tells the lines that it ends, which is no failure of theirs.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -39,7 +47,13 @@ class StoreServer {
   StoreAddress address() const;  // to connect to
   // As a control line's report.
   void report(const JobFailure& failure) noexcept;
+  // A process of the job has ended, says somebody who knows: `how` follows its name, as in "was
+  // ended by signal 9 (Killed)". Nothing when it had finished its line. Unless another failure came
+  // first.
+  void report_end(int process, const std::string& how) noexcept;
   std::optional<JobFailure> failure() const;
+  // Until every control line has finished or was lost. False after `timeout`.
+  bool wait_for_lines(std::chrono::milliseconds timeout);
 
  private:
   struct Impl;

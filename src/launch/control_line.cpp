@@ -1,0 +1,246 @@
+#include "launch/control_line.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "launch/judge_clock.h"
+#include "launch/line_table.h"
+#include "launch/store_connection.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// Of words that are written at once, unless the server does not read.
+constexpr milliseconds kSendTime{1000};
+
+int word(LineWord value) { return static_cast<int>(value); }
+
+}  // namespace
+
+struct ControlLine::Impl {
+  Impl(const StoreAddress& where, const std::string& secret, ControlLineOptions given)
+      : address(where),
+        options(std::move(given)),
+        connection(where, secret, deadline_in(options.connect_timeout)),
+        wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        judge(Clock::now()) {
+    if (!wake)
+      throw Error(ErrorKind::kPeer, {.what = "no descriptor is left for the control line"});
+    open();
+    thread = std::thread([this] { serve(); });
+  }
+
+  ~Impl() {
+    end(false);
+    if (thread.joinable()) thread.join();
+  }
+
+  // Says who this is, and learns who serves.
+  void open() {
+    const Deadline deadline = deadline_in(options.connect_timeout);
+    WireWriter hello;
+    hello.add(std::int64_t{0})
+        .add(static_cast<int>(Ask::kLine))
+        .add(options.process)
+        .add(options.name)
+        .add(options.ranks)
+        .add(options.heartbeat.count());
+    bool ended = !connection.send(hello.bytes(), deadline);
+    const auto frame = ended ? std::nullopt : connection.receive(deadline, ended);
+    if (!frame) {
+      throw Error(ErrorKind::kPeer, {.what = "the server of the job does not take a control line",
+                                     .where = host_and_port(address.host, address.port),
+                                     .remedy = "look at how process 0 ended"});
+    }
+    WireReader answer(*frame, "answer of the job's server");
+    answer.take<std::int64_t>();
+    answer.take<int>();
+    server_process = answer.take<int>();
+    server_name = answer.take<std::string>();
+  }
+
+  void wake_up() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(wake.descriptor(), &one, sizeof one);
+  }
+
+  // ---- the line's thread ----
+  void serve() {
+    try {
+      while (!is_over()) step();
+      return;
+    } catch (const Error& error) {  // what is no word of ours
+      lose_server(std::string("is lost: ") + error.fact(), remedy_for_end());
+    }
+  }
+
+  bool is_over() {
+    const std::lock_guard lock(mutex);
+    return ending || server_gone;
+  }
+
+  void step() {
+    const Deadline now = Clock::now();
+    if (now >= next_beat) beat();
+    pollfd polled[2] = {{connection.socket().descriptor(), POLLIN, 0},
+                        {wake.descriptor(), POLLIN, 0}};
+    ::poll(polled, 2, poll_milliseconds(std::min(next_beat, now + look_period(options.heartbeat))));
+    judge.tick(Clock::now(), longest_look(options.heartbeat));
+    if (polled[1].revents) {
+      std::uint64_t count = 0;
+      [[maybe_unused]] const ssize_t got = ::read(wake.descriptor(), &count, sizeof count);
+    }
+    const bool alive = !polled[0].revents || connection.receive_what_is_there();
+    while (auto frame = connection.take_frame()) hear(WireReader(*frame, "job's server"));
+    send_reports();
+    if (is_over()) return;
+    if (!alive) return lose_server("is lost: its connection ended", remedy_for_end());
+    if (judge.counted() - last_heard > options.heartbeat) {
+      lose_server(silence_text(options.heartbeat), remedy_for_silence());
+    }
+  }
+
+  void beat() {
+    next_beat = Clock::now() + beat_period(options.heartbeat);
+    const std::string status = options.status ? options.status() : std::string();
+    connection.send(WireWriter().add(word(LineWord::kBeat)).add(status).bytes(),
+                    deadline_in(kSendTime));
+  }
+
+  void hear(WireReader said) {
+    last_heard = judge.counted();
+    switch (static_cast<LineWord>(said.take<int>())) {
+      case LineWord::kBeat:
+        teller_without_server = said.take<int>();
+        return;
+      case LineWord::kAsk:
+        return beat();
+      case LineWord::kFailure:
+        return fail(take_failure(said));
+      case LineWord::kEnd: {
+        const std::lock_guard lock(mutex);
+        server_gone = true;
+        told.notify_all();
+        return;
+      }
+      default:
+        throw Error(ErrorKind::kPeer, {.what = "it says what is not understood"});
+    }
+  }
+
+  void send_reports() {
+    for (;;) {
+      WireWriter report;
+      {
+        const std::lock_guard lock(mutex);
+        if (reports.empty()) return;
+        report.add(word(LineWord::kReport));
+        put_failure(report, reports.front());
+        reports.pop_front();
+      }
+      connection.send(report.bytes(), deadline_in(kSendTime));
+    }
+  }
+
+  void lose_server(const std::string& how, const std::string& remedy) {
+    const Error error(ErrorKind::kPeer, {.what = server_name + " " + how,
+                                         .where = options.status ? options.status() : std::string(),
+                                         .remedy = remedy});
+    fail({.process = server_process,
+          .kind = error.kind(),
+          .message = error.what(),
+          .teller = teller_without_server >= 0 ? teller_without_server : options.process});
+    const std::lock_guard lock(mutex);
+    server_gone = true;
+    told.notify_all();
+  }
+
+  void fail(const JobFailure& first) {
+    {
+      const std::lock_guard lock(mutex);
+      if (failure || ending) return;
+      failure = first;
+      told.notify_all();
+    }
+    if (options.on_failure) options.on_failure(first);
+  }
+
+  // ---- any thread ----
+  void report(const JobFailure& own) {
+    {
+      const std::lock_guard lock(mutex);
+      if (ending || failure) return;
+      reports.push_back(own);
+    }
+    wake_up();
+  }
+
+  void end(bool well) {
+    {
+      const std::lock_guard lock(mutex);
+      if (ending) return;
+      ending = true;
+      told.notify_all();
+    }
+    wake_up();
+    if (thread.joinable() && thread.get_id() != std::this_thread::get_id()) thread.join();
+    try {
+      send_reports();
+      if (well)
+        connection.send(WireWriter().add(word(LineWord::kFinish)).bytes(), deadline_in(kSendTime));
+    } catch (const std::exception&) {  // the server finds the end of the connection
+    }
+  }
+
+  const StoreAddress address;
+  const ControlLineOptions options;
+  StoreConnection connection;  // of the line's thread, while it runs
+  const Socket wake;
+  std::string server_name;
+  int server_process = -1, teller_without_server = -1;
+  JudgeClock judge;
+  Clock::duration last_heard{0};
+  Deadline next_beat{};
+
+  std::mutex mutex;  // of all below
+  std::condition_variable told;
+  std::deque<JobFailure> reports;
+  std::optional<JobFailure> failure;
+  bool ending = false, server_gone = false;
+  std::thread thread;
+};
+
+ControlLine::ControlLine(const StoreAddress& address, const std::string& secret,
+                         ControlLineOptions options)
+    : impl_(std::make_unique<Impl>(address, secret, std::move(options))) {}
+ControlLine::~ControlLine() = default;
+
+void ControlLine::report(const JobFailure& failure) noexcept {
+  try {
+    impl_->report(failure);
+  } catch (const std::exception&) {  // no memory for it: the end of the line tells enough
+  }
+}
+
+std::optional<JobFailure> ControlLine::wait_for_failure(milliseconds patience) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->told.wait_until(lock, deadline_in(patience),
+                         [this] { return impl_->failure || impl_->ending || impl_->server_gone; });
+  return impl_->failure;
+}
+
+void ControlLine::finish() noexcept { impl_->end(true); }
+
+}  // namespace sluice

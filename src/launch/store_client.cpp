@@ -1,0 +1,167 @@
+#include "launch/store_client.h"
+
+#include <mutex>
+#include <utility>
+
+#include "launch/store_connection.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// For a server that is busy, beyond what it was asked to wait.
+constexpr std::chrono::milliseconds kReplyTime{30'000};
+
+}  // namespace
+
+struct StoreClient::Impl {
+  Impl(StoreAddress where, std::string with, Milliseconds timeout)
+      : address(std::move(where)),
+        secret(std::move(with)),
+        connection(address, secret, deadline_in(timeout)) {}
+
+  [[noreturn]] void fail(const std::string& what, const std::string& remedy) const {
+    throw Error(
+        ErrorKind::kPeer,
+        {.what = what, .where = host_and_port(address.host, address.port), .remedy = remedy});
+  }
+
+  // fill(writer) adds what is asked with; use(reader) takes the answer. False: it timed out.
+  template <class Fill, class Use>
+  bool ask(Ask what, Milliseconds waits, const Fill& fill, const Use& use) {
+    const std::lock_guard lock(mutex);
+    if (broken) fail("the store of the job is gone", "look at how process 0 ended");
+    const std::int64_t id = next_id++;
+    WireWriter writer;
+    writer.add(id).add(static_cast<int>(what));
+    fill(writer);
+    const Deadline deadline = deadline_in(waits) + kReplyTime;
+    bool ended = false;
+    while (const std::optional<std::string> frame = exchange(writer, deadline, ended)) {
+      WireReader reader(*frame, "answer of the job's store");
+      if (reader.take<std::int64_t>() != id) continue;
+      switch (static_cast<Answer>(reader.take<int>())) {
+        case Answer::kDone:
+          use(reader);
+          reader.finish();
+          return true;
+        case Answer::kTimedOut:
+          return false;
+        case Answer::kFailed: {
+          const JobFailure failure = take_failure(reader);
+          throw Error(failure.kind, {.what = failure.message});
+        }
+        case Answer::kRefused:
+          throw Error(ErrorKind::kUsage, {.what = reader.take<std::string>()});
+      }
+    }
+    if (ended) fail("the store of the job is gone", "look at how process 0 ended");
+    fail("the store of the job does not answer", "check that process 0 still runs");
+  }
+
+  // Sends what is in `writer`, the first time, and waits for a frame. Nothing, and no more calls,
+  // when none comes.
+  std::optional<std::string> exchange(WireWriter& writer, Deadline deadline, bool& ended) {
+    if (!writer.bytes().empty()) ended = !connection.send(writer.bytes(), deadline);
+    broken = true;  // unless a whole frame comes
+    writer = {};
+    if (ended) return std::nullopt;
+    std::optional<std::string> frame = connection.receive(deadline, ended);
+    broken = !frame;
+    return frame;
+  }
+
+  const StoreAddress address;
+  const std::string secret;
+  std::mutex mutex;
+  StoreConnection connection;
+  std::int64_t next_id = 0;
+  bool broken = false;
+};
+
+namespace {
+
+const auto kNothing = [](WireReader&) {};
+constexpr StoreClient::Milliseconds kAtOnce{0};
+
+}  // namespace
+
+StoreClient::StoreClient(StoreAddress address, std::string secret, Milliseconds timeout)
+    : impl_(std::make_unique<Impl>(std::move(address), std::move(secret), timeout)) {}
+StoreClient::~StoreClient() = default;
+
+const StoreAddress& StoreClient::address() const { return impl_->address; }
+const std::string& StoreClient::secret() const { return impl_->secret; }
+std::string StoreClient::own_host() const { return local_host(impl_->connection.socket()); }
+
+void StoreClient::set(const std::string& key, const std::string& value) {
+  impl_->ask(
+      Ask::kSet, kAtOnce, [&](WireWriter& writer) { writer.add(key).add(value); }, kNothing);
+}
+
+std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
+  std::string value;
+  const bool found = impl_->ask(
+      Ask::kGet, timeout, [&](WireWriter& writer) { writer.add(timeout.count()).add(key); },
+      [&](WireReader& reader) { value = reader.take<std::string>(); });
+  if (!found) {
+    impl_->fail("nobody has set '" + key + "' within " + std::to_string(timeout.count()) + " ms",
+                "check that all processes of the job run");
+  }
+  return value;
+}
+
+bool StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
+  return impl_->ask(
+      Ask::kWait, timeout, [&](WireWriter& writer) { writer.add(timeout.count()).add(keys); },
+      kNothing);
+}
+
+bool StoreClient::has(const std::vector<std::string>& keys) {
+  bool there = false;
+  impl_->ask(
+      Ask::kHas, kAtOnce, [&](WireWriter& writer) { writer.add(keys); },
+      [&](WireReader& reader) { there = reader.take<bool>(); });
+  return there;
+}
+
+std::int64_t StoreClient::add(const std::string& key, std::int64_t amount) {
+  std::int64_t sum = 0;
+  impl_->ask(
+      Ask::kAdd, kAtOnce, [&](WireWriter& writer) { writer.add(key).add(amount); },
+      [&](WireReader& reader) { sum = reader.take<std::int64_t>(); });
+  return sum;
+}
+
+std::string StoreClient::compare_set(const std::string& key, const std::string& expected,
+                                     const std::string& desired) {
+  std::string value;
+  impl_->ask(
+      Ask::kCompareSet, kAtOnce,
+      [&](WireWriter& writer) { writer.add(key).add(expected).add(desired); },
+      [&](WireReader& reader) { value = reader.take<std::string>(); });
+  return value;
+}
+
+void StoreClient::append(const std::string& key, const std::string& value) {
+  impl_->ask(
+      Ask::kAppend, kAtOnce, [&](WireWriter& writer) { writer.add(key).add(value); }, kNothing);
+}
+
+bool StoreClient::remove(const std::string& key) {
+  bool removed = false;
+  impl_->ask(
+      Ask::kRemove, kAtOnce, [&](WireWriter& writer) { writer.add(key); },
+      [&](WireReader& reader) { removed = reader.take<bool>(); });
+  return removed;
+}
+
+std::int64_t StoreClient::num_keys() {
+  std::int64_t count = 0;
+  impl_->ask(
+      Ask::kCount, kAtOnce, [](WireWriter&) {},
+      [&](WireReader& reader) { count = reader.take<std::int64_t>(); });
+  return count;
+}
+
+}  // namespace sluice

@@ -1,0 +1,123 @@
+#include "launch/store_connection.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "launch/sha256.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kFirstPause{10}, kLongestPause{200};
+// Of the other side's part of the proofs.
+constexpr milliseconds kGreetingTime{5000};
+// A server that is crowded may end a connection before it was heard.
+constexpr int kMaxRefusals = 3;
+constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
+
+enum class Greeted { kYes, kSilence, kRefused, kLiar };
+
+bool read_exactly(Socket& socket, std::string& bytes, std::size_t count, Deadline deadline,
+                  bool& timed_out) {
+  bytes.clear();
+  while (bytes.size() < count) {
+    timed_out = !wait_for(socket, false, deadline);
+    if (timed_out || !socket.receive(bytes, count - bytes.size())) break;
+  }
+  return bytes.size() == count;
+}
+
+bool write_all(Socket& socket, std::string bytes, Deadline deadline) {
+  for (;;) {
+    if (!socket.send(bytes)) return false;
+    if (bytes.empty()) return true;
+    if (!wait_for(socket, true, deadline)) return false;
+  }
+}
+
+struct Greeter {
+  const std::string& secret;
+  std::string write_key, read_key;
+
+  Greeted greet(Socket& socket, Deadline deadline) {
+    std::string server_nonce, proof;
+    bool timed_out = false;
+    if (!read_exactly(socket, server_nonce, kNonceBytes, deadline, timed_out))
+      return timed_out ? Greeted::kSilence : Greeted::kRefused;
+    const std::string own_nonce = random_bytes(kNonceBytes);
+    const Greeting greeting(secret, server_nonce, own_nonce);
+    if (!write_all(socket, own_nonce + greeting.client_proof(), deadline)) return Greeted::kRefused;
+    if (!read_exactly(socket, proof, kProofBytes, deadline, timed_out))
+      return timed_out ? Greeted::kSilence : Greeted::kRefused;
+    if (!same_bytes(proof, greeting.server_proof())) return Greeted::kLiar;
+    write_key = greeting.key(true);
+    read_key = greeting.key(false);
+    return Greeted::kYes;
+  }
+};
+
+[[noreturn]] void fail(const StoreAddress& address, const std::string& what,
+                       const std::string& remedy) {
+  throw Error(ErrorKind::kPeer,
+              {.what = what, .where = host_and_port(address.host, address.port), .remedy = remedy});
+}
+
+}  // namespace
+
+StoreConnection::StoreConnection(const StoreAddress& address, const std::string& secret,
+                                 Deadline deadline)
+    : writer_(""), reader_("") {
+  int refusals = 0;
+  std::string reason = "no time to try";
+  for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    const Deadline greeted_by = std::min(deadline, deadline_in(kGreetingTime));
+    socket_ = connect_to(address.host, address.port, greeted_by, reason);
+    if (socket_) {
+      Greeter greeter{secret, {}, {}};
+      switch (greeter.greet(socket_, greeted_by)) {
+        case Greeted::kYes:
+          writer_ = FrameWriter(greeter.write_key);
+          reader_ = FrameReader(greeter.read_key);
+          return;
+        case Greeted::kSilence:
+          reason = "it does not answer";
+          break;
+        case Greeted::kRefused:
+          reason = "it ends the connection";
+          if (++refusals < kMaxRefusals) break;
+          fail(address, "the store of the job does not take this process's secret",
+               "start all processes of the job in the same way, with the same secret");
+        case Greeted::kLiar:
+          fail(address, "what listens there does not know the secret of the job",
+               "start all processes of the job in the same way, with the same secret");
+      }
+      socket_.close();
+    }
+    if (Clock::now() + pause >= deadline) break;
+    std::this_thread::sleep_for(pause);
+  }
+  fail(address, "the store of the job cannot be reached: " + reason,
+       "check that process 0 runs, and that its machine can be reached from here");
+}
+
+bool StoreConnection::send(const std::string& bytes, Deadline deadline) {
+  const bool sent = write_all(socket_, writer_.frame(bytes), deadline);
+  if (!sent) socket_.shut_down();  // after a part of a frame nothing can be said
+  return sent;
+}
+
+bool StoreConnection::receive_what_is_there() { return socket_.receive(received_, kReadAtOnce); }
+
+std::optional<std::string> StoreConnection::receive(Deadline deadline, bool& ended) {
+  for (ended = false;;) {
+    if (auto frame = take_frame()) return frame;
+    if (ended || !wait_for(socket_, false, deadline)) return std::nullopt;
+    ended = !receive_what_is_there();
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,438 @@
+#include "launch/store_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "launch/judge_clock.h"
+#include "launch/line_table.h"
+#include "launch/sha256.h"
+#include "launch/socket.h"
+#include "launch/store_values.h"
+#include "launch/store_wire.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMaxStrangers = 128;
+constexpr milliseconds kGreetingTime{2000};
+constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
+// Who does not read what it is told is not asked, nor told, more than that.
+constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
+constexpr milliseconds kLastWords{500};
+constexpr milliseconds kPauseWhenFull{50};
+
+// A question that is answered when the keys are there.
+struct Wait {
+  std::int64_t id = 0;
+  bool is_get = false;
+  std::vector<std::string> keys;
+  Deadline deadline;
+};
+
+struct Connection {
+  Socket socket;
+  std::string received, to_send;
+  Deadline greet_by;
+  std::string nonce;
+  bool is_known = false, has_ended = false;
+  FrameWriter writer{""};
+  FrameReader reader{""};
+  std::optional<Wait> wait;
+  std::optional<int> line;  // the process whose control line it is
+};
+
+}  // namespace
+
+struct StoreServer::Impl {
+  explicit Impl(StoreServerOptions given)
+      : options(std::move(given)),
+        listener(listen_at(options.host, options.port)),
+        wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        port(local_port(listener)),
+        lines(options.grace),
+        judge(Clock::now()) {
+    if (!wake) throw Error(ErrorKind::kPeer, {.what = "no descriptor is left for the job's store"});
+    server = std::thread([this] { serve(); });
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+      for (Connection& connection : connections) {
+        if (connection.line) tell(connection, WireWriter().add(word(LineWord::kEnd)));
+      }
+    }
+    wake_up();
+    server.join();
+  }
+
+  static int word(LineWord value) { return static_cast<int>(value); }
+
+  void wake_up() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(wake.descriptor(), &one, sizeof one);
+  }
+
+  // ---- the loop ----
+  void serve() {
+    for (;;) {
+      std::vector<pollfd> polled;
+      std::vector<Connection*> whose;
+      int timeout = 0;
+      {
+        const std::lock_guard lock(mutex);
+        const bool unsent =
+            std::any_of(connections.begin(), connections.end(),
+                        [](const Connection& connection) { return !connection.to_send.empty(); });
+        if (stopping && !stop_by) stop_by = deadline_in(kLastWords);
+        if (stopping && (!unsent || Clock::now() >= *stop_by)) return;
+        list_polled(polled, whose);
+        known_ends.insert(known_ends.end(), reported_ends.begin(), reported_ends.end());
+        reported_ends.clear();
+        timeout = poll_milliseconds(next_deadline());
+      }
+      ::poll(polled.data(), polled.size(), timeout);
+      const std::lock_guard lock(mutex);
+      step(polled, whose);
+    }
+  }
+
+  void list_polled(std::vector<pollfd>& polled, std::vector<Connection*>& whose) {
+    const Deadline now = Clock::now();
+    polled.push_back({wake.descriptor(), POLLIN, 0});
+    const bool accepts = !stopping && now >= accept_again;
+    polled.push_back({accepts ? listener.descriptor() : -1, POLLIN, 0});
+    for (Connection& connection : connections) {
+      const bool reads = connection.to_send.size() <= kMaxUnread;
+      const int events = (reads ? POLLIN : 0) | (connection.to_send.empty() ? 0 : POLLOUT);
+      polled.push_back({connection.socket.descriptor(), static_cast<short>(events), 0});
+      whose.push_back(&connection);
+    }
+  }
+
+  Deadline next_deadline() const {
+    Deadline next = deadline_in(std::chrono::hours(1));
+    const auto until = [&next](Deadline deadline) { next = std::min(next, deadline); };
+    const Deadline now = Clock::now();
+    if (stop_by) until(*stop_by);
+    if (now < accept_again) until(accept_again);
+    if (const auto heartbeat = lines.shortest_heartbeat())
+      until(now + (lines.has_suspect() ? milliseconds(5) : look_period(*heartbeat)));
+    for (const Connection& connection : connections) {
+      if (!connection.is_known) until(connection.greet_by);
+      if (connection.wait) until(connection.wait->deadline);
+    }
+    return next;
+  }
+
+  void step(const std::vector<pollfd>& polled, const std::vector<Connection*>& whose) {
+    const Deadline now = Clock::now();
+    const auto heartbeat = lines.shortest_heartbeat();
+    judge.tick(now, longest_look(heartbeat.value_or(milliseconds(1000))));
+    if (polled[0].revents) {
+      std::uint64_t count = 0;
+      [[maybe_unused]] const ssize_t got = ::read(wake.descriptor(), &count, sizeof count);
+    }
+    // First all that was heard, then the judgement.
+    for (std::size_t i = 0; i < whose.size(); ++i) {
+      if (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR)) read(*whose[i]);
+    }
+    if (polled[1].revents) accept_all();
+    if (heartbeat && now >= next_beat) {
+      next_beat = now + beat_period(*heartbeat);
+      beat();
+    }
+    // All that such a process said has been read: it was there before the poll.
+    for (const auto& [process, how] : known_ends) {
+      if (!finished.contains(process)) fail(lines.lost(process, how));
+    }
+    known_ends.clear();
+    if (auto lost = lines.judge(now, judge.counted())) fail(*lost);
+    for (Connection& connection : connections) {
+      if (!connection.is_known && now >= connection.greet_by) connection.has_ended = true;
+      answer_wait(connection, now);
+      flush(connection);
+    }
+    std::erase_if(connections, [](const Connection& connection) { return connection.has_ended; });
+    if (lines.empty()) no_lines.notify_all();
+  }
+
+  // ---- connections ----
+  void accept_all() {
+    for (int taken = 0; taken < 256; ++taken) {
+      bool full = false;
+      Socket socket = accept_from(listener, full);
+      // Strangers must not use up the descriptors that others need.
+      if (full && !end_oldest_stranger()) accept_again = Clock::now() + kPauseWhenFull;
+      if (!socket) return;
+      const auto strangers =
+          std::count_if(connections.begin(), connections.end(), [](const Connection& connection) {
+            return !connection.is_known && !connection.has_ended;
+          });
+      if (strangers >= static_cast<std::ptrdiff_t>(kMaxStrangers)) end_oldest_stranger();
+      Connection& connection = connections.emplace_back();
+      connection.socket = std::move(socket);
+      connection.greet_by = deadline_in(kGreetingTime);
+      connection.nonce = random_bytes(kNonceBytes);
+      connection.to_send = connection.nonce;
+    }
+  }
+
+  bool end_oldest_stranger() {
+    for (Connection& connection : connections) {  // in the order in which they came
+      if (connection.is_known || connection.has_ended) continue;
+      connection.has_ended = true;
+      connection.socket.close();
+      return true;
+    }
+    return false;
+  }
+
+  void read(Connection& connection) {
+    if (connection.has_ended) return;
+    const std::size_t limit =
+        connection.is_known ? kReadAtOnce : kMaxGreeting - connection.received.size();
+    const bool alive = connection.socket.receive(connection.received, limit);
+    try {
+      if (!connection.is_known) greet(connection);
+      while (connection.is_known && !connection.has_ended) {
+        const auto frame = connection.reader.take(connection.received);
+        if (!frame) break;
+        WireReader reader(*frame, "question to the job's store");
+        connection.line ? hear(connection, reader) : answer(connection, reader);
+      }
+    } catch (const Error&) {  // not what we speak: as good as gone
+      end(connection);
+    }
+    if (!alive) end(connection);
+  }
+
+  void greet(Connection& connection) {
+    if (connection.received.size() < kMaxGreeting) return;
+    const Greeting greeting(options.secret, connection.nonce,
+                            connection.received.substr(0, kNonceBytes));
+    if (!same_bytes(connection.received.substr(kNonceBytes), greeting.client_proof()))
+      return end(connection);
+    connection.is_known = true;
+    connection.received.clear();
+    connection.to_send += greeting.server_proof();
+    connection.writer = FrameWriter(greeting.key(false));
+    connection.reader = FrameReader(greeting.key(true));
+  }
+
+  void end(Connection& connection) {
+    connection.has_ended = true;
+    if (!connection.line) return;
+    lines.end(*connection.line, Clock::now());
+    connection.line.reset();
+    for (Connection& other : connections) {
+      if (other.line) tell(other, WireWriter().add(word(LineWord::kAsk)));
+    }
+  }
+
+  void flush(Connection& connection) {
+    if (!connection.has_ended && !connection.to_send.empty() &&
+        !connection.socket.send(connection.to_send)) {
+      end(connection);
+    }
+  }
+
+  void tell(Connection& connection, const WireWriter& what) {
+    connection.to_send += connection.writer.frame(what.bytes());
+  }
+
+  // ---- questions ----
+  void answer(Connection& connection, WireReader& question) {
+    const auto id = question.take<std::int64_t>();
+    const auto ask = static_cast<Ask>(question.take<int>());
+    if (ask == Ask::kLine) return open_line(connection, id, question);
+    connection.wait.reset();  // who asks again waits no more
+    if (ask == Ask::kGet || ask == Ask::kWait) {
+      const milliseconds timeout(question.take<std::int64_t>());
+      Wait& wait = connection.wait.emplace();
+      wait.id = id;
+      wait.is_get = ask == Ask::kGet;
+      wait.keys = wait.is_get ? std::vector{question.take<std::string>()}
+                              : question.take<std::vector<std::string>>();
+      wait.deadline = deadline_in(timeout);
+      return;  // answered at the end of the step
+    }
+    WireWriter answer;
+    answer.add(id);
+    values.answer(ask, question, answer);
+    question.finish();
+    tell(connection, answer);
+  }
+
+  void answer_wait(Connection& connection, Deadline now) {
+    if (!connection.wait || connection.has_ended) return;
+    const Wait& wait = *connection.wait;
+    WireWriter answer;
+    answer.add(wait.id);
+    if (values.has(wait.keys)) {
+      answer.add(static_cast<int>(Answer::kDone));
+      if (wait.is_get) answer.add(values.get(wait.keys.front()));
+    } else if (first_failure) {
+      answer.add(static_cast<int>(Answer::kFailed));
+      put_failure(answer, *first_failure);
+    } else if (now >= wait.deadline) {
+      answer.add(static_cast<int>(Answer::kTimedOut));
+    } else {
+      return;
+    }
+    tell(connection, answer);
+    connection.wait.reset();
+  }
+
+  // ---- control lines ----
+  void open_line(Connection& connection, std::int64_t id, WireReader& hello) {
+    LineTable::Line line;
+    line.process = hello.take<int>();
+    line.name = hello.take<std::string>();
+    line.ranks = hello.take<std::vector<int>>();
+    line.heartbeat = milliseconds(std::max<std::int64_t>(1, hello.take<std::int64_t>()));
+    hello.finish();
+    connection.line = line.process;
+    next_beat = Clock::now();  // the table may have been empty
+    const auto failure = lines.open(line, judge.counted());
+    tell(connection, WireWriter()
+                         .add(id)
+                         .add(static_cast<int>(Answer::kDone))
+                         .add(options.process)
+                         .add(options.name));
+    if (failure) {
+      connection.line.reset();  // the other one's
+      if (!first_failure) fail(*failure);
+      tell_failure(connection);
+    } else if (first_failure) {
+      tell_failure(connection);
+    }
+  }
+
+  void hear(Connection& connection, WireReader& said) {
+    const int process = *connection.line;
+    switch (static_cast<LineWord>(said.take<int>())) {
+      case LineWord::kBeat:
+        lines.heard(process, said.take<std::string>(), judge.counted());
+        return;
+      case LineWord::kReport: {
+        JobFailure failure = take_failure(said);
+        failure.process = process;
+        record(failure);
+        return;
+      }
+      case LineWord::kFinish:
+        lines.finish(process);
+        finished.insert(process);
+        connection.line.reset();
+        connection.has_ended = true;
+        return;
+      default:
+        end(connection);
+    }
+  }
+
+  void beat() {
+    const int teller = lines.lowest_living(options.process);
+    for (Connection& connection : connections) {
+      if (!connection.line || connection.to_send.size() > kMaxUnreadBeats) continue;
+      tell(connection, WireWriter().add(word(LineWord::kBeat)).add(teller));
+    }
+  }
+
+  void record(JobFailure failure) {
+    if (first_failure) return;
+    const bool is_consequence = failure.kind == ErrorKind::kPeer && lines.has_suspect();
+    if (is_consequence) return;
+    failure.teller = lines.lives(failure.process)
+                         ? failure.process
+                         : std::max(0, lines.lowest_living(failure.process));
+    fail(failure);
+  }
+
+  void fail(const JobFailure& failure) {
+    if (first_failure) return;
+    first_failure = failure;
+    for (Connection& connection : connections) {
+      if (connection.line) tell_failure(connection);
+    }
+  }
+
+  void tell_failure(Connection& connection) {
+    WireWriter failure;
+    failure.add(word(LineWord::kFailure));
+    put_failure(failure, *first_failure);
+    tell(connection, failure);
+  }
+
+  const StoreServerOptions options;
+  const Socket listener;
+  const Socket wake;
+  const int port;
+
+  mutable std::mutex mutex;  // of all below; not held while the server waits
+  std::condition_variable no_lines;
+  bool stopping = false;
+  std::optional<Deadline> stop_by;
+  Deadline accept_again{}, next_beat{};
+  std::list<Connection> connections;
+  StoreValues values;
+  LineTable lines;
+  std::set<int> finished;
+  std::vector<std::pair<int, std::string>> reported_ends, known_ends;  // before, after a poll
+  JudgeClock judge;
+  std::optional<JobFailure> first_failure;
+  std::thread server;
+};
+
+StoreServer::StoreServer(StoreServerOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+StoreServer::~StoreServer() = default;
+
+StoreAddress StoreServer::address() const {
+  const std::string& host = impl_->options.host;
+  return {host.empty() ? "127.0.0.1" : host, impl_->port};
+}
+
+void StoreServer::report(const JobFailure& failure) noexcept {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->record(failure);
+  }
+  impl_->wake_up();
+}
+
+void StoreServer::report_end(int process, const std::string& how) noexcept {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->reported_ends.emplace_back(process, how);
+  }
+  impl_->wake_up();
+}
+
+std::optional<JobFailure> StoreServer::failure() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->first_failure;
+}
+
+bool StoreServer::wait_for_lines(milliseconds timeout) {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->no_lines.wait_until(lock, deadline_in(timeout),
+                                    [this] { return impl_->lines.empty(); });
+}
+
+}  // namespace sluice

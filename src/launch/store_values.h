@@ -1,0 +1,26 @@
+// The keys and values of a store, and what every question to it answers.
+// Thread-safety: for one thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch/store_wire.h"
+
+namespace sluice {
+
+class StoreValues {
+ public:
+  bool has(const std::vector<std::string>& keys) const;
+  // Precondition: the key is there.
+  const std::string& get(const std::string& key) const { return values_.at(key); }
+  // All questions but kGet, kWait and kLine: reads the rest of the question, adds Answer and values
+  // to `answer`. Throws Error(kPeer) for what is malformed.
+  void answer(Ask ask, WireReader& question, WireWriter& answer);
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,69 @@
+// What tests of a job's store share.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "launch/control_line.h"
+#include "launch/socket.h"
+#include "launch/store_client.h"
+#include "launch/store_server.h"
+
+namespace sluice::testing {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// Nothing in a test that goes well takes as long.
+inline constexpr milliseconds kLong{20'000};
+inline const std::string kSecret = "what only this job knows";
+
+inline StoreServerOptions server_options() {
+  StoreServerOptions options;
+  options.secret = kSecret;
+  return options;
+}
+
+inline milliseconds since(Clock::time_point begin) {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+}
+
+inline bool eventually(const std::function<bool()>& holds, milliseconds within = kLong) {
+  for (const auto begin = Clock::now(); since(begin) < within;) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return holds();
+}
+
+// A connection of somebody who knows nothing.
+class Stranger {
+ public:
+  explicit Stranger(const StoreAddress& address) {
+    std::string reason;
+    socket_ = connect_to(address.host, address.port, deadline_in(kLong), reason);
+  }
+  bool is_connected() const { return static_cast<bool>(socket_); }
+  bool say(std::string bytes) { return socket_.send(bytes); }
+  // What it is told within this time, or until the end of the connection.
+  std::string hear(milliseconds time) {
+    std::string heard;
+    const Deadline deadline = deadline_in(time);
+    while (wait_for(socket_, false, deadline)) {
+      if (!socket_.receive(heard, std::size_t{1} << 20)) {
+        ended_ = true;
+        break;
+      }
+    }
+    return heard;
+  }
+  bool has_ended() const { return ended_; }
+
+ private:
+  Socket socket_;
+  bool ended_ = false;
+};
+
+}  // namespace sluice::testing
