@@ -75,17 +75,19 @@ struct PipelineOptions {
   bool keeps_snapshot = false;
 };
 
-// Bytes of tensors that a rank holds, from the shapes of its parameters and microbatches. What is
-// kept for the backward is that of LibTorch's operators on the CPU (docs/memory.md). Sums stop at
-// the largest number.
+// Bytes of tensors that a rank holds, of whichever replica, from the shapes of its parameters and
+// microbatches. What is kept for the backward is that of LibTorch's operators on the CPU
+// (docs/memory.md). Sums stop at the largest number.
 struct RankMemory {
   std::int64_t num_parameters = 0;  // a parameter that is used twice on the rank counts once
   std::int64_t parameter_bytes = 0;
-  std::int64_t gradient_bytes = 0;    // one accumulator for every use
+  std::int64_t gradient_bytes = 0;    // one accumulator for every use, times the open sums
   std::int64_t optimizer_bytes = 0;   // AdamW: two moments
   std::int64_t snapshot_bytes = 0;    // of a checkpoint; on the host, also where the rest is not
   std::int64_t activation_bytes = 0;  // of all live microbatches, when that is the most
   std::int64_t running_bytes = 0;     // more, at the peak, while an action runs
+  std::int64_t reduction_bytes = 0;   // of one stage's gradients while replicas add them up
+  std::int64_t gathered_bytes = 0;    // of sharded parameters, whole where stages need them
   // What is held all the time, and the peak.
   std::int64_t held_bytes() const {
     return parameter_bytes + gradient_bytes + optimizer_bytes + snapshot_bytes;
@@ -107,6 +109,7 @@ struct Plan {
   Partition partition;
   Schedule schedule;
   DataParallel data_parallel;
+  std::string rank_order;             // of program.mesh
   Program program;                    // with transfers, reductions, norm and optimizer step
   VerifyReport report;                // ok()
   Costs costs;                        // units, with what runs again in the backward

@@ -1,6 +1,7 @@
 // From a model to a proven program: one step after the other.
 #include <utility>
 
+#include "plan/data_parallel.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/predict/memory.h"
 #include "plan/recompute.h"
@@ -78,6 +79,8 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   Plan plan;
   plan.model = std::move(model);
   plan.microbatch = {options.microbatch_size, options.seq_len};
+  plan.data_parallel = options.data_parallel;
+  plan.rank_order = options.rank_order;
   detail::set_trainable(plan.model, options.trainable);
   detail::require_something_to_train(plan.model);
   require_positions(plan.model, options.seq_len);
@@ -91,6 +94,11 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
     plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   };
   note(plan.partition.notes);
+  detail::require_data_parallel(plan.data_parallel, plan.schedule.num_microbatches);
+  const Mesh mesh = detail::mesh_of(plan.schedule.num_ranks(), plan.data_parallel, plan.rank_order);
+  if (options.own_schedule)
+    detail::require_own_collectives(to_program(plan.schedule), plan.data_parallel);
+  note(detail::data_parallel_notes(plan.data_parallel));
   note(detail::frozen_notes(plan.partition));
   note(detail::set_recomputed(plan.model, plan.partition, options.activation_checkpoint));
 
@@ -100,7 +108,9 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   lowering.loss = true;
   lowering.optimizer_step = true;
   lowering.norm = true;
+  detail::set_lowering(plan.data_parallel, lowering);
   plan.program = lower(plan.schedule, lowering);
+  plan.program.mesh = mesh;
   plan.report = verify(plan.program);
   require_proof(plan.program, plan.report, plan.schedule.name);
   plan.costs = detail::drop_frozen_costs(

@@ -11,6 +11,13 @@ namespace {
 
 constexpr int kNowhere = -1;
 
+// Replicas that update without reducing would go apart.
+bool must_reduce(const Program& program) {
+  const bool replicas =
+      program.mesh.size(Axis::kDpReplicate) > 1 || program.mesh.size(Axis::kDpShard) > 1;
+  return replicas && holds(program, ActionKind::kOptimizerStep);
+}
+
 // Whether gradients are reduced a microbatch at a time.
 bool reduces_single(const Program& program) {
   for (const std::vector<Action>& row : program.ranks) {
@@ -37,7 +44,7 @@ class Reductions {
  public:
   explicit Reductions(Verification& v)
       : v_(v),
-        with_reduce_grad_(holds(v.program, ActionKind::kReduceGrad)),
+        with_reduce_grad_(must_reduce(v.program) || holds(v.program, ActionKind::kReduceGrad)),
         with_loss_(holds(v.program, ActionKind::kReduceLoss)),
         with_outputs_(holds(v.program, ActionKind::kGatherOutputs)),
         with_norm_(holds(v.program, ActionKind::kReduceNorm)),
@@ -188,7 +195,10 @@ class Reductions {
   }
 
   void absent(const Action& action) {
-    v_.report_absent(rank_, action, "never runs on this rank, though others of its kind do");
+    const bool alone = action.kind == ActionKind::kReduceGrad && !holds(v_.program, action.kind);
+    v_.report_absent(rank_, action,
+                     alone ? "never runs, though there are several replicas"
+                           : "never runs on this rank, though others of its kind do");
   }
 
   void forget_row() {

@@ -1,4 +1,5 @@
-// In a program that gathers sharded parameters, a stage computes only between UNSHARD and RESHARD.
+// In a program that gathers sharded parameters, or trains ranks that have shards of them, a stage
+// computes only between UNSHARD and RESHARD.
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -72,7 +73,12 @@ class Sharding {
 }  // namespace
 
 void check_sharding(Verification& v) {
-  if (!holds(v.program, ActionKind::kUnshard) && !holds(v.program, ActionKind::kReshard)) return;
+  const bool has_shards =
+      v.program.mesh.size(Axis::kDpShard) > 1 && holds(v.program, ActionKind::kOptimizerStep);
+  if (!has_shards && !holds(v.program, ActionKind::kUnshard) &&
+      !holds(v.program, ActionKind::kReshard)) {
+    return;
+  }
   Sharding sharding(v);
   for (int rank = 0; rank < v.program.num_ranks(); ++rank) sharding.check_rank(rank);
 }

@@ -1,0 +1,147 @@
+#include "plan/data_parallel.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "base/text.h"
+#include "plan/neighbours.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+// Of replicas, and of shards: more than any machine has, and quick to count.
+constexpr int kMostReplicas = 65536;
+
+// Options of the library; config/plan_words.cpp has the keys that they are.
+constexpr const char* kDegree = "data_parallel.degree";
+constexpr const char* kShards = "data_parallel.shards";
+constexpr const char* kZero3 = "data_parallel.zero3";
+constexpr const char* kPerMicrobatch = "data_parallel.per_microbatch";
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where,
+                         const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
+}
+
+std::string setting(const std::string& option, std::int64_t value) {
+  return option + " = " + std::to_string(value);
+}
+
+// The multiples of `step` around `value`, at least one of them above 0: "4 or 6", "6".
+std::string nearest_multiples(std::int64_t value, std::int64_t step) {
+  const std::int64_t below = value / step * step;
+  return (below > 0 ? std::to_string(below) + " or " : std::string()) +
+         std::to_string(below + step);
+}
+
+void require_degree(int degree) {
+  if (degree < 1) refuse(setting(kDegree, degree), kDegree, "give at least 1");
+  if (degree > kMostReplicas) {
+    refuse(setting(kDegree, degree) + " is more replicas than sluice counts", kDegree,
+           "give at most " + std::to_string(kMostReplicas));
+  }
+}
+
+void require_shards(const DataParallel& options, int num_microbatches) {
+  const int shards = options.num_shards();
+  if (options.shards < 0) {
+    refuse(setting(kShards, options.shards), kShards, "0 is as many as the replicas");
+  }
+  if (shards > kMostReplicas) {
+    refuse(setting(kShards, shards) + " is more than sluice counts", kShards,
+           "give at most " + std::to_string(kMostReplicas));
+  }
+  if (!sums_in_shards(options)) return;
+  if (shards % options.degree != 0) {
+    refuse(setting(kShards, shards) + " is not a multiple of " + setting(kDegree, options.degree),
+           kShards, "the nearest is " + nearest_multiples(shards, options.degree));
+  }
+  const int each = shards / options.degree;
+  if (num_microbatches % each != 0) {
+    refuse(
+        setting(kShards, shards) + " does not divide the " +
+            std::to_string(std::int64_t{num_microbatches} * options.degree) +
+            " microbatches of all replicas",
+        kShards,
+        "the nearest is " + nearest_multiples(num_microbatches, each) + " microbatches a replica");
+  }
+}
+
+bool holds_microbatch_reduction(const Program& program) {
+  return std::any_of(program.ranks.begin(), program.ranks.end(), [](const auto& row) {
+    return std::any_of(row.begin(), row.end(), [](const Action& action) {
+      return action.kind == ActionKind::kReduceGrad && action.microbatch >= 0;
+    });
+  });
+}
+
+}  // namespace
+
+bool sums_in_shards(const DataParallel& options) {
+  const bool reduces_single = options.per_microbatch && options.degree > 1;
+  return options.reduction == Reduction::kExact && !reduces_single;
+}
+
+void require_data_parallel(const DataParallel& options, int num_microbatches) {
+  require_degree(options.degree);
+  // Gradients are whole until their one sum: reducing each microbatch would save nothing, and send
+  // as many times as much.
+  if (options.zero3 && options.per_microbatch) {
+    refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
+           "reduce once a step where parameters are sharded");
+  }
+  require_shards(options, num_microbatches);
+}
+
+Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order) {
+  static const std::vector<std::string> kOrders = {"pp,dp", "dp,pp"};
+  if (rank_order != kOrders[0] && rank_order != kOrders[1]) {
+    refuse("rank_order = \"" + rank_order + "\" is no order of ranks", "rank_order",
+           suggest_name(rank_order, kOrders));
+  }
+  const std::int64_t all = std::int64_t{num_ranks} * options.degree;
+  if (all > std::numeric_limits<int>::max()) {
+    refuse(counted(options.degree, "replica") + " of " + counted(num_ranks, "rank") + " are " +
+               with_commas(all) + " ranks",
+           kDegree, "make one of them smaller");
+  }
+  MeshSizes sizes{.pp = num_ranks};
+  (options.zero3 ? sizes.dp_shard : sizes.dp_replicate) = options.degree;
+  if (rank_order == kOrders[0] || options.degree == 1) return Mesh(sizes);
+  return Mesh(sizes, {Axis::kDpReplicate, Axis::kDpShard, Axis::kPp, Axis::kCp, Axis::kTp});
+}
+
+std::vector<std::string> data_parallel_notes(const DataParallel& options) {
+  if (sums_in_shards(options) || options.shards == 0) return {};
+  const bool fast = options.reduction == Reduction::kFast;
+  return {setting(kShards, options.shards) + " has no meaning: " +
+          (fast ? "the transport adds up in an order of its own"
+                : "every microbatch is reduced by itself")};
+}
+
+void set_lowering(const DataParallel& options, LowerOptions& lowering) {
+  if (options.degree == 1) return;
+  lowering.shard_parameters = options.zero3;
+  lowering.reduce_gradients = true;
+  lowering.reduce_per_microbatch = options.per_microbatch;
+}
+
+void require_own_collectives(const Program& program, const DataParallel& options) {
+  const auto refuse_own = [](const std::string& holds, const std::string& remedy) {
+    refuse("the schedule holds " + holds, "own_schedule",
+           remedy + ", or leave it out of the schedule");
+  };
+  if (options.degree == 1) return;
+  if (holds(program, ActionKind::kUnshard) && !options.zero3) {
+    refuse_own("UNSHARD, but parameters are not sharded", std::string(kZero3) + " = true");
+  }
+  if (!holds(program, ActionKind::kReduceGrad)) return;
+  const bool single = holds_microbatch_reduction(program);
+  if (single == options.per_microbatch) return;
+  refuse_own(single ? "REDUCE_GRAD of single microbatches" : "REDUCE_GRAD once a step",
+             std::string(kPerMicrobatch) + " = " + (single ? "true" : "false"));
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,36 @@
+// Replicas of a pipeline in its plan: whether the options hold together, and the mesh of all ranks.
+//
+// Does not own: the order in which shards add up (shard_tree.h), what replicas hold
+// (predict/memory.h). Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sluice/plan.h"
+
+namespace sluice::detail {
+
+// Whether the shards of gradients decide the bits: not when a backend adds up, nor when every
+// microbatch is reduced by itself.
+bool sums_in_shards(const DataParallel& options);
+
+// Throws Error(kUsage), the option as its place: fewer than one replica or too many, shards that
+// the replicas or the microbatches do not fill evenly, parameters sharded where gradients are
+// reduced a microbatch at a time.
+void require_data_parallel(const DataParallel& options, int num_microbatches);
+
+// num_ranks x degree ranks: along dp_shard where parameters are sharded, else along dp_replicate.
+// Throws Error(kUsage) for an order that is neither "pp,dp" nor "dp,pp", and for too many ranks.
+Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order);
+
+// Options that another one leaves without meaning.
+std::vector<std::string> data_parallel_notes(const DataParallel& options);
+
+// REDUCE_GRAD, UNSHARD and RESHARD, as the options need them.
+void set_lowering(const DataParallel& options, LowerOptions& lowering);
+
+// What a schedule of one's own holds already must be what the options say. Throws Error(kUsage).
+void require_own_collectives(const Program& program, const DataParallel& options);
+
+}  // namespace sluice::detail

@@ -1,0 +1,217 @@
+// Replicas in the plan of a pipeline: mesh, program, proof, refusals.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "sluice/plan.h"
+#include "support/expect_error.h"
+
+namespace sluice {
+namespace {
+
+ModelSpec model_of(const std::string& name) {
+  return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
+}
+
+// llama_untied has 4 decoder layers; in llama_tied the head is the embedding.
+Plan plan_of(const PipelineOptions& options, const std::string& model = "llama_untied") {
+  return plan_pipeline(model_of(model), options);
+}
+
+std::string refusal(const PipelineOptions& options) {
+  const Error error = test::error_of([&] { plan_of(options); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+  return error.what();
+}
+
+std::string row_text(const Plan& plan, int rank) {
+  std::string text;
+  for (const Action& action : plan.program.ranks[static_cast<std::size_t>(rank)])
+    text += (text.empty() ? "" : " ") + to_text(action);
+  return text;
+}
+
+int count_of(const Plan& plan, ActionKind kind) {
+  int count = 0;
+  for (const auto& row : plan.program.ranks) {
+    count += static_cast<int>(std::count_if(
+        row.begin(), row.end(), [&](const Action& action) { return action.kind == kind; }));
+  }
+  return count;
+}
+
+TEST(DataParallelPlanTest, OneReplicaHasTheProgramOfAPipeline) {
+  PipelineOptions options{.num_ranks = 2, .num_microbatches = 4};
+  const Plan plain = plan_of(options);
+  options.data_parallel = {.shards = 4, .zero1 = true, .zero3 = true};
+  options.rank_order = "dp,pp";
+  const Plan plan = plan_of(options);
+  EXPECT_EQ(plan.program.ranks, plain.program.ranks);
+  EXPECT_EQ(plan.program.mesh, Mesh({.pp = 2}));
+}
+
+TEST(DataParallelPlanTest, EveryStageReducesOnceAfterItsLastBackward) {
+  const Plan plan =
+      plan_of({.num_ranks = 2, .num_microbatches = 2, .data_parallel = {.degree = 2}});
+  EXPECT_EQ(row_text(plan, 0),
+            "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0REDUCE_GRAD REDUCE_LOSS "
+            "REDUCE_NORM OPTIMIZER_STEP");
+  EXPECT_EQ(row_text(plan, 1),
+            "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1 1REDUCE_GRAD REDUCE_LOSS "
+            "REDUCE_NORM OPTIMIZER_STEP");
+  EXPECT_EQ(plan.program.mesh, Mesh({.pp = 2, .dp_replicate = 2}));
+  EXPECT_TRUE(plan.report.ok());
+}
+
+TEST(DataParallelPlanTest, OrReducesEveryMicrobatch) {
+  const Plan plan = plan_of({.num_ranks = 1,
+                             .num_microbatches = 2,
+                             .data_parallel = {.degree = 3, .per_microbatch = true}});
+  EXPECT_EQ(row_text(plan, 0),
+            "0F0 0B0 0REDUCE_GRAD0 0F1 0B1 0REDUCE_GRAD1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+}
+
+TEST(DataParallelPlanTest, Zero3GathersAStageForItsUses) {
+  const Plan plan = plan_of(
+      {.num_ranks = 2, .num_microbatches = 1, .data_parallel = {.degree = 2, .zero3 = true}});
+  EXPECT_EQ(row_text(plan, 1),
+            "1UNSHARD 1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD 1RESHARD REDUCE_LOSS REDUCE_NORM "
+            "OPTIMIZER_STEP");
+  EXPECT_EQ(plan.program.mesh, Mesh({.pp = 2, .dp_shard = 2}));
+}
+
+TEST(DataParallelPlanTest, RanksAreNumberedInTheOrderThatIsGiven) {
+  PipelineOptions options{.num_ranks = 2, .data_parallel = {.degree = 3}};
+  EXPECT_EQ(plan_of(options).program.mesh.group(0, Axis::kPp), (std::vector<int>{0, 3}));
+  options.rank_order = "dp,pp";
+  const Plan plan = plan_of(options);
+  EXPECT_EQ(plan.program.mesh.group(0, Axis::kPp), (std::vector<int>{0, 1}));
+  EXPECT_EQ(plan.program.mesh.group(0, Axis::kDpReplicate), (std::vector<int>{0, 2, 4}));
+}
+
+TEST(DataParallelPlanTest, EveryScheduleIsProvenWithReplicas) {
+  for (const char* schedule : {"GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS",
+                               "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"}) {
+    for (const bool zero3 : {false, true}) {
+      const Plan plan = plan_of({.num_ranks = 2,
+                                 .schedule = schedule,
+                                 .num_microbatches = 8,
+                                 .data_parallel = {.degree = 2, .shards = 8, .zero3 = zero3}});
+      EXPECT_TRUE(plan.report.ok()) << schedule;
+      EXPECT_EQ(count_of(plan, ActionKind::kReduceGrad), plan.program.num_stages()) << schedule;
+      const int gathered = count_of(plan, ActionKind::kUnshard);
+      EXPECT_EQ(gathered, count_of(plan, ActionKind::kReshard)) << schedule;
+      EXPECT_EQ(gathered >= plan.program.num_stages(), zero3) << schedule;
+    }
+  }
+}
+
+TEST(DataParallelPlanTest, AStageThatTrainsNothingReducesNothing) {
+  const PipelineOptions options{.num_ranks = 2,
+                                .num_microbatches = 1,
+                                .trainable = {"model.layers.3.*", "model.norm.weight"},
+                                .data_parallel = {.degree = 2, .zero3 = true}};
+  const Plan plan = plan_of(options);
+  EXPECT_EQ(row_text(plan, 0),
+            "0UNSHARD 0F0 0SEND_F0 0RESHARD REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+  EXPECT_NE(row_text(plan, 1).find("1REDUCE_GRAD"), std::string::npos);
+}
+
+TEST(DataParallelPlanTest, TiedWeightsAreSummedOverReplicasThenOverStages) {
+  const Plan plan = plan_of({.num_ranks = 2, .num_microbatches = 1, .data_parallel = {.degree = 2}},
+                            "llama_tied");
+  for (const int rank : {0, 1}) {
+    const std::string row = row_text(plan, rank);
+    EXPECT_LT(row.find("REDUCE_GRAD"), row.find("REDUCE_TIED")) << row;
+    EXPECT_NE(row.find("REDUCE_TIED"), std::string::npos) << row;
+  }
+}
+
+TEST(DataParallelPlanTest, AProofOfReplicasWantsEveryReduction) {
+  Plan plan = plan_of({.num_ranks = 2, .num_microbatches = 2, .data_parallel = {.degree = 2}});
+  const auto without = [&](ActionKind kind, std::size_t only_rank) {
+    Program program = plan.program;
+    for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
+      if (only_rank != rank && only_rank != 9) continue;
+      std::erase_if(program.ranks[rank], [&](const Action& a) { return a.kind == kind; });
+    }
+    return verify(program).violations;
+  };
+  const std::vector<Violation> one = without(ActionKind::kReduceGrad, 1);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].action, "1REDUCE_GRAD");
+  const std::vector<Violation> all = without(ActionKind::kReduceGrad, 9);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].reason, "never runs, though there are several replicas");
+}
+
+TEST(DataParallelPlanTest, AProofOfShardedParametersWantsEveryStageGathered) {
+  const Plan plan = plan_of(
+      {.num_ranks = 2, .num_microbatches = 1, .data_parallel = {.degree = 2, .zero3 = true}});
+  Program program = plan.program;
+  for (auto& row : program.ranks) {
+    std::erase_if(row, [](const Action& action) {
+      return action.kind == ActionKind::kUnshard || action.kind == ActionKind::kReshard;
+    });
+  }
+  const std::vector<Violation> violations = verify(program).violations;
+  ASSERT_EQ(violations.size(), 2u);
+  EXPECT_EQ(violations[0].reason, "stage 0 is not gathered: no '0UNSHARD' since it was dropped");
+}
+
+TEST(DataParallelPlanTest, RefusesWhatDoesNotFillEvenly) {
+  EXPECT_EQ(refusal({.data_parallel = {.degree = 0}}),
+            "data_parallel.degree = 0; data_parallel.degree; give at least 1");
+  EXPECT_EQ(refusal({.data_parallel = {.degree = 1 << 30}}),
+            "data_parallel.degree = 1073741824 is more replicas than sluice counts; "
+            "data_parallel.degree; give at most 65536");
+  EXPECT_EQ(refusal({.num_microbatches = 4, .data_parallel = {.degree = 3, .shards = 4}}),
+            "data_parallel.shards = 4 is not a multiple of data_parallel.degree = 3; "
+            "data_parallel.shards; the nearest is 3 or 6");
+  EXPECT_EQ(refusal({.num_microbatches = 4, .data_parallel = {.degree = 2, .shards = 6}}),
+            "data_parallel.shards = 6 does not divide the 8 microbatches of all replicas; "
+            "data_parallel.shards; the nearest is 3 or 6 microbatches a replica");
+  EXPECT_EQ(refusal({.num_microbatches = 1, .data_parallel = {.shards = 4}}),
+            "data_parallel.shards = 4 does not divide the 1 microbatches of all replicas; "
+            "data_parallel.shards; the nearest is 4 microbatches a replica");
+  EXPECT_EQ(refusal({.data_parallel = {.shards = -1}}),
+            "data_parallel.shards = -1; data_parallel.shards; 0 is as many as the replicas");
+}
+
+TEST(DataParallelPlanTest, RefusesOptionsThatExcludeEachOther) {
+  EXPECT_EQ(refusal({.data_parallel = {.degree = 2, .zero3 = true, .per_microbatch = true}}),
+            "data_parallel.zero3 and data_parallel.per_microbatch exclude each other; "
+            "data_parallel.per_microbatch; reduce once a step where parameters are sharded");
+  EXPECT_EQ(refusal({.data_parallel = {.degree = 2}, .rank_order = "pp,bp"}),
+            "rank_order = \"pp,bp\" is no order of ranks; rank_order; did you mean 'pp,dp'?");
+}
+
+TEST(DataParallelPlanTest, ShardsWithoutMeaningAreANote) {
+  const Plan fast =
+      plan_of({.num_microbatches = 1,
+               .data_parallel = {.degree = 3, .shards = 4, .reduction = Reduction::kFast}});
+  EXPECT_EQ(fast.notes, (std::vector<std::string>{"data_parallel.shards = 4 has no meaning: the "
+                                                  "transport adds up in an order of its own"}));
+  const Plan single = plan_of(
+      {.num_microbatches = 1, .data_parallel = {.degree = 3, .shards = 4, .per_microbatch = true}});
+  EXPECT_EQ(single.notes, (std::vector<std::string>{"data_parallel.shards = 4 has no meaning: "
+                                                    "every microbatch is reduced by itself"}));
+}
+
+TEST(DataParallelPlanTest, AScheduleOfOnesOwnReducesAsTheOptionsSay) {
+  const auto options = [](const char* rows) {
+    return PipelineOptions{.own_schedule = parse_schedule_csv(rows, "own.csv"),
+                           .data_parallel = {.degree = 2}};
+  };
+  EXPECT_EQ(row_text(plan_of(options("0F0,0B0,0REDUCE_GRAD\n")), 0),
+            "0F0 0B0 0REDUCE_GRAD REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+  EXPECT_EQ(refusal(options("0F0,0B0,0REDUCE_GRAD0\n")),
+            "the schedule holds REDUCE_GRAD of single microbatches; own_schedule; "
+            "data_parallel.per_microbatch = true, or leave it out of the schedule");
+  EXPECT_EQ(refusal(options("0UNSHARD,0F0,0B0,0RESHARD\n")),
+            "the schedule holds UNSHARD, but parameters are not sharded; own_schedule; "
+            "data_parallel.zero3 = true, or leave it out of the schedule");
+}
+
+}  // namespace
+}  // namespace sluice
