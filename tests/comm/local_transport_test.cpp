@@ -1,11 +1,10 @@
-#include "support/group_conformance.h"
-#include "support/transport_conformance.h"
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "sluice/parts/transport.h"
 
 namespace sluice::test {
 namespace {
-
-INSTANTIATE_TEST_SUITE_P(Local, TransportConformance, ::testing::Values(&make_local_transports));
-INSTANTIATE_TEST_SUITE_P(Local, GroupConformance, ::testing::Values(&make_local_transports));
 
 TEST(LocalTransportTest, HandsOverTheStorageItself) {
   auto transports = make_local_transports(2);

@@ -39,6 +39,15 @@ class ConformanceRanks : public ::testing::TestWithParam<TransportFactory> {
     for (std::thread& thread : threads) thread.join();
     return errors;
   }
+  // What other threads are about to bring about.
+  static bool soon(const std::function<bool()>& condition) {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > give_up) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
   static void expect_no_errors(const std::vector<std::string>& errors) {
     for (const std::string& error : errors) EXPECT_EQ(error, "");
   }

@@ -123,6 +123,12 @@ struct Exchanged {
   std::vector<at::Tensor> pieces;
 };
 
+// What a member gives to an exchange.
+struct Gift {
+  GroupNote note;
+  std::vector<at::Tensor> pieces;
+};
+
 // Moves what a Group compares and adds. One for each kind of transport, one object for each member.
 class GroupBackend {
  public:
@@ -135,6 +141,14 @@ class GroupBackend {
   // member i; no pieces at all stand for undefined ones. The k-th exchange of each member is one
   // exchange.
   virtual Work<Exchanged> exchange(GroupNote note, std::vector<at::Tensor> pieces) = 0;
+
+  // Two exchanges in a row, without a wait between them: `next` makes the member's gift to the
+  // second of what it got in the first, once, on whatever thread brings the last of it. What it
+  // throws ends the wait.
+  virtual Work<Exchanged> exchange_twice(GroupNote note, std::vector<at::Tensor> pieces,
+                                         std::function<Gift(Exchanged)> next) = 0;
+  // Members are in several processes: what they give each other costs time by the byte.
+  virtual bool spans_processes() const = 0;
 
   // The group of some of the members, this one among them. All of them call it, right after the
   // same exchange, and several such groups may be made after one exchange.

@@ -1,7 +1,8 @@
 // How ranks exchange messages: narrow, nothing optional, a deadline on every wait.
 //
-// Owns: the interface, and the in-process transport (ranks as threads, zero-copy hand-over).
-// Does not own: what is sent when (program.h), order proofs (verify.h), collectives (group.h).
+// Owns: the interface, and the in-process transport (ranks as threads, zero-copy hand-over). Ranks
+// in several processes: process_transports.h. Does not own: what is sent when (program.h), order
+// proofs (verify.h), collectives (group.h).
 //
 // Invariants:
 //  1. A channel is one FIFO per (source, destination, ChannelKind); messages never overtake.
@@ -12,8 +13,8 @@
 //  4. After abort() on any rank, every present and later wait of every rank, in groups too, ends
 //     with that failure, and messages on their way are dropped. It stays so: after a failure make
 //     new endpoints.
-// Thread-safety: one endpoint belongs to one rank's thread, except abort(), which any thread may
-// call.
+// Thread-safety: one endpoint belongs to one rank's thread, except abort(), failure() and
+// waits(), which any thread may call.
 #pragma once
 
 #include <chrono>
@@ -84,6 +85,10 @@ class Transport {
   // Wakes everybody with this failure. The first abort wins.
   virtual void abort(const Failure& failure) noexcept = 0;
   virtual std::optional<Failure> failure() const = 0;
+
+  // What the ranks of this process wait for now, for people: "rank 0 waits for 1RECV_B3 of step 4
+  // from rank 2, rank 1 waits in barrier for rank 2"; "" for nothing. From any thread.
+  virtual std::string waits() const = 0;
 };
 
 struct TransportOptions {

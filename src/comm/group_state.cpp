@@ -1,0 +1,274 @@
+#include "comm/group_state.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "comm/node.h"
+
+namespace sluice {
+
+struct GroupState::Collective {
+  struct Given {
+    bool joined = false;
+    GroupNote note;
+    std::vector<at::Tensor> pieces;
+  };
+  explicit Collective(std::size_t size) : of_member(size), when_joined(size), refused(size) {}
+  bool complete() const { return num_joined == of_member.size(); }
+
+  std::vector<Given> of_member;
+  std::size_t num_joined = 0;
+  std::vector<WhenJoined> when_joined;      // of members that are here
+  std::vector<std::exception_ptr> refused;  // of members that are here
+};
+
+GroupState::GroupState(Node& node, std::string id, std::vector<int> members)
+    : node_(node), id_(std::move(id)), members_(std::move(members)) {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const int at = node_.node_of(members_[i]);
+    is_here_.push_back(at == node_.here());
+    if (!is_here_.back()) elsewhere_[at].push_back(i);
+  }
+}
+
+GroupState::CollectivePtr GroupState::open_locked(std::uint64_t number) {
+  const auto found = open_.try_emplace(number).first;
+  if (!found->second) found->second = std::make_shared<Collective>(members_.size());
+  return found->second;
+}
+
+GroupState::CollectivePtr GroupState::open(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  return open_locked(number);
+}
+
+void GroupState::join_locked(Collective& collective, std::uint64_t number, int member,
+                             GroupNote note, std::vector<at::Tensor> pieces) {
+  collective.of_member[member] = {true, std::move(note), std::move(pieces)};
+  if (++collective.num_joined == members_.size()) {
+    open_.erase(number);
+    changed_.notify_all();
+  }
+}
+
+GroupState::CollectivePtr GroupState::enter(int member, std::uint64_t number, GroupNote note,
+                                            std::vector<at::Tensor> pieces,
+                                            WhenJoined when_joined) {
+  node_.failure().throw_if_happened();
+  if (spans_nodes()) {
+    send(member, number, note, pieces);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if (!is_here_[i]) pieces[i].reset();
+    }
+  }
+  CollectivePtr collective;
+  bool complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    node_.failure().throw_if_happened();
+    collective = open_locked(number);
+    collective->when_joined[member] = std::move(when_joined);
+    join_locked(*collective, number, member, std::move(note), std::move(pieces));
+    complete = collective->complete();
+  }
+  go_on(*collective, complete);
+  return collective;
+}
+
+void GroupState::send(int member, std::uint64_t number, const GroupNote& note,
+                      const std::vector<at::Tensor>& pieces) const {
+  for (const auto& [node, members] : elsewhere_) {
+    CollectiveHead head{id_, number, member, note, {}};
+    std::vector<at::Tensor> tensors;
+    if (!pieces.empty()) {
+      head.pieces.assign(members_.size(), -1);
+      for (const std::size_t to : members) {
+        const at::Tensor& piece = pieces[to];
+        if (!piece.defined()) continue;
+        auto known = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const at::Tensor& tensor) { return tensor.is_same(piece); });
+        if (known == tensors.end()) known = tensors.insert(tensors.end(), piece);
+        head.pieces[to] = known - tensors.begin();
+      }
+    }
+    node_.send_to_node(node, {std::move(head), std::move(tensors)});
+  }
+}
+
+void GroupState::arrive(int from_node, const CollectiveHead& head,
+                        std::vector<at::Tensor> tensors) {
+  const auto refuse_head = [&](const std::string& what) {
+    throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: " + what + " of exchange " +
+                                           std::to_string(head.number) + " of group " + id_});
+  };
+  const auto members = elsewhere_.find(from_node);
+  if (members == elsewhere_.end() ||
+      std::find(members->second.begin(), members->second.end(),
+                static_cast<std::size_t>(head.member)) == members->second.end()) {
+    refuse_head("member " + std::to_string(head.member));
+  }
+  if (!head.pieces.empty() && head.pieces.size() != members_.size())
+    refuse_head(std::to_string(head.pieces.size()) + " pieces");
+  std::vector<at::Tensor> pieces(head.pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (is_here_[i] && head.pieces[i] >= 0) pieces[i] = tensors.at(head.pieces[i]);
+  }
+  CollectivePtr collective;
+  bool complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (node_.failure().happened()) return;
+    collective = open_locked(head.number);
+    if (collective->of_member[head.member].joined)
+      refuse_head("member " + std::to_string(head.member) + " twice");
+    join_locked(*collective, head.number, head.member, head.note, std::move(pieces));
+    complete = collective->complete();
+  }
+  tensors.clear();
+  go_on(*collective, complete);
+}
+
+void GroupState::go_on(Collective& collective, bool complete) {
+  if (!complete) return;
+  for (std::size_t member = 0; member < collective.when_joined.size(); ++member) {
+    // Of a complete exchange only its members touch their parts, and this member has given its to
+    // when_joined.
+    if (const WhenJoined next = std::exchange(collective.when_joined[member], nullptr))
+      next(take_locked(static_cast<int>(member), collective));
+  }
+}
+
+void GroupState::refuse(int member, Collective& collective, std::exception_ptr error) {
+  {
+    const std::lock_guard lock(mutex_);
+    collective.refused[member] = std::move(error);
+  }
+  changed_.notify_all();
+}
+
+std::string GroupState::missing_text(int member, const Collective& collective) const {
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (!collective.of_member[i].joined) missing.push_back("rank " + std::to_string(members_[i]));
+  }
+  return "rank " + std::to_string(members_[member]) + " waits in " +
+         collective.of_member[member].note.call + " for " + join(missing, ", ");
+}
+
+void GroupState::wait_until_joined(int member, Collective& collective) {
+  const Node::Waiting waiting(node_, [&] {
+    const std::lock_guard lock(mutex_);
+    return collective.complete() ? std::string() : missing_text(member, collective);
+  });
+  std::unique_lock lock(mutex_);
+  const auto give_up = std::chrono::steady_clock::now() + node_.deadline();
+  const auto m = static_cast<std::size_t>(member);
+  const bool in_time = changed_.wait_until(lock, give_up, [&] {
+    return collective.complete() || collective.refused[m] || node_.failure().happened();
+  });
+  node_.failure().throw_if_happened();
+  if (collective.refused[m]) std::rethrow_exception(collective.refused[m]);
+  if (in_time) return;
+  const auto absent = std::find_if(collective.of_member.begin(), collective.of_member.end(),
+                                   [](const Collective::Given& given) { return !given.joined; });
+  throw Error(
+      ErrorKind::kPeer,
+      {.what = "only " + std::to_string(collective.num_joined) + " of " +
+               std::to_string(members_.size()) + " ranks reached a collective within " +
+               std::to_string(node_.deadline().count()) + " ms",
+       .where = missing_text(member, collective),
+       .remedy = "look at what rank " +
+                 std::to_string(members_[absent - collective.of_member.begin()]) + " is doing"});
+}
+
+Exchanged GroupState::wait(int member, Collective& collective) {
+  wait_until_joined(member, collective);
+  const std::lock_guard lock(mutex_);
+  return take_locked(member, collective);
+}
+
+Exchanged GroupState::take_locked(int member, Collective& collective) {
+  const auto m = static_cast<std::size_t>(member);
+  Exchanged exchanged;
+  for (Collective::Given& given : collective.of_member) {
+    exchanged.notes.push_back(given.note);
+    exchanged.pieces.push_back(given.pieces.empty() ? at::Tensor() : std::move(given.pieces[m]));
+  }
+  return exchanged;
+}
+
+void GroupState::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [number, collective] : open_) {
+      for (Collective::Given& given : collective->of_member) given.pieces.clear();
+    }
+  }
+  changed_.notify_all();
+}
+
+namespace {
+
+class NodeGroup final : public GroupBackend {
+ public:
+  NodeGroup(std::shared_ptr<Node> node, GroupState& state, int rank)
+      : node_(std::move(node)),
+        state_(state),
+        rank_(static_cast<int>(std::find(state.members().begin(), state.members().end(), rank) -
+                               state.members().begin())) {}
+
+  int rank() const override { return rank_; }
+  const std::vector<int>& members() const override { return state_.members(); }
+  bool spans_processes() const override { return state_.spans_nodes(); }
+
+  Work<Exchanged> exchange(GroupNote note, std::vector<at::Tensor> pieces) override {
+    auto collective = state_.enter(rank_, num_exchanges_++, std::move(note), std::move(pieces));
+    return Work<Exchanged>(
+        [node = node_, state = &state_, rank = rank_, collective = std::move(collective)] {
+          return state->wait(rank, *collective);
+        });
+  }
+
+  Work<Exchanged> exchange_twice(GroupNote note, std::vector<at::Tensor> pieces,
+                                 std::function<Gift(Exchanged)> next) override {
+    const std::uint64_t number = num_exchanges_;
+    num_exchanges_ += 2;
+    GroupState::CollectivePtr second = state_.open(number + 1);
+    // Lives as long as the node, which owns the state and the threads on which this is called.
+    const auto go_on = [state = &state_, rank = rank_, number, second,
+                        next = std::move(next)](Exchanged exchanged) {
+      try {
+        Gift gift = next(std::move(exchanged));
+        state->enter(rank, number + 1, std::move(gift.note), std::move(gift.pieces));
+      } catch (...) {
+        state->refuse(rank, *second, std::current_exception());
+      }
+    };
+    auto first = state_.enter(rank_, number, std::move(note), std::move(pieces), go_on);
+    return Work<Exchanged>([node = node_, state = &state_, rank = rank_, first = std::move(first),
+                            second = std::move(second)] {
+      state->wait_until_joined(rank, *first);
+      return state->wait(rank, *second);
+    });
+  }
+
+  std::shared_ptr<GroupBackend> split(std::vector<int> members) override {
+    const std::string id =
+        state_.id() + "/" + std::to_string(num_exchanges_) + "." + std::to_string(members.front());
+    return std::make_shared<NodeGroup>(node_, node_->group(id, members), state_.members()[rank_]);
+  }
+
+ private:
+  std::shared_ptr<Node> node_;
+  GroupState& state_;
+  int rank_;  // among the members
+  std::uint64_t num_exchanges_ = 0;
+};
+
+}  // namespace
+
+Group make_group(std::shared_ptr<Node> node, GroupState& state, int rank) {
+  return Group(std::make_shared<NodeGroup>(std::move(node), state, rank));
+}
+
+}  // namespace sluice

@@ -1,0 +1,239 @@
+#include "comm/node.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/text.h"
+
+namespace sluice {
+namespace {
+
+const char* const kWorld = "world";
+
+}  // namespace
+
+std::string node_text(int node, int num_nodes, int num_ranks) {
+  const int each = num_ranks / num_nodes;
+  std::vector<std::string> ranks;
+  for (int rank = node * each; rank < (node + 1) * each; ++rank)
+    ranks.push_back(std::to_string(rank));
+  return "process " + std::to_string(node) + (each == 1 ? " (rank " : " (ranks ") +
+         join(ranks, ", ") + ")";
+}
+
+Message Channel::take(std::uint64_t number) {
+  std::optional<Message>& slot = messages[number - first];
+  Message message = std::move(*slot);
+  slot.reset();
+  while (!messages.empty() && !messages.front()) {
+    messages.pop_front();
+    ++first;
+  }
+  return message;
+}
+
+Node::Node(NodeOptions options)
+    : options_(std::move(options)), ranks_per_node_(options_.num_ranks / options_.num_nodes) {
+  inboxes_.resize(static_cast<std::size_t>(ranks_per_node_));
+  std::vector<int> all(static_cast<std::size_t>(options_.num_ranks));
+  std::iota(all.begin(), all.end(), 0);
+  world_ = &group(kWorld, all);
+}
+
+Node::~Node() { wire_.reset(); }
+
+void Node::connect(std::unique_ptr<Wire> wire) {
+  wire_ = std::move(wire);
+  wire_->start(*this);
+}
+
+std::vector<int> Node::ranks_here() const {
+  std::vector<int> ranks(static_cast<std::size_t>(ranks_per_node_));
+  std::iota(ranks.begin(), ranks.end(), options_.node * ranks_per_node_);
+  return ranks;
+}
+
+std::string Node::name_of(int node) const {
+  return node_text(node, options_.num_nodes, options_.num_ranks);
+}
+
+Inbox& Node::inbox_of(int rank) { return inboxes_[rank - options_.node * ranks_per_node_]; }
+
+void Node::send(int source, int destination, ChannelKind kind, Message message) {
+  if (node_of(destination) == options_.node) {
+    put(source, destination, kind, std::move(message));
+    return;
+  }
+  failure_.throw_if_happened();
+  wire_->send(node_of(destination),
+              {MessageHead{source, destination, kind, message.tag}, std::move(message.tensors)});
+}
+
+void Node::put(int source, int destination, ChannelKind kind, Message message) {
+  Inbox& inbox = inbox_of(destination);
+  {
+    const std::lock_guard lock(inbox.mutex);
+    failure_.throw_if_happened();
+    inbox.channels[{source, kind}].messages.emplace_back(std::move(message));
+  }
+  inbox.arrived.notify_one();
+}
+
+void Node::send_to_node(int node, Frame frame) { wire_->send(node, std::move(frame)); }
+
+GroupState& Node::group(const std::string& id, const std::vector<int>& members) {
+  GroupState* state = nullptr;
+  std::vector<std::pair<int, Frame>> early;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    std::unique_ptr<GroupState>& known = groups_[id];
+    if (known) return *known;
+    known = std::make_unique<GroupState>(*this, id, members);
+    state = known.get();
+    if (const auto found = early_.find(id); found != early_.end()) {
+      early = std::move(found->second);
+      early_.erase(found);
+    }
+  }
+  for (auto& [from, frame] : early) {
+    try {
+      state->arrive(from, std::get<CollectiveHead>(frame.head), std::move(frame.tensors));
+    } catch (...) {
+      wrong(from, std::current_exception());
+    }
+  }
+  return *state;
+}
+
+void Node::fail(const Failure& failure) noexcept {
+  {
+    const std::lock_guard lock(failing_mutex_);
+    if (failing_) return;
+    failing_ = true;
+    if (options_.on_failure) {
+      try {
+        options_.on_failure(failure);
+      } catch (...) {  // the failure itself matters more
+      }
+    }
+    failure_.set(failure);
+  }
+  // Taking each mutex once makes sure that no waiter is between its test and its sleep.
+  for (Inbox& inbox : inboxes_) {
+    {
+      const std::lock_guard lock(inbox.mutex);
+      for (auto& [source, channel] : inbox.channels) channel.messages.clear();
+    }
+    inbox.arrived.notify_all();
+  }
+  {
+    const std::lock_guard lock(groups_mutex_);
+    early_.clear();
+    for (auto& [id, state] : groups_) state->wake();
+  }
+  if (wire_) wire_->abort(failure);
+}
+
+Node::Waiting::Waiting(Node& node, std::function<std::string()> text) : node_(node) {
+  const std::lock_guard lock(node_.waiting_mutex_);
+  entry_ = node_.waiting_.emplace(node_.next_waiting_++, std::move(text)).first;
+}
+
+Node::Waiting::~Waiting() {
+  const std::lock_guard lock(node_.waiting_mutex_);
+  node_.waiting_.erase(entry_);
+}
+
+std::string Node::waits() const {
+  std::vector<std::string> texts;
+  const std::lock_guard lock(waiting_mutex_);
+  for (const auto& [number, text] : waiting_) {
+    if (std::string now = text(); !now.empty()) texts.push_back(std::move(now));
+  }
+  return join(texts, ", ");
+}
+
+void Node::check(int from_node, const FrameOutline& outline) const {
+  const auto* message = std::get_if<MessageHead>(&outline.head);
+  if (!message) return;
+  const auto is_at = [&](int rank, int node) {
+    return rank >= 0 && rank < options_.num_ranks && node_of(rank) == node;
+  };
+  if (is_at(message->source, from_node) && is_at(message->destination, options_.node)) return;
+  throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: a message of rank " +
+                                         std::to_string(message->source) + " to rank " +
+                                         std::to_string(message->destination),
+                                 .where = "from " + name_of(from_node)});
+}
+
+void Node::deliver(int from_node, Frame frame) {
+  if (failure_.happened()) return;
+  if (const auto* message = std::get_if<MessageHead>(&frame.head)) {
+    put(message->source, message->destination, message->kind,
+        {message->tag, std::move(frame.tensors)});
+    return;
+  }
+  const auto& collective = std::get<CollectiveHead>(frame.head);
+  GroupState* state = nullptr;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    const auto found = groups_.find(collective.group);
+    if (found == groups_.end()) {
+      early_[collective.group].emplace_back(from_node, std::move(frame));
+      return;
+    }
+    state = found->second.get();
+  }
+  state->arrive(from_node, collective, std::move(frame.tensors));
+}
+
+void Node::wrong(int from_node, const std::exception_ptr& error) noexcept {
+  if (failure_.happened()) return;
+  Failure failure;
+  try {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& known) {
+      failure.kind = known.kind();
+      failure.message = known.what();
+    } catch (const std::bad_alloc&) {
+      failure.kind = ErrorKind::kMemory;
+      failure.message = Error(ErrorKind::kMemory, {.what = "no memory for what arrives",
+                                                   .where = "from " + name_of(from_node)})
+                            .what();
+    } catch (const std::exception& other) {
+      failure.message =
+          Error(ErrorKind::kInternal, {.what = first_line(other.what()).data(),
+                                       .where = "receiving from " + name_of(from_node)})
+              .what();
+    }
+  } catch (...) {  // no memory for a message
+    failure.kind = ErrorKind::kMemory;
+  }
+  fail(failure);
+}
+
+void Node::lost(int from_node, const std::string& how) noexcept {
+  if (failure_.happened()) return;
+  Failure failure;
+  try {
+    std::optional<Failure> cause;
+    if (options_.cause) cause = options_.cause();
+    if (cause) {
+      failure = std::move(*cause);
+    } else {
+      failure.kind = ErrorKind::kPeer;
+      if (ranks_per_node_ == 1) failure.rank = from_node;
+      failure.message =
+          Error(ErrorKind::kPeer, {.what = "lost the connection to " + name_of(from_node),
+                                   .where = "noticed by " + name_of(options_.node) + ": " + how,
+                                   .remedy = "look at what ended " + name_of(from_node)})
+              .what();
+    }
+  } catch (...) {
+    failure.kind = ErrorKind::kPeer;
+  }
+  fail(failure);
+}
+
+}  // namespace sluice

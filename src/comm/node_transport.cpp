@@ -1,0 +1,140 @@
+// A rank's endpoint on its node.
+#include <utility>
+
+#include "comm/node.h"
+
+namespace sluice {
+namespace {
+
+std::string describe(const MessageTag& tag, ChannelKind kind) {
+  return std::to_string(tag.stage) + (kind == ChannelKind::kActivation ? "RECV_F" : "RECV_B") +
+         std::to_string(tag.microbatch) + " of step " + std::to_string(tag.step);
+}
+
+class NodeTransport final : public Transport {
+ public:
+  NodeTransport(std::shared_ptr<Node> node, int rank)
+      : node_(std::move(node)), rank_(rank), world_(make_group(node_, node_->world(), rank)) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return node_->num_ranks(); }
+  Group world() const override { return world_; }
+
+  void send(int destination, ChannelKind kind, Message message) override {
+    require_rank(destination);
+    node_->send(rank_, destination, kind, std::move(message));
+  }
+
+  Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
+                      const std::optional<ExpectedTensors>& tensors) override {
+    node_->failure().throw_if_happened();
+    require_rank(source);
+    Inbox& inbox = node_->inbox_of(rank_);
+    std::lock_guard lock(inbox.mutex);
+    const std::uint64_t number = inbox.channels[{source, kind}].posted++;
+    posts_.emplace(next_ticket_, Post{source, kind, number, tag, tensors});
+    return next_ticket_++;
+  }
+
+  Message wait(Ticket ticket) override {
+    const auto found = posts_.find(ticket);
+    if (found == posts_.end()) {
+      throw Error(ErrorKind::kInternal,
+                  {.what = "receive ticket " + std::to_string(ticket) + " is not posted",
+                   .where = "rank " + std::to_string(rank_)});
+    }
+    const Post post = std::move(found->second);
+    posts_.erase(found);
+    const auto waits_text = [&] {
+      return "rank " + std::to_string(rank_) + " waits for " + describe(post.tag, post.kind) +
+             " from rank " + std::to_string(post.source);
+    };
+
+    const Node::Waiting waiting(*node_, waits_text);
+    Inbox& inbox = node_->inbox_of(rank_);
+    std::unique_lock lock(inbox.mutex);
+    Channel& channel = inbox.channels[{post.source, post.kind}];
+    const auto give_up = std::chrono::steady_clock::now() + node_->deadline();
+    const bool in_time = inbox.arrived.wait_until(
+        lock, give_up, [&] { return channel.has(post.number) || node_->failure().happened(); });
+    node_->failure().throw_if_happened();
+    if (!in_time) {
+      throw Error(ErrorKind::kPeer,
+                  {.what = "no message within " + std::to_string(node_->deadline().count()) + " ms",
+                   .where = waits_text(),
+                   .remedy = "look at what rank " + std::to_string(post.source) + " is doing"});
+    }
+    Message message = channel.take(post.number);
+    lock.unlock();
+    check(post, message);
+    return message;
+  }
+
+  void abort(const Failure& failure) noexcept override { node_->fail(failure); }
+  std::optional<Failure> failure() const override { return node_->failure().get(); }
+  std::string waits() const override { return node_->waits(); }
+
+ private:
+  struct Post {
+    int source;
+    ChannelKind kind;
+    std::uint64_t number;
+    MessageTag tag;
+    std::optional<ExpectedTensors> tensors;
+  };
+
+  void require_rank(int rank) const {
+    if (rank >= 0 && rank < size()) return;
+    throw Error(ErrorKind::kInternal,
+                {.what = "no rank " + std::to_string(rank),
+                 .where = "transport of " + std::to_string(size()) + " ranks"});
+  }
+
+  void check(const Post& post, const Message& message) const {
+    const std::string where = "rank " + std::to_string(rank_) + ", " +
+                              describe(post.tag, post.kind) + " from rank " +
+                              std::to_string(post.source);
+    if (message.tag != post.tag) {
+      throw Error(
+          ErrorKind::kInternal,
+          {.what = "another message arrived: " + describe(message.tag, post.kind), .where = where});
+    }
+    if (!post.tensors || !post.tensors->certain) return;
+    const std::vector<TensorMeta>& expected = post.tensors->metas;
+    if (expected.size() != message.tensors.size()) {
+      throw Error(ErrorKind::kInternal,
+                  {.what = "expected " + std::to_string(expected.size()) + " tensors, got " +
+                           std::to_string(message.tensors.size()),
+                   .where = where});
+    }
+    for (std::size_t i = 0; i < message.tensors.size(); ++i) {
+      if (!message.tensors[i].defined()) continue;  // a value without gradient
+      const TensorMeta got = meta_of(message.tensors[i]);
+      if (got != expected[i]) {
+        const std::vector<std::string>& names = post.tensors->names;
+        throw Error(
+            ErrorKind::kInternal,
+            {.what = (i < names.size() ? "'" + names[i] + "'" : "tensor " + std::to_string(i)) +
+                     ": expected " + to_text(expected[i]) + ", got " + to_text(got),
+             .where = where});
+      }
+    }
+  }
+
+  std::shared_ptr<Node> node_;
+  int rank_;
+  Group world_;
+  Ticket next_ticket_ = 0;
+  std::map<Ticket, Post> posts_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> make_endpoints(std::shared_ptr<Node> node) {
+  std::vector<std::unique_ptr<Transport>> endpoints;
+  for (const int rank : node->ranks_here())
+    endpoints.push_back(std::make_unique<NodeTransport>(node, rank));
+  return endpoints;
+}
+
+}  // namespace sluice

@@ -1,0 +1,65 @@
+// How a tensor lies in memory, so that it can be sent as flat bytes and lie in the same way where
+// it arrives: kernels choose their order of work by strides and alignment, and bits must not depend
+// on the wire.
+//
+// Owns: the layout, its check, the way to flat bytes and back. Does not own: the bytes' way.
+//
+// Invariants:
+//  1. What restore() makes has the sizes, strides, dtype and alignment (modulo 64 bytes) of what
+//     was flattened, and shares no memory with anything else.
+//  2. A dimension of stride 0 is sent once; a dense tensor, however its dimensions are permuted, as
+//     it lies; one with gaps is packed.
+//  3. Nothing is allocated for a layout that read() refuses.
+// Thread-safety: values.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/wire.h"
+
+namespace sluice {
+
+class TensorLayout {
+ public:
+  TensorLayout() = default;  // of an undefined tensor
+  // Throws Error(kInternal) for a tensor that is not strided memory.
+  explicit TensorLayout(const at::Tensor& tensor);
+
+  void write(WireWriter& writer) const;
+  // Throws Error(kPeer), naming `where`, for what no tensor of ours has.
+  static TensorLayout read(WireReader& reader, const std::string& where);
+
+  bool defined() const { return defined_; }
+  std::int64_t num_bytes() const;  // that travel
+
+  // The bytes of `tensor`, whose layout this is, one after another, on the host. Shares the
+  // tensor's memory where it can.
+  at::Tensor flatten(const at::Tensor& tensor) const;
+  // Where the bytes are to arrive: from its begin on num_bytes() of them; it has room for the next
+  // multiple of 64.
+  at::Tensor allocate() const;
+  at::Tensor restore(const at::Tensor& arrived) const;
+
+ private:
+  void derive();
+
+  bool defined_ = false;
+  bool requires_grad_ = false;
+  at::ScalarType dtype_ = at::kFloat;
+  at::Device device_ = at::kCPU;
+  std::int64_t alignment_ = 0;  // of the first element's address, modulo 64
+  std::vector<std::int64_t> sizes_, strides_;
+
+  // From sizes and strides. Elements of memory from the first to the last; whether that has gaps;
+  // elements that differ.
+  std::int64_t extent_ = 0;
+  bool packed_ = false;
+  std::vector<std::int64_t> distinct_sizes_;  // 1 where the stride is 0
+  std::int64_t num_distinct_ = 0;
+};
+
+}  // namespace sluice
