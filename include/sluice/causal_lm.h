@@ -42,6 +42,10 @@ Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 // causal_lm_loss counts. The rows are held, at 8 bytes a token; the tensors of a microbatch are
 // made wherever it is used. Throws Error(kUsage) for a microbatch_size below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
+// Of a replica, whose rows are [first_row, ..) of the batch of all; total_counted: its counted
+// labels. Precondition: microbatch_size divides first_row.
+StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t microbatch_size,
+                          std::int64_t step);
 
 // Shifted cross-entropy in float32: token t predicts label t + 1; labels of kIgnoredLabel and the
 // first of each row do not count. outputs: "logits"; batch: "labels". Without a counted token the

@@ -91,8 +91,9 @@ struct StepsDone {
   friend bool operator==(const StepsDone&, const StepsDone&) = default;
 };
 
-// Where a step (1-based, not one that is done) of so many sequences begins, after steps of as many:
-// a batch size that changed neither repeats nor skips a sequence.
+// Where a step (1-based, not one that is done) of so many sequences, of all replicas, begins, after
+// steps of as many: a batch size or a number of replicas that changed neither repeats nor skips a
+// sequence.
 DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
                               const StepsDone& done = {});
 
@@ -104,6 +105,17 @@ struct TokenRows {
 
   // The labels of `count` rows from `first` on that a next-token loss counts (labels.h).
   std::int64_t counted_labels(std::int64_t first, std::int64_t count) const;
+};
+
+// Rows [first, first + count) of a batch.
+struct BatchRange {
+  std::int64_t first = 0, count = 0;
+};
+
+// What one replica needs of a step.
+struct StepShare {
+  TokenRows rows;                  // its own
+  std::int64_t total_counted = 0;  // labels that the loss counts, in the whole batch
 };
 
 class TokenData {
@@ -128,6 +140,13 @@ class TokenData {
   // reading of files that the step needs. Errors name the step too. Throws Error(kInput) with the
   // step and its rows when the loss counts none of their labels.
   TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
+
+  // The same of one replica: batch_size is that of all of them, `own` its rows. Rows of others are
+  // read only for what cannot be known without it, the labels and errors of .jsonl, and one at a
+  // time: the same error on every replica. Text that became shorter is noticed by those whose rows
+  // it had. Throws as step_rows(). Precondition: `own` lies within the batch.
+  StepShare step_share(std::int64_t step, std::int64_t batch_size, BatchRange own,
+                       const StepsDone& done = {}) const;
 
   // Refuses what leaves a step nothing to learn, as far as that is known from the rows that were
   // read: a file in which no label is counted, or a step up to `steps`, of those that are not done,

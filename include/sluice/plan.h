@@ -144,8 +144,9 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 // each ending in '\n', of at most options.width columns (80 or more) where words and names allow
 // it.
 std::string describe_plan(const Plan& plan, const GridOptions& options);
-// The same as one JSON object: "model", "split" (as `sluice split --json`), "schedule", "check" and
-// "simulate" (as `sluice schedule`), "memory" (one object a rank), "notes", "warnings".
+// The same as one JSON object: "model", "split" (as `sluice split --json`), "schedule",
+// "data_parallel", "check" and "simulate" (as `sluice schedule`), "memory" (one object a rank of a
+// replica), "notes", "warnings".
 std::string plan_json(const Plan& plan);
 
 }  // namespace sluice

@@ -55,13 +55,6 @@ struct ParallelismOptions {
   PipelineOptions pipeline = {.num_ranks = 4};
   std::string schedule_csv;  // a path; "": none
   GradientScale scale_grads;
-  bool reduce_grad_per_microbatch = false;
-  std::int64_t data_parallel_degree = 1;
-  std::int64_t data_parallel_shards = 0;
-  bool zero1 = false;
-  bool zero3 = false;
-  std::string reduction = "exact";
-  std::string rank_order = "pp,dp";
   std::string transport = "auto";
   std::string partition = "even";
   std::string costs;

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "config/batch_sizes.h"
 #include "config/key_table.h"
+#include "plan/data_parallel.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -35,19 +37,69 @@ void check_precision(const RunConfig& config) {
                          config.training.mixed_precision + " and weights in float32"});
 }
 
+constexpr const char* kLocalBatch = "training.local_batch_size";
+constexpr const char* kGlobalBatch = "training.global_batch_size";
+
+// "8 or 12", "4".
+std::string nearest_multiples(std::int64_t value, std::int64_t step) {
+  const std::int64_t below = value / step * step;
+  return (below > 0 ? std::to_string(below) + " or " : std::string()) +
+         std::to_string(below + step);
+}
+
+void require_multiple(const RunConfig& config, const std::string& key, std::int64_t batch,
+                      const std::string& of, std::int64_t step) {
+  if (batch % step == 0) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = key + " = " + std::to_string(batch) + " is not a multiple of " + of + " = " +
+                       std::to_string(step),
+               .where = where_of(config, key, "training.microbatch_size"),
+               .remedy = "the nearest batch is " + nearest_multiples(batch, step)});
+}
+
 void check_batch(const RunConfig& config) {
-  const std::int64_t batch = config.training.local_batch_size;
-  const std::int64_t microbatch = config.training.microbatch_size;
-  if (batch % microbatch == 0) return;
-  const std::int64_t below = batch / microbatch * microbatch;
-  const std::string near = (below > 0 ? std::to_string(below) + " or " : std::string()) +
-                           std::to_string(below + microbatch);
+  const TrainingOptions& training = config.training;
+  const std::int64_t replicas = config.parallelism.pipeline.data_parallel.degree;
+  if (training.global_batch_size == 0) {
+    require_multiple(config, kLocalBatch, training.local_batch_size, "training.microbatch_size",
+                     training.microbatch_size);
+    return;
+  }
+  if (training.local_batch_size != TrainingOptions().local_batch_size)
+    refuse_both(config, kLocalBatch, kGlobalBatch, "keep one of them");
+  require_multiple(config, kGlobalBatch, training.global_batch_size,
+                   "parallelism.data_parallel_degree x training.microbatch_size",
+                   replicas * training.microbatch_size);
+}
+
+// The planner refuses other shards that do not fit; it does not know of sequences.
+void check_shards(const RunConfig& config) {
+  const DataParallel& options = config.parallelism.pipeline.data_parallel;
+  if (!detail::sums_in_shards(options) || options.num_shards() % options.degree != 0) return;
+  const BatchSizes sizes = batch_sizes(config);
+  const std::int64_t each = options.num_shards() / options.degree;
+  if (sizes.num_microbatches % each == 0) return;
+  const bool is_global = config.training.global_batch_size > 0;
+  const std::string key = is_global ? kGlobalBatch : kLocalBatch;
+  const std::int64_t unit = config.training.microbatch_size * (is_global ? options.degree : 1);
   throw Error(
       ErrorKind::kUsage,
-      {.what = "training.local_batch_size = " + std::to_string(batch) +
-               " is not a multiple of training.microbatch_size = " + std::to_string(microbatch),
-       .where = where_of(config, "training.local_batch_size", "training.microbatch_size"),
-       .remedy = "the nearest batch is " + near});
+      {.what = "parallelism.data_parallel_shards = " + std::to_string(options.num_shards()) +
+               " does not divide the " +
+               counted(std::int64_t{sizes.num_microbatches} * options.degree, "microbatch") +
+               " of a step",
+       .where = where_of(config, "parallelism.data_parallel_shards", key),
+       .remedy = "the nearest " + key + " is " +
+                 nearest_multiples(sizes.num_microbatches * unit, each * unit)});
+}
+
+// Sends between GPUs are compiled in where LibTorch has what they need; this one has not.
+void check_transport(const RunConfig& config) {
+  if (config.parallelism.transport != "nccl") return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "parallelism.transport = \"nccl\": this LibTorch has no NCCL",
+               .where = config.origins.at("parallelism.transport"),
+               .remedy = "write \"gloo\""});
 }
 
 // What settles the number of stages beside a schedule file, which settles it too.
@@ -127,6 +179,8 @@ void check_together(const RunConfig& config) {
   }
   check_precision(config);
   check_batch(config);
+  check_shards(config);
+  check_transport(config);
   check_schedule(config);
   check_split(config);
   check_stage_to_rank(config);

@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kMaxCount = 1 << 20;  // of ranks, stages, microbatches: an int holds it
 constexpr double kMaxSteps = 1e15;     // a double holds it exactly
+constexpr double kMaxSeconds = 1e7;    // of a wait: 115 days
 
 std::vector<Key> make_table() {
   using C = RunConfig;
@@ -19,6 +20,7 @@ std::vector<Key> make_table() {
   using LearningRate = LearningRateOptions;
   using Parallel = ParallelismOptions;
   using Pipeline = PipelineOptions;
+  using Replicas = DataParallel;
   using Split = PartitionOptions;
   using Validation = ValidationOptions;
   using Comm = CommOptions;
@@ -126,8 +128,7 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::local_batch_size>("training", "local_batch_size")
           .decides_the_numbers()
           .between(1, kMaxCount)
-          .means("Sequences per data-parallel rank and step; a multiple of "
-                 "`training.microbatch_size`."),
+          .means("Sequences of a replica and step; a multiple of `training.microbatch_size`."),
       key<&C::training, &Training::microbatch_size>("training", "microbatch_size")
           .decides_the_numbers()
           .between(1, kMaxCount)
@@ -155,9 +156,9 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
           .decides_the_numbers()
           .between(0, kMaxCount)
-          .only_default()
-          .means("Sequences of a step over all data-parallel ranks, instead of "
-                 "`training.local_batch_size`. 0: not given."),
+          .means("Sequences of a step over all replicas, instead of `training.local_batch_size`; a "
+                 "multiple of `parallelism.data_parallel_degree` x `training.microbatch_size`. 0: "
+                 "not given."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
           .decides_the_numbers()
           .one_of({"none", "bfloat16"})
@@ -280,41 +281,48 @@ std::vector<Key> make_table() {
           "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
           "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
           "true is `microbatches`, false is `none`."),
-      key<&C::parallelism, &Parallel::reduce_grad_per_microbatch>("parallelism",
-                                                                  "reduce_grad_per_microbatch")
-          .only({"false"})
-          .means("Reduce gradients over data-parallel ranks after every microbatch, not once a "
-                 "step."),
-      key<&C::parallelism, &Parallel::data_parallel_degree>("parallelism", "data_parallel_degree")
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel,
+          &Replicas::per_microbatch>("parallelism", "reduce_grad_per_microbatch")
+          .is_option("data_parallel.per_microbatch")
+          .means("Sum gradients over the replicas after every microbatch, not once a step: the "
+                 "bits then depend on the degree. Not with `parallelism.zero3`."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::degree>(
+          "parallelism", "data_parallel_degree")
+          .is_option("data_parallel.degree")
           .between(1, 65536)
-          .only({"1"})
-          .means("Replicas of the pipeline."),
-      key<&C::parallelism, &Parallel::data_parallel_shards>("parallelism", "data_parallel_shards")
+          .means("Replicas of the pipeline, each with its own rows of every batch: the run has "
+                 "`parallelism.pipeline_parallel_degree` times as many ranks."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::shards>(
+          "parallelism", "data_parallel_shards")
           .decides_the_numbers()
+          .is_option("data_parallel.shards")
           .between(0, 65536)
-          .only_default()
           .means("Partial sums of gradients, on which the bits depend; a multiple of "
-                 "`parallelism.data_parallel_degree`. 0: as many as the degree."),
-      key<&C::parallelism, &Parallel::zero1>("parallelism", "zero1")
-          .only({"false"})
-          .means("Shard the optimizer's state over the data-parallel ranks."),
-      key<&C::parallelism, &Parallel::zero3>("parallelism", "zero3")
-          .only_default()
-          .means("Shard the parameters too."),
-      key<&C::parallelism, &Parallel::reduction>("parallelism", "reduction")
+                 "`parallelism.data_parallel_degree`, and a divisor of the microbatches of all "
+                 "replicas. 0: as many as the degree."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero1>(
+          "parallelism", "zero1")
+          .means("Shard the optimizer's state over the replicas (ZeRO-1)."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero3>(
+          "parallelism", "zero3")
+          .is_option("data_parallel.zero3")
+          .means("Shard the parameters, too, which are gathered where a stage needs them (ZeRO-3); "
+                 "the optimizer's state with them, whatever `parallelism.zero1` says."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::reduction>(
+          "parallelism", "reduction")
           .decides_the_numbers()
-          .one_of({"exact", "fast"})
-          .only_default()
-          .means("`exact`: the same bits for every data-parallel degree that divides the shards; "
-                 "`fast`: the all-reduce of the transport."),
-      key<&C::parallelism, &Parallel::rank_order>("parallelism", "rank_order")
-          .not_empty()
-          .only_default()
-          .means("Axes in which ranks are numbered, the fastest last."),
+          .means("`exact`: the same bits for every degree that divides the shards; `fast`: the "
+                 "all-reduce of the transport, whose order is its own."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::rank_order>("parallelism", "rank_order")
+          .is_option("rank_order")
+          .one_of({"pp,dp", "dp,pp"})
+          .means("How ranks are numbered, the fastest axis last: with `dp,pp` those of a pipeline "
+                 "follow each other, with `pp,dp` those of a stage."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .one_of({"auto", "threads", "gloo", "nccl"})
-          .only({"\"auto\"", "\"threads\""})
-          .means("`threads`: all ranks in one process."),
+          .means("`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
+                 "`nccl`: between GPUs, where LibTorch has it; `auto`: `gloo` between processes. "
+                 "Ranks of one process always exchange by threads."),
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
           .decides_the_split()
           .one_of({"even", "cost", "measured"})
@@ -348,15 +356,15 @@ std::vector<Key> make_table() {
 
       key<&C::comm, &Comm::init_timeout_seconds>("comm", "init_timeout_seconds")
           .above(0)
-          .only_default()
+          .at_most(kMaxSeconds)
           .means("How long processes wait for each other at the start."),
       key<&C::comm, &Comm::train_timeout_seconds>("comm", "train_timeout_seconds")
           .above(0)
-          .only_default()
+          .at_most(kMaxSeconds)
           .means("How long a rank waits for a message of another process."),
       key<&C::comm, &Comm::heartbeat_seconds>("comm", "heartbeat_seconds")
           .above(0)
-          .only_default()
+          .at_most(kMaxSeconds)
           .means("How often processes tell each other that they are alive."),
 
       key<&C::checkpoint, &Checkpoint::folder>("checkpoint", "folder")

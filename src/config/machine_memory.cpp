@@ -28,7 +28,7 @@ std::int64_t to_bytes(double bytes) {
 }
 
 struct Needs {
-  double held = 0, peak = 0;  // of all ranks together; sums of anything, so doubles
+  double held = 0, peak = 0;  // of all ranks of all replicas; sums of anything, so doubles
   bool snapshots = false;
 };
 
@@ -39,6 +39,9 @@ Needs needs_of(const Plan& plan) {
     needs.peak += static_cast<double>(rank.memory.total_bytes());
     needs.snapshots |= rank.memory.snapshot_bytes > 0;
   }
+  const double replicas = plan.data_parallel.degree;
+  needs.held *= replicas;
+  needs.peak *= replicas;
   return needs;
 }
 
@@ -68,8 +71,8 @@ std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_byte
                human_bytes(to_bytes(needs.held)) + " of it for weights, gradients and optimizer" +
                (needs.snapshots ? " with a copy for checkpoints" : "") +
                " and the rest for microbatches",
-       .where = "all " + std::to_string(plan.ranks.size()) + " ranks together; this machine has " +
-                human_bytes(machine_bytes),
+       .where = "all " + std::to_string(plan.program.mesh.num_ranks()) +
+                " ranks together; this machine has " + human_bytes(machine_bytes),
        .remedy =
            "the ranks are threads of one process: use a smaller model, optimizer.name = \"SGD\", " +
            std::string(needs.snapshots ? "checkpoint.async = false, " : "") +

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "config/batch_sizes.h"
 #include "config/plan_words.h"
 #include "sluice/error.h"
 #include "sluice/parts/precision.h"
@@ -22,10 +23,6 @@ ModelSpec read_model(const RunConfig& config) {
   if (config.training.mixed_precision != "none")
     precision.products = config.training.mixed_precision;
   return read_model_spec(path, precision);
-}
-
-int num_microbatches(const RunConfig& config) {
-  return static_cast<int>(config.training.local_batch_size / config.training.microbatch_size);
 }
 
 // The schedule of the file, its stages where the configuration has them.
@@ -49,7 +46,7 @@ PipelineOptions pipeline_options(const RunConfig& config) {
   // The weights of the end alone are written when the training is over, from where they are.
   options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval > 0;
   if (config.parallelism.schedule_csv.empty()) {
-    options.num_microbatches = num_microbatches(config);
+    options.num_microbatches = batch_sizes(config).num_microbatches;
     return options;
   }
   options.own_schedule = schedule_of_file(config);
@@ -60,15 +57,19 @@ PipelineOptions pipeline_options(const RunConfig& config) {
 
 // A batch is counted in sequences, of which the planner knows nothing.
 void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
-  if (schedule.num_microbatches == num_microbatches(config)) return;
-  const std::int64_t batch = schedule.num_microbatches * config.training.microbatch_size;
+  const BatchSizes found = batch_sizes(config);
+  if (schedule.num_microbatches == found.num_microbatches) return;
+  const bool is_global = config.training.global_batch_size > 0;
+  const std::int64_t replicas = is_global ? config.parallelism.pipeline.data_parallel.degree : 1;
+  const std::int64_t batch = schedule.num_microbatches * config.training.microbatch_size * replicas;
+  const std::string key = is_global ? "training.global_batch_size" : "training.local_batch_size";
   throw Error(ErrorKind::kUsage,
               {.what = "the schedule " + schedule.name + " has " +
-                       counted(schedule.num_microbatches, "microbatch") +
-                       ", but training.local_batch_size / training.microbatch_size = " +
-                       std::to_string(num_microbatches(config)),
+                       counted(schedule.num_microbatches, "microbatch") + ", but " + key + " / " +
+                       (is_global ? "parallelism.data_parallel_degree / " : "") +
+                       "training.microbatch_size = " + std::to_string(found.num_microbatches),
                .where = config.origins.at("parallelism.pipeline_parallel_schedule_csv"),
-               .remedy = "training.local_batch_size = " + std::to_string(batch)});
+               .remedy = key + " = " + std::to_string(batch)});
 }
 
 // A warning of the key that it begins with, and where that was given.

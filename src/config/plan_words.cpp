@@ -13,7 +13,7 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kWords = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kWords = {{
     {"layers_per_stage", "parallelism.pipeline_parallel_layers_per_stage"},
     {"partition_convention", "parallelism.partition_convention"},
     {"num_ranks", "parallelism.pipeline_parallel_degree"},
@@ -23,6 +23,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kWords = 
     {"schedule \"ZBVZeroBubble\"", "pipeline_parallel_schedule = \"ZBVZeroBubble\""},
     {"no placement", "stage_to_rank = \"auto\""},
     {"own_schedule", "pipeline_parallel_schedule_csv"},
+    {"data_parallel.degree", "parallelism.data_parallel_degree"},
+    {"data_parallel.shards", "parallelism.data_parallel_shards"},
+    {"data_parallel.zero3", "parallelism.zero3"},
+    {"data_parallel.per_microbatch", "parallelism.reduce_grad_per_microbatch"},
+    {"rank_order", "parallelism.rank_order"},
 }};
 
 // Of a name or a path, so that what stands beside it is no word of its own.

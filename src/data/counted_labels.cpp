@@ -58,7 +58,8 @@ void refuse_uncounted(const SequenceSource& source, const SequenceOrder& order, 
   throw Error(ErrorKind::kInput,
               {.what = "no label of the step's batch is counted",
                .where = where,
-               .remedy = std::string(kRemedy) + ", or raise training.local_batch_size"});
+               .remedy = std::string(kRemedy) +
+                         ", or raise training.local_batch_size or training.global_batch_size"});
 }
 
 }  // namespace sluice::data

@@ -91,14 +91,17 @@ class JsonlSource final : public SequenceSource {
   std::uint64_t num_bytes() const override { return num_bytes_; }
   void read(std::uint64_t index, std::int32_t* ids, std::int32_t* labels) const override {
     const auto length = static_cast<std::size_t>(options_.seq_len);
-    const std::size_t file_index = file_of(index);
-    const Row row = read_row(File::open(options_.files[file_index]), file_index, index);
+    const Row row = read_row(index);
     const auto count = static_cast<std::ptrdiff_t>(std::min(row.ids.size(), length));
     const auto narrow = [](std::int64_t token) { return static_cast<std::int32_t>(token); };
     std::fill(std::transform(row.ids.begin(), row.ids.begin() + count, ids, narrow), ids + length,
               0);
     std::fill(std::transform(row.labels.begin(), row.labels.begin() + count, labels, narrow),
               labels + length, narrow(kIgnoredLabel));
+  }
+
+  std::int64_t counted_labels(std::uint64_t index) const override {
+    return counted_labels(read_row(index));
   }
 
   std::string place(std::uint64_t index) const override {
@@ -135,15 +138,15 @@ class JsonlSource final : public SequenceSource {
       for (; num_checked_ < end && bytes < kCheckedBytes; ++num_checked_) {
         const Row row = read_row(file, i, num_checked_);
         bytes += row.json_bytes;
-        if (!counts(row)) uncounted_.push_back(num_checked_);
+        if (counted_labels(row) == 0) uncounted_.push_back(num_checked_);
       }
     }
   }
 
-  bool counts(const Row& row) const {
+  std::int64_t counted_labels(const Row& row) const {
     const std::size_t length =
         std::min(row.labels.size(), static_cast<std::size_t>(options_.seq_len));
-    return count_labels(std::span(row.labels).first(length)) > 0;
+    return count_labels(std::span(row.labels).first(length));
   }
 
   // Of the files that begin at or before this row the last, which is not empty.
@@ -151,6 +154,11 @@ class JsonlSource final : public SequenceSource {
     return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) -
                                     first_.begin()) -
            1;
+  }
+
+  Row read_row(std::uint64_t index) const {
+    const std::size_t file_index = file_of(index);
+    return read_row(File::open(options_.files[file_index]), file_index, index);
   }
 
   Row read_row(const File& file, std::size_t file_index, std::uint64_t index) const {

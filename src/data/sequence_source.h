@@ -23,6 +23,9 @@ class SequenceSource {
   virtual std::uint64_t num_bytes() const = 0;
   // Writes seq_len ids and labels. Precondition: index < num_sequences().
   virtual void read(std::uint64_t index, std::int32_t* ids, std::int32_t* labels) const = 0;
+  // The labels of it that a next-token loss counts; throws what read() would, but for text, of
+  // which nothing is read. Precondition: index < num_sequences().
+  virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Where the sequence lies, for messages: "file:line". Precondition: index < num_sequences().
   virtual std::string place(std::uint64_t index) const = 0;
   // Of the sequences that were read when the files were opened: those in which the loss counts no

@@ -66,6 +66,11 @@ class TextSource final : public SequenceSource {
     std::copy(bytes.begin(), bytes.end(), labels);
   }
 
+  // Every byte but the first.
+  std::int64_t counted_labels(std::uint64_t /*index*/) const override {
+    return options_.seq_len - 1;
+  }
+
   std::string place(std::uint64_t index) const override {
     const std::uint64_t position = index * static_cast<std::uint64_t>(options_.seq_len);
     const std::size_t file = file_of(position);

@@ -48,6 +48,26 @@ struct TokenData::Impl {
         source(open_source(options)),
         order(source->num_sequences(), options.data.shuffle, options.seed) {}
 
+  // In order, so that of several bad rows every replica meets the first.
+  StepShare share(DataPosition position, std::int64_t batch_size, BatchRange own) const {
+    StepShare share{{own.count, seq_len, {}, {}}, 0};
+    TokenRows& rows = share.rows;
+    rows.ids.resize(static_cast<std::size_t>(own.count * seq_len));
+    rows.labels.resize(rows.ids.size());
+    for (std::int64_t row = 0; row < batch_size; ++row) {
+      const std::uint64_t index = order.at(position, row);
+      const std::int64_t here = row - own.first;
+      if (here < 0 || here >= own.count) {
+        share.total_counted += source->counted_labels(index);
+        continue;
+      }
+      const auto first = static_cast<std::size_t>(here * seq_len);
+      source->read(index, &rows.ids[first], &rows.labels[first]);
+      share.total_counted += rows.counted_labels(here, 1);
+    }
+    return share;
+  }
+
   std::int64_t seq_len;
   std::unique_ptr<data::SequenceSource> source;
   data::SequenceOrder order;
@@ -69,30 +89,28 @@ std::optional<double> TokenData::unigram_entropy() const {
 }
 
 TokenRows TokenData::read(DataPosition position, std::int64_t num_rows) const {
-  TokenRows rows{num_rows, impl_->seq_len, {}, {}};
-  rows.ids.resize(static_cast<std::size_t>(num_rows * rows.seq_len));
-  rows.labels.resize(rows.ids.size());
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    const auto first = static_cast<std::size_t>(row * rows.seq_len);
-    impl_->source->read(impl_->order.at(position, row), &rows.ids[first], &rows.labels[first]);
-  }
-  return rows;
+  return impl_->share(position, num_rows, {0, num_rows}).rows;
 }
 
 TokenRows TokenData::step_rows(std::int64_t step, std::int64_t batch_size,
                                const StepsDone& done) const {
+  return step_share(step, batch_size, {0, batch_size}, done).rows;
+}
+
+StepShare TokenData::step_share(std::int64_t step, std::int64_t batch_size, BatchRange own,
+                                const StepsDone& done) const {
   const DataPosition position = position_of_step(step, batch_size, done);
-  TokenRows rows;
+  StepShare share;
   try {
-    rows = read(position, batch_size);
+    share = impl_->share(position, batch_size, own);
   } catch (const Error& error) {
     throw Error(error.kind(), {.what = error.fact(),
                                .where = "step " + std::to_string(step) + ", " + error.where(),
                                .remedy = error.remedy()});
   }
-  if (rows.counted_labels(0, batch_size) == 0)
+  if (share.total_counted == 0)
     data::refuse_uncounted(*impl_->source, impl_->order, step, position, batch_size);
-  return rows;
+  return share;
 }
 
 void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_size,

@@ -39,4 +39,12 @@ StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int
   return result;
 }
 
+StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t microbatch_size,
+                          std::int64_t step) {
+  StepBatch result = causal_lm_batch(std::move(share.rows), microbatch_size, step);
+  result.first_microbatch = first_row / microbatch_size;
+  result.total_count = share.total_counted;
+  return result;
+}
+
 }  // namespace sluice

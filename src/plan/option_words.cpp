@@ -32,6 +32,11 @@ const Words<Placement>& words_of(Placement) {
   return table;
 }
 
+const Words<Reduction>& words_of(Reduction) {
+  static const Words<Reduction> table = {{"exact", Reduction::kExact}, {"fast", Reduction::kFast}};
+  return table;
+}
+
 const Words<LogLevel>& words_of(LogLevel) {
   static const Words<LogLevel> table = [] {
     Words<LogLevel> levels;

@@ -5,6 +5,7 @@
 #include "base/words.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"
+#include "sluice/parts/data_parallel.h"
 #include "sluice/parts/log.h"
 
 namespace sluice::detail {
@@ -16,5 +17,6 @@ const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor is
 const Words<Rounding>& words_of(Rounding);                        // kNone is ""
 const Words<Placement>& words_of(Placement);
 const Words<LogLevel>& words_of(LogLevel);
+const Words<Reduction>& words_of(Reduction);
 
 }  // namespace sluice::detail

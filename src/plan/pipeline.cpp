@@ -56,8 +56,7 @@ detail::SplitSchedule split_and_schedule(const ModelSpec& model, const PipelineO
 std::vector<RankPrediction> predict(const Plan& plan, const PipelineOptions& options) {
   std::vector<RankPrediction> ranks;
   for (const RankMemory& memory :
-       detail::predict_memory(plan.model, plan.partition, plan.program, plan.microbatch,
-                              options.optimizer, options.keeps_snapshot)) {
+       detail::predict_memory(plan, options.optimizer, options.keeps_snapshot)) {
     const std::size_t rank = ranks.size();
     ranks.push_back({.busy = plan.simulation.busy_per_rank[rank],
                      .finish = plan.simulation.finish_per_rank[rank],

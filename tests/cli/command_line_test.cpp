@@ -135,8 +135,8 @@ TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
   expect_error("plan run.toml --draw grid.svg", 2,
                "the option --draw is not built yet; command 'sluice plan'; leave it out: the "
                "schedule is drawn on the terminal");
-  expect_error("plan run.toml --parallelism.zero1 true", 2,
-               "parallelism.zero1 = true is not built yet; --parallelism.zero1; write false");
+  expect_error("plan run.toml --data.pack true", 2,
+               "data.pack = true is not built yet; --data.pack; write false");
 }
 
 TEST_F(CommandLineTest, PlansAndChecksAndShows) {
@@ -365,6 +365,29 @@ TEST_F(CommandLineTest, ConfigCheckWithoutAFileChecksDefaultsEnvironmentAndOverr
                "data.files names no file; data.files; for example data.files = "
                "[\"corpus/*.txt\"]");
   EXPECT_EQ(run("config check " + model + files, "SLUICE_TRAINING_STEPS=0").exit_code, 2);
+}
+
+TEST_F(CommandLineTest, PlanShowsOneReplicaAndHowManyThereAre) {
+  write_config();
+  const std::string plan =
+      "plan run.toml --training.seq_len 32 --parallelism.pipeline_parallel_degree 2"
+      " --parallelism.data_parallel_degree 1000 --training.global_batch_size ";
+  const Outcome text = run(plan + "4000");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("data parallel: 1000 replicas of this pipeline, 2000 ranks in all"),
+            std::string::npos)
+      << text.out;
+  const auto object = nlohmann::json::parse(run(plan + "4000 --json").out);
+  EXPECT_EQ(object["data_parallel"]["num_ranks"], 2000);
+  EXPECT_EQ(object["schedule"]["num_microbatches"], 4);
+  EXPECT_EQ(object["memory"].size(), 2u);
+  expect_error(plan + "4100", 2,
+               "training.global_batch_size = 4100 is not a multiple of "
+               "parallelism.data_parallel_degree x training.microbatch_size = 1000; "
+               "--training.global_batch_size; the nearest batch is 4000 or 5000");
+  expect_error(plan + "4000 --parallelism.transport nccl", 2,
+               "parallelism.transport = \"nccl\": this LibTorch has no NCCL; "
+               "--parallelism.transport; write \"gloo\"");
 }
 
 // What its help says that it leaves to `train`.

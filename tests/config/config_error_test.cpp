@@ -311,21 +311,9 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
       {"data.pack", "true"},
       {"data.chat_template", "\"chatml\""},
       {"data.weights", "[0.5, 0.5]"},
-      {"training.global_batch_size", "16"},
-      {"parallelism.reduce_grad_per_microbatch", "true"},
-      {"parallelism.data_parallel_degree", "2"},
-      {"parallelism.data_parallel_shards", "2"},
-      {"parallelism.zero1", "true"},
-      {"parallelism.zero3", "true"},
-      {"parallelism.reduction", "\"fast\""},
-      {"parallelism.rank_order", "\"dp,pp\""},
-      {"parallelism.transport", "\"gloo\""},
       {"parallelism.partition", "\"measured\""},
       {"parallelism.costs", "\"costs.json\""},
       {"parallelism.device_memory", "\"80GB\""},
-      {"comm.init_timeout_seconds", "30"},
-      {"comm.train_timeout_seconds", "30"},
-      {"comm.heartbeat_seconds", "1"},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});
@@ -345,9 +333,9 @@ TEST_F(ConfigErrorTest, RefusesAScheduleThatWouldBeSearched) {
 }
 
 TEST_F(ConfigErrorTest, ADefaultOnTheCommandLineUndoesWhatIsNotBuilt) {
-  EXPECT_EQ(refusal("[parallelism]\nzero1 = true\n"),
-            "parallelism.zero1 = true is not built yet; F:2:1; write false");
-  EXPECT_EQ(refusal("[parallelism]\nzero1 = true\n", {{"parallelism.zero1", "false"}}), "accepted");
+  EXPECT_EQ(refusal("[data]\npack = true\n"),
+            "data.pack = true is not built yet; F:2:1; write false");
+  EXPECT_EQ(refusal("[data]\npack = true\n", {{"data.pack", "false"}}), "accepted");
 }
 
 TEST_F(ConfigErrorTest, NamesTheOverrideOrTheVariable) {

@@ -39,6 +39,16 @@ TEST(MachineMemoryTest, RefusesAPlanWhosePeaksDoNotFit) {
   EXPECT_NE(error.remedy().find("SGD"), std::string::npos);
 }
 
+TEST(MachineMemoryTest, EveryReplicaCounts) {
+  RunConfig run = config("SGD");
+  run.parallelism.pipeline.data_parallel.degree = 3;
+  const Plan plan = plan_of_config(run);
+  EXPECT_FALSE(memory_shortage(plan, 3 * peaks_of(plan)));
+  const std::optional<Error> shortage = memory_shortage(plan, 2 * peaks_of(plan));
+  ASSERT_TRUE(shortage);
+  EXPECT_EQ(shortage->where().rfind("all 6 ranks together; ", 0), 0u) << shortage->what();
+}
+
 TEST(MachineMemoryTest, MicrobatchesCountAsMuchAsWeights) {
   RunConfig run = config("SGD");
   run.training.microbatch_size = run.training.local_batch_size = 64;

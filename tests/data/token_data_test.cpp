@@ -154,6 +154,48 @@ TEST(TextDataTest, AStepIsReadOnceBeforeItRuns) {
   EXPECT_EQ(error.where(), "step 4, " + files.front());
 }
 
+// Of `replicas` with as many rows each.
+std::vector<StepShare> shares(const TokenData& data, std::int64_t step, std::int64_t batch_size,
+                              std::int64_t replicas) {
+  std::vector<StepShare> all;
+  const std::int64_t each = batch_size / replicas;
+  for (std::int64_t replica = 0; replica < replicas; ++replica)
+    all.push_back(data.step_share(step, batch_size, {replica * each, each}));
+  return all;
+}
+
+void expect_shares_are_the_step(const TokenData& data, std::int64_t batch_size) {
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    const TokenRows whole = data.step_rows(step, batch_size);
+    for (const std::int64_t replicas : {1, 2, 3, 6}) {
+      Tokens ids, labels;
+      for (const StepShare& share : shares(data, step, batch_size, replicas)) {
+        EXPECT_EQ(share.rows.num_rows, batch_size / replicas);
+        EXPECT_EQ(share.total_counted, whole.counted_labels(0, batch_size));
+        ids.insert(ids.end(), share.rows.ids.begin(), share.rows.ids.end());
+        labels.insert(labels.end(), share.rows.labels.begin(), share.rows.labels.end());
+      }
+      EXPECT_EQ(ids, whole.ids);
+      EXPECT_EQ(labels, whole.labels);
+    }
+  }
+}
+
+TEST(TextDataTest, ReplicasShareTheBatchOfAStep) {
+  const TempDirectory directory;
+  expect_shares_are_the_step(TokenData(options_of(counting_files(directory, {50, 60}), 4, true)),
+                             6);
+}
+
+TEST(TextDataTest, AReplicaReadsNoTextOfOthers) {
+  const TempDirectory directory;
+  const std::vector<std::string> files = counting_files(directory, {16, 16});
+  const TokenData data(options_of(files, 4));
+  std::filesystem::remove(files.back());
+  EXPECT_EQ(data.step_share(1, 8, {0, 4}).total_counted, 8 * 3);
+  EXPECT_EQ(error_of([&] { data.step_share(1, 8, {4, 4}); }).where(), "step 1, " + files.back());
+}
+
 TEST(TextDataTest, MakesTheSameBatchOnEveryThreadInAnyOrder) {
   const TempDirectory directory;
   const TokenData data(options_of(counting_files(directory, {120, 120}), 3, true));
@@ -317,6 +359,39 @@ TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
   test::write_file(directory / "a.jsonl", some);
   const TokenData data(options_of({directory / "a.jsonl", directory / "b.jsonl"}, 4));
   EXPECT_EQ(error_of([&] { data.require_counted_labels(1, 1); }).where(), directory / "b.jsonl");
+}
+
+TEST(JsonlDataTest, ReplicasShareTheBatchOfAStepAndItsCount) {
+  const TempDirectory directory;
+  expect_shares_are_the_step(
+      rows(directory,
+           "{\"input_ids\":[1,2,3]}\n{\"input_ids\":[4,5],\"labels\":[4,-100]}\n"
+           "{\"text\":\"h\"}\n{\"input_ids\":[1,2,3,4]}\n{\"text\":\"hi\"}\n"),
+      6);
+}
+
+TEST(JsonlDataTest, ABadRowIsTheSameErrorOnEveryReplica) {
+  const TempDirectory directory;
+  const std::string good = "{\"input_ids\":[1,2]}\n";
+  const TokenData data = rows(directory, good + good + good + good);
+  test::write_file(directory / "rows.jsonl", good + good + "{\"input_ids\":[1,]}\n" + good);
+  for (std::int64_t replica = 0; replica < 4; ++replica) {
+    EXPECT_EQ(error_of([&] {
+                data.step_share(1, 4, {replica, 1});
+              }).where(),
+              "step 1, " + directory / "rows.jsonl" + ":3")
+        << replica;
+  }
+}
+
+TEST(JsonlDataTest, ABatchMayCountNothingForOneReplicaButNotForAll) {
+  const TempDirectory directory;
+  const std::string some = "{\"input_ids\":[1,2]}\n", none = "{\"input_ids\":[1]}\n";
+  const TokenData data = rows(directory, none + none + some + some + none + none + none + none);
+  EXPECT_EQ(data.step_share(1, 4, {0, 2}).total_counted, 2);
+  const Error first = error_of([&] { data.step_share(2, 4, {0, 2}); });
+  EXPECT_EQ(first.fact(), "no label of the step's batch is counted");
+  EXPECT_STREQ(error_of([&] { data.step_share(2, 4, {2, 2}); }).what(), first.what());
 }
 
 // Rows of two tokens, the second of which is counted where `counted` says so.

@@ -50,6 +50,14 @@ TEST(CausalLmBatchTest, AMicrobatchHasTensorsOfItsOwnSizeWhereverItIsUsed) {
   }
 }
 
+TEST(CausalLmBatchTest, OfAReplicaItsMicrobatchesAreNumberedAmongAll) {
+  const StepBatch parts = causal_lm_batch(StepShare{counting_rows(4, 3), 99}, 8, 2, 5);
+  EXPECT_EQ(parts.step, 5);
+  EXPECT_EQ(parts.first_microbatch, 4);
+  EXPECT_EQ(parts.total_count, 99);
+  EXPECT_EQ(parts.counts, (std::vector<std::int64_t>{4, 4}));
+}
+
 TEST(CausalLmBatchTest, RefusesMicrobatchesOfNoRowAndCountsNothingInRowsOfOneToken) {
   EXPECT_EQ(test::error_of([] { causal_lm_batch(counting_rows(5, 3), 0, 1); }).kind(),
             ErrorKind::kUsage);

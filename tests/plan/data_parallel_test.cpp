@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "sluice/plan.h"
 #include "support/expect_error.h"
@@ -211,6 +212,102 @@ TEST(DataParallelPlanTest, AScheduleOfOnesOwnReducesAsTheOptionsSay) {
   EXPECT_EQ(refusal(options("0UNSHARD,0F0,0B0,0RESHARD\n")),
             "the schedule holds UNSHARD, but parameters are not sharded; own_schedule; "
             "data_parallel.zero3 = true, or leave it out of the schedule");
+}
+
+// ---- memory ----
+
+RankMemory memory_of(const DataParallel& data_parallel, const std::string& model = "llama_untied",
+                     int num_microbatches = 8) {
+  return plan_of(
+             {.num_ranks = 1, .num_microbatches = num_microbatches, .data_parallel = data_parallel},
+             model)
+      .ranks[0]
+      .memory;
+}
+
+TEST(DataParallelPlanTest, EveryOpenSumOfShardsIsASetOfGradients) {
+  const RankMemory one = memory_of({});
+  EXPECT_EQ(memory_of({.shards = 2}).gradient_bytes, 2 * one.gradient_bytes);
+  EXPECT_EQ(memory_of({.shards = 8}).gradient_bytes, 4 * one.gradient_bytes);
+  EXPECT_EQ(memory_of({.degree = 2, .shards = 8}).gradient_bytes, 3 * one.gradient_bytes);
+  EXPECT_EQ(memory_of({.degree = 8, .shards = 8}).gradient_bytes, one.gradient_bytes);
+  EXPECT_EQ(memory_of({.degree = 2, .shards = 8, .reduction = Reduction::kFast}).gradient_bytes,
+            one.gradient_bytes);
+}
+
+TEST(DataParallelPlanTest, AStageIsCopiedWhileReplicasAddUp) {
+  EXPECT_EQ(memory_of({.shards = 2}).reduction_bytes, 0);
+  const RankMemory two = memory_of({.degree = 2});
+  EXPECT_EQ(two.reduction_bytes, two.gradient_bytes);  // one stage
+  EXPECT_EQ(two.total_bytes(),
+            two.held_bytes() + two.reduction_bytes + two.activation_bytes + two.running_bytes);
+  const Plan several = plan_of({.num_ranks = 1,
+                                .num_microbatches = 2,
+                                .partition = {.num_stages = 2},
+                                .data_parallel = {.degree = 2}});
+  const RankMemory& halves = several.ranks[0].memory;
+  EXPECT_LT(halves.reduction_bytes, halves.gradient_bytes);
+  EXPECT_GE(2 * halves.reduction_bytes, halves.gradient_bytes);
+}
+
+TEST(DataParallelPlanTest, StateAndParametersFallWithTheReplicasInWholeBlocks) {
+  constexpr std::int64_t kBlock = 16384;
+  const RankMemory one = memory_of({});
+  for (const int degree : {2, 4}) {
+    const std::int64_t share =
+        (one.num_parameters + degree * kBlock - 1) / (degree * kBlock) * kBlock;
+    ASSERT_LT(share, one.num_parameters);
+    const RankMemory zero1 = memory_of({.degree = degree, .zero1 = true});
+    EXPECT_EQ(zero1.optimizer_bytes, 8 * share);
+    EXPECT_EQ(zero1.parameter_bytes, one.parameter_bytes);
+    EXPECT_EQ(zero1.gathered_bytes, 0);
+    const RankMemory zero3 = memory_of({.degree = degree, .zero3 = true});
+    EXPECT_EQ(zero3.optimizer_bytes, 8 * share);
+    EXPECT_EQ(zero3.parameter_bytes, 4 * share);
+    EXPECT_EQ(zero3.gradient_bytes, one.gradient_bytes);
+    EXPECT_EQ(zero3.gathered_bytes, one.parameter_bytes);  // its only stage
+  }
+  EXPECT_EQ(memory_of({.zero1 = true, .zero3 = true}).total_bytes(), one.total_bytes());
+}
+
+TEST(DataParallelPlanTest, AtMostAWindowOfStagesIsGathered) {
+  const Plan plan = plan_of({.num_ranks = 1,
+                             .schedule = "Interleaved1F1B",
+                             .num_microbatches = 2,
+                             .partition = {.num_stages = 4},
+                             .data_parallel = {.degree = 2, .zero3 = true}});
+  const RankMemory& memory = plan.ranks[0].memory;
+  EXPECT_LT(memory.gathered_bytes, 4 * memory.num_parameters);
+  EXPECT_GT(memory.gathered_bytes, memory.num_parameters);
+}
+
+// ---- what is said ----
+
+TEST(DataParallelPlanTest, IsDescribedAsOneOfSeveralReplicas) {
+  PipelineOptions options{.num_ranks = 2,
+                          .num_microbatches = 4,
+                          .data_parallel = {.degree = 4, .shards = 8, .zero1 = true}};
+  const std::string text = describe_plan(plan_of(options), {.width = 120});
+  EXPECT_NE(text.find("data parallel: 4 replicas of this pipeline, 8 ranks in all (rank_order "
+                      "pp,dp), gradients add up in 8 shards, optimizer\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("reduction"), std::string::npos);
+  const nlohmann::json json = nlohmann::json::parse(plan_json(plan_of(options)));
+  EXPECT_EQ(json["data_parallel"].dump(),
+            "{\"degree\":4,\"num_ranks\":8,\"per_microbatch\":false,\"rank_order\":\"pp,dp\","
+            "\"reduction\":\"exact\",\"shards\":8,\"zero1\":true,\"zero3\":false}");
+  EXPECT_EQ(json["memory"].size(), 2u);
+  options.data_parallel = {};
+  EXPECT_EQ(describe_plan(plan_of(options), {.width = 120}).find("data parallel"),
+            std::string::npos);
+}
+
+TEST(DataParallelPlanTest, ThousandsOfReplicasCostAPlanNothing) {
+  const Plan plan = plan_of(
+      {.num_ranks = 4, .num_microbatches = 16, .data_parallel = {.degree = 4096, .shards = 65536}});
+  EXPECT_EQ(plan.program.mesh.num_ranks(), 4 * 4096);
+  EXPECT_EQ(plan.program.ranks.size(), 4u);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "plan/data_parallel.h"
 #include "plan/output/partition_output.h"
 #include "plan/output/program_output.h"
 #include "sluice/plan.h"
@@ -44,6 +45,29 @@ std::string schedule_text(const Plan& plan, const GridOptions& options) {
                  options.width);
 }
 
+std::string replicas_text(const Plan& plan, int width) {
+  const DataParallel& replicas = plan.data_parallel;
+  const bool exact = detail::sums_in_shards(replicas);
+  if (replicas.degree == 1 && replicas.num_shards() == 1) return {};
+  std::string text = "data parallel: " + counted(replicas.degree, "replica") +
+                     " of this pipeline, " + counted(plan.program.mesh.num_ranks(), "rank") +
+                     " in all";
+  if (replicas.degree > 1 && plan.program.num_ranks() > 1) {
+    text += " (rank_order " + plan.rank_order + ")";
+  }
+  if (exact) text += ", gradients add up in " + counted(replicas.num_shards(), "shard");
+  if (!exact && replicas.reduction == Reduction::kFast) {
+    text += ", gradients add up as the transport does";
+  }
+  if (replicas.degree > 1 && replicas.per_microbatch) text += ", after every microbatch";
+  if (replicas.degree > 1 && replicas.zero3) {
+    text += ", parameters and optimizer sharded (ZeRO-3)";
+  } else if (replicas.degree > 1 && replicas.zero1) {
+    text += ", optimizer sharded (ZeRO-1)";
+  }
+  return wrapped(text, width);
+}
+
 std::string prediction_text(const Plan& plan, int width) {
   const Simulation& simulation = plan.simulation;
   const bool alike = std::adjacent_find(plan.ranks.begin(), plan.ranks.end(),
@@ -53,11 +77,15 @@ std::string prediction_text(const Plan& plan, int width) {
   const bool snapshots = std::any_of(plan.ranks.begin(), plan.ranks.end(), [](const auto& rank) {
     return rank.memory.snapshot_bytes > 0;
   });
+  const bool replicated = plan.data_parallel.degree > 1;
+  const bool gathers = replicated && plan.data_parallel.zero3;
   std::vector<TextTable::Column> columns = {{"rank", Align::kRight}};
   if (!alike) columns.push_back({"busy", Align::kRight});
   for (const char* title : {"live", "weights", "gradients", "optimizer"})
     columns.push_back({title, Align::kRight});
   if (snapshots) columns.push_back({"snapshot", Align::kRight});
+  if (gathers) columns.push_back({"gathered", Align::kRight});
+  if (replicated) columns.push_back({"reduction", Align::kRight});
   for (const char* title : {"activations", "running", "peak"})
     columns.push_back({title, Align::kRight});
   TextTable table(std::move(columns));
@@ -71,6 +99,8 @@ std::string prediction_text(const Plan& plan, int width) {
          {memory.parameter_bytes, memory.gradient_bytes, memory.optimizer_bytes})
       row.push_back(human_bytes(bytes));
     if (snapshots) row.push_back(human_bytes(memory.snapshot_bytes));
+    if (gathers) row.push_back(human_bytes(memory.gathered_bytes));
+    if (replicated) row.push_back(human_bytes(memory.reduction_bytes));
     for (const std::int64_t bytes :
          {memory.activation_bytes, memory.running_bytes, memory.total_bytes()})
       row.push_back(human_bytes(bytes));
@@ -80,9 +110,22 @@ std::string prediction_text(const Plan& plan, int width) {
                      (alike ? ", every rank busy for " + shortest(plan.ranks.front().busy)
                             : std::string()) +
                      ", bubble " + fixed(100.0 * simulation.bubble_fraction, 1) +
-                     "% (F, I, W take 1, B takes 2, transfers nothing)",
+                     "% (F, I, W take 1, B takes 2, " +
+                     (replicated ? "transfers and reductions" : "transfers") + " nothing)",
                  width) +
          table.to_string("  ", width);
+}
+
+nlohmann::ordered_json replicas_json(const Plan& plan) {
+  const DataParallel& replicas = plan.data_parallel;
+  return {{"degree", replicas.degree},
+          {"num_ranks", plan.program.mesh.num_ranks()},
+          {"rank_order", plan.rank_order},
+          {"shards", replicas.num_shards()},
+          {"reduction", replicas.reduction == Reduction::kExact ? "exact" : "fast"},
+          {"per_microbatch", replicas.per_microbatch},
+          {"zero1", replicas.zero1 || replicas.zero3},
+          {"zero3", replicas.zero3}};
 }
 
 std::string notes_text(const Plan& plan, int width) {
@@ -95,7 +138,8 @@ std::string notes_text(const Plan& plan, int width) {
 
 std::string describe_plan(const Plan& plan, const GridOptions& options) {
   return split_text(plan, options.width) + schedule_text(plan, options) +
-         prediction_text(plan, options.width) + notes_text(plan, options.width);
+         replicas_text(plan, options.width) + prediction_text(plan, options.width) +
+         notes_text(plan, options.width);
 }
 
 std::string plan_json(const Plan& plan) {
@@ -110,6 +154,8 @@ std::string plan_json(const Plan& plan) {
                       {"snapshot_bytes", of.snapshot_bytes},
                       {"activation_bytes", of.activation_bytes},
                       {"running_bytes", of.running_bytes},
+                      {"reduction_bytes", of.reduction_bytes},
+                      {"gathered_bytes", of.gathered_bytes},
                       {"total_bytes", of.total_bytes()}});
   }
   nlohmann::ordered_json ties = nlohmann::ordered_json::array();
@@ -127,6 +173,7 @@ std::string plan_json(const Plan& plan) {
                         {"num_microbatches", plan.program.num_microbatches},
                         {"microbatch_size", plan.microbatch.rows},
                         {"seq_len", plan.microbatch.length}};
+  object["data_parallel"] = replicas_json(plan);
   object["check"] = verify_json(plan.report);
   object["simulate"] = simulation_json(plan.simulation);
   object["memory"] = std::move(memory);

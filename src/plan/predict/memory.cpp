@@ -1,15 +1,19 @@
 #include "plan/predict/memory.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
 #include "base/saturate.h"
 #include "plan/predict/activation_memory.h"
+#include "plan/predict/replica_memory.h"
 
 namespace sluice {
 
 std::int64_t RankMemory::total_bytes() const {
-  return saturating_add(held_bytes(), saturating_add(activation_bytes, running_bytes));
+  const std::int64_t of_replicas = saturating_add(reduction_bytes, gathered_bytes);
+  return saturating_add(saturating_add(held_bytes(), of_replicas),
+                        saturating_add(activation_bytes, running_bytes));
 }
 
 namespace detail {
@@ -28,36 +32,83 @@ int moments_of(OptimizerKind optimizer) {
   return 0;
 }
 
+// Of one stage, by itself.
+struct StageBytes {
+  std::int64_t parameters = 0, gradients = 0;
+};
+
+StageBytes bytes_of(const ModelSpec& model, const StageContent& stage) {
+  StageBytes bytes;
+  std::set<std::string> held;
+  for (const int layer : stage.layers) {
+    for (const ParameterSpec& parameter : model.layers[layer].parameters) {
+      if (parameter.trainable && has_weight_gradients(stage.backward))
+        bytes.gradients += kFloat32 * parameter.numel();
+      const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
+      if (held.insert(name).second)
+        bytes.parameters += dtype_bytes(parameter.dtype) * parameter.numel();
+    }
+  }
+  return bytes;
+}
+
+// What the parameters of a rank are together, each storage once.
+struct RankParameters {
+  std::set<std::string> held;
+  std::int64_t num_trained = 0;
+  std::int64_t widest = 1;  // bytes of a number
+};
+
+void add_parameters(const ModelSpec& model, const StageContent& stage, RankParameters& of,
+                    RankMemory& rank) {
+  for (const int layer : stage.layers) {
+    for (const ParameterSpec& parameter : model.layers[layer].parameters) {
+      const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
+      if (!of.held.insert(name).second) continue;
+      const std::int64_t width = dtype_bytes(parameter.dtype);
+      of.widest = std::max(of.widest, width);
+      rank.num_parameters += parameter.numel();
+      rank.parameter_bytes += width * parameter.numel();
+      if (parameter.trainable) of.num_trained += parameter.numel();
+    }
+  }
+}
+
 }  // namespace
 
-std::vector<RankMemory> predict_memory(const ModelSpec& model, const Partition& partition,
-                                       const Program& program, const MicrobatchShape& microbatch,
-                                       OptimizerKind optimizer, bool keeps_snapshot) {
-  std::vector<RankMemory> memory(static_cast<std::size_t>(partition.num_ranks()));
-  std::vector<std::set<std::string>> held(memory.size());
-  std::vector<std::int64_t> num_trained(memory.size());
+std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer,
+                                       bool keeps_snapshot) {
+  const DataParallel& replicas = plan.data_parallel;
+  const int sums = open_sums(replicas);
+  std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks()));
+  std::vector<RankParameters> parameters(memory.size());
   std::vector<ActivationBytes> activations;
-  for (const StageContent& stage : partition.stages) {
-    activations.push_back(stage_activations(model, stage, microbatch));
+  std::vector<std::int64_t> stage_bytes;  // of parameters
+  for (const StageContent& stage : plan.partition.stages) {
+    activations.push_back(stage_activations(plan.model, stage, plan.microbatch));
+    const StageBytes bytes = bytes_of(plan.model, stage);
+    stage_bytes.push_back(bytes.parameters);
     RankMemory& rank = memory[stage.rank];
-    for (const int layer : stage.layers) {
-      for (const ParameterSpec& parameter : model.layers[layer].parameters) {
-        const bool is_trained = parameter.trainable && has_weight_gradients(stage.backward);
-        if (is_trained) rank.gradient_bytes += kFloat32 * parameter.numel();
-        const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
-        if (!held[stage.rank].insert(name).second) continue;
-        rank.num_parameters += parameter.numel();
-        rank.parameter_bytes += dtype_bytes(parameter.dtype) * parameter.numel();
-        if (parameter.trainable) num_trained[stage.rank] += parameter.numel();
-      }
-    }
+    rank.gradient_bytes =
+        saturating_add(rank.gradient_bytes, saturating_multiply(sums, bytes.gradients));
+    if (replicas.degree > 1) rank.reduction_bytes = std::max(rank.reduction_bytes, bytes.gradients);
+    add_parameters(plan.model, stage, parameters[stage.rank], rank);
   }
   for (std::size_t rank = 0; rank < memory.size(); ++rank) {
     RankMemory& of = memory[rank];
-    of.optimizer_bytes = moments_of(optimizer) * kFloat32 * num_trained[rank];
+    of.optimizer_bytes = moments_of(optimizer) * kFloat32 * parameters[rank].num_trained;
+    if (replicas.zero1 || replicas.zero3) {
+      of.optimizer_bytes =
+          bytes_of_share(of.optimizer_bytes, moments_of(optimizer) * kFloat32, replicas.degree);
+    }
+    if (replicas.zero3) {
+      of.parameter_bytes =
+          bytes_of_share(of.parameter_bytes, parameters[rank].widest, replicas.degree);
+    }
+    of.gathered_bytes = gathered_bytes(plan.program.ranks[rank], stage_bytes);
     // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
     if (keeps_snapshot) of.snapshot_bytes = of.parameter_bytes + of.optimizer_bytes;
-    const RowActivations row = row_activations(program.ranks[rank], activations);
+    const RowActivations row = row_activations(plan.program.ranks[rank], activations);
     of.activation_bytes = row.kept;
     of.running_bytes = row.peak - row.kept;
   }

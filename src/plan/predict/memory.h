@@ -1,8 +1,8 @@
 // The bytes that the ranks of a pipeline hold, as far as shapes say it.
 //
 // Owns: parameters, gradients, optimizer state, their copy for a checkpoint, and the sum with
-// activations. Does not own: what a
-// stage keeps of a microbatch (activation_memory.h). Thread-safety: pure functions.
+// activations. Does not own: what a stage keeps of a microbatch (activation_memory.h), what
+// replicas share (replica_memory.h). Thread-safety: pure functions.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,8 @@
 
 namespace sluice::detail {
 
-// Per rank; program: of this partition.
-std::vector<RankMemory> predict_memory(const ModelSpec& model, const Partition& partition,
-                                       const Program& program, const MicrobatchShape& microbatch,
-                                       OptimizerKind optimizer, bool keeps_snapshot);
+// Per rank of a replica, by the plan's model, split, program, microbatch and replicas.
+std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer,
+                                       bool keeps_snapshot);
 
 }  // namespace sluice::detail

@@ -1,0 +1,34 @@
+#include "config/batch_sizes.h"
+
+#include "plan/data_parallel.h"
+
+namespace sluice {
+
+BatchSizes batch_sizes(const RunConfig& config) {
+  const TrainingOptions& training = config.training;
+  const std::int64_t replicas = config.parallelism.pipeline.data_parallel.degree;
+  BatchSizes sizes;
+  sizes.local_batch = training.global_batch_size > 0 ? training.global_batch_size / replicas
+                                                     : training.local_batch_size;
+  sizes.global_batch = sizes.local_batch * replicas;
+  sizes.num_microbatches = static_cast<int>(sizes.local_batch / training.microbatch_size);
+  return sizes;
+}
+
+RunConfig as_one_replica(RunConfig config) {
+  DataParallel& replicas = config.parallelism.pipeline.data_parallel;
+  config.training.local_batch_size = batch_sizes(config).global_batch;
+  config.training.global_batch_size = 0;
+  if (!detail::sums_in_shards(replicas)) {
+    // Sums of one replica are whole at once.
+    if (replicas.degree == 1) replicas = {};
+    return config;
+  }
+  const int shards = replicas.num_shards();
+  replicas.shards = shards > 1 ? shards : 0;
+  replicas.degree = 1;
+  replicas.per_microbatch = false;
+  return config;
+}
+
+}  // namespace sluice
