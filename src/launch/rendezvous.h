@@ -1,16 +1,22 @@
 // How the processes of a run come to one store.
 //
-// Where                          who serves it            how the others learn address and secret
-// sluice launch                  the launcher             environment
-// torchrun                       process 0                torchrun's own store (trusted network)
-// one machine: srun, mpirun,     process 0                a file that only this user can read,
-// named
-//   by hand                                               by job or by MASTER_ADDR and MASTER_PORT
-// several machines               process 0, at            MASTER_ADDR and MASTER_PORT, or the first
-//                                MASTER_ADDR              host of srun's list; the secret is
-//                                                         SLUICE_JOB_SECRET
+// Where                           who serves it        how the others learn address and secret
+// sluice launch                   the launcher         environment
+// torchrun                        process 0            torchrun's own store (trusted network)
+// one machine: srun, mpirun, by   process 0            a file that only this user can read, named
+//   hand                                               by job or by MASTER_ADDR and MASTER_PORT;
+//                                                      there until all have come
+// several machines                process 0, at        MASTER_ADDR and MASTER_PORT, or the first
+//                                 MASTER_ADDR          host of srun's list; the secret follows
+//                                                      from SLUICE_JOB_SECRET
 //
-// Owns: the server, in the process that serves. Thread-safety: one thread a process.
+// Owns: the server, in the process that serves.
+//
+// Invariants:
+//  1. Two jobs at once on one machine do not meet, unless they are given the same name; then the
+//     second waits until the first has met.
+//  2. What a job that was killed has left behind confuses nobody.
+// Thread-safety: one thread a process.
 #pragma once
 
 #include <chrono>
@@ -37,8 +43,9 @@ struct JobStore {
   std::unique_ptr<StoreServer> server;  // in the process that serves it
 };
 
-// board: for torchrun, else null. Throws Error(kUsage) for what is missing (a secret for several
-// machines), Error(kPeer) when the others do not come within `timeout`.
+// Collective over the processes: returns when all have come. board: for torchrun, else null. Throws
+// Error(kUsage) for what is missing (a secret for several machines) and for two processes of one
+// number, Error(kPeer) naming those who do not come within `timeout`.
 JobStore join_job(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                   NoticeBoard* board = nullptr);
 

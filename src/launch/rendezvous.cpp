@@ -1,0 +1,353 @@
+#include "launch/rendezvous.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/text.h"
+#include "launch/private_file.h"
+#include "launch/sha256.h"
+#include "launch/socket.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kPause{20};
+// Of one look at a store that may be gone, and between looks at the file that names it.
+constexpr milliseconds kTry{300}, kSlice{500};
+// For an earlier job of the same name to end.
+constexpr milliseconds kEarlierJob{10'000};
+// In which the file of a job that has failed is replaced, if that job was an earlier one.
+constexpr milliseconds kAfterFailure{2000};
+
+milliseconds left(Deadline deadline) {
+  return std::max(milliseconds(0),
+                  std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where,
+                         const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
+}
+
+// ---- what a file or a board says: "sluice-store 1", host, port, secret ----
+constexpr const char* kFormat = "sluice-store 1";
+
+std::string notice_of(const JobStore& store) {
+  return join({kFormat, store.address.host, std::to_string(store.address.port), store.secret},
+              "\n");
+}
+
+bool read_notice(const std::string& text, JobStore& store) {
+  const std::vector<std::string> lines = split(text, '\n');
+  if (lines.size() != 4 || lines[0] != kFormat || lines[3].empty()) return false;
+  const char* const end = lines[2].data() + lines[2].size();
+  const auto [rest, error] = std::from_chars(lines[2].data(), end, store.address.port);
+  if (error != std::errc() || rest != end) return false;
+  store.address.host = lines[1];
+  store.secret = lines[3];
+  return true;
+}
+
+// ---- arriving at a store ----
+std::string key_of(int process) { return "sluice/arrived/" + std::to_string(process); }
+
+std::vector<std::string> keys_of_all(const ProcessLayout& layout) {
+  std::vector<std::string> keys;
+  for (int process = 0; process < layout.num_processes; ++process) keys.push_back(key_of(process));
+  return keys;
+}
+
+// False when somebody else has come as this process.
+bool arrive(StoreClient& client, int process) {
+  const std::string own = random_secret();
+  return client.compare_set(key_of(process), "", own) == own;
+}
+
+[[noreturn]] void fail_twice(const StoreAddress& address, int process) {
+  refuse("process " + std::to_string(process) + " of this job has come already",
+         host_and_port(address.host, address.port),
+         "give every process a RANK of its own, and every job a MASTER_PORT of its own");
+}
+
+[[noreturn]] void fail_missing(StoreClient& client, const ProcessLayout& layout,
+                               milliseconds timeout) {
+  std::vector<std::string> missing;
+  for (int process = 0; process < layout.num_processes; ++process) {
+    if (!client.has({key_of(process)})) missing.push_back(std::to_string(process));
+  }
+  const std::size_t count = missing.size();
+  constexpr std::size_t kShown = 8;
+  missing.resize(std::min(count, kShown));
+  throw Error(ErrorKind::kPeer,
+              {.what = (count == 1 ? "process " : "processes ") + join(missing, ", ") +
+                       (count > kShown ? " and " + std::to_string(count - kShown) + " more" : "") +
+                       " of " + std::to_string(layout.num_processes) + " did not come within " +
+                       shortest(static_cast<double>(timeout.count()) / 1000) + " s",
+               .where = host_and_port(client.address().host, client.address().port),
+               .remedy = "look at whether they were started, or raise comm.init_timeout_seconds"});
+}
+
+void meet(const JobStore& store, const ProcessLayout& layout, Deadline deadline,
+          milliseconds timeout) {
+  StoreClient client(store.address, store.secret, left(deadline));
+  if (!arrive(client, layout.process)) fail_twice(store.address, layout.process);
+  if (!client.wait(keys_of_all(layout), left(deadline))) fail_missing(client, layout, timeout);
+}
+
+// ---- one machine: a file ----
+// The process that starts those of MPICH's mpiexec on this machine: 0 without.
+pid_t mpich_proxy() {
+  for (pid_t pid = ::getppid(); pid > 1;) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    std::string word, name;
+    pid_t parent = 0;
+    while (status >> word) {
+      if (word == "Name:") status >> name;
+      if (word == "PPid:") {
+        status >> parent;
+        break;
+      }
+    }
+    if (name.starts_with("hydra_pmi")) return pid;
+    pid = parent;
+  }
+  return 0;
+}
+
+std::string job_name(const LaunchEnvironment& environment) {
+  std::string name = environment.job;
+  if (name.empty() && environment.master_port > 0) {
+    const std::string& address = environment.master_address;
+    name = (address.empty() || is_loopback(address) ? "local" : address) + "-" +
+           std::to_string(environment.master_port);
+  }
+  if (name.empty() && environment.launcher == Launcher::kMpich) {
+    if (const pid_t proxy = mpich_proxy()) name = "mpich-" + std::to_string(proxy);
+  }
+  if (name.empty()) {
+    refuse(to_text(environment.launcher) + " gives this job no name by which its processes meet",
+           "environment", "set MASTER_ADDR=127.0.0.1 and MASTER_PORT to a number of its own");
+  }
+  if (environment.restart > 0) name += "-restart-" + std::to_string(environment.restart);
+  return name;
+}
+
+bool is_served(const JobStore& store) {
+  try {
+    StoreClient client(store.address, store.secret, kTry);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// A job whose processes have all met has removed its file.
+void await_earlier_job(const std::string& path, Deadline deadline) {
+  const Deadline patience = std::min(deadline, deadline_in(kEarlierJob));
+  for (;;) {
+    JobStore earlier;
+    const auto text = read_private_file(path);
+    if (!text || !read_notice(*text, earlier) || !is_served(earlier)) return;
+    if (Clock::now() >= patience) {
+      refuse("another job of the same name waits for its processes on this machine", path,
+             "give every job a MASTER_PORT of its own, or end the other");
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+JobStore serve(const std::string& host, int port, const std::string& secret) {
+  JobStore store;
+  store.secret = secret;
+  StoreServerOptions options;
+  options.host = host;
+  options.port = port;
+  options.secret = secret;
+  options.process = 0;
+  options.name = "process 0, pid " + std::to_string(::getpid()) + " on " + machine_name();
+  store.server = std::make_unique<StoreServer>(std::move(options));
+  store.address = store.server->address();
+  return store;
+}
+
+JobStore serve_by_file(const LaunchEnvironment& environment, Deadline deadline,
+                       milliseconds timeout) {
+  const std::string path = private_path(job_name(environment));
+  await_earlier_job(path, deadline);
+  JobStore store = serve("127.0.0.1", 0, random_secret());
+  const PrivateFile file(path, notice_of(store));  // until all have come
+  meet(store, environment.layout, deadline, timeout);
+  return store;
+}
+
+// The file may be one that an earlier job of the same name has left behind, and its store may even
+// live while that job ends: only a store at which all meet counts.
+class FileReader {
+ public:
+  FileReader(const LaunchEnvironment& environment, Deadline deadline, milliseconds timeout)
+      : layout_(environment.layout),
+        path_(private_path(job_name(environment))),
+        deadline_(deadline),
+        timeout_(timeout) {}
+
+  JobStore join() {
+    do {
+      JobStore store;
+      text_ = read_private_file(path_);
+      if (text_ && read_notice(*text_, store) && meets(store)) return store;
+      if (!came_twice_) twin_since_ = Clock::now();
+      if (Clock::now() - twin_since_ > kEarlierJob) break;
+      std::this_thread::sleep_for(kPause);
+    } while (Clock::now() < deadline_);
+    if (came_twice_) fail_twice(last_, layout_.process);
+    throw Error(ErrorKind::kPeer,
+                {.what = "process 0 of this job did not come within " +
+                         shortest(static_cast<double>(timeout_.count()) / 1000) + " s",
+                 .where = path_,
+                 .remedy = "look at whether it was started, or raise comm.init_timeout_seconds"});
+  }
+
+ private:
+  bool has_changed() const { return read_private_file(path_) != text_; }
+
+  bool meets(const JobStore& store) {
+    std::unique_ptr<StoreClient> client;
+    try {
+      client = std::make_unique<StoreClient>(store.address, store.secret,
+                                             std::min(kTry, left(deadline_)));
+      last_ = store.address;
+      came_twice_ = !arrive(*client, layout_.process);
+      if (came_twice_) return false;
+    } catch (const Error&) {
+      came_twice_ = false;
+      return false;  // nobody is there any more
+    }
+    try {
+      while (!client->wait(keys_of_all(layout_), std::min(kSlice, left(deadline_)))) {
+        // The file of an earlier job is replaced by that of ours.
+        if (text_ && has_changed() && !client->wait(keys_of_all(layout_), kSlice)) return false;
+        if (Clock::now() >= deadline_) fail_missing(*client, layout_, timeout_);
+      }
+      return true;
+    } catch (const Error&) {
+      if (Clock::now() >= deadline_) throw;
+      // The failure of an earlier job is none of ours.
+      const Deadline patience = std::min(deadline_, deadline_in(kAfterFailure));
+      for (; Clock::now() < patience; std::this_thread::sleep_for(kPause)) {
+        const auto text = read_private_file(path_);
+        if (text && text != text_) return false;
+      }
+      throw;
+    }
+  }
+
+  const ProcessLayout layout_;
+  const std::string path_;
+  const Deadline deadline_;
+  const milliseconds timeout_;
+  std::optional<std::string> text_;
+  StoreAddress last_;
+  bool came_twice_ = false;  // at the store where somebody else has come as this process
+  Deadline twin_since_ = Clock::now();
+};
+
+// ---- several machines ----
+std::string shared_secret(const LaunchEnvironment& environment) {
+  if (environment.secret.empty()) {
+    refuse("processes on several machines need a secret that all of them know", "environment",
+           "set SLUICE_JOB_SECRET to the same random text in every process, as of "
+           "'openssl rand -hex 32'");
+  }
+  // One of another job, or of an earlier start of this one, that comes to the same port is none of
+  // ours.
+  const std::string job =
+      "job " + environment.job + ", restart " + std::to_string(environment.restart);
+  return hex(bytes_of(hmac_sha256(environment.secret, job)));
+}
+
+JobStore serve_others(const std::string& host, int port, const std::string& secret) {
+  try {
+    return serve(host, port, secret);
+  } catch (const Error& error) {
+    // The name of the machine may mean an address that only others have for it.
+    if (error.kind() != ErrorKind::kUsage || port == 0) throw;
+    if (error.fact().find("port") != std::string::npos) throw;
+    JobStore store = serve("", port, secret);
+    store.address = {"127.0.0.1", store.address.port};
+    return store;
+  }
+}
+
+JobStore join_at_master(const LaunchEnvironment& environment) {
+  if (environment.master_address.empty() || environment.master_port == 0) {
+    refuse("the processes do not know where to meet", "environment",
+           "set MASTER_ADDR and MASTER_PORT to the machine of process 0 and a free port of it");
+  }
+  const std::string secret = shared_secret(environment);
+  if (environment.layout.process == 0)
+    return serve_others(environment.master_address, environment.master_port, secret);
+  JobStore store;
+  store.address = {environment.master_address, environment.master_port};
+  store.secret = secret;
+  return store;
+}
+
+// ---- torchrun ----
+JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
+                       Deadline deadline) {
+  JobStore store;
+  if (environment.layout.process != 0) {
+    if (read_notice(board.get(left(deadline)), store)) return store;
+    throw Error(ErrorKind::kPeer, {.what = "process 0 has left a line that is not understood",
+                                   .where = "torchrun's store",
+                                   .remedy = "run the same build of sluice in every process"});
+  }
+  const bool alone = environment.one_machine();
+  store = serve(alone ? "127.0.0.1" : "", 0, random_secret());
+  if (!alone) {
+    JobStore told;
+    told.address = {environment.master_address, store.address.port};
+    told.secret = store.secret;
+    board.put(notice_of(told));
+  } else {
+    board.put(notice_of(store));
+  }
+  return store;
+}
+
+}  // namespace
+
+JobStore join_job(const LaunchEnvironment& environment, milliseconds timeout, NoticeBoard* board) {
+  const Deadline deadline = deadline_in(timeout);
+  const ProcessLayout& layout = environment.layout;
+  JobStore store;
+  if (environment.launcher == Launcher::kSluice) {
+    store.address = {environment.master_address, environment.master_port};
+    store.secret = environment.secret;
+  } else if (layout.num_processes == 1) {
+    return serve("127.0.0.1", 0, random_secret());
+  } else if (environment.launcher == Launcher::kTorchrun) {
+    if (!board)
+      throw Error(ErrorKind::kInternal, {.what = "under torchrun its store is needed to meet"});
+    store = join_by_board(environment, *board, deadline);
+  } else if (environment.one_machine()) {
+    return layout.process == 0 ? serve_by_file(environment, deadline, timeout)
+                               : FileReader(environment, deadline, timeout).join();
+  } else {
+    store = join_at_master(environment);
+  }
+  meet(store, layout, deadline, timeout);
+  return store;
+}
+
+}  // namespace sluice
