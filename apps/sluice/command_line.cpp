@@ -150,11 +150,13 @@ void begin_process() {
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
   std::signal(SIGXFSZ, SIG_IGN);
-  // A request to save waits until a run can take it (StopSignal), across exec.
-  sigset_t save;
-  sigemptyset(&save);
-  sigaddset(&save, SIGUSR1);
-  ::pthread_sigmask(SIG_BLOCK, &save, nullptr);
+  // Requests to save and to write flight records wait until a run can take them (StopSignal,
+  // FlightSignal), across exec.
+  sigset_t requests;
+  sigemptyset(&requests);
+  sigaddset(&requests, SIGUSR1);
+  sigaddset(&requests, SIGUSR2);
+  ::pthread_sigmask(SIG_BLOCK, &requests, nullptr);
 }
 
 void prepare_app(CLI::App& app) {

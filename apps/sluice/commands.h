@@ -29,6 +29,7 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
 
 // Of the program sluice.
 void add_config_command(CLI::App& app, const Overrides& overrides);
+void add_debug_command(CLI::App& app);
 void add_plan_command(CLI::App& app, const Overrides& overrides);
 void add_split_command(CLI::App& app);
 void add_schedule_command(CLI::App& app, int& exit_code);

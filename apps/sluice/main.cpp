@@ -70,9 +70,6 @@ constexpr std::array kNotBuilt = {
                 "Starts N processes on this machine."},
     CommandText{"data",
                 "data tokenize|inspect ...\nTurns text into ids, and says what files hold."},
-    CommandText{"debug",
-                "debug flight DIR\n"
-                "Aligns the flight records of a run that failed."},
 };
 
 // Commands that take overrides of the configuration.
@@ -93,7 +90,7 @@ bool asks_help(const std::vector<std::string>& arguments) {
 
 // The words after `help` name a command.
 void require_command(const std::vector<std::string>& words) {
-  std::vector<std::string> names = {"help", "plan", "config", "split", "schedule"};
+  std::vector<std::string> names = {"help", "plan", "config", "split", "schedule", "debug"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
   for (const CommandText& text : kNotBuilt) names.emplace_back(text.name);
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
@@ -195,6 +192,7 @@ int run(int argc, char** argv) {
   add_config_command(app, overrides);
   add_split_command(app);
   add_schedule_command(app, exit_code);
+  add_debug_command(app);
   add_text({"help", "help [COMMAND]\nPrints this help, or that of a command."});
   for (const CommandText& text : kNotBuilt) add_text(text)->group(kNotBuiltGroup);
   app.parse_complete_callback([&] {  // before the command's own callback

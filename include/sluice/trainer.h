@@ -36,7 +36,8 @@ struct TrainerOptions {
   GradientScale scale;
   std::function<StepRequest()> requested;    // asked once a step on every rank; may be empty
   MemoryLedger* ledger = nullptr;            // without one, memory is reported as 0
-  std::vector<ExecutorObserver*> observers;  // must outlive the trainer
+  std::vector<ExecutorObserver*> observers;  // of steps; must outlive the trainer
+  std::vector<ExecutorObserver*> evaluation_observers;  // of evaluate(); must outlive it, too
   // Mixed precision: forwards and losses run under autocast to this type (kBFloat16).
   // Weights, gradient sums, norms and the update keep the type of the parameters.
   std::optional<at::ScalarType> autocast;

@@ -11,6 +11,7 @@
 #include "config/set_value.h"
 #include "config/toml_reader.h"
 #include "config/unknown_key.h"
+#include "plan/fault.h"
 #include "sluice/error.h"
 #include "sluice/run_config.h"
 
@@ -27,7 +28,7 @@ const Key* find_key(const std::string& full_name) {
 
 // Variables that begin as those of keys do and are none. What is not acted on is refused.
 constexpr const char* kJobSecret = "SLUICE_JOB_SECRET";
-constexpr std::array kVariablesNotBuilt = {"SLUICE_FAULT", "SLUICE_CPU"};
+constexpr std::array kVariablesNotBuilt = {"SLUICE_CPU"};
 
 void load_file(RunConfig& config, const std::string& file) {
   // A pipe, as <(...), has no folder of its own: paths are from the working folder.
@@ -57,7 +58,10 @@ void load_file(RunConfig& config, const std::string& file) {
 }
 
 void load_environment(RunConfig& config, const std::map<std::string, std::string>& environment) {
-  std::set<std::string> known = {kJobSecret};
+  std::set<std::string> known = {kJobSecret, kFaultVariable};
+  if (const auto fault = environment.find(kFaultVariable);
+      fault != environment.end() && !fault->second.empty())
+    parse_faults(fault->second);  // to be refused before a run begins
   for (const Key& key : key_table()) {
     const std::string name = key.variable();
     known.insert(name);

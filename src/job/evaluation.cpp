@@ -14,6 +14,7 @@
 #include "job/run_inputs.h"
 #include "job/run_rank.h"
 #include "run/autocast.h"
+#include "run/fault_injection.h"
 #include "run/out_of_memory.h"
 #include "sluice/causal_lm.h"
 #include "sluice/checkpoint.h"
@@ -106,7 +107,11 @@ DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan, const HfDir
   load_weights(stages, weights, plan.model);
   doing = "evaluating";
   const RunOptions options;
-  Evaluator evaluator(plan.program.stage_map, stages, transport, ModelEnd(model), options, {});
+  const auto faults = injected_faults(rank, transport.size());
+  std::vector<ExecutorObserver*> observers;
+  if (faults) observers.push_back(faults.get());
+  Evaluator evaluator(plan.program.stage_map, stages, transport, ModelEnd(model), options,
+                      observers);
   const AutocastScope autocast(autocast_type(config));
   return evaluate_data(data, config.training, /*max_batches=*/0, /*step=*/0,
                        [&](const StepBatch& batch) {

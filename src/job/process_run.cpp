@@ -5,6 +5,7 @@
 #include <iostream>
 #include <utility>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_files.h"
 #include "config/machine_memory.h"
@@ -31,11 +32,16 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
     if (last && run.log) run.log->end(Ending::kFailed, last->step, last->path);
   }
   run.stop.run_finished();
+  const std::string records = failure ? run.flight.write_failure(*failure) : "";
   // Of data and of numbers the error says it all.
   if (error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite) return;
   if (failure) {
     std::cerr << run.post_mortem.text(run.plan.program, *failure,
                                       {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
+    if (!records.empty() && run.log) {
+      std::cerr << "\nflight records: " << records << " (`sluice debug flight " << records
+                << "` compares the ranks)\n";
+    }
   }
 }
 
@@ -71,6 +77,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       weights(open_weights(config, plan.model)),
       ledger(ranks.num_ranks),
       post_mortem(ranks),
+      flight(ranks, config.metrics.folder, unique_suffix()),
       interrupted(ranks) {
   require_model_is_kept(config);
   require_data_is_kept(config);
@@ -106,6 +113,7 @@ std::int64_t ProcessRun::train() {
       log_warning(text);
     log->begin();
   }
+  const FlightSignal on_request(flight);
   const auto endpoints = ranks.connect();
   PerRank<std::int64_t> steps(ranks);
   try {

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "job/fingerprints.h"
+#include "job/flight_records.h"
 #include "job/last_weights.h"
 #include "job/local_ranks.h"
 #include "job/post_mortem.h"
@@ -55,6 +56,7 @@ struct ProcessRun {
   std::optional<RunLog> log;  // where the speaker is
   MemoryLedger ledger;
   PostMortem post_mortem;
+  FlightRecords flight;
   std::optional<StepTrace> trace;
   PerRank<InterruptedRank> interrupted;  // of the ranks whose steps failed
 };

@@ -48,6 +48,8 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   options.requested = [&] { return request_of(run.stop); };
   options.ledger = &run.ledger;
   if (log) options.observers.push_back(&progress.emplace(*log));
+  options.observers.push_back(&run.flight.recorder(rank));
+  options.evaluation_observers.push_back(&run.flight.recorder(rank));
   if (run.trace) options.observers.push_back(&run.trace->recorder(rank));
 
   doing = "looking where to begin";

@@ -5,9 +5,11 @@
 #include <optional>
 
 #include "job/evaluate_data.h"
+#include "job/straggler.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 #include "sluice/optimizer.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -43,6 +45,32 @@ double validate(const ProcessRun& run, Trainer& trainer, std::int64_t step, std:
                                       .remedy = "lower optimizer.lr, or look at the weights"});
 }
 
+// Computing since stragglers were looked for last: at the steps that are logged.
+class StragglerSearch {
+ public:
+  explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
+
+  // Of a step of this rank. Returns the sum over all those that were not gathered yet.
+  double add_step(double compute_cpu) {
+    ++steps_;
+    return compute_cpu_ += compute_cpu;
+  }
+  // stats: of all ranks, with that sum. Warns of each straggler once.
+  void gathered(const std::vector<RankStats>& stats) {
+    std::vector<double> seconds;
+    for (const RankStats& rank : stats) seconds.push_back(rank.times.compute_cpu);
+    for (const Straggler& straggler : watch_.add(seconds, steps_))
+      log_warning(straggler_text(straggler, work_.at(straggler.rank)));
+  }
+  void restart() { compute_cpu_ = 0, steps_ = 0; }
+
+ private:
+  const std::vector<RankWork> work_;
+  StragglerWatch watch_;
+  double compute_cpu_ = 0;
+  std::int64_t steps_ = 0;
+};
+
 }  // namespace
 
 std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, const Group& world,
@@ -50,6 +78,7 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
   const std::int64_t first = run.resume.done.steps + 1;
+  StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = "step " + std::to_string(step);
     // Whatever fails from here on finds the step before finished and logged by every rank.
@@ -70,6 +99,7 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
     StepTimes times = trainer.times();
     if (logs) times.reduction += wait_for_all(world);
     times.total = watch.seconds();
+    times.compute_cpu = stragglers.add_step(times.compute_cpu);
 
     if (step == first) {
       const std::vector<int> unsplit = trainer.gather_unsplit_stages();
@@ -78,6 +108,8 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
     if (run.trace && run.trace->ends_with(step, last)) run.trace->gather(world);
     if (logs) {
       const std::vector<RankStats> stats = trainer.gather_stats(times);
+      if (log) stragglers.gathered(stats);
+      stragglers.restart();
       std::optional<double> validation_loss;
       try {
         if (validates) validation_loss = validate(run, trainer, step, doing);

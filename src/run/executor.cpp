@@ -99,6 +99,7 @@ struct Executor::Impl {
       stage->clear_gradients();
       stage->hold_early_weights(holds_early_weights.at(index));
     }
+    observers.begin_program(program, transport.rank());
     observers.begin_step(step_batch.step);
     for (std::size_t i = 0; i < row().size(); ++i) run_instruction(static_cast<int>(i), row()[i]);
     observers.end_step();

@@ -27,6 +27,9 @@ class ObserverList final : public ExecutorObserver {
     ObserverList& list_;
   };
 
+  void begin_program(const Program& program, int rank) override {
+    for (ExecutorObserver* observer : observers_) observer->begin_program(program, rank);
+  }
   void begin_step(std::int64_t step) override {
     for (ExecutorObserver* observer : observers_) observer->begin_step(step);
   }

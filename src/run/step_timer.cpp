@@ -1,5 +1,7 @@
 #include "sluice/parts/step_timer.h"
 
+#include <ctime>
+
 namespace sluice {
 namespace {
 
@@ -22,6 +24,12 @@ double* share_of(ActionKind kind, StepTimes& times) {
   }
 }
 
+double thread_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 }  // namespace
 
 void StepTimer::begin_step(std::int64_t /*step*/) {
@@ -31,14 +39,16 @@ void StepTimer::begin_step(std::int64_t /*step*/) {
 
 void StepTimer::end_step() { times_.total = seconds_since(step_start_); }
 
-void StepTimer::begin(int /*index*/, const Action& /*action*/) {
+void StepTimer::begin(int /*index*/, const Action& action) {
   waited_ = 0;
+  if (is_compute(action.kind)) cpu_start_ = thread_cpu_seconds();
   action_start_ = Clock::now();
 }
 
 void StepTimer::end(int /*index*/, const Action& action) {
   if (double* share = share_of(action.kind, times_))
     *share += seconds_since(action_start_) - waited_;
+  if (is_compute(action.kind)) times_.compute_cpu += thread_cpu_seconds() - cpu_start_;
 }
 
 void StepTimer::waiting(const Action& /*action*/) { wait_start_ = Clock::now(); }

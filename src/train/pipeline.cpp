@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "run/autocast.h"
 #include "run/auxiliary_values.h"
+#include "run/fault_injection.h"
 #include "run/out_of_memory.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
@@ -60,6 +61,7 @@ struct Pipeline::Impl {
   const Group world;
   RankStages stages;
   std::vector<SharedParameter> shared;
+  const std::unique_ptr<FaultInjector> faults;  // of SLUICE_FAULT
   std::vector<ExecutorObserver*> observers;
   Grads grads{shared};
   ModelEnd end{model};
@@ -79,7 +81,8 @@ struct Pipeline::Impl {
                             {.backward_of = options.backward_of,
                              .parallelize = options.parallelize,
                              .axis_names = options.axis_names,
-                             .mesh = plan.program.mesh})) {
+                             .mesh = plan.program.mesh})),
+        faults(injected_faults(transport.rank(), transport.size())) {
     require_divisor("RunOptions::scale", options.scale);
     require_reduction(options.reduction, plan.schedule);
     if (!model.loss) {
@@ -89,6 +92,7 @@ struct Pipeline::Impl {
     }
     if (model.auxiliary.empty()) end.loss = with_graph(model.loss);
     if (options.observers) observers = options.observers(transport.rank());
+    if (faults) observers.push_back(faults.get());
     require_planned_training(plan, stages);
     stages.draw_weights(options.seed);
     begin_alike(stages.pointers(), world, static_cast<bool>(model.initialization.module));

@@ -8,6 +8,7 @@
 #include "checkpoint/load_state.h"
 #include "comm/gather_messages.h"
 #include "run/autocast.h"
+#include "run/fault_injection.h"
 #include "sluice/error.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/log.h"
@@ -50,6 +51,7 @@ struct UpdateWatch final : ExecutorObserver {
 struct Trainer::Impl {
   Transport& transport;
   const TrainerOptions options;
+  const std::unique_ptr<FaultInjector> faults;  // of SLUICE_FAULT
   RankStages stages;
   std::unique_ptr<TrainOps> ops;
   CurrentInstruction current;
@@ -67,6 +69,7 @@ struct Trainer::Impl {
        Transport& the_transport, TrainerOptions the_options)
       : transport(the_transport),
         options(std::move(the_options)),
+        faults(injected_faults(transport.rank(), transport.size())),
         stages(build_stages(model, partition, transport.rank())),
         program(the_program),
         end(model),
@@ -84,6 +87,9 @@ struct Trainer::Impl {
     if (!evaluation) {
       std::vector<ExecutorObserver*> observers;
       if (arrivals) observers.push_back(&*arrivals);
+      observers.insert(observers.end(), options.evaluation_observers.begin(),
+                       options.evaluation_observers.end());
+      if (faults) observers.push_back(faults.get());
       evaluation.emplace(program.stage_map, stages, transport, end, evaluation_options, observers);
     }
     return *evaluation;
@@ -122,6 +128,7 @@ struct Trainer::Impl {
       executor_options.observers.push_back(&arrivals.emplace(*options.ledger, transport.rank()));
     for (ExecutorObserver* observer : options.observers)
       executor_options.observers.push_back(observer);
+    if (faults) executor_options.observers.push_back(faults.get());
     return executor_options;
   }
 };
@@ -182,14 +189,14 @@ std::vector<RankStats> Trainer::gather_stats(const StepTimes& times) {
   const MemoryLedger* ledger = impl_->options.ledger;
   WireWriter own;
   own.add(std::vector<double>{times.total, times.compute, times.wait_receive, times.wait_send,
-                              times.reduction, times.optimizer});
+                              times.reduction, times.optimizer, times.compute_cpu});
   own.add(ledger ? ledger->peak_bytes(world.rank()) : 0);
   std::vector<RankStats> stats;
   for (WireReader& message : gather_messages(world, own, "what the step cost")) {
     RankStats& of_rank = stats.emplace_back();
     const auto seconds = message.take<std::vector<double>>();
-    of_rank.times = {seconds.at(0), seconds.at(1), seconds.at(2),
-                     seconds.at(3), seconds.at(4), seconds.at(5)};
+    of_rank.times = {seconds.at(0), seconds.at(1), seconds.at(2), seconds.at(3),
+                     seconds.at(4), seconds.at(5), seconds.at(6)};
     of_rank.peak_bytes = message.take<std::int64_t>();
     message.finish();
   }

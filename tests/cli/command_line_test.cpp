@@ -91,7 +91,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
   expect_error("nonsense plan run.toml", 2,
                "unknown command 'nonsense'; command 'sluice'; one of: train, eval, checkpoint, "
                "plan, config, "
-               "split, schedule, help, launch, data, debug");
+               "split, schedule, debug, help, launch, data");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +
@@ -112,7 +112,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
 
 TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
   for (const char* command :
-       {"launch -n 2 -- train run.toml", "data inspect a.txt", "debug flight out",
+       {"launch -n 2 -- train run.toml", "data inspect a.txt",
         "plan run.toml --measure costs.json", "schedule --search --costs costs.json --max-memory 3",
         "schedule --draw grid.svg",
         "schedule --name 1F1B --pp 2 --microbatches 2 --max-memory=3"}) {

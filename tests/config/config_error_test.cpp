@@ -368,9 +368,11 @@ TEST_F(ConfigErrorTest, NoVariableIsIgnored) {
 
 TEST_F(ConfigErrorTest, TheVariablesThatAreNoKeysAreKnown) {
   EXPECT_EQ(refusal("", {}, {{"SLUICE_JOB_SECRET", "s"}}), "accepted");
-  for (const std::string name : {"SLUICE_FAULT", "SLUICE_CPU"}) {
-    EXPECT_EQ(refusal("", {}, {{name, "base"}}), name + " is not built yet; environment; unset it");
-  }
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_FAULT", "kill:rank=1,step=3"}}), "accepted");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_FAULT", "kil:rank=1"}}),
+            "unknown fault 'kil'; SLUICE_FAULT; did you mean 'kill'?");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_CPU", "base"}}),
+            "SLUICE_CPU is not built yet; environment; unset it");
 }
 
 TEST_F(ConfigErrorTest, NamesVariablesOfPathsThatAreNotSet) {

@@ -26,10 +26,14 @@
 
 namespace sluice {
 
+struct Program;
+
 class ExecutorObserver {
  public:
   virtual ~ExecutorObserver() = default;
 
+  // What runs next, before begin_step(); rank: of the run. The program may be gone after the step.
+  virtual void begin_program(const Program& /*program*/, int /*rank*/) {}
   virtual void begin_step(std::int64_t /*step*/) {}
   virtual void end_step() {}  // not after a failure
 

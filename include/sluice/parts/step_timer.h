@@ -26,6 +26,9 @@ struct StepTimes {
   double wait_send = 0;     // in SEND: handing over, and waiting where a transport makes it wait
   double reduction = 0;     // in REDUCE_*, UNSHARD, RESHARD, and waiting for what they began
   double optimizer = 0;     // in OPTIMIZER_STEP, less waiting
+  // Not a share of total: what the rank's thread spent on a core in F, B, I, W and pairs. Unlike
+  // `compute` it does not grow while the thread has no core.
+  double compute_cpu = 0;
 
   // Between instructions.
   double other() const {
@@ -53,7 +56,8 @@ class StepTimer final : public ExecutorObserver {
 
   StepTimes times_;
   Clock::time_point step_start_, action_start_, wait_start_;
-  double waited_ = 0;  // in this action
+  double waited_ = 0;     // in this action
+  double cpu_start_ = 0;  // of the thread, when the action began
 };
 
 }  // namespace sluice

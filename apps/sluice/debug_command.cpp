@@ -1,0 +1,103 @@
+// sluice debug flight DIR: what the ranks of a run were doing when they left their flight records,
+// and what came first.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "command_line.h"
+#include "commands.h"
+#include "plan/flight/flight_record.h"
+#include "plan/flight/flight_report.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostFiles = 65536;
+
+struct FlightArguments {
+  std::string folder;
+  bool json = false;
+};
+
+std::vector<fs::path> flight_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (rank_of_flight_file(it->path().filename().string())) files.push_back(it->path());
+    if (files.size() > kMostFiles) {
+      throw Error(ErrorKind::kInput,
+                  {.what = "more than " + std::to_string(kMostFiles) + " flight records",
+                   .where = folder.string(),
+                   .remedy = "name a folder of one run's flight records"});
+    }
+  }
+  if (error) {
+    throw Error(ErrorKind::kInput, {.what = "cannot read the folder: " + error.message(),
+                                    .where = folder.string(),
+                                    .remedy = "name the folder 'flight' of metrics.folder"});
+  }
+  return files;
+}
+
+std::vector<FlightRecord> read_records(const std::string& folder) {
+  std::vector<fs::path> files = flight_files(folder);
+  const fs::path inside = fs::path(folder) / "flight";
+  std::error_code unknown;
+  if (files.empty() && fs::is_directory(inside, unknown)) files = flight_files(inside);
+  if (files.empty()) {
+    throw Error(ErrorKind::kInput,
+                {.what = "no flight record (rank_0.json, ..)",
+                 .where = folder,
+                 .remedy = "name the folder 'flight' of metrics.folder; a run writes it when it "
+                           "fails, and on SIGUSR2"});
+  }
+  std::vector<FlightRecord> records;
+  for (const fs::path& file : files) {
+    records.push_back(read_flight_record(file.string()));
+    if (rank_of_flight_file(file.filename().string()) != records.back().rank) {
+      throw Error(ErrorKind::kInput, {.what = "the record says that it is of rank " +
+                                              std::to_string(records.back().rank),
+                                      .where = file.string(),
+                                      .remedy = "give the file the name that the run gave it"});
+    }
+  }
+  return records;
+}
+
+void debug_flight(const FlightArguments& arguments) {
+  const FlightReport report = align_flight_records(read_records(arguments.folder));
+  errno = 0;
+  std::cout << (arguments.json ? to_json(report) + "\n"
+                               : describe(report, terminal_width(STDOUT_FILENO)));
+  finish_stdout();
+}
+
+}  // namespace
+
+void add_debug_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("debug", "Aligns the flight records of a run that failed.");
+  command->require_subcommand(1);
+  CLI::App* flight = command->add_subcommand(
+      "flight", "What every rank did last, who waits for whom, and what came first.");
+  const auto arguments = std::make_shared<FlightArguments>();
+  flight
+      ->add_option("DIR", arguments->folder,
+                   "the folder 'flight' of metrics.folder, or that folder itself")
+      ->required();
+  flight->add_flag("--json", arguments->json, "as JSON");
+  flight->callback([arguments] { at_command("debug flight", [&] { debug_flight(*arguments); }); });
+}
+
+}  // namespace sluice
