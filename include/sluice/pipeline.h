@@ -5,7 +5,9 @@
 // other ranks.
 //
 // The body of a program runs once a rank, as it would in processes: every rank makes its own
-// loader, passes the same batch, and makes the same calls in the same order.
+// loader, passes the same batch, and makes the same calls in the same order. With replicas
+// (PipelineOptions::data_parallel) the ranks of one replica pass the same batch, other replicas
+// other rows; losses, gradients and norms are those of all rows (docs/data-parallel.md).
 //
 //   sluice::run(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8},
 //               [&](sluice::Pipeline& pipeline) {
@@ -27,8 +29,9 @@
 // or changed, as by an observer: everything but what names rank and plan refuses.
 //
 // Invariants:
-//  1. Losses, gradients and norms are the same bits for every number of ranks and every schedule
-//     with the same order of microbatches (docs/library.md).
+//  1. Losses, gradients and norms are the same bits for every number of ranks, every schedule with
+//     the same order of microbatches (docs/library.md), and every number of replicas at an equal
+//     number of gradient shards.
 //  2. Between steps, `.grad` of every parameter is all that train_step() calls have added since it
 //     was last cleared (undefined, or zeroed), tied parameters summed over all their uses, in the
 //     dtype of the parameter; what adds up is float32 where that is of half precision. It is never
@@ -124,11 +127,11 @@ struct StepResult {
   double loss = 0;         // mean over all that the loss counted in the step; on every rank
   std::int64_t count = 0;  // how much that was: rows, tokens; on every rank
   // Mean of each, 0 where nothing is counted; on every rank.
-  std::vector<double> microbatch_losses;
+  std::vector<double> microbatch_losses;  // of all replicas
   // The mean of each auxiliary loss, microbatches weighing by what they count; in layer order; on
   // every rank.
   std::vector<std::pair<std::string, double>> auxiliary;
-  // With StepOptions::outputs: in the order of the microbatches.
+  // With StepOptions::outputs: in the order of the microbatches, of this rank's replica.
   std::vector<Values> outputs;
 };
 
@@ -151,9 +154,11 @@ struct LoadedState {
 
 class Pipeline {
  public:
-  // Collective over the ranks of the transport. Makes this rank's stages and draws their weights
-  // (LayerSpec::initialize). plan: of this model; references must outlive the pipeline. Throws
-  // Error(kUsage) for a plan or transport of another size, and what build_stages() throws.
+  // Collective over the ranks of the transport: those of the plan's mesh. Makes this rank's stages
+  // and draws their weights (LayerSpec::initialize): on every replica those of the first. plan: of
+  // this model; references must outlive the pipeline. Throws Error(kUsage) for a plan or transport
+  // of another size, for zero1 and zero3, whose update needs Trainer, and what build_stages()
+  // throws.
   Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -211,7 +216,11 @@ class Pipeline {
   void check(const torch::optim::Optimizer& optimizer) const;
 
   int rank() const;
-  int num_ranks() const;
+  int num_ranks() const;  // of all replicas
+  // Which of the replicas this rank is of (PipelineOptions::data_parallel), and how many there are:
+  // what a loader divides the data by.
+  int replica() const;
+  int num_replicas() const;
   std::uint64_t seed() const;
   const Plan& plan() const;
   // What train_step() runs, once it has: without what is there for frozen parameters alone, which

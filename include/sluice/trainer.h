@@ -19,6 +19,7 @@
 #include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"
+#include "sluice/parts/data_parallel.h"
 #include "sluice/parts/executor.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/memory_ledger.h"
@@ -41,6 +42,8 @@ struct TrainerOptions {
   // Mixed precision: forwards and losses run under autocast to this type (kBFloat16).
   // Weights, gradient sums, norms and the update keep the type of the parameters.
   std::optional<at::ScalarType> autocast;
+  // As the program was planned (Plan::data_parallel).
+  DataParallel data_parallel;
 };
 
 // What the last step cost one rank. Bytes are of tensors, 0 without a ledger.
@@ -51,14 +54,17 @@ struct RankStats {
 
 class Trainer {
  public:
-  // Collective. References must outlive the trainer. program: verified; its stages are partition's.
-  // Makes only the modules of this rank's layers; their weights hold nothing yet.
+  // Collective over all ranks of the program's mesh, as all that is called so below. References
+  // must outlive the trainer. program: verified; its stages are partition's. Makes only the modules
+  // of this rank's layers; their weights hold nothing yet. Throws Error(kUsage) for a data_parallel
+  // that is not the program's.
   Trainer(const Model& model, const Partition& partition, const Program& program,
           Transport& transport, TrainerOptions options);
   ~Trainer();
 
   // Weights, and the buffers of modules that have any, by full name: from a checkpoint
-  // (load_parameters, load_buffers), or drawn (RankStages::draw_weights; collective).
+  // (load_parameters, load_buffers), or drawn (RankStages::draw_weights; collective): those of
+  // replica 0 on every replica.
   void load_weights(const HfDirectory& directory, const ModelSpec& spec);
   void draw_weights();
   // Collective. All that state() says, as of the checkpoint's step, whatever layout saved it.
@@ -66,14 +72,17 @@ class Trainer {
   // zero. Throws Error(kCheckpoint).
   std::vector<std::string> load(const Checkpoint& checkpoint);
 
-  // Collective. One step at this learning rate. Returns the same report on every rank. Throws
+  // Collective. One step at this learning rate. batch: of this rank's replica, which says where it
+  // stands among the others (StepBatch::first_microbatch, total_count). Returns the same report on
+  // every rank. Throws
   // Error(kInput) for a batch without a counted token, Error(kNotFinite) on every rank after a loss
   // or gradient that is not finite, and whatever Executor::run_step throws.
   const StepReport& step(const StepBatch& batch, double learning_rate);
 
   // Collective. Forward only, in evaluation mode; any number of microbatches, also ones in which
-  // nothing is counted. The losses of all of them in order, the same on every rank. Leaves no trace
-  // in the steps around it.
+  // nothing is counted; of several replicas each has its own, or none (first_microbatch gives the
+  // order). The losses of all of them in order, the same on every rank. Leaves no trace in the
+  // steps around it.
   std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
 
   // Of the last step, of this rank's row.
@@ -87,9 +96,15 @@ class Trainer {
 
   // Of this rank's stages, in order; a tied parameter once for each use.
   std::vector<ParameterInfo> parameters() const;
-  // What a checkpoint holds of this rank, by full name: parameters, buffers, optimizer state. To be
-  // saved by a Saver; the tensors are the ones that train, not copies.
+  // What a checkpoint holds of this rank, by full name: parameters, buffers, optimizer state; of
+  // what all replicas hold alike, on replica 0, and so are buffers, which a forward may have
+  // changed otherwise on others. To be saved by a Saver; the tensors are the ones that train, not
+  // copies.
+  // Where optimizer state is sharded: collective, over `world` (of the same ranks; that of the steps
+  // where it is not given, which a failure ends); it is gathered into copies, each tensor on the
+  // replica that writes it.
   RankState state() const;
+  RankState state(const Group& world) const;
   const Optimizer& optimizer() const;
   // The last step whose update the weights of this rank hold, 0 before the first; nothing when an
   // update was begun and failed. Where all ranks say the same after a failure, the weights are

@@ -92,6 +92,29 @@ void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::strin
                .remedy = "it was damaged: take an older checkpoint"});
 }
 
+void read_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& part) {
+  const std::int64_t all = c10::multiply_integers(part.shape);
+  if (part.tensor.numel() == all) {
+    at::Tensor whole = part.tensor.sizes() == at::IntArrayRef(part.shape)
+                           ? part.tensor
+                           : part.tensor.view(part.shape);
+    read_checked(checkpoint, kind, part.name, {}, whole);
+    return;
+  }
+  // The rows that the elements are in.
+  const std::int64_t row = all / part.shape[0], end = part.begin + part.tensor.numel();
+  const std::int64_t first = part.begin / row, last = (end + row - 1) / row;
+  Slice slice{{first, last - first}};
+  for (std::size_t d = 1; d < part.shape.size(); ++d) slice.push_back({0, part.shape[d]});
+  std::vector<std::int64_t> shape = part.shape;
+  shape[0] = last - first;
+  at::Tensor rows = at::empty(shape, part.tensor.options());
+  read_checked(checkpoint, kind, part.name, slice, rows);
+  at::Tensor(part.tensor)
+      .view(-1)
+      .copy_(rows.view(-1).narrow(0, part.begin - first * row, part.tensor.numel()));
+}
+
 }  // namespace
 
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
@@ -104,15 +127,21 @@ void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages
 }
 
 std::vector<std::string> load_optimizer(const Checkpoint& checkpoint, const NamedTensors& state) {
+  std::vector<StatePart> parts;
+  for (const auto& [name, tensor] : state) parts.push_back({name, tensor, tensor.sizes().vec(), 0});
+  return load_optimizer(checkpoint, parts);
+}
+
+std::vector<std::string> load_optimizer(const Checkpoint& checkpoint,
+                                        const std::vector<StatePart>& state) {
   const at::NoGradGuard no_grad;
   std::set<std::string> without;
-  for (const auto& [name, tensor] : state) {
-    at::Tensor destination = tensor;
-    if (checkpoint.find(SavedKind::kOptimizer, name)) {
-      read_checked(checkpoint, SavedKind::kOptimizer, name, {}, destination);
+  for (const StatePart& part : state) {
+    if (checkpoint.find(SavedKind::kOptimizer, part.name)) {
+      read_part(checkpoint, SavedKind::kOptimizer, part);
     } else {
-      destination.zero_();
-      without.insert(name.substr(name.find('/') + 1));
+      at::Tensor(part.tensor).zero_();
+      without.insert(part.name.substr(part.name.find('/') + 1));
     }
   }
   return {without.begin(), without.end()};

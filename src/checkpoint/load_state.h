@@ -2,6 +2,7 @@
 // Thread-safety: one rank's thread; collective.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,16 @@ void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages
 // frozen when it was saved has no state. Returns the names of those parameters. Throws
 // Error(kCheckpoint) for another shape.
 std::vector<std::string> load_optimizer(const Checkpoint& checkpoint, const NamedTensors& state);
+
+// Some elements of a tensor of the optimizer's state, in the order of memory.
+struct StatePart {
+  std::string name;                 // in the checkpoint
+  at::Tensor tensor;                // of these elements, contiguous
+  std::vector<std::int64_t> shape;  // of the whole
+  std::int64_t begin = 0;           // the first of the elements
+};
+// The same of parts, reading no more than the rows that they are in.
+std::vector<std::string> load_optimizer(const Checkpoint& checkpoint,
+                                        const std::vector<StatePart>& state);
 
 }  // namespace sluice

@@ -75,16 +75,20 @@ class AdamW : public Optimizer {
     const double beta1 = options_.betas[0], beta2 = options_.betas[1];
     Moments& moments = moments_[i];
     const double steps = moments.step.item<float>();
-    at::Tensor g = gradient.to(moments.mean.scalar_type());
-    if (grad_scale != 1.0) g = g / grad_scale;
-    moments.mean.lerp_(g, 1.0 - beta1);
-    moments.square.mul_(beta2).addcmul_(g, g, 1.0 - beta2);
-    const at::Tensor denominator =
-        (moments.square.sqrt() / std::sqrt(1.0 - std::pow(beta2, steps))).add_(options_.eps);
-    at::Tensor value =
-        parameters_[i].value.to(moments.mean.scalar_type()) * (1.0 - lr * weight_decay);
-    value.addcdiv_(moments.mean, denominator, -lr / (1.0 - std::pow(beta1, steps)));
-    parameters_[i].value.copy_(value);
+    update_by_blocks(
+        {parameters_[i].value, gradient, moments.mean, moments.square},
+        [&](std::vector<at::Tensor>& parts) {
+          at::Tensor &parameter = parts[0], &mean = parts[2], &square = parts[3];
+          at::Tensor g = parts[1].to(mean.scalar_type());
+          if (grad_scale != 1.0) g = g / grad_scale;
+          mean.lerp_(g, 1.0 - beta1);
+          square.mul_(beta2).addcmul_(g, g, 1.0 - beta2);
+          const at::Tensor denominator =
+              (square.sqrt() / std::sqrt(1.0 - std::pow(beta2, steps))).add_(options_.eps);
+          at::Tensor value = parameter.to(mean.scalar_type()) * (1.0 - lr * weight_decay);
+          value.addcdiv_(mean, denominator, -lr / (1.0 - std::pow(beta1, steps)));
+          parameter.copy_(value);
+        });
   }
 
   OptimizerOptions options_;

@@ -11,9 +11,7 @@
 namespace sluice {
 namespace {
 
-// Elements of one partial sum. Any fixed number will do; this one keeps a block in the cache and
-// leaves enough blocks to share between threads.
-constexpr std::int64_t kBlock = 16384;
+constexpr std::int64_t kBlock = kGradientBlock;
 constexpr int kLanes = 8;
 
 // Adds up term(x[0]) .. term(x[count - 1]) in kLanes interleaved sums: the same order with any
@@ -71,10 +69,7 @@ bool needs_scale(double p) { return p != 1.0 && p != 2.0 && !std::isinf(p); }
 bool is_scale(double largest) { return largest > 0.0 && std::isfinite(largest); }
 
 template <typename T>
-double flat_norm(const T* x, std::int64_t count, double p) {
-  const double scale =
-      needs_scale(p) ? flat_norm(x, count, std::numeric_limits<double>::infinity()) : 1.0;
-  if (!is_scale(scale)) return scale;
+std::vector<double> block_results(const T* x, std::int64_t count, double p, double scale) {
   std::vector<double> partial(static_cast<std::size_t>((count + kBlock - 1) / kBlock));
   at::parallel_for(
       0, static_cast<std::int64_t>(partial.size()), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -83,6 +78,15 @@ double flat_norm(const T* x, std::int64_t count, double p) {
           partial[block] = block_result(x + first, std::min(kBlock, count - first), p, scale);
         }
       });
+  return partial;
+}
+
+template <typename T>
+double flat_norm(const T* x, std::int64_t count, double p) {
+  const double scale =
+      needs_scale(p) ? flat_norm(x, count, std::numeric_limits<double>::infinity()) : 1.0;
+  if (!is_scale(scale)) return scale;
+  const std::vector<double> partial = block_results(x, count, p, scale);
   return std::isinf(p) ? largest_of(partial) : scale * root(tree_sum(partial), p);
 }
 
@@ -104,6 +108,24 @@ double tensor_norm(const at::Tensor& tensor, double p) {
   const double scale = norm(values, std::numeric_limits<double>::infinity());
   return is_scale(scale) ? scale * norm(values.to(at::kDouble) / scale, p) : scale;
 }
+
+std::vector<double> block_squares(const at::Tensor& flat) {
+  const at::Tensor values = flat.detach();
+  if (values.is_cpu() && values.scalar_type() == at::kFloat)
+    return block_results(values.const_data_ptr<float>(), values.numel(), 2.0, 1.0);
+  if (values.is_cpu() && values.scalar_type() == at::kDouble)
+    return block_results(values.const_data_ptr<double>(), values.numel(), 2.0, 1.0);
+  std::vector<double> squares;
+  for (std::int64_t begin = 0; begin < values.numel(); begin += kBlock) {
+    const at::Tensor block = values.narrow(0, begin, std::min(kBlock, values.numel() - begin));
+    const double norm =
+        at::linalg_vector_norm(block, 2.0, std::nullopt, false, at::kDouble).item<double>();
+    squares.push_back(norm * norm);
+  }
+  return squares;
+}
+
+double norm_of_blocks(std::span<const double> squares) { return root(tree_sum(squares), 2.0); }
 
 double combine_norms(std::span<const double> norms, double p) {
   if (std::isinf(p)) return largest_of(norms);

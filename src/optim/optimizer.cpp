@@ -1,12 +1,16 @@
 #include "sluice/optimizer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/name_pattern.h"
 #include "optim/optimizers.h"
 #include "sluice/error.h"
+#include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
 
@@ -59,6 +63,36 @@ bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient) {
   return (parameter.is_cpu() || parameter.is_cuda()) &&
          (type == at::kFloat || type == at::kDouble) && gradient.scalar_type() == type &&
          parameter.is_non_overlapping_and_dense();
+}
+
+void update_by_blocks(const std::vector<at::Tensor>& tensors,
+                      const std::function<void(std::vector<at::Tensor>& parts)>& update) {
+  const at::Tensor& first = tensors.front();
+  const std::int64_t numel = first.numel();
+  if (!first.is_cpu() || !first.is_non_overlapping_and_dense()) {
+    std::vector<at::Tensor> whole = tensors;
+    update(whole);
+    return;
+  }
+  at::parallel_for(0, (numel + kGradientBlock - 1) / kGradientBlock, 1,
+                   [&](std::int64_t first_block, std::int64_t last_block) {
+                     const at::NoGradGuard no_grad;  // it is a thread's
+                     for (std::int64_t block = first_block; block < last_block; ++block) {
+                       const std::int64_t begin = block * kGradientBlock;
+                       const std::int64_t size = std::min(kGradientBlock, numel - begin);
+                       std::vector<at::Tensor> parts;
+                       for (const at::Tensor& tensor : tensors)
+                         parts.push_back(tensor.detach().as_strided(
+                             {size}, {1}, tensor.storage_offset() + begin));
+                       update(parts);
+                     }
+                   });
+}
+
+std::vector<StateKind> state_kinds(OptimizerKind kind, const at::Tensor& parameter) {
+  if (kind == OptimizerKind::kSgd) return {};
+  const at::ScalarType type = state_type(parameter);
+  return {{"exp_avg", true, type}, {"exp_avg_sq", true, type}, {"step", false, at::kFloat}};
 }
 
 at::ScalarType state_type(const at::Tensor& parameter) {

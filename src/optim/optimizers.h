@@ -1,8 +1,10 @@
 // What the optimizers share: parameters in groups that one fused kernel call can take.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "sluice/optimizer.h"
@@ -32,9 +34,24 @@ at::ScalarType state_type(const at::Tensor& parameter);
 // As the fused kernels want it; nothing for 1.
 std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor& like);
 
+// A tensor that Optimizer::state() has for every parameter, as "NAME/PARAMETER".
+struct StateKind {
+  std::string name;
+  bool per_element = true;  // of the parameter; else one number
+  at::ScalarType dtype = at::kFloat;
+};
+std::vector<StateKind> state_kinds(OptimizerKind kind, const at::Tensor& parameter);
+
 std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
                                       std::vector<OptimizedParameter> parameters);
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                     std::vector<OptimizedParameter> parameters);
+
+// Calls update(parts) with the same elements of all tensors, which have the strides of the first:
+// block by block where that is dense, on the CPU, so that operators, whose bits may depend on where
+// in a tensor an element stands, do to it the same whoever owns the block and with any number of
+// threads; else once with all.
+void update_by_blocks(const std::vector<at::Tensor>& tensors,
+                      const std::function<void(std::vector<at::Tensor>& parts)>& update);
 
 }  // namespace sluice

@@ -42,11 +42,13 @@ class Sgd : public Optimizer {
   static void step_by_operators(const at::Tensor& parameter, const at::Tensor& gradient, double lr,
                                 double grad_scale, double weight_decay) {
     const at::ScalarType type = state_type(parameter);
-    at::Tensor value = parameter.to(type, /*non_blocking=*/false, /*copy=*/true);
-    at::Tensor g = gradient.to(type);
-    if (grad_scale != 1.0) g = g / grad_scale;
-    if (weight_decay != 0.0) g = g + weight_decay * value;
-    parameter.copy_(value.sub_(g, lr));
+    update_by_blocks({parameter, gradient}, [&](std::vector<at::Tensor>& parts) {
+      at::Tensor value = parts[0].to(type, /*non_blocking=*/false, /*copy=*/true);
+      at::Tensor g = parts[1].to(type);
+      if (grad_scale != 1.0) g = g / grad_scale;
+      if (weight_decay != 0.0) g = g + weight_decay * value;
+      parts[0].copy_(value.sub_(g, lr));
+    });
   }
 
   std::vector<OptimizedParameter> parameters_;

@@ -8,6 +8,7 @@
 #include "layer/owner_of.h"
 #include "run/auxiliary_values.h"
 #include "run/parallelize.h"
+#include "run/replicas.h"
 #include "run/stage_inputs.h"
 #include "sluice/error.h"
 
@@ -85,8 +86,10 @@ LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
   chunk.num_stages = partition.num_stages();
   chunk.is_first = stage.stage == 0;
   chunk.is_last = stage.stage + 1 == chunk.num_stages;
-  chunk.world_mesh = world_mesh(options.mesh, stage.rank, options.axis_names);
-  chunk.expert_mesh = expert_mesh(options.mesh, stage.rank, options.axis_names);
+  const bool has_replicas = num_replicas(options.mesh) > 1;
+  const int rank = has_replicas ? rank_at(options.mesh, stage.rank, options.replica) : stage.rank;
+  chunk.world_mesh = world_mesh(options.mesh, rank, options.axis_names);
+  chunk.expert_mesh = expert_mesh(options.mesh, rank, options.axis_names);
   chunk.axis_names = options.axis_names;
   return chunk;
 }

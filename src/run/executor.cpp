@@ -17,7 +17,9 @@
 #include "run/observer_list.h"
 #include "run/posts.h"
 #include "run/profiler_ranges.h"
+#include "run/replicas.h"
 #include "run/same_storage.h"
+#include "run/stage_shards.h"
 #include "run/step_losses.h"
 #include "run/weight_order.h"
 
@@ -38,12 +40,15 @@ at::Tensor without_graph(const at::Tensor& tensor) {
 
 struct Executor::Impl {
   const Program& program;
-  const int rank;
+  const int rank;                // of all
+  const int place;               // in the pipeline: of its row
+  const std::vector<int> peers;  // the ranks of its pipeline, by their places
   Transport& transport;
   StepOps& step_ops;
   const std::uint64_t seed;
   std::map<int, Stage*> stages;
   std::map<int, bool> holds_early_weights;  // by stage; another executor may have the stages, too
+  std::map<int, StageShards> shards;        // the same
 
   Mailbox mailbox;
   InputMetas input_metas;
@@ -58,6 +63,7 @@ struct Executor::Impl {
 
   // Of the step that runs.
   const StepBatch* batch = nullptr;
+  std::int64_t first_microbatch = 0;  // of this replica; also after it
   StepOps* ops = nullptr;
   Action running;  // the instruction, or the half of a pair that runs
 
@@ -65,11 +71,13 @@ struct Executor::Impl {
        Transport& the_transport, StepOps& the_ops, LossFunction loss, ExecutorOptions options)
       : program(the_program),
         rank(the_rank),
+        place(place_of(program.mesh, rank)),
+        peers(program.mesh.group(rank, Axis::kPp)),
         transport(the_transport),
         step_ops(the_ops),
         seed(options.seed),
         input_metas(std::move(options.input_metas)),
-        losses(std::move(loss), options.scale),
+        losses(std::move(loss), options.scale, num_replicas(program.mesh)),
         auxiliary(std::move(options.auxiliary)),
         recorder(options.flight_recorder_size),
         observers({&recorder, &timer, &ranges}),
@@ -77,13 +85,17 @@ struct Executor::Impl {
     for (ExecutorObserver* observer : options.observers) observers.add(*observer);
     for (Stage* stage : the_stages) stages[stage->index()] = stage;
     check_layout(program, rank, stages, transport);
-    for (const auto& [index, stage] : stages)
+    for (const auto& [index, stage] : stages) {
       holds_early_weights[index] = must_hold_early_weights(row(), index);
+      shards[index] = shards_of_stage(program, rank, index, options.num_shards);
+    }
   }
 
-  const std::vector<Action>& row() const { return program.ranks[rank]; }
+  const std::vector<Action>& row() const { return program.ranks[place]; }
   int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
   Stage& stage_at(int stage) { return *stages.at(stage); }
+  // Among those of all replicas: what stages and random numbers know it by.
+  std::int64_t number_of(int microbatch) const { return first_microbatch + microbatch; }
   Values inputs_of(int microbatch) const { return batch->microbatches.at(microbatch); }
   MessageTag tag(int stage, int microbatch) const { return {stage, microbatch, batch->step}; }
 
@@ -92,11 +104,12 @@ struct Executor::Impl {
   void run(const StepBatch& step_batch, StepOps& end_of_step) {
     check(step_batch);
     batch = &step_batch;
+    first_microbatch = step_batch.first_microbatch;
     ops = &end_of_step;
     losses.begin_step(step_batch);
     auxiliary.clear();
     for (auto& [index, stage] : stages) {
-      stage->clear_gradients();
+      stage->set_shards(shards.at(index));
       stage->hold_early_weights(holds_early_weights.at(index));
     }
     observers.begin_program(program, transport.rank());
@@ -144,7 +157,7 @@ struct Executor::Impl {
         backward(action);
         break;
       case ActionKind::kBackwardWeight:
-        stage_at(action.stage).backward_weight(action.microbatch);
+        stage_at(action.stage).backward_weight(number_of(action.microbatch));
         break;
       case ActionKind::kOverlap:
         execute(running = action.overlap_forward());
@@ -226,10 +239,10 @@ struct Executor::Impl {
       std::optional<at::NoGradGuard> no_grad;
       if (program.backward_of(s) == StageBackward::kNone) no_grad.emplace();
       const Values batch_inputs = inputs_of(m);
-      if (!is_first && rank_of(program.flow.producer(s, m)) != rank)
+      if (!is_first && rank_of(program.flow.producer(s, m)) != place)
         input_metas.remember(s, batch_inputs, inputs);
       const Values outputs =
-          stage_at(s).forward({seed, batch->step, m}, std::move(inputs), batch_inputs);
+          stage_at(s).forward({seed, batch->step, number_of(m)}, std::move(inputs), batch_inputs);
       Tensors roots = auxiliary.take(s, m, outputs);
       if (is_last) {
         roots.push_back(losses.compute(m, outputs, batch_inputs));
@@ -255,8 +268,8 @@ struct Executor::Impl {
   void keep(const Action& forward, const Tensors& roots) {
     Stage& stage = stage_at(forward.stage);
     program.backward_of(forward.stage) == StageBackward::kNone
-        ? stage.forget(forward.microbatch)
-        : stage.keep(forward.microbatch, roots);
+        ? stage.forget(number_of(forward.microbatch))
+        : stage.keep(number_of(forward.microbatch), roots);
   }
 
   void backward(const Action& action) {
@@ -266,8 +279,8 @@ struct Executor::Impl {
     auxiliary.put_gradients(s, m, losses.weight(m), gradients);
     const StageBackward backward = program.backward_of(s);
     const bool is_whole = action.kind == ActionKind::kBackward || !has_weight_gradients(backward);
-    Tensors produced = is_whole ? stage_at(s).backward(m, std::move(gradients))
-                                : stage_at(s).backward_input(m, std::move(gradients));
+    Tensors produced = is_whole ? stage_at(s).backward(number_of(m), std::move(gradients))
+                                : stage_at(s).backward_input(number_of(m), std::move(gradients));
     observers.produced(action, {}, produced);
     if (!program.flow.is_first(s, m) && passes_gradients_on(backward))
       hand_over(ChannelKind::kGradient, action, std::move(produced));
@@ -287,7 +300,7 @@ struct Executor::Impl {
   // To the neighbour's action on this rank, else to the SEND.
   void hand_over(ChannelKind kind, const Action& from, Tensors tensors) {
     const int neighbour = program.flow.destination(kind, from.stage, from.microbatch);
-    if (rank_of(neighbour) == rank) {
+    if (rank_of(neighbour) == place) {
       mailbox.put_arriving(kind, neighbour, from.microbatch, std::move(tensors));
     } else {
       mailbox.put_leaving(kind, from.stage, from.microbatch, std::move(tensors));
@@ -300,7 +313,7 @@ struct Executor::Impl {
     Tensors tensors = mailbox.take_leaving(kind, s, m);
     observers.sending(action, tensors);
     if (kind == ChannelKind::kActivation) gradient_metas.remember(s, m, tensors);
-    transport.send(rank_of(neighbour), kind, {tag(neighbour, m), std::move(tensors)});
+    transport.send(peers.at(rank_of(neighbour)), kind, {tag(neighbour, m), std::move(tensors)});
   }
 
   void post_receive(ChannelKind kind, const Action& action) {
@@ -311,8 +324,8 @@ struct Executor::Impl {
     const Chunk& chunk = stage_at(s).chunk();
     if (expected) expected->names = activation ? chunk.inputs() : chunk.outputs();
     mailbox.put_posted(kind, s, m,
-                       transport.post_receive(rank_of(program.flow.source(kind, s, m)), kind,
-                                              tag(s, m), expected));
+                       transport.post_receive(peers.at(rank_of(program.flow.source(kind, s, m))),
+                                              kind, tag(s, m), expected));
   }
 };
 
@@ -326,7 +339,9 @@ void Executor::run_step(const StepBatch& batch) { impl_->run(batch, impl_->step_
 
 const std::vector<MicrobatchLoss>& Executor::losses() const { return impl_->losses.values(); }
 std::vector<MicrobatchAuxiliary> Executor::auxiliary_losses() const {
-  return impl_->auxiliary.values();
+  std::vector<MicrobatchAuxiliary> values = impl_->auxiliary.values();
+  for (MicrobatchAuxiliary& value : values) value.microbatch += impl_->first_microbatch;
+  return values;
 }
 const StepTimes& Executor::times() const { return impl_->timer.times(); }
 

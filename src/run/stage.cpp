@@ -42,8 +42,10 @@ struct Stage::Impl {
   std::map<std::int64_t, InFlight> in_flight;
   bool splits = true;
   bool hold_early_weights = false;
-  const bool uses_graph;  // for its backward
-  at::Tensor none;        // gradient of a frozen parameter
+  StageShards shards;
+  std::vector<int> backwards_left;  // of each own shard, in this step
+  const bool uses_graph;            // for its backward
+  at::Tensor none;                  // gradient of a frozen parameter
 
   Impl(int stage_index, Chunk stage_chunk, ChunkBackwardMaker backward)
       : index(stage_index),
@@ -56,8 +58,58 @@ struct Stage::Impl {
   void take_parameters() {
     if (uses_graph) make_backward = nullptr;  // it refers to the sums
     sums = make_sums(chunk.parameters());
+    begin_sums();
     if (!chunk.parameters().empty()) device = chunk.parameters().front().tensor.device();
     if (uses_graph) make_backward = graph_backward(chunk, sums, "stage " + std::to_string(index));
+  }
+
+  bool has_several_shards() const { return shards.own.end - shards.own.begin > 1; }
+
+  template <typename Visit>
+  void for_each_sum(Visit visit) {
+    for (auto& sum : sums) {
+      if (sum) visit(*sum);
+    }
+  }
+
+  void begin_sums() {
+    for_each_sum([&](GradientSum& sum) { sum.set_shards(shards.own); });
+    clear_sums();
+  }
+
+  // Shards that no microbatch of this stage is of are finished from the beginning.
+  void clear_sums() {
+    for_each_sum([](GradientSum& sum) { sum.clear(); });
+    if (!has_several_shards()) return;
+    backwards_left = shards.backwards;
+    for (std::size_t i = 0; i < backwards_left.size(); ++i) {
+      if (backwards_left[i] > 0) continue;
+      for_each_sum([&](GradientSum& sum) { sum.finish(shards.own.begin + static_cast<int>(i)); });
+    }
+  }
+
+  int shard_of(std::int64_t microbatch) const {
+    const auto shard = microbatch / shards.microbatches_per_shard;
+    if (shard >= shards.own.begin && shard < shards.own.end) return static_cast<int>(shard);
+    throw Error(ErrorKind::kInternal,
+                {.what = "microbatch " + std::to_string(microbatch) + " is of shard " +
+                         std::to_string(shard) + ", of which another replica has the sum",
+                 .where = "stage " + std::to_string(index)});
+  }
+
+  // What its backward adds goes to its shard.
+  void select_shard(std::int64_t microbatch) {
+    if (!has_several_shards()) return;
+    const int shard = shard_of(microbatch);
+    for_each_sum([&](GradientSum& sum) { sum.select(shard); });
+  }
+
+  // All weight gradients of the microbatch are added.
+  void end_weights(std::int64_t microbatch) {
+    if (!has_several_shards()) return;
+    const int shard = shard_of(microbatch);
+    if (--backwards_left.at(static_cast<std::size_t>(shard - shards.own.begin)) > 0) return;
+    for_each_sum([&](GradientSum& sum) { sum.finish(shard); });
   }
 
   InFlight& find(std::int64_t microbatch, const char* what) {
@@ -92,10 +144,19 @@ at::Tensor& Stage::gradient(std::size_t parameter) {
   GradientSum* sum = impl_->sums.at(parameter).get();
   return sum ? sum->value() : impl_->none;
 }
-void Stage::clear_gradients() {
-  for (auto& sum : impl_->sums) {
-    if (sum) sum->clear();
-  }
+void Stage::clear_gradients() { impl_->clear_sums(); }
+void Stage::set_shards(const StageShards& shards) {
+  impl_->clear_sums();
+  if (shards == impl_->shards) return;
+  impl_->shards = shards;
+  impl_->begin_sums();
+}
+std::vector<at::Tensor> Stage::partial_gradients(std::size_t parameter) const {
+  const GradientSum* sum = impl_->sums.at(parameter).get();
+  return sum ? sum->partial_sums() : std::vector<at::Tensor>();
+}
+void Stage::set_gradient(std::size_t parameter, at::Tensor sum) {
+  impl_->sums.at(parameter)->replace(std::move(sum));
 }
 void Stage::to(at::Device device) {
   for (std::size_t i = 0; i < impl_->chunk.layers().size(); ++i) impl_->chunk.module(i).to(device);
@@ -150,8 +211,10 @@ void Stage::keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots) 
 std::vector<at::Tensor> Stage::backward(std::int64_t microbatch,
                                         std::vector<at::Tensor> root_gradients) {
   InFlight& work = impl_->find(microbatch, "backward");
+  impl_->select_shard(microbatch);
   std::vector<at::Tensor> result = work.backward->full(std::move(root_gradients));
   impl_->in_flight.erase(microbatch);
+  impl_->end_weights(microbatch);
   return result;
 }
 
@@ -163,6 +226,7 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
                                        .where = "microbatch " + std::to_string(microbatch)});
   }
   work.input_done = true;
+  impl_->select_shard(microbatch);
   std::vector<at::Tensor> result =
       work.backward->input(std::move(root_gradients), impl_->hold_early_weights);
   impl_->splits &= work.backward->splits();
@@ -175,8 +239,10 @@ void Stage::backward_weight(std::int64_t microbatch) {
     throw Error(ErrorKind::kInternal, {.what = "weight backward before its input backward",
                                        .where = "microbatch " + std::to_string(microbatch)});
   }
+  impl_->select_shard(microbatch);
   work.backward->weight();
   impl_->in_flight.erase(microbatch);
+  impl_->end_weights(microbatch);
 }
 
 }  // namespace sluice

@@ -13,7 +13,9 @@ void StepLosses::begin_step(const StepBatch& batch) {
   clear();
   scale_ = batch.scale.value_or(usual_scale_);
   const std::vector<std::int64_t>& counts = counts_ = batch.counts;
-  counted_tokens_ = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  first_microbatch_ = batch.first_microbatch;
+  counted_tokens_ =
+      batch.total_count.value_or(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
   for (const std::int64_t count : counts) sums_.push_back({at::Tensor(), count});
 }
 
@@ -53,7 +55,7 @@ at::Tensor StepLosses::gradient(int microbatch) const {
       scale = counted_tokens_ > 0 ? 1.0 / static_cast<double>(counted_tokens_) : 0.0;
       break;
     case GradientScale::kMicrobatches:
-      scale = own / static_cast<double>(sums_.size());
+      scale = own / static_cast<double>(sums_.size() * static_cast<std::size_t>(num_replicas_));
       break;
     case GradientScale::kNone:
       break;
@@ -72,7 +74,7 @@ double StepLosses::weight(int microbatch) const {
                  ? static_cast<double>(counts_[microbatch]) / static_cast<double>(counted_tokens_)
                  : 0.0;
     case GradientScale::kMicrobatches:
-      return 1.0 / static_cast<double>(counts_.size());
+      return 1.0 / static_cast<double>(counts_.size() * static_cast<std::size_t>(num_replicas_));
     case GradientScale::kDivisor:
       return 1.0 / scale_.divisor;
     default:
@@ -85,7 +87,8 @@ const std::vector<MicrobatchLoss>& StepLosses::values() {
     for (std::size_t m = 0; m < sums_.size(); ++m) {
       const auto& [loss, count] = sums_[m];
       if (loss.defined())
-        values_.push_back({static_cast<std::int64_t>(m), loss.item<double>(), count});
+        values_.push_back(
+            {first_microbatch_ + static_cast<std::int64_t>(m), loss.item<double>(), count});
     }
   }
   return values_;

@@ -16,8 +16,12 @@ namespace sluice {
 
 class StepLosses {
  public:
-  StepLosses(LossFunction function, GradientScale scale)
-      : function_(std::move(function)), usual_scale_(scale), scale_(scale) {}
+  // num_replicas: that share the step.
+  StepLosses(LossFunction function, GradientScale scale, int num_replicas)
+      : function_(std::move(function)),
+        usual_scale_(scale),
+        scale_(scale),
+        num_replicas_(num_replicas) {}
 
   // Counts and scale of the step.
   void begin_step(const StepBatch& batch);
@@ -30,7 +34,7 @@ class StepLosses {
   at::Tensor gradient(int microbatch) const;
   // How the mean loss of a microbatch weighs in the step's, by the counts of the batch.
   double weight(int microbatch) const;
-  // Of the microbatches that were put, in their order.
+  // Of the microbatches that were put, in their order, numbered among those of all replicas.
   const std::vector<MicrobatchLoss>& values();
   void clear();
 
@@ -42,9 +46,11 @@ class StepLosses {
 
   LossFunction function_;
   GradientScale usual_scale_, scale_;  // of every step, of this one
-  std::vector<std::int64_t> counts_;   // of the batch
-  std::int64_t counted_tokens_ = 0;    // of the whole step
-  std::vector<Sum> sums_;              // count: of the batch, then as the function counted
+  const int num_replicas_;
+  std::vector<std::int64_t> counts_;  // of the batch
+  std::int64_t first_microbatch_ = 0;
+  std::int64_t counted_tokens_ = 0;  // of the whole step, of all replicas
+  std::vector<Sum> sums_;            // count: of the batch, then as the function counted
   std::vector<MicrobatchLoss> values_;
 };
 

@@ -1,5 +1,8 @@
 #include "train/agreement.h"
 
+#include <iterator>
+#include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,12 +20,13 @@ struct Said {
   std::string autocast;
   std::int64_t outputs = 0;
   std::vector<double> scale;  // kind and divisor, where it is given
+  std::int64_t replica = 0;
   std::vector<std::int64_t> fingerprint;
 
   bool agrees(const Said& other) const {
-    return call == other.call && counts == other.counts && autocast == other.autocast &&
-           outputs == other.outputs && scale == other.scale &&
-           may_be_same(fingerprint, other.fingerprint);
+    const bool same_batch = counts == other.counts && may_be_same(fingerprint, other.fingerprint);
+    return call == other.call && (replica != other.replica || same_batch) &&
+           autocast == other.autocast && outputs == other.outputs && scale == other.scale;
   }
 };
 
@@ -30,7 +34,7 @@ struct Said {
 std::string difference(const Said& own, const Said& theirs, int rank, int own_rank) {
   const std::string ranks = std::to_string(rank) + " and " + std::to_string(own_rank);
   if (own.call != theirs.call) return "rank " + std::to_string(rank) + " called " + theirs.call;
-  if (own.counts != theirs.counts)
+  if (own.replica == theirs.replica && own.counts != theirs.counts)
     return "the batches of ranks " + ranks + " fall into microbatches that count otherwise";
   if (own.autocast != theirs.autocast)
     return "autocast is " + theirs.autocast + " on rank " + std::to_string(rank) + ", " +
@@ -41,15 +45,18 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
          (own.outputs != theirs.outputs ? "outputs" : "scale");
 }
 
-// Collective.
-void exchange(const Group& world, const Said& own) {
+// Collective. What every rank said, where it agrees with this one: in all where they have the same
+// batch, else in the call.
+std::vector<Said> exchange(const Group& world, const Said& own) {
   WireWriter message;
   message.add(own.call)
       .add(own.counts)
       .add(own.autocast)
       .add(own.outputs)
       .add(own.scale)
+      .add(own.replica)
       .add(own.fingerprint);
+  std::vector<Said> all;
   std::vector<WireReader> messages = gather_messages(world, message, "calls of the ranks");
   for (int rank = 0; rank < world.size(); ++rank) {
     WireReader& reader = messages[rank];
@@ -59,8 +66,10 @@ void exchange(const Group& world, const Said& own) {
     theirs.autocast = reader.take<std::string>();
     theirs.outputs = reader.take<std::int64_t>();
     theirs.scale = reader.take<std::vector<double>>();
+    theirs.replica = reader.take<std::int64_t>();
     theirs.fingerprint = reader.take<std::vector<std::int64_t>>();
     reader.finish();
+    all.push_back(theirs);
     if (theirs.agrees(own)) continue;
     throw Error(ErrorKind::kUsage,
                 {.what = difference(own, theirs, rank, world.rank()),
@@ -70,16 +79,28 @@ void exchange(const Group& world, const Said& own) {
                                ? "make the same calls with the same batch on every rank"
                                : "set it alike on every rank, or RunOptions::autocast"});
   }
+  return all;
 }
 
 }  // namespace
 
-void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
-                       const char* call) {
+void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options,
+           const char* call) {
   Said own = {call, batch.counts, autocast_state(), static_cast<std::int64_t>(options.outputs), {}};
   if (batch.scale) own.scale = {static_cast<double>(batch.scale->kind), batch.scale->divisor};
   own.fingerprint = fingerprint(batch);
-  exchange(world, own);
+  own.replica = groups.replica;
+  const std::vector<Said> all = exchange(groups.world, own);
+  if (groups.num_replicas == 1) return;
+  std::map<std::int64_t, const Said*> of_replica;
+  for (const Said& said : all) of_replica.emplace(said.replica, &said);
+  batch.first_microbatch = 0;
+  batch.total_count = 0;
+  for (const auto& [replica, said] : of_replica) {
+    if (replica < groups.replica) batch.first_microbatch += std::ssize(said->counts);
+    batch.total_count =
+        std::accumulate(said->counts.begin(), said->counts.end(), *batch.total_count);
+  }
 }
 
 void require_call(const Group& world, const char* call) {

@@ -1,7 +1,8 @@
-// What all ranks of a pipeline have to say alike before a step.
+// What all ranks have to say alike before a step, and what replicas learn of each other there.
 #pragma once
 
 #include "sluice/parts/group.h"
+#include "sluice/parts/run_groups.h"
 #include "sluice/parts/step_batch.h"
 #include "sluice/pipeline.h"
 
@@ -9,9 +10,9 @@ namespace sluice {
 
 // Collective. Throws Error(kUsage) on every rank that disagrees with another: in the call, in what
 // the microbatches hold (as far as a few of their elements tell) and count, in the autocast state,
-// or in the options. call: "train_step".
-void require_agreement(const Group& world, const StepBatch& batch, const StepOptions& options,
-                       const char* call);
+// or in the options; of batches, only those of one replica have to agree. Sets where the batch
+// stands among those of several replicas, and what all of them count. call: "train_step".
+void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call);
 
 // Collective. Throws Error(kUsage) unless all ranks make this call now.
 void require_call(const Group& world, const char* call);

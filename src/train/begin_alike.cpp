@@ -83,10 +83,25 @@ void hand_out(const std::string& name, const std::vector<Use>& uses,
   for (at::Tensor& tensor : own) tensor.copy_(value);
 }
 
+void copy_first_replica(const std::vector<Stage*>& stages, const RunGroups& groups) {
+  std::vector<at::Tensor> tensors;
+  for (Stage* stage : stages) {
+    for (const ParameterInfo& info : stage->parameters()) tensors.push_back(info.tensor.detach());
+    for (const auto& [name, buffer] : stage->chunk().buffers()) tensors.push_back(buffer.detach());
+  }
+  for (at::Tensor& tensor : tensors) {
+    // What is given is shared by all who get it.
+    const at::Tensor given = groups.replica == 0 ? tensor.clone() : at::Tensor();
+    const at::Tensor first = groups.replicas.broadcast(given, 0).wait();
+    if (groups.replica != 0) tensor.copy_(first);
+  }
+}
+
 }  // namespace
 
-void begin_alike(const std::vector<Stage*>& stages, const Group& world, bool by_module) {
+void begin_alike(const std::vector<Stage*>& stages, const RunGroups& groups, bool by_module) {
   const at::NoGradGuard no_grad;
+  const Group& world = groups.pipeline;
   const std::vector<Use> uses = gather_uses(stages, world);
   if (by_module) require_one_stage_per_module(uses);
   std::map<std::string, std::vector<Use>> ties;
@@ -95,6 +110,7 @@ void begin_alike(const std::vector<Stage*>& stages, const Group& world, bool by_
     const auto elsewhere = [&](const Use& use) { return use.rank != of_tie.front().rank; };
     if (std::any_of(of_tie.begin(), of_tie.end(), elsewhere)) hand_out(name, of_tie, stages, world);
   }
+  if (groups.num_replicas > 1) copy_first_replica(stages, groups);
 }
 
 }  // namespace sluice

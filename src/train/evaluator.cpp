@@ -4,15 +4,17 @@
 #include <utility>
 
 #include "train/evaluation_mode.h"
+#include "train/step_loss.h"
 
 namespace sluice {
 
-Evaluator::Evaluator(const StageMap& stage_map, RankStages& stages, Transport& transport,
-                     const ModelEnd& end, const RunOptions& options,
+Evaluator::Evaluator(const Program& trained, RankStages& stages, Transport& transport,
+                     const RunGroups& groups, const ModelEnd& end, const RunOptions& options,
                      const std::vector<ExecutorObserver*>& observers)
-    : stage_map_(stage_map),
+    : trained_(trained),
       stages_(stages),
       transport_(transport),
+      groups_(groups),
       end_(end),
       options_(options),
       observers_(observers) {}
@@ -28,14 +30,22 @@ StepRunner& Evaluator::runner_for(const Kind& kind) {
   lowering.forward_only = true;
   lowering.loss = true;
   lowering.outputs = kind.gathers_outputs;
-  const Schedule schedule = make_forward_schedule(stage_map_, kind.num_microbatches);
+  lowering.shard_parameters = trained_.mesh.size(Axis::kDpShard) > 1;
+  const Schedule schedule = make_forward_schedule(trained_.stage_map, kind.num_microbatches);
+  Program program = lower(schedule, lowering);
+  program.mesh = trained_.mesh;
   if (runners_.size() == kMostPrograms) runners_.pop_back();
-  runners_.emplace_front(kind, lower(schedule, lowering), stages_, no_ties_, transport_, end_,
+  runners_.emplace_front(kind, std::move(program), stages_, no_ties_, transport_, groups_, end_,
                          options_, observers_);
   return runners_.front().step;
 }
 
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
+  if (batch.microbatches.size() == 0 && groups_.num_replicas > 1) {
+    // The other replicas have something to tell.
+    losses_ = post_losses(groups_.world, nullptr, StepRequest::kNone).wait().of_microbatches;
+    return {};
+  }
   const EvaluationMode mode(stages_);
   StepRunner& runner = runner_for({.num_microbatches = static_cast<int>(batch.microbatches.size()),
                                    .gathers_outputs = options.outputs == OutputRanks::kAll});

@@ -20,12 +20,14 @@ namespace sluice {
 
 class Evaluator {
  public:
-  // stage_map: of the stages. References must outlive it.
-  Evaluator(const StageMap& stage_map, RankStages& stages, Transport& transport,
-            const ModelEnd& end, const RunOptions& options,
+  // trained: the program that trains the stages. References must outlive it.
+  Evaluator(const Program& trained, RankStages& stages, Transport& transport,
+            const RunGroups& groups, const ModelEnd& end, const RunOptions& options,
             const std::vector<ExecutorObserver*>& observers);
 
-  // Collective. Modules are in evaluation mode meanwhile, and then each in the mode that it was in.
+  // Collective over all ranks. Each replica has its own batch, of any number of microbatches, also
+  // none where there are several replicas. Modules are in evaluation mode meanwhile, and then each
+  // in the mode that it was in.
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
   // Of the last run, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
@@ -50,9 +52,10 @@ class Evaluator {
   };
   StepRunner& runner_for(const Kind& kind);
 
-  const StageMap& stage_map_;
+  const Program& trained_;
   RankStages& stages_;
   Transport& transport_;
+  const RunGroups groups_;
   const ModelEnd end_;
   const RunOptions& options_;
   const std::vector<ExecutorObserver*> observers_;

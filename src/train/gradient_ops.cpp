@@ -30,12 +30,14 @@ StepResult result_of(const GatheredLosses& losses) {
 }  // namespace
 
 GradientOps::GradientOps(const Program& program, const std::vector<SharedParameter>& parameters,
-                         const std::vector<Stage*>& stages, Group world, OutputWatch& outputs,
-                         GradientReduction reduction)
-    : ties_(program, parameters, world.rank()),
+                         const std::vector<Stage*>& stages, const RunGroups& groups,
+                         OutputWatch& outputs, GradientReduction reduction,
+                         const DataParallel& data_parallel)
+    : ties_(program, parameters, groups.place()),
       reductions_(program, stages, std::move(reduction)),
+      replicas_(program, stages, BlockOwners(stages, groups.num_replicas), groups, data_parallel),
       outputs_(outputs),
-      world_(std::move(world)) {}
+      groups_(groups) {}
 
 void GradientOps::finish_ties() {
   ties_.sum_others();
@@ -46,6 +48,7 @@ void GradientOps::finish_ties() {
 Work<void> GradientOps::unshard(int /*stage*/) { return Work<void>::done(); }
 void GradientOps::reshard(int /*stage*/) {}
 Work<void> GradientOps::reduce_gradients(int stage, std::optional<int> microbatch) {
+  if (groups_.num_replicas > 1) return replicas_.reduce(stage, microbatch);
   reductions_.reduce(stage, microbatch);
   return Work<void>::done();
 }
@@ -53,14 +56,14 @@ Work<void> GradientOps::reduce_gradients(int stage, std::optional<int> microbatc
 Work<void> GradientOps::reduce_tied(int group) { return ties_.reduce(group); }
 
 Work<void> GradientOps::reduce_loss() {
-  return post_losses(world_, executor_, StepRequest::kNone)
+  return post_losses(groups_.world, executor_, StepRequest::kNone)
       .then([this](const GatheredLosses& losses) {
         result_ = result_of(losses);
         losses_ = losses.of_microbatches;
       });
 }
 
-Work<void> GradientOps::gather_outputs() { return outputs_.gather(world_); }
+Work<void> GradientOps::gather_outputs() { return outputs_.gather(groups_.pipeline); }
 
 Work<void> GradientOps::reduce_norm() { refuse("REDUCE_NORM"); }
 void GradientOps::optimizer_step() { refuse("OPTIMIZER_STEP"); }

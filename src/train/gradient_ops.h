@@ -11,6 +11,7 @@
 #include "sluice/pipeline.h"
 #include "train/output_watch.h"
 #include "train/parameter_list.h"
+#include "train/replica_sums.h"
 #include "train/stage_reductions.h"
 #include "train/tied_sums.h"
 
@@ -20,8 +21,8 @@ class GradientOps final : public StepOps {
  public:
   // References must outlive it. Programs with a norm or an update are refused when they come there.
   GradientOps(const Program& program, const std::vector<SharedParameter>& parameters,
-              const std::vector<Stage*>& stages, Group world, OutputWatch& outputs,
-              GradientReduction reduction);
+              const std::vector<Stage*>& stages, const RunGroups& groups, OutputWatch& outputs,
+              GradientReduction reduction, const DataParallel& data_parallel);
 
   // Losses are taken from here.
   void watch(const Executor& executor) { executor_ = &executor; }
@@ -43,9 +44,10 @@ class GradientOps final : public StepOps {
 
  private:
   TiedSums ties_;
-  StageReductions reductions_;
+  StageReductions reductions_;  // one replica
+  ReplicaSums replicas_;        // several
   OutputWatch& outputs_;
-  Group world_;
+  const RunGroups groups_;
   const Executor* executor_ = nullptr;
   StepResult result_;
   std::vector<MicrobatchLoss> losses_;

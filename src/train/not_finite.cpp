@@ -5,15 +5,22 @@
 #include <tuple>
 
 #include "comm/gather_messages.h"
+#include "run/replicas.h"
 #include "sluice/error.h"
 #include "sluice/parts/train_ops.h"
 
 namespace sluice {
 namespace {
 
-WireWriter write_place(const std::optional<NonFinite>& found) {
+// A place, and the first microbatch of the replica that found it.
+struct Found {
+  NonFinite place;
+  std::int64_t first_microbatch = 0;
+};
+
+WireWriter write_place(const std::optional<NonFinite>& found, std::int64_t first_microbatch) {
   WireWriter message;
-  message.add(found.has_value());
+  message.add(first_microbatch).add(found.has_value());
   if (!found) return message;
   message.add(found->microbatch).add(found->stage).add(found->in_forward);
   message.add(found->name).add(found->parameter);
@@ -21,16 +28,19 @@ WireWriter write_place(const std::optional<NonFinite>& found) {
   return message;
 }
 
-std::optional<NonFinite> read_place(WireReader& message) {
-  std::optional<NonFinite> found;
+std::optional<Found> read_place(WireReader& message) {
+  std::optional<Found> found;
+  const auto first_microbatch = message.take<std::int64_t>();
   if (message.take<bool>()) {
     found.emplace();
-    found->microbatch = message.take<std::int64_t>();
-    found->stage = message.take<int>();
-    found->in_forward = message.take<bool>();
-    found->name = message.take<std::string>();
-    found->parameter = message.take<std::string>();
-    found->dtype = static_cast<at::ScalarType>(message.take<std::int8_t>());
+    found->first_microbatch = first_microbatch;
+    NonFinite& place = found->place;
+    place.microbatch = message.take<std::int64_t>();
+    place.stage = message.take<int>();
+    place.in_forward = message.take<bool>();
+    place.name = message.take<std::string>();
+    place.parameter = message.take<std::string>();
+    place.dtype = static_cast<at::ScalarType>(message.take<std::int8_t>());
   }
   message.finish();
   return found;
@@ -57,23 +67,31 @@ std::vector<int> backward_order(const Program& program) {
 
 void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                       const StepBatch& batch, const StepReport& report) {
-  const WireWriter own = write_place(executor.find_non_finite(batch));
+  const WireWriter own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
   const std::vector<int> order = backward_order(program);
   // Smaller is earlier.
-  auto moment = [&](const NonFinite& place) {
-    return place.in_forward ? std::tuple(0, static_cast<int>(place.microbatch), place.stage)
-                            : std::tuple(1, order.at(place.microbatch), -place.stage);
+  auto moment = [&](const Found& found) {
+    const NonFinite& place = found.place;
+    const std::int64_t replica = found.first_microbatch;
+    return place.in_forward
+               ? std::tuple(0, replica, static_cast<int>(place.microbatch), place.stage)
+               : std::tuple(1, replica, order.at(place.microbatch), -place.stage);
   };
-  std::optional<NonFinite> first;
+  std::optional<Found> earliest;
   for (WireReader& message : gather_messages(world, own, "what is not finite")) {
-    const std::optional<NonFinite> found = read_place(message);
-    if (found && (!first || moment(*found) < moment(*first))) first = found;
+    const std::optional<Found> found = read_place(message);
+    if (found && (!earliest || moment(*found) < moment(*earliest))) earliest = found;
   }
 
+  const auto rank_of = [&](const Found& found) {
+    const auto replica = static_cast<int>(found.first_microbatch / program.num_microbatches);
+    return rank_at(program.mesh, program.stage_map.rank_of(found.place.stage), replica);
+  };
   std::string what, where = "step " + std::to_string(batch.step);
   std::string remedy =
       "no update was made; lower optimizer.lr or optimizer.max_norm, or look at this step's data";
-  if (first) {
+  if (earliest) {
+    const NonFinite* const first = &earliest->place;
     what = (first->in_forward ? "'" : "the gradient of '") + first->name + "' is not finite";
     if (!first->parameter.empty()) {
       what += ", nor is the parameter '" + first->parameter + "'";
@@ -84,8 +102,8 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
           "(model.dtype), which reaches as far as float32";
     }
     where += ", stage " + std::to_string(first->stage) + " (rank " +
-             std::to_string(program.stage_map.rank_of(first->stage)) + "), microbatch " +
-             std::to_string(first->microbatch);
+             std::to_string(rank_of(*earliest)) + "), microbatch " +
+             std::to_string(earliest->first_microbatch + first->microbatch);
   } else {
     // Every microbatch alone is finite, so it is their sum that overflowed.
     const auto bad = std::find_if(report.parameter_norms.begin(), report.parameter_norms.end(),

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "plan/data_parallel.h"
 #include "run/autocast.h"
 #include "run/auxiliary_values.h"
 #include "run/fault_injection.h"
@@ -45,9 +46,31 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
     batch.counts.push_back(model.count ? model.count(values) : count_rows(values));
     batch.microbatches.push_back(std::move(values));
   }
+  return batch;
+}
+
+void require_counted(const StepBatch& batch) {
   require_counted(batch, "nothing is counted in the step's batch",
                   "give every step something that Model::count counts");
-  return batch;
+}
+
+void require_replicas(const Plan& plan, const GradientReduction& reduction) {
+  const DataParallel& how = plan.data_parallel;
+  require_planned_replicas(plan.program.mesh, how, "Plan::data_parallel");
+  if (how.degree == 1) return;
+  if (how.zero1 || how.zero3) {
+    throw Error(ErrorKind::kUsage,
+                {.what = std::string(how.zero3 ? "zero3" : "zero1") +
+                         " needs Trainer: here the optimizer is the caller's, and has whole "
+                         "parameters",
+                 .where = "Plan::data_parallel",
+                 .remedy = "leave zero1 and zero3 off, or train with sluice::Trainer"});
+  }
+  if (!reduction.reduce) return;
+  throw Error(ErrorKind::kUsage, {.what = "a hook reduces gradients, and so do the " +
+                                          counted(how.degree, "replica") + " of the plan",
+                                  .where = "RunOptions::reduction",
+                                  .remedy = "leave the hook out, or plan one replica"});
 }
 
 }  // namespace
@@ -59,6 +82,7 @@ struct Pipeline::Impl {
   Transport& transport;
   const RunOptions options;
   const Group world;
+  const RunGroups groups;
   RankStages stages;
   std::vector<SharedParameter> shared;
   const std::unique_ptr<FaultInjector> faults;  // of SLUICE_FAULT
@@ -77,12 +101,15 @@ struct Pipeline::Impl {
         transport(require_fits(plan, the_transport)),
         options(std::move(the_options)),
         world(transport.world()),
-        stages(build_stages(model, plan.partition, transport.rank(),
+        groups(make_run_groups(world, plan.program.mesh)),
+        stages(build_stages(model, plan.partition, groups.place(),
                             {.backward_of = options.backward_of,
                              .parallelize = options.parallelize,
                              .axis_names = options.axis_names,
-                             .mesh = plan.program.mesh})),
+                             .mesh = plan.program.mesh,
+                             .replica = groups.replica})),
         faults(injected_faults(transport.rank(), transport.size())) {
+    require_replicas(plan, options.reduction);
     require_divisor("RunOptions::scale", options.scale);
     require_reduction(options.reduction, plan.schedule);
     if (!model.loss) {
@@ -95,8 +122,9 @@ struct Pipeline::Impl {
     if (faults) observers.push_back(faults.get());
     require_planned_training(plan, stages);
     stages.draw_weights(options.seed);
-    begin_alike(stages.pointers(), world, static_cast<bool>(model.initialization.module));
-    shared = list_parameters(stages.pointers(), world, plan.program.mesh);
+    begin_alike(stages.pointers(), groups, static_cast<bool>(model.initialization.module));
+    shared =
+        list_parameters(stages.pointers(), groups.pipeline, Mesh({.pp = groups.pipeline.size()}));
   }
 
   // By what the layers' factories have left to train, which the plan need not know.
@@ -131,16 +159,19 @@ struct Pipeline::Impl {
     lowering.outputs = gathers_outputs;
     lowering.reduce_gradients = static_cast<bool>(options.reduction.reduce);
     lowering.reduce_per_microbatch = options.reduction.per_microbatch;
+    detail::set_lowering(plan.data_parallel, lowering);
+    Program program = lower(plan.schedule, lowering);
+    program.mesh = plan.program.mesh;
     return training
         .emplace(std::piecewise_construct, std::tuple(gathers_outputs),
-                 std::forward_as_tuple(lower(plan.schedule, lowering), stages, shared, transport,
-                                       end, options, observers))
+                 std::forward_as_tuple(std::move(program), stages, shared, transport, groups, end,
+                                       options, observers, plan.data_parallel))
         .first->second;
   }
 
   Evaluator& evaluator() {
     if (!evaluation)
-      evaluation.emplace(plan.program.stage_map, stages, transport, end, options, observers);
+      evaluation.emplace(plan.program, stages, transport, groups, end, options, observers);
     return *evaluation;
   }
 
@@ -162,7 +193,16 @@ struct Pipeline::Impl {
     }
   }
 
-  PipelineState state() const { return {stages.pointers(), shared, world, step, options.seed}; }
+  PipelineState state() const {
+    return {stages.pointers(), shared, world, step, options.seed, groups.replica == 0};
+  }
+
+  // Among replicas one may have nothing that counts.
+  void agree_on(StepBatch& batch, const StepOptions& step_options, const char* call) const {
+    if (groups.num_replicas == 1) require_counted(batch);
+    agree(groups, batch, step_options, call);
+    if (groups.num_replicas > 1) require_counted(batch);
+  }
 
   // What is thrown before the executor runs would leave the other ranks waiting.
   template <typename Body>
@@ -208,8 +248,8 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
            .remedy = "give at least one row a microbatch, or plan with num_microbatches = " +
                      std::to_string(possible)});
     }
-    const StepBatch batch = make_batch(split, impl_->model, planned, impl_->step + 1, options);
-    require_agreement(impl_->world, batch, options, "train_step");
+    StepBatch batch = make_batch(split, impl_->model, planned, impl_->step + 1, options);
+    impl_->agree_on(batch, options, "train_step");
     ++impl_->step;
     StepRunner& runner = impl_->training_runner(options.outputs == OutputRanks::kAll);
     StepResult result = runner.run(batch, options);
@@ -225,8 +265,8 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
     require_same_parameters(impl_->stages);
     const BatchSplit split(inputs, impl_->model.inputs);
     const int num_microbatches = split.num_microbatches(impl_->plan.schedule.num_microbatches);
-    const StepBatch batch = make_batch(split, impl_->model, num_microbatches, impl_->step, options);
-    require_agreement(impl_->world, batch, options, "eval_step");
+    StepBatch batch = make_batch(split, impl_->model, num_microbatches, impl_->step, options);
+    impl_->agree_on(batch, options, "eval_step");
     return impl_->evaluator().run(batch, options);
   });
 }
@@ -355,7 +395,7 @@ double Pipeline::clip_grad_norm(double max_norm) {
   require_call(impl_->world, "clip_grad_norm");
   const at::NoGradGuard no_grad;
   const GradientNorms norms =
-      post_gradient_norms(impl_->shared, impl_->world, [](const ParameterUse& use) {
+      post_gradient_norms(impl_->shared, impl_->groups.pipeline, [](const ParameterUse& use) {
         return use.value().grad();
       }).wait();
   const double coefficient = clip_coefficient(norms.total, max_norm);
@@ -375,6 +415,8 @@ void Pipeline::check(const torch::optim::Optimizer& optimizer) const {
 
 int Pipeline::rank() const { return impl_->transport.rank(); }
 int Pipeline::num_ranks() const { return impl_->transport.size(); }
+int Pipeline::replica() const { return impl_->groups.replica; }
+int Pipeline::num_replicas() const { return impl_->groups.num_replicas; }
 std::uint64_t Pipeline::seed() const { return impl_->options.seed; }
 const Plan& Pipeline::plan() const { return impl_->plan; }
 const Program& Pipeline::program() const {
@@ -401,10 +443,11 @@ std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
 }
 const Group& Pipeline::world() const { return impl_->world; }
 bool Pipeline::has_first_stage() const {
-  return impl_->plan.program.stage_map.rank_of(0) == rank();
+  return impl_->plan.program.stage_map.rank_of(0) == impl_->groups.place();
 }
 bool Pipeline::has_last_stage() const {
-  return impl_->plan.program.stage_map.rank_of(impl_->plan.program.num_stages() - 1) == rank();
+  const int last = impl_->plan.program.num_stages() - 1;
+  return impl_->plan.program.stage_map.rank_of(last) == impl_->groups.place();
 }
 
 }  // namespace sluice

@@ -92,7 +92,8 @@ SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
   target.head.step = state.step;
   target.head.seed = state.seed;
   target.head.extra = options.extra;
-  RankState saved = state_of(state.stages);
+  // Replicas hold the same.
+  RankState saved = state.saves ? state_of(state.stages) : RankState();
   if (options.optimizer) {
     target.head.settings[kOptimizerSetting] = optimizer_name(*options.optimizer);
     saved.optimizer = optimizer_state_of(

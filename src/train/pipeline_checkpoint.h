@@ -19,6 +19,7 @@ struct PipelineState {
   const Group& world;
   std::int64_t step = 0;
   std::uint64_t seed = 0;
+  bool saves = true;  // this replica's are written
 };
 
 // Throws Error(kUsage) where ranks differ in what they want to save.

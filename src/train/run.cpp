@@ -36,7 +36,7 @@ void run(const Model& model, const PipelineOptions& options,
   }
   const ThreadsOfCaller threads;
   const Plan plan = plan_pipeline(describe(model.layers), options);
-  const int num_ranks = plan.program.num_ranks();
+  const int num_ranks = plan.program.mesh.num_ranks();
   run_ranks(make_local_transports(num_ranks, {run_options.deadline}),
             resolve_threads_per_rank(run_options.threads_per_rank, num_ranks), /*ledger=*/nullptr,
             [&](Transport& transport) {

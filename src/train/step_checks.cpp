@@ -11,23 +11,41 @@
 #include <utility>
 
 #include "base/text.h"
+#include "run/replicas.h"
 #include "sluice/error.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {
 
+void require_planned_replicas(const Mesh& mesh, const DataParallel& data_parallel,
+                              const char* where) {
+  const bool shards_parameters = mesh.size(Axis::kDpShard) > 1;
+  const bool fits = num_replicas(mesh) == data_parallel.degree &&
+                    (data_parallel.degree == 1 || shards_parameters == data_parallel.zero3);
+  if (fits) return;
+  throw Error(ErrorKind::kUsage, {.what = counted(data_parallel.degree, "replica") +
+                                          (data_parallel.zero3 ? " that share parameters" : "") +
+                                          " are asked for, the " + "program's mesh has " +
+                                          counted(num_replicas(mesh), "replica") +
+                                          (shards_parameters ? " that share parameters" : ""),
+                                  .where = where,
+                                  .remedy = "give Plan::data_parallel with Plan::program"});
+}
+
 Transport& require_fits(const Plan& plan, Transport& transport) {
-  if (transport.size() == plan.program.num_ranks()) return transport;
-  throw Error(ErrorKind::kUsage,
-              {.what = "the plan has " + counted(plan.program.num_ranks(), "rank") +
-                       ", the transport " + std::to_string(transport.size()),
-               .where = "Pipeline",
-               .remedy = "make as many endpoints as the plan has ranks"});
+  const int num_ranks = plan.program.mesh.num_ranks();
+  if (transport.size() == num_ranks) return transport;
+  throw Error(ErrorKind::kUsage, {.what = "the plan has " + counted(num_ranks, "rank") +
+                                          ", the transport " + std::to_string(transport.size()),
+                                  .where = "Pipeline",
+                                  .remedy = "make as many endpoints as the plan has ranks"});
 }
 
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy) {
-  if (std::any_of(batch.counts.begin(), batch.counts.end(), [](auto count) { return count > 0; }))
-    return;
+  if (batch.total_count.value_or(0) > 0) return;
+  const auto counts = [](std::int64_t count) { return count > 0; };
+  const bool is_all = !batch.total_count;
+  if (is_all && std::any_of(batch.counts.begin(), batch.counts.end(), counts)) return;
   throw Error(ErrorKind::kInput,
               {.what = what, .where = "step " + std::to_string(batch.step), .remedy = remedy});
 }

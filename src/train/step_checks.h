@@ -15,9 +15,13 @@ namespace sluice {
 class Transport;
 
 // All throw Error(kUsage), but for require_counted: Error(kInput).
+// The replicas are those of the mesh. where: for the message.
+void require_planned_replicas(const Mesh& mesh, const DataParallel& data_parallel,
+                              const char* where);
 // The transport, if it has as many ranks as the plan.
 Transport& require_fits(const Plan& plan, Transport& transport);
-// Some microbatch counts something. what, remedy: for the message.
+// Some microbatch counts something, of whichever replica where that is known. what, remedy: for the
+// message.
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy);
 // The modules' parameters are still those that the stages were made of.
 void require_same_parameters(const RankStages& stages);

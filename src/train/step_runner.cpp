@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "plan/data_parallel.h"
 #include "sluice/parts/transport.h"
 #include "sluice/verify.h"
 
@@ -15,7 +16,8 @@ Program proven(Program program) {
 
 ExecutorOptions executor_options(const ModelEnd& end, RankStages& stages, const RunOptions& options,
                                  OutputWatch& outputs,
-                                 const std::vector<ExecutorObserver*>& observers) {
+                                 const std::vector<ExecutorObserver*>& observers,
+                                 const DataParallel& data_parallel) {
   ExecutorOptions result;
   result.seed = options.seed;
   result.scale = options.scale;
@@ -23,6 +25,7 @@ ExecutorOptions executor_options(const ModelEnd& end, RankStages& stages, const 
   result.input_metas = [&stages](int stage, const Values& batch) {
     return stages.input_metas(stage, batch);
   };
+  result.num_shards = detail::sums_in_shards(data_parallel) ? data_parallel.shards : 0;
   result.observers = {&outputs};
   result.observers.insert(result.observers.end(), observers.begin(), observers.end());
   return result;
@@ -32,14 +35,16 @@ ExecutorOptions executor_options(const ModelEnd& end, RankStages& stages, const 
 
 StepRunner::StepRunner(Program program, RankStages& stages,
                        const std::vector<SharedParameter>& parameters, Transport& transport,
-                       const ModelEnd& end, const RunOptions& options,
-                       const std::vector<ExecutorObserver*>& observers)
+                       const RunGroups& groups, const ModelEnd& end, const RunOptions& options,
+                       const std::vector<ExecutorObserver*>& observers,
+                       const DataParallel& data_parallel)
     : program_(proven(std::move(program))),
       end_(end),
       outputs_(program_, end_.outputs),
-      ops_(program_, parameters, stages.pointers(), transport.world(), outputs_, options.reduction),
+      ops_(program_, parameters, stages.pointers(), groups, outputs_, options.reduction,
+           data_parallel),
       executor_(program_, transport.rank(), stages.pointers(), transport, ops_, end_.loss,
-                executor_options(end_, stages, options, outputs_, observers)) {
+                executor_options(end_, stages, options, outputs_, observers, data_parallel)) {
   ops_.watch(executor_);
 }
 

@@ -29,8 +29,9 @@ class StepRunner {
  public:
   // Proves the program. References must outlive it.
   StepRunner(Program program, RankStages& stages, const std::vector<SharedParameter>& parameters,
-             Transport& transport, const ModelEnd& end, const RunOptions& options,
-             const std::vector<ExecutorObserver*>& observers);
+             Transport& transport, const RunGroups& groups, const ModelEnd& end,
+             const RunOptions& options, const std::vector<ExecutorObserver*>& observers,
+             const DataParallel& data_parallel = {});
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
 

@@ -1,11 +1,13 @@
 #include "sluice/parts/train_ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "base/text.h"
 #include "sluice/error.h"
 #include "train/parameter_list.h"
+#include "train/replica_sums.h"
+#include "train/sharded_state.h"
 #include "train/step_loss.h"
 #include "train/step_norm.h"
 #include "train/tied_sums.h"
@@ -13,14 +15,6 @@
 
 namespace sluice {
 namespace {
-
-const Mesh& require_one_pipeline(const Program& program) {
-  if (program.mesh.num_ranks() == program.num_ranks()) return program.mesh;
-  throw Error(ErrorKind::kInternal,
-              {.what = "the mesh has " + counted(program.mesh.num_ranks(), "rank") +
-                       ", one pipeline of it " + std::to_string(program.num_ranks()) +
-                       ": gradients are not added over other axes"});
-}
 
 // A program made for less than what trains would leave it without gradients.
 void require_gradients(const Program& program, const std::vector<SharedParameter>& parameters) {
@@ -45,32 +39,61 @@ struct TrainOps::Impl {
   std::vector<Stage*> stages;
   std::vector<SharedParameter> parameters;
   TiedSums ties;
+  const RunGroups groups;
+  const Mesh mesh;
+  const BlockOwners owners;
+  const bool shards_state;
+  ReplicaSums replicas;
   StepLoss loss;
-  Group world;
+  const OptimizerKind kind;
   Update update;
 
   double lr = 0;
   bool loss_known = false, norm_known = false;  // since the last update
   StepReport report;
 
-  Impl(const Program& program, std::vector<Stage*> the_stages, const Group& the_world,
-       const OptimizerOptions& options, std::function<StepRequest()> requested)
+  Impl(const Program& program, std::vector<Stage*> the_stages, const RunGroups& the_groups,
+       const OptimizerOptions& options, const DataParallel& data_parallel,
+       std::function<StepRequest()> requested)
       : stages(std::move(the_stages)),
-        parameters(list_parameters(stages, the_world, require_one_pipeline(program))),
-        ties(program, parameters, the_world.rank()),
-        loss(the_world, std::move(requested)),
-        world(the_world),
-        update(options, parameters),
+        parameters(
+            list_parameters(stages, the_groups.pipeline, Mesh({.pp = the_groups.pipeline.size()}))),
+        ties(program, parameters, the_groups.place()),
+        groups(the_groups),
+        mesh(program.mesh),
+        owners(stages, groups.num_replicas),
+        shards_state(groups.num_replicas > 1 && (data_parallel.zero1 || data_parallel.zero3)),
+        replicas(program, stages, owners, groups, data_parallel,
+                 shards_state ? [this](int stage,
+                                       std::size_t parameter) { return is_tied(stage, parameter); }
+                              : std::function<bool(int, std::size_t)>()),
+        loss(groups.world, std::move(requested)),
+        kind(options.kind),
+        update(options, parameters, shards_state ? &owners : nullptr, groups),
         lr(options.lr) {
     require_gradients(program, parameters);
   }
 
+  // Its sum over the uses takes all elements.
+  bool is_tied(int stage, std::size_t index) const {
+    return std::any_of(parameters.begin(), parameters.end(), [&](const SharedParameter& parameter) {
+      return parameter.uses.size() > 1 &&
+             std::any_of(parameter.uses.begin(), parameter.uses.end(),
+                         [&](const ParameterUse& use) {
+                           return use.stage && use.stage->index() == stage && use.index == index;
+                         });
+    });
+  }
+
+  ShardedState sharded_state() const { return {kind, update.optimizer(), parameters, owners}; }
+
   void judge() { report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm); }
 };
 
-TrainOps::TrainOps(const Program& program, std::vector<Stage*> stages, const Group& world,
-                   const OptimizerOptions& options, std::function<StepRequest()> requested)
-    : impl_(std::make_unique<Impl>(program, std::move(stages), world, options,
+TrainOps::TrainOps(const Program& program, std::vector<Stage*> stages, const RunGroups& groups,
+                   const OptimizerOptions& options, const DataParallel& data_parallel,
+                   std::function<StepRequest()> requested)
+    : impl_(std::make_unique<Impl>(program, std::move(stages), groups, options, data_parallel,
                                    std::move(requested))) {}
 TrainOps::~TrainOps() = default;
 
@@ -78,6 +101,15 @@ void TrainOps::watch(const Executor& executor) { impl_->loss.watch(executor); }
 void TrainOps::set_learning_rate(double lr) { impl_->lr = lr; }
 const StepReport& TrainOps::report() const { return impl_->report; }
 const Optimizer& TrainOps::optimizer() const { return impl_->update.optimizer(); }
+
+bool TrainOps::shards_state() const { return impl_->shards_state; }
+NamedTensors TrainOps::gather_state(const RunGroups& groups) const {
+  return gather_whole(list_state(impl_->sharded_state(), groups), groups);
+}
+std::vector<std::string> TrainOps::load_state(const Checkpoint& checkpoint) {
+  if (!impl_->shards_state) return load_optimizer(checkpoint, optimizer().state());
+  return load_optimizer(checkpoint, parts_of(impl_->sharded_state(), impl_->groups.replica));
+}
 
 Work<void> TrainOps::unshard(int /*stage*/) {
   // Every rank holds the parameters of its stages whole: there is nothing to gather.
@@ -88,9 +120,8 @@ void TrainOps::reshard(int /*stage*/) {
   // Nothing was gathered.
 }
 
-Work<void> TrainOps::reduce_gradients(int /*stage*/, std::optional<int> /*microbatch*/) {
-  // With one data-parallel replica a stage's gradients are already those of the whole batch.
-  return Work<void>::done();
+Work<void> TrainOps::reduce_gradients(int stage, std::optional<int> microbatch) {
+  return impl_->replicas.reduce(stage, microbatch);
 }
 
 Work<void> TrainOps::reduce_tied(int group) { return impl_->ties.reduce(group); }
@@ -104,14 +135,17 @@ Work<void> TrainOps::reduce_loss() {
 
 Work<void> TrainOps::reduce_norm() {
   impl_->ties.sum_others();
-  return post_gradient_norms(impl_->parameters, impl_->world,
-                             [](const ParameterUse& use) { return use.gradient(); })
-      .then([impl = impl_.get()](GradientNorms norms) {
-        impl->report.grad_norm = norms.total;
-        impl->report.parameter_norms = std::move(norms.of_parameters);
-        impl->norm_known = true;
-        impl->judge();
-      });
+  Work<GradientNorms> norms =
+      impl_->shards_state
+          ? post_gradient_norms(impl_->parameters, impl_->owners, impl_->groups, impl_->mesh)
+          : post_gradient_norms(impl_->parameters, impl_->groups.pipeline,
+                                [](const ParameterUse& use) { return use.gradient(); });
+  return std::move(norms).then([impl = impl_.get()](GradientNorms norms) {
+    impl->report.grad_norm = norms.total;
+    impl->report.parameter_norms = std::move(norms.of_parameters);
+    impl->norm_known = true;
+    impl->judge();
+  });
 }
 
 Work<void> TrainOps::gather_outputs() {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/load_state.h"
 #include "comm/gather_messages.h"
+#include "plan/data_parallel.h"
 #include "run/autocast.h"
 #include "run/fault_injection.h"
 #include "sluice/error.h"
@@ -52,6 +53,7 @@ struct Trainer::Impl {
   Transport& transport;
   const TrainerOptions options;
   const std::unique_ptr<FaultInjector> faults;  // of SLUICE_FAULT
+  const RunGroups groups;
   RankStages stages;
   std::unique_ptr<TrainOps> ops;
   CurrentInstruction current;
@@ -70,17 +72,29 @@ struct Trainer::Impl {
       : transport(the_transport),
         options(std::move(the_options)),
         faults(injected_faults(transport.rank(), transport.size())),
-        stages(build_stages(model, partition, transport.rank())),
+        groups(make_groups(the_program, transport, options.data_parallel)),
+        stages(build_stages(model, partition, groups.place())),
         program(the_program),
         end(model),
         evaluation_options{.seed = options.seed},
         draws_by_module(model.initialization.module) {
     log_stages(model, partition);
-    ops = std::make_unique<TrainOps>(program, stages.pointers(), transport.world(),
-                                     options.optimizer, options.requested);
+    ops = std::make_unique<TrainOps>(program, stages.pointers(), groups, options.optimizer,
+                                     options.data_parallel, options.requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stages.pointers(), transport,
                                           *ops, end.loss, executor_options());
     ops->watch(*executor);
+  }
+
+  static RunGroups make_groups(const Program& program, Transport& transport,
+                               const DataParallel& data_parallel) {
+    require_planned_replicas(program.mesh, data_parallel, "TrainerOptions::data_parallel");
+    if (data_parallel.zero3 && data_parallel.degree > 1) {
+      throw Error(ErrorKind::kUsage, {.what = "zero3 is planned, not executed",
+                                      .where = "TrainerOptions::data_parallel",
+                                      .remedy = "use zero1, or plan without zero3"});
+    }
+    return make_run_groups(transport.world(), program.mesh);
   }
 
   Evaluator& evaluator() {
@@ -90,9 +104,20 @@ struct Trainer::Impl {
       observers.insert(observers.end(), options.evaluation_observers.begin(),
                        options.evaluation_observers.end());
       if (faults) observers.push_back(faults.get());
-      evaluation.emplace(program.stage_map, stages, transport, end, evaluation_options, observers);
+      evaluation.emplace(program, stages, transport, groups, end, evaluation_options, observers);
     }
     return *evaluation;
+  }
+
+  RankState state(const RunGroups& connected) const {
+    RankState state;
+    if (groups.replica == 0) state = state_of(stages.pointers());
+    if (ops->shards_state()) {
+      state.optimizer = ops->gather_state(connected);
+    } else if (groups.replica == 0) {
+      state.optimizer = optimizer_state_of(state, ops->optimizer().state());
+    }
+    return state;
   }
 
   void log_stages(const Model& model, const Partition& partition) const {
@@ -120,6 +145,8 @@ struct Trainer::Impl {
     executor_options.seed = options.seed;
     executor_options.scale = options.scale;
     executor_options.auxiliary = end.auxiliary;
+    executor_options.num_shards =
+        detail::sums_in_shards(options.data_parallel) ? options.data_parallel.shards : 0;
     executor_options.input_metas = [this](int stage, const Values& batch) {
       return stages.input_metas(stage, batch);
     };
@@ -144,13 +171,13 @@ void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) 
 
 void Trainer::draw_weights() {
   impl_->stages.draw_weights(impl_->options.seed);
-  begin_alike(impl_->stages.pointers(), impl_->transport.world(), impl_->draws_by_module);
+  begin_alike(impl_->stages.pointers(), impl_->groups, impl_->draws_by_module);
 }
 
 std::vector<std::string> Trainer::load(const Checkpoint& checkpoint) {
   const Group world = impl_->transport.world();
   load_stages(checkpoint, impl_->stages.pointers(), world);
-  const WireWriter own = WireWriter().add(load_optimizer(checkpoint, optimizer().state()));
+  const WireWriter own = WireWriter().add(impl_->ops->load_state(checkpoint));
   std::set<std::string> without_state;
   for (WireReader& of_rank : gather_messages(world, own, "optimizer state")) {
     for (std::string& name : of_rank.take<std::vector<std::string>>())
@@ -225,10 +252,10 @@ std::vector<ParameterInfo> Trainer::parameters() const {
   return all;
 }
 
-RankState Trainer::state() const {
-  RankState state = state_of(impl_->stages.pointers());
-  state.optimizer = optimizer_state_of(state, optimizer().state());
-  return state;
+RankState Trainer::state() const { return impl_->state(impl_->groups); }
+RankState Trainer::state(const Group& world) const {
+  const bool gathers = impl_->ops->shards_state();
+  return impl_->state(gathers ? make_run_groups(world, impl_->program.mesh) : impl_->groups);
 }
 
 const Optimizer& Trainer::optimizer() const { return impl_->ops->optimizer(); }

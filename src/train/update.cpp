@@ -3,21 +3,19 @@
 #include <utility>
 
 #include "sluice/parts/gradient_norm.h"
+#include "train/gather_blocks.h"
 
 namespace sluice {
 namespace {
 
-// Lends the gradients of this rank's parameters to `.grad`, once for each storage.
+// Lends gradients to `.grad`, once for each storage.
 class GradGuard {
  public:
-  explicit GradGuard(const std::vector<SharedParameter>& parameters) {
-    for (const SharedParameter& parameter : parameters) {
-      if (const ParameterUse* use = parameter.local_use()) {
-        use->value().mutable_grad() = use->gradient();
-        values_.push_back(use->value());
-      }
-    }
+  void lend(at::Tensor& value, const at::Tensor& gradient) {
+    value.mutable_grad() = gradient;
+    values_.push_back(value);
   }
+  GradGuard() = default;
   ~GradGuard() {
     for (at::Tensor& value : values_) value.mutable_grad().reset();
   }
@@ -30,19 +28,54 @@ class GradGuard {
 
 }  // namespace
 
-Update::Update(const OptimizerOptions& options, const std::vector<SharedParameter>& parameters)
-    : parameters_(parameters), max_norm_(options.max_norm) {
+Update::Update(const OptimizerOptions& options, const std::vector<SharedParameter>& parameters,
+               const BlockOwners* owners, const RunGroups& groups)
+    : parameters_(parameters), owners_(owners), groups_(groups), max_norm_(options.max_norm) {
   std::vector<OptimizedParameter> own;
   for (const SharedParameter& parameter : parameters) {
-    if (const ParameterUse* use = parameter.local_use())
-      own.push_back({parameter.name, use->value()});
+    const ParameterUse* use = parameter.local_use();
+    if (!use) continue;
+    Target target{use, use->value(), {}};
+    if (owners) {
+      const auto range = owners->range(use->stage->index(), use->index, groups.replica);
+      if (!range) continue;
+      target.range = *range;
+      // One that is not contiguous is one block.
+      if (target.value.is_contiguous())
+        target.value = elements_of(target.value, *range);
+      else
+        target.value = target.value.detach();
+    }
+    own.push_back({parameter.name, target.value});
+    targets_.push_back(std::move(target));
   }
   optimizer_ = make_optimizer(options, std::move(own));
 }
 
 void Update::run(double lr, double grad_norm) {
-  const GradGuard grads(parameters_);
-  optimizer_->step(lr, 1.0 / clip_coefficient(grad_norm, max_norm_));
+  {
+    GradGuard grads;
+    for (Target& target : targets_) {
+      const at::Tensor& gradient = target.use->gradient();
+      const bool is_part = owners_ && target.value.dim() == 1 && gradient.defined();
+      grads.lend(target.value, is_part ? elements_of(gradient, target.range) : gradient);
+    }
+    optimizer_->step(lr, 1.0 / clip_coefficient(grad_norm, max_norm_));
+  }
+  if (owners_) share();
+}
+
+void Update::share() {
+  std::vector<std::vector<TensorBlock>> blocks(static_cast<std::size_t>(groups_.num_replicas));
+  for (const SharedParameter& parameter : parameters_) {
+    const ParameterUse* use = parameter.local_use();
+    if (!use) continue;
+    for (int replica = 0; replica < groups_.num_replicas; ++replica) {
+      if (const auto range = owners_->range(use->stage->index(), use->index, replica))
+        blocks[static_cast<std::size_t>(replica)].push_back({use->value(), *range});
+    }
+  }
+  gather_blocks(groups_, std::move(blocks)).wait();
 }
 
 }  // namespace sluice

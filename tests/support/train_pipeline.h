@@ -5,9 +5,13 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "plan/data_parallel.h"
+#include "run/replicas.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/program.h"
@@ -65,11 +69,48 @@ inline Program training_program(const std::string& schedule, int num_ranks, int 
   return program;
 }
 
+// The same for replicas of it, as a plan makes it. num_microbatches: of one replica.
+inline Program replicated_program(const std::string& schedule, int num_ranks, int num_microbatches,
+                                  const DataParallel& data_parallel,
+                                  std::vector<TieGroup> tie_groups = {},
+                                  const std::string& rank_order = "pp,dp") {
+  LowerOptions options;
+  options.tie_groups = std::move(tie_groups);
+  options.loss = true;
+  options.optimizer_step = true;
+  options.norm = true;
+  detail::set_lowering(data_parallel, options);
+  Program program =
+      lower(make_schedule(schedule, {.num_ranks = num_ranks, .num_microbatches = num_microbatches}),
+            options);
+  program.mesh = detail::mesh_of(num_ranks, data_parallel, rank_order);
+  require_verified(verify(program), schedule);
+  return program;
+}
+
+// What the replica of `rank` gets of a batch of all replicas.
+inline StepBatch batch_of_rank(const StepBatch& all, const Mesh& mesh, int rank) {
+  const auto replicas = static_cast<std::size_t>(num_replicas(mesh));
+  if (replicas == 1) return all;
+  const std::size_t each = all.microbatches.size() / replicas;
+  const std::size_t first = each * static_cast<std::size_t>(replica_of(mesh, rank));
+  StepBatch own;
+  own.step = all.step;
+  own.scale = all.scale;
+  own.first_microbatch = static_cast<std::int64_t>(first);
+  own.total_count = std::accumulate(all.counts.begin(), all.counts.end(), std::int64_t{0});
+  for (std::size_t m = first; m < first + each; ++m) {
+    own.microbatches.push_back(all.microbatches.at(m));
+    own.counts.push_back(all.counts[m]);
+  }
+  return own;
+}
+
 struct TrainingRun {
   std::function<Model()> model;  // called on every rank's thread
   Partition partition;
   Program program;
-  std::vector<StepBatch> steps;
+  std::vector<StepBatch> steps;  // of all replicas
   TrainerOptions options;
   double lr = 0.01;
   // Weights come from here, or are drawn.
@@ -82,9 +123,10 @@ struct TrainingRun {
 
 inline TrainingResult run_training(const TrainingRun& run) {
   TrainingResult result;
-  result.of_rank.resize(static_cast<std::size_t>(run.program.num_ranks()));
+  const Mesh& mesh = run.program.mesh;
+  result.of_rank.resize(static_cast<std::size_t>(mesh.num_ranks()));
   std::mutex mutex;
-  const auto transports = make_local_transports(run.program.num_ranks());
+  const auto transports = make_local_transports(mesh.num_ranks());
   run_ranks(transports, 1, run.ledger, [&](Transport& transport) {
     const Model model = run.model();
     TrainerOptions options = run.options;
@@ -98,13 +140,17 @@ inline TrainingResult run_training(const TrainingRun& run) {
     }
     if (run.before_steps) run.before_steps(trainer, transport);
     std::vector<StepReport>& reports = result.of_rank[transport.rank()];
-    for (const StepBatch& step : run.steps) reports.push_back(trainer.step(step, run.lr));
+    for (const StepBatch& step : run.steps)
+      reports.push_back(trainer.step(batch_of_rank(step, mesh, transport.rank()), run.lr));
     const std::vector<RankStats> stats = trainer.gather_stats(trainer.times());
     if (run.after_steps) run.after_steps(trainer, transport);
     const std::lock_guard lock(mutex);
     result.stats = stats;
     for (const ParameterInfo& info : trainer.parameters()) {
-      if (info.tied_to.empty()) result.weights[info.name] = info.tensor.detach().clone();
+      if (!info.tied_to.empty()) continue;
+      const auto [known, added] = result.weights.emplace(info.name, info.tensor.detach().clone());
+      if (!added && !at::equal(known->second, info.tensor))
+        throw std::logic_error("replicas have other values of '" + info.name + "'");
     }
   });
   result.reports = result.of_rank.front();

@@ -93,12 +93,14 @@ TEST(TrainerTest, TheFlightRecordIsThatOfTheStepOrEvaluationThatRanLast) {
 
 TEST(TrainerTest, AnEvaluatorKeepsTheProgramsOfTheLastFewNumbersOfMicrobatches) {
   const Model model = mlp(false);
-  const StageMap stage_map = training_program("GPipe", 1, kMicrobatches).stage_map;
+  const Program program = training_program("GPipe", 1, kMicrobatches);
   const auto transports = make_local_transports(1);
-  RankStages stages = build_stages(model, even_partition(model, stage_map), 0);
+  RankStages stages = build_stages(model, even_partition(model, program.stage_map), 0);
   stages.draw_weights(3);
   const RunOptions options;
-  Evaluator evaluator(stage_map, stages, *transports.front(), ModelEnd(model), options, {});
+  Evaluator evaluator(program, stages, *transports.front(),
+                      make_run_groups(transports.front()->world(), program.mesh), ModelEnd(model),
+                      options, {});
   const auto first_loss = [&](int num_microbatches) {
     evaluator.run(random_steps(1, num_microbatches).front());
     EXPECT_EQ(evaluator.losses().size(), static_cast<std::size_t>(num_microbatches));

@@ -25,7 +25,8 @@ struct StageOptions {
   // Called for each chunk of the rank when its modules are made, before its parameters are listed.
   Parallelize parallelize = {};
   AxisNames axis_names = {};
-  Mesh mesh = {};  // of the run, for the hook
+  Mesh mesh = {};   // of the run, for the hook
+  int replica = 0;  // of the mesh: the one that the stages are of
   // Parameters of two or more dimensions are made on the meta device, names, shapes and types
   // without memory, of stages of any size, until RankStages::to_empty(). LayerSpec::make need not
   // know of it (docs/library.md); one that makes them there by itself, as LayerOptions::device says
@@ -72,10 +73,10 @@ class RankStages {
 };
 
 // Modules stay in the mode, training or evaluation, in which LayerSpec::make returns them.
-// The stages that `partition` places on `rank`; those of tied parameters on one rank share storage.
-// With Model::fuse each is one layer, whose parameters are those of the layers that it was made of,
-// in their order. partition: of this model's layers. Throws Error(kUsage) for a partition of
-// another number of layers, for values that nobody writes, and what Chunk throws.
+// The stages that `partition` places on `rank` of a pipeline; those of tied parameters on one rank
+// share storage. With Model::fuse each is one layer, whose parameters are those of the layers that
+// it was made of, in their order. partition: of this model's layers. Throws Error(kUsage) for a
+// partition of another number of layers, for values that nobody writes, and what Chunk throws.
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});
 

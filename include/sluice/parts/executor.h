@@ -1,4 +1,4 @@
-// Runs one rank's row of a proven program.
+// Runs one rank's row of a proven program: that of its place along the mesh's axis pp.
 //
 // Owns: the loop over instructions, mailboxes, the flight recorder of this rank.
 // Does not own: the backward of a chunk (Stage), wires (Transport), sharded parameters, reductions
@@ -49,20 +49,20 @@ class StepOps {
 // An auxiliary loss of one microbatch, as its stage computed it.
 struct MicrobatchAuxiliary {
   std::string name;
-  std::int64_t stage = 0, microbatch = 0;
+  std::int64_t stage = 0, microbatch = 0;  // among those of all replicas
   double value = 0;
 };
 
 // The loss of one microbatch, as the last stage computed it.
 struct MicrobatchLoss {
-  std::int64_t microbatch = 0;
-  double sum = 0;          // of token losses
-  std::int64_t count = 0;  // counted tokens
+  std::int64_t microbatch = 0;  // among those of all replicas
+  double sum = 0;               // of token losses
+  std::int64_t count = 0;       // counted tokens
 };
 
 // Where a value stopped being finite, found by Executor::find_non_finite.
 struct NonFinite {
-  std::int64_t microbatch = -1;
+  std::int64_t microbatch = -1;  // of this rank's replica
   int stage = -1;
   bool in_forward = false;  // an output or the loss; else a gradient
   std::string name;         // value or full parameter name
@@ -79,14 +79,17 @@ struct ExecutorOptions {
   // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
   // from the memo of earlier steps, else from the message itself).
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
+  // Of gradients, of all replicas of the mesh (data_parallel.h); 0: one a replica.
+  int num_shards = 0;
   std::vector<ExecutorObserver*> observers;  // must outlive the executor
 };
 
 class Executor {
  public:
-  // stages: those of this rank, any order. transport: this rank's, of as many as the program has.
-  // The program must have passed verify(); one that is forward_only builds no graph. References
-  // must outlive the executor. Throws Error(kUsage) for stages or a transport of another rank.
+  // rank: of the mesh. stages: those of its row, any order. transport: this rank's, of as many as
+  // the mesh has. The program must have passed verify(); one that is forward_only builds no graph.
+  // References must outlive the executor. Throws Error(kUsage) for stages or a transport of another
+  // rank, and for shards that do not fit replicas and microbatches.
   Executor(const Program& program, int rank, std::vector<Stage*> stages, Transport& transport,
            StepOps& ops, LossFunction loss, ExecutorOptions options);
   ~Executor();

@@ -8,13 +8,26 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 namespace sluice {
+
+// Elements of a partial sum, in the order of memory: what a gradient is divided by when several
+// ranks own it. Any fixed number would do; this one keeps a block in the cache and leaves enough
+// blocks to share between threads.
+inline constexpr std::int64_t kGradientBlock = 16384;
 
 // (sum |x|^p)^(1/p), or max |x| for p = infinity; p > 0. Float32 and float64 tensors on the CPU are
 // summed in blocks of a fixed size whatever alignment and threads are; others by LibTorch.
 double tensor_norm(const at::Tensor& tensor, double p = 2.0);
+
+// Of a flat float32 or float64 tensor: the sum of the squares of each block. Where the blocks of a
+// gradient begin at multiples of kGradientBlock, norm_of_blocks() of all of them in order is its
+// tensor_norm(): the same bits, on the CPU.
+std::vector<double> block_squares(const at::Tensor& flat);
+double norm_of_blocks(std::span<const double> squares);
 
 // The norm of a vector whose pieces have these norms, by pairwise summation in the given order.
 double combine_norms(std::span<const double> norms, double p = 2.0);

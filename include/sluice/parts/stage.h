@@ -7,8 +7,9 @@
 // Invariants:
 //  1. Between forward and backward of a microbatch the stage keeps what its backward reads, never
 //     an output tensor.
-//  2. Gradients of weights add up in the order of the backward calls, into float32 sums when the
-//     parameter is a half-precision type, whose memory is there from the first keep() on.
+//  2. Gradients of weights add up in the order of the backward calls, those of each shard by
+//     themselves where there are several (data_parallel.h), into float32 sums when the parameter is
+//     a half-precision type, whose memory is there from the first keep() on.
 //  3. Each use of a tied parameter has its own sum.
 //  4. Nothing of a microbatch is left after its B, or its I and W.
 // Device and dtype are those of the parameters when the stage is made (LayerSpec::make decides):
@@ -27,6 +28,15 @@
 
 namespace sluice {
 
+// How the gradients of a step's microbatches fall into shards.
+struct StageShards {
+  OwnShards own;
+  std::int64_t microbatches_per_shard =
+      0;                            // of all replicas' microbatches; 0: all are of one shard
+  std::vector<int> backwards = {};  // of each own shard: how many B or W the stage will run
+  friend bool operator==(const StageShards&, const StageShards&) = default;
+};
+
 class Stage {
  public:
   // backward: empty for that of autograd, which takes any modules.
@@ -40,6 +50,15 @@ class Stage {
   std::vector<ParameterInfo>& parameters();
   at::Tensor& gradient(std::size_t parameter);
   void clear_gradients();
+
+  // Until it is called, all microbatches are of one shard. Microbatches are then named by their
+  // numbers among those of all replicas. Clears the gradients.
+  void set_shards(const StageShards& shards);
+  // After the last backward of a step: the sum of each largest subtree of the own shards (one where
+  // all microbatches are of one shard: gradient()), ascending; undefined where there is none.
+  std::vector<at::Tensor> partial_gradients(std::size_t parameter) const;
+  // In place of the partial ones.
+  void set_gradient(std::size_t parameter, at::Tensor sum);
 
   // Moves the modules, and takes their parameters anew. Precondition: nothing is in flight.
   void to(at::Device device);

@@ -1,8 +1,9 @@
-// The end of a training step: tied gradients, loss, global norm, update. Carries out what the
-// executor leaves to StepOps.
+// The end of a training step: gradients of all replicas, tied ones, loss, global norm, update.
+// Carries out what the executor leaves to StepOps.
 //
-// Owns: the list of all parameters of all ranks in layer order, and what goes by it: the sums of
-// ties, the loss, the norm, the update with its optimizer (one file each in src/train).
+// Owns: the list of all parameters of a pipeline in layer order, and what goes by it: the sums over
+// replicas, those of ties, the loss, the norm, the update with its optimizer (one file each in
+// src/train).
 // Does not own: gradients of single uses (Stage), order (Program), what is printed (metrics.h).
 //
 // Invariants:
@@ -13,8 +14,11 @@
 //     use, and for the first of the ranks over which it is replicated. Uses on one rank share
 //     storage and are updated once; uses on several ranks get the same update on each.
 //  3. The norm is a fixed tree over the parameters in layer order (gradient_norm.h).
-//  4. Every rank holds its parameters whole, and there is one replica of the gradients: UNSHARD,
-//     RESHARD and REDUCE_GRAD have nothing to gather, drop or add. Anything else is refused.
+//  4. Gradients add up over the microbatches of a replica, then over replicas (data_parallel.h),
+//     then over the uses of a tie: the same bits on every replica.
+//  5. Every rank holds its parameters whole: UNSHARD and RESHARD have nothing to gather or drop.
+//     With zero1 it holds the optimizer's state of the blocks that it owns, and gradients are whole
+//     only until they are reduced; norm and weights are the same bits.
 // Thread-safety: one rank's thread.
 #pragma once
 
@@ -27,12 +31,17 @@
 
 #include "sluice/optimizer.h"
 #include "sluice/options.h"
+#include "sluice/parts/data_parallel.h"
 #include "sluice/parts/executor.h"
 #include "sluice/parts/group.h"
+#include "sluice/parts/rank_state.h"
+#include "sluice/parts/run_groups.h"
 #include "sluice/parts/stage.h"
 #include "sluice/program.h"
 
 namespace sluice {
+
+class Checkpoint;
 
 // What is asked of a run between two steps; the later ones include the earlier.
 enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
@@ -52,13 +61,14 @@ struct StepReport {
 
 class TrainOps : public StepOps {
  public:
-  // Collective over all ranks: names are exchanged once, here. stages: those of this rank. world:
-  // Transport::world(). requested (may be empty) is asked once a step, at REDUCE_LOSS. Throws
+  // Collective over all ranks: names are exchanged once, here. stages: those of this rank. groups:
+  // of the program's mesh. requested (may be empty) is asked once a step, at REDUCE_LOSS. Throws
   // Error(kUsage) when some uses of a tied parameter are frozen and others not, Error(kInternal)
   // when a parameter has no single owner or is tied across ranks without a tie group in the
-  // program, and where invariant 4 does not hold.
-  TrainOps(const Program& program, std::vector<Stage*> stages, const Group& world,
-           const OptimizerOptions& options, std::function<StepRequest()> requested = {});
+  // program.
+  TrainOps(const Program& program, std::vector<Stage*> stages, const RunGroups& groups,
+           const OptimizerOptions& options, const DataParallel& data_parallel = {},
+           std::function<StepRequest()> requested = {});
   ~TrainOps() override;
 
   // Losses are taken from here; the executor is made after its StepOps.
@@ -78,7 +88,14 @@ class TrainOps : public StepOps {
 
   // Of the last step, complete at its end.
   const StepReport& report() const;
+  // Sharded: the state of the blocks that this replica owns.
   const Optimizer& optimizer() const;
+  bool shards_state() const;
+  // Where it is: whole, as a checkpoint holds it, each tensor on one replica. Collective over the
+  // ranks of `groups`, which may be others than those of the steps.
+  NamedTensors gather_state(const RunGroups& groups) const;
+  // Fills the optimizer's state, as load_optimizer() does. Returns the parameters without any.
+  std::vector<std::string> load_state(const Checkpoint& checkpoint);
 
  private:
   struct Impl;
@@ -87,8 +104,9 @@ class TrainOps : public StepOps {
 
 // Collective over all ranks, after a report that is not finite: runs the step again under watch and
 // throws, on every rank, one Error(kNotFinite) naming step, stage, value or parameter, and
-// microbatch of the first place: forward before backward; the smallest microbatch, then the
-// smallest stage; in backward the first microbatch in backward order, then the largest stage.
+// microbatch of the first place: forward before backward; the first replica; the smallest
+// microbatch, then the smallest stage; in backward the first microbatch in backward order, then the
+// largest stage.
 [[noreturn]] void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                                    const StepBatch& batch, const StepReport& report);
 

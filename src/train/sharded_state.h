@@ -1,0 +1,44 @@
+// Tensors of which every replica has its own blocks, as a checkpoint holds them, and back.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/load_state.h"
+#include "sluice/optimizer.h"
+#include "sluice/options.h"
+#include "sluice/parts/rank_state.h"
+#include "sluice/parts/run_groups.h"
+#include "train/block_owners.h"
+#include "train/parameter_list.h"
+
+namespace sluice {
+
+struct ShardedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;  // of the whole
+  at::TensorOptions options;
+  std::vector<std::optional<ElementRange>> of_replica;  // what each has
+  at::Tensor own;                                       // this one's; undefined: nothing
+};
+
+// Collective over the replicas, which list the same tensors. Each whole on one replica, spread by
+// size; in new memory.
+NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGroups& groups);
+
+// The optimizer's state where each replica has that of the blocks that it owns.
+struct ShardedState {
+  OptimizerKind kind;
+  const Optimizer& optimizer;
+  const std::vector<SharedParameter>& parameters;
+  const BlockOwners& owners;
+};
+
+// Of the parameters of which this rank has the first use.
+std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
+// Of all that this rank has, for load_optimizer.
+std::vector<StatePart> parts_of(const ShardedState& state, int replica);
+
+}  // namespace sluice
