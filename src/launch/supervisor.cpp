@@ -137,15 +137,17 @@ void Supervisor::escalate() {
       ::kill(-child.pid, SIGKILL);
     } else if (terminate_at_ && now >= *terminate_at_) {
       child.killed_here = true;
-      ::kill(-child.pid, SIGTERM);
+      ::kill(child.pid, SIGTERM);
     }
   }
   if (terminate_at_ && now >= *terminate_at_) terminate_at_.reset();
 }
 
+// Requests are for the processes themselves, the rest for all that they have started.
 void Supervisor::send_all(int signal) {
+  const bool is_request = signal != SIGKILL && signal != SIGSTOP && signal != SIGCONT;
   for (const Child& child : children_) {
-    if (child.lives) ::kill(-child.pid, signal);
+    if (child.lives) ::kill(is_request ? child.pid : -child.pid, signal);
   }
 }
 

@@ -42,7 +42,7 @@ class LaunchJobTest : public ::testing::Test {
   LaunchOptions options(const std::string& script, int processes = 2) const {
     LaunchOptions options;
     options.program = "/bin/sh";
-    options.command = {"sh", "-c", "cd '" + folder_.str() + "' && " + script};
+    options.command = {"sh", "-c", "cd '" + folder_.str() + "' || exit; " + script};
     options.processes = processes;
     options.patience = milliseconds(700);
     return options;
