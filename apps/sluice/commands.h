@@ -14,6 +14,9 @@
 // Then: a declaration here, a line in run() of main.cpp, and out of the table kNotBuilt there.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "sluice/run_config.h"
 
 namespace CLI {
@@ -30,6 +33,9 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
 // Of the program sluice.
 void add_config_command(CLI::App& app, const Overrides& overrides);
 void add_debug_command(CLI::App& app);
+// command: what follows "--", which take_launched() takes out of the arguments.
+void add_launch_command(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
+std::vector<std::string> take_launched(std::vector<std::string>& arguments);
 void add_plan_command(CLI::App& app, const Overrides& overrides);
 void add_split_command(CLI::App& app);
 void add_schedule_command(CLI::App& app, int& exit_code);

@@ -65,9 +65,6 @@ constexpr std::array kSibling = {
 
 // Commands of docs/command-line.md that nothing acts on yet.
 constexpr std::array kNotBuilt = {
-    CommandText{"launch",
-                "launch -n N [--max-restarts K] -- train CONFIG.toml ...\n"
-                "Starts N processes on this machine."},
     CommandText{"data",
                 "data tokenize|inspect ...\nTurns text into ids, and says what files hold."},
 };
@@ -90,7 +87,8 @@ bool asks_help(const std::vector<std::string>& arguments) {
 
 // The words after `help` name a command.
 void require_command(const std::vector<std::string>& words) {
-  std::vector<std::string> names = {"help", "plan", "config", "split", "schedule", "debug"};
+  std::vector<std::string> names = {"help",     "plan",   "config", "split",
+                                    "schedule", "launch", "debug"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
   for (const CommandText& text : kNotBuilt) names.emplace_back(text.name);
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
@@ -168,6 +166,9 @@ int run(int argc, char** argv) {
                                     .remedy = "see 'sluice --help' for those that are"});
   }
 
+  // What is launched has options of its own.
+  const std::vector<std::string> launched =
+      command == "launch" ? take_launched(arguments) : std::vector<std::string>();
   Overrides overrides;
   std::vector<std::string> override_names;
   if (std::find(kTakesOverrides.begin(), kTakesOverrides.end(), command) != kTakesOverrides.end()) {
@@ -192,6 +193,7 @@ int run(int argc, char** argv) {
   add_config_command(app, overrides);
   add_split_command(app);
   add_schedule_command(app, exit_code);
+  add_launch_command(app, launched, exit_code);
   add_debug_command(app);
   add_text({"help", "help [COMMAND]\nPrints this help, or that of a command."});
   for (const CommandText& text : kNotBuilt) add_text(text)->group(kNotBuiltGroup);

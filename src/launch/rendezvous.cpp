@@ -166,15 +166,19 @@ void await_earlier_job(const std::string& path, Deadline deadline) {
   }
 }
 
-JobStore serve(const std::string& host, int port, const std::string& secret) {
-  JobStore store;
-  store.secret = secret;
+StoreServerOptions server_options(const std::string& secret) {
   StoreServerOptions options;
-  options.host = host;
-  options.port = port;
   options.secret = secret;
   options.process = 0;
   options.name = "process 0, pid " + std::to_string(::getpid()) + " on " + machine_name();
+  return options;
+}
+
+JobStore serve(const std::string& host) {
+  StoreServerOptions options = server_options(random_secret());
+  options.host = host;
+  JobStore store;
+  store.secret = options.secret;
   store.server = std::make_unique<StoreServer>(std::move(options));
   store.address = store.server->address();
   return store;
@@ -184,7 +188,7 @@ JobStore serve_by_file(const LaunchEnvironment& environment, Deadline deadline,
                        milliseconds timeout) {
   const std::string path = private_path(job_name(environment));
   await_earlier_job(path, deadline);
-  JobStore store = serve("127.0.0.1", 0, random_secret());
+  JobStore store = serve("127.0.0.1");
   const PrivateFile file(path, notice_of(store));  // until all have come
   meet(store, environment.layout, deadline, timeout);
   return store;
@@ -275,30 +279,19 @@ std::string shared_secret(const LaunchEnvironment& environment) {
   return hex(bytes_of(hmac_sha256(environment.secret, job)));
 }
 
-JobStore serve_others(const std::string& host, int port, const std::string& secret) {
-  try {
-    return serve(host, port, secret);
-  } catch (const Error& error) {
-    // The name of the machine may mean an address that only others have for it.
-    if (error.kind() != ErrorKind::kUsage || port == 0) throw;
-    if (error.fact().find("port") != std::string::npos) throw;
-    JobStore store = serve("", port, secret);
-    store.address = {"127.0.0.1", store.address.port};
-    return store;
-  }
-}
-
 JobStore join_at_master(const LaunchEnvironment& environment) {
   if (environment.master_address.empty() || environment.master_port == 0) {
     refuse("the processes do not know where to meet", "environment",
            "set MASTER_ADDR and MASTER_PORT to the machine of process 0 and a free port of it");
   }
   const std::string secret = shared_secret(environment);
-  if (environment.layout.process == 0)
-    return serve_others(environment.master_address, environment.master_port, secret);
   JobStore store;
   store.address = {environment.master_address, environment.master_port};
   store.secret = secret;
+  if (environment.layout.process == 0) {
+    store.server = serve_at(store.address, server_options(secret));
+    store.address = store.server->address();
+  }
   return store;
 }
 
@@ -313,7 +306,7 @@ JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
                                    .remedy = "run the same build of sluice in every process"});
   }
   const bool alone = environment.one_machine();
-  store = serve(alone ? "127.0.0.1" : "", 0, random_secret());
+  store = serve(alone ? "127.0.0.1" : "");
   if (!alone) {
     JobStore told;
     told.address = {environment.master_address, store.address.port};
@@ -327,6 +320,13 @@ JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
 
 }  // namespace
 
+std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {
+  options.host = at.host;
+  options.port = at.port;
+  if (!is_address_here(at.host)) options.host.clear();
+  return std::make_unique<StoreServer>(std::move(options));
+}
+
 JobStore join_job(const LaunchEnvironment& environment, milliseconds timeout, NoticeBoard* board) {
   const Deadline deadline = deadline_in(timeout);
   const ProcessLayout& layout = environment.layout;
@@ -335,7 +335,7 @@ JobStore join_job(const LaunchEnvironment& environment, milliseconds timeout, No
     store.address = {environment.master_address, environment.master_port};
     store.secret = environment.secret;
   } else if (layout.num_processes == 1) {
-    return serve("127.0.0.1", 0, random_secret());
+    return serve("127.0.0.1");
   } else if (environment.launcher == Launcher::kTorchrun) {
     if (!board)
       throw Error(ErrorKind::kInternal, {.what = "under torchrun its store is needed to meet"});

@@ -49,4 +49,8 @@ struct JobStore {
 JobStore join_job(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                   NoticeBoard* board = nullptr);
 
+// The server of several machines: at `at`, or, where that name means none of this machine's
+// addresses, at all of them. Throws Error(kUsage) when the port is taken.
+std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options);
+
 }  // namespace sluice

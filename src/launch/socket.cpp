@@ -249,6 +249,15 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+bool is_address_here(const std::string& host) {
+  try {
+    const Socket free_port = listen_at(host, 0);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::string machine_name() {
   std::array<char, HOST_NAME_MAX + 1> name = {};
   if (::gethostname(name.data(), name.size() - 1) != 0 || !name[0]) return "this machine";

@@ -57,6 +57,8 @@ std::string local_host(const Socket& socket);  // "127.0.0.1"
 // "node7:29500", "[::1]:29500"
 std::string host_and_port(const std::string& host, int port);
 bool is_loopback(const std::string& host);
+// Whether one can listen there: the name may mean an address that only other machines use for this.
+bool is_address_here(const std::string& host);
 std::string machine_name();
 
 // Waits until the socket can be read or, with for_sending, written. False at the deadline.

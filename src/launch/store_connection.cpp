@@ -89,11 +89,9 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
         case Greeted::kRefused:
           reason = "it ends the connection";
           if (++refusals < kMaxRefusals) break;
-          fail(address, "the store of the job does not take this process's secret",
-               "start all processes of the job in the same way, with the same secret");
+          fail(address, "the store of the job does not take this process's secret", kSecretRemedy);
         case Greeted::kLiar:
-          fail(address, "what listens there does not know the secret of the job",
-               "start all processes of the job in the same way, with the same secret");
+          fail(address, "what listens there does not know the secret of the job", kSecretRemedy);
       }
       socket_.close();
     }

@@ -12,6 +12,10 @@
 
 namespace sluice {
 
+// The remedy of an Error that says: one side does not know the secret of the other.
+inline constexpr const char* kSecretRemedy =
+    "start all processes of the job in the same way, with the same secret";
+
 class StoreConnection {
  public:
   // Tries again until `deadline` while nobody listens there or the connection is lost. Throws

@@ -42,6 +42,13 @@ struct Wait {
   Deadline deadline;
 };
 
+struct KnownEnd {
+  int process = 0;
+  std::string how;
+  ErrorKind kind = ErrorKind::kPeer;
+  bool has_told = false;
+};
+
 struct Connection {
   Socket socket;
   std::string received, to_send;
@@ -157,8 +164,12 @@ struct StoreServer::Impl {
       beat();
     }
     // All that such a process said has been read: it was there before the poll.
-    for (const auto& [process, how] : known_ends) {
-      if (!finished.contains(process)) fail(lines.lost(process, how));
+    for (const KnownEnd& end : known_ends) {
+      if (finished.contains(end.process)) continue;
+      JobFailure lost = lines.lost(end.process, end.how);
+      lost.kind = end.kind;
+      if (end.has_told) lost.teller = end.process;
+      fail(lost);
     }
     known_ends.clear();
     if (auto lost = lines.judge(now, judge.counted())) fail(*lost);
@@ -393,7 +404,7 @@ struct StoreServer::Impl {
   StoreValues values;
   LineTable lines;
   std::set<int> finished;
-  std::vector<std::pair<int, std::string>> reported_ends, known_ends;  // before, after a poll
+  std::vector<KnownEnd> reported_ends, known_ends;  // before and since the poll
   JudgeClock judge;
   std::optional<JobFailure> first_failure;
   std::thread server;
@@ -416,10 +427,11 @@ void StoreServer::report(const JobFailure& failure) noexcept {
   impl_->wake_up();
 }
 
-void StoreServer::report_end(int process, const std::string& how) noexcept {
+void StoreServer::report_end(int process, const std::string& how, ErrorKind kind,
+                             bool has_told) noexcept {
   {
     const std::lock_guard lock(impl_->mutex);
-    impl_->reported_ends.emplace_back(process, how);
+    impl_->reported_ends.push_back({process, how, kind, has_told});
   }
   impl_->wake_up();
 }

@@ -91,7 +91,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
   expect_error("nonsense plan run.toml", 2,
                "unknown command 'nonsense'; command 'sluice'; one of: train, eval, checkpoint, "
                "plan, config, "
-               "split, schedule, debug, help, launch, data");
+               "split, schedule, launch, debug, help, data");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +
@@ -112,9 +112,8 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
 
 TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
   for (const char* command :
-       {"launch -n 2 -- train run.toml", "data inspect a.txt",
-        "plan run.toml --measure costs.json", "schedule --search --costs costs.json --max-memory 3",
-        "schedule --draw grid.svg",
+       {"data inspect a.txt", "plan run.toml --measure costs.json",
+        "schedule --search --costs costs.json --max-memory 3", "schedule --draw grid.svg",
         "schedule --name 1F1B --pp 2 --microbatches 2 --max-memory=3"}) {
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.exit_code, 2) << command;
@@ -125,7 +124,8 @@ TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
   const std::size_t heading = help.find("\nNot built yet:\n");
   ASSERT_NE(heading, std::string::npos) << help;
   EXPECT_LT(help.find("\n  help "), heading);
-  EXPECT_GT(help.find("\n  launch "), heading);
+  EXPECT_GT(help.find("\n  data "), heading);
+  EXPECT_LT(help.find("\n  launch "), heading);
   EXPECT_LT(help.find("\n  eval "), heading);
   for (const char* command : {"plan", "schedule"}) {
     const std::string own = run(std::string(command) + " --help").out;

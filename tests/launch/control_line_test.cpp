@@ -41,17 +41,31 @@ class ControlLineTest : public ::testing::Test {
   std::unique_ptr<StoreServer> server_ = std::make_unique<StoreServer>(server_options());
 };
 
-// A line in a process of its own, which does nothing else; ended with the object.
+// A line in a process of its own, which does nothing else; ended with the object. It is started
+// before there are threads here, and told the port later.
 class OtherProcess {
  public:
-  OtherProcess(const StoreAddress& address, const ControlLineOptions& options) {
+  explicit OtherProcess(const ControlLineOptions& options) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
     pid_ = fork();
     if (pid_ == 0) {
-      const ControlLine own(address, kSecret, options);
+      int port = 0;
+      if (::read(ends[0], &port, sizeof port) != static_cast<ssize_t>(sizeof port)) ::_exit(1);
+      const ControlLine own({"127.0.0.1", port}, kSecret, options);
       for (;;) ::pause();
     }
+    ::close(ends[0]);
+    tell_ = ends[1];
   }
-  ~OtherProcess() { end(SIGKILL); }
+  ~OtherProcess() {
+    end(SIGKILL);
+    ::close(tell_);
+  }
+  void join(const StoreAddress& address) const {
+    EXPECT_EQ(::write(tell_, &address.port, sizeof address.port),
+              static_cast<ssize_t>(sizeof address.port));
+  }
   void send(int signal) const { ::kill(pid_, signal); }
   void end(int signal) {
     if (pid_ <= 0) return;
@@ -62,6 +76,7 @@ class OtherProcess {
 
  private:
   pid_t pid_ = 0;
+  int tell_ = -1;
 };
 
 TEST_F(ControlLineTest, TellsAllOfTheFirstFailureOnce) {
@@ -140,8 +155,11 @@ TEST_F(ControlLineTest, AnEndWithoutFinishIsNamedWithThoseThatWait) {
 }
 
 TEST_F(ControlLineTest, AKilledProcessIsNamedAtOnce) {
+  server_.reset();
+  OtherProcess other(options_of(1));
+  server_ = std::make_unique<StoreServer>(server_options());
+  other.join(server_->address());
   const auto own = line(0);
-  OtherProcess other(server_->address(), options_of(1));
   std::this_thread::sleep_for(milliseconds(300));
   EXPECT_FALSE(own->wait_for_failure(milliseconds(0)));
   const auto begin = Clock::now();
@@ -153,8 +171,11 @@ TEST_F(ControlLineTest, AKilledProcessIsNamedAtOnce) {
 }
 
 TEST_F(ControlLineTest, AStoppedProcessIsNamedAfterTheHeartbeat) {
+  server_.reset();
+  OtherProcess other(options_of(1, milliseconds(1000)));
+  server_ = std::make_unique<StoreServer>(server_options());
+  other.join(server_->address());
   const auto own = line(options_of(0, milliseconds(1000)));
-  OtherProcess other(server_->address(), options_of(1, milliseconds(1000)));
   std::this_thread::sleep_for(milliseconds(1500));
   EXPECT_FALSE(own->wait_for_failure(milliseconds(0))) << "it lives";
   const auto begin = Clock::now();
@@ -285,8 +306,9 @@ TEST(ControlLineServerTest, AStoppedServerIsNamedAfterTheHeartbeat) {
 TEST(ControlLineServerTest, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
   OtherServer server;
   const ControlLineOptions options = options_of(2, milliseconds(800));
-  OtherProcess first(server.address, options_of(1, milliseconds(800))),
-      second(server.address, options);
+  OtherProcess first(options_of(1, milliseconds(800))), second(options);
+  first.join(server.address);
+  second.join(server.address);
   ControlLine own(server.address, kSecret, options_of(3, milliseconds(30'000)));
   std::this_thread::sleep_for(milliseconds(500));
   server.send(SIGSTOP);

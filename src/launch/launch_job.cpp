@@ -1,0 +1,199 @@
+#include "launch/launch_job.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "launch/launch_environment.h"
+#include "launch/node_group.h"
+#include "launch/rendezvous.h"
+#include "launch/sha256.h"
+#include "launch/supervisor.h"
+#include "sluice/error.h"
+#include "sluice/parts/log.h"
+
+extern char** environ;
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+
+// For the exit status of a process whose line has ended.
+constexpr milliseconds kGrace{500};
+// For output that is still in pipes when all processes have ended.
+constexpr milliseconds kLastOutput{1000};
+
+// A request to stop while the launchers meet: nothing runs yet.
+struct StopRequest {
+  int signal;
+};
+
+class Attempt {
+ public:
+  Attempt(const LaunchOptions& options, LaunchSignals& signals, int restart)
+      : options_(options), signals_(signals), restart_(restart) {
+    meet();
+  }
+
+  Verdict run() {
+    OutputMerger output;
+    Supervisor supervisor(signals_, server_.get(), first_process(), options_.patience);
+    for (int local = 0; local < options_.processes; ++local) start(supervisor, output, local);
+    output.start();
+    const JobOutcome outcome = supervisor.run();
+    output.finish(kLastOutput);
+    const bool asked_for = outcome.stopped && outcome.exit_code > 128;
+    if (!outcome.what.empty() && !asked_for && !output.has_shown_error()) say(outcome);
+    return verdict_of(outcome);
+  }
+
+ private:
+  int first_process() const { return options_.node * options_.processes; }
+  int num_processes() const { return options_.num_nodes * options_.processes; }
+  bool is_alone() const { return options_.num_nodes == 1; }
+  bool restarts_left() const { return restart_ < options_.max_restarts; }
+
+  // A store, and on several machines the other launchers.
+  void meet() {
+    StoreServerOptions server;
+    server.name = "sluice launch, pid " + std::to_string(::getpid()) + " on " + machine_name();
+    server.grace = kGrace;
+    if (is_alone()) {
+      secret_ = server.secret = random_secret();
+      server_ = std::make_unique<StoreServer>(server);
+      address_ = server_->address();
+      return;
+    }
+    // What is left of an attempt that failed does not get into the next one.
+    secret_ = server.secret = hex(bytes_of(
+        hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart_))));
+    address_ = options_.meeting;
+    if (options_.node == 0) {
+      server_ = serve_at(options_.meeting, server);
+      address_ = server_->address();
+    }
+    nodes_.emplace(address_, secret_,
+                   NodeGroupOptions{.num_nodes = options_.num_nodes,
+                                    .node = options_.node,
+                                    .processes = options_.processes,
+                                    .meet = options_.meeting_timeout,
+                                    .while_waiting = [this] { hear_signals(); }});
+  }
+
+  void hear_signals() {
+    while (const auto signal = signals_.next(std::chrono::steady_clock::now())) {
+      if (*signal == SIGTSTP) signals_.stop_here();
+      if (nodes_) continue;  // all has ended
+      if (*signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP) throw StopRequest{*signal};
+    }
+  }
+
+  std::vector<std::string> environment_of(int local) const {
+    const std::map<std::string, std::string> own = {
+        {"RANK", std::to_string(first_process() + local)},
+        {"LOCAL_RANK", std::to_string(local)},
+        {"WORLD_SIZE", std::to_string(num_processes())},
+        {"LOCAL_WORLD_SIZE", std::to_string(options_.processes)},
+        {"MASTER_ADDR", address_.host},
+        {"MASTER_PORT", std::to_string(address_.port)},
+        {"SLUICE_JOB_SECRET", secret_},
+        {kLaunchRestartVariable, std::to_string(restart_)}};
+    std::vector<std::string> all;
+    for (const auto& [name, value] : own) all.push_back(name + "=" + value);
+    for (char** entry = environ; entry && *entry; ++entry) {
+      const std::string text(*entry);
+      if (!own.contains(text.substr(0, text.find('=')))) all.push_back(text);
+    }
+    return all;
+  }
+
+  // Without logs, process 0 has the launcher's stdout itself. Of all others what they print is no
+  // result, and goes to stderr.
+  void start(Supervisor& supervisor, OutputMerger& output, int local) {
+    const int process = first_process() + local;
+    std::shared_ptr<OutputMerger::Log> log;
+    if (!options_.log_folder.empty()) {
+      log = OutputMerger::open_log(
+          options_.log_folder + "/rank_" + std::to_string(process) + ".log", restart_ == 0);
+    }
+    Socket own_output;
+    if (process != 0) own_output = Socket(output.add(log ? -1 : STDERR_FILENO, true, log));
+    if (process == 0 && log) own_output = Socket(output.add(STDOUT_FILENO, false, log));
+    const Socket errors(output.add(STDERR_FILENO, true, log));
+    ChildOptions child;
+    child.program = options_.program;
+    child.arguments = options_.command;
+    child.environment = environment_of(local);
+    child.output = own_output ? own_output.descriptor() : STDOUT_FILENO;
+    child.errors = errors.descriptor();
+    child.blocked_signals = signals_.inherited();
+    supervisor.start(child);
+  }
+
+  // What nobody else has said.
+  static void say(const JobOutcome& outcome) {
+    const Error line(ErrorKind::kPeer,
+                     {.what = outcome.what,
+                      .where = "command 'sluice launch'",
+                      .remedy = "look at what it said last, and whether the system ended it"});
+    std::fprintf(stderr, "sluice: error: %s\n", line.what());
+  }
+
+  Verdict verdict_of(const JobOutcome& outcome) {
+    if (is_alone()) {
+      return {.exit_code = outcome.exit_code,
+              .again = restarts_left() && !outcome.stopped && is_worth_repeating(outcome.exit_code),
+              .what = outcome.what};
+    }
+    if (options_.node == 0) {
+      const auto failure = server_->failure();
+      return nodes_->decide(outcome, failure ? failure->process : -1, restarts_left());
+    }
+    if (const auto verdict = nodes_->hear(outcome)) return *verdict;
+    const int lost = static_cast<int>(ErrorKind::kPeer);
+    return {.exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost};
+  }
+
+  const LaunchOptions& options_;
+  LaunchSignals& signals_;
+  const int restart_;
+  std::string secret_;
+  StoreAddress address_;
+  std::unique_ptr<StoreServer> server_;
+  std::optional<NodeGroup> nodes_;
+};
+
+}  // namespace
+
+int launch_job(const LaunchOptions& options) {
+  if (!options.log_folder.empty()) {
+    std::error_code failed;
+    std::filesystem::create_directories(options.log_folder, failed);
+    if (failed) {
+      throw Error(ErrorKind::kUsage,
+                  {.what = "cannot create the folder of logs: " + failed.message(),
+                   .where = options.log_folder,
+                   .remedy = "name another with --log-dir"});
+    }
+  }
+  LaunchSignals signals;
+  try {
+    for (int restart = 0;; ++restart) {
+      const Verdict verdict = Attempt(options, signals, restart).run();
+      if (!verdict.again) return verdict.exit_code;
+      log_warning(verdict.what + ": restart " + std::to_string(restart + 1) + " of " +
+                  std::to_string(options.max_restarts));
+    }
+  } catch (const StopRequest& request) {
+    return 128 + request.signal;
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,214 @@
+#include "launch/supervisor.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kStopped = 75;
+// The signals that one key or one kill of a whole group makes come within this time.
+constexpr milliseconds kOneRequest{1000};
+// How often it is looked whether somebody was judged lost.
+constexpr milliseconds kLook{200}, kIdleLook{1000};
+
+// The kinds of failure are the exit codes of those that know them.
+ErrorKind kind_of(int exit_code) {
+  return exit_code >= static_cast<int>(ErrorKind::kInternal) &&
+                 exit_code <= static_cast<int>(ErrorKind::kMemory)
+             ? static_cast<ErrorKind>(exit_code)
+             : ErrorKind::kPeer;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(LaunchSignals& signals, StoreServer* server, int first_process,
+                       milliseconds patience)
+    : signals_(signals), server_(server), first_process_(first_process), patience_(patience) {}
+
+Supervisor::~Supervisor() {
+  send_all(SIGKILL);
+  for (const Child& child : children_) {
+    if (!child.lives) continue;
+    while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+void Supervisor::start(const ChildOptions& child) {
+  children_.push_back({.pid = start_child(child)});
+}
+
+JobOutcome Supervisor::run() {
+  // One that ended before now has left its SIGCHLD.
+  for (reap(); !all_ended(); reap(), escalate()) {
+    if (const auto signal = signals_.next(next_deadline())) on_signal(*signal);
+  }
+  return outcome();
+}
+
+void Supervisor::on_signal(int signal) {
+  switch (signal) {
+    case SIGCHLD:
+      return;
+    case SIGUSR1:
+    case SIGUSR2:
+      return send_all(signal);
+    case SIGTSTP:
+      send_all(SIGSTOP);
+      signals_.stop_here();
+      return send_all(SIGCONT);
+    case SIGCONT:
+      return send_all(SIGCONT);
+    default:
+      break;
+  }
+  const Deadline now = Clock::now();
+  if (!stop_requested_) {
+    stop_requested_ = now;
+    stop_signal_ = signal;
+    send_all(SIGTERM);
+  } else if (now - *stop_requested_ >= kOneRequest && kill_signal_ == 0) {
+    kill_signal_ = signal;
+    send_all(SIGKILL);
+  }
+}
+
+void Supervisor::reap() {
+  for (std::size_t index = 0; index < children_.size(); ++index) {
+    Child& child = children_[index];
+    siginfo_t info = {};
+    // It stays a zombie, so that its number, which is that of its group, stays its own.
+    if (!child.lives ||
+        ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0) {
+      continue;
+    }
+    ::kill(-child.pid, SIGKILL);  // what it has started and left
+    while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    child.lives = false;
+    const bool by_signal = info.si_code != CLD_EXITED;
+    ended(index, by_signal ? 128 + info.si_status : info.si_status, by_signal);
+  }
+}
+
+void Supervisor::ended(std::size_t index, int exit_code, bool by_signal) {
+  Child& child = children_[index];
+  child.exit_code = exit_code;
+  if (child.killed_here && !first_failed_) first_failed_ = index;
+  if (exit_code == 0 || exit_code == kStopped || child.killed_here) return;
+  if (!first_failed_) {
+    first_failed_ = index;
+    terminate_at_ = Clock::now() + patience_;
+    kill_at_ = *terminate_at_ + patience_;
+  }
+  if (!server_) return;
+  const int process = first_process_ + static_cast<int>(index);
+  if (by_signal) {
+    server_->report_end(process, "was ended by " + signal_text(exit_code - 128));
+  } else {
+    server_->report_end(process, "ended with exit code " + std::to_string(exit_code),
+                        kind_of(exit_code), true);
+  }
+}
+
+void Supervisor::escalate() {
+  const Deadline now = Clock::now();
+  const auto others_ended = [this](std::size_t index) {
+    for (std::size_t other = 0; other < children_.size(); ++other)
+      if (other != index && children_[other].lives) return false;
+    return true;
+  };
+  for (std::size_t index = 0; index < children_.size(); ++index) {
+    Child& child = children_[index];
+    if (!child.lives) continue;
+    if ((kill_at_ && now >= *kill_at_) || (is_lost(index) && others_ended(index))) {
+      child.killed_here = true;
+      ::kill(-child.pid, SIGKILL);
+    } else if (terminate_at_ && now >= *terminate_at_) {
+      child.killed_here = true;
+      ::kill(child.pid, SIGTERM);
+    }
+  }
+  if (terminate_at_ && now >= *terminate_at_) terminate_at_.reset();
+}
+
+// Requests are for the processes themselves, the rest for all that they have started.
+void Supervisor::send_all(int signal) {
+  const bool is_request = signal != SIGKILL && signal != SIGSTOP && signal != SIGCONT;
+  for (const Child& child : children_) {
+    if (child.lives) ::kill(is_request ? child.pid : -child.pid, signal);
+  }
+}
+
+bool Supervisor::all_ended() const {
+  return std::none_of(children_.begin(), children_.end(),
+                      [](const Child& child) { return child.lives; });
+}
+
+bool Supervisor::is_lost(std::size_t index) const {
+  const auto failure = server_ ? server_->failure() : std::nullopt;
+  return failure && failure->kind == ErrorKind::kPeer &&
+         failure->process == first_process_ + static_cast<int>(index);
+}
+
+Deadline Supervisor::next_deadline() const {
+  Deadline next = Clock::now() + kLook;
+  if (!first_failed_) return next + kIdleLook;
+  if (terminate_at_) next = std::min(next, *terminate_at_);
+  if (kill_at_) next = std::min(next, *kill_at_);
+  return std::max(next, Clock::now() + milliseconds(1));
+}
+
+std::string Supervisor::name_of(std::size_t index) const {
+  return "process " + std::to_string(first_process_ + static_cast<int>(index));
+}
+
+JobOutcome Supervisor::outcome() const {
+  JobOutcome outcome;
+  outcome.stopped = stop_requested_.has_value();
+  if (kill_signal_ != 0) {
+    outcome.exit_code = 128 + kill_signal_;
+    outcome.what = "a second request to stop ended all processes";
+    return outcome;
+  }
+  if (!first_failed_) {
+    const bool stopped = std::any_of(children_.begin(), children_.end(), [](const Child& child) {
+      return child.exit_code == kStopped;
+    });
+    outcome.exit_code = stopped ? kStopped : 0;
+    return outcome;
+  }
+  // Who failed first may end later than those who heard of it.
+  std::size_t culprit = *first_failed_;
+  const auto failure = server_ ? server_->failure() : std::nullopt;
+  const int said = failure ? failure->process - first_process_ : -1;
+  if (said >= 0 && said < static_cast<int>(children_.size()))
+    culprit = static_cast<std::size_t>(said);
+  const Child& child = children_[culprit];
+  outcome.exit_code = child.exit_code;
+  outcome.what = name_of(culprit) + " ended with exit code " + std::to_string(child.exit_code);
+  if (child.killed_here || child.exit_code == 0 || child.exit_code == kStopped) {
+    // It was stopped or silent, or ended well before it was blamed.
+    outcome.exit_code =
+        failure ? static_cast<int>(failure->kind) : children_[*first_failed_].exit_code;
+    outcome.what = name_of(culprit) + " is lost";
+  } else if (child.exit_code > 128) {
+    outcome.what = name_of(culprit) + " was ended by " + signal_text(child.exit_code - 128);
+  }
+  // A process that had nothing to save yet ends by the SIGTERM that stands for the request.
+  if (outcome.stopped && outcome.exit_code == 128 + SIGTERM) outcome.exit_code = 128 + stop_signal_;
+  return outcome;
+}
+
+}  // namespace sluice

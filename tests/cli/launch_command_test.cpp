@@ -1,0 +1,92 @@
+// What `sluice launch` refuses, and that it starts this program; what it does with processes is
+// tests/launch/launch_job_test.cpp.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "support/run_program.h"
+
+namespace sluice {
+namespace {
+
+using testing::ProgramResult;
+using testing::quoted_for_shell;
+using testing::run_shell;
+
+ProgramResult launch(const std::string& arguments, const std::string& environment = {}) {
+  return run_shell(environment + " " + quoted_for_shell(SLUICE_PROGRAM) + " launch " + arguments);
+}
+
+void expect_refused(const std::string& arguments, const std::string& begin,
+                    const std::string& environment = {}) {
+  const ProgramResult result = launch(arguments, environment);
+  EXPECT_EQ(result.exit_code, 2) << arguments;
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(result.err.starts_with("sluice: error: " + begin)) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(testing::parts_of(result.err), 3) << result.err;
+}
+
+TEST(LaunchCommandTest, RefusesWhatIsMissingOrWrong) {
+  expect_refused("", "-n is missing; command 'sluice launch'; ");
+  expect_refused("-- train run.toml", "-n is missing; ");
+  expect_refused("-n 0 -- train run.toml", "'0' is not a value of -n");
+  expect_refused("-n two -- train run.toml", "'two' is not a value of -n");
+  expect_refused("-n 2", "there is no command to launch; ");
+  expect_refused("-n 2 --", "there is no command to launch; ");
+  expect_refused("-n 2 -- plan run.toml",
+                 "'plan' cannot be launched; command 'sluice launch'; one of: train, eval");
+  expect_refused("-n 2 -- trian run.toml",
+                 "'trian' cannot be launched; command 'sluice launch'; did you mean 'train'?");
+  expect_refused("-n 2 train run.toml", "unexpected argument 'train'; ");
+  expect_refused("-n 2 --max-restarts -1 -- train run.toml",
+                 "'-1' is not a value of --max-restarts");
+  expect_refused("-n 2 --log-dri logs -- train run.toml",
+                 "unknown option '--log-dri'; command 'sluice launch'; did you mean '--log-dir'?");
+}
+
+TEST(LaunchCommandTest, RefusesMachinesThatCannotMeet) {
+  const test::TempDirectory folder;
+  const std::string base = "-n 2 --nnodes 2 ", command = " -- train run.toml";
+  expect_refused(base + command, "several machines need --node-rank and --rdzv; ");
+  expect_refused(base + "--node-rank 2 --rdzv a:1" + command,
+                 "--node-rank 2 is not below --nnodes 2; ");
+  for (const char* wrong : {"a", "a:", ":1", "a:0", "a:65536", "a:1x"})
+    expect_refused(base + "--node-rank 0 --rdzv " + wrong + command,
+                   "'" + std::string(wrong) + "' is not a value of --rdzv; ");
+  const std::string there = base + "--node-rank 0 --rdzv 127.0.0.1:1";
+  expect_refused(there + command, "launchers on several machines need a secret ");
+  expect_refused(there + command, "launchers on several machines need a secret ",
+                 "SLUICE_JOB_SECRET=");
+  const std::string secret = folder / "secret";
+  expect_refused(there + " --secret-file " + secret + command, "cannot open file: No such file");
+  test::write_file(secret, "something\n");
+  ::chmod(secret.c_str(), 0640);
+  expect_refused(there + " --secret-file " + secret + command,
+                 "others than its owner may read or change the secret; ");
+  ::chmod(secret.c_str(), 0600);
+  test::write_file(secret, " \n");
+  expect_refused(there + " --secret-file " + secret + command, "the file of the secret is empty; ");
+  expect_refused("-n 2 --rdzv a:1" + command,
+                 "--node-rank, --rdzv and --secret-file are for several machines; ");
+}
+
+TEST(LaunchCommandTest, StartsThisProgramAndShowsWhatAllSayOnce) {
+  // Refused by every process alike, before anything is read.
+  const ProgramResult result = launch("-n 3 -- train /nonexistent/run.toml");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(result.err.starts_with("sluice: error: ")) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST(LaunchCommandTest, WhatFollowsTheDashesIsNotItsOwn) {
+  const ProgramResult help = launch("--help");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_NE(help.out.find("--max-restarts"), std::string::npos);
+  EXPECT_EQ(launch("-n 1 -- train --help").out.find("--max-restarts"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice
