@@ -41,6 +41,7 @@ nlohmann/json.hpp|nlohmann-json3-dev
 toml++/toml.h|libtomlplusplus-dev
 CLI/CLI.hpp|libcli11-dev
 xxhash.h|libxxhash-dev
+gloo/types.h|libgloo-dev
 gtest/gtest.h|libgtest-dev
 benchmark/benchmark.h|libbenchmark-dev
 '

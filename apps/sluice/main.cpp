@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
 #include "sluice/error.h"
@@ -125,7 +126,7 @@ void require_working_folder() {
 }
 
 void print_version(bool json) {
-  const std::vector<std::string> backends = {"threads"};
+  const std::vector<std::string> backends = {"threads", "gloo"};
   const std::string torch = SLUICE_TORCH_VERSION;
   if (json) {
     nlohmann::ordered_json object;
@@ -138,8 +139,8 @@ void print_version(bool json) {
   }
   std::cout << "sluice " SLUICE_VERSION "\ntorch "
             << (torch.empty() ? "none (planner only)" : torch)
-            << "\ncompiler " SLUICE_COMPILER "\nbackends " << (torch.empty() ? "none" : backends[0])
-            << "\n";
+            << "\ncompiler " SLUICE_COMPILER "\nbackends "
+            << (torch.empty() ? "none" : join(backends, ", ")) << "\n";
 }
 
 int run(int argc, char** argv) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "comm/no_sigpipe.h"
 #include "comm/node.h"
 #include "comm/pair_proof.h"
 #include "launch/sha256.h"
@@ -86,11 +87,13 @@ struct Lane {
 
   WorkPtr send(at::Tensor bytes, int node, int tag) {
     std::vector<at::Tensor> tensors{std::move(bytes)};
+    const NoSigpipe no_sigpipe;
     const std::lock_guard lock(calls);
     return group->send(tensors, node, tag);
   }
   WorkPtr receive(at::Tensor bytes, int node, int tag) {
     std::vector<at::Tensor> tensors{std::move(bytes)};
+    const NoSigpipe no_sigpipe;
     const std::lock_guard lock(calls);
     return group->recv(tensors, node, tag);
   }
@@ -389,6 +392,7 @@ class GlooWire final : public Wire {
  public:
   GlooWire(const c10::intrusive_ptr<c10d::Store>& store, GlooWireOptions options)
       : options_(std::move(options)) {
+    const NoSigpipe no_sigpipe;  // Gloo's thread, too
     const auto give_up = std::chrono::steady_clock::now() + options_.deadline;
     const auto device = make_device();
     for (std::size_t lane = 0; lane < kNumLanes; ++lane) {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "comm/c10d_store.h"
 #include "comm/gloo_wire.h"
-#include "comm/job_store.h"
 #include "comm/node.h"
 
 namespace sluice {

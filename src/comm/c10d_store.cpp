@@ -1,4 +1,4 @@
-#include "comm/job_store.h"
+#include "comm/c10d_store.h"
 
 #include <string>
 #include <utility>
