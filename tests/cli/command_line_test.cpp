@@ -112,9 +112,8 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
 
 TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
   for (const char* command :
-       {"launch -n 2 -- train run.toml", "data inspect a.txt",
-        "plan run.toml --measure costs.json", "schedule --search --costs costs.json --max-memory 3",
-        "schedule --draw grid.svg",
+       {"launch -n 2 -- train run.toml", "data inspect a.txt", "plan run.toml --measure costs.json",
+        "schedule --search --costs costs.json --max-memory 3", "schedule --draw grid.svg",
         "schedule --name 1F1B --pp 2 --microbatches 2 --max-memory=3"}) {
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.exit_code, 2) << command;
