@@ -32,10 +32,10 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
     if (last && run.log) run.log->end(Ending::kFailed, last->step, last->path);
   }
   run.stop.run_finished();
-  const std::string records = failure ? run.flight.write_failure(*failure) : "";
   // Of data and of numbers the error says it all.
   if (error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite) return;
   if (failure) {
+    const std::string records = run.flight.write_failure(*failure);
     std::cerr << run.post_mortem.text(run.plan.program, *failure,
                                       {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
     if (!records.empty() && run.log) {
