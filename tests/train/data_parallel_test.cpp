@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 
+#include <cmath>
 #include <mutex>
 #include <set>
 
@@ -324,6 +325,33 @@ TEST(DataParallelTest, TheFirstPlaceThatIsNotFiniteIsNamedByItsRankAndMicrobatch
   // Replica 1 of pp,dp: rank 1 has stage 0.
   EXPECT_NE(std::string(error.what()).find("stage 0 (rank 1), microbatch 5"), std::string::npos)
       << error.what();
+}
+
+// Of microbatch 5 the loss is finite, the gradient is not.
+TEST(DataParallelTest, AGradientThatIsNotFiniteIsNamedByItsMicrobatchWithAnyNumberOfShards) {
+  for (const Layout& layout : {Layout{"1F1B", 1, replicas(1, 8)}, Layout{"1F1B", 1, replicas(1, 2)},
+                               Layout{"1F1B", 1, replicas(2, 4)}}) {
+    TrainingRun run = run_of(layout);
+    run.model = [] {
+      Model model = weighted_mlp(false, kWidth);
+      model.loss = [](const Values& outputs, const Values& batch) {
+        const at::Tensor prediction = outputs.get("prediction");
+        const bool spoils = batch.get("x").flatten()[0].item<float>() == 7.0f;
+        if (spoils && prediction.requires_grad()) {
+          prediction.register_hook([](const at::Tensor& gradient) { return gradient * HUGE_VALF; });
+        }
+        return weighted_error(outputs, batch);
+      };
+      return model;
+    };
+    at::Tensor x = run.steps[0].microbatches.at(5).get("x");
+    x.flatten()[0].fill_(7.0f);
+    const Error error = error_of([&] { run_training(run); });
+    EXPECT_EQ(error.kind(), ErrorKind::kNotFinite) << error.what();
+    const std::string what = error.what();
+    EXPECT_EQ(what.rfind("the gradient of '", 0), 0U) << what;
+    EXPECT_NE(what.find("microbatch 5"), std::string::npos) << layout << ": " << what;
+  }
 }
 
 TEST(DataParallelTest, ABatchMustSayWhereItStandsAndWhatAllCount) {
