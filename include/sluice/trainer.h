@@ -94,15 +94,16 @@ class Trainer {
   // far (docs/split-backward.md). The same on every rank, ascending.
   std::vector<int> gather_unsplit_stages();
 
-  // Of this rank's stages, in order; a tied parameter once for each use.
+  // Of this rank's stages, in order; a tied parameter once for each use. Where parameters are
+  // sharded (zero3), the tensor is this replica's own blocks, flat.
   std::vector<ParameterInfo> parameters() const;
   // What a checkpoint holds of this rank, by full name: parameters, buffers, optimizer state; of
   // what all replicas hold alike, on replica 0, and so are buffers, which a forward may have
   // changed otherwise on others. To be saved by a Saver; the tensors are the ones that train, not
   // copies.
-  // Where optimizer state is sharded: collective, over `world` (of the same ranks; that of the steps
-  // where it is not given, which a failure ends); it is gathered into copies, each tensor on the
-  // replica that writes it.
+  // Where optimizer state is sharded: collective, over `world` (of the same ranks; that of the
+  // steps where it is not given, which a failure ends); it is gathered into copies, each tensor on
+  // the replica that writes it.
   RankState state() const;
   RankState state(const Group& world) const;
   const Optimizer& optimizer() const;

@@ -118,12 +118,18 @@ void read_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& pa
 }  // namespace
 
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
-                 const Group& world) {
-  std::vector<Reading> readings = readings_of(stages);
+                 const Group& world, const std::function<void(int stage)>& begin,
+                 const std::function<void(int stage)>& end) {
+  const std::vector<Reading> readings = readings_of(stages);
   require_fits(checkpoint, readings);
   require_all_used(checkpoint, readings, world);
-  for (Reading& reading : readings)
-    read_checked(checkpoint, SavedKind::kWeights, reading.name, reading.slice, reading.destination);
+  for (Stage* stage : stages) {
+    if (begin) begin(stage->index());
+    for (Reading& reading : readings_of({stage}))
+      read_checked(checkpoint, SavedKind::kWeights, reading.name, reading.slice,
+                   reading.destination);
+    if (end) end(stage->index());
+  }
 }
 
 std::vector<std::string> load_optimizer(const Checkpoint& checkpoint, const NamedTensors& state) {

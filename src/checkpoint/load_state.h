@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,11 @@ namespace sluice {
 // stages; other uses of a tied parameter from its first. Everything is looked up and compared
 // before anything is written. Throws Error(kCheckpoint): a tensor that is missing, or of another
 // shape, or in the checkpoint but on no rank.
+// begin, end (may be empty): called around each stage, whose parameters need memory between them
+// only.
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
-                 const Group& world);
+                 const Group& world, const std::function<void(int stage)>& begin = {},
+                 const std::function<void(int stage)>& end = {});
 
 // Fills what the checkpoint has of {"exp_avg/NAME", tensor}, ..; the rest becomes zero: what was
 // frozen when it was saved has no state. Returns the names of those parameters. Throws

@@ -38,19 +38,14 @@ void FiniteCheck::end(int /*index*/, const Action& action) {
          stage.parameters()[i].tensor);
 }
 
-std::optional<NonFinite> FiniteCheck::found() const {
-  std::optional<NonFinite> place = found_;
-  if (place && place->in_forward)
-    place->parameter = non_finite_parameter(*stages_.at(place->stage));
-  return place;
-}
-
 void FiniteCheck::note(const Action& action, bool in_forward, const std::string& name,
                        const at::Tensor& tensor, const at::Tensor& computed_in) {
   if (found_ && (found_->in_forward || !in_forward)) return;
   if (is_finite(tensor)) return;
   found_ =
       NonFinite{action.microbatch, action.stage, in_forward, name, "", computed_in.scalar_type()};
+  // While the stage's parameters are there: they may be sharded.
+  if (in_forward) found_->parameter = non_finite_parameter(*stages_.at(action.stage));
 }
 
 }  // namespace sluice

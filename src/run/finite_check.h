@@ -24,7 +24,7 @@ class FiniteCheck final : public ExecutorObserver {
   void end(int index, const Action& action) override;
 
   // The first in a forward, else the first in a backward.
-  std::optional<NonFinite> found() const;
+  const std::optional<NonFinite>& found() const { return found_; }
 
  private:
   // computed_in: of the type in which the value came to be, as a float32 sum of float16 gradients.

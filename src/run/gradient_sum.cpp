@@ -13,6 +13,9 @@ namespace {
 
 using detail::ShardRange;
 
+// No shard is selected: the sum is also that of a finished subtree.
+constexpr int kNone = -1;
+
 // Nobody else can see the memory: one reference to the tensor is the caller's, one to the storage
 // the tensor's, and a view's base is held by the view alone.
 bool is_alone(const at::Tensor& gradient) {
@@ -104,6 +107,7 @@ void GradientSum::recycle(at::Tensor& sum) {
 }
 
 void GradientSum::clear() {
+  if (selected_ == kNone) sum_.reset();
   recycle(sum_);
   for (auto& [shard, sum] : open_) recycle(sum);
   for (auto& [begin, subtree] : finished_) recycle(subtree.sum);
@@ -119,7 +123,7 @@ void GradientSum::set_shards(const OwnShards& shards) {
 
 void GradientSum::select(int shard) {
   if (shard == selected_) return;
-  if (sum_.defined()) open_[selected_] = std::move(sum_);
+  if (sum_.defined() && selected_ != kNone) open_[selected_] = std::move(sum_);
   sum_.reset();
   selected_ = shard;
   const auto found = open_.find(shard);
@@ -133,8 +137,8 @@ void GradientSum::finish(int shard) {
   if (own.size() == 1) return;
   at::NoGradGuard no_grad;
   ShardRange range{shard, shard + 1};
-  at::Tensor sum;
-  if (shard == selected_) sum = std::exchange(sum_, {});
+  select(shard);
+  at::Tensor sum = std::exchange(sum_, {});
   while (range != own) {
     const ShardRange parent = parent_of(range, shards_.num_shards);
     if (parent.begin < own.begin || own.end < parent.end) break;
@@ -152,8 +156,11 @@ void GradientSum::finish(int shard) {
   }
   if (range == own) {
     sum_ = std::move(sum);
+    selected_ = own.begin;
     return;
   }
+  sum_ = sum;
+  selected_ = kNone;
   finished_[range.begin] = {range.end, std::move(sum)};
 }
 
@@ -170,12 +177,14 @@ std::vector<at::Tensor> GradientSum::partial_sums() const {
 }
 
 void GradientSum::replace(at::Tensor sum) {
-  if (!sum.is_same(sum_)) recycle(sum_);
+  if (selected_ != kNone && !sum.is_same(sum_)) recycle(sum_);
+  sum_.reset();
   for (auto& [begin, subtree] : finished_) {
     if (!subtree.sum.is_same(sum)) recycle(subtree.sum);
   }
   finished_.clear();
   sum_ = std::move(sum);
+  selected_ = shards_.begin;
 }
 
 }  // namespace sluice

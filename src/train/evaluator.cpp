@@ -8,16 +8,44 @@
 
 namespace sluice {
 
+namespace {
+
+// Replicas may have other numbers of microbatches, and so other programs: what is sharded is
+// gathered once before them.
+class WholeStages {
+ public:
+  WholeStages(ShardedParameters* sharded, const RankStages& stages)
+      : sharded_(sharded), stages_(stages) {
+    if (!sharded_) return;
+    std::vector<Work<void>> works;
+    for (const auto& stage : stages_.stages()) works.push_back(sharded_->unshard(stage->index()));
+    for (Work<void>& work : works) work.wait();
+  }
+  ~WholeStages() {
+    if (!sharded_) return;
+    for (const auto& stage : stages_.stages()) sharded_->reshard(stage->index());
+  }
+  WholeStages(const WholeStages&) = delete;
+  WholeStages& operator=(const WholeStages&) = delete;
+
+ private:
+  ShardedParameters* sharded_;
+  const RankStages& stages_;
+};
+
+}  // namespace
+
 Evaluator::Evaluator(const Program& trained, RankStages& stages, Transport& transport,
                      const RunGroups& groups, const ModelEnd& end, const RunOptions& options,
-                     const std::vector<ExecutorObserver*>& observers)
+                     const std::vector<ExecutorObserver*>& observers, ShardedParameters* sharded)
     : trained_(trained),
       stages_(stages),
       transport_(transport),
       groups_(groups),
       end_(end),
       options_(options),
-      observers_(observers) {}
+      observers_(observers),
+      sharded_(sharded) {}
 
 StepRunner& Evaluator::runner_for(const Kind& kind) {
   const auto found = std::find_if(runners_.begin(), runners_.end(),
@@ -41,6 +69,7 @@ StepRunner& Evaluator::runner_for(const Kind& kind) {
 }
 
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
+  const WholeStages whole(sharded_, stages_);
   if (batch.microbatches.size() == 0 && groups_.num_replicas > 1) {
     // The other replicas have something to tell.
     losses_ = post_losses(groups_.world, nullptr, StepRequest::kNone).wait().of_microbatches;

@@ -14,16 +14,18 @@
 #include "sluice/model.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/pipeline.h"
+#include "train/sharded_parameters.h"
 #include "train/step_runner.h"
 
 namespace sluice {
 
 class Evaluator {
  public:
-  // trained: the program that trains the stages. References must outlive it.
+  // trained: the program that trains the stages. sharded: parameters of theirs, gathered while it
+  // runs; null: all are whole. References must outlive it.
   Evaluator(const Program& trained, RankStages& stages, Transport& transport,
             const RunGroups& groups, const ModelEnd& end, const RunOptions& options,
-            const std::vector<ExecutorObserver*>& observers);
+            const std::vector<ExecutorObserver*>& observers, ShardedParameters* sharded = nullptr);
 
   // Collective over all ranks. Each replica has its own batch, of any number of microbatches, also
   // none where there are several replicas. Modules are in evaluation mode meanwhile, and then each
@@ -59,6 +61,7 @@ class Evaluator {
   const ModelEnd end_;
   const RunOptions& options_;
   const std::vector<ExecutorObserver*> observers_;
+  ShardedParameters* const sharded_;
   const std::vector<SharedParameter> no_ties_;  // nothing is summed
   std::list<Runner> runners_;                   // the last used first
   std::vector<MicrobatchLoss> losses_;

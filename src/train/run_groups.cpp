@@ -17,11 +17,10 @@ RunGroups make_run_groups(const Group& world, const Mesh& mesh) {
   RunGroups groups{.world = world, .pipeline = world, .replicas = {}};
   groups.num_replicas = num_replicas(mesh);
   if (groups.num_replicas * mesh.size(Axis::kPp) != mesh.num_ranks()) {
-    throw Error(ErrorKind::kInternal,
-                {.what = "the mesh has " + counted(mesh.num_ranks(), "rank") + ", " +
-                         std::to_string(groups.num_replicas) + " pipelines of it " +
-                         std::to_string(mesh.size(Axis::kPp)) +
-                         " each: gradients are not added over other axes"});
+    throw Error(ErrorKind::kInternal, {.what = "the mesh has " + counted(mesh.num_ranks(), "rank") +
+                                               ", " + counted(groups.num_replicas, "pipeline") +
+                                               " of it " + std::to_string(mesh.size(Axis::kPp)) +
+                                               ": gradients are not added over other axes"});
   }
   if (groups.num_replicas == 1) return groups;
   groups.replica = replica_of(mesh, world.rank());

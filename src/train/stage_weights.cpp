@@ -14,12 +14,10 @@ std::vector<ParameterInfo> buffers_of(Stage& stage) {
   return buffers;
 }
 
-void load_weights(RankStages& stages, const HfDirectory& directory, const ModelSpec& spec) {
-  for (const auto& stage : stages.stages()) {
-    load_parameters(directory, stage->parameters(), spec);
-    std::vector<ParameterInfo> buffers = buffers_of(*stage);
-    load_buffers(directory, buffers);
-  }
+void load_weights(Stage& stage, const HfDirectory& directory, const ModelSpec& spec) {
+  load_parameters(directory, stage.parameters(), spec);
+  std::vector<ParameterInfo> buffers = buffers_of(stage);
+  load_buffers(directory, buffers);
 }
 
 }  // namespace sluice

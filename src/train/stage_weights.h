@@ -14,6 +14,6 @@ namespace sluice {
 std::vector<ParameterInfo> buffers_of(Stage& stage);
 
 // Parameters as load_parameters(), buffers as load_buffers().
-void load_weights(RankStages& stages, const HfDirectory& directory, const ModelSpec& spec);
+void load_weights(Stage& stage, const HfDirectory& directory, const ModelSpec& spec);
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include "sluice/error.h"
 #include "train/parameter_list.h"
 #include "train/replica_sums.h"
+#include "train/sharded_parameters.h"
 #include "train/sharded_state.h"
 #include "train/step_loss.h"
 #include "train/step_norm.h"
@@ -43,6 +44,7 @@ struct TrainOps::Impl {
   const Mesh mesh;
   const BlockOwners owners;
   const bool shards_state;
+  std::unique_ptr<ShardedParameters> sharded;  // null: whole
   ReplicaSums replicas;
   StepLoss loss;
   const OptimizerKind kind;
@@ -63,13 +65,16 @@ struct TrainOps::Impl {
         mesh(program.mesh),
         owners(stages, groups.num_replicas),
         shards_state(groups.num_replicas > 1 && (data_parallel.zero1 || data_parallel.zero3)),
+        sharded(groups.num_replicas > 1 && data_parallel.zero3
+                    ? std::make_unique<ShardedParameters>(stages, owners, groups)
+                    : nullptr),
         replicas(program, stages, owners, groups, data_parallel,
                  shards_state ? [this](int stage,
                                        std::size_t parameter) { return is_tied(stage, parameter); }
                               : std::function<bool(int, std::size_t)>()),
         loss(groups.world, std::move(requested)),
         kind(options.kind),
-        update(options, parameters, shards_state ? &owners : nullptr, groups),
+        update(options, parameters, shards_state ? &owners : nullptr, groups, sharded.get()),
         lr(options.lr) {
     require_gradients(program, parameters);
   }
@@ -102,6 +107,7 @@ void TrainOps::set_learning_rate(double lr) { impl_->lr = lr; }
 const StepReport& TrainOps::report() const { return impl_->report; }
 const Optimizer& TrainOps::optimizer() const { return impl_->update.optimizer(); }
 
+ShardedParameters* TrainOps::sharded_parameters() const { return impl_->sharded.get(); }
 bool TrainOps::shards_state() const { return impl_->shards_state; }
 NamedTensors TrainOps::gather_state(const RunGroups& groups) const {
   return gather_whole(list_state(impl_->sharded_state(), groups), groups);
@@ -111,13 +117,13 @@ std::vector<std::string> TrainOps::load_state(const Checkpoint& checkpoint) {
   return load_optimizer(checkpoint, parts_of(impl_->sharded_state(), impl_->groups.replica));
 }
 
-Work<void> TrainOps::unshard(int /*stage*/) {
-  // Every rank holds the parameters of its stages whole: there is nothing to gather.
-  return Work<void>::done();
+Work<void> TrainOps::unshard(int stage) {
+  // Else every rank holds the parameters of its stages whole.
+  return impl_->sharded ? impl_->sharded->unshard(stage) : Work<void>::done();
 }
 
-void TrainOps::reshard(int /*stage*/) {
-  // Nothing was gathered.
+void TrainOps::reshard(int stage) {
+  if (impl_->sharded) impl_->sharded->reshard(stage);
 }
 
 Work<void> TrainOps::reduce_gradients(int stage, std::optional<int> microbatch) {
@@ -135,12 +141,12 @@ Work<void> TrainOps::reduce_loss() {
 
 Work<void> TrainOps::reduce_norm() {
   impl_->ties.sum_others();
-  Work<GradientNorms> norms =
+  Work<GradientNorms> work =
       impl_->shards_state
           ? post_gradient_norms(impl_->parameters, impl_->owners, impl_->groups, impl_->mesh)
           : post_gradient_norms(impl_->parameters, impl_->groups.pipeline,
                                 [](const ParameterUse& use) { return use.gradient(); });
-  return std::move(norms).then([impl = impl_.get()](GradientNorms norms) {
+  return std::move(work).then([impl = impl_.get()](GradientNorms norms) {
     impl->report.grad_norm = norms.total;
     impl->report.parameter_norms = std::move(norms.of_parameters);
     impl->norm_known = true;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "base/text.h"
 #include "checkpoint/load_state.h"
@@ -16,6 +18,8 @@
 #include "sluice/parts/memory_ledger.h"
 #include "train/begin_alike.h"
 #include "train/evaluator.h"
+#include "train/sharded_parameters.h"
+#include "train/sharded_state.h"
 #include "train/stage_weights.h"
 #include "train/step_checks.h"
 
@@ -89,11 +93,6 @@ struct Trainer::Impl {
   static RunGroups make_groups(const Program& program, Transport& transport,
                                const DataParallel& data_parallel) {
     require_planned_replicas(program.mesh, data_parallel, "TrainerOptions::data_parallel");
-    if (data_parallel.zero3 && data_parallel.degree > 1) {
-      throw Error(ErrorKind::kUsage, {.what = "zero3 is planned, not executed",
-                                      .where = "TrainerOptions::data_parallel",
-                                      .remedy = "use zero1, or plan without zero3"});
-    }
     return make_run_groups(transport.world(), program.mesh);
   }
 
@@ -104,14 +103,61 @@ struct Trainer::Impl {
       observers.insert(observers.end(), options.evaluation_observers.begin(),
                        options.evaluation_observers.end());
       if (faults) observers.push_back(faults.get());
-      evaluation.emplace(program, stages, transport, groups, end, evaluation_options, observers);
+      evaluation.emplace(program, stages, transport, groups, end, evaluation_options, observers,
+                         ops->sharded_parameters());
     }
     return *evaluation;
   }
 
+  void begin_filling(int stage) {
+    if (ShardedParameters* sharded = ops->sharded_parameters()) sharded->begin_filling(stage);
+  }
+  void end_filling(int stage) {
+    if (ShardedParameters* sharded = ops->sharded_parameters()) sharded->end_filling(stage);
+  }
+
+  // Those that a checkpoint has of this rank, and of which each replica has its own blocks.
+  std::vector<ShardedTensor> sharded_parameters() const {
+    std::vector<ShardedTensor> tensors;
+    const ShardedParameters* sharded = ops->sharded_parameters();
+    if (!sharded) return tensors;
+    for (Stage* stage : stages.pointers()) {
+      for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
+        const ParameterInfo& info = stage->parameters()[i];
+        if (!info.tied_to.empty() || !sharded->is_sharded(stage->index(), i)) continue;
+        ShardedTensor& tensor = tensors.emplace_back();
+        tensor.name = info.name;
+        tensor.shape = info.global_shape;
+        tensor.options = at::TensorOptions(info.tensor.device()).dtype(info.tensor.scalar_type());
+        for (int replica = 0; replica < groups.num_replicas; ++replica)
+          tensor.of_replica.push_back(sharded->range(stage->index(), i, replica));
+        if (tensor.of_replica[static_cast<std::size_t>(groups.replica)])
+          tensor.own = sharded->own(stage->index(), i);
+      }
+    }
+    return tensors;
+  }
+
+  // Of what is not sharded, replica 0's.
+  void keep_whole(RankState& state, const std::vector<ShardedTensor>& sharded) const {
+    if (groups.replica != 0) {
+      state = {};
+      return;
+    }
+    std::set<std::string_view> names;
+    for (const ShardedTensor& tensor : sharded) names.insert(tensor.name);
+    std::erase_if(state.parameters, [&](const auto& own) { return names.contains(own.first); });
+  }
+
   RankState state(const RunGroups& connected) const {
     RankState state;
-    if (groups.replica == 0) state = state_of(stages.pointers());
+    const std::vector<ShardedTensor> sharded = sharded_parameters();
+    if (groups.replica == 0 || !sharded.empty()) state = state_of(stages.pointers());
+    if (!sharded.empty()) {
+      keep_whole(state, sharded);
+      for (auto& parameter : gather_whole(sharded, connected))
+        state.parameters.push_back(std::move(parameter));
+    }
     if (ops->shards_state()) {
       state.optimizer = ops->gather_state(connected);
     } else if (groups.replica == 0) {
@@ -166,17 +212,25 @@ Trainer::Trainer(const Model& model, const Partition& partition, const Program& 
 Trainer::~Trainer() = default;
 
 void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) {
-  sluice::load_weights(impl_->stages, directory, spec);
+  for (const auto& stage : impl_->stages.stages()) {
+    impl_->begin_filling(stage->index());
+    sluice::load_weights(*stage, directory, spec);
+    impl_->end_filling(stage->index());
+  }
 }
 
 void Trainer::draw_weights() {
+  for (const auto& stage : impl_->stages.stages()) impl_->begin_filling(stage->index());
   impl_->stages.draw_weights(impl_->options.seed);
   begin_alike(impl_->stages.pointers(), impl_->groups, impl_->draws_by_module);
+  for (const auto& stage : impl_->stages.stages()) impl_->end_filling(stage->index());
 }
 
 std::vector<std::string> Trainer::load(const Checkpoint& checkpoint) {
   const Group world = impl_->transport.world();
-  load_stages(checkpoint, impl_->stages.pointers(), world);
+  load_stages(
+      checkpoint, impl_->stages.pointers(), world, [&](int stage) { impl_->begin_filling(stage); },
+      [&](int stage) { impl_->end_filling(stage); });
   const WireWriter own = WireWriter().add(impl_->ops->load_state(checkpoint));
   std::set<std::string> without_state;
   for (WireReader& of_rank : gather_messages(world, own, "optimizer state")) {
@@ -247,7 +301,12 @@ std::vector<int> Trainer::gather_unsplit_stages() {
 std::vector<ParameterInfo> Trainer::parameters() const {
   std::vector<ParameterInfo> all;
   for (const auto& stage : impl_->stages.stages()) {
-    all.insert(all.end(), stage->parameters().begin(), stage->parameters().end());
+    const ShardedParameters* sharded = impl_->ops->sharded_parameters();
+    for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
+      ParameterInfo& info = all.emplace_back(stage->parameters()[i]);
+      if (sharded && sharded->is_sharded(stage->index(), i))
+        info.tensor = sharded->own(stage->index(), i);
+    }
   }
   return all;
 }

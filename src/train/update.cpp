@@ -29,8 +29,12 @@ class GradGuard {
 }  // namespace
 
 Update::Update(const OptimizerOptions& options, const std::vector<SharedParameter>& parameters,
-               const BlockOwners* owners, const RunGroups& groups)
-    : parameters_(parameters), owners_(owners), groups_(groups), max_norm_(options.max_norm) {
+               const BlockOwners* owners, const RunGroups& groups, const ShardedParameters* sharded)
+    : parameters_(parameters),
+      owners_(owners),
+      sharded_(sharded),
+      groups_(groups),
+      max_norm_(options.max_norm) {
   std::vector<OptimizedParameter> own;
   for (const SharedParameter& parameter : parameters) {
     const ParameterUse* use = parameter.local_use();
@@ -41,7 +45,9 @@ Update::Update(const OptimizerOptions& options, const std::vector<SharedParamete
       if (!range) continue;
       target.range = *range;
       // One that is not contiguous is one block.
-      if (target.value.is_contiguous())
+      if (is_sharded(*use))
+        target.value = sharded->own(use->stage->index(), use->index);
+      else if (target.value.is_contiguous())
         target.value = elements_of(target.value, *range);
       else
         target.value = target.value.detach();
@@ -50,6 +56,10 @@ Update::Update(const OptimizerOptions& options, const std::vector<SharedParamete
     targets_.push_back(std::move(target));
   }
   optimizer_ = make_optimizer(options, std::move(own));
+}
+
+bool Update::is_sharded(const ParameterUse& use) const {
+  return sharded_ && sharded_->is_sharded(use.stage->index(), use.index);
 }
 
 void Update::run(double lr, double grad_norm) {
@@ -69,7 +79,7 @@ void Update::share() {
   std::vector<std::vector<TensorBlock>> blocks(static_cast<std::size_t>(groups_.num_replicas));
   for (const SharedParameter& parameter : parameters_) {
     const ParameterUse* use = parameter.local_use();
-    if (!use) continue;
+    if (!use || is_sharded(*use)) continue;
     for (int replica = 0; replica < groups_.num_replicas; ++replica) {
       if (const auto range = owners_->range(use->stage->index(), use->index, replica))
         blocks[static_cast<std::size_t>(replica)].push_back({use->value(), *range});

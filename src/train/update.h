@@ -14,15 +14,17 @@
 #include "sluice/parts/run_groups.h"
 #include "train/block_owners.h"
 #include "train/parameter_list.h"
+#include "train/sharded_parameters.h"
 
 namespace sluice {
 
 class Update {
  public:
-  // owners: of blocks, where the state is sharded; null: this rank has all. References must outlive
-  // it.
+  // owners: of blocks, where the state is sharded; null: this rank has all. sharded: parameters of
+  // which the replicas keep no more than those blocks. References must outlive it.
   Update(const OptimizerOptions& options, const std::vector<SharedParameter>& parameters,
-         const BlockOwners* owners, const RunGroups& groups);
+         const BlockOwners* owners, const RunGroups& groups,
+         const ShardedParameters* sharded = nullptr);
 
   // grad_norm: of all gradients, for clipping. Collective over the replicas where the state is
   // sharded.
@@ -36,10 +38,12 @@ class Update {
     at::Tensor value;    // the parameter, or its own blocks, flat
     ElementRange range;  // of the parameter; sharded alone
   };
+  bool is_sharded(const ParameterUse& use) const;
   void share();
 
   const std::vector<SharedParameter>& parameters_;
   const BlockOwners* owners_;
+  const ShardedParameters* sharded_;
   const RunGroups groups_;
   const double max_norm_;
   std::vector<Target> targets_;

@@ -144,6 +144,13 @@ inline TrainingResult run_training(const TrainingRun& run) {
       reports.push_back(trainer.step(batch_of_rank(step, mesh, transport.rank()), run.lr));
     const std::vector<RankStats> stats = trainer.gather_stats(trainer.times());
     if (run.after_steps) run.after_steps(trainer, transport);
+    if (run.options.data_parallel.zero3) {
+      const RankState whole = trainer.state(transport.world());
+      const std::lock_guard lock(mutex);
+      result.stats = stats;
+      for (const auto& [name, value] : whole.parameters) result.weights[name] = value.clone();
+      return;
+    }
     const std::lock_guard lock(mutex);
     result.stats = stats;
     for (const ParameterInfo& info : trainer.parameters()) {

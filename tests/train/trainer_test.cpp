@@ -547,13 +547,13 @@ TEST(TrainerTest, RefusesAnUpdateWithoutTheLossOfTheStep) {
             std::string::npos);
 }
 
-TEST(TrainerTest, RefusesReplicasWhoseGradientsItDoesNotAdd) {
+TEST(TrainerTest, RefusesAxesOverWhichItDoesNotAddGradients) {
   TrainingRun run = mlp_run("1F1B", 2, /*tied=*/false, /*num_steps=*/1);
-  run.program.mesh = Mesh({.pp = 2, .dp_shard = 2});
+  run.program.mesh = Mesh({.pp = 2, .cp = 2});
   const Error error = error_of([&] { run_training(run); });
   EXPECT_EQ(error.kind(), ErrorKind::kInternal);
   EXPECT_EQ(error.fact(),
-            "the mesh has 4 ranks, one pipeline of it 2: gradients are not added over other axes");
+            "the mesh has 4 ranks, 1 pipeline of it 2: gradients are not added over other axes");
 }
 
 // ---- not finite ----

@@ -16,7 +16,7 @@
 //  3. The norm is a fixed tree over the parameters in layer order (gradient_norm.h).
 //  4. Gradients add up over the microbatches of a replica, then over replicas (data_parallel.h),
 //     then over the uses of a tie: the same bits on every replica.
-//  5. Every rank holds its parameters whole: UNSHARD and RESHARD have nothing to gather or drop.
+//  5. Every rank holds its parameters whole, unless zero3 shards them (UNSHARD, RESHARD).
 //     With zero1 it holds the optimizer's state of the blocks that it owns, and gradients are whole
 //     only until they are reduced; norm and weights are the same bits.
 // Thread-safety: one rank's thread.
@@ -42,6 +42,7 @@
 namespace sluice {
 
 class Checkpoint;
+class ShardedParameters;
 
 // What is asked of a run between two steps; the later ones include the earlier.
 enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
@@ -94,6 +95,8 @@ class TrainOps : public StepOps {
   // Where it is: whole, as a checkpoint holds it, each tensor on one replica. Collective over the
   // ranks of `groups`, which may be others than those of the steps.
   NamedTensors gather_state(const RunGroups& groups) const;
+  // Parameters of which every replica has its own blocks (zero3), or null.
+  ShardedParameters* sharded_parameters() const;
   // Fills the optimizer's state, as load_optimizer() does. Returns the parameters without any.
   std::vector<std::string> load_state(const Checkpoint& checkpoint);
 
