@@ -30,7 +30,7 @@ BEGIN {
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["by_name"] = owner["precision"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = owner["stage_backward"] = "plan"; owner["run_config"] = "config"
-  owner["data"] = owner["labels"] = "data"; owner["data_parallel"] = "plan"; owner["process_transports"] = "comm"
+  owner["data"] = owner["labels"] = "data"; owner["job"] = "job"; owner["data_parallel"] = "plan"; owner["process_transports"] = "comm"
   owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["inputs"] = owner["pipeline"] = "train"
   owner["chunk_backward"] = owner["executor_observer"] = "run"; owner["commit"] = "io"
   for (pass = 1; pass <= 2; pass++) {

@@ -46,8 +46,9 @@ void eval(const EvalArguments& arguments, const Overrides& overrides) {
                                     .where = "command 'sluice eval'",
                                     .remedy = "name a directory with weights, or leave it out"});
   }
-  print(evaluate(config, plan_of_config(config), arguments.checkpoint.value_or("")),
-        arguments.json);
+  const Evaluation result =
+      evaluate(config, plan_of_config(config), arguments.checkpoint.value_or(""));
+  if (result.told_here) print(result, arguments.json);
 }
 
 }  // namespace
@@ -60,7 +61,6 @@ void add_eval_command(CLI::App& app, const Overrides& overrides) {
                       "a directory with the weights, in place of model.path");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments, overrides] {
-    require_single_process();
     run_job([&] {
       eval(*arguments, overrides);
       return 0;

@@ -123,7 +123,6 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
   command->add_option(kProfile, arguments->profile, "FILE.json: trace of what ran");
   command->add_option("--profile-steps", arguments->profile_steps, "A:B: of these steps");
   command->callback([arguments, overrides, &exit_code] {
-    require_single_process();
     Overrides all = overrides;
     if (!arguments->log_level.empty()) all.emplace_back("metrics.log_level", arguments->log_level);
     exit_code = run_job([&] { return train(*arguments, all); });

@@ -1,6 +1,6 @@
 // What the commands that need torch do, from a configuration to an exit code. A training run:
 // parse, plan, build, train, close; apps/sluice/train_command.cpp is the example. An evaluation:
-// one call.
+// one call. Every process that a launcher has started makes the same calls.
 //
 // Owns: what a command adds to the library: the checks before anything is created, what is printed,
 //   metrics.jsonl, the trace, requests to stop, what is kept of a run that failed, the exit code.
@@ -11,6 +11,8 @@
 //     anything.
 //  2. Which ranks are threads of this process is decided in one place; nothing else assumes that it
 //     is all of them, or which.
+//  3. A failure in one process is thrown in all of them: in one as it is, in the others as
+//     ToldElsewhere.
 // Thread-safety: for the main thread.
 #pragma once
 
@@ -20,6 +22,7 @@
 #include <optional>
 #include <string>
 
+#include "sluice/error.h"
 #include "sluice/parts/stop_signal.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
@@ -37,10 +40,10 @@ struct StepRange {
 
 class TrainingJob {
  public:
-  // Opens the data, the headers of the weights and the checkpoint that the run goes on from; checks
-  // memory, folders and disk. plan: of this
-  // configuration. traced: none, unless given. config and stop must outlive the job. Throws Error:
-  // whatever is refused.
+  // Meets the other processes, where a launcher has started several (docs/launching.md); opens the
+  // data, the headers of the weights and the checkpoint that the run goes on from; checks memory,
+  // folders and disk. plan: of this configuration. traced: none, unless given. config and stop must
+  // outlive the job. Throws Error: whatever is refused.
   TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop,
               std::optional<StepRange> traced = {});
   ~TrainingJob();
@@ -64,10 +67,17 @@ class TrainingJob {
   std::unique_ptr<Impl> impl_;
 };
 
+// The failure of a run of several processes, in those that do not tell the user: another does.
+class ToldElsewhere : public Error {
+ public:
+  explicit ToldElsewhere(const Error& error) : Error(error) {}
+};
+
 // What an evaluation came to.
 struct Evaluation {
   double loss = 0;          // mean over all counted tokens
   std::int64_t tokens = 0;  // counted
+  bool told_here = true;    // of several processes one is to print it
   double perplexity() const;
 };
 

@@ -107,6 +107,8 @@ struct RunOptions {
   // With run(): of every wait for another rank. Longer than any rank takes for what it does between
   // two steps, such as reading data or saving.
   std::chrono::milliseconds deadline = std::chrono::hours(1);
+  // With run() in several processes: one that is silent for longer counts as lost.
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(5);
 };
 
 // Which ranks get the model's outputs.
@@ -240,9 +242,10 @@ class Pipeline {
   std::unique_ptr<Impl> impl_;
 };
 
-// Plans (plan_pipeline), then runs `body` once a rank, on a thread for each. Returns when all have
-// ended; throws the first failure, whose message names the rank, and Error(kUsage) in a process
-// that a launcher has started as one of several. The plan is made of what layers say of themselves;
+// Plans (plan_pipeline), then runs `body` once a rank, on a thread for each. In one process of
+// several that a launcher has started (docs/launching.md), those are its share of the ranks, and
+// every process makes the call. Returns when all have ended; throws the first failure, the same in
+// all processes, whose message names the rank. The plan is made of what layers say of themselves;
 // for prediction of memory, plan with describe(layers, batch).
 void run(const Model& model, const PipelineOptions& options,
          const std::function<void(Pipeline&)>& body, const RunOptions& run_options = {});

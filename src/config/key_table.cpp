@@ -283,11 +283,13 @@ std::vector<Key> make_table() {
           "true is `microbatches`, false is `none`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel,
           &Replicas::per_microbatch>("parallelism", "reduce_grad_per_microbatch")
+          .decides_the_numbers()
           .is_option("data_parallel.per_microbatch")
           .means("Sum gradients over the replicas after every microbatch, not once a step: the "
                  "bits then depend on the degree. Not with `parallelism.zero3`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::degree>(
           "parallelism", "data_parallel_degree")
+          .decides_the_numbers()
           .is_option("data_parallel.degree")
           .between(1, 65536)
           .means("Replicas of the pipeline, each with its own rows of every batch: the run has "

@@ -62,8 +62,13 @@ std::int64_t machine_memory_bytes() {
   return to_bytes(bytes);
 }
 
-std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes) {
-  const Needs needs = needs_of(plan);
+std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes,
+                                     std::optional<int> ranks_here) {
+  Needs needs = needs_of(plan);
+  const int num_ranks = plan.program.mesh.num_ranks();
+  const double share = ranks_here.value_or(num_ranks) / static_cast<double>(num_ranks);
+  needs.peak *= share;
+  needs.held *= share;
   if ((1 - kUncertainty) * needs.peak <= static_cast<double>(machine_bytes)) return std::nullopt;
   return Error(
       ErrorKind::kMemory,
@@ -71,16 +76,16 @@ std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_byte
                human_bytes(to_bytes(needs.held)) + " of it for weights, gradients and optimizer" +
                (needs.snapshots ? " with a copy for checkpoints" : "") +
                " and the rest for microbatches",
-       .where = "all " + std::to_string(plan.program.mesh.num_ranks()) +
-                " ranks together; this machine has " + human_bytes(machine_bytes),
-       .remedy =
-           "the ranks are threads of one process: use a smaller model, optimizer.name = \"SGD\", " +
-           std::string(needs.snapshots ? "checkpoint.async = false, " : "") +
-           "or a smaller training.microbatch_size or training.seq_len"});
+       .where = (share < 1 ? std::to_string(*ranks_here) + " of " : "all ") +
+                std::to_string(num_ranks) + " ranks together; this machine has " +
+                human_bytes(machine_bytes),
+       .remedy = "the ranks share this machine: use a smaller model, optimizer.name = \"SGD\", " +
+                 std::string(needs.snapshots ? "checkpoint.async = false, " : "") +
+                 "or a smaller training.microbatch_size or training.seq_len"});
 }
 
-void require_memory(const Plan& plan, std::int64_t machine_bytes) {
-  if (const std::optional<Error> shortage = memory_shortage(plan, machine_bytes)) {
+void require_memory(const Plan& plan, std::int64_t machine_bytes, std::optional<int> ranks_here) {
+  if (const std::optional<Error> shortage = memory_shortage(plan, machine_bytes, ranks_here)) {
     throw Error(*shortage);
   }
 }

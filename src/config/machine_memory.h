@@ -17,11 +17,14 @@ namespace sluice {
 // what `ulimit -v` leaves.
 std::int64_t machine_memory_bytes();
 
-// Error(kMemory) when the peaks of all ranks together, which are threads of one process, are more
-// than `machine_bytes`, by more than the prediction may be wrong.
-std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes);
+// Error(kMemory) when the peaks of the ranks on this machine together are more than
+// `machine_bytes`, by more than the prediction may be wrong. ranks_here: how many of the run they
+// are, taken for average ones; all, unless given.
+std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes,
+                                     std::optional<int> ranks_here = {});
 
 // Throws it.
-void require_memory(const Plan& plan, std::int64_t machine_bytes);
+void require_memory(const Plan& plan, std::int64_t machine_bytes,
+                    std::optional<int> ranks_here = {});
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/retention.h"
+#include "config/batch_sizes.h"
 #include "io/published_directory.h"
 #include "io/step_name.h"
 #include "job/process_run.h"
@@ -17,7 +18,7 @@ SaveTarget checkpoint_target(const ProcessRun& run, std::int64_t step) {
   target.head.generation = run.resume.generation;
   target.head.step = step;
   target.head.sequence =
-      position_of_step(step + 1, config.training.local_batch_size, run.resume.done).sequence;
+      position_of_step(step + 1, batch_sizes(config).global_batch, run.resume.done).sequence;
   target.head.seed = config.training.seed;
   target.head.fingerprints = run.made_of.of;
   target.head.settings = run.made_of.settings;

@@ -10,6 +10,8 @@
 #include "sluice/data.h"
 #include "sluice/model_spec.h"
 #include "sluice/parts/executor.h"
+#include "sluice/parts/mesh.h"
+#include "sluice/plan.h"
 #include "sluice/run_config.h"
 
 namespace sluice {
@@ -21,8 +23,19 @@ TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpe
 // Throws Error(kInput) when evaluate_data() with the same max_batches would count no label, or meet
 // a malformed row before the first that it counts. Of all batches as far as known from the rows
 // that were read, and then for a file without counted labels, too.
-void require_counted_labels(const TokenData& data, const TrainingOptions& training,
+void require_counted_labels(const TokenData& data, const RunConfig& config,
                             std::int64_t max_batches);
+
+// How rows fall into batches, and which of the microbatches of each are of one replica: those of
+// replica 0 come first. A batch may have fewer microbatches than there are replicas.
+struct EvaluationBatches {
+  std::int64_t batch_size = 1, microbatch_size = 1;
+  std::int64_t replica = 0, num_replicas = 1;
+};
+// Batches of as many sequences as a step has. rank: of the run.
+EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank);
+// Which of the replicas the rank is of, in the order of their rows.
+std::int64_t replica_of(const Mesh& mesh, int rank);
 
 struct DataLoss {
   double sum = 0;
@@ -35,13 +48,13 @@ struct DataLoss {
   }
 };
 
-// Of batches as a step of `training` has, the last of which may be smaller; of the first
-// max_batches (0: all). losses_of: what a model makes of a batch, in the order of its microbatches,
-// in which they are added up: so the sum does not depend on how they fall into batches. step: of
-// what is evaluated, for messages. Throws Error(kInput) for a row that is malformed, and when no
-// label is counted.
+// Of the first max_batches batches (0: all), the last of which may be smaller. losses_of: what the
+// models of all replicas make of a batch, of which this one gets its own microbatches (maybe none),
+// in the order of all microbatches, in which they are added up: so the sum does not depend on how
+// they fall into batches and replicas. step: of what is evaluated, for messages. Throws
+// Error(kInput) for a row that is malformed, and when no label is counted.
 DataLoss evaluate_data(
-    const TokenData& data, const TrainingOptions& training, std::int64_t max_batches,
+    const TokenData& data, const EvaluationBatches& batches, std::int64_t max_batches,
     std::int64_t step,
     const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of);
 

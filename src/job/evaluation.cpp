@@ -1,4 +1,3 @@
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -8,6 +7,7 @@
 #include "checkpoint/read_manifest.h"
 #include "config/machine_memory.h"
 #include "job/evaluate_data.h"
+#include "job/job_processes.h"
 #include "job/local_ranks.h"
 #include "job/model_config.h"
 #include "job/model_options.h"
@@ -26,9 +26,6 @@
 
 namespace sluice {
 namespace {
-
-// As in training: a rank that fails wakes the others.
-constexpr std::chrono::hours kLongestWait{1};
 
 // The last checkpoint of a folder that holds several, "" for none.
 std::string last_checkpoint_in(const std::string& folder) {
@@ -86,10 +83,11 @@ OpenedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec
 
 // Gradients and optimizer are not there; what microbatches keep for a backward is more than
 // forwards need.
-void require_memory_to_evaluate(Plan plan) {
+void require_memory_to_evaluate(Plan plan, int ranks_here) {
   for (RankPrediction& rank : plan.ranks)
-    rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes = 0;
-  const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes());
+    rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =
+        rank.memory.reduction_bytes = 0;
+  const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes(), ranks_here);
   if (!shortage) return;
   throw Error(ErrorKind::kMemory,
               {.what = "the evaluation needs more memory than there is",
@@ -101,36 +99,33 @@ DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan, const HfDir
                           const TokenData& data, Transport& transport, std::string& doing) {
   const int rank = transport.rank();
   const Model model = causal_lm(plan.model, layer_options(config));
+  const RunGroups groups = make_run_groups(transport.world(), plan.program.mesh);
   doing = "making the modules";
-  RankStages stages = build_stages(model, plan.partition, rank);
+  RankStages stages = build_stages(model, plan.partition, groups.place());
   doing = "loading the weights";
-  load_weights(stages, weights, plan.model);
+  for (const auto& stage : stages.stages()) load_weights(*stage, weights, plan.model);
   doing = "evaluating";
   const RunOptions options;
   const auto faults = injected_faults(rank, transport.size());
   std::vector<ExecutorObserver*> observers;
   if (faults) observers.push_back(faults.get());
-  Evaluator evaluator(plan.program.stage_map, stages, transport, ModelEnd(model), options,
-                      observers);
+  Evaluator evaluator(plan.program, stages, transport, groups, ModelEnd(model), options, observers);
   const AutocastScope autocast(autocast_type(config));
-  return evaluate_data(data, config.training, /*max_batches=*/0, /*step=*/0,
+  return evaluate_data(data, evaluation_batches(config, plan, rank), /*max_batches=*/0, /*step=*/0,
                        [&](const StepBatch& batch) {
                          evaluator.run(batch);
                          return evaluator.losses();
                        });
 }
 
-}  // namespace
-
-double Evaluation::perplexity() const { return std::exp(loss); }
-
-Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint) {
-  const LocalRanks ranks = all_ranks_here(plan.program.num_ranks(), {.deadline = kLongestWait});
+Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::string& checkpoint,
+                         ProcessJob& processes) {
+  const LocalRanks ranks = ranks_of(processes, plan.program.mesh.num_ranks());
   const TokenData data(evaluation_data_options(config, plan.model));
   const OpenedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
-  if (!weights.warning.empty()) log_warning(weights.warning);
-  require_memory_to_evaluate(plan);
-  require_counted_labels(data, config.training, /*max_batches=*/0);
+  if (!weights.warning.empty() && ranks.has_speaker()) log_warning(weights.warning);
+  require_memory_to_evaluate(plan, ranks.on_machine);
+  require_counted_labels(data, config, /*max_batches=*/0);
 
   PerRank<DataLoss> losses(ranks);
   run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
@@ -149,6 +144,20 @@ Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string
   throw Error(ErrorKind::kNotFinite, {.what = "the loss is not finite",
                                       .where = checkpoint.empty() ? config.model.path : checkpoint,
                                       .remedy = "evaluate weights that are finite"});
+}
+
+}  // namespace
+
+double Evaluation::perplexity() const { return std::exp(loss); }
+
+Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint) {
+  const int num_ranks = plan.program.mesh.num_ranks();
+  ProcessJob processes(read_launch_environment(), job_options(config, num_ranks));
+  Evaluation evaluation;
+  told_to_all(processes, [&] { evaluation = evaluate_here(config, plan, checkpoint, processes); });
+  processes.finish();
+  evaluation.told_here = processes.environment().layout.process == 0;
+  return evaluation;
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "config/batch_sizes.h"
 #include "config/key_table.h"
 #include "data/byte_tokens.h"
 #include "data/data_format.h"
@@ -68,7 +69,8 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
   return fingerprint;
 }
 
-std::map<std::string, std::string> settings(const RunConfig& config) {
+std::map<std::string, std::string> settings(const RunConfig& given) {
+  const RunConfig config = as_one_replica(given);  // another number of them is no change
   std::map<std::string, std::string> values;
   for (const detail::Key& key : detail::key_table()) {
     if (key.decides_numbers) values[key.full_name()] = detail::to_toml(key.get(config));

@@ -24,4 +24,15 @@ LocalRanks all_ranks_here(int num_ranks, const TransportOptions& options) {
   return ranks;
 }
 
+LocalRanks ranks_of(ProcessJob& job, int num_ranks) {
+  LocalRanks ranks;
+  ranks.num_ranks = num_ranks;
+  ranks.here = job.ranks_here();
+  ranks.on_machine = job.ranks_on_machine();
+  ranks.connect = [&job] { return job.connect(); };
+  ranks.cause = [&job](const Error& own) { return job.agreed(own); };
+  ranks.tells = [&job] { return job.tells(); };
+  return ranks;
+}
+
 }  // namespace sluice

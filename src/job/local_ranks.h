@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/process_job.h"
 #include "sluice/error.h"
 #include "sluice/parts/transport.h"
 
@@ -26,6 +27,10 @@ struct LocalRanks {
   int on_machine = 1;     // of all processes on this machine: they share its cores
   // Endpoints of the ranks here; new ones are made after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
+  // What all processes that live take for the cause of a failure here, and whether this one is to
+  // tell the user.
+  std::function<Error(const Error&)> cause = [](const Error& own) { return own; };
+  std::function<bool()> tells = [] { return true; };
 
   bool has(int rank) const;
   bool has_speaker() const { return has(kSpeaker); }
@@ -35,6 +40,8 @@ struct LocalRanks {
 
 // All ranks are threads of this process.
 LocalRanks all_ranks_here(int num_ranks, const TransportOptions& options);
+// Those of this process in its job, which must outlive it.
+LocalRanks ranks_of(ProcessJob& job, int num_ranks);
 
 // A T for every rank that is here.
 template <typename T>

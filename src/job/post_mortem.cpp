@@ -7,9 +7,10 @@ namespace sluice {
 namespace {
 
 std::string draw_failure(const Program& program, int rank, int index, const GridOptions& options) {
-  const Action& action = program.ranks.at(rank).at(index);
+  const int row = program.mesh.coordinate(rank, Axis::kPp);
+  const Action& action = program.ranks.at(row).at(index);
   VerifyReport report;
-  report.violations.push_back({rank, index, to_text(action), "failed here"});
+  report.violations.push_back({row, index, to_text(action), "failed here"});
   return draw_violations(program, report, options);
 }
 

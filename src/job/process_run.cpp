@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_files.h"
+#include "config/batch_sizes.h"
 #include "config/machine_memory.h"
 #include "io/published_directory.h"
 #include "job/checkpoint_target.h"
@@ -34,11 +35,11 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
   run.stop.run_finished();
   // Of data and of numbers the error says it all.
   if (error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite) return;
-  if (failure) {
-    const std::string records = run.flight.write_failure(*failure);
+  const std::string records = failure ? run.flight.write_failure(*failure) : "";
+  if (failure && run.ranks.tells()) {
     std::cerr << run.post_mortem.text(run.plan.program, *failure,
                                       {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
-    if (!records.empty() && run.log) {
+    if (!records.empty()) {
       std::cerr << "\nflight records: " << records << " (`sluice debug flight " << records
                 << "` compares the ranks)\n";
     }
@@ -81,7 +82,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       interrupted(ranks) {
   require_model_is_kept(config);
   require_data_is_kept(config);
-  require_memory(plan, machine_memory_bytes());
+  require_memory(plan, machine_memory_bytes(), ranks.on_machine);
   made_of = fingerprints_of(config, plan.model, weights);
   io::put_back_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
@@ -95,8 +96,8 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
 void ProcessRun::require_steps_left(const std::optional<StepRange>& traced) {
   if (traced) trace.emplace(*traced, resume.done.steps, config.training.steps, ranks);
   require_free_steps(config, resume);
-  data.require_counted_labels(config.training.steps, config.training.local_batch_size, resume.done);
-  if (validation) require_counted_labels(*validation, config.training, config.validation.steps);
+  data.require_counted_labels(config.training.steps, batch_sizes(config).global_batch, resume.done);
+  if (validation) require_counted_labels(*validation, config, config.validation.steps);
   require_outputs(config, plan);
 }
 
@@ -121,8 +122,9 @@ std::int64_t ProcessRun::train() {
         endpoints, ranks.threads_per_rank(config.training.threads_per_rank), &ledger,
         [&](Transport& transport) { steps.at(transport.rank()) = run_rank(*this, transport); });
   } catch (const Error& error) {
-    close_failed(*this, error, first_failure(endpoints));
-    throw;
+    const Error cause = ranks.cause(error);
+    close_failed(*this, cause, first_failure(endpoints));
+    throw Error(cause);
   }
   stop.run_finished();
   return agreed(steps, "the number of steps done");

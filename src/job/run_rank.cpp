@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "job/checkpoint_target.h"
 #include "job/model_options.h"
+#include "job/same_run.h"
 #include "job/step_loop.h"
 #include "job/trainer_options.h"
 #include "run/out_of_memory.h"
@@ -52,6 +53,10 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   options.evaluation_observers.push_back(&run.flight.recorder(rank));
   if (run.trace) options.observers.push_back(&run.trace->recorder(rank));
 
+  doing = "comparing the processes";
+  require_same_run(identity_of(run.config, run.plan, run.made_of,
+                               run.ranks.threads_per_rank(run.config.training.threads_per_rank)),
+                   transport.world());
   doing = "looking where to begin";
   require_same_resume_point(run.resume, transport.world());
   doing = "making the modules";  // of this rank's stages and of no others
@@ -98,8 +103,9 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
 
 std::string place_of_rank(const Plan& plan, int rank) {
   std::vector<std::string> stages;
+  const int row = plan.program.mesh.coordinate(rank, Axis::kPp);
   for (const StageContent& stage : plan.partition.stages) {
-    if (stage.rank == rank) stages.push_back(std::to_string(stage.stage));
+    if (stage.rank == row) stages.push_back(std::to_string(stage.stage));
   }
   return "rank " + std::to_string(rank) + (stages.size() == 1 ? " (stage " : " (stages ") +
          join(stages, ", ") + ")";

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "config/batch_sizes.h"
 #include "job/evaluate_data.h"
 #include "job/straggler.h"
 #include "sluice/causal_lm.h"
@@ -33,12 +34,13 @@ bool is_validated(const ProcessRun& run, std::int64_t step) {
   return run.validation && interval > 0 && step % interval == 0;
 }
 
-double validate(const ProcessRun& run, Trainer& trainer, std::int64_t step, std::string& doing) {
+double validate(const ProcessRun& run, Trainer& trainer, int rank, std::int64_t step,
+                std::string& doing) {
   doing = "validation after step " + std::to_string(step);
-  const double loss =
-      evaluate_data(*run.validation, run.config.training, run.config.validation.steps, step,
-                    [&](const StepBatch& batch) { return trainer.evaluate(batch); })
-          .mean();
+  const double loss = evaluate_data(*run.validation, evaluation_batches(run.config, run.plan, rank),
+                                    run.config.validation.steps, step,
+                                    [&](const StepBatch& batch) { return trainer.evaluate(batch); })
+                          .mean();
   if (std::isfinite(loss)) return loss;
   throw Error(ErrorKind::kNotFinite, {.what = "the loss of the validation is not finite",
                                       .where = doing,
@@ -77,6 +79,9 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
                        std::string& doing) {
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
+  const BatchSizes sizes = batch_sizes(run.config);
+  const BatchRange own{replica_of(run.plan.program.mesh, world.rank()) * sizes.local_batch,
+                       sizes.local_batch};
   const std::int64_t first = run.resume.done.steps + 1;
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
@@ -85,8 +90,8 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
     world.barrier().wait();
     const Stopwatch watch;
     const StepBatch batch =
-        causal_lm_batch(run.data.step_rows(step, training.local_batch_size, run.resume.done),
-                        training.microbatch_size, step);
+        causal_lm_batch(run.data.step_share(step, sizes.global_batch, own, run.resume.done),
+                        own.first, training.microbatch_size, step);
     const double lr =
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepReport& report = trainer.step(batch, lr);
@@ -112,7 +117,7 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
       stragglers.restart();
       std::optional<double> validation_loss;
       try {
-        if (validates) validation_loss = validate(run, trainer, step, doing);
+        if (validates) validation_loss = validate(run, trainer, world.rank(), step, doing);
       } catch (...) {  // the step itself is done
         if (log) log->step(step, lr, report, stats, std::nullopt);
         throw;

@@ -10,6 +10,7 @@ TrainerOptions trainer_options(const RunConfig& config) {
   options.seed = static_cast<std::uint64_t>(config.training.seed);
   options.scale = config.parallelism.scale_grads;
   options.autocast = autocast_type(config);
+  options.data_parallel = config.parallelism.pipeline.data_parallel;
   return options;
 }
 

@@ -1,41 +1,46 @@
 #include <chrono>
 #include <utility>
 
+#include "comm/process_job.h"
+#include "job/job_processes.h"
 #include "job/process_run.h"
 #include "run/out_of_memory.h"
 #include "sluice/job.h"
 
 namespace sluice {
-namespace {
-
-// Threads cannot vanish, and a rank that fails wakes the others; what a rank waits for is at worst
-// a slow disk or a large stage.
-constexpr std::chrono::hours kLongestWait{1};
-
-}  // namespace
 
 struct TrainingJob::Impl {
-  ProcessRun run;
+  ProcessJob processes;
+  std::optional<ProcessRun> run;
   std::int64_t steps = 0;
+
+  explicit Impl(const RunConfig& config, int num_ranks)
+      : processes(read_launch_environment(), job_options(config, num_ranks)) {}
 };
 
 TrainingJob::TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop,
                          std::optional<StepRange> traced) {
-  const int num_ranks = plan.program.num_ranks();
-  impl_.reset(new Impl{{config, std::move(plan), stop,
-                        all_ranks_here(num_ranks, {.deadline = kLongestWait}), traced}});
+  const int num_ranks = plan.program.mesh.num_ranks();
+  impl_ = std::make_unique<Impl>(config, num_ranks);
+  told_to_all(impl_->processes, [&] {
+    impl_->run.emplace(config, std::move(plan), stop, ranks_of(impl_->processes, num_ranks),
+                       traced);
+  });
 }
 TrainingJob::~TrainingJob() = default;
 
-void TrainingJob::train() { impl_->steps = impl_->run.train(); }
+void TrainingJob::train() {
+  told_to_all(impl_->processes, [this] { impl_->steps = impl_->run->train(); });
+  impl_->processes.finish();
+}
 
 std::string TrainingJob::trace() const {
-  const ProcessRun& run = impl_->run;
+  const ProcessRun& run = *impl_->run;
   return run.trace && run.ranks.has_speaker() ? run.trace->text() : "";
 }
 
 int TrainingJob::close() {
-  const ProcessRun& run = impl_->run;
+  const ProcessRun& run = *impl_->run;
   if (impl_->steps < run.config.training.steps) return kStoppedBySignal;
   if (run.log && run.log->metrics_error()) throw Error(*run.log->metrics_error());
   return 0;

@@ -1,5 +1,6 @@
 #include "launch/store_client.h"
 
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -77,6 +78,7 @@ struct StoreClient::Impl {
   StoreConnection connection;
   std::int64_t next_id = 0;
   bool broken = false;
+  std::atomic<bool> outlives_failure{false};
 };
 
 namespace {
@@ -92,6 +94,7 @@ StoreClient::~StoreClient() = default;
 
 const StoreAddress& StoreClient::address() const { return impl_->address; }
 const std::string& StoreClient::secret() const { return impl_->secret; }
+void StoreClient::outlive_failure() { impl_->outlives_failure = true; }
 std::string StoreClient::own_host() const { return local_host(impl_->connection.socket()); }
 
 void StoreClient::set(const std::string& key, const std::string& value) {
@@ -102,7 +105,9 @@ void StoreClient::set(const std::string& key, const std::string& value) {
 std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
   std::string value;
   const bool found = impl_->ask(
-      Ask::kGet, timeout, [&](WireWriter& writer) { writer.add(timeout.count()).add(key); },
+      Ask::kGet, timeout, [&](WireWriter& writer) {
+        writer.add(timeout.count()).add(impl_->outlives_failure.load()).add(key);
+      },
       [&](WireReader& reader) { value = reader.take<std::string>(); });
   if (!found) {
     impl_->fail("nobody has set '" + key + "' within " + std::to_string(timeout.count()) + " ms",
@@ -113,7 +118,9 @@ std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
 
 bool StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   return impl_->ask(
-      Ask::kWait, timeout, [&](WireWriter& writer) { writer.add(timeout.count()).add(keys); },
+      Ask::kWait, timeout, [&](WireWriter& writer) {
+        writer.add(timeout.count()).add(impl_->outlives_failure.load()).add(keys);
+      },
       kNothing);
 }
 

@@ -42,6 +42,9 @@ class StoreClient {
   // reach this process there.
   std::string own_host() const;
 
+  // From now on waits go on although the job has failed: to meet once more and keep what is there.
+  void outlive_failure();
+
   void set(const std::string& key, const std::string& value);
   // Waits until the key is there. Throws Error(kPeer) naming the key after `timeout`.
   std::string get(const std::string& key, Milliseconds timeout);

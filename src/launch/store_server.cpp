@@ -38,6 +38,7 @@ constexpr milliseconds kPauseWhenFull{50};
 struct Wait {
   std::int64_t id = 0;
   bool is_get = false;
+    bool outlives_failure = false;
   std::vector<std::string> keys;
   Deadline deadline;
 };
@@ -277,6 +278,7 @@ struct StoreServer::Impl {
       Wait& wait = connection.wait.emplace();
       wait.id = id;
       wait.is_get = ask == Ask::kGet;
+      wait.outlives_failure = question.take<bool>();
       wait.keys = wait.is_get ? std::vector{question.take<std::string>()}
                               : question.take<std::vector<std::string>>();
       wait.deadline = deadline_in(timeout);
@@ -297,7 +299,7 @@ struct StoreServer::Impl {
     if (values.has(wait.keys)) {
       answer.add(static_cast<int>(Answer::kDone));
       if (wait.is_get) answer.add(values.get(wait.keys.front()));
-    } else if (first_failure) {
+    } else if (first_failure && !wait.outlives_failure) {
       answer.add(static_cast<int>(Answer::kFailed));
       put_failure(answer, *first_failure);
     } else if (now >= wait.deadline) {

@@ -13,18 +13,13 @@
 #include <thread>
 
 #include "base/text.h"
+#include "launch/launch_environment.h"
 #include "plan/neighbours.h"
 #include "sluice/error.h"
 #include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
-
-// How often the launcher has started the run anew.
-int restart_number() {
-  const char* value = std::getenv("TORCHELASTIC_RESTART_COUNT");
-  return value ? std::atoi(value) : 0;
-}
 
 void wait(const Fault& fault) {
   const std::chrono::milliseconds pause(fault.ms);
@@ -156,7 +151,7 @@ std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks) {
   const char* const variable = std::getenv(kFaultVariable);
   if (!variable || !*variable) return nullptr;
   std::vector<Fault> faults = parse_faults(variable);
-  const bool restarted = restart_number() > 0;
+  const bool restarted = read_launch_environment().restart > 0;
   std::erase_if(faults, [&](const Fault& fault) { return restarted && !fault.always; });
   for (const Fault& fault : faults) {
     if (fault.rank && *fault.rank >= num_ranks) {

@@ -1,6 +1,7 @@
-// A pipeline whose ranks are threads of this process.
+// A pipeline whose ranks are threads of this process, or of several.
 #include <ATen/Parallel.h>
 
+#include "comm/process_job.h"
 #include "sluice/error.h"
 #include "sluice/parts/describe.h"
 #include "sluice/parts/rank_threads.h"
@@ -27,7 +28,6 @@ class ThreadsOfCaller {
 
 void run(const Model& model, const PipelineOptions& options,
          const std::function<void(Pipeline&)>& body, const RunOptions& run_options) {
-  require_single_process();
   if (run_options.threads_per_rank < 0) {
     throw Error(ErrorKind::kUsage,
                 {.what = std::to_string(run_options.threads_per_rank) + " threads a rank",
@@ -37,13 +37,21 @@ void run(const Model& model, const PipelineOptions& options,
   const ThreadsOfCaller threads;
   const Plan plan = plan_pipeline(describe(model.layers), options);
   const int num_ranks = plan.program.mesh.num_ranks();
-  run_ranks(make_local_transports(num_ranks, {run_options.deadline}),
-            resolve_threads_per_rank(run_options.threads_per_rank, num_ranks), /*ledger=*/nullptr,
-            [&](Transport& transport) {
-              Pipeline pipeline(model, plan, transport, run_options);
-              body(pipeline);
-              require_call(pipeline.world(), kEndOfBody);
-            });
+  ProcessJob processes(read_launch_environment(), {.num_ranks = num_ranks,
+                                                   .deadline = run_options.deadline,
+                                                   .heartbeat = run_options.heartbeat});
+  try {
+    run_ranks(processes.connect(),
+              resolve_threads_per_rank(run_options.threads_per_rank, processes.ranks_on_machine()),
+              /*ledger=*/nullptr, [&](Transport& transport) {
+                Pipeline pipeline(model, plan, transport, run_options);
+                body(pipeline);
+                require_call(pipeline.world(), kEndOfBody);
+              });
+  } catch (const Error& error) {
+    throw Error(processes.agreed(error));
+  }
+  processes.finish();
 }
 
 }  // namespace sluice

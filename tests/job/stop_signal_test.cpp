@@ -45,6 +45,14 @@ TEST_F(StopSignalTest, AfterTheFirstStepItIsARequest) {
   EXPECT_TRUE(stop.requested());
 }
 
+TEST_F(StopSignalTest, WhatALauncherPassesOnIsTheSameRequest) {
+  StopSignal stop;
+  stop.step_finished();
+  raise(SIGINT);
+  raise(SIGTERM);
+  EXPECT_TRUE(stop.requested());
+}
+
 TEST_F(StopSignalTest, AClosedTerminalIsARequestUnlessItWasIgnoredBefore) {
   {
     StopSignal stop;

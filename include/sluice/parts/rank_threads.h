@@ -29,9 +29,4 @@ int resolve_threads_per_rank(int threads_per_rank, int ranks_on_machine);
 void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,
                MemoryLedger* ledger, const std::function<void(Transport&)>& fn);
 
-// Throws Error(kUsage) when the environment says that a launcher has started this process as one of
-// several (WORLD_SIZE of torchrun, and what mpirun and srun set), or says no number there: not
-// built yet.
-void require_single_process();
-
 }  // namespace sluice

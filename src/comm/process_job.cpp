@@ -1,0 +1,242 @@
+#include "comm/process_job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "comm/loopback_nodes.h"
+#include "comm/torchrun_board.h"
+#include "launch/control_line.h"
+#include "launch/rendezvous.h"
+#include "launch/socket.h"
+#include "sluice/parts/process_transports.h"
+
+namespace sluice {
+namespace {
+
+// How long a consequence waits for its cause.
+constexpr std::chrono::milliseconds kPatience{1'500};
+// How long the process that serves the store stays for others that have the last step behind them.
+constexpr std::chrono::milliseconds kOthersToEnd{30'000};
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<std::string> texts;
+  for (const int rank : ranks) texts.push_back(std::to_string(rank));
+  return (ranks.size() == 1 ? "rank " : "ranks ") + join(texts, ", ");
+}
+
+// "process 1 (ranks 2, 3), pid 4711 on node7"
+std::string name_of(const ProcessLayout& layout, int num_ranks) {
+  return "process " + std::to_string(layout.process) + " (" +
+         ranks_text(layout.ranks_of(layout.process, num_ranks)) + "), pid " +
+         std::to_string(getpid()) + " on " + machine_name();
+}
+
+// The endpoints that are in use: a failure of another process reaches them.
+class Endpoints {
+ public:
+  void add(Transport* endpoint) {
+    const std::lock_guard lock(mutex_);
+    live_.insert(endpoint);
+  }
+  void remove(Transport* endpoint) {
+    const std::lock_guard lock(mutex_);
+    live_.erase(endpoint);
+  }
+  void abort(const Failure& failure) {
+    const std::lock_guard lock(mutex_);
+    for (Transport* endpoint : live_) endpoint->abort(failure);
+  }
+  std::string waits() {
+    const std::lock_guard lock(mutex_);
+    return live_.empty() ? "" : (*live_.begin())->waits();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<Transport*> live_;
+};
+
+// An endpoint that is in the list as long as it lives.
+class Listed final : public Transport {
+ public:
+  Listed(std::unique_ptr<Transport> endpoint, std::shared_ptr<Endpoints> list)
+      : endpoint_(std::move(endpoint)), list_(std::move(list)) {
+    list_->add(endpoint_.get());
+  }
+  ~Listed() override { list_->remove(endpoint_.get()); }
+
+  int rank() const override { return endpoint_->rank(); }
+  int size() const override { return endpoint_->size(); }
+  void send(int destination, ChannelKind kind, Message message) override {
+    endpoint_->send(destination, kind, std::move(message));
+  }
+  Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
+                      const std::optional<ExpectedTensors>& tensors) override {
+    return endpoint_->post_receive(source, kind, tag, tensors);
+  }
+  Message wait(Ticket ticket) override { return endpoint_->wait(ticket); }
+  Group world() const override { return endpoint_->world(); }
+  void abort(const Failure& failure) noexcept override { endpoint_->abort(failure); }
+  std::optional<Failure> failure() const override { return endpoint_->failure(); }
+  std::string waits() const override { return endpoint_->waits(); }
+
+ private:
+  std::unique_ptr<Transport> endpoint_;
+  std::shared_ptr<Endpoints> list_;
+};
+
+JobFailure in_job(const Failure& failure, int process) {
+  return {
+      .process = process, .rank = failure.rank, .kind = failure.kind, .message = failure.message};
+}
+
+Failure of_rank(const JobFailure& failure) { return {failure.rank, failure.kind, failure.message}; }
+
+}  // namespace
+
+struct ProcessJob::Impl {
+  LaunchEnvironment environment;
+  ProcessJobOptions options;
+  std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
+  int num_connections = 0;
+
+  // Of a run in several processes.
+  JobStore served;
+  std::shared_ptr<StoreClient> store;
+  std::string name;  // of this job among those that these processes have been, one after another
+  std::mutex mutex;
+  std::optional<JobFailure> first;    // of all processes
+  bool is_known = false;              // that there is one, by agreed()
+  std::unique_ptr<ControlLine> line;  // last: its thread uses what is above
+
+  bool is_alone() const { return environment.layout.num_processes == 1; }
+
+  void join() {
+    std::unique_ptr<NoticeBoard> board;
+    if (environment.launcher == Launcher::kTorchrun)
+      board = make_torchrun_board(environment, options.init_timeout);
+    served = join_job(environment, options.init_timeout, board.get());
+    store = std::make_shared<StoreClient>(served.address, served.secret, options.init_timeout);
+    const std::string own = "jobs/" + std::to_string(environment.layout.process);
+    name = "job " + std::to_string(store->add(own, 1));
+    ControlLineOptions line_options;
+    line_options.process = environment.layout.process;
+    line_options.name = name_of(environment.layout, options.num_ranks);
+    line_options.ranks = environment.layout.ranks_of(environment.layout.process, options.num_ranks);
+    line_options.heartbeat = options.heartbeat;
+    line_options.connect_timeout = options.init_timeout;
+    line_options.status = [list = endpoints] { return list->waits(); };
+    line_options.on_failure = [this](const JobFailure& failure) { hear(failure); };
+    line = std::make_unique<ControlLine>(served.address, served.secret, std::move(line_options));
+  }
+
+  void hear(const JobFailure& failure) {
+    {
+      const std::lock_guard lock(mutex);
+      first = failure;
+    }
+    endpoints->abort(of_rank(failure));
+  }
+
+  std::optional<JobFailure> heard() {
+    const std::lock_guard lock(mutex);
+    return first;
+  }
+
+  std::vector<std::unique_ptr<Transport>> connect_processes() {
+    ProcessTransportOptions wired;
+    wired.num_ranks = options.num_ranks;
+    wired.num_processes = environment.layout.num_processes;
+    wired.process = environment.layout.process;
+    wired.deadline = options.deadline;
+    wired.name = name + "/ranks " + std::to_string(num_connections);
+    wired.host = environment.one_machine() ? "" : store->own_host();
+    wired.on_failure = [this](const Failure& failure) {
+      line->report(in_job(failure, environment.layout.process));
+    };
+    wired.cause = [this]() -> std::optional<Failure> {
+      const std::optional<JobFailure> failure = line->wait_for_failure(kPatience);
+      return failure ? std::optional(of_rank(*failure)) : std::nullopt;
+    };
+    return make_process_transports(store, wired);
+  }
+};
+
+ProcessJob::ProcessJob(LaunchEnvironment environment, const ProcessJobOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  require_even_ranks(environment.layout, options.num_ranks, environment.launcher);
+  impl_->environment = std::move(environment);
+  impl_->options = options;
+  if (!impl_->is_alone()) impl_->join();
+}
+
+ProcessJob::~ProcessJob() = default;
+
+const LaunchEnvironment& ProcessJob::environment() const { return impl_->environment; }
+
+std::vector<int> ProcessJob::ranks_here() const {
+  const ProcessLayout& layout = impl_->environment.layout;
+  return layout.ranks_of(layout.process, impl_->options.num_ranks);
+}
+
+int ProcessJob::ranks_on_machine() const {
+  const ProcessLayout& layout = impl_->environment.layout;
+  return layout.ranks_per_process(impl_->options.num_ranks) * layout.processes_on_machine;
+}
+
+std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
+  Impl& impl = *impl_;
+  if (impl.is_alone()) {
+    const TransportOptions threads{impl.options.deadline};
+    return impl.options.wires ? make_loopback_nodes(impl.options.num_ranks, threads)
+                              : make_local_transports(impl.options.num_ranks, threads);
+  }
+  const auto throw_if_failed = [&] {
+    const std::optional<JobFailure> failure = impl.heard();
+    if (failure && impl.num_connections == 0)
+      throw Error(failure->kind, {.what = failure->message});
+  };
+  throw_if_failed();
+  std::vector<std::unique_ptr<Transport>> endpoints;
+  try {
+    for (auto& endpoint : impl.connect_processes())
+      endpoints.push_back(std::make_unique<Listed>(std::move(endpoint), impl.endpoints));
+  } catch (...) {
+    throw_if_failed();  // the cause, where this was its consequence
+    throw;
+  }
+  throw_if_failed();  // one that came while nobody was in the list
+  ++impl.num_connections;
+  return endpoints;
+}
+
+Error ProcessJob::agreed(const Error& own) noexcept {
+  Impl& impl = *impl_;
+  if (impl.is_alone()) return own;
+  if (!impl.heard()) {
+    impl.line->report(
+        {.process = impl.environment.layout.process, .kind = own.kind(), .message = own.what()});
+    impl.line->wait_for_failure(kPatience);
+  }
+  const std::optional<JobFailure> failure = impl.heard();
+  impl.store->outlive_failure();  // what is left to do together is to keep what is there
+  if (!failure || failure->message == own.what()) return own;
+  return Error(failure->kind, {.what = failure->message});
+}
+
+bool ProcessJob::tells() const {
+  const std::optional<JobFailure> failure = impl_->heard();
+  return !failure || failure->teller == impl_->environment.layout.process;
+}
+
+void ProcessJob::finish() noexcept {
+  if (impl_->line) impl_->line->finish();
+  if (impl_->served.server) impl_->served.server->wait_for_lines(kOthersToEnd);
+}
+
+}  // namespace sluice

@@ -1,0 +1,69 @@
+// This process among those of a run: how they find each other, and what ends them together.
+//
+// Owns: the store's server where this process serves it, the connection to the store, the control
+// line, and the knowledge of the first failure of all processes. Does not own: what the ranks do,
+// what is printed.
+//
+// A process that is alone has all ranks, and needs none of this: its endpoints are those of
+// threads, or, with `wires`, as those of processes.
+//
+// Invariants:
+//  1. A failure in any process ends every wait of every rank, in all of them; agreed() is the same
+//     in all that live.
+//  2. connect() is collective over the processes, the k-th call of each being one.
+// Thread-safety: one thread a process; failures arrive on a thread of their own.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/job_failure.h"
+#include "launch/launch_environment.h"
+#include "sluice/parts/transport.h"
+
+namespace sluice {
+
+struct ProcessJobOptions {
+  int num_ranks = 1;   // of the run
+  bool wires = false;  // Gloo, also where one process has all ranks
+  // Of the way there, and of every wait of the ranks.
+  std::chrono::milliseconds init_timeout{300'000};
+  std::chrono::milliseconds deadline{100'000};
+  std::chrono::milliseconds heartbeat{5'000};
+};
+
+class ProcessJob {
+ public:
+  // Collective over the processes of the environment. Throws Error(kUsage) when they do not divide
+  // the ranks, and what join_job() throws.
+  ProcessJob(LaunchEnvironment environment, const ProcessJobOptions& options);
+  // After finish(): no failure, whatever the others do then.
+  ~ProcessJob();
+  ProcessJob(const ProcessJob&) = delete;
+  ProcessJob& operator=(const ProcessJob&) = delete;
+
+  const LaunchEnvironment& environment() const;
+  std::vector<int> ranks_here() const;
+  int ranks_on_machine() const;  // of all processes here
+
+  // New endpoints of the ranks here. Throws the first failure of all processes, if there is one
+  // that ended this run's way there, Error(kPeer) when the others do not come.
+  std::vector<std::unique_ptr<Transport>> connect();
+
+  // What all processes that live take for the cause, after `own` has happened here; tells them.
+  // Waits for them shortly.
+  Error agreed(const Error& own) noexcept;
+  // Of all processes that know the cause, this one tells the user.
+  bool tells() const;
+  // The run of this process ends well. Waits for the others where they need its server.
+  void finish() noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

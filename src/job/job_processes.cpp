@@ -1,0 +1,70 @@
+#include "job/job_processes.h"
+
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "run/out_of_memory.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// Threads cannot vanish, and a rank that fails wakes the others; what a rank waits for is at worst
+// a slow disk or a large stage.
+constexpr std::chrono::hours kLongestWait{1};
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000.0 * seconds));
+}
+
+// As torchrun reads it (torch.distributed.elastic.multiprocessing.errors).
+void write_error_file(const std::string& path, const std::string& message) {
+  const nlohmann::json error = {
+      {"message",
+       {{"message", message},
+        {"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(std::time(nullptr))}}}}}};
+  std::ofstream(path) << error.dump();
+}
+
+}  // namespace
+
+ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
+  const LaunchEnvironment environment = read_launch_environment();
+  const bool alone = environment.layout.num_processes == 1;
+  const std::string& transport = config.parallelism.transport;
+  if (!alone && transport == "threads") {
+    throw Error(ErrorKind::kUsage,
+                {.what = "threads are ranks of one process, and " + to_text(environment.launcher) +
+                         " has started " + std::to_string(environment.layout.num_processes),
+                 .where = config.origins.at("parallelism.transport"),
+                 .remedy = "parallelism.transport = \"gloo\", or start one process"});
+  }
+  ProcessJobOptions options;
+  options.num_ranks = num_ranks;
+  options.wires = transport == "gloo";
+  options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
+  options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
+  options.deadline = alone && !options.wires
+                         ? std::chrono::milliseconds(kLongestWait)
+                         : milliseconds(std::max(config.comm.init_timeout_seconds,
+                                                 config.comm.train_timeout_seconds));
+  return options;
+}
+
+void told_to_all(ProcessJob& processes, const std::function<void()>& call) {
+  std::optional<Error> own;
+  try {
+    return call();
+  } catch (...) {
+    if (processes.environment().layout.num_processes == 1) throw;
+    own = caught_error();
+  }
+  const Error error = processes.agreed(*own);
+  if (const std::string& file = processes.environment().error_file; !file.empty())
+    write_error_file(file, error.what());
+  if (processes.tells()) throw Error(error);
+  throw ToldElsewhere(error);
+}
+
+}  // namespace sluice
