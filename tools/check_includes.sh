@@ -29,7 +29,7 @@ BEGIN {
   may["job"]    = free "layer comm run optim checkpoint train model io job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
-  owner["by_name"] = owner["precision"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = owner["stage_backward"] = "plan"; owner["run_config"] = "config"
+  owner["by_name"] = owner["precision"] = owner["told_elsewhere"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = owner["stage_backward"] = "plan"; owner["run_config"] = "config"
   owner["data"] = owner["labels"] = "data"; owner["job"] = "job"; owner["data_parallel"] = "plan"; owner["process_transports"] = "comm"
   owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["inputs"] = owner["pipeline"] = "train"
   owner["chunk_backward"] = owner["executor_observer"] = "run"; owner["commit"] = "io"

@@ -15,6 +15,7 @@
 
 #include "base/as_error.h"
 #include "base/text.h"
+#include "sluice/parts/told_elsewhere.h"
 #include "sluice/plan.h"
 
 namespace sluice {
@@ -214,6 +215,8 @@ int report_error(const std::exception_ptr& thrown) {
   std::fflush(stdout);
   try {
     std::rethrow_exception(thrown);
+  } catch (const ToldElsewhere&) {
+    return error.exit_code();
   } catch (const RefusedSchedule& refused) {
     const GridOptions options{use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)};
     std::fputs(draw_violations(refused.program(), refused.report(), options).c_str(), stderr);

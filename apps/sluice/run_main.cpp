@@ -1,5 +1,8 @@
 // The program `sluice-run`: the commands that need torch. `sluice` executes it in its own place.
+#include <c10/util/Logging.h>
+
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,6 +18,12 @@ namespace {
 std::string program_name(const char* program) {
   const std::string own = "sluice-run";
   return std::filesystem::path(program).filename() == own ? own : "sluice";
+}
+
+// Gloo's complaints of a connection that broke stand beside our one line. TORCH_CPP_LOG_LEVEL has
+// the last word.
+void quiet_torch() {
+  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
 int run(const std::string& name, std::vector<std::string> arguments) {
@@ -40,6 +49,7 @@ int run(const std::string& name, std::vector<std::string> arguments) {
 
 int main(int argc, char** argv) {
   sluice::begin_process();
+  sluice::quiet_torch();
   try {
     return sluice::run(sluice::program_name(argv[0]), {argv + 1, argv + argc});
   } catch (...) {

@@ -24,6 +24,7 @@
 
 #include "sluice/error.h"
 #include "sluice/parts/stop_signal.h"
+#include "sluice/parts/told_elsewhere.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 
@@ -65,12 +66,6 @@ class TrainingJob {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-};
-
-// The failure of a run of several processes, in those that do not tell the user: another does.
-class ToldElsewhere : public Error {
- public:
-  explicit ToldElsewhere(const Error& error) : Error(error) {}
 };
 
 // What an evaluation came to.

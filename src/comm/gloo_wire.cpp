@@ -52,6 +52,21 @@ struct Prefix {
   std::uint64_t payload_inside = 0;  // 1: the tensors' bytes follow in the header
 };
 
+// While it lives, this thread's tensors count as those of the ranks here.
+class CountsAs {
+ public:
+  explicit CountsAs(const WireReceiver& receiver) : before_(Info::current()) {
+    Info::_forceCurrentDebugInfo(receiver.counts_as());
+  }
+  ~CountsAs() { Info::_forceCurrentDebugInfo(before_); }
+  CountsAs(const CountsAs&) = delete;
+  CountsAs& operator=(const CountsAs&) = delete;
+
+ private:
+  using Info = c10::ThreadLocalDebugInfo;
+  const std::shared_ptr<Info> before_;
+};
+
 at::Tensor bytes_tensor(std::int64_t bytes) { return at::empty({bytes}, at::kByte); }
 
 at::Tensor copied(const std::string& bytes) {
@@ -107,7 +122,7 @@ class Link {
 
   void start(WireReceiver& receiver) {
     receiver_thread_ = std::thread([this, &receiver] { receive_frames(receiver); });
-    reaper_thread_ = std::thread([this] { release_sent(); });
+    reaper_thread_ = std::thread([this, &receiver] { release_sent(receiver); });
   }
 
   void send(const Frame& frame) {
@@ -239,10 +254,13 @@ class Link {
         Posted first = std::move(posted.front());
         posted.pop_front();
         if (!finish(first.receiving)) return;
-        std::optional<Frame> frame = take_frame(first.bytes, receiver);
-        if (!frame) return;
+        {
+          const CountsAs ranks(receiver);
+          std::optional<Frame> frame = take_frame(first.bytes, receiver);
+          if (!frame) return;
+          receiver.deliver(node_, std::move(*frame));
+        }
         post(std::move(first.bytes));
-        receiver.deliver(node_, std::move(*frame));
       }
     } catch (const ConnectionLost& lost) {
       {
@@ -341,7 +359,7 @@ class Link {
   }
 
   // Gloo needs the bytes and their Work until they have left.
-  void release_sent() noexcept {
+  void release_sent(const WireReceiver& receiver) noexcept {
     for (;;) {
       WorkPtr work;
       {
@@ -358,6 +376,8 @@ class Link {
       {
         const std::lock_guard lock(mutex_);
         if (sent) {
+          const CountsAs ranks(receiver);
+          work.reset();
           sending_.pop_front();
         } else {
           broken_ = true;  // the receiver says so

@@ -55,6 +55,7 @@ GroupState::CollectivePtr GroupState::enter(int member, std::uint64_t number, Gr
                                             std::vector<at::Tensor> pieces,
                                             WhenJoined when_joined) {
   node_.failure().throw_if_happened();
+  node_.count_as_this_thread();
   if (spans_nodes()) {
     send(member, number, note, pieces);
     for (std::size_t i = 0; i < pieces.size(); ++i) {

@@ -153,6 +153,18 @@ std::string Node::waits() const {
   return join(texts, ", ");
 }
 
+void Node::count_as_this_thread() {
+  if (num_ranks() == ranks_per_node_ || is_counting_.load()) return;
+  const std::lock_guard lock(counting_mutex_);
+  if (!is_counting_) counts_as_ = c10::ThreadLocalDebugInfo::current();
+  is_counting_ = true;
+}
+
+std::shared_ptr<c10::ThreadLocalDebugInfo> Node::counts_as() const {
+  const std::lock_guard lock(counting_mutex_);
+  return counts_as_;
+}
+
 void Node::check(int from_node, const FrameOutline& outline) const {
   const auto* message = std::get_if<MessageHead>(&outline.head);
   if (!message) return;

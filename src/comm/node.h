@@ -12,6 +12,7 @@
 // Thread-safety: any thread may call anything but connect().
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -106,6 +107,10 @@ class Node final : public WireReceiver {
   // another with ", "; "" for nothing.
   std::string waits() const;
 
+  // Called by the ranks here.
+  void count_as_this_thread();
+  std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const override;
+
   void check(int from_node, const FrameOutline& outline) const override;
   void deliver(int from_node, Frame frame) override;
   void aborted(const Failure& failure) noexcept override { fail(failure); }
@@ -129,6 +134,10 @@ class Node final : public WireReceiver {
   // What came for groups that no rank here has made yet.
   std::map<std::string, std::vector<std::pair<int, Frame>>> early_;
   GroupState* world_;
+
+  mutable std::mutex counting_mutex_;
+  std::atomic<bool> is_counting_{false};
+  std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as_;
 
   mutable std::mutex waiting_mutex_;
   std::uint64_t next_waiting_ = 0;

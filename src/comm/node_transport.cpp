@@ -28,6 +28,7 @@ class NodeTransport final : public Transport {
   Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
                       const std::optional<ExpectedTensors>& tensors) override {
     node_->failure().throw_if_happened();
+    node_->count_as_this_thread();
     require_rank(source);
     Inbox& inbox = node_->inbox_of(rank_);
     std::lock_guard lock(inbox.mutex);

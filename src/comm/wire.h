@@ -13,6 +13,9 @@
 // Thread-safety: send and abort from any thread. The receiver is called on threads of the wire's.
 #pragma once
 
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <memory>
 #include <string>
 
 #include "comm/frame.h"
@@ -21,6 +24,9 @@ namespace sluice {
 
 class WireReceiver {
  public:
+  // What the threads of the ranks here have of LibTorch's debugging: with it, what a thread of the
+  // wire allocates and frees counts as theirs (MemoryLedger). Null before a rank has used the node.
+  virtual std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const = 0;
   // Throws Error(kPeer) for what that node cannot send.
   virtual void check(int from_node, const FrameOutline& outline) const = 0;
   virtual void deliver(int from_node, Frame frame) = 0;

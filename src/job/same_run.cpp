@@ -3,6 +3,8 @@
 #include <ATen/Version.h>
 #include <torch/version.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/content_hash.h"
@@ -19,6 +21,16 @@ bool may_differ(const detail::Key& key) {
   const std::string name = key.full_name();
   return key.is_path || key.section == "comm" || name == "metrics.log_level" ||
          name == "training.threads_per_rank";  // compared as resolved
+}
+
+// What a user has set explains what follows from it.
+std::vector<std::pair<std::string, std::string>> settings_first(
+    const std::map<std::string, std::string>& identity) {
+  std::vector<std::pair<std::string, std::string>> ordered(identity.begin(), identity.end());
+  std::stable_partition(ordered.begin(), ordered.end(), [](const auto& entry) {
+    return entry.first.find('.') != std::string::npos;
+  });
+  return ordered;
 }
 
 std::string hash_of(const Program& program) {
@@ -68,7 +80,7 @@ void require_same_run(const std::map<std::string, std::string>& identity, const 
       of_rank[their_names[i]] = their_values[i];
   }
   for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
-    for (const auto& [name, value] : of_ranks[0]) {
+    for (const auto& [name, value] : settings_first(of_ranks[0])) {
       const auto theirs = of_ranks[rank].find(name);
       if (theirs != of_ranks[rank].end() && theirs->second == value) continue;
       throw Error(

@@ -1,0 +1,14 @@
+// The failure of a run of several processes, in those of them that do not tell the user: another
+// one does. Thread-safety: values.
+#pragma once
+
+#include "sluice/error.h"
+
+namespace sluice {
+
+class ToldElsewhere : public Error {
+ public:
+  explicit ToldElsewhere(const Error& error) : Error(error) {}
+};
+
+}  // namespace sluice
