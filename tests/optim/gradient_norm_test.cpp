@@ -110,5 +110,19 @@ TEST(GradientNormTest, ClipsAsTorchDoes) {
   EXPECT_EQ(clip_coefficient(100.0, 0.0), 1.0);
 }
 
+TEST(GradientNormTest, TheSumsOfBlocksOfSeveralOwnersComeToTheNormOfTheWhole) {
+  for (const std::int64_t numel : {std::int64_t{1}, kGradientBlock, 5 * kGradientBlock + 77}) {
+    const at::Tensor whole = at::sin(at::arange(numel, at::kFloat) * 0.7);
+    for (const std::int64_t first : {std::int64_t{0}, kGradientBlock, 3 * kGradientBlock}) {
+      const std::int64_t end = std::min(first, numel);
+      std::vector<double> squares = block_squares(whole.narrow(0, 0, end));
+      const std::vector<double> rest = block_squares(whole.narrow(0, end, numel - end));
+      squares.insert(squares.end(), rest.begin(), rest.end());
+      EXPECT_EQ(norm_of_blocks(squares), tensor_norm(whole)) << numel << " from " << first;
+    }
+  }
+  EXPECT_EQ(norm_of_blocks({}), 0.0);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "sluice/error.h"
@@ -133,6 +134,58 @@ TEST(OptimizerTest, AnUpdateDoesNotDependOnTheOtherParametersOrAlignmentOrThread
     EXPECT_TRUE(at::equal(alone, updated(16, 2, 1))) << static_cast<int>(kind);
   }
   at::set_num_threads(threads_before);
+}
+
+// Three updates of a parameter, whole or divided at these elements, which are multiples of a block.
+std::vector<at::Tensor> update_in_parts(OptimizerKind kind, at::ScalarType type, std::int64_t numel,
+                                        const std::vector<std::int64_t>& ends, int threads) {
+  at::set_num_threads(threads);
+  OptimizerOptions options;
+  options.kind = kind;
+  options.weight_decay = 0.1;
+  const at::Tensor whole = at::sin(at::arange(numel, at::kFloat) * 0.37).to(type);
+  const at::Tensor gradient = at::cos(at::arange(numel, at::kFloat) * 1.3);
+  std::vector<OptimizedParameter> parameters;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends) {
+    parameters.push_back({"w" + std::to_string(begin), whole.narrow(0, begin, end - begin)});
+    parameters.back().value.mutable_grad() = at::isReducedFloatingType(type)
+                                                 ? gradient.narrow(0, begin, end - begin)
+                                                 : gradient.narrow(0, begin, end - begin).to(type);
+    begin = end;
+  }
+  const auto optimizer = make_optimizer(options, parameters);
+  for (int step = 0; step < 3; ++step) optimizer->step(1e-2, 1.5);
+  std::vector<at::Tensor> result{whole};
+  std::map<std::string, std::vector<at::Tensor>> moments;
+  for (const auto& [name, tensor] : optimizer->state()) {
+    if (tensor.dim() == 1) moments[name.substr(0, name.find('/'))].push_back(tensor);
+  }
+  for (const auto& [name, parts] : moments) result.push_back(at::cat(parts));
+  at::set_num_threads(1);
+  return result;
+}
+
+TEST(OptimizerTest, AnUpdateOfBlocksHasTheBitsOfAnUpdateOfTheWholeWithAnyNumberOfThreads) {
+  const std::int64_t numel = 7 * kGradientBlock + 1237;
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+      const std::vector<at::Tensor> whole = update_in_parts(kind, type, numel, {numel}, 1);
+      for (const int threads : {1, 3}) {
+        for (const std::vector<std::int64_t>& ends :
+             {std::vector<std::int64_t>{numel},
+              {3 * kGradientBlock, numel},
+              {kGradientBlock, 2 * kGradientBlock, 7 * kGradientBlock, numel}}) {
+          const std::vector<at::Tensor> parts = update_in_parts(kind, type, numel, ends, threads);
+          ASSERT_EQ(parts.size(), whole.size());
+          for (std::size_t i = 0; i < whole.size(); ++i) {
+            EXPECT_TRUE(at::equal(parts[i], whole[i]))
+                << at::toString(type) << ", " << threads << " threads, " << ends.size() << " parts";
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(OptimizerTest, AGradientOfAnotherMemoryLayoutIsTakenByIndex) {

@@ -1,0 +1,88 @@
+// Blocks of parameters, who owns them, and how they travel.
+#include "train/block_ranges.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "sluice/parts/gradient_norm.h"
+#include "support/expect_error.h"
+#include "train/packed_parts.h"
+
+namespace sluice::test {
+namespace {
+
+TEST(BlockRangesTest, EveryElementHasOneOwnerAndRangesEndAtBlocks) {
+  const std::vector<at::Tensor> parameters = {
+      at::empty({5 * kGradientBlock + 3}), at::empty({7}), at::empty({3, kGradientBlock}),
+      at::empty({300, 200}).t(),           at::empty({}),  at::empty({0}),
+      at::empty({2 * kGradientBlock})};
+  const std::vector<std::size_t> trainable = {0, 1, 2, 3, 4, 5, 6};
+  for (int owners = 1; owners <= 9; ++owners) {
+    const auto of_owner = divide_blocks(parameters, trainable, owners);
+    ASSERT_EQ(of_owner.size(), static_cast<std::size_t>(owners));
+    std::vector<std::int64_t> next(parameters.size(), 0);
+    std::int64_t all = 0, most = 0;
+    std::size_t last = 0;
+    for (const auto& ranges : of_owner) {
+      std::int64_t own = 0;
+      for (const ElementRange& range : ranges) {
+        EXPECT_GE(range.parameter, last) << "in layer order";
+        last = range.parameter;
+        EXPECT_EQ(range.begin, next[range.parameter]);
+        EXPECT_EQ(range.begin % kGradientBlock, 0);
+        next[range.parameter] = range.end;
+        own += range.size();
+      }
+      all += own;
+      most = std::max(most, own);
+    }
+    for (std::size_t i = 0; i < parameters.size(); ++i) EXPECT_EQ(next[i], parameters[i].numel());
+    // The largest block is the transposed parameter, which is one.
+    EXPECT_LE(most, all / owners + 60'000) << owners;
+  }
+}
+
+TEST(BlockRangesTest, APartIsAViewOfWhatIsContiguous) {
+  const at::Tensor whole = at::arange(12, at::kFloat).view({3, 4});
+  at::Tensor part = elements_of(whole, {0, 4, 8});
+  EXPECT_EQ(part.data_ptr(), whole[1].data_ptr());
+  set_elements(whole, {0, 8, 12}, at::zeros({4}));
+  EXPECT_EQ(whole[2].sum().item<float>(), 0);
+  const at::Tensor turned = at::arange(6, at::kFloat).view({2, 3}).t();
+  set_elements(turned, {0, 0, 6}, elements_of(turned, {0, 0, 6}) * 2);
+  EXPECT_TRUE(at::equal(turned, at::arange(6, at::kFloat).view({2, 3}).t() * 2));
+}
+
+TEST(PackedPartsTest, PartsComeOutAsTheyWentIn) {
+  const std::vector<at::Tensor> parts = {at::arange(5, at::kFloat), at::Tensor(),
+                                         at::arange(3, at::kDouble), at::empty({0}),
+                                         at::arange(1, at::kBFloat16)};
+  std::vector<PartMeta> metas;
+  for (const at::Tensor& part : parts)
+    metas.push_back(part.defined() ? PartMeta{part.numel(), part.scalar_type()} : PartMeta{9});
+  const at::Tensor packed = pack_parts(parts, at::kCPU);
+  const std::vector<at::Tensor> out = unpack_parts(packed, metas);
+  ASSERT_EQ(out.size(), parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    ASSERT_EQ(out[i].defined(), parts[i].defined()) << i;
+    EXPECT_TRUE(!parts[i].defined() || at::equal(out[i], parts[i])) << i;
+  }
+  EXPECT_FALSE(pack_parts({}, at::kCPU).defined());
+  EXPECT_TRUE(unpack_parts({}, {}).empty());
+}
+
+TEST(PackedPartsTest, AMessageOfOtherPartsIsRefused) {
+  const at::Tensor packed = pack_parts({at::zeros({100})}, at::kCPU);
+  for (const std::vector<PartMeta>& metas :
+       {std::vector<PartMeta>{{101}}, {{99}, {1}}, {{20}}, {}}) {
+    EXPECT_EQ(error_of([&] { unpack_parts(packed, metas); }).kind(), ErrorKind::kInternal);
+  }
+  EXPECT_EQ(error_of([&] { unpack_parts({}, {{1}}); }).kind(), ErrorKind::kInternal);
+  EXPECT_EQ(error_of([&] { unpack_parts(packed.narrow(0, 0, 3), {{100}}); }).kind(),
+            ErrorKind::kInternal);
+}
+
+}  // namespace
+}  // namespace sluice::test
