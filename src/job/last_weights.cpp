@@ -87,7 +87,7 @@ void save_alike(const TargetOfStep& target, const InterruptedRank& left, const G
     outcome.reason = "the parameter '" + name + "' is not finite";
     return;
   }
-  const SaveOutcome saved = save_checkpoint(target(outcome.step), trainer->state(), world);
+  const SaveOutcome saved = save_checkpoint(target(outcome.step), trainer->state(world), world);
   if (saved.error) throw Error(*saved.error);
   outcome.path = saved.path;
 }

@@ -53,6 +53,7 @@ class LineTable {
 
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
+  bool knows(int process) const { return lines_.contains(process); }
   // The living process with the lowest number that is none of these; -1 without.
   int lowest_living(int but, int and_but = -1) const;
   // Of all that live; nothing without lines.

@@ -46,7 +46,6 @@ struct Wait {
 struct KnownEnd {
   int process = 0;
   std::string how;
-  ErrorKind kind = ErrorKind::kPeer;
   bool has_told = false;
 };
 
@@ -167,9 +166,10 @@ struct StoreServer::Impl {
     // All that such a process said has been read: it was there before the poll.
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
+      // With a line it would have told the others first.
+      const bool has_told = end.has_told && !lines.knows(end.process);
       JobFailure lost = lines.lost(end.process, end.how);
-      lost.kind = end.kind;
-      if (end.has_told) lost.teller = end.process;
+      if (has_told) lost.teller = end.process;
       fail(lost);
     }
     known_ends.clear();
@@ -429,11 +429,10 @@ void StoreServer::report(const JobFailure& failure) noexcept {
   impl_->wake_up();
 }
 
-void StoreServer::report_end(int process, const std::string& how, ErrorKind kind,
-                             bool has_told) noexcept {
+void StoreServer::report_end(int process, const std::string& how, bool has_told) noexcept {
   {
     const std::lock_guard lock(impl_->mutex);
-    impl_->reported_ends.push_back({process, how, kind, has_told});
+    impl_->reported_ends.push_back({process, how, has_told});
   }
   impl_->wake_up();
 }

@@ -49,9 +49,9 @@ class StoreServer {
   void report(const JobFailure& failure) noexcept;
   // A process of the job has ended, says somebody who knows: `how` follows its name, as in "was
   // ended by signal 9 (Killed)". Nothing when it had finished its line. Unless another failure came
-  // first. has_told: the process has told the user itself, so that nobody else needs to.
-  void report_end(int process, const std::string& how, ErrorKind kind = ErrorKind::kPeer,
-                  bool has_told = false) noexcept;
+  // first. has_told: where it never had a line, it has told the user itself, so that nobody else
+  // needs to.
+  void report_end(int process, const std::string& how, bool has_told = false) noexcept;
   std::optional<JobFailure> failure() const;
   // Until every control line has finished or was lost. False after `timeout`.
   bool wait_for_lines(std::chrono::milliseconds timeout);

@@ -21,14 +21,6 @@ constexpr milliseconds kOneRequest{1000};
 // How often it is looked whether somebody was judged lost.
 constexpr milliseconds kLook{200}, kIdleLook{1000};
 
-// The kinds of failure are the exit codes of those that know them.
-ErrorKind kind_of(int exit_code) {
-  return exit_code >= static_cast<int>(ErrorKind::kInternal) &&
-                 exit_code <= static_cast<int>(ErrorKind::kMemory)
-             ? static_cast<ErrorKind>(exit_code)
-             : ErrorKind::kPeer;
-}
-
 }  // namespace
 
 Supervisor::Supervisor(LaunchSignals& signals, StoreServer* server, int first_process,
@@ -117,8 +109,7 @@ void Supervisor::ended(std::size_t index, int exit_code, bool by_signal) {
   if (by_signal) {
     server_->report_end(process, "was ended by " + signal_text(exit_code - 128));
   } else {
-    server_->report_end(process, "ended with exit code " + std::to_string(exit_code),
-                        kind_of(exit_code), true);
+    server_->report_end(process, "ended with exit code " + std::to_string(exit_code), true);
   }
 }
 
