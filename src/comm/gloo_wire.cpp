@@ -431,8 +431,8 @@ class GlooWire final : public Wire {
                              " came together within " + std::to_string(options_.deadline.count()) +
                              " ms: " + reason_of(error),
                      .where = name_of(options_.node) + ", connection '" + options_.name + "'",
-                     .remedy = "look at the processes that are missing, or raise "
-                               "comm.init_timeout_seconds"});
+                     .remedy = "look at the processes that are missing, and at the network "
+                               "between them"});
       }
     }
     for (std::size_t lane = 0; lane < kNumLanes; ++lane) prove(lane, give_up);
@@ -452,8 +452,8 @@ class GlooWire final : public Wire {
   }
 
   void start(WireReceiver& receiver) override {
-    closer_ = std::thread([this] { close_when_told(); });
     for_each_link([&](Link& link) { link.start(receiver); });
+    closer_ = std::thread([this] { close_when_told(); });  // last: it joins the others
   }
 
   void send(int node, Frame frame) override {

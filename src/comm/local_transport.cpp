@@ -9,7 +9,7 @@ std::vector<std::unique_ptr<Transport>> make_local_transports(int size,
   if (size < 1) throw Error(ErrorKind::kInternal, {.what = "a transport needs at least one rank"});
   NodeOptions node;
   node.num_ranks = size;
-  node.deadline = options.deadline;
+  node.deadline = [deadline = options.deadline] { return deadline; };
   return make_endpoints(std::make_shared<Node>(std::move(node)));
 }
 

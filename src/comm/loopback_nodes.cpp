@@ -18,7 +18,7 @@ std::vector<std::unique_ptr<Transport>> connect_node(
   NodeOptions node;
   node.num_ranks = node.num_nodes = num_ranks;
   node.node = rank;
-  node.deadline = options.deadline;
+  node.deadline = [deadline = options.deadline] { return deadline; };
   GlooWireOptions wire;
   wire.num_ranks = wire.num_nodes = num_ranks;
   wire.node = rank;

@@ -37,7 +37,7 @@ struct NodeOptions {
   int num_ranks = 1;
   int num_nodes = 1;  // divides the ranks; node n has ranks n k .. n k + k - 1
   int node = 0;       // this one
-  std::chrono::milliseconds deadline{100'000};
+  std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
   std::function<void(const Failure&)> on_failure;
   std::function<std::optional<Failure>()> cause;
 };
@@ -73,7 +73,7 @@ class Node final : public WireReceiver {
   void connect(std::unique_ptr<Wire> wire);
 
   int num_ranks() const { return options_.num_ranks; }
-  std::chrono::milliseconds deadline() const { return options_.deadline; }
+  std::chrono::milliseconds deadline() const { return options_.deadline(); }
   int here() const { return options_.node; }
   int node_of(int rank) const { return rank / ranks_per_node_; }
   std::vector<int> ranks_here() const;

@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <utility>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "comm/loopback_nodes.h"
 #include "comm/torchrun_board.h"
@@ -20,6 +22,8 @@ namespace {
 
 // How long a consequence waits for its cause.
 constexpr std::chrono::milliseconds kPatience{1'500};
+// How long a run that failed waits for all others to keep what is there.
+constexpr std::chrono::seconds kToKeep{20};
 // How long the process that serves the store stays for others that have the last step behind them.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
 
@@ -108,6 +112,7 @@ struct ProcessJob::Impl {
   // Of a run in several processes.
   JobStore served;
   std::shared_ptr<StoreClient> store;
+  std::atomic<bool> in_steps{false};
   std::string name;  // of this job among those that these processes have been, one after another
   std::mutex mutex;
   std::optional<JobFailure> first;    // of all processes
@@ -123,7 +128,10 @@ struct ProcessJob::Impl {
     served = join_job(environment, options.init_timeout, board.get());
     store = std::make_shared<StoreClient>(served.address, served.secret, options.init_timeout);
     const std::string own = "jobs/" + std::to_string(environment.layout.process);
-    name = "job " + std::to_string(store->add(own, 1));
+    const std::string number = "job " + std::to_string(store->add(own, 1));
+    // Of whoever is first.
+    const std::string drawn = unique_suffix();
+    name = store->compare_set(number, "", drawn);
     ControlLineOptions line_options;
     line_options.process = environment.layout.process;
     line_options.name = name_of(environment.layout, options.num_ranks);
@@ -148,14 +156,28 @@ struct ProcessJob::Impl {
     return first;
   }
 
+  // Where processes on other machines reach this one. The one that serves the store sees none of
+  // its addresses in its own connection: what leads to the first of another machine is one.
+  std::string own_host() {
+    const ProcessLayout& layout = environment.layout;
+    const auto key = [&](int process) { return name + "/host/" + std::to_string(process); };
+    if (!served.server) {
+      store->set(key(layout.process), store->own_host());
+      return store->own_host();
+    }
+    const int elsewhere = layout.process - layout.local_process + layout.processes_on_machine;
+    return local_host_towards(store->get(key(elsewhere), options.init_timeout));
+  }
+
   std::vector<std::unique_ptr<Transport>> connect_processes() {
     ProcessTransportOptions wired;
     wired.num_ranks = options.num_ranks;
     wired.num_processes = environment.layout.num_processes;
     wired.process = environment.layout.process;
-    wired.deadline = options.deadline;
+    wired.meet = num_connections == 0 ? options.init_timeout : kToKeep;
+    wired.deadline = [this] { return in_steps ? options.deadline : options.init_timeout; };
     wired.name = name + "/ranks " + std::to_string(num_connections);
-    wired.host = environment.one_machine() ? "" : store->own_host();
+    wired.host = environment.one_machine() ? "" : own_host();
     wired.on_failure = [this](const Failure& failure) {
       line->report(in_job(failure, environment.layout.process));
     };
@@ -192,7 +214,7 @@ int ProcessJob::ranks_on_machine() const {
 std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
   Impl& impl = *impl_;
   if (impl.is_alone()) {
-    const TransportOptions threads{impl.options.deadline};
+    const TransportOptions threads{std::max(impl.options.init_timeout, impl.options.deadline)};
     return impl.options.wires ? make_loopback_nodes(impl.options.num_ranks, threads)
                               : make_local_transports(impl.options.num_ranks, threads);
   }
@@ -233,6 +255,9 @@ bool ProcessJob::tells() const {
   const std::optional<JobFailure> failure = impl_->heard();
   return !failure || failure->teller == impl_->environment.layout.process;
 }
+
+void ProcessJob::steps_begin() { impl_->in_steps = true; }
+const std::string& ProcessJob::name() const { return impl_->name; }
 
 void ProcessJob::finish() noexcept {
   if (impl_->line) impl_->line->finish();

@@ -29,8 +29,9 @@ namespace sluice {
 struct ProcessJobOptions {
   int num_ranks = 1;   // of the run
   bool wires = false;  // Gloo, also where one process has all ranks
-  // Of the way there, and of every wait of the ranks.
+  // Of the way there, and of every wait of the ranks, until steps_begin().
   std::chrono::milliseconds init_timeout{300'000};
+  // Of every wait afterwards.
   std::chrono::milliseconds deadline{100'000};
   std::chrono::milliseconds heartbeat{5'000};
 };
@@ -52,6 +53,11 @@ class ProcessJob {
   // New endpoints of the ranks here. Throws the first failure of all processes, if there is one
   // that ended this run's way there, Error(kPeer) when the others do not come.
   std::vector<std::unique_ptr<Transport>> connect();
+
+  // From now on waits have the deadline of steps. From any thread.
+  void steps_begin();
+  // A name of this job that no other has, the same in all processes.
+  const std::string& name() const;
 
   // What all processes that live take for the cause, after `own` has happened here; tells them.
   // Waits for them shortly.

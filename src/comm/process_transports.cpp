@@ -2,11 +2,39 @@
 
 #include <utility>
 
+#include "base/text.h"
 #include "comm/c10d_store.h"
 #include "comm/gloo_wire.h"
 #include "comm/node.h"
+#include "launch/store_client.h"
+#include "sluice/error.h"
 
 namespace sluice {
+namespace {
+
+// For processes that are all there: what the job knows of one that ends meanwhile ends no wait of
+// Gloo's.
+constexpr std::chrono::seconds kConnect{30};
+
+// Waits until all processes are here. The failure of the job ends it.
+void meet(StoreClient& store, const ProcessTransportOptions& options) {
+  const auto key = [&](int process) { return options.name + "/here/" + std::to_string(process); };
+  store.set(key(options.process), "");
+  std::vector<std::string> all;
+  for (int process = 0; process < options.num_processes; ++process) all.push_back(key(process));
+  if (store.wait(all, options.meet)) return;
+  std::vector<std::string> missing;
+  for (int process = 0; process < options.num_processes; ++process) {
+    if (!store.has({key(process)})) missing.push_back(std::to_string(process));
+  }
+  throw Error(ErrorKind::kPeer,
+              {.what = "no connection within " + std::to_string(options.meet.count()) +
+                       " ms: process " + join(missing, ", ") + " did not come",
+               .where = "process " + std::to_string(options.process) + ", '" + options.name + "'",
+               .remedy = "look at what process " + missing.front() + " is doing"});
+}
+
+}  // namespace
 
 std::vector<std::unique_ptr<Transport>> make_process_transports(
     const std::shared_ptr<StoreClient>& store, const ProcessTransportOptions& options) {
@@ -33,11 +61,12 @@ std::vector<std::unique_ptr<Transport>> make_process_transports(
     wire.num_ranks = options.num_ranks;
     wire.num_nodes = options.num_processes;
     wire.node = options.process;
-    wire.deadline = options.deadline;
+    wire.deadline = kConnect;
     wire.name = options.name;
     wire.host = options.host;
     wire.secret = store->secret();
-    shared->connect(make_gloo_wire(make_job_store(store, options.deadline), std::move(wire)));
+    meet(*store, options);
+    shared->connect(make_gloo_wire(make_job_store(store, kConnect), std::move(wire)));
   }
   return make_endpoints(std::move(shared));
 }

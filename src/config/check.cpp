@@ -93,13 +93,11 @@ void check_shards(const RunConfig& config) {
                  nearest_multiples(sizes.num_microbatches * unit, each * unit)});
 }
 
-// Sends between GPUs are compiled in where LibTorch has what they need; this one has not.
 void check_transport(const RunConfig& config) {
   if (config.parallelism.transport != "nccl") return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "parallelism.transport = \"nccl\": this LibTorch has no NCCL",
-               .where = config.origins.at("parallelism.transport"),
-               .remedy = "write \"gloo\""});
+  throw Error(ErrorKind::kUsage, {.what = "parallelism.transport = \"nccl\" is not built yet",
+                                  .where = config.origins.at("parallelism.transport"),
+                                  .remedy = "write \"gloo\""});
 }
 
 // What settles the number of stages beside a schedule file, which settles it too.

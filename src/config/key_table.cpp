@@ -323,8 +323,9 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .one_of({"auto", "threads", "gloo", "nccl"})
           .means("`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
-                 "`nccl`: between GPUs, where LibTorch has it; `auto`: `gloo` between processes. "
-                 "Ranks of one process always exchange by threads."),
+                 "`nccl`: between GPUs, not built yet; `auto`: `gloo` between processes. "
+                 "Ranks of one process exchange by threads; without a launcher `gloo` gives each a "
+                 "connection of its own."),
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
           .decides_the_split()
           .one_of({"even", "cost", "measured"})
@@ -365,9 +366,11 @@ std::vector<Key> make_table() {
           .at_most(kMaxSeconds)
           .means("How long a rank waits for a message of another process."),
       key<&C::comm, &Comm::heartbeat_seconds>("comm", "heartbeat_seconds")
-          .above(0)
+          .at_least(0.1)
           .at_most(kMaxSeconds)
-          .means("How often processes tell each other that they are alive."),
+          .means("A process that was silent for longer counts as lost. They tell each other "
+                 "several times "
+                 "as often that they are alive."),
 
       key<&C::checkpoint, &Checkpoint::folder>("checkpoint", "folder")
           .path()

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/batch_sizes.h"
 #include "job/run_inputs.h"
+#include "run/replicas.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 
@@ -44,11 +45,6 @@ TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpe
   TokenDataOptions options = token_data_options(config, spec, expand_validation_files(config));
   options.data.shuffle = false;
   return options;
-}
-
-std::int64_t replica_of(const Mesh& mesh, int rank) {
-  return std::int64_t{mesh.coordinate(rank, Axis::kDpReplicate)} * mesh.size(Axis::kDpShard) +
-         mesh.coordinate(rank, Axis::kDpShard);
 }
 
 EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank) {

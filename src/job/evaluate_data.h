@@ -10,7 +10,6 @@
 #include "sluice/data.h"
 #include "sluice/model_spec.h"
 #include "sluice/parts/executor.h"
-#include "sluice/parts/mesh.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 
@@ -34,8 +33,6 @@ struct EvaluationBatches {
 };
 // Batches of as many sequences as a step has. rank: of the run.
 EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank);
-// Which of the replicas the rank is of, in the order of their rows.
-std::int64_t replica_of(const Mesh& mesh, int rank);
 
 struct DataLoss {
   double sum = 0;

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "job/model_options.h"
 #include "job/run_inputs.h"
 #include "job/run_rank.h"
+#include "job/same_run.h"
 #include "run/autocast.h"
 #include "run/fault_injection.h"
 #include "run/out_of_memory.h"
@@ -96,9 +98,12 @@ void require_memory_to_evaluate(Plan plan, int ranks_here) {
 }
 
 DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan, const HfDirectory& weights,
-                          const TokenData& data, Transport& transport, std::string& doing) {
+                          const TokenData& data, const std::map<std::string, std::string>& identity,
+                          Transport& transport, std::string& doing) {
   const int rank = transport.rank();
   const Model model = causal_lm(plan.model, layer_options(config));
+  doing = "comparing the processes";
+  require_same_run(identity, transport.world());
   const RunGroups groups = make_run_groups(transport.world(), plan.program.mesh);
   doing = "making the modules";
   RankStages stages = build_stages(model, plan.partition, groups.place());
@@ -127,13 +132,17 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
   require_memory_to_evaluate(plan, ranks.on_machine);
   require_counted_labels(data, config, /*max_batches=*/0);
 
+  const std::map<std::string, std::string> identity =
+      ranks.has_others ? identity_of(config, plan, fingerprints_of(config, plan.model, weights),
+                                     ranks.threads_per_rank(config.training.threads_per_rank))
+                       : std::map<std::string, std::string>();
   PerRank<DataLoss> losses(ranks);
   run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
             [&](Transport& transport) {
               std::string doing;
               try {
-                losses.at(transport.rank()) =
-                    evaluate_on_rank(config, plan, *weights.directory, data, transport, doing);
+                losses.at(transport.rank()) = evaluate_on_rank(config, plan, *weights.directory,
+                                                               data, identity, transport, doing);
               } catch (...) {
                 rethrow_with_place(place_of_rank(plan, transport.rank()) + ", " + doing,
                                    kOutOfMemoryRemedy);

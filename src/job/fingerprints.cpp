@@ -92,6 +92,11 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
   all.of["configuration"] = settings_fingerprint(all.settings);
   all.of["model"] = model_fingerprint(spec, weights);
   all.of["data"] = data_fingerprint(config, expand_data_files(config));
+  if (!config.validation.files.empty()) {
+    ContentHash hash;
+    const std::uint64_t bytes = add_files(expand_validation_files(config), hash);
+    all.validation = {bytes, hash.digits()};
+  }
   return all;
 }
 

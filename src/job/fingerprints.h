@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct RunFingerprints {
   std::map<std::string, std::string> settings;
   // What counts of config.json, to say what differs.
   std::string model_config;
+  // Beside what checkpoints say: validation.files, and whether steps are traced.
+  std::optional<Fingerprint> validation;
+  bool is_traced = false;
 };
 // Throws Error(kInput) for a file that cannot be read.
 RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,

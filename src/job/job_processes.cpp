@@ -19,10 +19,12 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 // As torchrun reads it (torch.distributed.elastic.multiprocessing.errors).
-void write_error_file(const std::string& path, const std::string& message) {
+void write_error_file(const ProcessJob& processes, const Error& failure) {
+  const std::string& path = processes.environment().error_file;
+  if (path.empty()) return;
   const nlohmann::json error = {
       {"message",
-       {{"message", message},
+       {{"message", failure.what()},
         {"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(std::time(nullptr))}}}}}};
   std::ofstream(path) << error.dump();
 }
@@ -45,10 +47,8 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   options.wires = transport == "gloo";
   options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
   options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
-  options.deadline = alone && !options.wires
-                         ? std::chrono::milliseconds(kLongestWait)
-                         : milliseconds(std::max(config.comm.init_timeout_seconds,
-                                                 config.comm.train_timeout_seconds));
+  options.deadline = milliseconds(config.comm.train_timeout_seconds);
+  if (alone && !options.wires) options.init_timeout = options.deadline = kLongestWait;
   return options;
 }
 
@@ -56,13 +56,15 @@ void told_to_all(ProcessJob& processes, const std::function<void()>& call) {
   std::optional<Error> own;
   try {
     return call();
+  } catch (const ToldElsewhere& told) {
+    write_error_file(processes, told);
+    throw;
   } catch (...) {
     if (processes.environment().layout.num_processes == 1) throw;
     own = caught_error();
   }
   const Error error = processes.agreed(*own);
-  if (const std::string& file = processes.environment().error_file; !file.empty())
-    write_error_file(file, error.what());
+  write_error_file(processes, error);
   if (processes.tells()) throw Error(error);
   throw ToldElsewhere(error);
 }

@@ -32,6 +32,9 @@ LocalRanks ranks_of(ProcessJob& job, int num_ranks) {
   ranks.connect = [&job] { return job.connect(); };
   ranks.cause = [&job](const Error& own) { return job.agreed(own); };
   ranks.tells = [&job] { return job.tells(); };
+  ranks.has_others = job.environment().layout.num_processes > 1;
+  if (ranks.has_others) ranks.name = job.name();
+  ranks.steps_begin = [&job] { job.steps_begin(); };
   return ranks;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "comm/process_job.h"
 #include "sluice/error.h"
 #include "sluice/parts/transport.h"
@@ -31,6 +32,12 @@ struct LocalRanks {
   // tell the user.
   std::function<Error(const Error&)> cause = [](const Error& own) { return own; };
   std::function<bool()> tells = [] { return true; };
+  // Of the run, the same in all of its processes and no other run's.
+  std::string name = unique_suffix();
+  // There are others, which may not hear of an error before this process ends.
+  bool has_others = false;
+  // Rank 0 and all others have made a step: the waits from now on are those of steps.
+  std::function<void()> steps_begin = [] {};
 
   bool has(int rank) const;
   bool has_speaker() const { return has(kSpeaker); }

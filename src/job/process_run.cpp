@@ -18,12 +18,31 @@
 #include "job/run_rank.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
+#include "sluice/parts/told_elsewhere.h"
 
 namespace sluice {
 namespace {
 
 // What is worth keeping of a run that failed, and what its user needs to see besides the error.
+// Others may be busy for long before they can help to keep it: the error is told first where there
+// are others.
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
+  const auto tell = [&] {
+    // Of data and of numbers the error says it all.
+    if (error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite) return;
+    const std::string records = failure ? run.flight.write_failure(*failure) : "";
+    if (!failure || !run.ranks.tells()) return;
+    std::cerr << run.post_mortem.text(run.plan.program, *failure,
+                                      {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
+    if (!records.empty()) {
+      std::cerr << "\nflight records: " << records << " (`sluice debug flight " << records
+                << "` compares the ranks)\n";
+    }
+  };
+  if (run.ranks.has_others) {
+    tell();
+    if (run.ranks.tells()) std::cerr << "sluice: error: " << error.what() << "\n";
+  }
   // Without all ranks there are not all weights.
   if (error.kind() != ErrorKind::kPeer) {
     if (run.log && run.log->has_logged()) run.log->sync_metrics();
@@ -33,17 +52,7 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
     if (last && run.log) run.log->end(Ending::kFailed, last->step, last->path);
   }
   run.stop.run_finished();
-  // Of data and of numbers the error says it all.
-  if (error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite) return;
-  const std::string records = failure ? run.flight.write_failure(*failure) : "";
-  if (failure && run.ranks.tells()) {
-    std::cerr << run.post_mortem.text(run.plan.program, *failure,
-                                      {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
-    if (!records.empty()) {
-      std::cerr << "\nflight records: " << records << " (`sluice debug flight " << records
-                << "` compares the ranks)\n";
-    }
-  }
+  if (!run.ranks.has_others) tell();
 }
 
 // Of the run that finished and was killed before all was tidy.
@@ -78,13 +87,15 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       weights(open_weights(config, plan.model)),
       ledger(ranks.num_ranks),
       post_mortem(ranks),
-      flight(ranks, config.metrics.folder, unique_suffix()),
+      flight(ranks, config.metrics.folder, ranks.name),
       interrupted(ranks) {
   require_model_is_kept(config);
   require_data_is_kept(config);
   require_memory(plan, machine_memory_bytes(), ranks.on_machine);
   made_of = fingerprints_of(config, plan.model, weights);
-  io::put_back_steps(config.checkpoint.folder);
+  made_of.is_traced = traced.has_value();
+  // Those of other processes come when this has been done (TrainingJob).
+  if (ranks.has_speaker()) io::put_back_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
   if (!is_finished(config, resume)) require_steps_left(traced);
@@ -124,6 +135,7 @@ std::int64_t ProcessRun::train() {
   } catch (const Error& error) {
     const Error cause = ranks.cause(error);
     close_failed(*this, cause, first_failure(endpoints));
+    if (ranks.has_others) throw ToldElsewhere(cause);  // here, or by another process
     throw Error(cause);
   }
   stop.run_finished();

@@ -57,6 +57,8 @@ std::map<std::string, std::string> identity_of(const RunConfig& config, const Pl
   for (const auto& [name, fingerprint] : made_of.of) {
     if (name != "configuration") identity[name] = fingerprint.hash;
   }
+  if (made_of.validation) identity["validation"] = made_of.validation->hash;
+  identity["--profile"] = made_of.is_traced ? "given" : "not given";
   for (const detail::Key& key : detail::key_table()) {
     if (!may_differ(key)) identity[key.full_name()] = detail::to_toml(key.get(config));
   }

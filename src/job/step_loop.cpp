@@ -7,6 +7,7 @@
 #include "config/batch_sizes.h"
 #include "job/evaluate_data.h"
 #include "job/straggler.h"
+#include "run/replicas.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 #include "sluice/optimizer.h"
@@ -96,6 +97,7 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepReport& report = trainer.step(batch, lr);
     run.stop.step_finished();
+    if (step == first) run.ranks.steps_begin();
 
     const bool last = report.request == StepRequest::kStop || step == training.steps;
     const bool validates = is_validated(run, step);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "comm/process_job.h"
+#include "io/published_directory.h"
 #include "job/job_processes.h"
 #include "job/process_run.h"
 #include "run/out_of_memory.h"
@@ -15,7 +16,15 @@ struct TrainingJob::Impl {
   std::int64_t steps = 0;
 
   explicit Impl(const RunConfig& config, int num_ranks)
-      : processes(read_launch_environment(), job_options(config, num_ranks)) {}
+      : processes(prepared(config), job_options(config, num_ranks)) {}
+
+  // What an ended run has left on its way, before any process looks for checkpoints: all of them
+  // meet in the next step.
+  static LaunchEnvironment prepared(const RunConfig& config) {
+    LaunchEnvironment environment = read_launch_environment();
+    if (environment.layout.process == 0) io::put_back_steps(config.checkpoint.folder);
+    return environment;
+  }
 };
 
 TrainingJob::TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop,

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "launch/launch_environment.h"
@@ -27,6 +29,8 @@ using std::chrono::milliseconds;
 
 // For the exit status of a process whose line has ended.
 constexpr milliseconds kGrace{500};
+// How long a wait for news of the job is.
+constexpr milliseconds kLook{500};
 // For output that is still in pipes when all processes have ended.
 constexpr milliseconds kLastOutput{1000};
 
@@ -47,7 +51,11 @@ class Attempt {
     Supervisor supervisor(signals_, server_.get(), first_process(), options_.patience);
     for (int local = 0; local < options_.processes; ++local) start(supervisor, output, local);
     output.start();
+    std::jthread watch;
+    if (options_.node > 0)
+      watch = std::jthread([&](std::stop_token end) { hear_of_loss(supervisor, end); });
     const JobOutcome outcome = supervisor.run();
+    watch = {};
     output.finish(kLastOutput);
     const bool asked_for = outcome.stopped && outcome.exit_code > 128;
     if (!outcome.what.empty() && !asked_for && !output.has_shown_error()) say(outcome);
@@ -58,6 +66,16 @@ class Attempt {
   int first_process() const { return options_.node * options_.processes; }
   int num_processes() const { return options_.num_nodes * options_.processes; }
   bool is_alone() const { return options_.num_nodes == 1; }
+
+  // Where another launcher serves the store: a wait there ends when the job has failed.
+  void hear_of_loss(Supervisor& supervisor, const std::stop_token& end) const {
+    try {
+      StoreClient store(address_, secret_, options_.meeting_timeout);
+      while (!end.stop_requested()) store.wait({"what nobody sets"}, kLook);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kPeer) supervisor.process_was_lost();
+    }
+  }
   bool restarts_left() const { return restart_ < options_.max_restarts; }
 
   // A store, and on several machines the other launchers.

@@ -323,7 +323,8 @@ JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {
   options.host = at.host;
   options.port = at.port;
-  if (!is_address_here(at.host)) options.host.clear();
+  // A name may be of one address for this machine, as of loopback, and of another for the others.
+  if (!is_loopback(at.host)) options.host.clear();
   return std::make_unique<StoreServer>(std::move(options));
 }
 

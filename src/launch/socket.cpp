@@ -240,6 +240,18 @@ std::string local_host(const Socket& socket) {
   return host.starts_with(mapped) ? host.substr(mapped.size()) : host;
 }
 
+std::string local_host_towards(const std::string& address) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), "9", &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, &::freeaddrinfo);
+  const Socket socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (::connect(socket.descriptor(), found->ai_addr, found->ai_addrlen) != 0) return {};
+  return local_host(socket);
+}
+
 std::string host_and_port(const std::string& host, int port) {
   const bool bare_ipv6 = host.find(':') != std::string::npos;
   return (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);

@@ -105,7 +105,8 @@ void StoreClient::set(const std::string& key, const std::string& value) {
 std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
   std::string value;
   const bool found = impl_->ask(
-      Ask::kGet, timeout, [&](WireWriter& writer) {
+      Ask::kGet, timeout,
+      [&](WireWriter& writer) {
         writer.add(timeout.count()).add(impl_->outlives_failure.load()).add(key);
       },
       [&](WireReader& reader) { value = reader.take<std::string>(); });
@@ -118,7 +119,8 @@ std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
 
 bool StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   return impl_->ask(
-      Ask::kWait, timeout, [&](WireWriter& writer) {
+      Ask::kWait, timeout,
+      [&](WireWriter& writer) {
         writer.add(timeout.count()).add(impl_->outlives_failure.load()).add(keys);
       },
       kNothing);

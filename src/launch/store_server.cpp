@@ -38,7 +38,7 @@ constexpr milliseconds kPauseWhenFull{50};
 struct Wait {
   std::int64_t id = 0;
   bool is_get = false;
-    bool outlives_failure = false;
+  bool outlives_failure = false;
   std::vector<std::string> keys;
   Deadline deadline;
 };
@@ -227,7 +227,7 @@ struct StoreServer::Impl {
         WireReader reader(*frame, "question to the job's store");
         connection.line ? hear(connection, reader) : answer(connection, reader);
       }
-    } catch (const Error&) {  // not what we speak: as good as gone
+    } catch (const std::exception&) {  // not what we speak, or too much of it: as good as gone
       end(connection);
     }
     if (!alive) end(connection);

@@ -101,8 +101,7 @@ void Supervisor::ended(std::size_t index, int exit_code, bool by_signal) {
   if (exit_code == 0 || exit_code == kStopped || child.killed_here) return;
   if (!first_failed_) {
     first_failed_ = index;
-    terminate_at_ = Clock::now() + patience_;
-    kill_at_ = *terminate_at_ + patience_;
+    give_patience(Clock::now());
   }
   if (!server_) return;
   const int process = first_process_ + static_cast<int>(index);
@@ -113,8 +112,17 @@ void Supervisor::ended(std::size_t index, int exit_code, bool by_signal) {
   }
 }
 
+void Supervisor::give_patience(Deadline now) {
+  if (kill_at_) return;
+  terminate_at_ = now + patience_;
+  kill_at_ = *terminate_at_ + patience_;
+}
+
 void Supervisor::escalate() {
   const Deadline now = Clock::now();
+  // Who hears of a lost process has nothing to keep, and ends at once.
+  const auto failure = server_ ? server_->failure() : std::nullopt;
+  if (lost_elsewhere_ || (failure && failure->kind == ErrorKind::kPeer)) give_patience(now);
   const auto others_ended = [this](std::size_t index) {
     for (std::size_t other = 0; other < children_.size(); ++other)
       if (other != index && children_[other].lives) return false;
@@ -155,7 +163,7 @@ bool Supervisor::is_lost(std::size_t index) const {
 
 Deadline Supervisor::next_deadline() const {
   Deadline next = Clock::now() + kLook;
-  if (!first_failed_) return next + kIdleLook;
+  if (!first_failed_ && !kill_at_) return next + kIdleLook;
   if (terminate_at_) next = std::min(next, *terminate_at_);
   if (kill_at_) next = std::min(next, *kill_at_);
   return std::max(next, Clock::now() + milliseconds(1));

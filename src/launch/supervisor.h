@@ -8,13 +8,16 @@
 //     ended. When the launcher is killed, the processes are.
 //  2. SIGINT, SIGTERM and SIGHUP are one request to stop: within a second they are forwarded once,
 //     as SIGTERM. One that comes later kills all.
-//  3. After the first failure the others have `patience` to end by themselves; then comes SIGTERM,
+//  3. After the first failure here, or the loss of a process anywhere, the others have `patience`
+//  to
+//     end by themselves; then comes SIGTERM,
 //     then, as long after that, SIGKILL. Whom the store's server has judged lost is killed as soon
 //     as all others have ended.
 //  4. SIGTSTP and SIGCONT stop and continue the processes with the launcher.
 // Thread-safety: for the main thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -44,6 +47,8 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
+  // Somebody knows that the job has lost a process, maybe one of another machine. From any thread.
+  void process_was_lost() noexcept { lost_elsewhere_ = true; }
   // The next process of the job.
   void start(const ChildOptions& child);
   // Until all have ended.
@@ -56,6 +61,7 @@ class Supervisor {
     bool killed_here = false;  // by this supervisor, for another's failure
     int exit_code = 0;         // 128 + n when a signal ended it
   };
+  void give_patience(std::chrono::steady_clock::time_point now);
   void on_signal(int signal);
   void reap();
   void ended(std::size_t index, int exit_code, bool by_signal);
@@ -76,6 +82,7 @@ class Supervisor {
   std::optional<Deadline> terminate_at_, kill_at_;
   std::optional<Deadline> stop_requested_;  // when
   int stop_signal_ = 0, kill_signal_ = 0;   // of the request, and of the second
+  std::atomic<bool> lost_elsewhere_{false};
 };
 
 }  // namespace sluice

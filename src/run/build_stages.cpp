@@ -81,15 +81,15 @@ LayerSpec fused(const Model& model, const std::vector<LayerSpec>& layers, const 
 LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
                        const StageOptions& options) {
   LocalChunk chunk;
-  chunk.rank = stage.rank;
   chunk.stage = stage.stage;
   chunk.num_stages = partition.num_stages();
   chunk.is_first = stage.stage == 0;
   chunk.is_last = stage.stage + 1 == chunk.num_stages;
   const bool has_replicas = num_replicas(options.mesh) > 1;
   const int rank = has_replicas ? rank_at(options.mesh, stage.rank, options.replica) : stage.rank;
-  chunk.world_mesh = world_mesh(options.mesh, rank, options.axis_names);
-  chunk.expert_mesh = expert_mesh(options.mesh, rank, options.axis_names);
+  chunk.rank = rank;
+  chunk.world_mesh = world_mesh(options.mesh, rank, options.axis_names, options.groups);
+  chunk.expert_mesh = expert_mesh(options.mesh, rank, options.axis_names, options.groups);
   chunk.axis_names = options.axis_names;
   return chunk;
 }

@@ -11,11 +11,14 @@ namespace {
 
 using Names = std::set<std::string>;
 
-NamedMesh view(const Mesh& mesh, int rank, const AxisNames& names, const std::vector<Axis>& axes) {
+NamedMesh view(const Mesh& mesh, int rank, const AxisNames& names,
+               const std::map<Axis, Group>& groups, const std::vector<Axis>& axes) {
   NamedMesh named;
-  for (const Axis axis : axes)
+  for (const Axis axis : axes) {
+    const auto group = groups.find(axis);
     named.axes.push_back({names.of(axis), axis, mesh.size(axis), mesh.coordinate(rank, axis),
-                          mesh.group(rank, axis)});
+                          mesh.group(rank, axis), group == groups.end() ? Group() : group->second});
+  }
   return named;
 }
 
@@ -108,15 +111,26 @@ const MeshAxis& NamedMesh::operator[](std::string_view name) const {
                                   .remedy = suggest_name(name, names)});
 }
 
-NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names) {
+std::map<Axis, Group> make_axis_groups(const Group& world, const Mesh& mesh) {
+  std::map<Axis, Group> groups;
+  for (const Axis axis : {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp,
+                          Axis::kEpShard, Axis::kEp}) {
+    if (mesh.size(axis) > 1) groups[axis] = world.split(mesh.group(world.rank(), axis).front());
+  }
+  return groups;
+}
+
+NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,
+                     const std::map<Axis, Group>& groups) {
   require_distinct(names);
-  return view(mesh, rank, names,
+  return view(mesh, rank, names, groups,
               {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp});
 }
 
-NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names) {
+NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names,
+                      const std::map<Axis, Group>& groups) {
   require_distinct(names);
-  return view(mesh, rank, names, {Axis::kEpShard, Axis::kEp});
+  return view(mesh, rank, names, groups, {Axis::kEpShard, Axis::kEp});
 }
 
 void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Parallelize& hook) {

@@ -9,8 +9,10 @@
 namespace sluice {
 
 // As a rank sees the mesh. Throws Error(kUsage) for two axes of one name.
-NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names);
-NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names);
+NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,
+                     const std::map<Axis, Group>& groups);
+NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names,
+                      const std::map<Axis, Group>& groups);
 
 // Makes the modules of the layers, calls the hook, and lets LayerSpec::make return what it leaves.
 // chunk: all but layers and modules. Throws Error(kUsage) for a module that is gone and for

@@ -102,12 +102,15 @@ struct Pipeline::Impl {
         options(std::move(the_options)),
         world(transport.world()),
         groups(make_run_groups(world, plan.program.mesh)),
-        stages(build_stages(model, plan.partition, groups.place(),
-                            {.backward_of = options.backward_of,
-                             .parallelize = options.parallelize,
-                             .axis_names = options.axis_names,
-                             .mesh = plan.program.mesh,
-                             .replica = groups.replica})),
+        stages(
+            build_stages(model, plan.partition, groups.place(),
+                         {.backward_of = options.backward_of,
+                          .parallelize = options.parallelize,
+                          .axis_names = options.axis_names,
+                          .mesh = plan.program.mesh,
+                          .groups = options.parallelize ? make_axis_groups(world, plan.program.mesh)
+                                                        : std::map<Axis, Group>(),
+                          .replica = groups.replica})),
         faults(injected_faults(transport.rank(), transport.size())) {
     require_replicas(plan, options.reduction);
     require_divisor("RunOptions::scale", options.scale);

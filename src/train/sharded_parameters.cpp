@@ -50,7 +50,7 @@ ShardedParameters::ShardedParameters(const std::vector<Stage*>& stages, const Bl
       if (!has_memory_of_its_own(info.tensor, num_of_storage)) continue;
       if (!info.trainable) frozen.push_back(index);
       Parameter& parameter = parameters[index];
-      parameter.whole = info.tensor.tensor_data();
+      parameter.whole = info.tensor.variable_data();  // a version counter of its own
       for (int replica = 0; replica < groups.num_replicas; ++replica)
         parameter.of_replica.push_back(info.trainable ? owners.range(stage->index(), index, replica)
                                                       : std::nullopt);

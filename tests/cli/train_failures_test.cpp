@@ -268,12 +268,12 @@ TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {
                  "training needs ");
 }
 
-TEST_F(TrainCommandTest, OneOfSeveralProcessesIsRefusedBeforeAnythingIsCreatedButMayPlan) {
+TEST_F(TrainCommandTest, OneOfSeveralProcessesThatDoesNotKnowWhichIsRefusedButMayPlan) {
   const std::string program = "WORLD_SIZE=2 " + quoted_for_shell(SLUICE_PROGRAM);
   const ProgramResult result = run_shell(program + " train " + quoted_for_shell(config()));
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.err.rfind("sluice: error: WORLD_SIZE = 2: several processes ", 0), 0u)
-      << result.err;
+  EXPECT_EQ(result.err.rfind("sluice: error: ", 0), 0u) << result.err;
+  EXPECT_NE(result.err.find("RANK"), std::string::npos) << result.err;
   EXPECT_FALSE(fs::exists(out()));
   EXPECT_EQ(run_shell(program + " plan " + quoted_for_shell(config())).exit_code, 0);
 }

@@ -89,7 +89,7 @@ TEST(DataParallelConfigTest, NamesTheNearestWord) {
 
 TEST(DataParallelConfigTest, ATransportThatIsNotThereNamesTheOther) {
   EXPECT_EQ(refusal({{"parallelism.transport", "nccl"}}),
-            "parallelism.transport = \"nccl\": this LibTorch has no NCCL; --parallelism.transport; "
+            "parallelism.transport = \"nccl\" is not built yet; --parallelism.transport; "
             "write \"gloo\"");
   EXPECT_NO_THROW(config({{"parallelism.transport", "gloo"}}));
 }

@@ -30,7 +30,7 @@ std::vector<std::unique_ptr<Transport>> gloo_nodes(int num_ranks, int num_nodes,
         node.num_ranks = num_ranks;
         node.num_nodes = num_nodes;
         node.node = n;
-        node.deadline = options.deadline;
+        node.deadline = [deadline = options.deadline] { return deadline; };
         GlooWireOptions wire;
         wire.num_ranks = num_ranks;
         wire.num_nodes = num_nodes;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <set>
@@ -627,6 +628,29 @@ TEST(DataParallelTest, ThroughThePipelineEveryNumberOfReplicasHasTheSameBits) {
   through_the_door(2, replicas(2, 4), folder / "saved");
   expect_same(through_the_door(1, replicas(1, 4), "", folder / "saved"),
               through_the_door(1, replicas(4, 4), "", folder / "saved"));
+}
+
+TEST(DataParallelTest, TheHookGetsTheGroupsOfTheMesh) {
+  PipelineOptions options;
+  options.num_ranks = 2;
+  options.num_microbatches = 2;
+  options.data_parallel.degree = 2;
+  RunOptions hooked;
+  std::atomic<int> calls{0};
+  hooked.parallelize = [&](LocalChunk& chunk) {
+    const auto sum_along = [&](const char* axis) {
+      const Group& group = chunk.world_mesh[axis].group;
+      return group.all_reduce(at::full({1}, chunk.rank, at::kLong)).wait().item<std::int64_t>();
+    };
+    const int place = chunk.rank / 2, replica = chunk.rank % 2;
+    EXPECT_EQ(sum_along("dp_replicate"), 4 * place + 1);
+    EXPECT_EQ(sum_along("pp"), 2 * replica + 2);
+    EXPECT_FALSE(chunk.world_mesh["dp_shard"].group);
+    ++calls;
+  };
+  run(
+      mlp(/*tied=*/false), options, [](Pipeline&) {}, hooked);
+  EXPECT_EQ(calls, 4);
 }
 
 TEST(DataParallelTest, ThePipelineRefusesShardedStateAndAHookBesideReplicas) {

@@ -536,6 +536,8 @@ TEST(ParallelizeTest, IsGivenEveryChunkAndMayFreezeAndReplaceItsModules) {
   EXPECT_FALSE(last.is_first);
   EXPECT_EQ(last.world_mesh["stages"].ranks, (std::vector<int>{0, 1}));
   EXPECT_EQ(last.world_mesh["stages"].coordinate, 1);
+  EXPECT_EQ(last.world_mesh["stages"].group.size(), 2);
+  EXPECT_FALSE(last.world_mesh["tp"].group);
   EXPECT_EQ(last.expert_mesh["ep"].size, 1);
   EXPECT_NE(message_of([&] { last.world_mesh["stage"]; }).find("did you mean 'stages'"),
             std::string::npos);

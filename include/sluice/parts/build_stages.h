@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -25,8 +26,9 @@ struct StageOptions {
   // Called for each chunk of the rank when its modules are made, before its parameters are listed.
   Parallelize parallelize = {};
   AxisNames axis_names = {};
-  Mesh mesh = {};   // of the run, for the hook
-  int replica = 0;  // of the mesh: the one that the stages are of
+  Mesh mesh = {};                     // of the run, for the hook
+  std::map<Axis, Group> groups = {};  // make_axis_groups(), for the hook
+  int replica = 0;                    // of the mesh: the one that the stages are of
   // Parameters of two or more dimensions are made on the meta device, names, shapes and types
   // without memory, of stages of any size, until RankStages::to_empty(). LayerSpec::make need not
   // know of it (docs/library.md); one that makes them there by itself, as LayerOptions::device says

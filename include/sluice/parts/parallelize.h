@@ -9,11 +9,13 @@
 #include <torch/nn/module.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "sluice/parts/group.h"
 #include "sluice/parts/mesh.h"
 
 namespace sluice {
@@ -33,7 +35,13 @@ struct MeshAxis {
   int size = 1;
   int coordinate = 0;      // of this rank
   std::vector<int> ranks;  // that differ from this one along it alone, and this one
+  // Of these ranks, for what the modules do together: within their forwards and backwards, which
+  // all of them run in the same order. Of nobody where the size is 1.
+  Group group = {};
 };
+
+// Collective over the world, all ranks of the mesh: a group for every axis of more than one.
+std::map<Axis, Group> make_axis_groups(const Group& world, const Mesh& mesh);
 
 struct NamedMesh {
   std::vector<MeshAxis> axes;

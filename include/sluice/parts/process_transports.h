@@ -23,15 +23,17 @@ struct ProcessTransportOptions {
   int num_ranks = 1;      // of the run
   int num_processes = 1;  // divides the ranks; process p has ranks p k .. p k + k - 1
   int process = 0;        // this one
-  // Of every wait, also that for the others to come.
-  std::chrono::milliseconds deadline{100'000};
+  // For the others to call this, too.
+  std::chrono::milliseconds meet{100'000};
+  // Of every wait of the ranks; asked whenever one begins, on any thread.
+  std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
   // Of this connection among those of the job, the same in all processes: "train/0".
   std::string name = "ranks";
   // The interface to listen on; "" for loopback.
   std::string host;
   // The first failure here: told before any wait ends. May be empty.
   std::function<void(const Failure&)> on_failure;
-  // Asked when a wire breaks: the cause, if somebody knows it, after at most a second. May be
+  // Asked when a wire breaks: the cause, if somebody knows it, after a second or two. May be
   // empty.
   std::function<std::optional<Failure>()> cause;
 };
