@@ -194,10 +194,13 @@ at::Tensor TensorLayout::restore(const at::Tensor& arrived) const {
     const at::Device device = device_.index() < static_cast<std::int64_t>(at::getNumGPUs())
                                   ? device_
                                   : at::Device(at::kCUDA, 0);
-    memory = at::empty({0}, dtype_)
-                 .set_(memory.storage(), alignment_ / element, {extent_}, {1})
-                 .to(device);
-    at::Tensor tensor = memory.as_strided(sizes_, strides_);
+    const std::int64_t offset = alignment_ / element;
+    const at::Tensor staged = at::empty({0}, dtype_).set_(memory.storage(), offset, {extent_}, {1});
+    // A device's own allocations are aligned.
+    at::Tensor there =
+        at::empty({offset + extent_}, staged.options().device(device)).narrow(0, offset, extent_);
+    there.copy_(staged);
+    at::Tensor tensor = there.as_strided(sizes_, strides_);
     return tensor.set_requires_grad(requires_grad_);
   }
   at::Tensor tensor =

@@ -1,9 +1,11 @@
-// Trains a model with Trainer on ranks that are threads, and keeps everything that can be compared.
+// Trains a model with Trainer on ranks that are threads of this process, over any transport, and
+// keeps everything that can be compared.
 #pragma once
 
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
@@ -113,6 +115,9 @@ struct TrainingRun {
   std::vector<StepBatch> steps;  // of all replicas
   TrainerOptions options;
   double lr = 0.01;
+  // Endpoints of so many ranks, all in this process.
+  std::function<std::vector<std::unique_ptr<Transport>>(int, const TransportOptions&)>
+      make_endpoints = make_local_transports;
   // Weights come from here, or are drawn.
   const HfDirectory* weights = nullptr;
   const ModelSpec* spec = nullptr;
@@ -126,7 +131,7 @@ inline TrainingResult run_training(const TrainingRun& run) {
   const Mesh& mesh = run.program.mesh;
   result.of_rank.resize(static_cast<std::size_t>(mesh.num_ranks()));
   std::mutex mutex;
-  const auto transports = make_local_transports(mesh.num_ranks());
+  const auto transports = run.make_endpoints(mesh.num_ranks(), {});
   run_ranks(transports, 1, run.ledger, [&](Transport& transport) {
     const Model model = run.model();
     TrainerOptions options = run.options;

@@ -1,0 +1,186 @@
+// Whoever connects to the ports on which Gloo listens while nodes meet. Gloo takes a connection for
+// a node's when its first 8 bytes are the number that the pair has, which can be guessed.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <set>
+#include <sstream>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "launch/socket.h"
+#include "support/gloo_nodes.h"
+
+namespace sluice::test {
+namespace {
+
+using Keys = std::vector<std::string>;
+
+// Reads wait until it is opened: until then every node listens, and none has connected.
+class GatedStore final : public c10d::PrefixStore {
+ public:
+  GatedStore() : PrefixStore("gated", c10::make_intrusive<c10d::HashStore>()) {}
+
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    opened_.notify_all();
+  }
+
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    pass();
+    return PrefixStore::get(key);
+  }
+  std::vector<std::vector<std::uint8_t>> multiGet(const Keys& keys) override {
+    pass();
+    return PrefixStore::multiGet(keys);
+  }
+  void wait(const Keys& keys) override {
+    pass();
+    PrefixStore::wait(keys);
+  }
+  void wait(const Keys& keys, const std::chrono::milliseconds& timeout) override {
+    pass();
+    PrefixStore::wait(keys, timeout);
+  }
+
+ private:
+  void pass() {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [&] { return is_open_; });
+  }
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool is_open_ = false;
+};
+
+// On 127.0.0.1, by this process.
+std::set<int> listening_ports() {
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string to = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (to.starts_with("socket:[")) own.insert(to.substr(8, to.size() - 9));
+  }
+  std::set<int> ports;
+  std::ifstream table("/proc/self/net/tcp");
+  std::string line, number, local, remote, state, queues, timer, retransmits, user, timeout, inode;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    std::istringstream(line) >> number >> local >> remote >> state >> queues >> timer >>
+        retransmits >> user >> timeout >> inode;
+    if (state == "0A" && local.starts_with("0100007F:") && own.count(inode))
+      ports.insert(std::stoi(local.substr(9), nullptr, 16));
+  }
+  return ports;
+}
+
+std::string bytes_of_number(std::int64_t number) {
+  return {reinterpret_cast<const char*>(&number), sizeof number};
+}
+
+// Two nodes that meet while strangers connect.
+class GlooStrangersTest : public ::testing::Test {
+ protected:
+  ~GlooStrangersTest() override {
+    store->open();
+    for (std::thread& thread : threads) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+
+  void start(std::chrono::milliseconds deadline) {
+    const std::set<int> before = listening_ports();
+    for (int n = 0; n < 2; ++n) {
+      threads.emplace_back([this, n, deadline] {
+        try {
+          NodeOptions node;
+          node.num_ranks = node.num_nodes = 2;
+          node.node = n;
+          GlooWireOptions wire;
+          wire.node = n;
+          wire.deadline = deadline;
+          wire.name = "test";
+          wire.secret = "what only these nodes know";
+          auto shared = std::make_shared<Node>(std::move(node));
+          shared->connect(make_gloo_wire(store, std::move(wire)));
+          ends[n] = std::move(make_endpoints(std::move(shared)).front());
+        } catch (const Error& error) {
+          errors[n] = error.what();
+        }
+      });
+    }
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (ports.size() < 2 && std::chrono::steady_clock::now() < give_up) {
+      ports = listening_ports();
+      for (const int port : before) ports.erase(port);
+    }
+    ASSERT_EQ(ports.size(), 2u);
+  }
+  // To every node, over a connection of its own that stays open.
+  void say(const std::string& bytes) {
+    for (const int port : ports) {
+      std::string reason, rest = bytes;
+      const Deadline deadline = deadline_in(std::chrono::seconds(5));
+      Socket socket = connect_to("127.0.0.1", port, deadline, reason);
+      ASSERT_TRUE(socket) << reason;
+      while (!rest.empty() && socket.send(rest) && wait_for(socket, true, deadline)) continue;
+      strangers.push_back(std::move(socket));
+    }
+  }
+  void meet() {
+    store->open();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  const c10::intrusive_ptr<GatedStore> store = c10::make_intrusive<GatedStore>();
+  std::set<int> ports;
+  std::vector<Socket> strangers;
+  std::vector<std::thread> threads;
+  std::array<std::string, 2> errors;  // of each node; "" for none
+  std::array<std::unique_ptr<Transport>, 2> ends;
+};
+
+TEST_F(GlooStrangersTest, GarbageWhileNodesMeetChangesNothing) {
+  start(std::chrono::seconds(20));
+  std::mt19937 random(1);
+  std::string noise(50'000, '\0');
+  for (char& byte : noise) byte = static_cast<char>(random());
+  for (const std::string& garbage :
+       {std::string(), std::string("abc"), std::string("GET / HTTP/1.1\r\n\r\n"), noise,
+        std::string(100, '\xff')}) {
+    say(garbage);
+    say(garbage);
+    strangers.pop_back();  // one that has ended
+  }
+  meet();
+  EXPECT_EQ(errors[0], "");
+  EXPECT_EQ(errors[1], "");
+  say(noise);
+  const at::Tensor sent = at::randn({100'000});
+  ends[0]->send(1, ChannelKind::kActivation, {{1, 0, 1}, {sent}});
+  const Message got =
+      ends[1]->wait(ends[1]->post_receive(0, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
+  EXPECT_TRUE(at::equal(got.tensors.front(), sent));
+}
+
+TEST_F(GlooStrangersTest, OneThatTakesThePairOfANodeIsFoundAndNamed) {
+  start(std::chrono::seconds(2));
+  for (std::int64_t number = 0; number < 32; ++number) say(bytes_of_number(number));
+  meet();
+  for (int n = 0; n < 2; ++n) {
+    EXPECT_NE(errors[n].find("the other end of the connection to process " + std::to_string(1 - n)),
+              std::string::npos)
+        << errors[n];
+    EXPECT_NE(errors[n].find("a stranger may have taken the connection"), std::string::npos)
+        << errors[n];
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test
