@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "base/text.h"
+#include "run/replicas.h"
 #include "job/local_ranks.h"
 #include "sluice/parts/log.h"
 
@@ -223,7 +224,8 @@ std::string RunLog::memory_text() const {
                    {"measured", Align::kRight},
                    {"measured / predicted", Align::kRight}});
   for (std::size_t rank = 0; rank < peaks_.size(); ++rank) {
-    const std::int64_t predicted = plan_.ranks[place_of(plan_.program.mesh, static_cast<int>(rank))].memory.total_bytes(), measured = peaks_[rank];
+    const int place = place_of(plan_.program.mesh, static_cast<int>(rank));
+    const std::int64_t predicted = plan_.ranks[place].memory.total_bytes(), measured = peaks_[rank];
     table.add_row({std::to_string(rank), human_bytes(predicted), human_bytes(measured),
                    fixed(static_cast<double>(measured) / static_cast<double>(predicted), 2)});
   }

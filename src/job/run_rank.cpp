@@ -8,6 +8,7 @@
 #include "job/checkpoint_target.h"
 #include "job/model_options.h"
 #include "job/same_run.h"
+#include "job/shared_folder.h"
 #include "job/step_loop.h"
 #include "job/trainer_options.h"
 #include "run/out_of_memory.h"
@@ -57,6 +58,10 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   require_same_run(identity_of(run.config, run.plan, run.made_of,
                                run.ranks.threads_per_rank(run.config.training.threads_per_rank)),
                    transport.world());
+  if (run.ranks.has_others) {
+    doing = "looking for the folder of the checkpoints";
+    require_shared_folder(run.config.checkpoint.folder, transport.world());
+  }
   doing = "looking where to begin";
   require_same_resume_point(run.resume, transport.world());
   doing = "making the modules";  // of this rank's stages and of no others

@@ -75,8 +75,10 @@ inline Program training_program(const std::string& schedule, int num_ranks, int 
 inline Program replicated_program(const std::string& schedule, int num_ranks, int num_microbatches,
                                   const DataParallel& data_parallel,
                                   std::vector<TieGroup> tie_groups = {},
-                                  const std::string& rank_order = "pp,dp") {
+                                  const std::string& rank_order = "pp,dp",
+                                  int max_active_stages = 3) {
   LowerOptions options;
+  options.max_active_stages = max_active_stages;
   options.tie_groups = std::move(tie_groups);
   options.loss = true;
   options.optimizer_step = true;

@@ -23,6 +23,7 @@ struct Layout {
   int ranks;  // of a pipeline
   DataParallel data_parallel;
   std::string rank_order = "pp,dp";
+  int max_active_stages = 3;  // gathered at once
 };
 std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   return out << layout.schedule << ", " << layout.ranks << " x " << layout.data_parallel.degree
@@ -86,7 +87,7 @@ TrainingRun run_of(const Layout& layout, const RunOf& what = {}) {
   const int each = what.num_microbatches / layout.data_parallel.degree;
   const auto program = [&](std::vector<TieGroup> ties) {
     return replicated_program(layout.schedule, layout.ranks, each, layout.data_parallel,
-                              std::move(ties), layout.rank_order);
+                              std::move(ties), layout.rank_order, layout.max_active_stages);
   };
   run.program = program({});
   const int last = run.program.num_stages() - 1;
@@ -450,7 +451,11 @@ TEST(DataParallelTest, ShardedParametersHaveTheBitsOfWholeOnes) {
     for (const Layout& layout :
          {Layout{"1F1B", 1, replicas(2, 4)}, Layout{"1F1B", 1, replicas(4, 4)},
           Layout{"ZBVZeroBubble", 2, replicas(2, 4)}, Layout{"Interleaved1F1B", 2, replicas(2, 4)},
-          Layout{"GPipe", 2, replicas(2, 4), "dp,pp"}}) {
+          Layout{"GPipe", 2, replicas(2, 4), "dp,pp"},
+          // Stages are dropped and gathered again between their forwards and backwards.
+          Layout{"ZBVZeroBubble", 2, replicas(2, 4), "pp,dp", 1},
+          Layout{"LoopedBFS", 1, replicas(2, 4), "pp,dp", 1},
+          Layout{"Interleaved1F1B", 2, replicas(2, 4), "pp,dp", 1}}) {
       Layout sharded = layout;
       sharded.data_parallel.zero3 = true;
       EXPECT_TRUE(same_bits(alone, train(sharded, what))) << sharded << ", width " << what.width;
