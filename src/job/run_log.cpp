@@ -10,8 +10,8 @@
 #include <numbers>
 
 #include "base/text.h"
-#include "run/replicas.h"
 #include "job/local_ranks.h"
+#include "run/replicas.h"
 #include "sluice/parts/log.h"
 
 namespace sluice {

@@ -5,13 +5,13 @@
 // with 128 + its number. After that, the first signal is a request and the second ends the process.
 // (The system merges equal signals that arrive before the first was handled: those are one
 // request. So is another signal within two seconds: a launcher passes on as SIGTERM the Ctrl-C that
-// the terminal has sent to everybody.) Once the run is over, its weights on disk, a signal changes nothing any more: the
-// handlers stay until the process ends, which takes as long as torch's own end. SIGUSR1 never ends
-// the process; one that comes before a step is finished is a request to save after the first, and
-// several are one until it is taken. A SIGHUP that was
-// ignored before, as by nohup, stays ignored. SIGPIPE and SIGXFSZ are ignored: a closed pipe and a
-// file that grew too large are errors of the write that met them. Thread-safety: at most one
-// StopSignal in a process; its members may be called from any thread.
+// the terminal has sent to everybody.) Once the run is over, its weights on disk, a signal changes
+// nothing any more: the handlers stay until the process ends, which takes as long as torch's own
+// end. SIGUSR1 never ends the process; one that comes before a step is finished is a request to
+// save after the first, and several are one until it is taken. A SIGHUP that was ignored before, as
+// by nohup, stays ignored. SIGPIPE and SIGXFSZ are ignored: a closed pipe and a file that grew too
+// large are errors of the write that met them. Thread-safety: at most one StopSignal in a process;
+// its members may be called from any thread.
 #pragma once
 
 namespace sluice {
