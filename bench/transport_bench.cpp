@@ -184,7 +184,7 @@ std::unique_ptr<End> end_of_process(Kind kind, const StoreAddress& address,
   ProcessTransportOptions options;
   options.num_ranks = options.num_processes = 2;
   options.process = process;
-  options.deadline = kDeadline;
+  options.deadline = [] { return kDeadline; };
   return std::make_unique<TransportEnd>(std::move(make_process_transports(store, options).front()));
 }
 

@@ -68,7 +68,7 @@ int run(int argc, char** argv) {
   options.process = std::atoi(argv[3]);
   options.num_processes = std::atoi(argv[4]);
   options.num_ranks = options.num_processes * std::atoi(argv[5]);
-  options.deadline = std::chrono::seconds(30);
+  options.deadline = [] { return std::chrono::seconds(30); };
   try {
     const auto store = std::make_shared<StoreClient>(StoreAddress{"127.0.0.1", std::atoi(argv[1])},
                                                      argv[2], std::chrono::seconds(20));
