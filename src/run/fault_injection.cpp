@@ -21,6 +21,12 @@
 namespace sluice {
 namespace {
 
+// How often the launcher has started the run anew; torchrun says so to a single process, too.
+int restart_number() {
+  const char* of_torchrun = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return std::max(read_launch_environment().restart, of_torchrun ? std::atoi(of_torchrun) : 0);
+}
+
 void wait(const Fault& fault) {
   const std::chrono::milliseconds pause(fault.ms);
   if (!fault.busy) return std::this_thread::sleep_for(pause);
@@ -151,7 +157,7 @@ std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks) {
   const char* const variable = std::getenv(kFaultVariable);
   if (!variable || !*variable) return nullptr;
   std::vector<Fault> faults = parse_faults(variable);
-  const bool restarted = read_launch_environment().restart > 0;
+  const bool restarted = restart_number() > 0;
   std::erase_if(faults, [&](const Fault& fault) { return restarted && !fault.always; });
   for (const Fault& fault : faults) {
     if (fault.rank && *fault.rank >= num_ranks) {

@@ -80,6 +80,11 @@ folder = "out"
     return count;
   }
 
+  // Processes of this test that still run.
+  std::string left() const {
+    return run_shell("pgrep -a -x 'sluice|sluice-run' | grep -F " + quoted_for_shell(config())).out;
+  }
+
   static int free_port() {
     const ProgramResult port = run_shell(
         "python3 -c \"import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); "
@@ -179,14 +184,14 @@ TEST_F(ProcessesTest, ARankThatIsLostIsNamedAndEndsAllOfThem) {
                 std::string::npos)
           << text << result.err;
       EXPECT_EQ(lines_with("sluice: error:", result.err), 1) << text << result.err;
-      EXPECT_EQ(run_shell("pgrep -f " + quoted_for_shell(folder_ / "run")).out, "") << text;
+      EXPECT_EQ(left(), "") << text;
     }
   }
 }
 
 TEST_F(ProcessesTest, ByHandTheOthersNameTheRankThatIsLost) {
-  const ProgramResult result =
-      run_shell("SLUICE_FAULT=kill:rank=1,step=2 " + started_by("by hand", 2, layout(2, 1)));
+  const ProgramResult result = run_shell("export SLUICE_FAULT=kill:rank=1,step=2; " +
+                                         started_by("by hand", 2, layout(2, 1)));
   EXPECT_NE(result.err.find("sluice: error: process 1 (rank 1)"), std::string::npos) << result.err;
   EXPECT_EQ(lines_with("sluice: error:", result.err), 1) << result.err;
 }
@@ -211,9 +216,8 @@ TEST_F(ProcessesTest, OneThatWasStartedForAnotherRunIsNamed) {
   other.replace(other.find("RANK=0"), 6, "RANK=1");
   const ProgramResult result =
       run_shell(other + program() + " " +
-                train_line({"--parallelism.data_parallel_degree=2", "--optimizer.lr=0.5"}) + " & " +
-                start + program() + " " + train_line({"--parallelism.data_parallel_degree=2"}) +
-                "; code=$?; wait; exit $code");
+                train_line({layout(1, 2)[0], layout(1, 2)[1], "--optimizer.lr=0.5"}) + " & " +
+                start + program() + " " + train_line(layout(1, 2)) + "; code=$?; wait; exit $code");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.err.find("rank 1 was started for another run: its optimizer.lr is 0.5, that of "
                             "rank 0 is 0.001"),
@@ -287,7 +291,7 @@ TEST_F(ProcessesTest, SlowEveryFaultAtEveryInstructionOfEveryRankEndsAllInTime) 
         const std::string fault = std::string(kind) + ":rank=" + std::to_string(rank) +
                                   ",step=2,instruction=" + std::to_string(instruction);
         EXPECT_LT(seconds_with(fault, line), 3 + 2 + 5) << fault;
-        EXPECT_EQ(run_shell("pgrep -f " + quoted_for_shell(config())).out, "") << fault;
+        EXPECT_EQ(left(), "") << fault;
       }
     }
   }

@@ -84,7 +84,7 @@ TEST(DataParallelConfigTest, NamesTheNearestWord) {
   EXPECT_EQ(
       refusal({{"comm.heartbeat_seconds", "0"}}),
       "comm.heartbeat_seconds: the integer 0 is out of range; --comm.heartbeat_seconds; write a "
-      "number above 0 and at most 10000000");
+      "number 0.1 to 10000000");
 }
 
 TEST(DataParallelConfigTest, ATransportThatIsNotThereNamesTheOther) {
