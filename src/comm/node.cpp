@@ -40,7 +40,8 @@ Node::Node(NodeOptions options)
   world_ = &group(kWorld, all);
 }
 
-Node::~Node() { wire_.reset(); }
+// The wire goes first, with its threads: they find it until they have ended.
+Node::~Node() = default;
 
 void Node::connect(std::unique_ptr<Wire> wire) {
   wire_ = std::move(wire);
