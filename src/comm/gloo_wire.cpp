@@ -246,21 +246,28 @@ class Link {
         std::optional<Receiving> receiving;
       };
       std::deque<Posted> posted;
+      // What has arrived before the connection went is read first: it may say goodbye.
       const auto post = [&](at::Tensor bytes) {
-        posted.push_back({bytes, post_receive(bytes, kHeaderTag)});
+        try {
+          posted.push_back({bytes, post_receive(bytes, kHeaderTag)});
+        } catch (const ConnectionLost&) {
+          if (posted.empty()) throw;
+        }
       };
       for (int i = 0; i < kPostedHeaders; ++i) post(bytes_tensor(kHeaderBytes));
       for (;;) {
         Posted first = std::move(posted.front());
         posted.pop_front();
         if (!finish(first.receiving)) return;
+        std::optional<Frame> frame;
         {
           const CountsAs ranks(receiver);
-          std::optional<Frame> frame = take_frame(first.bytes, receiver);
-          if (!frame) return;
-          receiver.deliver(node_, std::move(*frame));
+          frame = take_frame(first.bytes, receiver);
         }
+        if (!frame) return;
         post(std::move(first.bytes));
+        const CountsAs ranks(receiver);
+        receiver.deliver(node_, std::move(*frame));
       }
     } catch (const ConnectionLost& lost) {
       {
