@@ -55,10 +55,9 @@ def make_inputs(folder, arguments):
 
 # ---- sluice ----
 
-def sluice_command(folder, way, interval, steps, arguments):
-    saving = "" if way == "none" else f"interval = {interval}\nasync = {'true' if way == 'async' else 'false'}"
-    with open(f"{folder}/run.toml", "w", encoding="utf-8") as file:
-        file.write(f"""
+def model_and_training(steps, threads, arguments):
+    """The sections of a configuration that trains on make_inputs()."""
+    return f"""
 [model]
 config = "config.json"
 [data]
@@ -69,14 +68,21 @@ steps = {steps}
 local_batch_size = {arguments.batch}
 microbatch_size = {arguments.microbatch}
 seq_len = {arguments.seq_len}
-threads_per_rank = {arguments.threads // arguments.ranks}
+threads_per_rank = {threads}
 [optimizer]
 lr = {LR}
 betas = {list(BETAS)}
 eps = {EPS}
 weight_decay = {WEIGHT_DECAY}
 max_norm = {MAX_NORM}
-[parallelism]
+"""
+
+
+def sluice_command(folder, way, interval, steps, arguments):
+    saving = "" if way == "none" else f"interval = {interval}\nasync = {'true' if way == 'async' else 'false'}"
+    with open(f"{folder}/run.toml", "w", encoding="utf-8") as file:
+        file.write(f"""
+{model_and_training(steps, arguments.threads // arguments.ranks, arguments)}[parallelism]
 pipeline_parallel_degree = {arguments.ranks}
 [checkpoint]
 folder = "out"

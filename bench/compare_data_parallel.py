@@ -23,8 +23,8 @@ import sys
 import tempfile
 import time
 
-from compare_checkpoints import (BETAS, EPS, LR, MAX_NORM, WEIGHT_DECAY, make_inputs, parameters,
-                                 torch_model)
+from compare_checkpoints import (BETAS, EPS, LR, MAX_NORM, WEIGHT_DECAY, make_inputs,
+                                 model_and_training, parameters, torch_model)
 
 REPLICAS = 2
 SLUICE_WAYS = {"exact": "", "fast": 'reduction = "fast"', "zero1": "zero1 = true", "zero3": "zero3 = true"}
@@ -36,25 +36,7 @@ def start_sluice(folder, name, replicas, keys, arguments):
     out = f"{folder}/{name}"
     shutil.rmtree(out, ignore_errors=True)
     with open(f"{folder}/{name}.toml", "w", encoding="utf-8") as file:
-        file.write(f"""
-[model]
-config = "config.json"
-[data]
-files = ["text.txt"]
-tokenizer = "bytes"
-[training]
-steps = {arguments.steps}
-local_batch_size = {arguments.batch}
-microbatch_size = {arguments.microbatch}
-seq_len = {arguments.seq_len}
-threads_per_rank = 1
-[optimizer]
-lr = {LR}
-betas = {list(BETAS)}
-eps = {EPS}
-weight_decay = {WEIGHT_DECAY}
-max_norm = {MAX_NORM}
-[parallelism]
+        file.write(f"""{model_and_training(arguments.steps, 1, arguments)}[parallelism]
 pipeline_parallel_degree = 1
 data_parallel_degree = {replicas}
 {keys}

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from compare_checkpoints import make_inputs, parameters
+from compare_checkpoints import make_inputs, model_and_training, parameters
 
 RANKS = 2
 
@@ -26,19 +26,7 @@ def train(way, folder, arguments):
     """Seconds of the steps after the warm-up, and the last loss."""
     shutil.rmtree(f"{folder}/{way}", ignore_errors=True)
     with open(f"{folder}/{way}.toml", "w", encoding="utf-8") as file:
-        file.write(f"""
-[model]
-config = "config.json"
-[data]
-files = ["text.txt"]
-tokenizer = "bytes"
-[training]
-steps = {arguments.steps}
-local_batch_size = {arguments.batch}
-microbatch_size = {arguments.microbatch}
-seq_len = {arguments.seq_len}
-threads_per_rank = 1
-[parallelism]
+        file.write(f"""{model_and_training(arguments.steps, 1, arguments)}[parallelism]
 pipeline_parallel_degree = {RANKS}
 pipeline_parallel_schedule = "{arguments.schedule}"
 transport = "{'gloo' if way == 'gloo' else 'auto'}"

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "comm/loopback_nodes.h"
+#include "comm/node.h"
 #include "comm/torchrun_board.h"
 #include "launch/control_line.h"
 #include "launch/rendezvous.h"
@@ -27,16 +28,9 @@ constexpr std::chrono::seconds kToKeep{20};
 // How long the process that serves the store stays for others that have the last step behind them.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
 
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::vector<std::string> texts;
-  for (const int rank : ranks) texts.push_back(std::to_string(rank));
-  return (ranks.size() == 1 ? "rank " : "ranks ") + join(texts, ", ");
-}
-
 // "process 1 (ranks 2, 3), pid 4711 on node7"
 std::string name_of(const ProcessLayout& layout, int num_ranks) {
-  return "process " + std::to_string(layout.process) + " (" +
-         ranks_text(layout.ranks_of(layout.process, num_ranks)) + "), pid " +
+  return node_text(layout.process, layout.num_processes, num_ranks) + ", pid " +
          std::to_string(getpid()) + " on " + machine_name();
 }
 

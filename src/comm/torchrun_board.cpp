@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/text.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -37,7 +38,6 @@ class TorchrunBoard final : public NoticeBoard {
                                      .remedy = "look at what process 0 is doing"});
     }
   }
-  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
   c10::intrusive_ptr<c10d::TCPStore> store_;
   const std::string key_, address_;
@@ -59,11 +59,10 @@ std::unique_ptr<NoticeBoard> make_torchrun_board(const LaunchEnvironment& enviro
         c10::make_intrusive<c10d::TCPStore>(environment.master_address, options),
         "sluice/" + std::to_string(environment.restart), address);
   } catch (const std::exception& error) {
-    const std::string text = error.what();
-    throw Error(ErrorKind::kPeer, {.what = "cannot reach the store of torchrun's agent: " +
-                                           text.substr(0, text.find('\n')),
-                                   .where = address,
-                                   .remedy = "start all processes with torchrun"});
+    throw Error(ErrorKind::kPeer,
+                {.what = "cannot reach the store of torchrun's agent: " + first_line(error.what()),
+                 .where = address,
+                 .remedy = "start all processes with torchrun"});
   }
 }
 

@@ -40,13 +40,6 @@ void check_precision(const RunConfig& config) {
 constexpr const char* kLocalBatch = "training.local_batch_size";
 constexpr const char* kGlobalBatch = "training.global_batch_size";
 
-// "8 or 12", "4".
-std::string nearest_multiples(std::int64_t value, std::int64_t step) {
-  const std::int64_t below = value / step * step;
-  return (below > 0 ? std::to_string(below) + " or " : std::string()) +
-         std::to_string(below + step);
-}
-
 void require_multiple(const RunConfig& config, const std::string& key, std::int64_t batch,
                       const std::string& of, std::int64_t step) {
   if (batch % step == 0) return;

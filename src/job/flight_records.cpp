@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "launch/socket.h"
 #include "sluice/error.h"
 #include "sluice/parts/log.h"
 
@@ -21,11 +22,6 @@ namespace {
 
 // Enough for the last microbatches of any schedule; some 30 KB a rank.
 constexpr std::size_t kKeptActions = 256;
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
 
 // A handler can reach nothing else. -1: nobody listens.
 std::atomic<int> signal_event{-1};
@@ -60,7 +56,7 @@ bool FlightRecords::write(const std::string& reason, const std::optional<FlightF
     FlightRecord record = recorder->record();
     if (record.pass == 0) continue;  // not even which program is known
     record.run = run_;
-    record.host = host_name();
+    record.host = machine_name();
     record.pid = getpid();
     record.reason = reason;
     record.failure = failure;
@@ -100,14 +96,6 @@ void FlightRecords::write_on_request() noexcept {
   } catch (const std::exception& error) {
     log_warning(std::string("cannot write flight records: ") + error.what());
   }
-}
-
-std::string FlightRecords::now() const {
-  std::vector<std::string> texts;
-  for (const auto& [rank, recorder] : recorders_) {
-    if (std::string text = recorder->now(); !text.empty()) texts.push_back(std::move(text));
-  }
-  return join(texts, "; ");
 }
 
 struct FlightSignal::Impl {

@@ -30,13 +30,10 @@ class FlightRecords {
   FlightRecorder& recorder(int rank) { return *recorders_.at(rank); }
 
   // On a failure of the run: one file for every rank here that has run anything. Returns the
-  // folder,
-  // "" when nothing was written; what cannot be written is a warning.
+  // folder, "" when nothing was written; what cannot be written is a warning.
   std::string write_failure(const Failure& failure) noexcept;
   // On SIGUSR2: the same, of ranks that run. Says in the log where.
   void write_on_request() noexcept;
-  // What the ranks here do now, for others that look for who is to blame: "" for nothing.
-  std::string now() const;
 
   const std::string& folder() const { return folder_; }
 

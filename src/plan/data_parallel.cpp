@@ -29,13 +29,6 @@ std::string setting(const std::string& option, std::int64_t value) {
   return option + " = " + std::to_string(value);
 }
 
-// The multiples of `step` around `value`, at least one of them above 0: "4 or 6", "6".
-std::string nearest_multiples(std::int64_t value, std::int64_t step) {
-  const std::int64_t below = value / step * step;
-  return (below > 0 ? std::to_string(below) + " or " : std::string()) +
-         std::to_string(below + step);
-}
-
 void require_degree(int degree) {
   if (degree < 1) refuse(setting(kDegree, degree), kDegree, "give at least 1");
   if (degree > kMostReplicas) {
@@ -78,6 +71,12 @@ bool holds_microbatch_reduction(const Program& program) {
 }
 
 }  // namespace
+
+std::string nearest_multiples(std::int64_t value, std::int64_t step) {
+  const std::int64_t below = value / step * step;
+  return (below > 0 ? std::to_string(below) + " or " : std::string()) +
+         std::to_string(below + step);
+}
 
 bool sums_in_shards(const DataParallel& options) {
   const bool reduces_single = options.per_microbatch && options.degree > 1;

@@ -4,6 +4,7 @@
 // (predict/memory.h). Thread-safety: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ void require_data_parallel(const DataParallel& options, int num_microbatches);
 // num_ranks x degree ranks: along dp_shard where parameters are sharded, else along dp_replicate.
 // Throws Error(kUsage) for an order that is neither "pp,dp" nor "dp,pp", and for too many ranks.
 Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order);
+
+// The multiples of `step` around `value`, at least one of them above 0: "4 or 6", "6".
+std::string nearest_multiples(std::int64_t value, std::int64_t step);
 
 // Options that another one leaves without meaning.
 std::vector<std::string> data_parallel_notes(const DataParallel& options);
