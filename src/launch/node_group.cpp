@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kLook{20};
-// For the others to hear the verdict before the store ends.
+// For the others to hear the verdict, or see the difference, before the store ends.
 constexpr milliseconds kHeard{2000};
 constexpr const char* kVerdict = "launch/verdict";
 constexpr milliseconds kTry{500};
@@ -63,6 +63,18 @@ NodeGroup::NodeGroup(const StoreAddress& address, const std::string& secret,
                  .remedy = "give every machine a --node-rank of its own"});
   }
   client_->set(key("shape", options_.node), own);
+  try {
+    require_alike(own, where, deadline);
+  } catch (const Error& error) {
+    client_->set(key("compared", options_.node), "");
+    if (options_.node == 0 && error.kind() == ErrorKind::kUsage) await_others("compared");
+    throw;
+  }
+  client_->set(key("compared", options_.node), "");
+}
+
+void NodeGroup::require_alike(const std::string& own, const std::string& where,
+                              std::chrono::steady_clock::time_point deadline) {
   std::vector<std::string> missing;
   for (int node = 0; node < options_.num_nodes; ++node) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
@@ -85,6 +97,14 @@ NodeGroup::NodeGroup(const StoreAddress& address, const std::string& secret,
                        std::to_string(options_.meet.count() / 1000) + " s",
                .where = where,
                .remedy = "look at whether 'sluice launch' was started there"});
+}
+
+void NodeGroup::await_others(const std::string& what) {
+  const Deadline deadline = deadline_in(kHeard);
+  for (int node = 1; node < options_.num_nodes; ++node) {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    await(key(what, node), std::max(left, milliseconds(0)));
+  }
 }
 
 // A store whose job has failed ends every wait: asked again and again, it answers.
@@ -130,8 +150,7 @@ Verdict NodeGroup::decide(const JobOutcome& here, int failed_process, bool resta
   verdict.again = all_came && !stopped && restarts_left && is_worth_repeating(verdict.exit_code);
   client_->set(kVerdict,
                WireWriter().add(verdict.exit_code).add(verdict.again).add(verdict.what).bytes());
-  for (int node = 1; node < options_.num_nodes && all_came; ++node)
-    await(key("heard", node), kHeard);
+  if (all_came) await_others("heard");
   return verdict;
 }
 

@@ -48,6 +48,10 @@ class NodeGroup {
   std::optional<Verdict> hear(const JobOutcome& here);
 
  private:
+  void require_alike(const std::string& own, const std::string& where,
+                     std::chrono::steady_clock::time_point deadline);
+  // Node 0, which ends the store next: for a moment, until all others have set it.
+  void await_others(const std::string& what);
   bool await(const std::string& key, std::chrono::milliseconds timeout);
   std::string key(const std::string& what, int node) const;
 
