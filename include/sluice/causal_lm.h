@@ -34,12 +34,13 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 
 // These layers with causal_lm_loss. Its values: int64 [batch, length] "input_ids" and "labels" in
 // every batch, "hidden" [batch, length, hidden_size] between the layers, "logits" [batch, length,
-// vocab_size] behind the last.
+// vocab_size] behind the last. A batch may have "attention_mask" and "position_ids" too, int64
+// [batch, length], as TokenRows means them (data.h).
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
 // A step (1-based) of the native families: consecutive rows in microbatches of microbatch_size (the
-// last may be smaller), as the values "input_ids" and "labels", and the labels of each that
-// causal_lm_loss counts. The rows are held, at 8 bytes a token; the tensors of a microbatch are
+// last may be smaller), as the values of causal_lm(), and the labels of each that causal_lm_loss
+// counts. A mask of ones alone is left out. The rows are held, at 8 bytes a token; the tensors of a microbatch are
 // made wherever it is used. Throws Error(kUsage) for a microbatch_size below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
 // Of a replica, whose rows are [first_row, ..) of the batch of all; total_counted: its counted

@@ -103,6 +103,16 @@ struct TokenRows {
   std::int64_t num_rows = 0, seq_len = 0;
   std::vector<std::int32_t> ids, labels;  // [num_rows, seq_len], row after row
 
+  // As transformers means them, both [num_rows, seq_len] or, as is usual, empty. A token sees no
+  // other with mask 0. Without a mask, documents begin where a position is not one more than that
+  // before it, and a token sees its own document only.
+  std::vector<std::uint8_t> attention_mask = {};  // empty: all 1
+  std::vector<std::int32_t> position_ids = {};    // empty: 0, 1, 2, ...
+
+  // [num_rows], with Padding::kLongest: tokens of each row that are not padding on its right; a
+  // microbatch is as long as the longest of its rows. Empty: all have seq_len.
+  std::vector<std::int64_t> lengths = {};
+
   // The labels of `count` rows from `first` on that a next-token loss counts (labels.h).
   std::int64_t counted_labels(std::int64_t first, std::int64_t count) const;
 };

@@ -43,6 +43,8 @@ struct Model {
   std::function<LayerSpec(const std::vector<LayerSpec>& layers,
                           const std::vector<std::string>& leaving)>
       fuse = {};
+  // Those of `inputs` that a batch may leave out: layers that read one get an undefined tensor.
+  std::vector<std::string> optional_inputs = {};
 };
 
 // The children of a torch::nn::Sequential, one layer each under its name. Every child is called

@@ -50,7 +50,7 @@ struct TokenData::Impl {
 
   // In order, so that of several bad rows every replica meets the first.
   StepShare share(DataPosition position, std::int64_t batch_size, BatchRange own) const {
-    StepShare share{{own.count, seq_len, {}, {}}, 0};
+    StepShare share{{own.count, seq_len, {}, {}, {}, {}, {}}, 0};
     TokenRows& rows = share.rows;
     rows.ids.resize(static_cast<std::size_t>(own.count * seq_len));
     rows.labels.resize(rows.ids.size());

@@ -9,13 +9,43 @@
 namespace sluice {
 namespace {
 
-at::Tensor to_tensor(const std::vector<std::int32_t>& tokens, const TokenRows& of,
-                     std::int64_t first, std::int64_t count) {
-  at::Tensor result = at::empty({count, of.seq_len}, at::kLong);
-  std::copy_n(tokens.begin() + first * of.seq_len, count * of.seq_len,
-              result.mutable_data_ptr<std::int64_t>());
-  return result;
-}
+// Rows of one microbatch, as long as the longest of them.
+struct Rows {
+  const TokenRows& of;
+  std::int64_t first, count, length;
+
+  Rows(const TokenRows& rows, std::int64_t begin, std::int64_t size)
+      : of(rows), first(begin), count(size), length(rows.seq_len) {
+    if (rows.lengths.empty()) return;
+    const auto lengths = rows.lengths.begin() + begin;
+    length = *std::max_element(lengths, lengths + size);
+  }
+
+  template <typename T>
+  at::Tensor tensor(const std::vector<T>& values) const {
+    at::Tensor result = at::empty({count, length}, at::kLong);
+    auto* to = result.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t row = first; row < first + count; ++row)
+      to = std::copy_n(values.begin() + row * of.seq_len, length, to);
+    return result;
+  }
+
+  bool has_mask() const {
+    if (of.attention_mask.empty()) return false;
+    for (std::int64_t row = first; row < first + count; ++row) {
+      const auto begin = of.attention_mask.begin() + row * of.seq_len;
+      if (std::find(begin, begin + length, 0) != begin + length) return true;
+    }
+    return false;
+  }
+
+  Values values() const {
+    return {{"input_ids", tensor(of.ids)},
+            {"labels", tensor(of.labels)},
+            {"attention_mask", has_mask() ? tensor(of.attention_mask) : at::Tensor()},
+            {"position_ids", of.position_ids.empty() ? at::Tensor() : tensor(of.position_ids)}};
+  }
+};
 
 }  // namespace
 
@@ -31,10 +61,8 @@ StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int
   for (std::int64_t first = 0; first < held->num_rows; first += microbatch_size) {
     const std::int64_t count = std::min(microbatch_size, held->num_rows - first);
     result.counts.push_back(held->counted_labels(first, count));
-    result.microbatches.push_back([held, first, count]() -> Values {
-      return {{"input_ids", to_tensor(held->ids, *held, first, count)},
-              {"labels", to_tensor(held->labels, *held, first, count)}};
-    });
+    result.microbatches.push_back(
+        [held, first, count] { return Rows(*held, first, count).values(); });
   }
   return result;
 }

@@ -103,11 +103,12 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 }
 
 Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
-  return {make_layers(model, options),
-          {"input_ids", "labels"},
-          {"logits"},
-          causal_lm_loss,
-          [](const Values& batch) { return count_tokens(batch.get("labels")); }};
+  return {.layers = make_layers(model, options),
+          .inputs = {"input_ids", "labels", "attention_mask", "position_ids"},
+          .outputs = {"logits"},
+          .loss = causal_lm_loss,
+          .count = [](const Values& batch) { return count_tokens(batch.get("labels")); },
+          .optional_inputs = {"attention_mask", "position_ids"}};
 }
 
 }  // namespace sluice

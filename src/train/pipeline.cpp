@@ -239,7 +239,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     require_divisor("Pipeline::train_step", options.scale);
     require_gradients("Pipeline::train_step");
     require_same_parameters(impl_->stages);
-    const BatchSplit split(inputs, impl_->model.inputs);
+    const BatchSplit split(inputs, impl_->model);
     const int planned = impl_->plan.schedule.num_microbatches;
     const int possible = split.num_microbatches(planned);
     if (possible != planned) {
@@ -266,7 +266,7 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
     const AutocastScope autocast(impl_->options.autocast);
     require_no_scale("Pipeline::eval_step", options.scale);
     require_same_parameters(impl_->stages);
-    const BatchSplit split(inputs, impl_->model.inputs);
+    const BatchSplit split(inputs, impl_->model);
     const int num_microbatches = split.num_microbatches(impl_->plan.schedule.num_microbatches);
     StepBatch batch = make_batch(split, impl_->model, num_microbatches, impl_->step, options);
     impl_->agree_on(batch, options, "eval_step");

@@ -20,7 +20,10 @@ using Tensors = std::vector<at::Tensor>;
   throw Error(ErrorKind::kUsage, {.what = what, .where = "inputs of a step", .remedy = remedy});
 }
 
-std::vector<const Input*> by_name(const Inputs& inputs, const Names& names) {
+std::vector<const Input*> by_name(const Inputs& inputs, const Model& model) {
+  static const Input absent = Input::replicated({});
+  const Names& names = model.inputs;
+  const Names& optional = model.optional_inputs;
   if (!inputs.named().empty() && !inputs.in_order().empty())
     refuse("some inputs have names, some have none", "give all by name, or all in order");
   std::vector<const Input*> found(names.size());
@@ -40,8 +43,10 @@ std::vector<const Input*> by_name(const Inputs& inputs, const Names& names) {
     slot = &input;
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (!found[i])
+    if (found[i]) continue;
+    if (std::find(optional.begin(), optional.end(), names[i]) == optional.end())
       refuse("the input '" + names[i] + "' is missing", "give every name of Model::inputs");
+    found[i] = &absent;
   }
   return found;
 }
@@ -156,10 +161,10 @@ Input Input::sizes(const TensorMeta& meta) {
   return split(at::empty(meta.sizes, at::TensorOptions(meta.dtype).device(at::kMeta)), 0);
 }
 
-BatchSplit::BatchSplit(const Inputs& inputs, const Names& names)
-    : names_(names), inputs_(by_name(inputs, names)) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::string& name = names[i];
+BatchSplit::BatchSplit(const Inputs& inputs, const Model& model)
+    : names_(model.inputs), inputs_(by_name(inputs, model)) {
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const std::string& name = names_[i];
     const Input& input = *inputs_[i];
     switch (input.kind()) {
       case Input::Kind::kReplicated:

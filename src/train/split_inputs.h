@@ -17,9 +17,10 @@ namespace sluice {
 
 class BatchSplit {
  public:
-  // names: Model::inputs; the split refers to both. Throws Error(kUsage) for names that the model
-  // does not have, or lacks, for lengths that differ, and for inputs that contradict themselves.
-  BatchSplit(const Inputs& inputs, const std::vector<std::string>& names);
+  // The split refers to both. Throws Error(kUsage) for names that Model::inputs does not have, or
+  // that are missing and not optional, for lengths that differ, and for inputs that contradict
+  // themselves.
+  BatchSplit(const Inputs& inputs, const Model& model);
 
   // Throws Error(kUsage) unless count_rows() of a microbatch is its number of rows.
   void require_row_count() const;
