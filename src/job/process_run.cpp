@@ -82,7 +82,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       plan(std::move(run_plan)),
       stop(stop_signal),
       ranks(std::move(local_ranks)),
-      data(token_data_options(config, plan.model, expand_data_files(config))),
+      data(training_data_options(config, plan.model)),
       validation(open_validation(config, plan.model)),
       weights(open_weights(config, plan.model)),
       ledger(ranks.num_ranks),

@@ -20,10 +20,8 @@ std::string first_names(const std::vector<std::string>& names) {
   return join(shown, ", ") + (rest > 0 ? " and " + std::to_string(rest) + " more" : "");
 }
 
-}  // namespace
-
-TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec,
-                                    std::vector<std::string> files) {
+TokenDataOptions data_options(const RunConfig& config, const ModelSpec& spec,
+                              std::vector<std::string> files) {
   TokenDataOptions options;
   options.data = config.data;
   options.data.files = std::move(files);
@@ -31,6 +29,35 @@ TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& sp
   options.vocab_size = spec.vocab_size;
   options.seed = config.training.seed;
   options.model_directory = config.model.path;
+  options.model_family = spec.family;
+  options.max_positions = spec.max_positions;
+  return options;
+}
+
+}  // namespace
+
+TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec) {
+  TokenDataOptions options = data_options(config, spec, {});
+  const std::vector<std::vector<std::string>> entries = expand_data_entries(config);
+  for (const std::vector<std::string>& entry : entries) {
+    options.data.files.insert(options.data.files.end(), entry.begin(), entry.end());
+    if (!config.data.weights.empty())
+      options.files_per_entry.push_back(static_cast<std::int64_t>(entry.size()));
+  }
+  return options;
+}
+
+TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec) {
+  TokenDataOptions options = training_data_options(config, spec);
+  options.data.shuffle = false;
+  options.data.weights.clear();
+  return options;
+}
+
+TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec) {
+  TokenDataOptions options = data_options(config, spec, expand_validation_files(config));
+  options.data.shuffle = false;
+  options.data.weights.clear();
   return options;
 }
 

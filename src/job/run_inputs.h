@@ -13,9 +13,11 @@
 
 namespace sluice {
 
-// files: as they were expanded.
-TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec,
-                                    std::vector<std::string> files);
+// Of data.files, to train on.
+TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
+// data.files and validation.files in their order, each sequence once in it.
+TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
+TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
 
 struct OpenedWeights {
   std::optional<HfDirectory> directory;  // none: they are drawn

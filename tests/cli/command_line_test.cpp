@@ -135,8 +135,8 @@ TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
   expect_error("plan run.toml --draw grid.svg", 2,
                "the option --draw is not built yet; command 'sluice plan'; leave it out: the "
                "schedule is drawn on the terminal");
-  expect_error("plan run.toml --data.pack true", 2,
-               "data.pack = true is not built yet; --data.pack; write false");
+  expect_error("plan run.toml --model.rewrites false", 2,
+               "model.rewrites = false is not built yet; --model.rewrites; write true");
 }
 
 TEST_F(CommandLineTest, PlansAndChecksAndShows) {
