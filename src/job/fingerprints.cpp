@@ -37,7 +37,7 @@ std::string word_of(DataFormat format) {
 std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>& files) {
   TokenDataOptions options;
   options.data.tokenizer = config.data.tokenizer;
-  options.model_directory = config.model.path;
+  options.model_directory = model_directory(config);
   const data::TextTokens tokens(options);
   const auto is_ids = [&](const std::string& file) {
     const DataFormat format = data::format_of(file, config.data.format, "data.files");

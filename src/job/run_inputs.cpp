@@ -1,6 +1,7 @@
 #include "job/run_inputs.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/printable.h"
@@ -10,6 +11,11 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kShownNames = 5;
+
+std::string folder_of(const std::string& file) {
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
 
 std::string first_names(const std::vector<std::string>& names) {
   std::vector<std::string> shown;
@@ -28,13 +34,25 @@ TokenDataOptions data_options(const RunConfig& config, const ModelSpec& spec,
   options.seq_len = config.training.seq_len;
   options.vocab_size = spec.vocab_size;
   options.seed = config.training.seed;
-  options.model_directory = config.model.path;
+  options.model_directory = model_directory(config);
   options.model_family = spec.family;
   options.max_positions = spec.max_positions;
   return options;
 }
 
 }  // namespace
+
+std::string model_directory(const RunConfig& config) {
+  if (!config.model.path.empty()) return config.model.path;
+  return config.model.config.empty() ? "" : folder_of(config.model.config);
+}
+
+std::string tokenizer_directory(const RunConfig& config) {
+  const std::string& tokenizer = config.data.tokenizer;
+  if (tokenizer == "auto" || tokenizer == "bytes") return model_directory(config);
+  if (std::filesystem::is_directory(tokenizer)) return tokenizer;
+  return folder_of(tokenizer);
+}
 
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec) {
   TokenDataOptions options = data_options(config, spec, {});

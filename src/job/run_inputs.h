@@ -13,6 +13,12 @@
 
 namespace sluice {
 
+// Where the model's tokenizer lies: model.path, or the folder of model.config.
+std::string model_directory(const RunConfig& config);
+// Whose tokenizer files go along with the weights: the folder of data.tokenizer where that names
+// one, else the model's.
+std::string tokenizer_directory(const RunConfig& config);
+
 // Of data.files, to train on.
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
 // data.files and validation.files in their order, each sequence once in it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "job/run_inputs.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/metrics.h"
 
@@ -26,7 +27,7 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
     for (const ParameterSpec& parameter : layer.parameters)
       bytes += 4 * (kEntryBytes + parameter.name.size());  // weight, two moments, step
   }
-  return bytes + hf_directory_bytes(plan.model, config.model.path);
+  return bytes + hf_directory_bytes(plan.model, tokenizer_directory(config));
 }
 
 }  // namespace
