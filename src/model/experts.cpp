@@ -50,7 +50,8 @@ struct Routes {
 }  // namespace
 
 GatedExpert::GatedExpert(const detail::ExpertsConfig& config, std::int64_t hidden_size,
-                         const LayerOptions& options) {
+                         const LayerOptions& options)
+    : activation_(config.activation) {
   const std::int64_t d = hidden_size, f = config.intermediate_size;
   const auto linear = [&](const std::string& name, std::int64_t in, std::int64_t out) {
     return register_module(name, std::make_shared<Linear>(in, out, /*bias=*/false, options));
@@ -61,7 +62,7 @@ GatedExpert::GatedExpert(const detail::ExpertsConfig& config, std::int64_t hidde
 }
 
 at::Tensor GatedExpert::forward(const at::Tensor& x_TD) const {
-  const at::Tensor gate_TF = at::silu(gate_->forward(x_TD));
+  const at::Tensor gate_TF = detail::activate(gate_->forward(x_TD), activation_);
   return down_->forward(gate_TF * up_->forward(x_TD));
 }
 
@@ -77,7 +78,7 @@ Experts::Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
   }
 }
 
-Experts::Output Experts::forward(const at::Tensor& x_BLD, const at::Tensor& mask_BL) const {
+Experts::Output Experts::forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
   const at::Tensor x_TD = x_BLD.flatten(0, 1);
   const at::Tensor logits_TE = gate_->forward(x_TD);
   auto [weights_TK, experts_TK] =
@@ -96,9 +97,11 @@ Experts::Output Experts::forward(const at::Tensor& x_BLD, const at::Tensor& mask
           .unflatten(0, experts_TK.sizes());
   const at::Tensor sum_TD = (chosen_TKD * weights_TK.unsqueeze(-1)).sum(1);
 
-  Output output{sum_TD.to(x_BLD.scalar_type()).view_as(x_BLD), {}};
-  if (config_.balance_coefficient)
-    output.balance = load_balancing_loss(logits_TE, config_.top_k, mask_BL);
+  Output output{sum_TD.to(x_BLD.scalar_type()).view_as(x_BLD)};
+  if (config_.balance_coefficient) {
+    output.written.push_back(
+        load_balancing_loss(logits_TE, config_.top_k, batch.attention_mask));
+  }
   return output;
 }
 

@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "model/decoder_layer.h"
 #include "model/modules.h"
 #include "plan/families/experts.h"
 
@@ -28,20 +29,18 @@ class GatedExpert : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x_TD) const;
 
  private:
+  detail::Activation activation_;
   std::shared_ptr<Linear> gate_, up_, down_;
 };
 
-class Experts : public torch::nn::Module {
+class Experts : public detail::FeedForward {
  public:
   Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
           const LayerOptions& options);
 
-  struct Output {
-    at::Tensor hidden_BLD;
-    at::Tensor balance;  // the load balancing loss, one number; undefined: none was asked for
-  };
-  // mask_BL: 0 where a token does not count in the loss; undefined: all count.
-  Output forward(const at::Tensor& x_BLD, const at::Tensor& mask_BL = {}) const;
+  // Writes the load balancing loss where the configuration asks for it; of the batch it reads the
+  // attention mask.
+  Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const override;
 
  private:
   detail::ExpertsConfig config_;

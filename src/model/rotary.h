@@ -18,7 +18,8 @@
 namespace sluice {
 
 // Angle per position of each of the head_dim / 2 pairs: rope types "default", "linear" (positions
-// divided by a factor) and "llama3" (Llama 3.1: long wavelengths divided, medium ones blended).
+// divided by a factor), "llama3" (Llama 3.1: long wavelengths divided, medium ones blended) and
+// "yarn" (the same by the number of turns within the original context).
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope);
 
 // Cosine and sine of position * frequency, float32, computed on the host: the same bits on every
@@ -26,9 +27,12 @@ std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeC
 class RotaryTable {
  public:
   RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
-      : frequencies_(rotary_frequencies(head_dim, rope)) {}
+      : frequencies_(rotary_frequencies(head_dim, rope)),
+        factor_(static_cast<float>(rope.attention_factor)) {}
   // cos_LR, sin_LR on `device`: views into the table.
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
+  // [B, L, R] of the positions, int64 [B, L], on `device`: the same bits.
+  std::pair<at::Tensor, at::Tensor> at(const at::Tensor& position_ids, c10::Device device) const;
 
  private:
   struct Entry {
@@ -36,11 +40,13 @@ class RotaryTable {
     at::Tensor cos_LR, sin_LR;
   };
   std::vector<float> frequencies_;
+  float factor_;  // of cosines and sines
   std::mutex mutex_;
   std::vector<Entry> entries_;
 };
 
-// Turns the pair (x[r], x[r + R]) of every head by its angle.
+// Turns the pair (x[r], x[r + R]) of every head by its angle, r < R; what a head has beyond 2 R
+// stays. Cosines and sines are [L, R] or [B, 1, L, R].
 at::Tensor rotate(const at::Tensor& x_BHLE, const at::Tensor& cos_LR, const at::Tensor& sin_LR);
 
 }  // namespace sluice

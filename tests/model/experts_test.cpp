@@ -69,8 +69,8 @@ TEST(ExpertsTest, EveryTokenGetsTheWeightedSumOfItsExperts) {
       const at::Tensor x_BLD = at::randn({2, 7, kHidden}, at::kDouble).requires_grad_();
       const at::Tensor root = at::randn({2, 7, kHidden}, at::kDouble);
 
-      const Experts::Output output = experts->forward(x_BLD);
-      EXPECT_FALSE(output.balance.defined());
+      const Experts::Output output = experts->forward(x_BLD, {});
+      EXPECT_TRUE(output.written.empty());
       std::vector<at::Tensor> inputs = experts->parameters();
       inputs.push_back(x_BLD);
       const auto found = torch::autograd::grad({output.hidden_BLD}, inputs, {root});
@@ -105,7 +105,7 @@ TEST(ExpertsTest, AnExpertWithoutTokensHasGradientsOfZeros) {
     const detail::ExpertsConfig config = config_of(5, 1);
     const auto experts = make_experts(config, dtype);
     const at::Tensor x_BLD = at::ones({1, 3, kHidden}, dtype);  // all tokens choose alike
-    experts->forward(x_BLD).hidden_BLD.sum().backward();
+    experts->forward(x_BLD, {}).hidden_BLD.sum().backward();
     int idle = 0;
     for (const auto& parameter : experts->named_parameters()) {
       ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
@@ -123,7 +123,7 @@ TEST(ExpertsTest, WeightsOfAHalfTypeAreRoundedUnlessTheyStayWide) {
   config.wide_weights = true;
   const auto wide = make_experts(config, at::kBFloat16);
   const at::Tensor x_BLD = at::randn({1, 9, kHidden}, at::kBFloat16);
-  const at::Tensor a = narrow->forward(x_BLD).hidden_BLD, b = wide->forward(x_BLD).hidden_BLD;
+  const at::Tensor a = narrow->forward(x_BLD, {}).hidden_BLD, b = wide->forward(x_BLD, {}).hidden_BLD;
   EXPECT_EQ(a.scalar_type(), at::kBFloat16);
   EXPECT_EQ(b.scalar_type(), at::kBFloat16);
   EXPECT_FALSE(at::equal(a, b));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sluice/error.h"
+
 namespace sluice::detail {
 namespace {
 
