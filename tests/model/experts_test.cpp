@@ -6,6 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "base/name_pattern.h"
+#include "model/support.h"
+#include "sluice/parts/safetensors.h"
+
 namespace sluice {
 namespace {
 
@@ -168,6 +174,61 @@ TEST(LoadBalancingLossTest, IsZeroWithZeroGradientsWhenNoTokenCounts) {
   const at::Tensor gradient = torch::autograd::grad({loss}, {logits_TE})[0];
   EXPECT_TRUE(at::equal(gradient, at::zeros_like(gradient)));
 }
+
+// Loss of the tokens and mean load balancing loss of the layers, against transformers: with one
+// layer of experts its own loss, with more its formula for each.
+class BalancedModelTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(BalancedModelTest, LossesAndGradientNormsAgree) {
+  const std::string directory = "reference/models_extra/" + GetParam();
+  const nlohmann::json expected = testing::read_json(directory + "/expected.json");
+  const Model model = causal_lm(read_model_spec(std::string(SLUICE_TEST_DATA) + "/" + directory));
+  std::vector<std::string> outputs = model.outputs;
+  for (const LayerSpec& layer : model.layers)
+    outputs.insert(outputs.end(), layer.writes.begin() + 1, layer.writes.end());
+  ASSERT_EQ(outputs.size(), 1 + expected["balance"].size());
+  Chunk chunk(model.layers, 0, {}, outputs);
+  {
+    const at::NoGradGuard no_grad;
+    const SafetensorsReader file(std::string(SLUICE_TEST_DATA) + "/" + directory +
+                                 "/model.safetensors");
+    for (ParameterInfo& parameter : chunk.parameters())
+      file.read_into(parameter.tied_to.empty() ? parameter.name : parameter.tied_to,
+                     parameter.tensor);
+  }
+
+  Values batch{{"position_ids", {}}};
+  for (const char* name : {"input_ids", "labels", "attention_mask"})
+    batch.set(name, expected.contains(name) ? testing::int_tensor(expected[name]) : at::Tensor());
+  const Values found = chunk.forward({}, batch, 0, 1, 0);
+  const LossValue tokens = causal_lm_loss(found, batch);
+  at::Tensor loss = tokens.loss / tokens.count;
+  EXPECT_NEAR(loss.item<double>(), expected["loss"].get<double>(), testing::kTolerance);
+  ASSERT_EQ(model.auxiliary.size(), 1u);
+  for (std::size_t i = 1; i < outputs.size(); ++i) {
+    EXPECT_TRUE(matches_pattern(model.auxiliary[0].value, outputs[i]));
+    EXPECT_NEAR(found.get(outputs[i]).item<double>(), expected["balance"][i - 1].get<double>(),
+                10 * testing::kTolerance);
+    loss = loss + found.get(outputs[i]) * model.auxiliary[0].scale;
+  }
+  loss.backward();
+  std::map<std::string, at::Tensor> gradients;
+  for (const ParameterInfo& parameter : chunk.parameters()) {
+    at::Tensor& sum = gradients[parameter.tied_to.empty() ? parameter.name : parameter.tied_to];
+    sum = sum.defined() ? sum + parameter.tensor.grad() : parameter.tensor.grad();
+  }
+  EXPECT_EQ(gradients.size(), expected["grad_norms"].size());
+  for (const auto& [name, norm] : expected["grad_norms"].items()) {
+    ASSERT_TRUE(gradients.count(name)) << name;
+    EXPECT_NEAR(gradients.at(name).to(at::kDouble).norm().item<double>(), norm.get<double>(),
+                testing::kGradientTolerance * norm.get<double>())
+        << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, BalancedModelTest,
+                         ::testing::Values("mixtral_balance", "qwen3_moe_some", "olmoe_balance"),
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace sluice
