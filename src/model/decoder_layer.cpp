@@ -6,7 +6,6 @@
 
 #include <ATen/ATen.h>
 
-#include "model/attention_inputs.h"
 #include "model/families.h"
 
 namespace sluice::detail {
@@ -147,13 +146,13 @@ class GatedMlp : public FeedForward {
     down_proj_ = add("down_proj", f, d);
   }
 
-  at::Tensor forward(const at::Tensor& x_BLD) const override {
+  Output forward(const at::Tensor& x_BLD, const BatchPositions& /*batch*/) const override {
     if (gate_up_proj_) {
       const std::vector<at::Tensor> both = gate_up_proj_->forward(x_BLD).chunk(2, -1);
-      return down_proj_->forward(activate(both[0], activation_) * both[1]);
+      return {down_proj_->forward(activate(both[0], activation_) * both[1])};
     }
     const at::Tensor gate_BLF = activate(gate_proj_->forward(x_BLD), activation_);
-    return down_proj_->forward(gate_BLF * up_proj_->forward(x_BLD));
+    return {down_proj_->forward(gate_BLF * up_proj_->forward(x_BLD))};
   }
 
  private:
@@ -191,14 +190,15 @@ class DecoderLayer : public torch::nn::Module {
     }
   }
 
-  at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
-                     const at::Tensor& position_ids_BL) const {
+  std::vector<at::Tensor> forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
+                                  const at::Tensor& position_ids_BL) const {
     const BatchPositions batch{attention_mask_BL, position_ids_BL};
     const at::Tensor h_BLD = added(
         x_BLD,
         normed(behind_attention_, self_attn_->forward(normed(before_attention_, x_BLD), batch)));
-    return added(h_BLD, normed(behind_feed_forward_,
-                               feed_forward_->forward(normed(before_feed_forward_, h_BLD))));
+    auto [fed_BLD, written] = feed_forward_->forward(normed(before_feed_forward_, h_BLD), batch);
+    written.insert(written.begin(), added(h_BLD, normed(behind_feed_forward_, fed_BLD)));
+    return written;
   }
 
  private:

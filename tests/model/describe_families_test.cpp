@@ -28,7 +28,9 @@ ModelSpec measured(const ModelSpec& spec, const LayerOptions& options = {}) {
 }
 
 const std::vector<std::string> kModels = {"models/llama_tied", "models/gpt2",
-                                          "models_extra/grouped_query", "models_extra/biases"};
+                                          "models_extra/grouped_query", "models_extra/biases",
+                                          "models_extra/mixtral", "models_extra/qwen3_moe_some",
+                                          "models_extra/olmoe"};
 
 void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
   ASSERT_EQ(found.parameters.size(), expected.parameters.size()) << expected.name;
@@ -51,10 +53,13 @@ TEST(DescribeFamiliesTest, LayersParametersAndValuesAreThoseOfTheFamily) {
       EXPECT_EQ(layer.role, expected.role) << layer.name;
       EXPECT_EQ(layer.reads, expected.reads) << layer.name;
       expect_same_parameters(layer, expected);
-      ASSERT_EQ(layer.writes.size(), 1u);
-      EXPECT_EQ(layer.writes[0].name, expected.writes[0].name) << layer.name;
-      EXPECT_EQ(layer.writes[0].sizes_at(shape), expected.writes[0].sizes_at(shape)) << layer.name;
-      EXPECT_EQ(layer.writes[0].dtype, expected.writes[0].dtype) << layer.name;
+      ASSERT_EQ(layer.writes.size(), expected.writes.size());
+      for (std::size_t k = 0; k < layer.writes.size(); ++k) {
+        EXPECT_EQ(layer.writes[k].name, expected.writes[k].name) << layer.name;
+        EXPECT_EQ(layer.writes[k].sizes_at(shape), expected.writes[k].sizes_at(shape))
+            << layer.name;
+        EXPECT_EQ(layer.writes[k].dtype, expected.writes[k].dtype) << layer.name;
+      }
     }
     EXPECT_EQ(found.num_parameters(), spec.num_parameters());
   }

@@ -26,7 +26,9 @@ const std::vector<std::string> kModels = {"models/llama_untied",
                                           "models_extra/qwen2_tied",
                                           "models_extra/mistral",
                                           "models_extra/qwen2_windows",
-                                          "models_extra/qwen3_windows"};
+                                          "models_extra/qwen3_windows",
+                                          "models_extra/mixtral_balance",
+                                          "models_extra/qwen3_moe_some"};
 
 ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);

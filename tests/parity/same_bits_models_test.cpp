@@ -19,8 +19,16 @@ const char* const kGeneratedQwen2 = R"({
   "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true,
   "initializer_range": 0.1})";
 
+const char* const kGeneratedQwen3Moe = R"({
+  "model_type": "qwen3_moe", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 40,
+  "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2, "moe_intermediate_size": 24,
+  "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": true, "mlp_only_layers": [1],
+  "initializer_range": 0.1})";
+
 ModelSpec spec_of(const std::string& name) {
   if (name == "generated_qwen2") return parse_model_spec(kGeneratedQwen2, "generated_qwen2.json");
+  if (name == "generated_qwen3_moe")
+    return parse_model_spec(kGeneratedQwen3Moe, "generated_qwen3_moe.json");
   if (name == "generated") return parse_model_spec(kGeneratedLlama, "generated.json");
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
 }
@@ -93,7 +101,7 @@ class SameBits {
 
 std::vector<Case> every_case() {
   std::vector<Case> cases;
-  for (const char* model : {"llama_untied", "llama_tied", "generated", "gpt2", "generated_qwen2"}) {
+  for (const char* model : {"llama_untied", "llama_tied", "generated", "gpt2", "generated_qwen2", "generated_qwen3_moe"}) {
     const int num_layers = static_cast<int>(spec_of(model).layers.size());
     for (const ScheduleInfo& info : schedule_table()) {
       for (int ranks : {1, 2, 4}) {

@@ -4,6 +4,7 @@
 
 #include "plan/families/gpt2.h"
 #include "plan/families/llama.h"
+#include "plan/families/moe.h"
 #include "plan/families/qwen.h"
 
 namespace sluice::detail {
@@ -19,6 +20,9 @@ const std::vector<Family>& families() {
       {"qwen2", "Qwen2ForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen2},
       {"mistral", "MistralForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_mistral},
       {"qwen3", "Qwen3ForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen3},
+      {"mixtral", "MixtralForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_mixtral},
+      {"qwen3_moe", "Qwen3MoeForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen3_moe},
+      {"olmoe", "OlmoeForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_olmoe},
   };
   return table;
 }
