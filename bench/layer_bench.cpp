@@ -70,7 +70,9 @@ void LlamaLayer(benchmark::State& state) {
   initialize_parameters(chunk, 1);
   const at::Tensor x = at::randn({2, 256, state.range(0)}).requires_grad_(),
                    gradient = at::randn_like(x);
-  for (auto _ : state) chunk.forward({{"hidden", x}}, {}, 0, 1, 0).get("hidden").backward(gradient);
+  const Values batch{{"attention_mask", {}}, {"position_ids", {}}};
+  for (auto _ : state)
+    chunk.forward({{"hidden", x}}, batch, 0, 1, 0).get("hidden").backward(gradient);
 }
 BENCHMARK(LlamaLayer)->Arg(192)->Arg(768)->Unit(benchmark::kMillisecond);
 
@@ -101,7 +103,7 @@ void LlamaAttention(benchmark::State& state) {
                    k = at::randn({2, heads / 3, 256, 32}).requires_grad_();
   const at::Tensor v = at::randn_like(k).requires_grad_(),
                    gradient = at::randn({2, 256, state.range(0)});
-  for (auto _ : state) causal_attention(q, k, v, 0.0).backward(gradient);
+  for (auto _ : state) attention(q, k, v, {}, {}).backward(gradient);
 }
 BENCHMARK(LlamaAttention)->Arg(192)->Arg(768)->Unit(benchmark::kMillisecond);
 

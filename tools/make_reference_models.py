@@ -8,6 +8,7 @@ usage: make_reference_models.py [NAME ...]      (all without a name)
 half_precision.json has the answers of some of the models with weights and computation in float16 and bfloat16.
 Every directory has config.json, model.safetensors and expected.json:
   input_ids, labels   two rows; some labels are -100
+  attention_mask, position_ids   where the model is called with them
   loss, counted       mean over the counted labels, and their number
   logits              sum, abs_sum, and all logits of the last token of every row
   grad_norms          of every parameter, after backward from that loss
@@ -18,7 +19,14 @@ import sys
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "reference" / "models_extra"
 
@@ -48,7 +56,39 @@ def to_old_keys(config):
         config.pop(key)
 
 
-# name -> configuration, length of the sequences, change of the written config.json
+def left_padded(ids):
+    """The first row is shorter by 5 tokens, on its left; the second is whole."""
+    mask = torch.ones_like(ids)
+    mask[0, :5] = 0
+    return {"attention_mask": mask}
+
+
+def packed(ids):
+    """Documents of 3, 5 and the rest in the first row, of 7 and the rest in the second."""
+    positions = torch.arange(ids.shape[1]).repeat(2, 1)
+    positions[0, 3:] -= 3
+    positions[0, 8:] -= 5
+    positions[1, 7:] -= 7
+    return {"position_ids": positions}
+
+
+def left_padded_with_positions(ids):
+    given = left_padded(ids)
+    given["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=1)
+    return given
+
+
+def far(ids):
+    """One document a row, which begins at a position of its own: no mask is needed."""
+    return {"position_ids": torch.arange(ids.shape[1]).repeat(2, 1) + torch.tensor([[3], [50]])}
+
+
+def qwen(cls, **changes):
+    return cls(**{**LLAMA, "num_key_value_heads": 2, **changes})
+
+
+# name -> configuration, length of the sequences, change of the written config.json, inputs beside the ids. Those
+# with a fourth entry are computed with attention "sdpa", as sluice means it, or "eager" where the family has no other.
 MODELS = {
     "grouped_query": (LlamaConfig(**{**LLAMA, "hidden_size": 32, "num_attention_heads": 8, "num_key_value_heads": 2}), 12, None),
     "one_key_value_head": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 1}), 12, None),
@@ -67,15 +107,46 @@ MODELS = {
     "gpt2_full_length": (GPT2Config(**GPT2), 32, None),
     "qwen2": (Qwen2Config(**{**LLAMA, "num_key_value_heads": 2}), 12, None),
     "qwen2_tied": (Qwen2Config(**{**LLAMA, "tie_word_embeddings": True}), 12, None),
+    "llama_left_padded": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 2}), 12, None, left_padded),
+    "llama_packed": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 2}), 14, None, packed),
+    "llama_padded_positions": (LlamaConfig(**LLAMA), 12, None, left_padded_with_positions),
+    "llama_far": (LlamaConfig(**LLAMA), 12, None, far),
+    "llama_gelu": (LlamaConfig(**LLAMA, hidden_act="gelu"), 12, None, None),
+    "llama_relu": (LlamaConfig(**LLAMA, hidden_act="relu"), 12, None, None),
+    "gpt2_left_padded": (GPT2Config(**GPT2), 12, None, left_padded),
+    "gpt2_packed": (GPT2Config(**GPT2), 14, None, packed),
+    "mistral": (MistralConfig(**{**LLAMA, "num_key_value_heads": 2}, sliding_window=5), 14, None, None),
+    "mistral_no_window": (MistralConfig(**{**LLAMA, "num_key_value_heads": 1, "head_dim": 10}, sliding_window=None), 12, None, None),
+    "mistral_packed": (MistralConfig(**{**LLAMA, "num_key_value_heads": 2}, sliding_window=4), 14, None, packed),
+    "mistral_left_padded": (MistralConfig(**LLAMA, sliding_window=4), 12, None, left_padded),
+    "mistral_wide_window": (MistralConfig(**LLAMA, sliding_window=12), 12, None, None),
+    "qwen2_windows": (qwen(Qwen2Config, num_hidden_layers=3, use_sliding_window=True, sliding_window=4, max_window_layers=1), 12, None, None),
+    "qwen2_layer_types": (
+        qwen(Qwen2Config, num_hidden_layers=3, use_sliding_window=True, sliding_window=3,
+             layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+        14, None, packed),
+    "qwen3": (qwen(Qwen3Config, head_dim=8), 12, None, None),
+    "qwen3_biases_tied": (qwen(Qwen3Config, head_dim=16, num_attention_heads=2, attention_bias=True, tie_word_embeddings=True), 12, None, left_padded),
+    "qwen3_windows": (
+        qwen(Qwen3Config, head_dim=8, num_hidden_layers=4, use_sliding_window=True, sliding_window=5,
+             layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"]),
+        14, None, packed),
 }
 
 HALF = ("grouped_query", "qwen2_tied", "gpt2_untied_inner")
 
 
+def attention_of(name):
+    if len(MODELS[name]) == 3 or MODELS[name][0].model_type == "gemma2":
+        return "eager"
+    return "sdpa"
+
+
 def make(name):
-    config, length, change = MODELS[name]
+    config, length, change = MODELS[name][:3]
+    more = MODELS[name][3] if len(MODELS[name]) > 3 else None
     torch.manual_seed(sum(name.encode()))
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(name)).float().eval()
     with torch.no_grad():  # so that norms and biases matter
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -87,7 +158,8 @@ def make(name):
     labels = ids.clone()
     labels[0, 2:5] = -100
     labels[1, -2:] = -100
-    output = model(input_ids=ids, labels=labels)
+    given = more(ids) if more else {}
+    output = model(input_ids=ids, labels=labels, **given)
     output.loss.backward()
     logits = output.logits.detach().double()
 
@@ -99,12 +171,13 @@ def make(name):
         written = json.loads(path.read_text())
         change(written)
         path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
-        again = AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager")
-        assert again(input_ids=ids, labels=labels).loss == output.loss, f"{name}: the changed keys mean another model"
+        again = AutoModelForCausalLM.from_pretrained(directory, attn_implementation=attention_of(name))
+        assert again(input_ids=ids, labels=labels, **given).loss == output.loss, f"{name}: the changed keys mean another model"
     expected = {
         "source": f"transformers {transformers.__version__}, torch {torch.__version__}",
         "input_ids": ids.tolist(),
         "labels": labels.tolist(),
+        **{key: value.tolist() for key, value in given.items()},
         "loss": output.loss.item(),
         "counted": int((labels[:, 1:] != -100).sum()),
         "logits": {

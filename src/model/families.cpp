@@ -1,5 +1,8 @@
 #include "model/families.h"
 
+#include "model/decoder_layer.h"
+#include "plan/families/llama.h"
+#include "plan/families/qwen.h"
 #include "sluice/error.h"
 #include "sluice/parts/keyed_random.h"
 
@@ -22,6 +25,12 @@ std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_fun
   };
 }
 
+// Of a family that is a DecoderConfig and no more.
+template <DecoderConfig (*read)(const ConfigReader&)>
+std::vector<LayerSpec> decoder_layers(const ModelSpec& model, const LayerOptions& options) {
+  return make_decoder_layers(config_of(model, read), model, options);
+}
+
 // A layer of several modules is the module around them.
 std::string prefix_of(const LayerInfo& info) {
   return info.modules.empty() ? info.name : info.name.substr(0, info.name.rfind('.'));
@@ -31,9 +40,11 @@ std::string prefix_of(const LayerInfo& info) {
 
 const std::vector<FamilyModules>& family_modules() {
   static const std::vector<FamilyModules> table = {
-      {"llama", make_llama_layers},
+      {"llama", decoder_layers<read_llama_config>},
       {"gpt2", make_gpt2_layers},
-      {"qwen2", make_qwen2_layers},
+      {"qwen2", decoder_layers<read_qwen2_config>},
+      {"mistral", decoder_layers<read_mistral_config>},
+      {"qwen3", decoder_layers<read_qwen3_config>},
   };
   return table;
 }
@@ -65,7 +76,7 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
       if (initial.padding_row >= 0 && key == embedding)
         value.select(0, initial.padding_row).zero_();
     } else {
-      value.fill_(name.ends_with("bias") ? 0 : 1);
+      value.fill_(name.ends_with("bias") ? 0.0 : initial.norm);
     }
   };
   return spec;

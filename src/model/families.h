@@ -1,8 +1,8 @@
 // The families that have modules, and what their layers have in common.
 //
 // Owns: the table of families, LayerSpecs of one input and one output, Hugging Face's initial
-// values. Does not own: configurations (plan), the modules' mathematics (llama.cpp, gpt2.cpp,
-// modules.h).
+// values. Does not own: configurations (plan), the modules' mathematics (decoder_layer.cpp,
+// gpt2.cpp, modules.h).
 #pragma once
 
 #include <functional>
@@ -24,15 +24,14 @@ struct FamilyModules {
 };
 const std::vector<FamilyModules>& family_modules();
 
-std::vector<LayerSpec> make_llama_layers(const ModelSpec& model, const LayerOptions& options);
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options);
-std::vector<LayerSpec> make_qwen2_layers(const ModelSpec& model, const LayerOptions& options);
 
-// Ones for weights of norms, zeros for biases, normal(0, std) for the rest, zeros for the padding
+// `norm` for weights of norms, zeros for biases, normal(0, std) for the rest, zeros for the padding
 // row of the embedding.
 struct InitialValues {
   std::function<double(const std::string& name)> std;  // by the weight's name inside the layer
   std::int64_t padding_row = -1;                       // -1: none
+  double norm = 1.0;
 };
 // transformers means 0.02 where initializer_range is 0.
 double initializer_std(double initializer_range);
@@ -44,23 +43,33 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
 // Its module comes without requires_grad where `info` says that a parameter is not trainable.
 void freeze_as(const LayerInfo& info, LayerSpec& spec);
 
-// Makes `spec` run modules that `make` creates, each with `at::Tensor forward(const at::Tensor&)`.
+// Makes `spec` run modules that `make` creates, each with `at::Tensor forward(const at::Tensor&)`,
+// or with as many tensors as LayerSpec::reads has names.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {
   using Module = typename decltype(make())::element_type;
   spec.make = make;
   spec.forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& inputs) {
-    return std::vector<at::Tensor>{static_cast<Module&>(module).forward(inputs[0])};
+    auto& of_layer = static_cast<Module&>(module);
+    if constexpr (requires { of_layer.forward(inputs[0], inputs[1], inputs[2]); }) {
+      return std::vector<at::Tensor>{of_layer.forward(inputs[0], inputs[1], inputs[2])};
+    } else if constexpr (requires { of_layer.forward(inputs[0], inputs[1]); }) {
+      return std::vector<at::Tensor>{of_layer.forward(inputs[0], inputs[1])};
+    } else {
+      return std::vector<at::Tensor>{of_layer.forward(inputs[0])};
+    }
   };
 }
 
-// The layers of a family: each argument after `initial` makes a module for set_module(). The head
-// is a linear layer without bias in every family.
-template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm>
+// The layers of a family: each argument after `initial` makes a module for set_module(), that of
+// blocks from the number of the block.
+template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm, typename MakeHead>
 std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOptions& options,
                                        const InitialValues& initial, MakeEmbedding make_embedding,
-                                       MakeBlock make_block, MakeNorm make_norm) {
+                                       MakeBlock make_block, MakeNorm make_norm,
+                                       MakeHead make_head) {
   std::vector<LayerSpec> layers;
+  std::int64_t num_blocks = 0;
   for (const LayerInfo& info : model.layers) {
     LayerSpec& spec = layers.emplace_back(describe_layer(info, model, options, initial));
     switch (info.role) {
@@ -68,15 +77,13 @@ std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOption
         set_module(spec, make_embedding);
         break;
       case LayerRole::kBlock:
-        set_module(spec, make_block);
+        set_module(spec, [make_block, layer = num_blocks++] { return make_block(layer); });
         break;
       case LayerRole::kNorm:
         set_module(spec, make_norm);
         break;
       case LayerRole::kHead:
-        set_module(spec, [shape = info.parameters.front().shape, options] {
-          return std::make_shared<Linear>(shape[1], shape[0], /*bias=*/false, options);
-        });
+        set_module(spec, make_head);
         break;
       case LayerRole::kOther:
         throw Error(ErrorKind::kInternal, {.what = "layer '" + info.name + "' has no module"});

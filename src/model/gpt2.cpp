@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "model/attention_inputs.h"
 #include "model/families.h"
 #include "model/modules.h"
 #include "plan/families/gpt2.h"
@@ -22,7 +23,7 @@ class Gpt2Embedding : public torch::nn::Module {
         register_module("wpe", std::make_shared<Embedding>(config.num_positions, d, -1, options));
   }
 
-  at::Tensor forward(const at::Tensor& ids_BL) const {
+  at::Tensor forward(const at::Tensor& ids_BL, const at::Tensor& position_ids_BL) const {
     const at::Tensor& positions = wpe_->weight();
     const std::int64_t length = ids_BL.size(1);
     if (length > positions.size(0)) {
@@ -32,8 +33,9 @@ class Gpt2Embedding : public torch::nn::Module {
                    .where = "transformer.wpe",
                    .remedy = "lower training.seq_len"});
     }
-    return at::dropout(wte_->forward(ids_BL) + positions.narrow(0, 0, length), dropout_,
-                       is_training());
+    const at::Tensor embedded =
+        position_ids_BL.defined() ? wpe_->forward(position_ids_BL) : positions.narrow(0, 0, length);
+    return at::dropout(wte_->forward(ids_BL) + embedded, dropout_, is_training());
   }
 
  private:
@@ -43,8 +45,10 @@ class Gpt2Embedding : public torch::nn::Module {
 
 class Gpt2Attention : public torch::nn::Module {
  public:
-  Gpt2Attention(const Gpt2Config& config, const LayerOptions& options)
+  Gpt2Attention(const Gpt2Config& config, std::shared_ptr<AttentionInputs> inputs,
+                const LayerOptions& options)
       : head_dim_(config.hidden_size / config.num_attention_heads),
+        inputs_(std::move(inputs)),
         attention_dropout_(config.attention_dropout),
         residual_dropout_(config.residual_dropout) {
     const std::int64_t d = config.hidden_size;
@@ -52,16 +56,19 @@ class Gpt2Attention : public torch::nn::Module {
     c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(d, d, options));
   }
 
-  at::Tensor forward(const at::Tensor& x_BLD) const {
+  at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
     const std::vector<at::Tensor> qkv = c_attn_->forward(x_BLD).chunk(3, -1);
+    const at::Tensor q_BHLE = split_heads(qkv[0], head_dim_);
     const at::Tensor out_BLD =
-        causal_attention(split_heads(qkv[0], head_dim_), split_heads(qkv[1], head_dim_),
-                         split_heads(qkv[2], head_dim_), is_training() ? attention_dropout_ : 0.0);
+        attention(q_BHLE, split_heads(qkv[1], head_dim_), split_heads(qkv[2], head_dim_),
+                  inputs_->mask(batch, q_BHLE, /*window=*/0, AttentionInputs::Unseen::kInfinity),
+                  {is_training() ? attention_dropout_ : 0.0, std::nullopt});
     return at::dropout(c_proj_->forward(out_BLD), residual_dropout_, is_training());
   }
 
  private:
   std::int64_t head_dim_;
+  std::shared_ptr<AttentionInputs> inputs_;
   double attention_dropout_, residual_dropout_;
   std::shared_ptr<Conv1D> c_attn_, c_proj_;
 };
@@ -87,18 +94,22 @@ class Gpt2Mlp : public torch::nn::Module {
 
 class Gpt2Layer : public torch::nn::Module {
  public:
-  Gpt2Layer(const Gpt2Config& config, const LayerOptions& options) {
+  Gpt2Layer(const Gpt2Config& config, std::shared_ptr<AttentionInputs> inputs,
+            const LayerOptions& options) {
     const auto norm = [&] {
       return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options);
     };
     ln_1_ = register_module("ln_1", norm());
-    attn_ = register_module("attn", std::make_shared<Gpt2Attention>(config, options));
+    attn_ = register_module("attn",
+                            std::make_shared<Gpt2Attention>(config, std::move(inputs), options));
     ln_2_ = register_module("ln_2", norm());
     mlp_ = register_module("mlp", std::make_shared<Gpt2Mlp>(config, options));
   }
 
-  at::Tensor forward(const at::Tensor& x_BLD) const {
-    const at::Tensor h_BLD = x_BLD + attn_->forward(ln_1_->forward(x_BLD));
+  at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
+                     const at::Tensor& position_ids_BL) const {
+    const at::Tensor h_BLD =
+        x_BLD + attn_->forward(ln_1_->forward(x_BLD), {attention_mask_BL, position_ids_BL});
     return h_BLD + mlp_->forward(ln_2_->forward(h_BLD));
   }
 
@@ -119,11 +130,16 @@ std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptio
   const auto initial_std = [=](const std::string& name) {
     return name.ends_with("c_proj.weight") ? residual_std : std;
   };
+  const auto inputs = std::make_shared<AttentionInputs>();
   return assemble_layers(
       model, options, {initial_std, -1},
       [=] { return std::make_shared<Gpt2Embedding>(config, options); },
-      [=] { return std::make_shared<Gpt2Layer>(config, options); },
-      [=] { return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options); });
+      [=](std::int64_t) { return std::make_shared<Gpt2Layer>(config, inputs, options); },
+      [=] { return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options); },
+      [=] {
+        return std::make_shared<Linear>(config.hidden_size, config.vocab_size, /*bias=*/false,
+                                        options);
+      });
 }
 
 }  // namespace sluice::detail

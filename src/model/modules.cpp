@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "sluice/error.h"
 
 namespace sluice {
@@ -31,14 +33,23 @@ at::Tensor Conv1D::forward(const at::Tensor& x) const {
   return at::addmm(bias_, x.reshape({-1, weight_.size(0)}), weight_).view(sizes);
 }
 
-RmsNorm::RmsNorm(std::int64_t size, double eps, const LayerOptions& options) : eps_(eps) {
+RmsNorm::RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale)
+    : eps_(eps), scale_(scale) {
   weight_ = register_parameter("weight", allocate({size}, options));
 }
 
-at::Tensor RmsNorm::forward(const at::Tensor& x_BLD) const {
-  const at::Tensor wide_BLD = x_BLD.to(at::kFloat);
-  const at::Tensor mean_square = wide_BLD.square().mean(-1, /*keepdim=*/true);
-  return weight_ * (wide_BLD * at::rsqrt(mean_square + eps_)).to(x_BLD.scalar_type());
+at::Tensor RmsNorm::forward(const at::Tensor& x) const {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor normalized = wide * at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + eps_);
+  switch (scale_) {
+    case Scale::kWeight:
+      return weight_ * normalized.to(x.scalar_type());
+    case Scale::kWideWeight:
+      return (weight_ * normalized).to(x.scalar_type());
+    case Scale::kWideWeightAndOne:
+      break;
+  }
+  return (normalized * (weight_.to(at::kFloat) + 1.0)).to(x.scalar_type());
 }
 
 LayerNorm::LayerNorm(std::int64_t size, double eps, const LayerOptions& options) : eps_(eps) {
@@ -46,8 +57,8 @@ LayerNorm::LayerNorm(std::int64_t size, double eps, const LayerOptions& options)
   bias_ = register_parameter("bias", allocate({size}, options));
 }
 
-at::Tensor LayerNorm::forward(const at::Tensor& x_BLD) const {
-  return at::layer_norm(x_BLD, weight_.sizes(), weight_, bias_, eps_);
+at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  return at::layer_norm(x, weight_.sizes(), weight_, bias_, eps_);
 }
 
 Embedding::Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
@@ -70,18 +81,37 @@ at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
   }
 }
 
-at::Tensor causal_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
-                            const at::Tensor& v_BKLE, double dropout) {
+at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const at::Tensor& v_BKLE,
+                     const at::Tensor& mask, const AttentionSettings& settings) {
   const std::int64_t group = q_BHLE.size(1) / k_BKLE.size(1);
-  // The kernels that share key-value heads by themselves: on CPU all, on CUDA those of half types.
-  const bool native =
-      group == 1 || q_BHLE.is_cpu() || at::isReducedFloatingType(q_BHLE.scalar_type());
+  const bool is_causal = !mask.defined();
+  // The kernels that share key-value heads by themselves: on CPU all, on CUDA those of half types
+  // without a mask.
+  const bool native = group == 1 || q_BHLE.is_cpu() ||
+                      (is_causal && at::isReducedFloatingType(q_BHLE.scalar_type()));
   const at::Tensor k = native ? k_BKLE : k_BKLE.repeat_interleave(group, 1);
   const at::Tensor v = native ? v_BKLE : v_BKLE.repeat_interleave(group, 1);
-  const at::Tensor out_BHLE =
-      at::scaled_dot_product_attention(q_BHLE, k, v, /*attn_mask=*/{}, dropout, /*is_causal=*/true,
-                                       /*scale=*/std::nullopt, /*enable_gqa=*/native && group != 1);
+  const std::optional<at::Tensor> added = is_causal ? std::nullopt : std::optional(mask);
+  const at::Tensor out_BHLE = at::scaled_dot_product_attention(
+      q_BHLE, k, v, added, settings.dropout, is_causal, settings.scale,
+      /*enable_gqa=*/native && group != 1);
   return out_BHLE.transpose(1, 2).flatten(2);
+}
+
+at::Tensor soft_cap(const at::Tensor& x, double cap) { return at::tanh(x / cap) * cap; }
+
+at::Tensor capped_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
+                            const at::Tensor& v_BKLE, const at::Tensor& mask, double cap,
+                            const AttentionSettings& settings) {
+  const std::int64_t group = q_BHLE.size(1) / k_BKLE.size(1);
+  const at::Tensor k_BHLE = group == 1 ? k_BKLE : k_BKLE.repeat_interleave(group, 1);
+  const at::Tensor v_BHLE = group == 1 ? v_BKLE : v_BKLE.repeat_interleave(group, 1);
+  const double scale =
+      settings.scale.value_or(1.0 / std::sqrt(static_cast<double>(q_BHLE.size(-1))));
+  const at::Tensor scores = soft_cap(at::matmul(q_BHLE, k_BHLE.transpose(2, 3)) * scale, cap);
+  at::Tensor weights = at::softmax(scores + mask, -1, at::kFloat).to(q_BHLE.scalar_type());
+  if (settings.dropout > 0) weights = at::dropout(weights, settings.dropout, /*train=*/true);
+  return at::matmul(weights, v_BHLE).transpose(1, 2).flatten(2);
 }
 
 at::Tensor split_heads(const at::Tensor& x_BLD, std::int64_t head_dim) {

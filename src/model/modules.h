@@ -13,6 +13,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "sluice/causal_lm.h"
 
@@ -37,21 +38,31 @@ class Conv1D : public torch::nn::Module {
   at::Tensor weight_, bias_;
 };
 
-// Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019. Computed in float32.
-class RmsNorm : public torch::nn::Module {
+// Over the last dimension.
+class Norm : public torch::nn::Module {
  public:
-  RmsNorm(std::int64_t size, double eps, const LayerOptions& options);
-  at::Tensor forward(const at::Tensor& x_BLD) const;
+  virtual at::Tensor forward(const at::Tensor& x) const = 0;
+};
+
+// Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019. Computed in float32.
+class RmsNorm : public Norm {
+ public:
+  // What the normalized x is multiplied with: the weight, in the type of x or still in float32, or
+  // in float32 the weight and 1.
+  enum class Scale { kWeight, kWideWeight, kWideWeightAndOne };
+  RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale = Scale::kWeight);
+  at::Tensor forward(const at::Tensor& x) const override;
 
  private:
   at::Tensor weight_;
   double eps_;
+  Scale scale_;
 };
 
-class LayerNorm : public torch::nn::Module {
+class LayerNorm : public Norm {
  public:
   LayerNorm(std::int64_t size, double eps, const LayerOptions& options);
-  at::Tensor forward(const at::Tensor& x_BLD) const;
+  at::Tensor forward(const at::Tensor& x) const override;
 
  private:
   at::Tensor weight_, bias_;
@@ -72,10 +83,22 @@ class Embedding : public torch::nn::Module {
   std::int64_t padding_row_;
 };
 
-// Scaled dot-product attention in which a token sees itself and those before it; query head h uses
-// key-value head h / (H / K). Returns [B, L, H * E].
-at::Tensor causal_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
-                            const at::Tensor& v_BKLE, double dropout);
+struct AttentionSettings {
+  double dropout = 0.0;
+  std::optional<double> scale;  // of the scores; none: 1 / sqrt(E)
+};
+
+// Scaled dot-product attention; query head h uses key-value head h / (H / K). mask: is added to the
+// scores, [B or 1, 1, L, L]; undefined: a token sees itself and those before it. Returns [B, L, H *
+// E].
+at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const at::Tensor& v_BKLE,
+                     const at::Tensor& mask, const AttentionSettings& settings);
+// With scores s as cap * tanh(s / cap), by plain operators; the mask has to be there.
+at::Tensor capped_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
+                            const at::Tensor& v_BKLE, const at::Tensor& mask, double cap,
+                            const AttentionSettings& settings);
+// cap * tanh(x / cap)
+at::Tensor soft_cap(const at::Tensor& x, double cap);
 
 // [B, L, heads * E] -> [B, heads, L, E], without a copy.
 at::Tensor split_heads(const at::Tensor& x_BLD, std::int64_t head_dim);

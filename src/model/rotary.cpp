@@ -56,6 +56,33 @@ std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& r
   return frequencies;
 }
 
+namespace {
+
+void turn(float position, const std::vector<float>& frequencies, float*& cos_data,
+          float*& sin_data) {
+  for (const float frequency : frequencies) {
+    const double angle = position * frequency;
+    *cos_data++ = static_cast<float>(std::cos(angle));
+    *sin_data++ = static_cast<float>(std::sin(angle));
+  }
+}
+
+}  // namespace
+
+std::pair<at::Tensor, at::Tensor> RotaryTable::at(const at::Tensor& position_ids,
+                                                  c10::Device device) const {
+  const at::Tensor positions = position_ids.to(c10::kCPU, at::kLong).contiguous();
+  std::vector<std::int64_t> sizes = positions.sizes().vec();
+  sizes.push_back(static_cast<std::int64_t>(frequencies_.size()));
+  at::Tensor cos = at::empty(sizes, at::kFloat), sin = at::empty(sizes, at::kFloat);
+  float* cos_data = cos.mutable_data_ptr<float>();
+  float* sin_data = sin.mutable_data_ptr<float>();
+  const auto* position = positions.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < positions.numel(); ++i)
+    turn(static_cast<float>(position[i]), frequencies_, cos_data, sin_data);
+  return {cos.to(device), sin.to(device)};
+}
+
 std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Device device) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Entry* entry = nullptr;
@@ -72,13 +99,8 @@ std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Dev
                sin_LR = at::empty({rows, columns}, at::kFloat);
     float* cos_data = cos_LR.mutable_data_ptr<float>();
     float* sin_data = sin_LR.mutable_data_ptr<float>();
-    for (std::int64_t position = 0; position < rows; ++position) {
-      for (const float frequency : frequencies_) {
-        const double angle = static_cast<float>(position) * frequency;
-        *cos_data++ = static_cast<float>(std::cos(angle));
-        *sin_data++ = static_cast<float>(std::sin(angle));
-      }
-    }
+    for (std::int64_t position = 0; position < rows; ++position)
+      turn(static_cast<float>(position), frequencies_, cos_data, sin_data);
     entry->cos_LR = cos_LR.to(device);
     entry->sin_LR = sin_LR.to(device);
   }
@@ -87,8 +109,12 @@ std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Dev
 
 at::Tensor rotate(const at::Tensor& x_BHLE, const at::Tensor& cos_LR, const at::Tensor& sin_LR) {
   const at::Tensor cos = cos_LR.to(x_BHLE.scalar_type()), sin = sin_LR.to(x_BHLE.scalar_type());
-  const std::vector<at::Tensor> halves = x_BHLE.chunk(2, -1);
-  return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
+  const std::int64_t half = cos.size(-1), rest = x_BHLE.size(-1) - 2 * half;
+  const std::vector<at::Tensor> x =
+      rest == 0 ? x_BHLE.chunk(2, -1) : x_BHLE.split_with_sizes({half, half, rest}, -1);
+  std::vector<at::Tensor> turned = {x[0] * cos - x[1] * sin, x[1] * cos + x[0] * sin};
+  if (rest > 0) turned.push_back(x[2]);
+  return at::cat(turned, -1);
 }
 
 }  // namespace sluice

@@ -29,6 +29,8 @@ class RotaryTable {
       : frequencies_(rotary_frequencies(head_dim, rope)) {}
   // cos_LR, sin_LR on `device`: views into the table.
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
+  // [B, L, R] of the positions, int64 [B, L], on `device`: the same bits.
+  std::pair<at::Tensor, at::Tensor> at(const at::Tensor& position_ids, c10::Device device) const;
 
  private:
   struct Entry {
@@ -40,7 +42,8 @@ class RotaryTable {
   std::vector<Entry> entries_;
 };
 
-// Turns the pair (x[r], x[r + R]) of every head by its angle.
+// Turns the pair (x[r], x[r + R]) of every head by its angle, r < R; what a head has beyond 2 R
+// stays. Cosines and sines are [L, R] or [B, 1, L, R].
 at::Tensor rotate(const at::Tensor& x_BHLE, const at::Tensor& cos_LR, const at::Tensor& sin_LR);
 
 }  // namespace sluice

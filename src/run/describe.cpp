@@ -178,6 +178,7 @@ std::int64_t rows_of(const BatchMetas& batch) {
   if (batch.empty()) refuse("the batch has no inputs");
   std::int64_t rows = 0;
   for (const auto& [name, meta] : batch) {
+    if (meta.dtype == at::ScalarType::Undefined) continue;
     if (meta.sizes.empty() || meta.sizes.front() < 1) refuse("'" + name + "' has no rows");
     if (rows != 0 && meta.sizes.front() != rows) {
       refuse("'" + name + "' has " + std::to_string(meta.sizes.front()) + " rows, '" +
@@ -192,7 +193,7 @@ ValueTable values_of(const BatchMetas& batch) {
   ValueTable values;
   for (const auto& [name, meta] : batch) {
     TensorMeta twice = meta;
-    twice.sizes.front() *= 2;
+    if (!twice.sizes.empty()) twice.sizes.front() *= 2;
     values[name] = {{meta, twice}, /*in_batch=*/true, /*differentiable=*/false};
   }
   return values;

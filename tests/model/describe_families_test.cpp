@@ -21,7 +21,10 @@ ModelSpec spec_of(const std::string& model) {
 ModelSpec measured(const ModelSpec& spec, const LayerOptions& options = {}) {
   at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
   const TensorMeta ids{{2, kLength}, at::kLong};
-  return describe(make_layers(spec, options), {{"input_ids", ids}, {"labels", ids}});
+  const TensorMeta absent{{}, at::ScalarType::Undefined};
+  return describe(
+      make_layers(spec, options),
+      {{"input_ids", ids}, {"labels", ids}, {"attention_mask", absent}, {"position_ids", absent}});
 }
 
 const std::vector<std::string> kModels = {"models/llama_tied", "models/gpt2",

@@ -155,8 +155,10 @@ TEST_P(ExtraModelTest, LossLogitsAndGradientNormsAgree) {
   const json expected = read_json(directory + "/expected.json");
   ChunkChain model(read_model_spec(std::string(SLUICE_TEST_DATA) + "/" + directory), {2});
   model.load(directory + "/model.safetensors");
-  const Values batch{{"input_ids", int_tensor(expected["input_ids"])},
-                     {"labels", int_tensor(expected["labels"])}};
+  Values batch{{"input_ids", int_tensor(expected["input_ids"])},
+               {"labels", int_tensor(expected["labels"])}};
+  for (const char* name : {"attention_mask", "position_ids"})
+    if (expected.contains(name)) batch.set(name, int_tensor(expected[name]));
   const Values outputs = model.forward(batch);
   const at::Tensor& logits = outputs.get("logits");
   expect_sums(logits, expected["logits"], "logits");
@@ -172,12 +174,17 @@ TEST_P(ExtraModelTest, LossLogitsAndGradientNormsAgree) {
   expect_gradient_norms(model, expected["grad_norms"]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ExtraModelTest,
-                         ::testing::Values("grouped_query", "one_key_value_head", "wide_heads",
-                                           "biases", "linear_rope", "llama3_rope",
-                                           "tied_with_padding", "old_keys", "gpt2_untied_inner",
-                                           "gpt2_full_length", "qwen2", "qwen2_tied"),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(
+    Models, ExtraModelTest,
+    ::testing::Values("grouped_query", "one_key_value_head", "wide_heads", "biases", "linear_rope",
+                      "llama3_rope", "tied_with_padding", "old_keys", "gpt2_untied_inner",
+                      "gpt2_full_length", "qwen2", "qwen2_tied", "llama_left_padded",
+                      "llama_packed", "llama_padded_positions", "llama_far", "llama_gelu",
+                      "llama_relu", "gpt2_left_padded", "gpt2_packed", "mistral",
+                      "mistral_no_window", "mistral_packed", "mistral_left_padded",
+                      "mistral_wide_window", "qwen2_windows", "qwen2_layer_types", "qwen3",
+                      "qwen3_biases_tied", "qwen3_windows"),
+    [](const auto& test) { return test.param; });
 
 // Weights and the whole computation in a half type. On the machine that made the file logits and
 // gradients of llama and qwen2 are the same bits; gpt2's, whose attention transformers computes by

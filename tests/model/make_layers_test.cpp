@@ -23,7 +23,10 @@ const std::vector<std::string> kModels = {"models/llama_untied",
                                           "models_extra/tied_with_padding",
                                           "models_extra/gpt2_untied_inner",
                                           "models_extra/qwen2",
-                                          "models_extra/qwen2_tied"};
+                                          "models_extra/qwen2_tied",
+                                          "models_extra/mistral",
+                                          "models_extra/qwen2_windows",
+                                          "models_extra/qwen3_windows"};
 
 ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);
@@ -39,7 +42,7 @@ ModelSpec spec_with(const std::string& model, const std::string& key, const nloh
 Values batch_of(std::int64_t rows, std::int64_t length, std::int64_t vocab) {
   const at::Tensor ids =
       at::arange(rows * length, at::kLong).mul(7).remainder(vocab).view({rows, length});
-  return {{"input_ids", ids}, {"labels", ids}};
+  return {{"input_ids", ids}, {"labels", ids}, {"attention_mask", {}}, {"position_ids", {}}};
 }
 
 std::vector<int> every_cut(const ModelSpec& spec) {

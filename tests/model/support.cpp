@@ -39,6 +39,7 @@ ChunkChain::ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts,
   at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
   const Model model = causal_lm(spec, options);
   const std::vector<LayerSpec>& layers = model.layers;
+  optional_inputs_ = model.optional_inputs;
   auto crossing = crossing_values(layers, cuts, model.inputs, model.outputs);
   std::vector<int> bounds{0};
   bounds.insert(bounds.end(), cuts.begin(), cuts.end());
@@ -71,8 +72,10 @@ void ChunkChain::train(bool on) {
   for (Chunk& chunk : chunks_) chunk.train(on);
 }
 
-Values ChunkChain::forward(const Values& batch, std::uint64_t seed, std::int64_t step,
+Values ChunkChain::forward(Values batch, std::uint64_t seed, std::int64_t step,
                            std::int64_t microbatch) {
+  for (const std::string& name : optional_inputs_)
+    if (!batch.has(name)) batch.set(name, {});
   inputs_.assign(1, {});
   outputs_.clear();
   for (Chunk& chunk : chunks_) {

@@ -27,8 +27,9 @@ class ChunkChain {
   void initialize(std::uint64_t seed);
   void train(bool on);
 
-  // Forward of every chunk, each on detached inputs; returns the outputs of the last.
-  Values forward(const Values& batch, std::uint64_t seed = 0, std::int64_t step = 1,
+  // Forward of every chunk, each on detached inputs; returns the outputs of the last. The batch may
+  // lack what Model::optional_inputs names.
+  Values forward(Values batch, std::uint64_t seed = 0, std::int64_t step = 1,
                  std::int64_t microbatch = 0);
   // Backward from `root`, a function of the last outputs, through every chunk.
   void backward(const at::Tensor& root);
@@ -43,6 +44,7 @@ class ChunkChain {
 
  private:
   std::vector<Chunk> chunks_;
+  std::vector<std::string> optional_inputs_;
   std::vector<Values> inputs_, outputs_;
 };
 

@@ -38,7 +38,8 @@ std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbat
       ids = ids.view({microbatch_size, length});
       at::Tensor labels = ids.clone();
       labels.slice(1, 0, 1 + m % 3).fill_(-100);
-      step.microbatches.push_back({{"input_ids", ids}, {"labels", labels}});
+      step.microbatches.push_back(
+          {{"input_ids", ids}, {"labels", labels}, {"attention_mask", {}}, {"position_ids", {}}});
       step.counts.push_back(labels.slice(1, 1).ne(-100).sum().item<std::int64_t>());
     }
     steps.push_back(std::move(step));

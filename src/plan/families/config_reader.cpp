@@ -37,6 +37,11 @@ const nlohmann::json* ConfigReader::find(const std::string& key) const {
 
 bool ConfigReader::has(const std::string& key) const { return find(key) != nullptr; }
 
+bool ConfigReader::is_null(const std::string& key) const {
+  const auto found = object_->find(key);
+  return found != object_->end() && found->is_null();
+}
+
 bool ConfigReader::is_object(const std::string& key) const {
   const nlohmann::json* value = find(key);
   return value && value->is_object();
@@ -121,6 +126,37 @@ std::string ConfigReader::text(const std::string& key, const std::string& fallba
   if (!value) return fallback;
   if (!value->is_string()) fail(key, shown(*value) + " is not a string", "write it in quotes");
   return value->get<std::string>();
+}
+
+std::vector<std::string> ConfigReader::texts(const std::string& key) const {
+  const nlohmann::json* value = find(key);
+  std::vector<std::string> texts;
+  if (!value) return texts;
+  if (!value->is_array()) fail(key, shown(*value) + " is not a list", "write [\"..\", ..]");
+  for (const nlohmann::json& item : *value) {
+    if (!item.is_string()) fail(key, shown(item) + " is not a string", "write it in quotes");
+    texts.push_back(item.get<std::string>());
+  }
+  return texts;
+}
+
+std::vector<std::int64_t> ConfigReader::sizes(const std::string& key, std::int64_t min,
+                                              std::int64_t max) const {
+  const nlohmann::json* value = find(key);
+  std::vector<std::int64_t> sizes;
+  if (!value) return sizes;
+  if (!value->is_array()) fail(key, shown(*value) + " is not a list", "write [.., ..]");
+  for (const nlohmann::json& item : *value) {
+    const bool is_size = item.is_number_integer() && item >= min && item <= max;
+    if (!is_size) {
+      fail(key,
+           shown(item) + " is no whole number between " + std::to_string(min) + " and " +
+               std::to_string(max),
+           "mend it");
+    }
+    sizes.push_back(item.get<std::int64_t>());
+  }
+  return sizes;
 }
 
 std::optional<ConfigReader> ConfigReader::object(const std::string& key) const {

@@ -26,6 +26,7 @@ class ConfigReader {
   ConfigReader(const nlohmann::json& object, std::string file_name, std::string prefix = {});
 
   bool has(const std::string& key) const;
+  bool is_null(const std::string& key) const;  // written, as null
   bool is_object(const std::string& key) const;
   std::vector<std::string> keys() const;  // those that are present, sorted
   // Names of one field; the first present is read. Two that differ are an error.
@@ -37,6 +38,10 @@ class ConfigReader {
   double number(const std::string& key, double fallback, double min, double max) const;
   bool flag(const std::string& key, bool fallback) const;
   std::string text(const std::string& key, const std::string& fallback) const;
+  // A list of strings; empty where it is absent.
+  std::vector<std::string> texts(const std::string& key) const;
+  // A list of whole numbers between min and max; empty where it is absent.
+  std::vector<std::int64_t> sizes(const std::string& key, std::int64_t min, std::int64_t max) const;
   std::optional<ConfigReader> object(const std::string& key) const;
   // Throws unless `key` is absent or has one of `accepted`.
   void require_flag(const std::string& key, bool accepted, bool fallback) const;

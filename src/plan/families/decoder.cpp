@@ -12,6 +12,8 @@ std::vector<ValueSpec> decoder_inputs() {
           {"labels", {kMicrobatchRows, kMicrobatchLength}, "int64"}};
 }
 
+std::vector<std::string> block_reads() { return {"hidden", "attention_mask", "position_ids"}; }
+
 void append_parameters(LayerInfo& layer, const std::string& name, std::vector<std::int64_t> weight,
                        std::vector<std::int64_t> bias) {
   const std::string prefix = layer.name + "." + name;

@@ -2,7 +2,7 @@
 //
 // Owns: values and costs of the ends of a decoder, beginnings of its layers. Costs are those of
 // LibTorch's operators on the CPU.
-// Does not own: blocks (llama.cpp, gpt2.cpp).
+// Does not own: blocks (decoder_model.h, gpt2.cpp).
 // Thread-safety: pure functions.
 #pragma once
 
@@ -17,6 +17,10 @@ namespace sluice::detail {
 
 // Int64 [rows, length] "input_ids" and "labels".
 std::vector<ValueSpec> decoder_inputs();
+
+// What a block reads: "hidden", and of the batch "attention_mask" and "position_ids", which it may
+// lack.
+std::vector<std::string> block_reads();
 
 // Appends {layer.name}.{name}.weight, and .bias unless it is empty.
 void append_parameters(LayerInfo& layer, const std::string& name, std::vector<std::int64_t> weight,

@@ -4,7 +4,7 @@
 
 #include "plan/families/gpt2.h"
 #include "plan/families/llama.h"
-#include "plan/families/qwen2.h"
+#include "plan/families/qwen.h"
 
 namespace sluice::detail {
 
@@ -17,6 +17,8 @@ const std::vector<Family>& families() {
        {".attn.bias", ".attn.masked_bias", ".position_ids"},
        read_gpt2},
       {"qwen2", "Qwen2ForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen2},
+      {"mistral", "MistralForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_mistral},
+      {"qwen3", "Qwen3ForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen3},
   };
   return table;
 }

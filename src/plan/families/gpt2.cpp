@@ -107,10 +107,12 @@ ModelSpec read_gpt2(const ConfigReader& reader, const Precision& precision) {
                       {{embedding, {config.vocab_size, d}, {}},
                        {"transformer.wpe.weight", {config.num_positions, d}, {}}},
                       bytes, config.embedding_dropout));
+  model.layers.back().reads.emplace_back("position_ids");
   model.layers.back().modules = {"transformer.wte", "transformer.wpe"};
   const LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("transformer.h." + std::to_string(i), LayerRole::kBlock, d);
+    layer.reads = block_reads();
     append_parameters(layer, "ln_1", {d}, {d});
     append_parameters(layer, "attn.c_attn", {d, 3 * d}, {3 * d});
     append_parameters(layer, "attn.c_proj", {d, d}, {d});

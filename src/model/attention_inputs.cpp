@@ -1,0 +1,188 @@
+#include "model/attention_inputs.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "sluice/error.h"
+#include "sluice/parts/values.h"
+
+namespace sluice {
+namespace {
+
+void require_sizes(const at::Tensor& tensor, const char* name, at::IntArrayRef sizes) {
+  if (!tensor.defined() || tensor.sizes() == sizes) return;
+  throw Error(ErrorKind::kUsage, {.what = std::string(name) + " is " + to_text(meta_of(tensor)) +
+                                          " for " + std::to_string(sizes[0]) + " rows of " +
+                                          std::to_string(sizes[1]) + " tokens",
+                                  .where = "values of the batch",
+                                  .remedy = "give it the sizes of input_ids"});
+}
+
+// [B, L]: which of its row's documents a token is in.
+at::Tensor documents(const at::Tensor& position_ids_BL) {
+  const at::Tensor begins = at::diff(position_ids_BL).ne(1).to(at::kLong).cumsum(1);
+  return at::constant_pad_nd(begins, {1, 0});
+}
+
+// [L, L] of bool.
+at::Tensor causal(std::int64_t length, std::int64_t window, at::Device device) {
+  const at::Tensor token = at::arange(length, at::TensorOptions(at::kLong).device(device));
+  const at::Tensor distance_LL = token.unsqueeze(1) - token;
+  at::Tensor seen_LL = distance_LL.ge(0);
+  if (window > 0) seen_LL.logical_and_(distance_LL.lt(window));
+  return seen_LL;
+}
+
+double least(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+      return -65504.0;
+    case at::kBFloat16:
+      return -static_cast<double>(std::numeric_limits<at::BFloat16>::max());
+    case at::kDouble:
+      return std::numeric_limits<double>::lowest();
+    default:
+      return std::numeric_limits<float>::lowest();
+  }
+}
+
+at::Tensor additive(const at::Tensor& seen, at::ScalarType dtype, AttentionInputs::Unseen unseen) {
+  const double value = unseen == AttentionInputs::Unseen::kLeast
+                           ? least(dtype)
+                           : -std::numeric_limits<double>::infinity();
+  return at::zeros(seen.sizes(), seen.options().dtype(dtype))
+      .masked_fill_(seen.logical_not(), value);
+}
+
+// That in which the product will be computed.
+at::ScalarType product_type(const at::Tensor& tensor) {
+  const at::DeviceType device = tensor.device().type();
+  return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
+                                                   : tensor.scalar_type();
+}
+
+}  // namespace
+
+AttentionInputs::Source::Source(const at::Tensor& tensor)
+    : storage(tensor.storage().getWeakStorageImpl()),
+      offset(tensor.storage_offset()),
+      sizes(tensor.sizes().vec()) {}
+
+bool AttentionInputs::Source::is(const at::Tensor& tensor) const {
+  return !storage.expired() &&
+         storage._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl() &&
+         offset == tensor.storage_offset() && tensor.sizes() == at::IntArrayRef(sizes);
+}
+
+at::Tensor AttentionInputs::of_microbatch(const std::vector<at::Tensor>& sources, const Tag& tag,
+                                          const std::function<at::Tensor()>& make) {
+  const auto is_of = [&](const Entry& entry) {
+    return entry.sources.size() == sources.size() &&
+           std::equal(
+               sources.begin(), sources.end(), entry.sources.begin(),
+               [](const at::Tensor& tensor, const Source& source) { return source.is(tensor); });
+  };
+  const std::thread::id self = std::this_thread::get_id();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(entries_, [](const Entry& entry) {
+      return std::any_of(entry.sources.begin(), entry.sources.end(),
+                         [](const Source& source) { return source.expired(); });
+    });
+    at::Tensor found;
+    for (Entry& entry : entries_) {
+      if (!is_of(entry)) {
+        if (entry.thread == self) entry.held.reset();
+      } else if (entry.tag == tag && entry.thread == self) {
+        found = at::Tensor(entry.value.lock());
+        entry.held = found;
+      }
+    }
+    if (found.defined()) return found;
+    std::erase_if(entries_, [](const Entry& entry) { return entry.value.expired(); });
+  }
+  // A tensor made in inference mode could not be saved for a later backward.
+  const c10::InferenceMode normal_tensors(false);
+  const at::NoGradGuard no_grad;
+  at::Tensor made = make();
+  Entry entry{{}, tag, self, WeakTensor(made.getIntrusivePtr()), made};
+  for (const at::Tensor& source : sources) entry.sources.emplace_back(source);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  entries_.push_back(std::move(entry));
+  return made;
+}
+
+bool AttentionInputs::is_plain(const BatchPositions& batch, at::IntArrayRef sizes) {
+  require_sizes(batch.attention_mask, "attention_mask", sizes);
+  require_sizes(batch.position_ids, "position_ids", sizes);
+  if (!batch.attention_mask.defined() && !batch.position_ids.defined()) return true;
+  const auto make = [&] {
+    return batch.attention_mask.defined() ? batch.attention_mask.ne(0).all().cpu()
+                                          : at::diff(batch.position_ids).eq(1).all().cpu();
+  };
+  const at::Tensor& source =
+      batch.attention_mask.defined() ? batch.attention_mask : batch.position_ids;
+  return of_microbatch({source}, {Kind::kIsPlain}, make).item<bool>();
+}
+
+at::Tensor AttentionInputs::of_length(std::int64_t length, const Tag& tag) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto found = std::find_if(statics_.begin(), statics_.end(),
+                            [&](const Static& mask) { return mask.tag == tag; });
+  if (found == statics_.end()) found = statics_.insert(found, {tag, {}});
+  if (!found->mask_LL.defined() || found->mask_LL.size(0) < length) {
+    const c10::InferenceMode normal_tensors(false);
+    const at::NoGradGuard no_grad;
+    found->mask_LL = additive(causal(length, tag.number, tag.device), tag.dtype, tag.unseen);
+  }
+  return found->mask_LL.narrow(0, 0, length).narrow(1, 0, length).unsqueeze(0).unsqueeze(0);
+}
+
+at::Tensor AttentionInputs::mask(const BatchPositions& batch, const at::Tensor& q_BHLE,
+                                 std::int64_t window, Unseen unseen) {
+  const std::int64_t rows = q_BHLE.size(0), length = q_BHLE.size(2);
+  if (window >= length) window = 0;
+  const Tag tag{Kind::kMask, window, product_type(q_BHLE), q_BHLE.device(), unseen};
+  if (is_plain(batch, {rows, length})) {
+    if (window == 0 && unseen == Unseen::kInfinity) return {};
+    return of_length(length, tag);
+  }
+  const bool pads = batch.attention_mask.defined();
+  const at::Tensor& source = pads ? batch.attention_mask : batch.position_ids;
+  return of_microbatch({source}, tag, [&] {
+    const at::Tensor on_device = source.to(q_BHLE.device());
+    const at::Tensor causal_LL = causal(length, window, q_BHLE.device());
+    if (pads) {
+      const at::Tensor seen = on_device.ne(0).view({rows, 1, 1, length}).logical_and(causal_LL);
+      return additive(seen, tag.dtype, unseen);
+    }
+    const at::Tensor document_BL = documents(on_device);
+    const at::Tensor same =
+        document_BL.view({rows, 1, length, 1}).eq(document_BL.view({rows, 1, 1, length}));
+    return additive(same.logical_and(causal_LL), tag.dtype, unseen);
+  });
+}
+
+std::pair<at::Tensor, at::Tensor> AttentionInputs::rotary(std::size_t index,
+                                                          const at::Tensor& position_ids,
+                                                          std::int64_t length, c10::Device device) {
+  RotaryTable& table = *rotary_.at(index);
+  if (!position_ids.defined()) return table.get(length, device);
+  std::pair<at::Tensor, at::Tensor> made;
+  const auto part = [&](Kind kind) {
+    return of_microbatch({position_ids},
+                         {kind, static_cast<std::int64_t>(index), at::kFloat, device}, [&] {
+                           if (!made.first.defined()) made = table.at(position_ids, device);
+                           return (kind == Kind::kCosine ? made.first : made.second).unsqueeze(1);
+                         });
+  };
+  at::Tensor cosine = part(Kind::kCosine);
+  return {std::move(cosine), part(Kind::kSine)};
+}
+
+}  // namespace sluice

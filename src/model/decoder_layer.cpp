@@ -1,0 +1,281 @@
+// Attention with rotary positions after Su et al., arXiv:2104.09864; grouped-query attention after
+// Ainslie et al., arXiv:2305.13245; gated MLP after Shazeer, arXiv:2002.05202. Llama: Touvron et
+// al., arXiv:2302.13971; Mistral: Jiang et al., arXiv:2310.06825; Qwen2 and Qwen3:
+// arXiv:2407.10671, arXiv:2505.09388. Legend of shapes: modules.h.
+#include "model/decoder_layer.h"
+
+#include <ATen/ATen.h>
+
+#include "model/attention_inputs.h"
+#include "model/families.h"
+
+namespace sluice::detail {
+namespace {
+
+class DecoderEmbedding : public Embedding {
+ public:
+  DecoderEmbedding(const DecoderConfig& config, const LayerOptions& options)
+      : Embedding(config.vocab_size, config.hidden_size, config.padding_row, options),
+        scale_(config.embedding_scale) {
+    if (config.embedding_scale_in_weight_type)
+      scale_ = at::scalar_tensor(scale_, options.dtype).item<double>();
+  }
+
+  at::Tensor forward(const at::Tensor& ids_BL) const {
+    const at::Tensor found_BLD = Embedding::forward(ids_BL);
+    return scale_ == 1.0 ? found_BLD : found_BLD * scale_;
+  }
+
+ private:
+  double scale_;
+};
+
+class DecoderHead : public Linear {
+ public:
+  DecoderHead(const DecoderConfig& config, const LayerOptions& options)
+      : Linear(config.hidden_size, config.vocab_size, /*bias=*/false, options),
+        divisor_(config.logit_divisor),
+        cap_(config.logit_cap) {}
+
+  at::Tensor forward(const at::Tensor& x_BLD) const {
+    at::Tensor logits_BLV = Linear::forward(x_BLD);
+    if (divisor_ != 1.0) logits_BLV = logits_BLV / divisor_;
+    return cap_ ? soft_cap(logits_BLV, *cap_) : logits_BLV;
+  }
+
+ private:
+  double divisor_;
+  std::optional<double> cap_;
+};
+
+class DecoderAttention : public torch::nn::Module {
+ public:
+  DecoderAttention(const DecoderConfig& config, const BlockConfig& block,
+                   std::shared_ptr<AttentionInputs> inputs, const LayerOptions& options)
+      : head_dim_(config.head_dim),
+        window_(block.window),
+        rope_(block.rope),
+        wide_rope_(config.wide_rope),
+        widths_{config.query_width(), config.key_value_width(), config.key_value_width()},
+        head_norms_(config.head_norms),
+        dropout_(config.attention_dropout),
+        scale_(config.attention_scale),
+        cap_(config.attention_cap),
+        inputs_(std::move(inputs)) {
+    const std::int64_t d = config.hidden_size, q = widths_[0], kv = widths_[1];
+    const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias) {
+      return register_module(name, std::make_shared<Linear>(in, out, bias, options));
+    };
+    if (config.fused_qkv) {
+      o_proj_ = add("o_proj", q, d, config.output_bias);
+      qkv_proj_ = add("qkv_proj", d, q + 2 * kv, config.qkv_bias);
+    } else {
+      q_proj_ = add("q_proj", d, q, config.qkv_bias);
+      k_proj_ = add("k_proj", d, kv, config.qkv_bias);
+      v_proj_ = add("v_proj", d, kv, config.qkv_bias);
+      o_proj_ = add("o_proj", q, d, config.output_bias);
+    }
+    if (head_norms_ == HeadNorms::kNone) return;
+    const bool each = head_norms_ == HeadNorms::kEach;
+    q_norm_ = register_module("q_norm", make_norm(config, each ? head_dim_ : q, options));
+    k_norm_ = register_module("k_norm", make_norm(config, each ? head_dim_ : kv, options));
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
+    at::Tensor q_BLN, k_BLN, v_BLN;  // N: all heads
+    if (qkv_proj_) {
+      const auto parts = qkv_proj_->forward(x_BLD).split_with_sizes(widths_, -1);
+      q_BLN = parts[0], k_BLN = parts[1], v_BLN = parts[2];
+    } else {
+      q_BLN = q_proj_->forward(x_BLD);
+      k_BLN = k_proj_->forward(x_BLD);
+      v_BLN = v_proj_->forward(x_BLD);
+    }
+    at::Tensor q_BHLE = heads(q_BLN, q_norm_), k_BKLE = heads(k_BLN, k_norm_);
+    const at::Tensor v_BKLE = split_heads(v_BLN, head_dim_);
+    if (rope_ >= 0) {
+      const auto [cos, sin] = inputs_->rotary(static_cast<std::size_t>(rope_), batch.position_ids,
+                                              x_BLD.size(1), x_BLD.device());
+      q_BHLE = turned(q_BHLE, cos, sin);
+      k_BKLE = turned(k_BKLE, cos, sin);
+    }
+    const AttentionSettings settings{is_training() ? dropout_ : 0.0, scale_};
+    const auto unseen = cap_ ? AttentionInputs::Unseen::kLeast : AttentionInputs::Unseen::kInfinity;
+    const at::Tensor mask = inputs_->mask(batch, q_BHLE, window_, unseen);
+    return o_proj_->forward(cap_ ? capped_attention(q_BHLE, k_BKLE, v_BKLE, mask, *cap_, settings)
+                                 : attention(q_BHLE, k_BKLE, v_BKLE, mask, settings));
+  }
+
+ private:
+  at::Tensor heads(const at::Tensor& x_BLN, const std::shared_ptr<Norm>& norm) const {
+    if (!norm) return split_heads(x_BLN, head_dim_);
+    if (head_norms_ == HeadNorms::kTogether) return split_heads(norm->forward(x_BLN), head_dim_);
+    return norm->forward(x_BLN.unflatten(-1, {-1, head_dim_})).transpose(1, 2);
+  }
+
+  at::Tensor turned(const at::Tensor& x_BHLE, const at::Tensor& cos, const at::Tensor& sin) const {
+    if (!wide_rope_) return rotate(x_BHLE, cos, sin);
+    return rotate(x_BHLE.to(at::kFloat), cos, sin).to(x_BHLE.scalar_type());
+  }
+
+  std::int64_t head_dim_, window_;
+  int rope_;
+  bool wide_rope_;
+  std::vector<std::int64_t> widths_;  // of q, k, v
+  HeadNorms head_norms_;
+  double dropout_;
+  std::optional<double> scale_, cap_;
+  std::shared_ptr<AttentionInputs> inputs_;
+  std::shared_ptr<Linear> q_proj_, k_proj_, v_proj_, qkv_proj_, o_proj_;
+  std::shared_ptr<Norm> q_norm_, k_norm_;
+};
+
+class GatedMlp : public FeedForward {
+ public:
+  GatedMlp(const DecoderConfig& config, std::int64_t f, const LayerOptions& options)
+      : activation_(config.activation) {
+    const std::int64_t d = config.hidden_size;
+    const auto add = [&](const char* name, std::int64_t in, std::int64_t out) {
+      return register_module(name, std::make_shared<Linear>(in, out, config.mlp_bias, options));
+    };
+    if (config.fused_gate_up) {
+      gate_up_proj_ = add("gate_up_proj", d, 2 * f);
+    } else {
+      gate_proj_ = add("gate_proj", d, f);
+      up_proj_ = add("up_proj", d, f);
+    }
+    down_proj_ = add("down_proj", f, d);
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD) const override {
+    if (gate_up_proj_) {
+      const std::vector<at::Tensor> both = gate_up_proj_->forward(x_BLD).chunk(2, -1);
+      return down_proj_->forward(activate(both[0], activation_) * both[1]);
+    }
+    const at::Tensor gate_BLF = activate(gate_proj_->forward(x_BLD), activation_);
+    return down_proj_->forward(gate_BLF * up_proj_->forward(x_BLD));
+  }
+
+ private:
+  Activation activation_;
+  std::shared_ptr<Linear> gate_proj_, up_proj_, gate_up_proj_, down_proj_;
+};
+
+class DecoderLayer : public torch::nn::Module {
+ public:
+  DecoderLayer(const DecoderConfig& config, const BlockConfig& block,
+               std::shared_ptr<AttentionInputs> inputs, const std::string& feed_forward_name,
+               std::shared_ptr<FeedForward> feed_forward, const LayerOptions& options)
+      : residual_scale_(config.residual_scale) {
+    const auto norm = [&](const char* name) {
+      return register_module(name, make_norm(config, config.hidden_size, options));
+    };
+    self_attn_ = register_module(
+        "self_attn", std::make_shared<DecoderAttention>(config, block, std::move(inputs), options));
+    feed_forward_ = register_module(feed_forward_name, std::move(feed_forward));
+    switch (config.norm_places) {
+      case NormPlaces::kBefore:
+        before_attention_ = norm("input_layernorm");
+        before_feed_forward_ = norm("post_attention_layernorm");
+        break;
+      case NormPlaces::kBehind:
+        behind_attention_ = norm("post_attention_layernorm");
+        behind_feed_forward_ = norm("post_feedforward_layernorm");
+        break;
+      case NormPlaces::kBoth:
+        before_attention_ = norm("input_layernorm");
+        behind_attention_ = norm("post_attention_layernorm");
+        before_feed_forward_ = norm("pre_feedforward_layernorm");
+        behind_feed_forward_ = norm("post_feedforward_layernorm");
+        break;
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
+                     const at::Tensor& position_ids_BL) const {
+    const BatchPositions batch{attention_mask_BL, position_ids_BL};
+    const at::Tensor h_BLD = added(
+        x_BLD,
+        normed(behind_attention_, self_attn_->forward(normed(before_attention_, x_BLD), batch)));
+    return added(h_BLD, normed(behind_feed_forward_,
+                               feed_forward_->forward(normed(before_feed_forward_, h_BLD))));
+  }
+
+ private:
+  static at::Tensor normed(const std::shared_ptr<Norm>& norm, const at::Tensor& x_BLD) {
+    return norm ? norm->forward(x_BLD) : x_BLD;
+  }
+  at::Tensor added(const at::Tensor& x_BLD, const at::Tensor& more_BLD) const {
+    return residual_scale_ == 1.0 ? x_BLD + more_BLD : x_BLD + more_BLD * residual_scale_;
+  }
+
+  double residual_scale_;
+  std::shared_ptr<DecoderAttention> self_attn_;
+  std::shared_ptr<FeedForward> feed_forward_;
+  std::shared_ptr<Norm> before_attention_, behind_attention_;
+  std::shared_ptr<Norm> before_feed_forward_, behind_feed_forward_;
+};
+
+}  // namespace
+
+at::Tensor activate(const at::Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kGelu:
+      return at::gelu(x);
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::kRelu:
+      break;
+  }
+  return at::relu(x);
+}
+
+std::shared_ptr<FeedForward> make_gated_mlp(const DecoderConfig& config, std::int64_t width,
+                                            const LayerOptions& options) {
+  return std::make_shared<GatedMlp>(config, width, options);
+}
+
+std::shared_ptr<Norm> make_norm(const DecoderConfig& config, std::int64_t size,
+                                const LayerOptions& options) {
+  const auto rms = [&](RmsNorm::Scale scale) {
+    return std::make_shared<RmsNorm>(size, config.norm_eps, options, scale);
+  };
+  switch (config.norm) {
+    case NormKind::kRms:
+      return rms(RmsNorm::Scale::kWeight);
+    case NormKind::kWideRms:
+      return rms(RmsNorm::Scale::kWideWeight);
+    case NormKind::kRmsPlusOne:
+      return rms(RmsNorm::Scale::kWideWeightAndOne);
+    case NormKind::kLayer:
+      break;
+  }
+  return std::make_shared<LayerNorm>(size, config.norm_eps, options);
+}
+
+std::vector<LayerSpec> make_decoder_layers(const DecoderConfig& config, const ModelSpec& model,
+                                           const LayerOptions& options,
+                                           const FeedForwardModule& feed_forward) {
+  std::vector<std::shared_ptr<RotaryTable>> tables;
+  for (const RopeConfig& rope : config.ropes)
+    tables.push_back(std::make_shared<RotaryTable>(config.rotary_dim, rope));
+  const auto inputs = std::make_shared<AttentionInputs>(std::move(tables));
+  const double std = initializer_std(config.initializer_range);
+  const double norm = config.norm == NormKind::kRmsPlusOne ? 0.0 : 1.0;
+  const auto make_block = [=](std::int64_t layer) {
+    return std::make_shared<DecoderLayer>(
+        config, config.blocks.at(static_cast<std::size_t>(layer)), inputs, feed_forward.name,
+        feed_forward.make ? feed_forward.make(layer)
+                          : make_gated_mlp(config, config.intermediate_size, options),
+        options);
+  };
+  return assemble_layers(
+      model, options, {[=](const std::string&) { return std; }, config.padding_row, norm},
+      [=] { return std::make_shared<DecoderEmbedding>(config, options); }, make_block,
+      [=] { return make_norm(config, config.hidden_size, options); },
+      [=] { return std::make_shared<DecoderHead>(config, options); });
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,43 @@
+// The layers of a decoder as a DecoderConfig describes it.
+//
+// Owns: modules of embedding, blocks, last norm and head, put together.
+// Does not own: what a family's config.json means (plan), parts (modules.h), what blocks share of a
+// microbatch (attention_inputs.h).
+// Thread-safety: as make_layers().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/modules.h"
+#include "plan/families/decoder_config.h"
+#include "sluice/causal_lm.h"
+
+namespace sluice::detail {
+
+// What stands behind attention in a block: [B, L, D] -> [B, L, D].
+class FeedForward : public torch::nn::Module {
+ public:
+  virtual at::Tensor forward(const at::Tensor& x_BLD) const = 0;
+};
+
+// down(activation(gate(x)) * up(x)). width: of its inner layer.
+std::shared_ptr<FeedForward> make_gated_mlp(const DecoderConfig& config, std::int64_t width,
+                                            const LayerOptions& options);
+at::Tensor activate(const at::Tensor& x, Activation activation);
+
+std::shared_ptr<Norm> make_norm(const DecoderConfig& config, std::int64_t size,
+                                const LayerOptions& options);
+
+struct FeedForwardModule {
+  std::string name = "mlp";                                              // in the block
+  std::function<std::shared_ptr<FeedForward>(std::int64_t layer)> make;  // none: make_gated_mlp
+};
+
+std::vector<LayerSpec> make_decoder_layers(const DecoderConfig& config, const ModelSpec& model,
+                                           const LayerOptions& options,
+                                           const FeedForwardModule& feed_forward = {});
+
+}  // namespace sluice::detail
