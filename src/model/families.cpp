@@ -1,7 +1,9 @@
 #include "model/families.h"
 
 #include "model/decoder_layer.h"
+#include "plan/families/gemma.h"
 #include "plan/families/llama.h"
+#include "plan/families/olmo2.h"
 #include "plan/families/qwen.h"
 #include "sluice/error.h"
 #include "sluice/parts/keyed_random.h"
@@ -45,6 +47,11 @@ const std::vector<FamilyModules>& family_modules() {
       {"qwen2", decoder_layers<read_qwen2_config>},
       {"mistral", decoder_layers<read_mistral_config>},
       {"qwen3", decoder_layers<read_qwen3_config>},
+      {"gemma2", decoder_layers<read_gemma2_config>},
+      {"gemma3_text", decoder_layers<read_gemma3_config>},
+      {"olmo2", decoder_layers<read_olmo2_config>},
+      {"granite", decoder_layers<read_granite_config>},
+      {"smollm3", decoder_layers<read_smollm3_config>},
   };
   return table;
 }

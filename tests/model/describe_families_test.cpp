@@ -27,8 +27,11 @@ ModelSpec measured(const ModelSpec& spec, const LayerOptions& options = {}) {
       {{"input_ids", ids}, {"labels", ids}, {"attention_mask", absent}, {"position_ids", absent}});
 }
 
-const std::vector<std::string> kModels = {"models/llama_tied", "models/gpt2",
-                                          "models_extra/grouped_query", "models_extra/biases"};
+const std::vector<std::string> kModels = {
+    "models/llama_tied",    "models/gpt2",          "models_extra/grouped_query",
+    "models_extra/biases",  "models_extra/mistral", "models_extra/qwen3",
+    "models_extra/gemma2",  "models_extra/gemma3",  "models_extra/olmo2_biases",
+    "models_extra/granite", "models_extra/smollm3", "models_extra/llama_relu"};
 
 void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
   ASSERT_EQ(found.parameters.size(), expected.parameters.size()) << expected.name;
