@@ -37,6 +37,7 @@ void add_debug_command(CLI::App& app);
 // command: what follows "--", which take_launched() takes out of the arguments.
 void add_launch_command(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 std::vector<std::string> take_launched(std::vector<std::string>& arguments);
+void add_inspect_command(CLI::App& data);  // of `data`
 void add_plan_command(CLI::App& app, const Overrides& overrides);
 void add_split_command(CLI::App& app);
 void add_tokenize_command(CLI::App& data);  // of `data`

@@ -49,6 +49,8 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& name) override {
     if (skipped_ > 0) return true;
+    const bool is_named = place_ == Place::kRow && row_.fields.size() < kMaxNamedFields;
+    if (is_named) row_.fields.push_back(name);
     (place_ == Place::kRow ? field_ : key_) = std::move(name);
     return true;
   }

@@ -32,7 +32,9 @@ struct JsonlRow {
   std::optional<std::string> text;
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
+  std::vector<std::string> fields;  // names of all, in their order; the first kMaxNamedFields
 };
+inline constexpr std::size_t kMaxNamedFields = 64;
 
 // Throws Error(kInput) at `where` ("file:line"): not a JSON object, a field of text or numbers of
 // the wrong type, a known field given twice.

@@ -54,10 +54,30 @@ void cut_padding(const Numbers& mask, Sequence& row) {
   if (!sees_all) row.mask.assign(mask.begin(), end);
 }
 
-// How many tokens two texts begin with alike.
-std::size_t common(const Ids& a, const Ids& b) {
-  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
-                                  a.begin());
+// Where in the tokens of a whole text a beginning of it ends: so many tokens are all of the
+// beginning, and whether the next is of both.
+struct Border {
+  std::size_t tokens = 0;
+  bool is_within_token = false;
+};
+
+// The tokens of both begin alike. Where they part, since a text that ends is split otherwise than
+// one that goes on, those of the whole stand for the rest of the beginning that give the same text.
+Border border_of(const TextTokens& tokens, const Ids& beginning, const Ids& whole) {
+  constexpr std::ptrdiff_t kMaxRest = 64;
+  const auto [rest, parting] =
+      std::mismatch(beginning.begin(), beginning.end(), whole.begin(), whole.end());
+  const auto alike = static_cast<std::size_t>(parting - whole.begin());
+  if (rest == beginning.end()) return {alike, false};
+  if (tokens.is_bytes() || beginning.end() - rest > kMaxRest) return {alike, true};
+  const Tokenizer& tokenizer = tokens.tokenizer();
+  const std::string text = tokenizer.decode({rest, beginning.end()});
+  std::string found;
+  for (auto end = parting; end != whole.end() && found.size() < text.size();) {
+    found = tokenizer.decode({parting, ++end});
+    if (found == text) return {static_cast<std::size_t>(end - whole.begin()), false};
+  }
+  return {alike, true};
 }
 
 std::string joined(const std::vector<Turn>& turns) {
@@ -69,12 +89,12 @@ std::string joined(const std::vector<Turn>& turns) {
 // The tokens of `ids`, those of `text`, that stand for [begin, end) of it.
 void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids, std::size_t begin,
                 std::size_t end, std::size_t first_token, Ids& labels) {
-  const std::size_t from = common(tokens.encode(text.substr(0, begin), false), ids);
+  const std::size_t from =
+      border_of(tokens, tokens.encode(text.substr(0, begin), false), ids).tokens;
   std::size_t to = ids.size();
   if (end < text.size()) {
-    const Ids before = tokens.encode(text.substr(0, end), false);
-    to = common(before, ids);
-    if (to < before.size() && to < ids.size()) ++to;  // a token over the end
+    const Border border = border_of(tokens, tokens.encode(text.substr(0, end), false), ids);
+    to = std::min(ids.size(), border.tokens + (border.is_within_token ? 1 : 0));
   }
   for (std::size_t i = from; i < to; ++i) labels[first_token + i] = ids[i];
 }
@@ -208,7 +228,9 @@ Sequence RowTokens::of_completion(const JsonlRow& row) const {
   const TextTokens& tokens = *options_.tokens;
   Sequence made;
   made.ids = tokens.encode(*prompt.text + *completion.text, true);
-  const std::size_t given = common(tokens.encode(*prompt.text, true), made.ids);
+  Ids beginning = tokens.encode(*prompt.text, true);
+  if (!tokens.is_bytes()) beginning.resize(beginning.size() - tokens.tokenizer().suffix().size());
+  const std::size_t given = border_of(tokens, beginning, made.ids).tokens;
   if (const auto end = tokens.end_id(); end && (made.ids.empty() || made.ids.back() != *end))
     made.ids.push_back(*end);
   made.labels = made.ids;
@@ -229,7 +251,7 @@ Sequence RowTokens::of_spoken_completion(const Speech& prompt, const Speech& com
   made.labels = options_.assistant_only_loss ? assistant_labels(tokens, turns, made.ids) : made.ids;
   const bool is_answer = completion.messages->front().role == "assistant";
   const std::string before = joined(chat().turns(*prompt.messages, is_answer));
-  const std::size_t own = common(tokens.encode(before, false), made.ids);
+  const std::size_t own = border_of(tokens, tokens.encode(before, false), made.ids).tokens;
   std::fill_n(made.labels.begin(), own, kIgnored);
   return made;
 }

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/key_hash.h"
+#include "data/fuzz/properties.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"
@@ -239,6 +241,58 @@ TEST_F(TokenFileTest, PacksMegatronsDocumentsApart) {
   EXPECT_EQ(rows.counted_labels(0, 2), 3 + 2);
   EXPECT_EQ(data.step_share(1, 2, {0, 1}).total_counted, 5) << "also of rows of others";
   EXPECT_EQ(data.step_share(1, 2, {1, 1}).total_counted, 5);
+}
+
+// Half of the time a byte of one bit, else a number of its own: counts, lengths and places become
+// anything.
+std::string changed(std::string bytes, std::uint64_t& state) {
+  for (std::uint64_t i = 0; i <= next_bits(state) % 3; ++i) {
+    const std::size_t at = next_bits(state) % bytes.size();
+    bytes[at] =
+        static_cast<char>(next_bits(state) % 2 == 0 ? bytes[at] ^ (1 << next_bits(state) % 8)
+                                                    : next_bits(state) % 256);
+  }
+  if (next_bits(state) % 8 == 0) bytes.resize(next_bits(state) % (bytes.size() + 1));
+  return bytes;
+}
+
+TEST_F(TokenFileTest, WhateverChangesInAFileItIsRefusedOrSound) {
+  std::uint64_t state = 1;
+  const std::string bin = bytes_of<std::uint16_t>({1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const std::string index = good_index().bytes();
+  const std::string with_header = llmc<std::uint16_t>({1, 2, 3}, 20240520, 1, 3);
+  ASSERT_TRUE(test::check_token_file(folder_, DataFormat::kMegatron, bin, index));
+  ASSERT_TRUE(test::check_token_file(folder_, DataFormat::kLlmc, with_header, ""));
+  int accepted = 0;
+  for (int trial = 0; trial < 1000; ++trial) {
+    accepted +=
+        test::check_token_file(folder_, DataFormat::kMegatron,
+                               trial % 4 == 0 ? changed(bin, state) : bin, changed(index, state));
+    // Of llm.c's header the first three numbers are read.
+    const std::string head = changed(with_header.substr(0, 12), state) + with_header.substr(12);
+    test::check_token_file(folder_, DataFormat::kLlmc, head, "");
+  }
+  EXPECT_LT(accepted, 100) << "nearly every byte of an index counts";
+}
+
+TEST(RowTokensTest, WhateverChangesInARowItIsRefusedOrSound) {
+  std::uint64_t state = 2;
+  const std::vector<std::string> rows = {
+      R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text",)"
+      R"("text":"hi"}]},{"role":"assistant","content":"\n yes"}]})",
+      R"({"prompt":"a b","completion":" c"})",
+      R"({"input_ids":[1,2,3,4],"labels":[1,-100,3,4],"attention_mask":[0,1,1,0],)"
+      R"("position_ids":[0,1,0,1]})"};
+  int accepted = 0;
+  for (int trial = 0; trial < 6000; ++trial) {
+    const auto chat_template = static_cast<ChatTemplate>(trial % 5);
+    const std::string& row = rows[static_cast<std::size_t>(trial) % rows.size()];
+    if (chat_template != ChatTemplate::kAuto) {
+      ASSERT_TRUE(test::check_row_tokens(row, chat_template)) << row;
+    }
+    accepted += test::check_row_tokens(changed(row, state), chat_template);
+  }
+  EXPECT_GT(accepted, 150);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST_F(TokenizedDataTest, APromptIsNotCountedAndTheEndIsAppendedOnce) {
         row(R"({"prompt": "the one ", "completion": )" + completion + "}", options("a.jsonl"));
     EXPECT_EQ(std::count(answered.first.begin(), answered.first.end(), end), 1);
     EXPECT_EQ(answered.first.back(), end);
-    EXPECT_EQ(counted(answered), "_____and so</s>");
+    EXPECT_EQ(counted(answered), "_____ and so</s>");
   }
   // A token over the border is of the completion: " and" is one.
   EXPECT_EQ(counted(row(R"({"prompt": "a ", "completion": "and"})", options("a.jsonl"))),
@@ -107,14 +107,14 @@ TEST_F(TokenizedDataTest, APromptIsNotCountedAndTheEndIsAppendedOnce) {
 
 constexpr const char* kTalk =
     R"({"messages": [{"role": "user", "content": "the"}, {"role": "assistant", "content": [)"
-    R"({"type": "text", "text": "\n"}, {"type": "text", "text": "and"}]}, )"
+    R"({"type": "text", "text": "\n"}, {"type": "text", "text": "\nand"}]}, )"
     R"({"role": "user", "content": "a"}, {"role": "assistant", "content": "or", "name": "x"}]})";
 
 TEST_F(TokenizedDataTest, AConversationIsItsTemplateWithSpecialTokens) {
   TokenDataOptions all = options("a.jsonl", 200);  // the tokenizer's tokens are chatml's
   const auto talk = row(kTalk, all);
   EXPECT_EQ(talk.first,
-            tokenizer().encode("<|im_start|>user\nthe<|im_end|>\n<|im_start|>assistant\n\nand"
+            tokenizer().encode("<|im_start|>user\nthe<|im_end|>\n<|im_start|>assistant\n\n\nand"
                                "<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
                                "or<|im_end|>\n",
                                false));
@@ -126,7 +126,7 @@ TEST_F(TokenizedDataTest, AConversationIsItsTemplateWithSpecialTokens) {
   std::unique_copy(spoken.begin(), spoken.end(), std::back_inserter(short_spoken),
                    [](char a, char b) { return a == '_' && b == '_'; });
   // The token of two line ends reaches over the border.
-  EXPECT_EQ(short_spoken, "_\n\nand<|im_end|>_or<|im_end|>_");
+  EXPECT_EQ(short_spoken, "_\n\n\nand<|im_end|>_or<|im_end|>_");
 }
 
 TEST_F(TokenizedDataTest, WhatIsTheAssistantsIsFoundAlsoWhereTurnsAreNoTokensApart) {
@@ -141,8 +141,9 @@ TEST_F(TokenizedDataTest, WhatIsTheAssistantsIsFoundAlsoWhereTurnsAreNoTokensApa
   mistral.data.chat_template = ChatTemplate::kMistral;
   mistral.data.assistant_only_loss = true;
   const auto instructed = row(kTalk, mistral);
-  EXPECT_EQ(instructed.first,
-            tokenizer().encode("<s> [INST] the [/INST] \nand</s> [INST] a [/INST] or</s>", false));
+  EXPECT_EQ(
+      instructed.first,
+      tokenizer().encode("<s> [INST] the [/INST] \n\nand</s> [INST] a [/INST] or</s>", false));
 }
 
 TEST_F(TokenizedDataTest, ACompletionOfMessagesIsWhatFollowsThePrompt) {
@@ -151,7 +152,7 @@ TEST_F(TokenizedDataTest, ACompletionOfMessagesIsWhatFollowsThePrompt) {
       R"("content": "and"}]})",
       options("a.jsonl", 200));
   const std::string text = counted(answered);
-  EXPECT_EQ(text.substr(text.find_last_of('_') + 1), "and<|im_end|>\n");
+  EXPECT_EQ(text.substr(text.find_first_not_of('_')), "and<|im_end|>\n");
   EXPECT_EQ(answered.first, tokenizer().encode("<|im_start|>user\nthe<|im_end|>\n<|im_start|>"
                                                "assistant\nand<|im_end|>\n",
                                                false));
@@ -215,11 +216,11 @@ TEST_F(TokenizedDataTest, FilesAreDocumentsInARowWithTheTokensOfTheWhole) {
 
 TEST_F(TokenizedDataTest, TextWithoutAPlaceToCutIsCutBetweenCharacters) {
   std::string text;
-  while (text.size() < 2'500'000) text += "\xe4\xb8\x80\xe3\x80\x82";
+  while (text.size() < 1'200'000) text += "\xe4\xb8\x80\xe3\x80\x82";
   test::write_file(folder_ / "a.txt", text);
-  const TokenData data(options("a.txt", 1000));
+  const TokenData data(options("a.txt", 999));
   const TokenRows rows = data.read({0}, data.num_sequences());
-  EXPECT_EQ(tokenizer().decode(rows.ids), text.substr(0, rows.ids.size()));
+  EXPECT_TRUE(tokenizer().decode(rows.ids) == text.substr(0, rows.ids.size()));
 }
 
 TEST_F(TokenizedDataTest, PackedTextRestartsPositionsWhereDocumentsBegin) {

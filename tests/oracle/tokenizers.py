@@ -83,13 +83,16 @@ def corpus(rng, size=3000):
 
 # ---- tokenizers ----
 
-def byte_level(rng, pre_tokenizer, normalizer=None, size=900, **options):
+SCALE = 1.0  # of the vocabularies: tools/make_reference_tokenizers.py makes small ones
+
+
+def byte_level(rng, pre_tokenizer, normalizer=None, **options):
     tokenizer = Tokenizer(models.BPE(**options))
     if normalizer:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False, special_tokens=["<|end|>"],
+    trainer = trainers.BpeTrainer(vocab_size=int(900 * SCALE), show_progress=False, special_tokens=["<|end|>"],
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(corpus(rng), trainer)
     return tokenizer
@@ -158,7 +161,8 @@ def sentencepiece_bpe(rng, pre_tokenizer, normalizer, decoder, **options):
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<unk>", "<s>", "</s>"] + ["<0x%02X>" % b for b in range(256)]
-    trainer = trainers.BpeTrainer(vocab_size=1100, show_progress=False, special_tokens=special, limit_alphabet=150)
+    trainer = trainers.BpeTrainer(vocab_size=int(1100 * SCALE), show_progress=False,
+                                  special_tokens=special, limit_alphabet=int(150 * SCALE))
     tokenizer.train_from_iterator(corpus(rng), trainer)
     state = json.loads(tokenizer.to_str())
     state["added_tokens"] = [a for a in state["added_tokens"] if not a["content"].startswith("<0x")]
@@ -206,7 +210,7 @@ def words(rng):
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.Replace(Regex(r"[‘’]|''"), "'")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("merged_with_next"), pre_tokenizers.Digits(False)])
-    trainer = trainers.BpeTrainer(vocab_size=1500, show_progress=False, special_tokens=["<unk>", "</s>"],
+    trainer = trainers.BpeTrainer(vocab_size=int(1500 * SCALE), show_progress=False, special_tokens=["<unk>", "</s>"],
                                   continuing_subword_prefix="##", end_of_word_suffix="</w>", limit_alphabet=300)
     tokenizer.train_from_iterator(corpus(rng), trainer)
     tokenizer.decoder = decoders.BPEDecoder()

@@ -86,8 +86,7 @@ void Bpe::read_merges(const JsonField& merges) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     const nlohmann::json& entry = list[i];
     const auto malformed = [&] {
-      JsonField(entry, where_, "merges[" + std::to_string(i) + "]")
-          .malformed("two tokens, as \"a b\" or [\"a\", \"b\"]");
+      merges.item(i).malformed("two tokens, as \"a b\" or [\"a\", \"b\"]");
     };
     if (entry.is_string()) {
       const std::string& pair = entry.get_ref<const std::string&>();

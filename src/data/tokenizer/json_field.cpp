@@ -23,10 +23,12 @@ JsonField JsonField::operator[](std::string_view key) const {
 std::vector<JsonField> JsonField::items() const {
   if (!value_->is_array()) malformed("an array");
   std::vector<JsonField> items;
-  for (std::size_t i = 0; i < value_->size(); ++i) {
-    items.emplace_back((*value_)[i], *file_, path_ + "[" + std::to_string(i) + "]");
-  }
+  for (std::size_t i = 0; i < value_->size(); ++i) items.push_back(item(i));
   return items;
+}
+
+JsonField JsonField::item(std::size_t index) const {
+  return {(*value_)[index], *file_, path_ + "[" + std::to_string(index) + "]"};
 }
 
 std::string JsonField::text() const {

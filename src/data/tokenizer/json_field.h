@@ -34,6 +34,7 @@ class JsonField {
   JsonField operator[](std::string_view key) const;
   // Of an array.
   std::vector<JsonField> items() const;
+  JsonField item(std::size_t index) const;
 
   // Error(kInput) unless it is what is asked for.
   std::string text() const;

@@ -19,6 +19,14 @@ CodepointRanges one(char32_t c) { return {{c, c}}; }
 
 CodepointRanges any_but_newline() { return complement(one('\n')); }
 
+// \w within a class, where Oniguruma leaves out superscripts and fractions of Latin-1 that are
+// outside of one.
+const CodepointRanges& class_word() {
+  static const CodepointRanges set = intersection(
+      ranges_of(CodepointSet::kWord), complement({{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}}));
+  return set;
+}
+
 bool is_ascii_letter(char32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 class Parser {
@@ -157,13 +165,13 @@ class Parser {
       if (take(letter)) return assertion(which);
     }
     bool is_set = false;
-    CodepointRanges set = escaped(is_set);
+    CodepointRanges set = escaped(is_set, ranges_of(CodepointSet::kWord));
     if (!is_set) return set_node(without_case(set.front().first));
     return set_node(std::move(set));
   }
 
   // What follows a backslash, within a class or outside. is_set: more than one character.
-  CodepointRanges escaped(bool& is_set) {
+  CodepointRanges escaped(bool& is_set, const CodepointRanges& word) {
     is_set = true;
     const auto either = [](bool negated, const CodepointRanges& set) {
       return negated ? complement(set) : set;
@@ -172,7 +180,7 @@ class Parser {
     for (const bool negated : {false, true}) {
       if (take(negated ? "S" : "s")) return either(negated, ranges_of(CodepointSet::kSpace));
       if (take(negated ? "D" : "d")) return either(negated, ranges_of(CodepointSet::kDigit));
-      if (take(negated ? "W" : "w")) return either(negated, ranges_of(CodepointSet::kWord));
+      if (take(negated ? "W" : "w")) return either(negated, word);
       if (take(negated ? "H" : "h")) return either(negated, hex);
       if (take(negated ? "P{" : "p{")) return property(negated);
     }
@@ -282,7 +290,7 @@ class Parser {
     is_set = false;
     if (!take("\\")) return take_codepoint();
     if (take("b")) return '\b';
-    const CodepointRanges meant = escaped(is_set);
+    const CodepointRanges meant = escaped(is_set, class_word());
     if (is_set) add(set, meant);
     return meant.empty() ? 0 : meant.front().first;
   }
