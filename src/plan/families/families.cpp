@@ -25,6 +25,15 @@ Family decoder(std::string name, std::string architecture) {
       std::move(name), std::move(architecture), "model.", {".rotary_emb.inv_freq"}, model, read};
 }
 
+// With a MoeConfig around the decoder's.
+template <MoeConfig (*read)(const ConfigReader&)>
+Family experts(std::string name, std::string architecture,
+               ModelSpec (*model)(const ConfigReader&, const Precision&)) {
+  const auto decoder = [](const ConfigReader& config) { return read(config).decoder; };
+  return {std::move(name), std::move(architecture), "model.", {".rotary_emb.inv_freq"}, model,
+          decoder};
+}
+
 }  // namespace
 
 const std::vector<Family>& families() {
@@ -43,9 +52,9 @@ const std::vector<Family>& families() {
       decoder<read_olmo2_config>("olmo2", "Olmo2ForCausalLM"),
       decoder<read_granite_config>("granite", "GraniteForCausalLM"),
       decoder<read_smollm3_config>("smollm3", "SmolLM3ForCausalLM"),
-      {"mixtral", "MixtralForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_mixtral},
-      {"qwen3_moe", "Qwen3MoeForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen3_moe},
-      {"olmoe", "OlmoeForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_olmoe},
+      experts<read_mixtral_config>("mixtral", "MixtralForCausalLM", read_mixtral),
+      experts<read_qwen3_moe_config>("qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe),
+      experts<read_olmoe_config>("olmoe", "OlmoeForCausalLM", read_olmoe),
   };
   return table;
 }
