@@ -27,10 +27,10 @@ ModelSpec measured(const ModelSpec& spec, const LayerOptions& options = {}) {
       {{"input_ids", ids}, {"labels", ids}, {"attention_mask", absent}, {"position_ids", absent}});
 }
 
-const std::vector<std::string> kModels = {"models/llama_tied", "models/gpt2",
-                                          "models_extra/grouped_query", "models_extra/biases",
-                                          "models_extra/mixtral", "models_extra/qwen3_moe_some",
-                                          "models_extra/olmoe"};
+const std::vector<std::string> kModels = {
+    "models/llama_tied",   "models/gpt2",          "models_extra/grouped_query",
+    "models_extra/biases", "models_extra/mixtral", "models_extra/qwen3_moe_some",
+    "models_extra/olmoe"};
 
 void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
   ASSERT_EQ(found.parameters.size(), expected.parameters.size()) << expected.name;

@@ -183,9 +183,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "llama_relu", "gpt2_left_padded", "gpt2_packed", "mistral",
                       "mistral_no_window", "mistral_packed", "mistral_left_padded",
                       "mistral_wide_window", "qwen2_windows", "qwen2_layer_types", "qwen3",
-                      "qwen3_biases_tied", "qwen3_windows", "mixtral",
-                                           "mixtral_window", "qwen3_moe", "qwen3_moe_packed",
-                                           "olmoe"),
+                      "qwen3_biases_tied", "qwen3_windows", "mixtral", "mixtral_window",
+                      "qwen3_moe", "qwen3_moe_packed", "olmoe"),
     [](const auto& test) { return test.param; });
 
 // Weights and the whole computation in a half type. On the machine that made the file logits and

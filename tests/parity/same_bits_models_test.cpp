@@ -101,7 +101,8 @@ class SameBits {
 
 std::vector<Case> every_case() {
   std::vector<Case> cases;
-  for (const char* model : {"llama_untied", "llama_tied", "generated", "gpt2", "generated_qwen2", "generated_qwen3_moe"}) {
+  for (const char* model : {"llama_untied", "llama_tied", "generated", "gpt2", "generated_qwen2",
+                            "generated_qwen3_moe"}) {
     const int num_layers = static_cast<int>(spec_of(model).layers.size());
     for (const ScheduleInfo& info : schedule_table()) {
       for (int ranks : {1, 2, 4}) {
