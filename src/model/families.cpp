@@ -3,6 +3,7 @@
 #include "model/decoder_layer.h"
 #include "model/moe.h"
 #include "plan/families/llama.h"
+#include "plan/families/phi3.h"
 #include "plan/families/qwen.h"
 #include "sluice/error.h"
 #include "sluice/parts/keyed_random.h"
@@ -62,6 +63,8 @@ const std::vector<FamilyModules>& family_modules() {
       {"mixtral", moe_layers<read_mixtral_config>, moe_losses<read_mixtral_config>},
       {"qwen3_moe", moe_layers<read_qwen3_moe_config>, moe_losses<read_qwen3_moe_config>},
       {"olmoe", moe_layers<read_olmoe_config>, moe_losses<read_olmoe_config>},
+      {"phi3", decoder_layers<read_phi3_config>},
+      {"gpt_neox", make_gpt_neox_layers},
   };
   return table;
 }

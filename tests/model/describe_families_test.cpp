@@ -28,9 +28,10 @@ ModelSpec measured(const ModelSpec& spec, const LayerOptions& options = {}) {
 }
 
 const std::vector<std::string> kModels = {
-    "models/llama_tied",   "models/gpt2",          "models_extra/grouped_query",
-    "models_extra/biases", "models_extra/mixtral", "models_extra/qwen3_moe_some",
-    "models_extra/olmoe"};
+    "models/llama_tied",   "models/gpt2",           "models_extra/grouped_query",
+    "models_extra/biases", "models_extra/mixtral",  "models_extra/qwen3_moe_some",
+    "models_extra/olmoe",  "models_extra/gpt_neox", "models_extra/gpt_neox_in_turn",
+    "models_extra/phi3"};
 
 void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
   ASSERT_EQ(found.parameters.size(), expected.parameters.size()) << expected.name;

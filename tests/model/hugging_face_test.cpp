@@ -184,7 +184,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "mistral_no_window", "mistral_packed", "mistral_left_padded",
                       "mistral_wide_window", "qwen2_windows", "qwen2_layer_types", "qwen3",
                       "qwen3_biases_tied", "qwen3_windows", "mixtral", "mixtral_window",
-                      "qwen3_moe", "qwen3_moe_packed", "olmoe"),
+                      "qwen3_moe", "qwen3_moe_packed", "olmoe", "gpt_neox", "gpt_neox_in_turn",
+                      "gpt_neox_tied", "phi3", "phi3_window", "phi3_short", "phi3_long",
+                      "phi3_far"),
     [](const auto& test) { return test.param; });
 
 // Weights and the whole computation in a half type. On the machine that made the file logits and

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "plan/families/gpt2.h"
+#include "plan/families/gpt_neox.h"
 #include "plan/families/llama.h"
 #include "plan/families/moe.h"
+#include "plan/families/phi3.h"
 #include "plan/families/qwen.h"
 
 namespace sluice::detail {
@@ -23,6 +25,12 @@ const std::vector<Family>& families() {
       {"mixtral", "MixtralForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_mixtral},
       {"qwen3_moe", "Qwen3MoeForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen3_moe},
       {"olmoe", "OlmoeForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_olmoe},
+      {"phi3", "Phi3ForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_phi3},
+      {"gpt_neox",
+       "GPTNeoXForCausalLM",
+       "gpt_neox.",
+       {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"},
+       read_gpt_neox},
   };
   return table;
 }
