@@ -235,14 +235,14 @@ def to_num_experts(config):
 # this loss and the mean of the layers' load balancing losses: the same as transformers' where one layer has experts.
 MODELS.update({
     "mixtral": (sparse(MixtralConfig, num_local_experts=4), 12, None, None),
-    "mixtral_window": (sparse(MixtralConfig, num_local_experts=5, num_experts_per_tok=1, head_dim=6, sliding_window=5), 14, None, left_padded),
+    "mixtral_window": (sparse(MixtralConfig, num_local_experts=5, num_experts_per_tok=2, head_dim=6, sliding_window=5), 14, None, left_padded),
     "mixtral_balance": (sparse(MixtralConfig, num_local_experts=6, num_experts_per_tok=3, output_router_logits=True, router_aux_loss_coef=0.5, tie_word_embeddings=True), 12, None, left_padded),
     "qwen3_moe": (qwen3_moe(), 12, to_num_experts, None),
     "qwen3_moe_some": (
         qwen3_moe(num_hidden_layers=4, num_experts=8, num_experts_per_tok=4, norm_topk_prob=True, decoder_sparse_step=2, mlp_only_layers=[1],
                   output_router_logits=True, router_aux_loss_coef=0.3, use_sliding_window=True, sliding_window=6, attention_bias=True),
         14, None, None),
-    "qwen3_moe_packed": (qwen3_moe(norm_topk_prob=True, num_experts_per_tok=1, tie_word_embeddings=True), 14, None, packed),
+    "qwen3_moe_packed": (qwen3_moe(num_experts_per_tok=1, tie_word_embeddings=True), 14, None, packed),
     "olmoe": (sparse(OlmoeConfig, num_experts=8, num_experts_per_tok=3), 12, None, None),
     "olmoe_balance": (
         sparse(OlmoeConfig, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True, attention_bias=True, pad_token_id=None, num_key_value_heads=4,

@@ -99,8 +99,7 @@ Experts::Output Experts::forward(const at::Tensor& x_BLD, const BatchPositions& 
 
   Output output{sum_TD.to(x_BLD.scalar_type()).view_as(x_BLD)};
   if (config_.balance_coefficient) {
-    output.written.push_back(
-        load_balancing_loss(logits_TE, config_.top_k, batch.attention_mask));
+    output.written.push_back(load_balancing_loss(logits_TE, config_.top_k, batch.attention_mask));
   }
   return output;
 }

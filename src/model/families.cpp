@@ -5,6 +5,7 @@
 #include "plan/families/gemma.h"
 #include "plan/families/llama.h"
 #include "plan/families/olmo2.h"
+#include "plan/families/phi3.h"
 #include "plan/families/qwen.h"
 #include "sluice/error.h"
 #include "sluice/parts/keyed_random.h"
@@ -69,6 +70,8 @@ const std::vector<FamilyModules>& family_modules() {
       {"olmo2", decoder_layers<read_olmo2_config>},
       {"granite", decoder_layers<read_granite_config>},
       {"smollm3", decoder_layers<read_smollm3_config>},
+      {"phi3", decoder_layers<read_phi3_config>},
+      {"gpt_neox", make_gpt_neox_layers},
   };
   return table;
 }

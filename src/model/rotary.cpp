@@ -61,9 +61,26 @@ std::vector<float> yarn_frequencies(std::int64_t head_dim, const RopeConfig& rop
   return {data, data + frequencies.numel()};
 }
 
+std::vector<float> longrope_frequencies(std::int64_t head_dim, const RopeConfig& rope,
+                                        bool is_long) {
+  const std::vector<double>& factors = is_long ? rope.long_factors : rope.short_factors;
+  if (static_cast<std::int64_t>(factors.size()) * 2 != head_dim) {
+    throw Error(ErrorKind::kInput, {.what = std::to_string(factors.size()) + " factors for " +
+                                            std::to_string(head_dim / 2) + " pairs of channels",
+                                    .where = is_long ? "long_factor" : "short_factor",
+                                    .remedy = "write one for every pair"});
+  }
+  const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
+  const at::Tensor wavelength = at::pow(rope.theta, exponent) * at::tensor(factors, at::kFloat);
+  const at::Tensor frequencies = wavelength.reciprocal();
+  const float* data = frequencies.const_data_ptr<float>();
+  return {data, data + frequencies.numel()};
+}
+
 }  // namespace
 
-std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
+std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& rope, bool is_long) {
+  if (rope.type == "longrope") return longrope_frequencies(head_dim, rope, is_long);
   if (rope.type == "yarn") return yarn_frequencies(head_dim, rope);
   std::vector<float> frequencies = default_frequencies(head_dim, rope);
   if (rope.type == "default") return frequencies;
@@ -76,7 +93,7 @@ std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& r
       throw Error(ErrorKind::kInput,
                   {.what = "rotary embedding '" + rope.type + "' is not implemented",
                    .where = "rope_type",
-                   .remedy = "one of: default, linear, llama3, yarn"});
+                   .remedy = "one of: default, linear, llama3, yarn, longrope"});
     }
   }
   return frequencies;
@@ -98,6 +115,9 @@ void turn(float position, const std::vector<float>& frequencies, float factor, f
 std::pair<at::Tensor, at::Tensor> RotaryTable::at(const at::Tensor& position_ids,
                                                   c10::Device device) const {
   const at::Tensor positions = position_ids.to(c10::kCPU, at::kLong).contiguous();
+  const bool beyond = !long_frequencies_.empty() && positions.numel() > 0 &&
+                      is_long(positions.max().item<std::int64_t>() + 1);
+  const std::vector<float>& frequencies = beyond ? long_frequencies_ : frequencies_;
   std::vector<std::int64_t> sizes = positions.sizes().vec();
   sizes.push_back(static_cast<std::int64_t>(frequencies_.size()));
   at::Tensor cos = at::empty(sizes, at::kFloat), sin = at::empty(sizes, at::kFloat);
@@ -105,17 +125,19 @@ std::pair<at::Tensor, at::Tensor> RotaryTable::at(const at::Tensor& position_ids
   float* sin_data = sin.mutable_data_ptr<float>();
   const auto* position = positions.const_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < positions.numel(); ++i)
-    turn(static_cast<float>(position[i]), frequencies_, factor_, cos_data, sin_data);
+    turn(static_cast<float>(position[i]), frequencies, factor_, cos_data, sin_data);
   return {cos.to(device), sin.to(device)};
 }
 
 std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Device device) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const bool beyond = is_long(length);
+  const std::vector<float>& frequencies = beyond ? long_frequencies_ : frequencies_;
   Entry* entry = nullptr;
   for (Entry& candidate : entries_) {
-    if (candidate.device == device) entry = &candidate;
+    if (candidate.device == device && candidate.is_long == beyond) entry = &candidate;
   }
-  if (!entry) entry = &entries_.emplace_back(Entry{device, {}, {}});
+  if (!entry) entry = &entries_.emplace_back(Entry{device, beyond, {}, {}});
   if (!entry->cos_LR.defined() || entry->cos_LR.size(0) < length) {
     // A tensor made in inference mode could not be saved for a later backward.
     const c10::InferenceMode normal_tensors(false);
@@ -126,7 +148,7 @@ std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Dev
     float* cos_data = cos_LR.mutable_data_ptr<float>();
     float* sin_data = sin_LR.mutable_data_ptr<float>();
     for (std::int64_t position = 0; position < rows; ++position)
-      turn(static_cast<float>(position), frequencies_, factor_, cos_data, sin_data);
+      turn(static_cast<float>(position), frequencies, factor_, cos_data, sin_data);
     entry->cos_LR = cos_LR.to(device);
     entry->sin_LR = sin_LR.to(device);
   }

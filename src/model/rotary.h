@@ -19,8 +19,10 @@ namespace sluice {
 
 // Angle per position of each of the head_dim / 2 pairs: rope types "default", "linear" (positions
 // divided by a factor), "llama3" (Llama 3.1: long wavelengths divided, medium ones blended) and
-// "yarn" (the same by the number of turns within the original context).
-std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope);
+// "yarn" (the same by the number of turns within the original context) and "longrope" (divided by a
+// factor of every pair; is_long: by that for sequences beyond the original length).
+std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope,
+                                      bool is_long = false);
 
 // Cosine and sine of position * frequency, float32, computed on the host: the same bits on every
 // device. Grows with the longest sequence asked for.
@@ -28,6 +30,9 @@ class RotaryTable {
  public:
   RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
       : frequencies_(rotary_frequencies(head_dim, rope)),
+        long_frequencies_(rope.type == "longrope" ? rotary_frequencies(head_dim, rope, true)
+                                                  : std::vector<float>()),
+        original_length_(rope.original_max_position_embeddings),
         factor_(static_cast<float>(rope.attention_factor)) {}
   // cos_LR, sin_LR on `device`: views into the table.
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
@@ -37,9 +42,15 @@ class RotaryTable {
  private:
   struct Entry {
     c10::Device device;
+    bool is_long;
     at::Tensor cos_LR, sin_LR;
   };
-  std::vector<float> frequencies_;
+  // Whether sequences of this length have frequencies of their own.
+  bool is_long(std::int64_t length) const {
+    return !long_frequencies_.empty() && length > original_length_;
+  }
+  std::vector<float> frequencies_, long_frequencies_;  // the latter empty: they are the same
+  std::int64_t original_length_;
   float factor_;  // of cosines and sines
   std::mutex mutex_;
   std::vector<Entry> entries_;

@@ -114,9 +114,8 @@ Work<GatheredLosses> post_losses(const Group& world, const Executor* executor,
 
 double StepLoss::scale_of(const std::string& value) const {
   const auto found =
-      std::find_if(auxiliary_.begin(), auxiliary_.end(), [&](const AuxiliaryLoss& loss) {
-        return matches_pattern(loss.value, value);
-      });
+      std::find_if(auxiliary_.begin(), auxiliary_.end(),
+                   [&](const AuxiliaryLoss& loss) { return matches_pattern(loss.value, value); });
   return found == auxiliary_.end() ? 0.0 : found->scale;
 }
 

@@ -129,7 +129,8 @@ TEST(ExpertsTest, WeightsOfAHalfTypeAreRoundedUnlessTheyStayWide) {
   config.wide_weights = true;
   const auto wide = make_experts(config, at::kBFloat16);
   const at::Tensor x_BLD = at::randn({1, 9, kHidden}, at::kBFloat16);
-  const at::Tensor a = narrow->forward(x_BLD, {}).hidden_BLD, b = wide->forward(x_BLD, {}).hidden_BLD;
+  const at::Tensor a = narrow->forward(x_BLD, {}).hidden_BLD,
+                   b = wide->forward(x_BLD, {}).hidden_BLD;
   EXPECT_EQ(a.scalar_type(), at::kBFloat16);
   EXPECT_EQ(b.scalar_type(), at::kBFloat16);
   EXPECT_FALSE(at::equal(a, b));

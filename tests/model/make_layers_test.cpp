@@ -28,7 +28,10 @@ const std::vector<std::string> kModels = {"models/llama_untied",
                                           "models_extra/qwen2_windows",
                                           "models_extra/qwen3_windows",
                                           "models_extra/mixtral_balance",
-                                          "models_extra/qwen3_moe_some"};
+                                          "models_extra/qwen3_moe_some",
+                                          "models_extra/gpt_neox",
+                                          "models_extra/gpt_neox_tied",
+                                          "models_extra/phi3_window"};
 
 ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);

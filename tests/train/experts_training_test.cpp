@@ -41,10 +41,8 @@ std::vector<StepBatch> batches(bool masked) {
         mask.select(0, 1).narrow(0, 0, 1 + m).zero_();
       }
       const at::Tensor labels = masked ? ids.masked_fill(mask.eq(0), kIgnoredLabel) : ids;
-      step.microbatches.push_back({{"input_ids", ids},
-                                   {"labels", labels},
-                                   {"attention_mask", mask},
-                                   {"position_ids", {}}});
+      step.microbatches.push_back(
+          {{"input_ids", ids}, {"labels", labels}, {"attention_mask", mask}, {"position_ids", {}}});
       step.counts.push_back(count_tokens(labels));
     }
     steps.push_back(std::move(step));

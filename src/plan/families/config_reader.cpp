@@ -159,6 +159,22 @@ std::vector<std::int64_t> ConfigReader::sizes(const std::string& key, std::int64
   return sizes;
 }
 
+std::vector<double> ConfigReader::numbers(const std::string& key, double min, double max) const {
+  const nlohmann::json* value = find(key);
+  std::vector<double> numbers;
+  if (!value) return numbers;
+  if (!value->is_array()) fail(key, shown(*value) + " is not a list", "write [.., ..]");
+  for (const nlohmann::json& item : *value) {
+    const bool fits = item.is_number() && item.get<double>() >= min && item.get<double>() <= max;
+    if (!fits) {
+      fail(key, shown(item) + " is no number between " + shown(min) + " and " + shown(max),
+           "mend it");
+    }
+    numbers.push_back(item.get<double>());
+  }
+  return numbers;
+}
+
 std::optional<ConfigReader> ConfigReader::object(const std::string& key) const {
   const nlohmann::json* value = find(key);
   if (!value) return std::nullopt;

@@ -42,6 +42,8 @@ class ConfigReader {
   std::vector<std::string> texts(const std::string& key) const;
   // A list of whole numbers between min and max; empty where it is absent.
   std::vector<std::int64_t> sizes(const std::string& key, std::int64_t min, std::int64_t max) const;
+  // A list of numbers between min and max; empty where it is absent.
+  std::vector<double> numbers(const std::string& key, double min, double max) const;
   std::optional<ConfigReader> object(const std::string& key) const;
   // Throws unless `key` is absent or has one of `accepted`.
   void require_flag(const std::string& key, bool accepted, bool fallback) const;

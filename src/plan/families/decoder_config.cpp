@@ -24,21 +24,26 @@ std::int64_t read_padding_row(const ConfigReader& config, std::int64_t vocab_siz
   return row < 0 ? row + vocab_size : row;
 }
 
-Activation read_activation(const ConfigReader& config, const DecoderKeys& keys) {
+}  // namespace
+
+Activation read_activation(const ConfigReader& config, const std::string& key,
+                           const std::string& usual) {
   const std::vector<std::pair<std::string, Activation>> table = {
       {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
       {"gelu", Activation::kGelu},          {"gelu_python", Activation::kGelu},
       {"gelu_new", Activation::kGeluTanh},  {"gelu_pytorch_tanh", Activation::kGeluTanh},
       {"gelu_fast", Activation::kGeluTanh}, {"gelu_python_tanh", Activation::kGeluTanh},
       {"relu", Activation::kRelu}};
-  const std::string name = config.text(keys.activation, keys.default_activation);
+  const std::string name = config.text(key, usual);
   std::vector<std::string> known;
   for (const auto& [other, activation] : table) {
     if (other == name) return activation;
     known.push_back(other);
   }
-  config.fail(keys.activation, "'" + name + "' is not implemented", suggest_name(name, known));
+  config.fail(key, "'" + name + "' is not implemented", suggest_name(name, known));
 }
+
+namespace {
 
 void read_heads(const ConfigReader& config, const DecoderKeys& keys, DecoderConfig& out) {
   out.num_attention_heads = config.required_size({"num_attention_heads"});
@@ -89,7 +94,7 @@ DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys&
   out.padding_row = read_padding_row(config, out.vocab_size, keys.pad_token_id);
   out.norm_eps = config.number("rms_norm_eps", keys.rms_norm_eps, 0.0, 1.0);
   out.initializer_range = config.number("initializer_range", 0.02, 0.0, 1.0);
-  out.activation = read_activation(config, keys);
+  out.activation = read_activation(config, keys.activation, keys.default_activation);
   out.tie_word_embeddings = config.flag("tie_word_embeddings", keys.tie_word_embeddings);
   out.attention_dropout = config.number("attention_dropout", 0.0, 0.0, 1.0);
   out.blocks.resize(static_cast<std::size_t>(out.num_layers));

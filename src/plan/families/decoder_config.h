@@ -92,6 +92,10 @@ struct DecoderKeys {
   bool tie_word_embeddings = false;
 };
 
+// By transformers' name, or that of `usual` where it is absent. Throws Error(kInput).
+Activation read_activation(const ConfigReader& config, const std::string& key,
+                           const std::string& usual);
+
 // Sizes, norms' epsilon, activation, padding row, ties, dropout; blocks without windows. Leaves the
 // rope to the family. Throws Error(kInput) naming the field.
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys);

@@ -239,7 +239,7 @@ BlockPart gated_mlp(const DecoderConfig& c, std::int64_t width, const NumberByte
   part.cost.on_entry = {
       .constant = bytes.weight_gradient(static_cast<double>(f) * static_cast<double>(d)),
       .per_token = bytes.product(2 * f)};
-  part.cost.in_forward.per_token = bytes.product(4 * d + 3 * f);
+  part.cost.in_forward.per_token = bytes.product(4 * d + (c.fused_gate_up ? 4 : 3) * f);
   part.frozen_cost = part.cost;
   part.cost.after_forward.per_token = bytes.operand(d, readers) + bytes.product((between + 1) * f);
   part.cost.after_input.per_token = bytes.operand(d, readers) + bytes.product(d + 3 * f);

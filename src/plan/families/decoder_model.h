@@ -21,7 +21,7 @@ namespace sluice::detail {
 // result it keeps, and end before the residual.
 struct BlockPart {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameters;  // below the block
-  LayerCost cost, frozen_cost;  // frozen: nothing of the block is trained
+  LayerCost cost, frozen_cost;         // frozen: nothing of the block is trained
   std::vector<ValueSpec> writes = {};  // beside what the block hands on
 };
 

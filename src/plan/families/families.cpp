@@ -7,9 +7,11 @@
 #include "plan/families/decoder_model.h"
 #include "plan/families/gemma.h"
 #include "plan/families/gpt2.h"
+#include "plan/families/gpt_neox.h"
 #include "plan/families/llama.h"
 #include "plan/families/moe.h"
 #include "plan/families/olmo2.h"
+#include "plan/families/phi3.h"
 #include "plan/families/qwen.h"
 
 namespace sluice::detail {
@@ -55,6 +57,12 @@ const std::vector<Family>& families() {
       experts<read_mixtral_config>("mixtral", "MixtralForCausalLM", read_mixtral),
       experts<read_qwen3_moe_config>("qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe),
       experts<read_olmoe_config>("olmoe", "OlmoeForCausalLM", read_olmoe),
+      decoder<read_phi3_config>("phi3", "Phi3ForCausalLM"),
+      {"gpt_neox",
+       "GPTNeoXForCausalLM",
+       "gpt_neox.",
+       {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"},
+       read_gpt_neox},
   };
   return table;
 }

@@ -23,8 +23,7 @@ struct RoutingDefaults {
   double coefficient;
 };
 
-void read_routing(const ConfigReader& config, const RoutingDefaults& defaults,
-                  ExpertsConfig& out) {
+void read_routing(const ConfigReader& config, const RoutingDefaults& defaults, ExpertsConfig& out) {
   out.num_experts = read_num_experts(config, defaults.num_experts);
   out.top_k = config.size("num_experts_per_tok", defaults.top_k);
   if (out.top_k > out.num_experts) {
@@ -67,16 +66,14 @@ int MoeConfig::num_sparse() const {
 
 MoeConfig read_mixtral_config(const ConfigReader& config) {
   MoeConfig out;
-  out.decoder =
-      read_decoder_config(config, {.num_key_value_heads = 8,
-                                   .max_position_embeddings = 4096 * 32,
-                                   .rms_norm_eps = 1e-5});
+  out.decoder = read_decoder_config(
+      config,
+      {.num_key_value_heads = 8, .max_position_embeddings = 4096 * 32, .rms_norm_eps = 1e-5});
   for (BlockConfig& block : out.decoder.blocks)
     block.window = read_window(config, std::nullopt).value_or(0);
   out.decoder.ropes = {read_rope(config, out.decoder.max_position_embeddings, 1e6)};
   if (config.number("router_jitter_noise", 0.0, 0.0, 1.0) != 0.0) {
-    config.fail("router_jitter_noise", "noise before the router is not implemented",
-                "set it to 0");
+    config.fail("router_jitter_noise", "noise before the router is not implemented", "set it to 0");
   }
   out.experts = {.block = "block_sparse_moe", .gate = "w1", .up = "w3", .down = "w2"};
   read_routing(config, {8, 2, 0.001}, out.experts);
@@ -89,8 +86,8 @@ MoeConfig read_mixtral_config(const ConfigReader& config) {
 
 MoeConfig read_qwen3_moe_config(const ConfigReader& config) {
   MoeConfig out;
-  out.decoder = read_decoder_config(
-      config, {.num_key_value_heads = 4, .max_position_embeddings = 32768});
+  out.decoder =
+      read_decoder_config(config, {.num_key_value_heads = 4, .max_position_embeddings = 32768});
   out.decoder.qkv_bias = out.decoder.output_bias = config.flag("attention_bias", false);
   out.decoder.head_norms = HeadNorms::kEach;
   if (config.flag("use_sliding_window", false)) {
@@ -104,8 +101,7 @@ MoeConfig read_qwen3_moe_config(const ConfigReader& config) {
   out.experts.normalizes = config.flag("norm_topk_prob", false);
 
   const std::int64_t step = config.size("decoder_sparse_step", 1);
-  const std::vector<std::int64_t> dense =
-      config.sizes("mlp_only_layers", 0, kMaxLayers);
+  const std::vector<std::int64_t> dense = config.sizes("mlp_only_layers", 0, kMaxLayers);
   for (std::int64_t i = 0; i < out.decoder.num_layers; ++i) {
     const bool listed = std::find(dense.begin(), dense.end(), i) != dense.end();
     out.has_experts.push_back(!listed && (i + 1) % step == 0);

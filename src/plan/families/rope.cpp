@@ -21,7 +21,10 @@ const std::vector<RopeType>& rope_types() {
        {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}},
       {"yarn",
        {"factor", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
-        "truncate", "original_max_position_embeddings"}}};
+        "truncate", "original_max_position_embeddings"}},
+      {"longrope",
+       {"factor", "attention_factor", "short_factor", "long_factor",
+        "original_max_position_embeddings"}}};
   return types;
 }
 
@@ -99,6 +102,28 @@ void read_yarn(const ConfigReader& rope, RopeConfig& out) {
   out.truncate = rope.flag("truncate", true);
 }
 
+// Ding et al., "LongRoPE", arXiv:2402.13753; the attention factor as Phi-3 has it.
+void read_longrope(const ConfigReader& config, const ConfigReader& rope,
+                   std::int64_t max_position_embeddings, RopeConfig& out) {
+  constexpr double kSmallest = 1e-6, kLargest = 1e6;
+  for (const char* key : {"short_factor", "long_factor"}) {
+    if (!rope.has(key)) rope.fail_missing(key, "rope type 'longrope' needs it: add a list");
+  }
+  out.short_factors = rope.numbers("short_factor", kSmallest, kLargest);
+  out.long_factors = rope.numbers("long_factor", kSmallest, kLargest);
+  const double length = static_cast<double>(out.original_max_position_embeddings);
+  out.factor =
+      rope.number("factor", static_cast<double>(max_position_embeddings) / length, kSmallest, 1e9);
+  if (out.factor > 1 && length < 2 && !rope.has("attention_factor")) {
+    config.fail("original_max_position_embeddings",
+                "there is no attention factor for a context of one token",
+                "write the length, or attention_factor");
+  }
+  const double usual =
+      out.factor <= 1 ? 1.0 : std::sqrt(1 + std::log(out.factor) / std::log(length));
+  out.attention_factor = rope.number("attention_factor", usual, 0.0, kLargest);
+}
+
 }  // namespace
 
 double read_theta(const ConfigReader& config, const std::string& key, double fallback) {
@@ -106,16 +131,26 @@ double read_theta(const ConfigReader& config, const std::string& key, double fal
   return config.number(key, fallback, kMin, kMax);
 }
 
-RopeConfig read_rope_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
-                              std::int64_t max_position_embeddings, double theta) {
+namespace {
+
+// keys: none: all channels of a head are turned.
+RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
+                         std::int64_t max_position_embeddings, double theta, const RopeKeys* keys) {
   RopeConfig out;
   out.theta = theta;
+  if (keys) out.turned = config.number(keys->turned, keys->usually_turned, 0.0, 1.0);
   if (!rope) return out;
   out.theta = read_theta(*rope, "rope_theta", theta);
   out.type = rope->text("rope_type", rope->text("type", "default"));
+  const bool only_longrope = keys && keys->only_longrope;
+  if (only_longrope && (out.type == "su" || out.type == "yarn")) out.type = "longrope";
   require_used(*rope, out.type);
-  require_all_turned(*rope);
-  if (!find_type(out.type)) {
+  if (keys) {
+    out.turned = rope->number("partial_rotary_factor", out.turned, 0.0, 1.0);
+  } else {
+    require_all_turned(*rope);
+  }
+  if (!find_type(out.type) || (only_longrope && out.type != "default" && out.type != "longrope")) {
     std::vector<std::string> known;
     for (const RopeType& type : rope_types()) known.push_back(type.name);
     rope->fail(rope->has("rope_type") ? "rope_type" : "type",
@@ -123,6 +158,14 @@ RopeConfig read_rope_settings(const ConfigReader& config, const std::optional<Co
                suggest_name(out.type, known));
   }
   if (out.type == "default") return out;
+  if (out.type == "longrope") {
+    const std::int64_t length =
+        only_longrope ? 4096
+                      : rope->size("original_max_position_embeddings", max_position_embeddings);
+    out.original_max_position_embeddings = config.size("original_max_position_embeddings", length);
+    read_longrope(config, *rope, max_position_embeddings, out);
+    return out;
+  }
   out.factor = required(*rope, "factor", out.type);
   if (out.type == "linear") return out;
   out.original_max_position_embeddings =
@@ -142,11 +185,49 @@ RopeConfig read_rope_settings(const ConfigReader& config, const std::optional<Co
   return out;
 }
 
+// transformers prefers rope_scaling where both are given.
+std::optional<ConfigReader> rope_object(const ConfigReader& config) {
+  std::optional<ConfigReader> rope = config.object("rope_scaling");
+  return rope ? rope : config.object("rope_parameters");
+}
+
+}  // namespace
+
+RopeConfig read_rope_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
+                              std::int64_t max_position_embeddings, double theta) {
+  return read_settings(config, rope, max_position_embeddings, theta, nullptr);
+}
+
+RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings,
+                     const RopeKeys& keys) {
+  return read_settings(config, rope_object(config), max_position_embeddings,
+                       read_theta(config, keys.theta, kUsualRopeTheta), &keys);
+}
+
+std::int64_t turned_channels(const ConfigReader& config, const RopeConfig& rope,
+                             std::int64_t head_dim) {
+  const auto channels = static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.turned);
+  if (channels < 2 || channels % 2 != 0) {
+    config.fail("partial_rotary_factor",
+                std::to_string(channels) + " of the " + std::to_string(head_dim) +
+                    " channels of a head would be turned",
+                "rotary embedding turns pairs: choose an even number of at least 2");
+  }
+  const auto pairs = static_cast<std::size_t>(channels / 2);
+  if (rope.type == "longrope" &&
+      (rope.short_factors.size() != pairs || rope.long_factors.size() != pairs)) {
+    config.fail("rope_scaling",
+                "short_factor and long_factor have " + std::to_string(rope.short_factors.size()) +
+                    " and " + std::to_string(rope.long_factors.size()) + " numbers for " +
+                    std::to_string(pairs) + " pairs of channels",
+                "write one for every pair");
+  }
+  return channels;
+}
+
 RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings,
                      double theta) {
-  // transformers prefers rope_scaling where both are given.
-  std::optional<ConfigReader> rope = config.object("rope_scaling");
-  if (!rope) rope = config.object("rope_parameters");
+  const std::optional<ConfigReader> rope = rope_object(config);
   require_all_turned(config);
   return read_rope_settings(config, rope, max_position_embeddings,
                             read_theta(config, "rope_theta", theta));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plan/families/config_reader.h"
 
@@ -17,19 +18,41 @@ inline constexpr double kUsualRopeTheta = 10000.0;
 
 struct RopeConfig {
   double theta = kUsualRopeTheta;
-  std::string type = "default";  // or "linear", "llama3", "yarn"
+  std::string type = "default";  // or "linear", "llama3", "yarn", "longrope"
   double factor = 1.0, low_freq_factor = 1.0, high_freq_factor = 4.0;
   std::int64_t original_max_position_embeddings = 0;
   // Of "yarn": what cosines and sines are multiplied with, and the turns of a pair over the
   // original context above and below which it is kept and interpolated.
   double attention_factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
   bool truncate = true;  // those bounds to whole pairs
+  // Of "longrope": what the wavelength of every pair is multiplied with, in sequences up to the
+  // original length and in longer ones. It has an attention_factor, too.
+  std::vector<double> short_factors = {}, long_factors = {};
+  double turned = 1.0;  // the part of a head's channels
+};
+
+// Where a family writes the same differently, or turns only a part of every head.
+struct RopeKeys {
+  const char* theta = "rope_theta";
+  const char* turned = "partial_rotary_factor";
+  double usually_turned = 1.0;
+  // Phi-3: only "longrope", which has two older names there, and the key
+  // original_max_position_embeddings, 4096 where it is absent.
+  bool only_longrope = false;
 };
 
 // theta: where none is written. Throws Error(kInput) for types and settings that are not
 // implemented.
 RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings,
                      double theta = kUsualRopeTheta);
+
+RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings,
+                     const RopeKeys& keys);
+
+// The channels of a head of `head_dim` that are turned. Throws Error(kInput) where these are no
+// pairs, or "longrope" has factors for others.
+std::int64_t turned_channels(const ConfigReader& config, const RopeConfig& rope,
+                             std::int64_t head_dim);
 
 // The same of the settings `rope` alone; none: the default type. config: the object around them.
 RopeConfig read_rope_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,

@@ -1,0 +1,145 @@
+// GPT-NeoX: Black et al., "GPT-NeoX-20B: An Open-Source Autoregressive Language Model",
+// arXiv:2204.06745. Legend of shapes: modules.h.
+#include <ATen/ATen.h>
+
+#include "model/attention_inputs.h"
+#include "model/decoder_layer.h"
+#include "model/families.h"
+#include "model/modules.h"
+#include "plan/families/gpt_neox.h"
+
+namespace sluice::detail {
+namespace {
+
+class GptNeoxEmbedding : public Embedding {
+ public:
+  GptNeoxEmbedding(const GptNeoxConfig& config, const LayerOptions& options)
+      : Embedding(config.vocab_size, config.hidden_size, /*padding_row=*/-1, options),
+        dropout_(config.hidden_dropout) {}
+
+  at::Tensor forward(const at::Tensor& ids_BL) const {
+    return at::dropout(Embedding::forward(ids_BL), dropout_, is_training());
+  }
+
+ private:
+  double dropout_;
+};
+
+class GptNeoxAttention : public torch::nn::Module {
+ public:
+  GptNeoxAttention(const GptNeoxConfig& config, std::shared_ptr<AttentionInputs> inputs,
+                   const LayerOptions& options)
+      : num_heads_(config.num_attention_heads),
+        dropout_(config.attention_dropout),
+        inputs_(std::move(inputs)) {
+    const std::int64_t d = config.hidden_size;
+    const auto add = [&](const char* name, std::int64_t out) {
+      return register_module(name,
+                             std::make_shared<Linear>(d, out, config.attention_bias, options));
+    };
+    query_key_value_ = add("query_key_value", 3 * d);
+    dense_ = add("dense", d);
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
+    // Of every head its query, key and value behind each other.
+    const std::vector<at::Tensor> qkv = query_key_value_->forward(x_BLD)
+                                            .unflatten(-1, {num_heads_, -1})
+                                            .transpose(1, 2)
+                                            .chunk(3, -1);
+    const auto [cos, sin] = inputs_->rotary(0, batch.position_ids, x_BLD.size(1), x_BLD.device());
+    const at::Tensor q_BHLE = rotate(qkv[0], cos, sin), k_BHLE = rotate(qkv[1], cos, sin);
+    // A view would keep the queries and keys before they were turned, too.
+    const at::Tensor v_BHLE = qkv[2].contiguous();
+    const at::Tensor mask =
+        inputs_->mask(batch, q_BHLE, /*window=*/0, AttentionInputs::Unseen::kInfinity);
+    return dense_->forward(
+        attention(q_BHLE, k_BHLE, v_BHLE, mask, {is_training() ? dropout_ : 0.0, std::nullopt}));
+  }
+
+ private:
+  std::int64_t num_heads_;
+  double dropout_;
+  std::shared_ptr<AttentionInputs> inputs_;
+  std::shared_ptr<Linear> query_key_value_, dense_;
+};
+
+class GptNeoxMlp : public torch::nn::Module {
+ public:
+  GptNeoxMlp(const GptNeoxConfig& config, const LayerOptions& options)
+      : activation_(config.activation) {
+    const std::int64_t d = config.hidden_size, f = config.intermediate_size;
+    dense_h_to_4h_ =
+        register_module("dense_h_to_4h", std::make_shared<Linear>(d, f, /*bias=*/true, options));
+    dense_4h_to_h_ =
+        register_module("dense_4h_to_h", std::make_shared<Linear>(f, d, /*bias=*/true, options));
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD) const {
+    return dense_4h_to_h_->forward(activate(dense_h_to_4h_->forward(x_BLD), activation_));
+  }
+
+ private:
+  Activation activation_;
+  std::shared_ptr<Linear> dense_h_to_4h_, dense_4h_to_h_;
+};
+
+class GptNeoxLayer : public torch::nn::Module {
+ public:
+  GptNeoxLayer(const GptNeoxConfig& config, std::shared_ptr<AttentionInputs> inputs,
+               const LayerOptions& options)
+      : parallel_(config.parallel_residual), dropout_(config.hidden_dropout) {
+    const auto norm = [&](const char* name) {
+      return register_module(
+          name, std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options));
+    };
+    input_layernorm_ = norm("input_layernorm");
+    post_attention_layernorm_ = norm("post_attention_layernorm");
+    attention_ = register_module(
+        "attention", std::make_shared<GptNeoxAttention>(config, std::move(inputs), options));
+    mlp_ = register_module("mlp", std::make_shared<GptNeoxMlp>(config, options));
+  }
+
+  at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
+                     const at::Tensor& position_ids_BL) const {
+    const at::Tensor attended_BLD = dropped(attention_->forward(
+        input_layernorm_->forward(x_BLD), {attention_mask_BL, position_ids_BL}));
+    if (parallel_) return fed(x_BLD) + attended_BLD + x_BLD;
+    const at::Tensor h_BLD = attended_BLD + x_BLD;
+    return fed(h_BLD) + h_BLD;
+  }
+
+ private:
+  at::Tensor fed(const at::Tensor& x_BLD) const {
+    return dropped(mlp_->forward(post_attention_layernorm_->forward(x_BLD)));
+  }
+  at::Tensor dropped(const at::Tensor& x_BLD) const {
+    return at::dropout(x_BLD, dropout_, is_training());
+  }
+
+  bool parallel_;
+  double dropout_;
+  std::shared_ptr<LayerNorm> input_layernorm_, post_attention_layernorm_;
+  std::shared_ptr<GptNeoxAttention> attention_;
+  std::shared_ptr<GptNeoxMlp> mlp_;
+};
+
+}  // namespace
+
+std::vector<LayerSpec> make_gpt_neox_layers(const ModelSpec& model, const LayerOptions& options) {
+  const GptNeoxConfig config = config_of(model, read_gpt_neox_config);
+  const auto inputs = std::make_shared<AttentionInputs>(std::vector<std::shared_ptr<RotaryTable>>{
+      std::make_shared<RotaryTable>(config.rotary_dim, config.rope)});
+  const double std = initializer_std(config.initializer_range);
+  return assemble_layers(
+      model, options, {[=](const std::string&) { return std; }},
+      [=] { return std::make_shared<GptNeoxEmbedding>(config, options); },
+      [=](std::int64_t) { return std::make_shared<GptNeoxLayer>(config, inputs, options); },
+      [=] { return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options); },
+      [=] {
+        return std::make_shared<Linear>(config.hidden_size, config.vocab_size, /*bias=*/false,
+                                        options);
+      });
+}
+
+}  // namespace sluice::detail
