@@ -10,22 +10,36 @@ Every directory has config.json, model.safetensors and expected.json:
   input_ids, labels   two rows; some labels are -100
   attention_mask, position_ids   where the model is called with them
   loss, counted       mean over the counted labels, and their number
+  balance             load balancing loss of every layer with experts, where they are asked for
   logits              sum, abs_sum, and all logits of the last token of every row
   grad_norms          of every parameter, after backward from that loss
 """
+import copy
 import json
 import pathlib
 import sys
+import tempfile
 
+import safetensors.torch
 import torch
 import transformers
 from transformers import (
     AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
     GPT2Config,
+    GPTNeoXConfig,
+    GraniteConfig,
     LlamaConfig,
     MistralConfig,
+    MixtralConfig,
+    Olmo2Config,
+    OlmoeConfig,
+    Phi3Config,
     Qwen2Config,
     Qwen3Config,
+    Qwen3MoeConfig,
+    SmolLM3Config,
 )
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "reference" / "models_extra"
@@ -83,6 +97,22 @@ def far(ids):
     return {"position_ids": torch.arange(ids.shape[1]).repeat(2, 1) + torch.tensor([[3], [50]])}
 
 
+def to_old_gemma3_keys(config):
+    """The keys of transformers 4: one theta of either kind of layer, and the period of the full ones."""
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope["full_attention"].pop("rope_theta")
+    config["rope_local_base_freq"] = rope["sliding_attention"].pop("rope_theta")
+    config["rope_scaling"] = rope["full_attention"]
+    config["sliding_window_pattern"] = config.pop("_sliding_window_pattern", 3)
+    config.pop("layer_types")
+
+
+def gemma(cls, **changes):
+    given = {key: value for key, value in LLAMA.items() if key != "tie_word_embeddings"}
+    return cls(**{**given, "num_key_value_heads": 2, "head_dim": 8, "num_hidden_layers": 3, "query_pre_attn_scalar": 12,
+                  **changes})
+
+
 def qwen(cls, **changes):
     return cls(**{**LLAMA, "num_key_value_heads": 2, **changes})
 
@@ -131,7 +161,133 @@ MODELS = {
         qwen(Qwen3Config, head_dim=8, num_hidden_layers=4, use_sliding_window=True, sliding_window=5,
              layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"]),
         14, None, packed),
+    "qwen3_yarn": (
+        qwen(Qwen3Config, head_dim=16, num_attention_heads=2,
+             rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}),
+        40, None, None),
+    "llama_yarn": (
+        LlamaConfig(**{**LLAMA, "head_dim": 16},
+                    rope_parameters={"rope_type": "yarn", "rope_theta": 1000.0, "factor": 8.0, "beta_fast": 8.0, "beta_slow": 0.5,
+                                     "mscale": 1.0, "mscale_all_dim": 0.5, "truncate": False,
+                                     "original_max_position_embeddings": 24}),
+        40, None, None),
+    "gemma2": (gemma(Gemma2Config, sliding_window=5, attn_logit_softcapping=2.0, final_logit_softcapping=1.5), 12, None, None),
+    "gemma2_no_caps": (
+        gemma(Gemma2Config, attn_logit_softcapping=None, final_logit_softcapping=None, sliding_window=4, attention_bias=True,
+              pad_token_id=3, tie_word_embeddings=False, hidden_activation="gelu"),
+        12, None, left_padded),
+    "gemma2_left_padded": (gemma(Gemma2Config, sliding_window=4, head_dim=10, attn_logit_softcapping=1.0), 12, None, left_padded),
+    "gemma2_packed": (
+        gemma(Gemma2Config, sliding_window=4, attn_logit_softcapping=3.0, num_key_value_heads=1, hidden_activation="relu",
+              layer_types=["full_attention", "sliding_attention", "full_attention"]),
+        14, None, packed),
+    "gemma3": (gemma(Gemma3TextConfig, sliding_window=5, layer_types=["sliding_attention", "full_attention", "sliding_attention"]), 14, None, None),
+    "gemma3_ropes": (
+        gemma(Gemma3TextConfig, sliding_window=4, num_hidden_layers=4, sliding_window_pattern=3, final_logit_softcapping=2.0,
+              rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
+                               "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+        14, None, packed),
+    "gemma3_old_keys": (
+        gemma(Gemma3TextConfig, sliding_window=4, num_hidden_layers=4, sliding_window_pattern=3,
+              rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
+                               "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+        12, to_old_gemma3_keys, left_padded),
+    "olmo2": (Olmo2Config(**{**LLAMA, "num_key_value_heads": 2}), 12, None, None),
+    "olmo2_biases": (
+        Olmo2Config(**{**LLAMA, "tie_word_embeddings": True}, attention_bias=True, pad_token_id=None,
+                    rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+        12, None, left_padded),
+    "granite": (
+        GraniteConfig(**{**LLAMA, "num_key_value_heads": 2}, embedding_multiplier=6.0, attention_multiplier=0.3,
+                      residual_multiplier=0.4, logits_scaling=3.0),
+        12, None, None),
+    "granite_biases": (
+        GraniteConfig(**{**LLAMA, "tie_word_embeddings": True}, attention_bias=True, mlp_bias=True, attention_multiplier=0.05),
+        14, None, packed),
+    "smollm3": (SmolLM3Config(**{**LLAMA, "num_hidden_layers": 4}, pad_token_id=None), 12, None, None),
+    "smollm3_windows": (
+        SmolLM3Config(**{**LLAMA, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}, pad_token_id=5,
+                      use_sliding_window=True, sliding_window=4, no_rope_layer_interval=2, mlp_bias=True, attention_bias=True),
+        12, None, left_padded),
+    "smollm3_lists": (
+        SmolLM3Config(**{**LLAMA, "num_hidden_layers": 3}, pad_token_id=None, no_rope_layers=[0, 1, 0], use_sliding_window=True,
+                      sliding_window=4, layer_types=["full_attention", "sliding_attention", "sliding_attention"]),
+        14, None, packed),
 }
+
+SPARSE = {**LLAMA, "hidden_size": 16, "intermediate_size": 12, "num_key_value_heads": 2, "initializer_range": 0.15}
+
+
+def sparse(cls, **changes):
+    return cls(**{**SPARSE, **changes})
+
+
+def qwen3_moe(**changes):
+    return sparse(Qwen3MoeConfig, **{"head_dim": 6, "moe_intermediate_size": 8, "num_experts_per_tok": 2, "num_experts": 4, **changes})
+
+
+def to_num_experts(config):
+    """The name that transformers 4 writes."""
+    config["num_experts"] = config.pop("num_local_experts")
+
+
+# Models with experts. With output_router_logits the loss is that of the tokens alone, and the gradients are those of
+# this loss and the mean of the layers' load balancing losses: the same as transformers' where one layer has experts.
+MODELS.update({
+    "mixtral": (sparse(MixtralConfig, num_local_experts=4), 12, None, None),
+    "mixtral_window": (sparse(MixtralConfig, num_local_experts=5, num_experts_per_tok=1, head_dim=6, sliding_window=5), 14, None, left_padded),
+    "mixtral_balance": (sparse(MixtralConfig, num_local_experts=6, num_experts_per_tok=3, output_router_logits=True, router_aux_loss_coef=0.5, tie_word_embeddings=True), 12, None, left_padded),
+    "qwen3_moe": (qwen3_moe(), 12, to_num_experts, None),
+    "qwen3_moe_some": (
+        qwen3_moe(num_hidden_layers=4, num_experts=8, num_experts_per_tok=4, norm_topk_prob=True, decoder_sparse_step=2, mlp_only_layers=[1],
+                  output_router_logits=True, router_aux_loss_coef=0.3, use_sliding_window=True, sliding_window=6, attention_bias=True),
+        14, None, None),
+    "qwen3_moe_packed": (qwen3_moe(norm_topk_prob=True, num_experts_per_tok=1, tie_word_embeddings=True), 14, None, packed),
+    "olmoe": (sparse(OlmoeConfig, num_experts=8, num_experts_per_tok=3), 12, None, None),
+    "olmoe_balance": (
+        sparse(OlmoeConfig, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True, attention_bias=True, pad_token_id=None, num_key_value_heads=4,
+               output_router_logits=True, router_aux_loss_coef=0.4),
+        12, None, None),
+})
+
+NEOX = dict(
+    vocab_size=40, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=3, max_position_embeddings=64,
+    initializer_range=0.12, bos_token_id=1, eos_token_id=2, use_cache=False,
+)
+PHI3 = {**LLAMA, "num_key_value_heads": 2, "pad_token_id": None, "initializer_range": 0.12}
+
+
+def neox_old_keys(config):
+    rope = config.pop("rope_parameters")
+    config["rotary_emb_base"] = rope["rope_theta"]
+    config["rotary_pct"] = rope["partial_rotary_factor"]
+
+
+def phi3_old_keys(config):
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+    rope.pop("original_max_position_embeddings")
+    rope["type"] = rope.pop("rope_type")
+    config["rope_scaling"] = rope
+
+
+# Of 3 pairs of channels; an original context of 16.
+LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.5, 2.5, 4.0]}
+
+MODELS.update({
+    "gpt_neox": (GPTNeoXConfig(**NEOX), 12, neox_old_keys, None),
+    "gpt_neox_in_turn": (GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}), 12, None, left_padded),
+    "gpt_neox_tied": (GPTNeoXConfig(**NEOX, tie_word_embeddings=True, hidden_act="gelu_new", rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0, "partial_rotary_factor": 1.0}), 14, None, packed),
+    "phi3": (Phi3Config(**PHI3), 12, None, None),
+    "phi3_window": (Phi3Config(**{**PHI3, "num_key_value_heads": 1, "pad_token_id": 3, "hidden_size": 32}, sliding_window=5, rope_parameters={"rope_type": "default", "rope_theta": 1000.0, "partial_rotary_factor": 0.5}), 14, None, packed),
+    "phi3_short": (Phi3Config(**PHI3, original_max_position_embeddings=16, rope_parameters=LONGROPE), 12, None, left_padded),
+    "phi3_long": (Phi3Config(**PHI3, original_max_position_embeddings=16, rope_parameters=LONGROPE), 24, phi3_old_keys, None),
+    "phi3_far": (
+        Phi3Config(**{**PHI3, "hidden_size": 32, "tie_word_embeddings": True}, original_max_position_embeddings=16,
+                   rope_parameters={**LONGROPE, "partial_rotary_factor": 0.75, "attention_factor": 1.2}),
+        12, None, far),
+})
 
 HALF = ("grouped_query", "qwen2_tied", "gpt2_untied_inner")
 
@@ -140,6 +296,27 @@ def attention_of(name):
     if len(MODELS[name]) == 3 or MODELS[name][0].model_type == "gemma2":
         return "eager"
     return "sdpa"
+
+
+def norms_as_saved(model):
+    """Of the gradients, by the names and in the shapes of the file."""
+    holder = copy.deepcopy(model)
+    with torch.no_grad():
+        for to, parameter in zip(holder.parameters(), model.parameters()):
+            to.copy_(parameter.grad)
+    with tempfile.TemporaryDirectory() as directory:
+        holder.save_pretrained(directory)
+        saved = safetensors.torch.load_file(pathlib.Path(directory) / "model.safetensors")
+    return {key: value.double().norm().item() for key, value in saved.items()}
+
+
+def balance_losses(model, output, given):
+    """Of every layer with experts."""
+    function = sys.modules[type(model).__module__].load_balancing_loss_func
+    return [
+        function((logits,), model.num_experts, model.num_experts_per_tok, given.get("attention_mask"))
+        for logits in output.router_logits
+    ]
 
 
 def make(name):
@@ -160,7 +337,15 @@ def make(name):
     labels[1, -2:] = -100
     given = more(ids) if more else {}
     output = model(input_ids=ids, labels=labels, **given)
-    output.loss.backward()
+    loss, balance = output.loss, []
+    if getattr(config, "output_router_logits", False):
+        balance = balance_losses(model, output, given)
+        loss = output.loss - config.router_aux_loss_coef * output.aux_loss
+        total = loss + config.router_aux_loss_coef * torch.stack(balance).mean()
+        assert len(balance) > 1 or torch.allclose(total, output.loss), f"{name}: transformers has another loss"
+        total.backward()
+    else:
+        loss.backward()
     logits = output.logits.detach().double()
 
     directory = OUT / name
@@ -178,14 +363,15 @@ def make(name):
         "input_ids": ids.tolist(),
         "labels": labels.tolist(),
         **{key: value.tolist() for key, value in given.items()},
-        "loss": output.loss.item(),
+        "loss": loss.item(),
+        **({"balance": [value.item() for value in balance]} if balance else {}),
         "counted": int((labels[:, 1:] != -100).sum()),
         "logits": {
             "sum": logits.sum().item(),
             "abs_sum": logits.abs().sum().item(),
             "last_token": [[round(x, 8) for x in row] for row in logits[:, -1].tolist()],
         },
-        "grad_norms": {key: p.grad.double().norm().item() for key, p in model.named_parameters()},
+        "grad_norms": norms_as_saved(model),
     }
     (directory / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 

@@ -127,6 +127,7 @@ std::shared_ptr<const KeptTensors> tensors_to_keep(const std::string& config_tex
                                                    const std::string& source_directory,
                                                    const std::set<std::string>& saved) {
   if (source_directory.empty() || !detail::is_part_of_a_whole(config_text)) return nullptr;
+  if (detail::stored_names(source_directory).empty()) return nullptr;  // drawn from its config.json
   const ModelSpec model = read_model_spec(source_directory);
   const auto is_saved = [&](const ParameterSpec& parameter) {
     return saved.contains(parameter.name);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/kept_tensors.h"
+#include "job/run_inputs.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/metrics.h"
 
@@ -34,7 +35,7 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   }
   const auto kept = tensors_to_keep(plan.model.config_text, config.model.path, names);
   if (kept) bytes += kept->bytes();
-  return bytes + hf_directory_bytes(plan.model, config.model.path);
+  return bytes + hf_directory_bytes(plan.model, tokenizer_directory(config));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <ATen/ATen.h>
 
-#include "model/attention_inputs.h"
 #include "model/families.h"
 
 namespace sluice::detail {
@@ -53,7 +52,10 @@ class DecoderAttention : public torch::nn::Module {
   DecoderAttention(const DecoderConfig& config, const BlockConfig& block,
                    std::shared_ptr<AttentionInputs> inputs, const LayerOptions& options)
       : head_dim_(config.head_dim),
-        window_(block.window),
+        mask_kind_{block.window,
+                   config.unseen_is_mean ? AttentionInputs::Unseen::kLeast
+                                         : AttentionInputs::Unseen::kInfinity,
+                   /*always=*/config.attention_cap.has_value()},
         rope_(block.rope),
         wide_rope_(config.wide_rope),
         widths_{config.query_width(), config.key_value_width(), config.key_value_width()},
@@ -100,8 +102,7 @@ class DecoderAttention : public torch::nn::Module {
       k_BKLE = turned(k_BKLE, cos, sin);
     }
     const AttentionSettings settings{is_training() ? dropout_ : 0.0, scale_};
-    const auto unseen = cap_ ? AttentionInputs::Unseen::kLeast : AttentionInputs::Unseen::kInfinity;
-    const at::Tensor mask = inputs_->mask(batch, q_BHLE, window_, unseen);
+    const at::Tensor mask = inputs_->mask(batch, q_BHLE, mask_kind_);
     return o_proj_->forward(cap_ ? capped_attention(q_BHLE, k_BKLE, v_BKLE, mask, *cap_, settings)
                                  : attention(q_BHLE, k_BKLE, v_BKLE, mask, settings));
   }
@@ -118,7 +119,8 @@ class DecoderAttention : public torch::nn::Module {
     return rotate(x_BHLE.to(at::kFloat), cos, sin).to(x_BHLE.scalar_type());
   }
 
-  std::int64_t head_dim_, window_;
+  std::int64_t head_dim_;
+  AttentionInputs::Kind mask_kind_;
   int rope_;
   bool wide_rope_;
   std::vector<std::int64_t> widths_;  // of q, k, v
@@ -147,13 +149,13 @@ class GatedMlp : public FeedForward {
     down_proj_ = add("down_proj", f, d);
   }
 
-  at::Tensor forward(const at::Tensor& x_BLD) const override {
+  Output forward(const at::Tensor& x_BLD, const BatchPositions& /*batch*/) const override {
     if (gate_up_proj_) {
       const std::vector<at::Tensor> both = gate_up_proj_->forward(x_BLD).chunk(2, -1);
-      return down_proj_->forward(activate(both[0], activation_) * both[1]);
+      return {down_proj_->forward(activate(both[0], activation_) * both[1])};
     }
     const at::Tensor gate_BLF = activate(gate_proj_->forward(x_BLD), activation_);
-    return down_proj_->forward(gate_BLF * up_proj_->forward(x_BLD));
+    return {down_proj_->forward(gate_BLF * up_proj_->forward(x_BLD))};
   }
 
  private:
@@ -191,14 +193,15 @@ class DecoderLayer : public torch::nn::Module {
     }
   }
 
-  at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
-                     const at::Tensor& position_ids_BL) const {
+  std::vector<at::Tensor> forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
+                                  const at::Tensor& position_ids_BL) const {
     const BatchPositions batch{attention_mask_BL, position_ids_BL};
     const at::Tensor h_BLD = added(
         x_BLD,
         normed(behind_attention_, self_attn_->forward(normed(before_attention_, x_BLD), batch)));
-    return added(h_BLD, normed(behind_feed_forward_,
-                               feed_forward_->forward(normed(before_feed_forward_, h_BLD))));
+    auto [fed_BLD, written] = feed_forward_->forward(normed(before_feed_forward_, h_BLD), batch);
+    written.insert(written.begin(), added(h_BLD, normed(behind_feed_forward_, fed_BLD)));
+    return written;
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "model/attention_inputs.h"
 #include "model/modules.h"
 #include "plan/families/decoder_config.h"
 #include "sluice/causal_lm.h"
@@ -20,7 +21,11 @@ namespace sluice::detail {
 // What stands behind attention in a block: [B, L, D] -> [B, L, D].
 class FeedForward : public torch::nn::Module {
  public:
-  virtual at::Tensor forward(const at::Tensor& x_BLD) const = 0;
+  struct Output {
+    at::Tensor hidden_BLD;
+    std::vector<at::Tensor> written = {};  // BlockPart::writes
+  };
+  virtual Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const = 0;
 };
 
 // down(activation(gate(x)) * up(x)). width: of its inner layer.

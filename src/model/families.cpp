@@ -1,7 +1,10 @@
 #include "model/families.h"
 
 #include "model/decoder_layer.h"
+#include "model/moe.h"
+#include "plan/families/gemma.h"
 #include "plan/families/llama.h"
+#include "plan/families/olmo2.h"
 #include "plan/families/qwen.h"
 #include "sluice/error.h"
 #include "sluice/parts/keyed_random.h"
@@ -14,6 +17,7 @@ std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_fun
     const LayerInfo& info, at::ScalarType dtype) {
   const std::int64_t width = info.writes.front().sizes.back();
   const bool appends = info.role == LayerRole::kEmbedding;
+  const std::size_t num_written = info.writes.size();
   return [=](const std::vector<TensorMeta>& inputs) {
     TensorMeta meta{inputs.at(0).sizes, dtype};
     if (appends) {
@@ -21,7 +25,9 @@ std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_fun
     } else {
       meta.sizes.back() = width;
     }
-    return std::vector<TensorMeta>{meta};
+    std::vector<TensorMeta> written{meta};
+    written.resize(num_written, TensorMeta{{}, at::kFloat});  // losses
+    return written;
   };
 }
 
@@ -29,6 +35,16 @@ std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_fun
 template <DecoderConfig (*read)(const ConfigReader&)>
 std::vector<LayerSpec> decoder_layers(const ModelSpec& model, const LayerOptions& options) {
   return make_decoder_layers(config_of(model, read), model, options);
+}
+
+// Of a MoeConfig.
+template <MoeConfig (*read)(const ConfigReader&)>
+std::vector<LayerSpec> moe_layers(const ModelSpec& model, const LayerOptions& options) {
+  return make_moe_layers(config_of(model, read), model, options);
+}
+template <MoeConfig (*read)(const ConfigReader&)>
+std::vector<AuxiliaryLoss> moe_losses(const ModelSpec& model) {
+  return balance_losses(config_of(model, read));
 }
 
 // A layer of several modules is the module around them.
@@ -45,6 +61,14 @@ const std::vector<FamilyModules>& family_modules() {
       {"qwen2", decoder_layers<read_qwen2_config>},
       {"mistral", decoder_layers<read_mistral_config>},
       {"qwen3", decoder_layers<read_qwen3_config>},
+      {"mixtral", moe_layers<read_mixtral_config>, moe_losses<read_mixtral_config>},
+      {"qwen3_moe", moe_layers<read_qwen3_moe_config>, moe_losses<read_qwen3_moe_config>},
+      {"olmoe", moe_layers<read_olmoe_config>, moe_losses<read_olmoe_config>},
+      {"gemma2", decoder_layers<read_gemma2_config>},
+      {"gemma3_text", decoder_layers<read_gemma3_config>},
+      {"olmo2", decoder_layers<read_olmo2_config>},
+      {"granite", decoder_layers<read_granite_config>},
+      {"smollm3", decoder_layers<read_smollm3_config>},
   };
   return table;
 }
@@ -60,7 +84,8 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
   const std::string prefix = prefix_of(info);
   spec.prefix = prefix;
   spec.reads = info.reads;
-  spec.writes = {info.writes.front().name};
+  spec.writes.clear();
+  for (const ValueSpec& value : info.writes) spec.writes.push_back(value.name);
   spec.shapes = shape_function(info, options.dtype);
   spec.role = info.role;
   for (const ParameterSpec& parameter : info.parameters) {
@@ -98,14 +123,12 @@ void freeze_as(const LayerInfo& info, LayerSpec& spec) {
 
 }  // namespace detail
 
-std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options) {
+namespace {
+
+const detail::FamilyModules& family_of(const ModelSpec& model) {
   std::vector<std::string> names;
   for (const detail::FamilyModules& family : detail::family_modules()) {
-    if (family.name == model.family) {
-      std::vector<LayerSpec> layers = family.make(model, options);
-      for (std::size_t i = 0; i < layers.size(); ++i) detail::freeze_as(model.layers[i], layers[i]);
-      return layers;
-    }
+    if (family.name == model.family) return family;
     names.push_back(family.name);
   }
   throw Error(ErrorKind::kInput, {.what = "model family '" + model.family + "' has no modules",
@@ -113,12 +136,22 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
                                   .remedy = suggest_name(model.family, names)});
 }
 
+}  // namespace
+
+std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options) {
+  std::vector<LayerSpec> layers = family_of(model).make(model, options);
+  for (std::size_t i = 0; i < layers.size(); ++i) detail::freeze_as(model.layers[i], layers[i]);
+  return layers;
+}
+
 Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
+  const auto auxiliary = family_of(model).auxiliary;
   return {.layers = make_layers(model, options),
           .inputs = {"input_ids", "labels", "attention_mask", "position_ids"},
           .outputs = {"logits"},
           .loss = causal_lm_loss,
           .count = [](const Values& batch) { return count_tokens(batch.get("labels")); },
+          .auxiliary = auxiliary ? auxiliary(model) : std::vector<AuxiliaryLoss>(),
           .optional_inputs = {"attention_mask", "position_ids"}};
 }
 

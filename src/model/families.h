@@ -21,6 +21,8 @@ namespace sluice::detail {
 struct FamilyModules {
   std::string name;
   std::vector<LayerSpec> (*make)(const ModelSpec& model, const LayerOptions& options);
+  // Model::auxiliary; null: none.
+  std::vector<AuxiliaryLoss> (*auxiliary)(const ModelSpec& model) = nullptr;
 };
 const std::vector<FamilyModules>& family_modules();
 
@@ -43,8 +45,12 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
 // Its module comes without requires_grad where `info` says that a parameter is not trainable.
 void freeze_as(const LayerInfo& info, LayerSpec& spec);
 
+inline std::vector<at::Tensor> as_written(at::Tensor hidden) { return {std::move(hidden)}; }
+inline std::vector<at::Tensor> as_written(std::vector<at::Tensor> written) { return written; }
+
 // Makes `spec` run modules that `make` creates, each with `at::Tensor forward(const at::Tensor&)`,
-// or with as many tensors as LayerSpec::reads has names.
+// or with as many tensors as LayerSpec::reads has names; returns all that the layer writes,
+// where that is more than one.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {
   using Module = typename decltype(make())::element_type;
@@ -52,7 +58,7 @@ void set_module(LayerSpec& spec, Make make) {
   spec.forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& inputs) {
     auto& of_layer = static_cast<Module&>(module);
     if constexpr (requires { of_layer.forward(inputs[0], inputs[1], inputs[2]); }) {
-      return std::vector<at::Tensor>{of_layer.forward(inputs[0], inputs[1], inputs[2])};
+      return as_written(of_layer.forward(inputs[0], inputs[1], inputs[2]));
     } else if constexpr (requires { of_layer.forward(inputs[0], inputs[1]); }) {
       return std::vector<at::Tensor>{of_layer.forward(inputs[0], inputs[1])};
     } else {

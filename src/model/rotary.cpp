@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numbers>
@@ -36,9 +37,34 @@ float llama3_frequency(float frequency, const RopeConfig& rope) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
+// Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models",
+// arXiv:2309.00071, section 3.2: pairs that turn often within the original context keep their
+// frequency, those that turn seldom are interpolated, with a ramp between the two.
+std::vector<float> yarn_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
+  const double context = static_cast<double>(rope.original_max_position_embeddings);
+  const auto pair_of_turns = [&](double turns) {
+    return static_cast<double>(head_dim) * std::log(context / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(rope.theta));
+  };
+  double low = pair_of_turns(rope.beta_fast), high = pair_of_turns(rope.beta_slow);
+  if (rope.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(head_dim - 1));
+  if (low == high) high += 0.001;  // a step
+  const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
+  const at::Tensor wavelength = at::pow(rope.theta, exponent);
+  const at::Tensor ramp = ((at::arange(head_dim / 2, at::kFloat) - low) / (high - low)).clamp(0, 1);
+  const at::Tensor kept = 1 - ramp;
+  const at::Tensor frequencies =
+      (wavelength * rope.factor).reciprocal() * (1 - kept) + wavelength.reciprocal() * kept;
+  const float* data = frequencies.const_data_ptr<float>();
+  return {data, data + frequencies.numel()};
+}
+
 }  // namespace
 
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
+  if (rope.type == "yarn") return yarn_frequencies(head_dim, rope);
   std::vector<float> frequencies = default_frequencies(head_dim, rope);
   if (rope.type == "default") return frequencies;
   for (float& frequency : frequencies) {
@@ -50,7 +76,7 @@ std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& r
       throw Error(ErrorKind::kInput,
                   {.what = "rotary embedding '" + rope.type + "' is not implemented",
                    .where = "rope_type",
-                   .remedy = "one of: default, linear, llama3"});
+                   .remedy = "one of: default, linear, llama3, yarn"});
     }
   }
   return frequencies;
@@ -58,12 +84,12 @@ std::vector<float> rotary_frequencies(std::int64_t head_dim, const RopeConfig& r
 
 namespace {
 
-void turn(float position, const std::vector<float>& frequencies, float*& cos_data,
+void turn(float position, const std::vector<float>& frequencies, float factor, float*& cos_data,
           float*& sin_data) {
   for (const float frequency : frequencies) {
     const double angle = position * frequency;
-    *cos_data++ = static_cast<float>(std::cos(angle));
-    *sin_data++ = static_cast<float>(std::sin(angle));
+    *cos_data++ = static_cast<float>(std::cos(angle)) * factor;
+    *sin_data++ = static_cast<float>(std::sin(angle)) * factor;
   }
 }
 
@@ -79,7 +105,7 @@ std::pair<at::Tensor, at::Tensor> RotaryTable::at(const at::Tensor& position_ids
   float* sin_data = sin.mutable_data_ptr<float>();
   const auto* position = positions.const_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < positions.numel(); ++i)
-    turn(static_cast<float>(position[i]), frequencies_, cos_data, sin_data);
+    turn(static_cast<float>(position[i]), frequencies_, factor_, cos_data, sin_data);
   return {cos.to(device), sin.to(device)};
 }
 
@@ -100,7 +126,7 @@ std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Dev
     float* cos_data = cos_LR.mutable_data_ptr<float>();
     float* sin_data = sin_LR.mutable_data_ptr<float>();
     for (std::int64_t position = 0; position < rows; ++position)
-      turn(static_cast<float>(position), frequencies_, cos_data, sin_data);
+      turn(static_cast<float>(position), frequencies_, factor_, cos_data, sin_data);
     entry->cos_LR = cos_LR.to(device);
     entry->sin_LR = sin_LR.to(device);
   }

@@ -18,7 +18,8 @@
 namespace sluice {
 
 // Angle per position of each of the head_dim / 2 pairs: rope types "default", "linear" (positions
-// divided by a factor) and "llama3" (Llama 3.1: long wavelengths divided, medium ones blended).
+// divided by a factor), "llama3" (Llama 3.1: long wavelengths divided, medium ones blended) and
+// "yarn" (the same by the number of turns within the original context).
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope);
 
 // Cosine and sine of position * frequency, float32, computed on the host: the same bits on every
@@ -26,7 +27,8 @@ std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeC
 class RotaryTable {
  public:
   RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
-      : frequencies_(rotary_frequencies(head_dim, rope)) {}
+      : frequencies_(rotary_frequencies(head_dim, rope)),
+        factor_(static_cast<float>(rope.attention_factor)) {}
   // cos_LR, sin_LR on `device`: views into the table.
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
   // [B, L, R] of the positions, int64 [B, L], on `device`: the same bits.
@@ -38,6 +40,7 @@ class RotaryTable {
     at::Tensor cos_LR, sin_LR;
   };
   std::vector<float> frequencies_;
+  float factor_;  // of cosines and sines
   std::mutex mutex_;
   std::vector<Entry> entries_;
 };

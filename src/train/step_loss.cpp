@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/name_pattern.h"
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
 
@@ -111,12 +112,21 @@ Work<GatheredLosses> post_losses(const Group& world, const Executor* executor,
       .then(&read_losses);
 }
 
+double StepLoss::scale_of(const std::string& value) const {
+  const auto found =
+      std::find_if(auxiliary_.begin(), auxiliary_.end(), [&](const AuxiliaryLoss& loss) {
+        return matches_pattern(loss.value, value);
+      });
+  return found == auxiliary_.end() ? 0.0 : found->scale;
+}
+
 Work<void> StepLoss::reduce(StepReport& report) const {
   return post_losses(world_, executor_, requested_ ? requested_() : StepRequest::kNone)
-      .then([&report](const GatheredLosses& losses) {
+      .then([this, &report](const GatheredLosses& losses) {
         report.tokens = losses.count();
         report.request = losses.request;
         report.loss = losses.sum() / static_cast<double>(report.tokens);  // never 0 in a Trainer
+        for (const auto& [name, mean] : losses.auxiliary()) report.loss += scale_of(name) * mean;
       });
 }
 

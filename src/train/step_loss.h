@@ -37,15 +37,21 @@ class StepLoss {
   StepLoss(Group world, std::function<StepRequest()> requested)
       : world_(std::move(world)), requested_(std::move(requested)) {}
 
-  // Losses are taken from here.
-  void watch(const Executor& executor) { executor_ = &executor; }
-  // REDUCE_LOSS. Fills in loss, tokens and request; the report must outlive the work.
+  // Losses are taken from here. auxiliary: of these their scales.
+  void watch(const Executor& executor, std::vector<AuxiliaryLoss> auxiliary) {
+    executor_ = &executor;
+    auxiliary_ = std::move(auxiliary);
+  }
+  // REDUCE_LOSS. Fills in loss, tokens and request; this and the report must outlive the work.
   Work<void> reduce(StepReport& report) const;
 
  private:
+  double scale_of(const std::string& value) const;
+
   Group world_;
   std::function<StepRequest()> requested_;
   const Executor* executor_ = nullptr;
+  std::vector<AuxiliaryLoss> auxiliary_;
 };
 
 }  // namespace sluice

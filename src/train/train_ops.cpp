@@ -102,7 +102,9 @@ TrainOps::TrainOps(const Program& program, std::vector<Stage*> stages, const Run
                                    std::move(requested))) {}
 TrainOps::~TrainOps() = default;
 
-void TrainOps::watch(const Executor& executor) { impl_->loss.watch(executor); }
+void TrainOps::watch(const Executor& executor, std::vector<AuxiliaryLoss> auxiliary) {
+  impl_->loss.watch(executor, std::move(auxiliary));
+}
 void TrainOps::set_learning_rate(double lr) { impl_->lr = lr; }
 const StepReport& TrainOps::report() const { return impl_->report; }
 const Optimizer& TrainOps::optimizer() const { return impl_->update.optimizer(); }

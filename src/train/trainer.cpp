@@ -87,7 +87,7 @@ struct Trainer::Impl {
                                      options.data_parallel, options.requested);
     executor = std::make_unique<Executor>(program, transport.rank(), stages.pointers(), transport,
                                           *ops, end.loss, executor_options());
-    ops->watch(*executor);
+    ops->watch(*executor, end.auxiliary);
   }
 
   static RunGroups make_groups(const Program& program, Transport& transport,

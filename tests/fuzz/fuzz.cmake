@@ -16,7 +16,7 @@ target_compile_definitions(costs_fuzz PRIVATE fuzz_costs=LLVMFuzzerTestOneInput)
 set(FUZZED_safetensors_fuzz io/safetensors_header.cpp io/safetensors_header_json.cpp)
 set(FUZZED_manifest_fuzz ${FUZZED_safetensors_fuzz} checkpoint/manifest.cpp checkpoint/manifest_json.cpp
     checkpoint/manifest_rules.cpp checkpoint/manifest_seal.cpp)
-foreach(fuzz io/fuzz/safetensors_fuzz data/fuzz/jsonl_row_fuzz checkpoint/fuzz/manifest_fuzz)
+foreach(fuzz io/fuzz/safetensors_fuzz data/fuzz/jsonl_row_fuzz data/fuzz/row_tokens_fuzz data/fuzz/token_file_fuzz checkpoint/fuzz/manifest_fuzz)
   get_filename_component(target ${fuzz} NAME)
   set(fuzzed ${FUZZED_${target}})
   list(TRANSFORM fuzzed PREPEND ${PROJECT_SOURCE_DIR}/src/)

@@ -183,7 +183,11 @@ INSTANTIATE_TEST_SUITE_P(
                       "llama_relu", "gpt2_left_padded", "gpt2_packed", "mistral",
                       "mistral_no_window", "mistral_packed", "mistral_left_padded",
                       "mistral_wide_window", "qwen2_windows", "qwen2_layer_types", "qwen3",
-                      "qwen3_biases_tied", "qwen3_windows"),
+                      "qwen3_biases_tied", "qwen3_windows", "qwen3_yarn", "llama_yarn", "gemma2",
+                      "gemma2_no_caps", "gemma2_left_padded", "gemma2_packed", "gemma3",
+                      "gemma3_ropes", "gemma3_old_keys", "olmo2", "olmo2_biases", "granite",
+                      "granite_biases", "smollm3", "smollm3_windows", "smollm3_lists", "mixtral",
+                      "mixtral_window", "qwen3_moe", "qwen3_moe_packed", "olmoe"),
     [](const auto& test) { return test.param; });
 
 // Weights and the whole computation in a half type. On the machine that made the file logits and

@@ -205,10 +205,10 @@ TEST(ModelSpecTest, RefusesWhatItDoesNotImplementByName) {
   EXPECT_NE(refusal_of("model_type", "llamma").find("did you mean 'llama'?"), std::string::npos);
   EXPECT_NE(refusal_of("model_type", "t5").find("one of: llama, gpt2"), std::string::npos);
   EXPECT_NE(refusal_of("hidden_act", "mish").find("field 'hidden_act'"), std::string::npos);
-  const std::string yarn = refusal_of("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}});
-  EXPECT_NE(yarn.find("'yarn' is not implemented; config.json, field 'rope_scaling.rope_type'"),
+  const std::string ntk = refusal_of("rope_scaling", {{"rope_type", "ntk"}, {"factor", 4.0}});
+  EXPECT_NE(ntk.find("'ntk' is not implemented; config.json, field 'rope_scaling.rope_type'"),
             std::string::npos)
-      << yarn;
+      << ntk;
   EXPECT_NE(
       refusal_of("rope_scaling", {{"type", "dynamic"}, {"factor", 4.0}}).find("rope_scaling.type"),
       std::string::npos);

@@ -50,7 +50,9 @@ enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
 // What a step came to; the same on every rank. Loss, tokens and request are of REDUCE_LOSS, norms
 // of REDUCE_NORM, finite of both.
 struct StepReport {
-  double loss = 0;          // mean over the counted tokens of the step
+  // Mean over the counted tokens of the step, and the means of the auxiliary losses times their
+  // scale.
+  double loss = 0;
   std::int64_t tokens = 0;  // counted
   double grad_norm = 0;     // of all parameters, before clipping
   // Of every parameter, in layer order; tied ones once, under the name of the first use. Without a
@@ -72,8 +74,9 @@ class TrainOps : public StepOps {
            std::function<StepRequest()> requested = {});
   ~TrainOps() override;
 
-  // Losses are taken from here; the executor is made after its StepOps.
-  void watch(const Executor& executor);
+  // Losses are taken from here; the executor is made after its StepOps. auxiliary: as
+  // ExecutorOptions have them.
+  void watch(const Executor& executor, std::vector<AuxiliaryLoss> auxiliary = {});
   // The rate of the step that follows.
   void set_learning_rate(double lr);
 

@@ -270,6 +270,7 @@ ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
     const BlockPart attends = attention(config, block, bytes);
     const BlockPart feeds = feed_forward ? feed_forward(i, bytes) : mlp;
     append_parts(layer, {attends, feeds, norms});
+    layer.writes.insert(layer.writes.end(), feeds.writes.begin(), feeds.writes.end());
     layer.cost = sum(sum(attends.cost, feeds.cost), norms.cost);
     layer.frozen_cost = sum(sum(attends.frozen_cost, feeds.frozen_cost), norms.frozen_cost);
     layer.frozen_cost->after_input = {};

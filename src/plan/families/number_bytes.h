@@ -15,6 +15,7 @@ class NumberBytes {
         stored_(static_cast<double>(precision.parameter_bytes())),
         product_(static_cast<double>(precision.product_bytes())) {}
 
+  bool casts() const { return casts_; }
   // Always float32: inside norms, the loss, the log-sums of attention.
   static double wide(std::int64_t count) { return 4.0 * static_cast<double>(count); }
   // What goes from layer to layer, and inside norms; parameters.

@@ -49,8 +49,10 @@ void set_types(ModelSpec& model, const Precision& precision) {
   for (LayerInfo& layer : model.layers) {
     for (ParameterSpec& parameter : layer.parameters) parameter.dtype = precision.parameters;
     const bool is_product = layer.role == LayerRole::kHead && precision.casts();
-    for (ValueSpec& value : layer.writes)
+    for (ValueSpec& value : layer.writes) {
+      if (value.sizes.empty()) continue;  // a loss
       value.dtype = is_product ? precision.products : precision.parameters;
+    }
   }
 }
 

@@ -1,0 +1,37 @@
+// The field "decoder" of tokenizer.json: tokens to text.
+//
+// Owns: the parts ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip, BPEDecoder and
+// Sequence. Does not own: which tokens there are. Thread-safety: const members may be called from
+// any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/json_field.h"
+#include "data/tokenizer/pattern.h"
+
+namespace sluice::data {
+
+class DecoderPart {
+ public:
+  virtual ~DecoderPart() = default;
+  virtual void apply(std::vector<std::string>& tokens, PatternScratch& scratch) const = 0;
+};
+
+class Decoder {
+ public:
+  // Throws Error(kInput) naming the field: malformed, a part that is not known.
+  explicit Decoder(const JsonField& field);
+
+  // Without a decoder, tokens are put together with spaces between them.
+  std::string decode(std::vector<std::string> tokens) const;
+
+ private:
+  void add(const JsonField& field);
+  std::vector<std::unique_ptr<DecoderPart>> parts_;
+  bool has_parts_ = false;
+};
+
+}  // namespace sluice::data
