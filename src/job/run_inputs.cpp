@@ -6,6 +6,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "plan/families/nested.h"
 
 namespace sluice {
 namespace {
@@ -87,7 +88,8 @@ OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {
   OpenedWeights weights;
   weights.directory.emplace(path);
   const std::vector<std::string> unused = check_checkpoint(*weights.directory, spec);
-  if (!unused.empty()) {
+  // Of a whole the rest is no surprise: it is kept as it is (docs/hf-directories.md).
+  if (!unused.empty() && !detail::is_part_of_a_whole(spec.config_text)) {
     weights.warning = counted(static_cast<std::int64_t>(unused.size()), "tensor") + " of " + path +
                       (unused.size() == 1 ? " is" : " are") +
                       " not used by the model: " + first_names(unused);
