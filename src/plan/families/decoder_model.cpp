@@ -106,8 +106,9 @@ void add_scores(BlockPart& part, const DecoderConfig& c, const BlockConfig& bloc
     frozen.per_pair += per_pair;
     part.cost.in_forward.per_pair = part.frozen_cost.in_forward.per_pair =
         bytes.product(h) + NumberBytes::wide(h);
-    part.cost.on_entry.per_pair = part.frozen_cost.on_entry.per_pair =
-        bytes.product(h) + NumberBytes::wide(h);
+    // Two more of every pair, when what the feed-forward kept is gone: that is as much in sequences
+    // of usual length, so that a quarter of them is left.
+    part.cost.on_entry.per_pair = part.frozen_cost.on_entry.per_pair = bytes.product(h) / 2;
     return;
   }
   // q, k, v, the result of attention and its copy by rows, one log-sum a head. Where queries are
