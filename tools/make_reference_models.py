@@ -289,7 +289,8 @@ MODELS.update({
         12, None, far),
 })
 
-HALF = ("grouped_query", "qwen2_tied", "gpt2_untied_inner")
+HALF = ("grouped_query", "qwen2_tied", "gpt2_untied_inner", "mistral_left_padded", "qwen3_windows", "gemma2", "gemma3_ropes",
+        "olmo2", "granite", "smollm3")
 
 
 def attention_of(name):
@@ -378,10 +379,11 @@ def make(name):
 
 def answers_in(dtype, name):
     directory = OUT / name
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="sdpa").eval()
+    attention = "eager" if MODELS[name][0].model_type == "gemma2" else "sdpa"
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation=attention).eval()
     given = json.loads((directory / "expected.json").read_text())
-    ids, labels = torch.tensor(given["input_ids"]), torch.tensor(given["labels"])
-    output = model(input_ids=ids, labels=labels)
+    keys = [key for key in ("input_ids", "labels", "attention_mask", "position_ids") if key in given]
+    output = model(**{key: torch.tensor(given[key]) for key in keys})
     output.loss.backward()
     return {
         "loss": output.loss.item(),

@@ -60,6 +60,7 @@ class DecoderAttention : public torch::nn::Module {
         wide_rope_(config.wide_rope),
         widths_{config.query_width(), config.key_value_width(), config.key_value_width()},
         head_norms_(config.head_norms),
+        unseen_is_mean_(config.unseen_is_mean),
         dropout_(config.attention_dropout),
         scale_(config.attention_scale),
         cap_(config.attention_cap),
@@ -103,8 +104,10 @@ class DecoderAttention : public torch::nn::Module {
     }
     const AttentionSettings settings{is_training() ? dropout_ : 0.0, scale_};
     const at::Tensor mask = inputs_->mask(batch, q_BHLE, mask_kind_);
-    return o_proj_->forward(cap_ ? capped_attention(q_BHLE, k_BKLE, v_BKLE, mask, *cap_, settings)
-                                 : attention(q_BHLE, k_BKLE, v_BKLE, mask, settings));
+    const bool is_plain = cap_ || (unseen_is_mean_ && batch.attention_mask.defined());
+    return o_proj_->forward(is_plain && mask.defined()
+                                ? plain_attention(q_BHLE, k_BKLE, v_BKLE, mask, cap_, settings)
+                                : attention(q_BHLE, k_BKLE, v_BKLE, mask, settings));
   }
 
  private:
@@ -125,6 +128,7 @@ class DecoderAttention : public torch::nn::Module {
   bool wide_rope_;
   std::vector<std::int64_t> widths_;  // of q, k, v
   HeadNorms head_norms_;
+  bool unseen_is_mean_;
   double dropout_;
   std::optional<double> scale_, cap_;
   std::shared_ptr<AttentionInputs> inputs_;

@@ -100,16 +100,19 @@ at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const a
 
 at::Tensor soft_cap(const at::Tensor& x, double cap) { return at::tanh(x / cap) * cap; }
 
-at::Tensor capped_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
-                            const at::Tensor& v_BKLE, const at::Tensor& mask, double cap,
-                            const AttentionSettings& settings) {
+at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
+                           const at::Tensor& v_BKLE, const at::Tensor& mask,
+                           const std::optional<double>& cap, const AttentionSettings& settings) {
   const std::int64_t group = q_BHLE.size(1) / k_BKLE.size(1);
   const at::Tensor k_BHLE = group == 1 ? k_BKLE : k_BKLE.repeat_interleave(group, 1);
   const at::Tensor v_BHLE = group == 1 ? v_BKLE : v_BKLE.repeat_interleave(group, 1);
   const double scale =
       settings.scale.value_or(1.0 / std::sqrt(static_cast<double>(q_BHLE.size(-1))));
-  const at::Tensor scores = soft_cap(at::matmul(q_BHLE, k_BHLE.transpose(2, 3)) * scale, cap);
-  at::Tensor weights = at::softmax(scores + mask, -1, at::kFloat).to(q_BHLE.scalar_type());
+  // In place where no backward reads what was there: these are the largest tensors of the model.
+  at::Tensor scores = at::matmul(q_BHLE, k_BHLE.transpose(2, 3)).mul_(scale);
+  if (cap) scores = scores.div_(*cap).tanh_() * *cap;
+  at::Tensor weights = at::softmax(scores.add_(mask), -1, at::kFloat).to(q_BHLE.scalar_type());
+  scores.reset();
   if (settings.dropout > 0) weights = at::dropout(weights, settings.dropout, /*train=*/true);
   return at::matmul(weights, v_BHLE).transpose(1, 2).flatten(2);
 }

@@ -93,10 +93,11 @@ struct AttentionSettings {
 // E].
 at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const at::Tensor& v_BKLE,
                      const at::Tensor& mask, const AttentionSettings& settings);
-// With scores s as cap * tanh(s / cap), by plain operators; the mask has to be there.
-at::Tensor capped_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
-                            const at::Tensor& v_BKLE, const at::Tensor& mask, double cap,
-                            const AttentionSettings& settings);
+// The same by plain operators, in which who sees nothing of a mask of finite numbers gets the mean
+// of all; cap: scores s become cap * tanh(s / cap). The mask has to be there.
+at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
+                           const at::Tensor& v_BKLE, const at::Tensor& mask,
+                           const std::optional<double>& cap, const AttentionSettings& settings);
 // cap * tanh(x / cap)
 at::Tensor soft_cap(const at::Tensor& x, double cap);
 

@@ -147,6 +147,13 @@ INSTANTIATE_TEST_SUITE_P(Models, HiddenStatesTest,
                          ::testing::Values("llama_untied", "llama_tied", "gpt2"),
                          [](const auto& test) { return test.param; });
 
+Values batch_of(const json& expected) {
+  Values batch;
+  for (const char* name : {"input_ids", "labels", "attention_mask", "position_ids"})
+    if (expected.contains(name)) batch.set(name, int_tensor(expected[name]));
+  return batch;
+}
+
 // Models that differ from the usual in one thing each (tools/make_reference_models.py).
 class ExtraModelTest : public ::testing::TestWithParam<std::string> {};
 
@@ -155,10 +162,7 @@ TEST_P(ExtraModelTest, LossLogitsAndGradientNormsAgree) {
   const json expected = read_json(directory + "/expected.json");
   ChunkChain model(read_model_spec(std::string(SLUICE_TEST_DATA) + "/" + directory), {2});
   model.load(directory + "/model.safetensors");
-  Values batch{{"input_ids", int_tensor(expected["input_ids"])},
-               {"labels", int_tensor(expected["labels"])}};
-  for (const char* name : {"attention_mask", "position_ids"})
-    if (expected.contains(name)) batch.set(name, int_tensor(expected[name]));
+  const Values batch = batch_of(expected);
   const Values outputs = model.forward(batch);
   const at::Tensor& logits = outputs.get("logits");
   expect_sums(logits, expected["logits"], "logits");
@@ -206,8 +210,7 @@ TEST_P(HalfPrecisionTest, LossLogitsAndGradientNormsAgree) {
   ChunkChain model(read_model_spec(std::string(SLUICE_TEST_DATA) + "/" + directory), {2},
                    {.dtype = narrow ? at::kHalf : at::kBFloat16});
   model.load(directory + "/model.safetensors");
-  const Values batch{{"input_ids", int_tensor(given["input_ids"])},
-                     {"labels", int_tensor(given["labels"])}};
+  const Values batch = batch_of(given);
   const Values outputs = model.forward(batch);
   const at::Tensor last = outputs.get("logits").select(1, -1).to(at::kDouble);
   for (std::int64_t row = 0; row < last.size(0); ++row) {
@@ -231,7 +234,9 @@ TEST_P(HalfPrecisionTest, LossLogitsAndGradientNormsAgree) {
 INSTANTIATE_TEST_SUITE_P(
     Models, HalfPrecisionTest,
     ::testing::Combine(::testing::Values("float16", "bfloat16"),
-                       ::testing::Values("grouped_query", "qwen2_tied", "gpt2_untied_inner")),
+                       ::testing::Values("grouped_query", "qwen2_tied", "gpt2_untied_inner",
+                                         "mistral_left_padded", "qwen3_windows", "gemma2",
+                                         "gemma3_ropes", "olmo2", "granite", "smollm3")),
     [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param); });
 
 }  // namespace

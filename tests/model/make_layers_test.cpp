@@ -31,7 +31,12 @@ const std::vector<std::string> kModels = {"models/llama_untied",
                                           "models_extra/qwen3_moe_some",
                                           "models_extra/gpt_neox",
                                           "models_extra/gpt_neox_tied",
-                                          "models_extra/phi3_window"};
+                                          "models_extra/phi3_window",
+                                          "models_extra/gemma2",
+                                          "models_extra/gemma3",
+                                          "models_extra/olmo2",
+                                          "models_extra/granite",
+                                          "models_extra/smollm3"};
 
 ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);
@@ -122,7 +127,9 @@ TEST(MakeLayersTest, InitialWeightsAreTheSameBitsWholeAndByLayer) {
 }
 
 TEST(MakeLayersTest, InitialWeightsHaveHuggingFacesDistributions) {
-  for (const std::string model : {"models/llama_untied", "models/gpt2", "models_extra/biases"}) {
+  for (const std::string model : {"models/llama_untied", "models/gpt2", "models_extra/biases",
+                                  "models_extra/qwen3_biases_tied", "models_extra/gemma2",
+                                  "models_extra/gemma3", "models_extra/olmo2"}) {
     const ModelSpec spec = spec_of(model);
     const nlohmann::json config = nlohmann::json::parse(spec.config_text);
     const double range = config.value("initializer_range", 0.02);
@@ -133,14 +140,15 @@ TEST(MakeLayersTest, InitialWeightsHaveHuggingFacesDistributions) {
       if (parameter.name.ends_with("bias")) {
         EXPECT_TRUE(at::equal(value, at::zeros_like(value))) << parameter.name;
       } else if (value.dim() == 1) {
-        EXPECT_TRUE(at::equal(value, at::ones_like(value))) << parameter.name;
+        const double initial = model.find("gemma") != std::string::npos ? 0.0 : 1.0;
+        EXPECT_TRUE(at::equal(value, at::full_like(value, initial))) << parameter.name;
       } else {
         const double std = parameter.name.ends_with("c_proj.weight")
                                ? range / std::sqrt(2.0 * static_cast<double>(spec.num_blocks()))
                                : range;
         const bool pads = config.contains("pad_token_id") && config["pad_token_id"].is_number();
-        const double rows =
-            pads && parameter.layer == 0 ? 1.0 / static_cast<double>(value.size(0)) : 0;
+        const bool embeds = parameter.layer == 0 || !parameter.tied_to.empty();
+        const double rows = pads && embeds ? 1.0 / static_cast<double>(value.size(0)) : 0;
         EXPECT_NEAR(value.pow(2).mean().item<double>() / (std * std), 1.0 - rows,
                     6 * std::sqrt(2.0 / static_cast<double>(value.numel())))
             << model << " " << parameter.name;

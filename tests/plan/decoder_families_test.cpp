@@ -317,6 +317,14 @@ TEST(DecoderFamiliesTest, ReluKeepsNoGate) {
   EXPECT_EQ(silu - kept(parse(config), 1), 4 * 48);
 }
 
+TEST(DecoderFamiliesTest, AttentionToLaterTokensIsRefused) {
+  for (const char* family : {"llama", "qwen3", "gemma3_text"}) {
+    Json config = tiny(family);
+    config["is_causal"] = false;
+    EXPECT_NE(refusal(config).find("field 'is_causal'"), std::string::npos) << family;
+  }
+}
+
 TEST(DecoderFamiliesTest, UnknownActivationsAreRefusedWithThoseThatAreKnown) {
   Json config = tiny("qwen2");
   config["hidden_act"] = "quick_gelu";

@@ -91,7 +91,8 @@ void add_head_norms(BlockPart& part, const DecoderConfig& c, const NumberBytes& 
 }
 
 // What the products of queries, keys and values keep.
-void add_scores(BlockPart& part, const DecoderConfig& c, const NumberBytes& bytes) {
+void add_scores(BlockPart& part, const DecoderConfig& c, const BlockConfig& block,
+                const NumberBytes& bytes) {
   const std::int64_t h = c.num_attention_heads, q = c.query_width(), k = c.key_value_width();
   ShapePolynomial &kept = part.cost.after_forward, &frozen = part.frozen_cost.after_forward;
   if (c.attention_cap) {
@@ -104,13 +105,16 @@ void add_scores(BlockPart& part, const DecoderConfig& c, const NumberBytes& byte
     kept.per_pair += per_pair;
     frozen.per_pair += per_pair;
     part.cost.in_forward.per_pair = part.frozen_cost.in_forward.per_pair =
-        bytes.product(h) + NumberBytes::wide(2 * h);
-    part.cost.on_entry.per_pair = part.frozen_cost.on_entry.per_pair =
         bytes.product(h) + NumberBytes::wide(h);
+    // Two more of every pair, when what the feed-forward kept is gone: that is as much in sequences
+    // of usual length, so that a quarter of them is left.
+    part.cost.on_entry.per_pair = part.frozen_cost.on_entry.per_pair = bytes.product(h) / 2;
     return;
   }
-  // q, k, v, the result of attention and its copy by rows, one log-sum a head.
-  kept.per_token += bytes.product(3 * q + 2 * k) + NumberBytes::wide(h);
+  // q, k, v, the result of attention and its copy by rows, one log-sum a head. Where queries are
+  // not turned they are views of rows, and so is the result.
+  const bool copies = block.rope >= 0 || c.attention_dropout > 0;
+  kept.per_token += bytes.product((copies ? 3 : 2) * q + 2 * k) + NumberBytes::wide(h);
   frozen.per_token += bytes.product(2 * q + 2 * k) + NumberBytes::wide(h);
   // With dropout the probabilities of attention are made: before and after it, and its mask; and
   // every query head gets keys and values of its own.
@@ -138,7 +142,8 @@ BlockPart attention(const DecoderConfig& c, const BlockConfig& block, const Numb
   part.cost = matrices(static_cast<double>(2 * d) * static_cast<double>(q + k), bytes);
   part.cost.forward_flops.per_pair = static_cast<double>(4 * q);
   part.cost.input_flops.per_pair = static_cast<double>(8 * q);
-  part.cost.in_forward.per_token = bytes.product(2 * d + 4 * q + 3 * k);
+  const int queries = 4 + (c.head_norms == HeadNorms::kEach) - (block.rope < 0);
+  part.cost.in_forward.per_token = bytes.product(2 * d + queries * q + 3 * k);
   part.frozen_cost = part.cost;
   // Its input; sines and cosines in another type count as if every row had its own.
   const double table = block.rope >= 0 && !c.wide_rope ? bytes.casted_table(2 * c.rotary_dim) : 0.0;
@@ -151,7 +156,7 @@ BlockPart attention(const DecoderConfig& c, const BlockConfig& block, const Numb
   }
   // Of every matrix its input and the gradient of its output.
   part.cost.after_input.per_token = bytes.operand(d, readers) + bytes.product(d + 2 * q + 2 * k);
-  add_scores(part, c, bytes);
+  add_scores(part, c, block, bytes);
   add_head_norms(part, c, bytes);
   return part;
 }
