@@ -122,11 +122,12 @@ std::vector<Turn> ChatFormat::turns(const std::vector<Message>& messages,
     }
   }
   if (generation_prompt && template_ == ChatTemplate::kChatml)
-    turns.push_back({"<|im_start|>assistant\n"});
+    turns.push_back(turn_of("<|im_start|>assistant\n", "", "", "", false));
   if (generation_prompt && template_ == ChatTemplate::kLlama3)
-    turns.push_back({"<|start_header_id|>assistant<|end_header_id|>\n\n"});
+    turns.push_back(
+        turn_of("<|start_header_id|>assistant<|end_header_id|>\n\n", "", "", "", false));
   if (generation_prompt && template_ == ChatTemplate::kGemma)
-    turns.push_back({"<start_of_turn>model\n"});
+    turns.push_back(turn_of("<start_of_turn>model\n", "", "", "", false));
   if (template_ != ChatTemplate::kChatml) {
     Turn& first = turns.front();
     first.text.insert(0, begin_);

@@ -214,6 +214,23 @@ TEST_F(TokenizedDataTest, FilesAreDocumentsInARowWithTheTokensOfTheWhole) {
   EXPECT_EQ(mismatches, std::vector<int>(3, 0));
 }
 
+// What the pieces of a text are cut at is no place where a token goes on, in every kind of
+// tokenizer.
+TEST_F(TokenizedDataTest, ATextInPiecesHasTheTokensOfTheWholeInEveryKindOfTokenizer) {
+  for (const std::string name :
+       {"gpt2", "llama2", "llama3", "mistral", "gemma", "qwen2", "deepseek", "o200k"}) {
+    const std::string file = SLUICE_TEST_DATA "/reference/tokenizers/" + name + ".json";
+    const Tokenizer kind = Tokenizer::read(file);
+    const std::string text = random_text(9, 60'000);
+    test::write_file(folder_ / "a.txt", text);
+    TokenDataOptions pieces = options("a.txt", 1);
+    pieces.data.tokenizer = file;
+    pieces.vocab_size = kind.num_ids();
+    const TokenData data(pieces);
+    EXPECT_TRUE(data.read({0}, data.num_sequences()).ids == kind.encode(text)) << name;
+  }
+}
+
 TEST_F(TokenizedDataTest, TextWithoutAPlaceToCutIsCutBetweenCharacters) {
   std::string text;
   while (text.size() < 1'200'000) text += "\xe4\xb8\x80\xe3\x80\x82";
