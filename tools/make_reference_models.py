@@ -25,16 +25,21 @@ import torch
 import transformers
 from transformers import (
     AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
     GPT2Config,
     GPTNeoXConfig,
+    GraniteConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
+    Olmo2Config,
     OlmoeConfig,
     Phi3Config,
     Qwen2Config,
     Qwen3Config,
     Qwen3MoeConfig,
+    SmolLM3Config,
 )
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "reference" / "models_extra"
@@ -92,6 +97,22 @@ def far(ids):
     return {"position_ids": torch.arange(ids.shape[1]).repeat(2, 1) + torch.tensor([[3], [50]])}
 
 
+def to_old_gemma3_keys(config):
+    """The keys of transformers 4: one theta of either kind of layer, and the period of the full ones."""
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope["full_attention"].pop("rope_theta")
+    config["rope_local_base_freq"] = rope["sliding_attention"].pop("rope_theta")
+    config["rope_scaling"] = rope["full_attention"]
+    config["sliding_window_pattern"] = config.pop("_sliding_window_pattern", 3)
+    config.pop("layer_types")
+
+
+def gemma(cls, **changes):
+    given = {key: value for key, value in LLAMA.items() if key != "tie_word_embeddings"}
+    return cls(**{**given, "num_key_value_heads": 2, "head_dim": 8, "num_hidden_layers": 3, "query_pre_attn_scalar": 12,
+                  **changes})
+
+
 def qwen(cls, **changes):
     return cls(**{**LLAMA, "num_key_value_heads": 2, **changes})
 
@@ -139,6 +160,58 @@ MODELS = {
     "qwen3_windows": (
         qwen(Qwen3Config, head_dim=8, num_hidden_layers=4, use_sliding_window=True, sliding_window=5,
              layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"]),
+        14, None, packed),
+    "qwen3_yarn": (
+        qwen(Qwen3Config, head_dim=16, num_attention_heads=2,
+             rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}),
+        40, None, None),
+    "llama_yarn": (
+        LlamaConfig(**{**LLAMA, "head_dim": 16},
+                    rope_parameters={"rope_type": "yarn", "rope_theta": 1000.0, "factor": 8.0, "beta_fast": 8.0, "beta_slow": 0.5,
+                                     "mscale": 1.0, "mscale_all_dim": 0.5, "truncate": False,
+                                     "original_max_position_embeddings": 24}),
+        40, None, None),
+    "gemma2": (gemma(Gemma2Config, sliding_window=5, attn_logit_softcapping=2.0, final_logit_softcapping=1.5), 12, None, None),
+    "gemma2_no_caps": (
+        gemma(Gemma2Config, attn_logit_softcapping=None, final_logit_softcapping=None, sliding_window=4, attention_bias=True,
+              pad_token_id=3, tie_word_embeddings=False, hidden_activation="gelu"),
+        12, None, left_padded),
+    "gemma2_left_padded": (gemma(Gemma2Config, sliding_window=4, head_dim=10, attn_logit_softcapping=1.0), 12, None, left_padded),
+    "gemma2_packed": (
+        gemma(Gemma2Config, sliding_window=4, attn_logit_softcapping=3.0, num_key_value_heads=1, hidden_activation="relu",
+              layer_types=["full_attention", "sliding_attention", "full_attention"]),
+        14, None, packed),
+    "gemma3": (gemma(Gemma3TextConfig, sliding_window=5, layer_types=["sliding_attention", "full_attention", "sliding_attention"]), 14, None, None),
+    "gemma3_ropes": (
+        gemma(Gemma3TextConfig, sliding_window=4, num_hidden_layers=4, sliding_window_pattern=3, final_logit_softcapping=2.0,
+              rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
+                               "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+        14, None, packed),
+    "gemma3_old_keys": (
+        gemma(Gemma3TextConfig, sliding_window=4, num_hidden_layers=4, sliding_window_pattern=3,
+              rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
+                               "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+        12, to_old_gemma3_keys, left_padded),
+    "olmo2": (Olmo2Config(**{**LLAMA, "num_key_value_heads": 2}), 12, None, None),
+    "olmo2_biases": (
+        Olmo2Config(**{**LLAMA, "tie_word_embeddings": True}, attention_bias=True, pad_token_id=None,
+                    rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+        12, None, left_padded),
+    "granite": (
+        GraniteConfig(**{**LLAMA, "num_key_value_heads": 2}, embedding_multiplier=6.0, attention_multiplier=0.3,
+                      residual_multiplier=0.4, logits_scaling=3.0),
+        12, None, None),
+    "granite_biases": (
+        GraniteConfig(**{**LLAMA, "tie_word_embeddings": True}, attention_bias=True, mlp_bias=True, attention_multiplier=0.05),
+        14, None, packed),
+    "smollm3": (SmolLM3Config(**{**LLAMA, "num_hidden_layers": 4}, pad_token_id=None), 12, None, None),
+    "smollm3_windows": (
+        SmolLM3Config(**{**LLAMA, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}, pad_token_id=5,
+                      use_sliding_window=True, sliding_window=4, no_rope_layer_interval=2, mlp_bias=True, attention_bias=True),
+        12, None, left_padded),
+    "smollm3_lists": (
+        SmolLM3Config(**{**LLAMA, "num_hidden_layers": 3}, pad_token_id=None, no_rope_layers=[0, 1, 0], use_sliding_window=True,
+                      sliding_window=4, layer_types=["full_attention", "sliding_attention", "sliding_attention"]),
         14, None, packed),
 }
 

@@ -127,7 +127,7 @@ bool AttentionInputs::is_plain(const BatchPositions& batch, at::IntArrayRef size
   };
   const at::Tensor& source =
       batch.attention_mask.defined() ? batch.attention_mask : batch.position_ids;
-  return of_microbatch({source}, {Kind::kIsPlain}, make).item<bool>();
+  return of_microbatch({source}, {What::kIsPlain}, make).item<bool>();
 }
 
 at::Tensor AttentionInputs::of_length(std::int64_t length, const Tag& tag) {
@@ -144,12 +144,13 @@ at::Tensor AttentionInputs::of_length(std::int64_t length, const Tag& tag) {
 }
 
 at::Tensor AttentionInputs::mask(const BatchPositions& batch, const at::Tensor& q_BHLE,
-                                 std::int64_t window, Unseen unseen) {
+                                 const Kind& kind) {
   const std::int64_t rows = q_BHLE.size(0), length = q_BHLE.size(2);
-  if (window >= length) window = 0;
-  const Tag tag{Kind::kMask, window, product_type(q_BHLE), q_BHLE.device(), unseen};
+  const std::int64_t window = kind.window < length ? kind.window : 0;
+  const Unseen unseen = kind.unseen;
+  const Tag tag{What::kMask, window, product_type(q_BHLE), q_BHLE.device(), unseen};
   if (is_plain(batch, {rows, length})) {
-    if (window == 0 && unseen == Unseen::kInfinity) return {};
+    if (window == 0 && !kind.always) return {};
     return of_length(length, tag);
   }
   const bool pads = batch.attention_mask.defined();
@@ -174,15 +175,15 @@ std::pair<at::Tensor, at::Tensor> AttentionInputs::rotary(std::size_t index,
   RotaryTable& table = *rotary_.at(index);
   if (!position_ids.defined()) return table.get(length, device);
   std::pair<at::Tensor, at::Tensor> made;
-  const auto part = [&](Kind kind) {
+  const auto part = [&](What what) {
     return of_microbatch({position_ids},
-                         {kind, static_cast<std::int64_t>(index), at::kFloat, device}, [&] {
+                         {what, static_cast<std::int64_t>(index), at::kFloat, device}, [&] {
                            if (!made.first.defined()) made = table.at(position_ids, device);
-                           return (kind == Kind::kCosine ? made.first : made.second).unsqueeze(1);
+                           return (what == What::kCosine ? made.first : made.second).unsqueeze(1);
                          });
   };
-  at::Tensor cosine = part(Kind::kCosine);
-  return {std::move(cosine), part(Kind::kSine)};
+  at::Tensor cosine = part(What::kCosine);
+  return {std::move(cosine), part(What::kSine)};
 }
 
 }  // namespace sluice

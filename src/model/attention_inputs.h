@@ -39,12 +39,15 @@ class AttentionInputs {
   // How what is not seen is written: as minus infinity, so that who sees nothing gets zeros, or as
   // the least number, so that he gets the mean of all.
   enum class Unseen { kInfinity, kLeast };
+  struct Kind {
+    std::int64_t window = 0;  // 0: none
+    Unseen unseen = Unseen::kInfinity;
+    bool always = false;  // also where plain causal attention says it all
+  };
 
   // What is added to the scores of queries [B, H, L, E] of this dtype, [B or 1, 1, L, L]. Undefined
-  // where plain causal attention says it all, but for kLeast. window: 0 if there is none. Throws
-  // Error(kUsage) for other sizes than [B, L].
-  at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, std::int64_t window,
-                  Unseen unseen);
+  // where plain causal attention says it all. Throws Error(kUsage) for other sizes than [B, L].
+  at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
 
   // Cosines and sines of the rotary table `index`: [L, R], of position_ids [B, 1, L, R].
   std::pair<at::Tensor, at::Tensor> rotary(std::size_t index, const at::Tensor& position_ids,
@@ -53,9 +56,9 @@ class AttentionInputs {
  private:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
-  enum class Kind { kIsPlain, kMask, kCosine, kSine };
+  enum class What { kIsPlain, kMask, kCosine, kSine };
   struct Tag {
-    Kind kind;
+    What what;
     std::int64_t number = 0;  // of a window, or of a table
     at::ScalarType dtype = at::kFloat;
     c10::Device device = c10::kCPU;

@@ -52,7 +52,10 @@ class DecoderAttention : public torch::nn::Module {
   DecoderAttention(const DecoderConfig& config, const BlockConfig& block,
                    std::shared_ptr<AttentionInputs> inputs, const LayerOptions& options)
       : head_dim_(config.head_dim),
-        window_(block.window),
+        mask_kind_{block.window,
+                   config.unseen_is_mean ? AttentionInputs::Unseen::kLeast
+                                         : AttentionInputs::Unseen::kInfinity,
+                   /*always=*/config.attention_cap.has_value()},
         rope_(block.rope),
         wide_rope_(config.wide_rope),
         widths_{config.query_width(), config.key_value_width(), config.key_value_width()},
@@ -99,8 +102,7 @@ class DecoderAttention : public torch::nn::Module {
       k_BKLE = turned(k_BKLE, cos, sin);
     }
     const AttentionSettings settings{is_training() ? dropout_ : 0.0, scale_};
-    const auto unseen = cap_ ? AttentionInputs::Unseen::kLeast : AttentionInputs::Unseen::kInfinity;
-    const at::Tensor mask = inputs_->mask(batch, q_BHLE, window_, unseen);
+    const at::Tensor mask = inputs_->mask(batch, q_BHLE, mask_kind_);
     return o_proj_->forward(cap_ ? capped_attention(q_BHLE, k_BKLE, v_BKLE, mask, *cap_, settings)
                                  : attention(q_BHLE, k_BKLE, v_BKLE, mask, settings));
   }
@@ -117,7 +119,8 @@ class DecoderAttention : public torch::nn::Module {
     return rotate(x_BHLE.to(at::kFloat), cos, sin).to(x_BHLE.scalar_type());
   }
 
-  std::int64_t head_dim_, window_;
+  std::int64_t head_dim_;
+  AttentionInputs::Kind mask_kind_;
   int rope_;
   bool wide_rope_;
   std::vector<std::int64_t> widths_;  // of q, k, v

@@ -2,7 +2,9 @@
 
 #include "model/decoder_layer.h"
 #include "model/moe.h"
+#include "plan/families/gemma.h"
 #include "plan/families/llama.h"
+#include "plan/families/olmo2.h"
 #include "plan/families/phi3.h"
 #include "plan/families/qwen.h"
 #include "sluice/error.h"
@@ -60,6 +62,11 @@ const std::vector<FamilyModules>& family_modules() {
       {"qwen2", decoder_layers<read_qwen2_config>},
       {"mistral", decoder_layers<read_mistral_config>},
       {"qwen3", decoder_layers<read_qwen3_config>},
+      {"gemma2", decoder_layers<read_gemma2_config>},
+      {"gemma3_text", decoder_layers<read_gemma3_config>},
+      {"olmo2", decoder_layers<read_olmo2_config>},
+      {"granite", decoder_layers<read_granite_config>},
+      {"smollm3", decoder_layers<read_smollm3_config>},
       {"mixtral", moe_layers<read_mixtral_config>, moe_losses<read_mixtral_config>},
       {"qwen3_moe", moe_layers<read_qwen3_moe_config>, moe_losses<read_qwen3_moe_config>},
       {"olmoe", moe_layers<read_olmoe_config>, moe_losses<read_olmoe_config>},

@@ -59,10 +59,9 @@ class Gpt2Attention : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
     const std::vector<at::Tensor> qkv = c_attn_->forward(x_BLD).chunk(3, -1);
     const at::Tensor q_BHLE = split_heads(qkv[0], head_dim_);
-    const at::Tensor out_BLD =
-        attention(q_BHLE, split_heads(qkv[1], head_dim_), split_heads(qkv[2], head_dim_),
-                  inputs_->mask(batch, q_BHLE, /*window=*/0, AttentionInputs::Unseen::kInfinity),
-                  {is_training() ? attention_dropout_ : 0.0, std::nullopt});
+    const at::Tensor out_BLD = attention(
+        q_BHLE, split_heads(qkv[1], head_dim_), split_heads(qkv[2], head_dim_),
+        inputs_->mask(batch, q_BHLE, {}), {is_training() ? attention_dropout_ : 0.0, std::nullopt});
     return at::dropout(c_proj_->forward(out_BLD), residual_dropout_, is_training());
   }
 

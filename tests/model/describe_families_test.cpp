@@ -27,11 +27,24 @@ ModelSpec measured(const ModelSpec& spec, const LayerOptions& options = {}) {
       {{"input_ids", ids}, {"labels", ids}, {"attention_mask", absent}, {"position_ids", absent}});
 }
 
-const std::vector<std::string> kModels = {
-    "models/llama_tied",   "models/gpt2",           "models_extra/grouped_query",
-    "models_extra/biases", "models_extra/mixtral",  "models_extra/qwen3_moe_some",
-    "models_extra/olmoe",  "models_extra/gpt_neox", "models_extra/gpt_neox_in_turn",
-    "models_extra/phi3"};
+const std::vector<std::string> kModels = {"models/llama_tied",
+                                          "models/gpt2",
+                                          "models_extra/grouped_query",
+                                          "models_extra/biases",
+                                          "models_extra/mistral",
+                                          "models_extra/qwen3",
+                                          "models_extra/gemma2",
+                                          "models_extra/gemma3",
+                                          "models_extra/olmo2_biases",
+                                          "models_extra/granite",
+                                          "models_extra/smollm3",
+                                          "models_extra/llama_relu",
+                                          "models_extra/mixtral",
+                                          "models_extra/qwen3_moe_some",
+                                          "models_extra/olmoe",
+                                          "models_extra/gpt_neox",
+                                          "models_extra/gpt_neox_in_turn",
+                                          "models_extra/phi3"};
 
 void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
   ASSERT_EQ(found.parameters.size(), expected.parameters.size()) << expected.name;

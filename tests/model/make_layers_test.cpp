@@ -220,6 +220,62 @@ TEST(MakeLayersTest, ATokenDoesNotSeeLaterOnes) {
   }
 }
 
+TEST(MakeLayersTest, AMaskThatHidesNothingAndUsualPositionsGiveTheSameBits) {
+  for (const std::string& model : kModels) {
+    const ModelSpec spec = spec_of(model);
+    ChunkChain chain(spec, {});
+    chain.initialize(5);
+    Values batch = batch_of(2, 8, spec.vocab_size);
+    const at::Tensor expected = chain.forward(batch).get("logits").detach();
+    batch.set("attention_mask", at::ones({2, 8}, at::kLong));
+    EXPECT_TRUE(at::equal(chain.forward(batch).get("logits"), expected)) << model;
+    batch.set("position_ids", at::arange(8, at::kLong).repeat({2, 1}));
+    EXPECT_TRUE(at::equal(chain.forward(batch).get("logits"), expected)) << model;
+    batch.set("attention_mask", {});
+    EXPECT_TRUE(at::equal(chain.forward(batch).get("logits"), expected)) << model;
+  }
+}
+
+// Of a row with two documents, and of the same padded on the left: the numbers of each alone.
+TEST(MakeLayersTest, PackedAndPaddedDocumentsGiveWhatTheyGiveAlone) {
+  for (const std::string& model : kModels) {
+    const ModelSpec spec = spec_of(model);
+    ChunkChain chain(spec, {});
+    chain.initialize(5);
+    const at::Tensor ids = batch_of(1, 13, spec.vocab_size).get("input_ids");
+    const auto logits = [&](std::int64_t begin, std::int64_t length, Values more) {
+      more.set("input_ids", ids.narrow(1, begin, length));
+      more.set("labels", ids.narrow(1, begin, length));
+      return chain.forward(more).get("logits").detach();
+    };
+    const at::Tensor first = logits(0, 7, {}), second = logits(7, 6, {});
+    const at::Tensor positions =
+        at::cat({at::arange(7, at::kLong), at::arange(6, at::kLong)}).unsqueeze(0);
+    const at::Tensor packed = logits(0, 13, {{"position_ids", positions}});
+    EXPECT_TRUE(at::allclose(packed.narrow(1, 0, 7), first, 1e-5, 1e-6)) << model;
+    EXPECT_TRUE(at::allclose(packed.narrow(1, 7, 6), second, 1e-5, 1e-6)) << model;
+    at::Tensor mask = at::ones({1, 13}, at::kLong);
+    mask.narrow(1, 0, 7).zero_();
+    const at::Tensor padded =
+        logits(0, 13, {{"attention_mask", mask}, {"position_ids", positions}});
+    EXPECT_TRUE(at::allclose(padded.narrow(1, 7, 6), second, 1e-5, 1e-6)) << model;
+    EXPECT_FALSE(at::allclose(logits(0, 13, {}).narrow(1, 7, 6), second, 1e-3, 1e-3)) << model;
+  }
+}
+
+TEST(MakeLayersTest, AWindowAsLongAsTheSequenceChangesNoBit) {
+  const std::string model = "models_extra/mistral";
+  const auto logits = [&](const nlohmann::json& window, std::int64_t length) {
+    const ModelSpec spec = spec_with(model, "sliding_window", window);
+    ChunkChain chain(spec, {});
+    chain.initialize(5);
+    return chain.forward(batch_of(1, length, spec.vocab_size)).get("logits").detach();
+  };
+  EXPECT_TRUE(at::equal(logits(8, 8), logits(nullptr, 8)));
+  EXPECT_FALSE(at::allclose(logits(8, 9), logits(nullptr, 9), 1e-4, 1e-4));
+  EXPECT_TRUE(at::allclose(logits(8, 9).narrow(1, 0, 8), logits(nullptr, 8), 1e-5, 1e-6));
+}
+
 TEST(MakeLayersTest, HalfPrecisionStaysNearFloat) {
   const ModelSpec spec = spec_of("models_extra/grouped_query");
   const auto loss_of = [&](at::ScalarType dtype) {

@@ -19,6 +19,13 @@ const char* const kGeneratedQwen2 = R"({
   "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true,
   "initializer_range": 0.1})";
 
+// Of a family, with windows that are shorter than the sequences.
+std::string generated(const std::string& family, const std::string& more) {
+  return R"({"model_type": ")" + family + R"(", "vocab_size": 96, "hidden_size": 32,
+    "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 8, "pad_token_id": null, "initializer_range": 0.1, "sliding_window": 4)" +
+         more + "}";
+}
 const char* const kGeneratedQwen3Moe = R"({
   "model_type": "qwen3_moe", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 40,
   "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2, "moe_intermediate_size": 24,
@@ -26,6 +33,17 @@ const char* const kGeneratedQwen3Moe = R"({
   "initializer_range": 0.1})";
 
 ModelSpec spec_of(const std::string& name) {
+  const std::string slides = R"(, "use_sliding_window": true, "max_window_layers": 2)";
+  const std::vector<std::pair<std::string, std::string>> families = {
+      {"mistral", ""},
+      {"qwen3", slides},
+      {"gemma2", R"(, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 8)"},
+      {"gemma3_text", R"(, "sliding_window_pattern": 2, "query_pre_attn_scalar": 8)"},
+      {"olmo2", ""},
+      {"granite", R"(, "residual_multiplier": 0.5, "attention_multiplier": 0.3)"},
+      {"smollm3", R"(, "use_sliding_window": true, "no_rope_layer_interval": 2)"}};
+  for (const auto& [family, more] : families)
+    if (name == family) return parse_model_spec(generated(family, more), family + ".json");
   if (name == "generated_qwen2") return parse_model_spec(kGeneratedQwen2, "generated_qwen2.json");
   if (name == "generated_qwen3_moe")
     return parse_model_spec(kGeneratedQwen3Moe, "generated_qwen3_moe.json");
@@ -33,8 +51,26 @@ ModelSpec spec_of(const std::string& name) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
 }
 
+// What a batch has beside ids and labels: nothing; masks, and no mask in every third microbatch;
+// positions of two documents, or of one in every third microbatch.
+enum class Beside { kNothing, kMasks, kPositions };
+
+at::Tensor beside(Beside what, int microbatch, const at::Tensor& ids) {
+  const std::int64_t length = ids.size(1);
+  if (what == Beside::kMasks) {
+    if (microbatch % 3 == 2) return {};
+    at::Tensor mask = at::ones_like(ids);
+    mask[0].narrow(0, 0, 1 + microbatch % 3).zero_();
+    return mask;
+  }
+  at::Tensor positions = at::arange(length, at::kLong).repeat({ids.size(0), 1});
+  if (microbatch % 3 != 2) positions.slice(1, 2 + microbatch % 3).sub_(2 + microbatch % 3);
+  return positions;
+}
+
 // Rows of `microbatch_size`, lengths that differ by microbatch, some labels not counted.
-std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbatch_size) {
+std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbatch_size,
+                               Beside what) {
   std::vector<StepBatch> steps;
   for (int k = 1; k <= num_steps; ++k) {
     StepBatch step;
@@ -46,8 +82,13 @@ std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbat
       ids = ids.view({microbatch_size, length});
       at::Tensor labels = ids.clone();
       labels.slice(1, 0, 1 + m % 3).fill_(-100);
-      step.microbatches.push_back(
-          {{"input_ids", ids}, {"labels", labels}, {"attention_mask", {}}, {"position_ids", {}}});
+      const auto has = [&](Beside which) {
+        return what == which ? beside(which, m, ids) : at::Tensor();
+      };
+      step.microbatches.push_back({{"input_ids", ids},
+                                   {"labels", labels},
+                                   {"attention_mask", has(Beside::kMasks)},
+                                   {"position_ids", has(Beside::kPositions)}});
       step.counts.push_back(labels.slice(1, 1).ne(-100).sum().item<std::int64_t>());
     }
     steps.push_back(std::move(step));
@@ -58,12 +99,15 @@ std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbat
 struct Case {
   std::string model, schedule;
   int ranks, stages_per_rank, microbatch_size;
+  Beside beside = Beside::kNothing;
+  bool recompute = false;  // in the pipeline, not in the loop
 };
 
 std::string text(const Case& c) {
   return c.model + " " + c.schedule + " ranks " + std::to_string(c.ranks) + " stages/rank " +
          std::to_string(c.stages_per_rank) + " microbatch size " +
-         std::to_string(c.microbatch_size);
+         std::to_string(c.microbatch_size) + " beside " +
+         std::to_string(static_cast<int>(c.beside)) + (c.recompute ? " running again" : "");
 }
 
 class SameBits {
@@ -73,12 +117,12 @@ class SameBits {
     const int microbatches = kBatch / c.microbatch_size;
     const ModelSpec spec = spec_of(c.model);
     const Model model = causal_lm(spec);
-    const auto steps = batches(kSteps, microbatches, c.microbatch_size);
+    const auto steps = batches(kSteps, microbatches, c.microbatch_size, c.beside);
     HarnessOptions options;
     options.lr = 0.5;
     const Schedule schedule = make_schedule(c.schedule, {c.ranks, c.stages_per_rank, microbatches});
     const bool reverse = c.schedule == "LoopedBFS";
-    const auto key = std::make_tuple(c.model, c.microbatch_size, reverse);
+    const auto key = std::make_tuple(c.model, c.microbatch_size, reverse, c.beside);
     if (expected_.count(key) == 0) {
       std::vector<int> order;
       for (int m = 0; reverse && m < microbatches; ++m) order.push_back(microbatches - 1 - m);
@@ -86,8 +130,10 @@ class SameBits {
       EXPECT_LT(expected_[key].losses.back(), expected_[key].losses.front())
           << "nothing was learned";
     }
+    Model in_pipeline = model;
+    for (LayerSpec& layer : in_pipeline.layers) layer.recompute = c.recompute;
     const TrainedModel got = train_in_pipeline(
-        model, lowered(schedule, even_partition(model, schedule.stage_map).tie_groups), steps,
+        in_pipeline, lowered(schedule, even_partition(model, schedule.stage_map).tie_groups), steps,
         options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "") << text(c);
     EXPECT_TRUE(same_bits(got, expected_[key])) << text(c);
@@ -96,7 +142,7 @@ class SameBits {
   }
 
  private:
-  std::map<std::tuple<std::string, int, bool>, TrainedModel> expected_;
+  std::map<std::tuple<std::string, int, bool, Beside>, TrainedModel> expected_;
 };
 
 std::vector<Case> every_case() {
@@ -122,6 +168,25 @@ std::vector<Case> every_case() {
     }
   }
   return cases;
+}
+
+// Whole, in two halves of the backward and running again, with masks and with documents.
+std::vector<Case> cases_of_families() {
+  std::vector<Case> cases;
+  for (const char* model :
+       {"mistral", "qwen3", "gemma2", "gemma3_text", "olmo2", "granite", "smollm3", "gpt2"}) {
+    for (const Beside beside : {Beside::kNothing, Beside::kMasks, Beside::kPositions}) {
+      cases.push_back({model, "1F1B", 2, 1, 2, beside});
+      cases.push_back({model, "ZBVZeroBubble", 2, 2, 2, beside});
+      cases.push_back({model, "InterleavedZeroBubble", 2, 2, 2, beside, /*recompute=*/true});
+    }
+  }
+  return cases;
+}
+
+TEST(SameBitsModelsTest, HoldsForEveryFamilyWithMasksAndDocuments) {
+  SameBits same_bits;
+  for (const Case& c : cases_of_families()) same_bits.expect(c);
 }
 
 TEST(SameBitsModelsTest, HoldsForASampleOfModelsSchedulesAndLayouts) {

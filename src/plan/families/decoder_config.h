@@ -59,6 +59,7 @@ struct DecoderConfig {
   HeadNorms head_norms = HeadNorms::kNone;
   double attention_dropout = 0.0;
   std::optional<double> attention_scale;  // none: 1 / sqrt(head_dim)
+  bool unseen_is_mean = false;            // a token that sees none gets the mean of all, else zeros
   std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
   Activation activation = Activation::kSilu;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/families/config_reader.h"
+#include "plan/families/decoder_config.h"
 #include "sluice/model_spec.h"
 #include "sluice/parts/precision.h"
 
@@ -22,11 +23,16 @@ struct Family {
   std::vector<std::string> buffers;
   // Layers, values, vocab_size, max_positions.
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
+  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // of those that are one
 };
 
 const std::vector<Family>& families();
 // nullptr: not known.
 const Family* find_family(const std::string& name);
+
+// Bytes of what these layers add to the scores of attention: made once, for all of them and for all
+// microbatches of sequences of this length. The masks of a batch are not among them.
+double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length);
 
 // The object in the text of a config.json. Throws Error(kInput).
 nlohmann::json parse_config(const std::string& text, const std::string& file_name);

@@ -6,16 +6,13 @@
 #pragma once
 
 #include "plan/families/decoder_config.h"
-#include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 
 // All throw Error(kInput) naming the field.
 DecoderConfig read_llama_config(const ConfigReader& config);
 DecoderConfig read_mistral_config(const ConfigReader& config);
-
-ModelSpec read_llama(const ConfigReader& config, const Precision& precision);
-ModelSpec read_mistral(const ConfigReader& config, const Precision& precision);
+DecoderConfig read_granite_config(const ConfigReader& config);
+DecoderConfig read_smollm3_config(const ConfigReader& config);
 
 }  // namespace sluice::detail

@@ -1,8 +1,6 @@
 // Field meanings and defaults are those of transformers' Phi3Config.
 #include "plan/families/phi3.h"
 
-#include "plan/families/decoder_model.h"
-
 namespace sluice::detail {
 
 DecoderConfig read_phi3_config(const ConfigReader& config) {
@@ -17,10 +15,6 @@ DecoderConfig read_phi3_config(const ConfigReader& config) {
   out.ropes = {read_rope(config, out.max_position_embeddings, RopeKeys{.only_longrope = true})};
   out.rotary_dim = turned_channels(config, out.ropes.front(), out.head_dim);
   return out;
-}
-
-ModelSpec read_phi3(const ConfigReader& config, const Precision& precision) {
-  return decoder_model(read_phi3_config(config), precision);
 }
 
 }  // namespace sluice::detail

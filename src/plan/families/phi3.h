@@ -7,14 +7,10 @@
 #pragma once
 
 #include "plan/families/decoder_config.h"
-#include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 
 // Throws Error(kInput) naming the field.
 DecoderConfig read_phi3_config(const ConfigReader& config);
-
-ModelSpec read_phi3(const ConfigReader& config, const Precision& precision);
 
 }  // namespace sluice::detail

@@ -1,8 +1,6 @@
 // Field meanings and defaults are those of transformers' Qwen2Config and Qwen3Config.
 #include "plan/families/qwen.h"
 
-#include "plan/families/decoder_model.h"
-
 namespace sluice::detail {
 namespace {
 
@@ -46,13 +44,6 @@ DecoderConfig read_qwen3_config(const ConfigReader& config) {
   read_windows(config, out);
   out.ropes = {read_rope(config, out.max_position_embeddings)};
   return out;
-}
-
-ModelSpec read_qwen2(const ConfigReader& config, const Precision& precision) {
-  return decoder_model(read_qwen2_config(config), precision);
-}
-ModelSpec read_qwen3(const ConfigReader& config, const Precision& precision) {
-  return decoder_model(read_qwen3_config(config), precision);
 }
 
 }  // namespace sluice::detail

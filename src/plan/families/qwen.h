@@ -7,16 +7,11 @@
 #pragma once
 
 #include "plan/families/decoder_config.h"
-#include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 
 // All throw Error(kInput) naming the field.
 DecoderConfig read_qwen2_config(const ConfigReader& config);
 DecoderConfig read_qwen3_config(const ConfigReader& config);
-
-ModelSpec read_qwen2(const ConfigReader& config, const Precision& precision);
-ModelSpec read_qwen3(const ConfigReader& config, const Precision& precision);
 
 }  // namespace sluice::detail

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/saturate.h"
+#include "plan/families/families.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/replica_memory.h"
 
@@ -74,6 +75,16 @@ void add_parameters(const ModelSpec& model, const StageContent& stage, RankParam
   }
 }
 
+// Of all stages of the rank.
+std::int64_t mask_bytes_of(const Plan& plan, int rank) {
+  std::vector<int> layers;
+  for (const StageContent& stage : plan.partition.stages) {
+    if (stage.rank == rank) layers.insert(layers.end(), stage.layers.begin(), stage.layers.end());
+  }
+  const double bytes = mask_bytes(plan.model, layers, plan.microbatch.length);
+  return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
+}
+
 }  // namespace
 
 std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer,
@@ -109,7 +120,7 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
     // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
     if (keeps_snapshot) of.snapshot_bytes = of.parameter_bytes + of.optimizer_bytes;
     const RowActivations row = row_activations(plan.program.ranks[rank], activations);
-    of.activation_bytes = row.kept;
+    of.activation_bytes = saturating_add(row.kept, mask_bytes_of(plan, static_cast<int>(rank)));
     of.running_bytes = row.peak - row.kept;
   }
   return memory;
