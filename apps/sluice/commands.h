@@ -11,7 +11,7 @@
 //  - Results go to stdout and everything else to stderr; under --json, stdout has one JSON value.
 //  - A command takes the overrides of the configuration (`--section.key value`) as its second
 //    argument: main.cpp and run_main.cpp take them out of the arguments first.
-// Then: a declaration here, a line in run() of main.cpp, and out of the table kNotBuilt there.
+// Then: a declaration here, and a line in run() of main.cpp.
 #pragma once
 
 #include <string>
@@ -32,12 +32,15 @@ void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code
 
 // Of the program sluice.
 void add_config_command(CLI::App& app, const Overrides& overrides);
+void add_data_command(CLI::App& app);
 void add_debug_command(CLI::App& app);
 // command: what follows "--", which take_launched() takes out of the arguments.
 void add_launch_command(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 std::vector<std::string> take_launched(std::vector<std::string>& arguments);
+void add_inspect_command(CLI::App& data);  // of `data`
 void add_plan_command(CLI::App& app, const Overrides& overrides);
 void add_split_command(CLI::App& app);
+void add_tokenize_command(CLI::App& data);  // of `data`
 void add_schedule_command(CLI::App& app, int& exit_code);
 
 }  // namespace sluice

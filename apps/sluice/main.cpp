@@ -64,12 +64,6 @@ constexpr std::array kSibling = {
                 "        OUT is not there yet, or empty. --merge (adapters) is not built yet\n"},
 };
 
-// Commands of docs/command-line.md that nothing acts on yet.
-constexpr std::array kNotBuilt = {
-    CommandText{"data",
-                "data tokenize|inspect ...\nTurns text into ids, and says what files hold."},
-};
-
 // Commands that take overrides of the configuration.
 constexpr std::array<std::string_view, 2> kTakesOverrides = {"plan", "config"};
 
@@ -89,9 +83,8 @@ bool asks_help(const std::vector<std::string>& arguments) {
 // The words after `help` name a command.
 void require_command(const std::vector<std::string>& words) {
   std::vector<std::string> names = {"help",     "plan",   "config", "split",
-                                    "schedule", "launch", "debug"};
+                                    "schedule", "launch", "debug",  "data"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
-  for (const CommandText& text : kNotBuilt) names.emplace_back(text.name);
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
   throw Error(ErrorKind::kUsage, {.what = "unknown command '" + words.front() + "'",
                                   .where = "command 'sluice help'",
@@ -151,21 +144,13 @@ int run(int argc, char** argv) {
     arguments.emplace_back("--help");
   }
   const std::string command = arguments.empty() ? std::string() : arguments.front();
-  for (const auto* text : {find_command(kSibling, command), find_command(kNotBuilt, command)}) {
-    if (text && asks_help(arguments)) {
-      errno = 0;
-      std::cout << "sluice " << text->help << "\n"
-                << (find_command(kNotBuilt, command) ? "Not built yet.\n" : text->more);
-      finish_stdout();
-      return 0;
-    }
+  if (const CommandText* text = find_command(kSibling, command); text && asks_help(arguments)) {
+    errno = 0;
+    std::cout << "sluice " << text->help << "\n" << text->more;
+    finish_stdout();
+    return 0;
   }
   if (find_command(kSibling, command)) execute_sibling(command, argv);
-  if (find_command(kNotBuilt, command)) {
-    throw Error(ErrorKind::kUsage, {.what = "the command '" + command + "' is not built yet",
-                                    .where = "command 'sluice'",
-                                    .remedy = "see 'sluice --help' for those that are"});
-  }
 
   // What is launched has options of its own.
   const std::vector<std::string> launched =
@@ -195,9 +180,9 @@ int run(int argc, char** argv) {
   add_split_command(app);
   add_schedule_command(app, exit_code);
   add_launch_command(app, launched, exit_code);
+  add_data_command(app);
   add_debug_command(app);
   add_text({"help", "help [COMMAND]\nPrints this help, or that of a command."});
-  for (const CommandText& text : kNotBuilt) add_text(text)->group(kNotBuiltGroup);
   app.parse_complete_callback([&] {  // before the command's own callback
     if (version) {
       print_version(json);

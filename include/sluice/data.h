@@ -8,8 +8,9 @@
 // Invariants:
 //  1. read() is a pure function of (files, options, position): every rank makes the same batch by
 //     itself, and a run that goes on somewhere needs nothing but the position.
-//  2. Files are read where a batch needs them; memory does not grow with their size, but for the
-//     list of files and 8 bytes a row of .jsonl. A TokenRows holds 8 bytes a token.
+//  2. Files are read, and their text made tokens, where a batch needs them; memory does not grow
+//     with their size, but for the list of files, 8 bytes a row of .jsonl and 16 bytes for every
+//     8 KiB of text that a tokenizer reads. A TokenRows holds 8 bytes a token.
 //  3. Each epoch uses every sequence once. A batch may hold the end of one and the start of the
 //     next.
 // Thread-safety: const members may be called from any thread; ranks that are threads share one.
@@ -28,44 +29,49 @@ enum class DataFormat { kAuto, kText, kJsonl, kLlmc, kNanogpt, kMegatron };
 enum class Padding { kSeqLen, kLongest };
 enum class ChatTemplate { kAuto, kChatml, kLlama3, kMistral, kGemma };
 
-// Which data, and how it becomes sequences. What TokenData says is not built yet, it refuses.
+// Which data, and how it becomes sequences.
 struct DataOptions {
   // Paths, read in this order; in a configuration patterns, which are expanded before. All of one
-  // format. Default: none, which is refused.
+  // format, but that of each weight may have another. Default: none, which is refused.
   std::vector<std::string> files;
 
-  // What the files hold. Default: by the ending of each, where anything unknown is text, but for
-  // endings that are certainly none. Not built yet: kLlmc, kNanogpt, kMegatron.
+  // What the files hold. Default: by the ending of each, where .bin beside an .idx is Megatron's,
+  // with its magic number llm.c's, else nanoGPT's, and anything unknown is text, but for endings
+  // that are certainly none.
   DataFormat format = DataFormat::kAuto;
 
   // true: every epoch has its own order, which the seed decides. false: file order, which begins
   // again at the end. Default: true.
   bool shuffle = true;
 
-  // What makes tokens of text: "bytes", a token for every byte; "auto", the model's tokenizer.json
-  // (not built yet: text is then refused), bytes where it has none. Rows of ids need neither.
-  // Default: "auto".
+  // What makes tokens of text: "bytes", a token for every byte; "auto", the model's tokenizer.json,
+  // bytes where it has none; or the path of a tokenizer.json or of a directory with one. Rows and
+  // files of ids need none. Default: "auto".
   std::string tokenizer = "auto";
 
-  // Length to which shorter rows of .jsonl are filled up with labels that are not counted: seq_len,
-  // or that of the longest row of the microbatch (not built yet), which computes less and makes
-  // messages of varying size. Default: seq_len.
+  // Length to which shorter rows are filled up with labels that are not counted: seq_len, or that
+  // of the longest row of the microbatch, which computes less and makes messages of varying size.
+  // Default: seq_len.
   Padding pad = Padding::kSeqLen;
 
-  // Several documents in one sequence, each attending to itself only: fewer padded tokens. Not
-  // built yet. Default: false.
+  // Several documents in one sequence, each attending to itself only: fewer padded tokens, and no
+  // text that sees another. Default: false.
   bool pack = false;
 
   // Rows of .jsonl that are longer than seq_len: true cuts their end off, false refuses them.
   // Default: false.
   bool truncate = false;
 
-  // How the messages of a conversation become one text. Not built yet. Default: kAuto, as the
-  // model's family.
+  // How the messages of a conversation become one text. Default: kAuto, as the special tokens of
+  // the tokenizer, or the model's family, have it; refused where neither says it.
   ChatTemplate chat_template = ChatTemplate::kAuto;
 
-  // Share of each entry of `files` in the mixture. Not built yet. Default: none, every file as
-  // often as it is long.
+  // Of the messages of a conversation only what the assistant says is counted. Default: false, all
+  // of it.
+  bool assistant_only_loss = false;
+
+  // Share of each entry of `files` in the mixture: any positive numbers. Default: none, every file
+  // as often as it is long.
   std::vector<double> weights = {};
 };
 
@@ -75,6 +81,13 @@ struct TokenDataOptions {
   std::int64_t vocab_size = 0;  // of the model: ids are below it
   std::int64_t seed = 0;        // of the order
   std::string model_directory;  // where tokenizer "auto" looks for a tokenizer.json; "" for none
+  std::string model_family =
+      {};  // model_type of config.json, for chat_template "auto"; "": unknown
+  // position_ids of rows are below it. None: no limit.
+  std::optional<std::int64_t> max_positions = {};
+  // How many of data.files are of each weight, in their order. Empty: one, or with no weights all
+  // of them. Without weights the sequences of one entry follow those of the one before.
+  std::vector<std::int64_t> files_per_entry = {};
 };
 
 // A place in the endless row of sequences, which is all that a run needs to go on from there.
@@ -130,15 +143,18 @@ struct StepShare {
 
 class TokenData {
  public:
-  // Opens the files, finds the sequences and checks the first 16 MiB of rows.
-  // Throws Error(kUsage): no files, formats mixed, an option that is not built.
-  // Throws Error(kInput) naming file (and line): missing, empty, no whole sequence, malformed rows.
+  // Opens the files, finds the sequences and checks the first 16 MiB of rows; with data.pack all
+  // rows. Text that a tokenizer reads is made tokens once, to know where its sequences are.
+  // Throws Error(kUsage): no files, formats mixed, not as many weights as entries, conversations
+  // for which no chat template is known.
+  // Throws Error(kInput) naming file (and line): missing, empty, no whole sequence, malformed rows
+  // or headers, a tokenizer that does not fit the vocabulary.
   explicit TokenData(TokenDataOptions options);
   ~TokenData();
   TokenData(TokenData&&) noexcept;
   TokenData& operator=(TokenData&&) noexcept;
 
-  std::int64_t num_sequences() const;  // of one epoch, >= 1
+  std::int64_t num_sequences() const;  // of one epoch, of all entries; >= 1
   std::int64_t num_bytes() const;      // of all files
 
   // The num_rows sequences from `position` on; num_rows further on come those after them. Throws
@@ -158,6 +174,11 @@ class TokenData {
   StepShare step_share(std::int64_t step, std::int64_t batch_size, BatchRange own,
                        const StepsDone& done = {}) const;
 
+  // The same of several replicas, each in its place of `own`: no row is read twice.
+  std::vector<StepShare> step_shares(std::int64_t step, std::int64_t batch_size,
+                                     const std::vector<BatchRange>& own,
+                                     const StepsDone& done = {}) const;
+
   // Refuses what leaves a step nothing to learn, as far as that is known from the rows that were
   // read: a file in which no label is counted, or a step up to `steps`, of those that are not done,
   // whose rows have none (as far as five million looks at a row reach).
@@ -166,7 +187,7 @@ class TokenData {
                               const StepsDone& done = {}) const;
 
   // Nats per token of a model that knows only how often each byte occurs: what a trained model has
-  // to beat. Of text files only; of their first GiB.
+  // to beat. Of text files as bytes only; of their first GiB.
   std::optional<double> unigram_entropy() const;
 
  private:

@@ -130,9 +130,11 @@ std::map<std::string, std::string> sluice_environment();
 Plan plan_of_config(const RunConfig& config);
 
 // The files that the patterns of data.files match, each once: patterns in their order, the files of
-// a pattern sorted. Throws Error(kInput) naming a pattern without files, Error(kUsage) when
-// data.files is empty or names a format that is not built yet.
+// a pattern sorted; of Megatron's pairs the .bin. Throws Error(kInput) naming a pattern without
+// files, Error(kUsage) when data.files is empty or names what is certainly no text.
 std::vector<std::string> expand_data_files(const RunConfig& config);
+// The same pattern by pattern, as data.weights counts them.
+std::vector<std::vector<std::string>> expand_data_entries(const RunConfig& config);
 
 // The same of validation.files.
 std::vector<std::string> expand_validation_files(const RunConfig& config);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "checkpoint/kept_tensors.h"
 #include "checkpoint/tensor_files.h"
 #include "comm/gather_messages.h"
 #include "io/safetensors_dtype.h"
@@ -68,7 +69,7 @@ void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& 
     of_rank.finish();
   }
   for (const SavedTensor& tensor : checkpoint.manifest().weights) {
-    if (used.contains(tensor.name)) continue;
+    if (used.contains(tensor.name) || is_kept_file(tensor.file)) continue;
     throw Error(ErrorKind::kCheckpoint, {.what = "the model has no '" + tensor.name + "'",
                                          .where = checkpoint.path() + "/" + tensor.file,
                                          .remedy = "it is of another model"});

@@ -7,6 +7,7 @@
 #include "base/content_hash.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint_files.h"
+#include "checkpoint/kept_tensors.h"
 #include "checkpoint/read_manifest.h"
 #include "io/hf_files.h"
 #include "io/safetensors_dtype.h"
@@ -34,10 +35,11 @@ const SaveTarget& made_free(const SaveTarget& target) {
   return target;
 }
 
-// The floating one that most bytes have: buffers may have others.
+// The floating one that most bytes have of what trains: buffers may have others.
 at::ScalarType dtype_of(const std::vector<SavedTensor>& weights) {
   std::map<at::ScalarType, std::uint64_t> bytes;
   for (const SavedTensor& tensor : weights) {
+    if (is_kept_file(tensor.file)) continue;
     const auto dtype = io::torch_dtype(tensor.dtype);
     if (dtype && io::is_plain_float(*dtype)) bytes[*dtype] += tensor.bytes;
   }

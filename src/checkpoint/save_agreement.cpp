@@ -107,10 +107,35 @@ NamedTensors weights_to_write(const RankState& state,
   return weights;
 }
 
+// Collective. What rank 0 finds; on the others whether there is any. A directory with tensors
+// beside those of the ranks has an index, so that no file may be called as if it were the only one.
+bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const Group& world,
+              std::shared_ptr<const KeptTensors>& kept) {
+  WireWriter message;
+  if (world.rank() == kLeader) {
+    std::set<std::string> saved;
+    for (const Offer& offer : offers)
+      saved.insert(offer.parameters.begin(), offer.parameters.end());
+    std::string failure;
+    try {
+      kept = tensors_to_keep(target.config_text, target.source_directory, saved);
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+    message.add(failure).add(kept != nullptr);
+  }
+  WireReader answer(world.broadcast(message.bytes(), kLeader).wait(), "what is kept");
+  auto failure = answer.take<std::string>();
+  const bool found = answer.take<bool>();
+  answer.finish();
+  if (!failure.empty()) throw Error(ErrorKind::kCheckpoint, {.what = std::move(failure)});
+  return found;
+}
+
 // Collective. Numbers the files of all ranks in one row.
 void add_files(const std::string& folder, const std::string& stem,
                std::vector<NamedTensors> contents, const Group& world,
-               std::vector<TensorFile>& files) {
+               std::vector<TensorFile>& files, bool has_others = false) {
   const auto rank = static_cast<std::size_t>(world.rank());
   std::size_t first = 0, all = 0, other = 0;
   for (WireReader& message :
@@ -120,14 +145,15 @@ void add_files(const std::string& folder, const std::string& stem,
     if (other++ < rank) first += number;
     all += number;
   }
+  const auto name = has_others ? io::numbered_shard_name : io::shard_name;
   for (std::size_t i = 0; i < contents.size(); ++i)
-    files.push_back({folder + io::shard_name(stem, first + i, all), std::move(contents[i])});
+    files.push_back({folder + name(stem, first + i, all), std::move(contents[i])});
 }
 
 }  // namespace
 
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
-                             std::uint64_t max_file_bytes, const Group& world) {
+                             const SaveTarget& target, const Group& world) {
   Offer own;
   std::error_code unseen;
   own.sees_directory = std::filesystem::is_directory(directory, unseen);
@@ -149,10 +175,12 @@ SaveAgreement agree_on_files(const std::string& directory, const RankState& stat
       agreement.ties.emplace(offer.other_uses[i], offer.first_uses.at(i));
   }
   const auto split = [&](const NamedTensors& tensors) {
-    return split_into_files(tensors, max_file_bytes);
+    return split_into_files(tensors, target.max_shard_bytes);
   };
   const auto rank = static_cast<std::size_t>(world.rank());
-  add_files("", "model", split(weights_to_write(state, owners, rank)), world, agreement.files);
+  const bool keeps = has_kept(target, offers, world, agreement.kept);
+  add_files("", "model", split(weights_to_write(state, owners, rank)), world, agreement.files,
+            keeps);
   add_files(std::string(kOptimizerFolder) + "/", "state", split(state.optimizer), world,
             agreement.files);
   add_files(std::string(kExtraFolder) + "/", "state",

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint/kept_tensors.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/manifest.h"
 #include "sluice/parts/rank_state.h"
@@ -24,14 +26,16 @@ struct TensorFile {
 struct SaveAgreement {
   std::vector<TensorFile> files;            // this rank's
   std::map<std::string, std::string> ties;  // of all ranks
+  std::shared_ptr<const KeptTensors> kept;  // rank 0's to copy; nullptr: none
 };
 
 // Collective. Every tensor is in one file of one rank: parameters and optimizer state on the rank
-// that gives them, a buffer on the first that has it, extra tensors on rank 0. Throws
-// Error(kCheckpoint) on every rank when one does not see `directory`, Error(kUsage) for buffers of
-// one name that differ, Error(kInternal) for a parameter that two ranks give.
+// that gives them, a buffer on the first that has it, extra tensors on rank 0, which copies what
+// is kept, too. Throws Error(kCheckpoint) on every rank when one does not see `directory` or rank
+// 0 cannot read what is to be kept, Error(kUsage) for buffers of one name that differ,
+// Error(kInternal) for a parameter that two ranks give.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
-                             std::uint64_t max_file_bytes, const Group& world);
+                             const SaveTarget& target, const Group& world);
 
 struct WrittenFiles {
   std::vector<SavedTensor> tensors;

@@ -84,15 +84,19 @@ struct Saver::Impl {
     return text;
   }
 
-  void start_writing(const std::string& directory, std::vector<TensorFile> files) {
-    writing = std::async(std::launch::async, [directory, files = std::move(files)] {
-      std::vector<SavedTensor> saved;
-      for (const TensorFile& file : files) {
-        std::vector<SavedTensor> more = write_tensor_file(directory, file.name, file.tensors);
-        std::move(more.begin(), more.end(), std::back_inserter(saved));
-      }
-      return saved;
-    });
+  void start_writing(const std::string& directory, std::vector<TensorFile> files,
+                     std::shared_ptr<const KeptTensors> kept) {
+    writing =
+        std::async(std::launch::async, [directory, files = std::move(files), kept = std::move(kept),
+                                        max_bytes = target.max_shard_bytes] {
+          std::vector<SavedTensor> saved;
+          if (kept) saved = kept->copy_into(directory, max_bytes);
+          for (const TensorFile& file : files) {
+            std::vector<SavedTensor> more = write_tensor_file(directory, file.name, file.tensors);
+            std::move(more.begin(), more.end(), std::back_inserter(saved));
+          }
+          return saved;
+        });
   }
 
   Status status(bool wait) {
@@ -190,9 +194,9 @@ std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankStat
   try {
     const std::string directory = impl_->make_directory(world);
     const RankState kept = from == SaveFrom::kCopy ? impl_->snapshot.take(state) : state;
-    SaveAgreement agreement = agree_on_files(directory, kept, target.max_shard_bytes, world);
+    SaveAgreement agreement = agree_on_files(directory, kept, target, world);
     if (impl_->publication) impl_->publication->set_ties(std::move(agreement.ties));
-    impl_->start_writing(directory, std::move(agreement.files));
+    impl_->start_writing(directory, std::move(agreement.files), std::move(agreement.kept));
   } catch (const Error& error) {
     impl_->publication.reset();
     // Of these, all ranks know.

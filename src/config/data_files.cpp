@@ -53,8 +53,8 @@ Error no_file(const std::string& pattern, const std::string& other, const std::s
                                    .remedy = "copy what it gives into a file, and name that"});
 }
 
-std::vector<std::string> expand(const RunConfig& config, const std::string& key,
-                                const std::vector<std::string>& patterns) {
+std::vector<std::vector<std::string>> expand(const RunConfig& config, const std::string& key,
+                                             const std::vector<std::string>& patterns) {
   const auto origin = config.origins.find(key);
   const std::string where = origin == config.origins.end() ? key : origin->second;
   if (patterns.empty()) {
@@ -64,27 +64,40 @@ std::vector<std::string> expand(const RunConfig& config, const std::string& key,
                                                                    : config.file,
                                     .remedy = "for example " + key + " = [\"corpus/*.txt\"]"});
   }
-  std::vector<std::string> files;
+  std::vector<std::vector<std::string>> entries;
   std::unordered_set<std::string> seen;
   for (const std::string& pattern : patterns) {
     const detail::Matches found = detail::match_files(pattern, where);
     if (found.files.empty()) throw no_file(pattern, found.other, where);
-    for (const std::string& file : found.files) {
-      data::format_of(file, config.data.format, where);
-      if (seen.insert(file).second) files.push_back(file);
+    entries.emplace_back();
+    for (const std::string& match : found.files) {
+      data::format_of(match, config.data.format, where);
+      const std::string file = data::data_file_of(match, config.data.format);
+      if (seen.insert(file).second) entries.back().push_back(file);
     }
   }
+  return entries;
+}
+
+std::vector<std::string> flat(const std::vector<std::vector<std::string>>& entries) {
+  std::vector<std::string> files;
+  for (const std::vector<std::string>& entry : entries)
+    files.insert(files.end(), entry.begin(), entry.end());
   return files;
 }
 
 }  // namespace
 
-std::vector<std::string> expand_data_files(const RunConfig& config) {
+std::vector<std::vector<std::string>> expand_data_entries(const RunConfig& config) {
   return expand(config, "data.files", config.data.files);
 }
 
+std::vector<std::string> expand_data_files(const RunConfig& config) {
+  return flat(expand_data_entries(config));
+}
+
 std::vector<std::string> expand_validation_files(const RunConfig& config) {
-  return expand(config, "validation.files", config.validation.files);
+  return flat(expand(config, "validation.files", config.validation.files));
 }
 
 }  // namespace sluice

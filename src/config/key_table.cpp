@@ -80,47 +80,50 @@ std::vector<Key> make_table() {
       key<&C::data, &Data::files>("data", "files")
           .path()
           .not_empty()
-          .means("Files to train on: .txt, .jsonl, and any other ending as text. `*` and `?` "
-                 "match within a folder, `**` any depth of folders; the files of a pattern are "
-                 "read in the order of their names, and a file that several patterns match is "
-                 "read once."),
+          .means(
+              "Files to train on: .txt, .jsonl, .bin of token ids, and any other ending as text. "
+              "`*` and `?` match within a folder, `**` any depth of folders; the files of a "
+              "pattern are read in the order of their names, and a file that several patterns "
+              "match is read once."),
       key<&C::data, &Data::format>("data", "format")
-          .only({"\"auto\"", "\"text\"", "\"jsonl\""})
-          .means("`auto`: by the ending of each file, upper or lower case: .jsonl; .bin and .idx, "
-                 "which are not built yet; anything else is text, but for endings that are "
-                 "certainly none (such as .gz, .json, .parquet), which are refused."),
+          .means("`auto`: by the ending of each file, upper or lower case: .jsonl; .bin, which is "
+                 "Megatron's with an .idx beside it, llm.c's by its magic number, else nanoGPT's; "
+                 "anything else is text, but for endings that are certainly none (such as .gz, "
+                 ".json, .parquet), which are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
           .means("Shuffle the sequences, by `training.seed`. false: file order, begin again at "
                  "the end."),
       key<&C::data, &Data::tokenizer>("data", "tokenizer")
           .decides_the_data()
+          .path()
           .not_empty()
-          .only({"\"auto\"", "\"bytes\""})
           .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, bytes "
-                 "without one."),
+                 "without one. Else the path of a tokenizer.json or of a directory with one."),
       key<&C::data, &Data::pad>("data", "pad")
           .decides_the_data()
-          .only_default()
           .means("Length to which shorter rows are padded: `training.seq_len`, or that of the "
                  "microbatch's longest row."),
       key<&C::data, &Data::pack>("data", "pack")
           .decides_the_data()
-          .only_default()
-          .means("Several documents in a row, attention inside each."),
+          .means("Several documents in a row, attention inside each. Whole rows of .jsonl are put "
+                 "together; text and token files are told apart where their documents begin."),
       key<&C::data, &Data::truncate>("data", "truncate")
           .decides_the_data()
           .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: they "
                  "are an error."),
       key<&C::data, &Data::chat_template>("data", "chat_template")
           .decides_the_data()
-          .only_default()
-          .means("How the messages of a conversation become text. `auto`: as the model's family."),
+          .means("How the messages of a conversation become text. `auto`: as the tokenizer's "
+                 "special tokens, or the model's family, have it; refused where neither says it."),
+      key<&C::data, &Data::assistant_only_loss>("data", "assistant_only_loss")
+          .decides_the_data()
+          .means("Of conversations count only what the assistant says. false: all of it."),
       key<&C::data, &Data::weights>("data", "weights")
           .decides_the_data()
           .above(0)
-          .only_default()
-          .means("Share of each entry of `data.files` in the mixture. Empty: as long as they are."),
+          .means("Share of each entry of `data.files` in the mixture; each may have a format of "
+                 "its own. Empty: as long as they are."),
 
       key<&C::training, &Training::steps>("training", "steps")
           .between(1, kMaxSteps)

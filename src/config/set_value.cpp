@@ -127,12 +127,13 @@ void expand_paths(const Key& key, Value& value, const Source& source) {
   if (auto* list = std::get_if<std::vector<std::string>>(&value)) {
     for (std::string& path : *list) path = expand_path(path, source.folder, source.origin);
   } else if (auto* path = std::get_if<std::string>(&value)) {
-    // "auto", "none" and a step number of checkpoint.resume are no paths.
+    // The words of these keys are no paths, nor is a step number of checkpoint.resume.
     const bool is_step =
         std::all_of(path->begin(), path->end(), [](char c) { return c >= '0' && c <= '9'; });
     if (key.full_name() == "checkpoint.resume" && (*path == "auto" || *path == "none" || is_step)) {
       return;
     }
+    if (key.full_name() == "data.tokenizer" && (*path == "auto" || *path == "bytes")) return;
     *path = expand_path(*path, source.folder, source.origin);
   }
 }

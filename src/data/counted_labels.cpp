@@ -15,45 +15,49 @@ constexpr const char* kRemedy =
 
 // Known to be so from the rows that were read when the files were opened. looks: counts the rows
 // that were looked up.
-bool is_uncounted(const SequenceSource& source, const SequenceOrder& order, DataPosition position,
-                  std::int64_t batch_size, std::int64_t& looks) {
-  const std::vector<std::uint64_t>& uncounted = source.uncounted();
+bool is_uncounted(const DataEntries& entries, DataPosition position, std::int64_t batch_size,
+                  std::int64_t& looks) {
   for (std::int64_t row = 0; row < batch_size; ++row) {
     ++looks;
-    if (!std::binary_search(uncounted.begin(), uncounted.end(), order.at(position, row)))
-      return false;
+    const DataEntries::Place place = entries.at(position, row);
+    const std::vector<std::uint64_t>& uncounted = entries.source(place.entry).uncounted();
+    if (!std::binary_search(uncounted.begin(), uncounted.end(), place.sequence)) return false;
   }
   return true;
 }
 
 }  // namespace
 
-void require_counted_labels(const SequenceSource& source, const SequenceOrder& order,
-                            std::int64_t steps, std::int64_t batch_size, const StepsDone& done) {
-  const std::string file = source.uncounted_file();
-  if (!file.empty()) {
+void require_counted_labels(const DataEntries& entries, std::int64_t steps, std::int64_t batch_size,
+                            const StepsDone& done) {
+  std::int64_t uncounted = 0;
+  for (const auto& source : entries.sources()) {
+    uncounted += static_cast<std::int64_t>(source->uncounted().size());
+    const std::string file = source->uncounted_file();
+    if (file.empty()) continue;
     throw Error(ErrorKind::kInput, {.what = "no row of the file has a label that is counted",
                                     .where = file,
                                     .remedy = kRemedy});
   }
-  // A batch that has none lies within two epochs, since one between them would be whole, and has
-  // no other rows of either than those without.
-  const auto uncounted = static_cast<std::int64_t>(source.uncounted().size());
+  // A batch that has none lies within two epochs of each entry, since one between them would be
+  // whole, and has no other rows of either than those without.
   if (batch_size > 2 * uncounted) return;
   std::int64_t looks = 0;
   for (std::int64_t step = done.steps + 1; step <= steps && looks < kForeseenRows; ++step) {
     const DataPosition position = position_of_step(step, batch_size, done);
-    if (is_uncounted(source, order, position, batch_size, looks))
-      refuse_uncounted(source, order, step, position, batch_size);
+    if (is_uncounted(entries, position, batch_size, looks))
+      refuse_uncounted(entries, step, position, batch_size);
   }
 }
 
-void refuse_uncounted(const SequenceSource& source, const SequenceOrder& order, std::int64_t step,
-                      DataPosition position, std::int64_t batch_size) {
+void refuse_uncounted(const DataEntries& entries, std::int64_t step, DataPosition position,
+                      std::int64_t batch_size) {
   constexpr std::int64_t kNamedRows = 4;
   std::string where = "step " + std::to_string(step);
-  for (std::int64_t row = 0; row < std::min(batch_size, kNamedRows); ++row)
-    where += ", " + source.place(order.at(position, row));
+  for (std::int64_t row = 0; row < std::min(batch_size, kNamedRows); ++row) {
+    const DataEntries::Place place = entries.at(position, row);
+    where += ", " + entries.source(place.entry).place(place.sequence);
+  }
   if (batch_size > kNamedRows) where += " and " + std::to_string(batch_size - kNamedRows) + " more";
   throw Error(ErrorKind::kInput,
               {.what = "no label of the step's batch is counted",

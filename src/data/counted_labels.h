@@ -4,18 +4,16 @@
 
 #include <cstdint>
 
-#include "data/sequence_order.h"
-#include "data/sequence_source.h"
+#include "data/data_entries.h"
 
 namespace sluice::data {
 
 // As TokenData::require_counted_labels.
-void require_counted_labels(const SequenceSource& source, const SequenceOrder& order,
-                            std::int64_t steps, std::int64_t batch_size, const StepsDone& done);
+void require_counted_labels(const DataEntries& entries, std::int64_t steps, std::int64_t batch_size,
+                            const StepsDone& done);
 
 // Throws Error(kInput) with the step and its rows, which begin at `position`.
-[[noreturn]] void refuse_uncounted(const SequenceSource& source, const SequenceOrder& order,
-                                   std::int64_t step, DataPosition position,
-                                   std::int64_t batch_size);
+[[noreturn]] void refuse_uncounted(const DataEntries& entries, std::int64_t step,
+                                   DataPosition position, std::int64_t batch_size);
 
 }  // namespace sluice::data

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "data/data_words.h"
+#include "data/token_file.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -15,24 +16,40 @@ namespace {
 constexpr std::array kNoText = {".gz",   ".zst", ".zip",         ".parquet", ".arrow", ".npy",
                                 ".json", ".csv", ".safetensors", ".pt",      ".pt2"};
 
+std::string ending_of(const std::string& file) {
+  return to_lower(std::filesystem::path(file).extension().string());
+}
+
+bool exists(const std::string& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored);
+}
+
 }  // namespace
 
+std::string data_file_of(const std::string& file, DataFormat format) {
+  const bool may_be_index = format == DataFormat::kAuto || format == DataFormat::kMegatron;
+  if (!may_be_index || ending_of(file) != ".idx") return file;
+  const std::string bin = bin_of_index(file);
+  return exists(bin) ? bin : file;
+}
+
+std::vector<std::string> files_read_of(const std::string& file, DataFormat format) {
+  if (format != DataFormat::kMegatron) return {file};
+  return {file, index_of_bin(file)};
+}
+
 DataFormat format_of(const std::string& file, DataFormat format, const std::string& where) {
-  if (format == DataFormat::kText || format == DataFormat::kJsonl) return format;
-  if (format != DataFormat::kAuto) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "data.format = \"" + detail::word_of(detail::words_of(format), format) +
-                         "\" is not built yet",
-                 .where = where,
-                 .remedy = "use text or .jsonl files"});
-  }
-  const std::string ending = to_lower(std::filesystem::path(file).extension().string());
+  if (format != DataFormat::kAuto) return format;
+  const std::string ending = ending_of(file);
   if (ending == ".jsonl") return DataFormat::kJsonl;
-  if (ending == ".bin" || ending == ".idx") {
-    throw Error(ErrorKind::kUsage,
-                {.what = "data.files: '" + file + "' is a token file, not built yet",
+  if (ending == ".bin") return format_of_token_file(file);
+  if (ending == ".idx") {
+    if (exists(bin_of_index(file))) return DataFormat::kMegatron;
+    throw Error(ErrorKind::kInput,
+                {.what = "data.files: '" + file + "' is the index of a .bin that is not beside it",
                  .where = where,
-                 .remedy = "give .txt or .jsonl files, or data.format = \"text\""});
+                 .remedy = "put '" + bin_of_index(file) + "' there"});
   }
   if (std::find(kNoText.begin(), kNoText.end(), ending) != kNoText.end()) {
     throw Error(ErrorKind::kUsage,
@@ -43,21 +60,21 @@ DataFormat format_of(const std::string& file, DataFormat format, const std::stri
   return DataFormat::kText;
 }
 
-DataFormat common_format(const DataOptions& options) {
-  if (options.files.empty()) {
+DataFormat common_format(const std::vector<std::string>& files, DataFormat format) {
+  if (files.empty()) {
     throw Error(ErrorKind::kUsage,
                 {.what = "data.files names no file", .remedy = "set data.files"});
   }
-  const auto format = [&](const std::string& file) {
-    return format_of(file, options.format, "data.files");
-  };
-  const DataFormat first = format(options.files.front());
-  for (const std::string& file : options.files) {
-    if (format(file) != first) {
-      throw Error(ErrorKind::kUsage, {.what = "data.files mixes text and .jsonl",
-                                      .where = options.files.front() + " and " + file,
-                                      .remedy = "use one kind, or set data.format"});
-    }
+  const auto word = [](DataFormat of) { return detail::word_of(detail::words_of(of), of); };
+  const DataFormat first = format_of(files.front(), format, "data.files");
+  for (const std::string& file : files) {
+    const DataFormat other = format_of(file, format, "data.files");
+    if (other == first) continue;
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "data.files mixes " + word(first) + " and " + word(other),
+         .where = files.front() + " and " + file,
+         .remedy = "use one kind, give each its share in data.weights, or set data.format"});
   }
   return first;
 }

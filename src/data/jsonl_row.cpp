@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/strict_json.h"
 #include "sluice/error.h"
@@ -9,58 +10,113 @@
 namespace sluice::data {
 namespace {
 
+using Numbers = std::vector<std::int64_t>;
+
 // Builds no document: memory follows the fields that are used, whatever else a row holds.
 class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit RowHandler(const std::string& where) : where_(where) {}
   JsonlRow take() { return std::move(row_); }
 
-  bool null() override { return value("null"); }
-  bool boolean(bool) override { return value("a boolean"); }
+  bool null() override { return other("null"); }
+  bool boolean(bool) override { return other("a boolean"); }
   bool number_float(number_float_t, const string_t&) override {
-    return value("a number that is no integer");
+    return other("a number that is no integer");
   }
-  bool binary(binary_t&) override { return value("binary data"); }
+  bool binary(binary_t&) override { return other("binary data"); }
   bool number_integer(number_integer_t number) override { return integer(number); }
   bool number_unsigned(number_unsigned_t number) override {
     if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-      return value("a huge number");
+      return other("a huge number");
     return integer(static_cast<std::int64_t>(number));
   }
 
   bool string(string_t& text) override {
-    if (depth_ != 1 || field_ != "text") return value("a string");
-    set_once(row_.text, std::move(text));
+    if (skipped_ > 0) return true;
+    if (place_ == Place::kRow && field_ == "text") {
+      set_once(row_.text, std::move(text));
+    } else if (place_ == Place::kRow && speech_of_field() && field_ != "messages") {
+      begin_speech().text = std::move(text);
+    } else if (place_ == Place::kMessage && is_of_message(key_)) {
+      set_of_message(key_ == "role" ? role_ : content_, std::move(text));
+    } else if (place_ == Place::kPart && is_of_part(key_)) {
+      set_of_message(key_ == "type" ? part_type_ : part_text_, std::move(text));
+    } else {
+      other("a string");
+    }
+    return true;
+  }
+
+  bool key(string_t& name) override {
+    if (skipped_ > 0) return true;
+    const bool is_named = place_ == Place::kRow && row_.fields.size() < kMaxNamedFields;
+    if (is_named) row_.fields.push_back(name);
+    (place_ == Place::kRow ? field_ : key_) = std::move(name);
     return true;
   }
 
   bool start_object(std::size_t) override {
-    if (depth_ > 0) value("an object");
-    ++depth_;
+    if (skipped_ > 0) {
+      ++skipped_;
+    } else if (place_ == Place::kOutside) {
+      place_ = Place::kRow;
+    } else if (place_ == Place::kMessages) {
+      role_.reset();
+      content_.reset();
+      place_ = Place::kMessage;
+    } else if (place_ == Place::kContent) {
+      part_type_.reset();
+      part_text_.reset();
+      place_ = Place::kPart;
+    } else {
+      other("an object");
+      skipped_ = 1;
+    }
     return true;
   }
-  bool key(string_t& name) override {
-    if (depth_ == 1) field_ = std::move(name);
-    return true;
-  }
+
   bool end_object() override {
-    --depth_;
+    if (skipped_ > 0) {
+      --skipped_;
+    } else if (place_ == Place::kPart) {
+      end_part();
+      place_ = Place::kContent;
+    } else if (place_ == Place::kMessage) {
+      end_message();
+      place_ = Place::kMessages;
+    } else {
+      place_ = Place::kOutside;
+    }
     return true;
   }
 
   bool start_array(std::size_t) override {
-    std::optional<std::vector<std::int64_t>>* list = depth_ == 1 ? list_of_field() : nullptr;
-    if (list) {
+    if (skipped_ > 0) {
+      ++skipped_;
+    } else if (std::optional<Numbers>* list = numbers_of_field(); place_ == Place::kRow && list) {
       set_once(*list, {});
       list_ = &**list;
+      place_ = Place::kNumbers;
+    } else if (place_ == Place::kRow && speech_of_field()) {
+      speech_ = &begin_speech();
+      speech_->messages.emplace();
+      place_ = Place::kMessages;
+    } else if (place_ == Place::kMessage && key_ == "content") {
+      set_of_message(content_, std::string());
+      place_ = Place::kContent;
     } else {
-      value("a list");
+      other("a list");
+      skipped_ = 1;
     }
-    ++depth_;
     return true;
   }
+
   bool end_array() override {
-    if (--depth_ == 1) list_ = nullptr;
+    if (skipped_ > 0) {
+      --skipped_;
+    } else {
+      place_ = place_ == Place::kContent ? Place::kMessage : Place::kRow;
+    }
     return true;
   }
 
@@ -73,34 +129,104 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  // Inside of what the next value stands.
+  enum class Place { kOutside, kRow, kNumbers, kMessages, kMessage, kContent, kPart };
+
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(
-        ErrorKind::kInput,
-        {.what = what,
-         .where = where_,
-         .remedy = "a row is {\"text\": \"...\"} or {\"input_ids\": [...], \"labels\": [...]}"});
+    throw Error(ErrorKind::kInput,
+                {.what = what,
+                 .where = where_,
+                 .remedy = "a row is {\"text\": \"...\"}, {\"input_ids\": [...], \"labels\": "
+                           "[...]}, {\"prompt\": \"...\", \"completion\": \"...\"} or "
+                           "{\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}"});
   }
 
-  std::optional<std::vector<std::int64_t>>* list_of_field() {
+  std::optional<Numbers>* numbers_of_field() {
     if (field_ == "input_ids") return &row_.input_ids;
     if (field_ == "labels") return &row_.labels;
     if (field_ == "attention_mask") return &row_.attention_mask;
+    if (field_ == "position_ids") return &row_.position_ids;
     return nullptr;
   }
+  std::optional<Speech>* speech_of_field() {
+    if (field_ == "messages") return &row_.messages;
+    if (field_ == "prompt") return &row_.prompt;
+    if (field_ == "completion") return &row_.completion;
+    return nullptr;
+  }
+  static bool is_of_message(const std::string& key) { return key == "role" || key == "content"; }
+  static bool is_of_part(const std::string& key) { return key == "type" || key == "text"; }
 
-  // A value that no field takes: skipped, unless it stands where one of ours should.
-  bool value(const char* found) {
-    if (depth_ == 0) fail(std::string(found) + " instead of an object");
-    if (list_ || (depth_ == 1 && (field_ == "text" || list_of_field()))) {
-      fail(std::string(found) + " in '" + field_ + "'");
+  Speech& begin_speech() {
+    set_once(*speech_of_field(), Speech());
+    return **speech_of_field();
+  }
+
+  // A value of a type that its place has no use for: skipped, unless it stands where one of ours
+  // should.
+  bool other(const char* found) {
+    if (skipped_ > 0) return true;
+    switch (place_) {
+      case Place::kOutside:
+        fail(std::string(found) + " instead of an object");
+      case Place::kNumbers:
+        fail(std::string(found) + " in '" + field_ + "'");
+      case Place::kRow:
+        if (field_ == "text" || numbers_of_field())
+          fail(std::string(found) + " in '" + field_ + "'");
+        if (speech_of_field()) set_wrong(begin_speech(), std::string(found));
+        break;
+      case Place::kMessages:
+        set_wrong(*speech_, std::string(found) + " among the messages");
+        break;
+      case Place::kMessage:
+        if (is_of_message(key_)) set_wrong_message(std::string(found) + " as '" + key_ + "'");
+        break;
+      case Place::kContent:
+        set_wrong_message(std::string(found) + " among the parts of 'content'");
+        break;
+      case Place::kPart:
+        if (is_of_part(key_))
+          set_wrong_message(std::string(found) + " as '" + key_ + "' of a part of 'content'");
+        break;
     }
     return true;
   }
 
   bool integer(std::int64_t number) {
-    if (!list_ || depth_ != 2) return value("a number");
-    list_->push_back(number);
-    return true;
+    if (skipped_ == 0 && place_ == Place::kNumbers) {
+      list_->push_back(number);
+      return true;
+    }
+    return other("a number");
+  }
+
+  void end_part() {
+    if (part_type_ != "text") {
+      set_wrong_message("a part of 'content' that is no text: " +
+                        (part_type_ ? "'" + *part_type_ + "'" : "it has no 'type'"));
+    } else if (!part_text_) {
+      set_wrong_message("a part of 'content' without 'text'");
+    } else {
+      *content_ += *part_text_;
+    }
+  }
+
+  void end_message() {
+    if (!role_) set_wrong_message("no 'role'");
+    if (!content_) set_wrong_message("no 'content'");
+    if (role_ && content_) speech_->messages->push_back({std::move(*role_), std::move(*content_)});
+  }
+
+  static void set_wrong(Speech& speech, std::string what) {
+    if (speech.wrong.empty()) speech.wrong = std::move(what);
+  }
+  void set_wrong_message(const std::string& what) {
+    set_wrong(*speech_, what + " in message " + std::to_string(speech_->messages->size() + 1));
+  }
+  void set_of_message(std::optional<std::string>& member, std::string text) {
+    if (member) set_wrong_message("'" + key_ + "' twice");
+    member = std::move(text);
   }
 
   template <typename T>
@@ -111,9 +237,13 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string& where_;
   JsonlRow row_;
-  std::string field_;  // of the row itself
-  int depth_ = 0;
-  std::vector<std::int64_t>* list_ = nullptr;  // the one that is being read
+  Place place_ = Place::kOutside;
+  std::string field_;         // of the row itself
+  std::string key_;           // of a message, or of a part of its content
+  std::size_t skipped_ = 0;   // objects and lists that are open and of no use
+  Numbers* list_ = nullptr;   // the one that is being read
+  Speech* speech_ = nullptr;  // likewise
+  std::optional<std::string> role_, content_, part_type_, part_text_;
 };
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "data/sequence_order.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/key_hash.h"
 #include "data/permutation.h"
 
@@ -11,12 +14,32 @@ DataPosition position_of_step(std::int64_t step, std::int64_t batch_size, const 
 
 namespace data {
 
-std::uint64_t SequenceOrder::at(DataPosition position, std::int64_t ahead) const {
+SequenceOrder::SequenceOrder(std::vector<std::uint64_t> sizes, const std::vector<double>& weights,
+                             bool shuffle, std::int64_t seed)
+    : sizes_(std::move(sizes)),
+      shuffle_(shuffle),
+      key_(absorb(0, static_cast<std::uint64_t>(seed))) {
+  std::uint64_t end = 0;
+  for (const std::uint64_t size : sizes_) ends_.push_back(end += size);
+  if (!weights.empty()) mixture_.emplace(weights);
+}
+
+std::uint64_t SequenceOrder::shuffled(std::uint64_t place, std::uint64_t size,
+                                      std::uint64_t key) const {
+  const std::uint64_t epoch = place / size, i = place % size;
+  return shuffle_ ? Permutation(size, absorb(key, epoch)).at(i) : i;
+}
+
+SequenceOrder::Place SequenceOrder::at(DataPosition position, std::int64_t ahead) const {
   const auto place = static_cast<std::uint64_t>(position.sequence + ahead);
-  const std::uint64_t epoch = place / num_sequences_, i = place % num_sequences_;
-  if (!shuffle_) return i;
-  const std::uint64_t key = absorb(absorb(0, static_cast<std::uint64_t>(seed_)), epoch);
-  return Permutation(num_sequences_, key).at(i);
+  if (mixture_) {
+    const auto [entry, turn] = mixture_->at(place);
+    return {entry, shuffled(turn, sizes_[entry], absorb(key_, entry))};
+  }
+  const std::uint64_t index = shuffled(place, num_sequences(), key_);
+  const auto entry =
+      static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
+  return {entry, index - (ends_[entry] - sizes_[entry])};
 }
 
 }  // namespace data

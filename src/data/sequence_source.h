@@ -1,7 +1,7 @@
 // Where the sequences of a data set come from: files cut into sequences, numbered in file order.
 //
 // Owns: finding sequence i in the files, reading it.
-// Does not own: the order of use, batches (data.h).
+// Does not own: the order of use, padding, batches (data.h).
 // Labels that are not counted are kIgnoredLabel. Thread-safety: const members may be
 // called from any thread.
 #pragma once
@@ -12,19 +12,28 @@
 #include <string>
 #include <vector>
 
+#include "data/text_tokens.h"
+#include "sluice/data.h"
 #include "sluice/parts/labels.h"
 
 namespace sluice::data {
+
+// One row of a batch before it is padded: at least 1 token, at most seq_len.
+struct Sequence {
+  std::vector<std::int32_t> ids, labels;  // as many of both
+  std::vector<std::uint8_t> mask;         // as many, or none: all 1
+  std::vector<std::int32_t> positions;    // as many, or none: 0, 1, 2, ...
+};
 
 class SequenceSource {
  public:
   virtual ~SequenceSource() = default;
   virtual std::uint64_t num_sequences() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // Writes seq_len ids and labels. Precondition: index < num_sequences().
-  virtual void read(std::uint64_t index, std::int32_t* ids, std::int32_t* labels) const = 0;
-  // The labels of it that a next-token loss counts; throws what read() would, but for text, of
-  // which nothing is read. Precondition: index < num_sequences().
+  // Precondition: index < num_sequences().
+  virtual Sequence read(std::uint64_t index) const = 0;
+  // The labels of it that a next-token loss counts; throws what read() would, but where that can be
+  // known without reading, as of text. Precondition: index < num_sequences().
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Where the sequence lies, for messages: "file:line". Precondition: index < num_sequences().
   virtual std::string place(std::uint64_t index) const = 0;
@@ -32,22 +41,28 @@ class SequenceSource {
   // label, ascending; and the first file that has no others, "" for none.
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
-  // Nats per token; of text only.
+  // Nats per token; of text as bytes only.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
 struct SourceOptions {
   std::vector<std::string> files;
+  DataFormat format = DataFormat::kText;  // of all of them; not kAuto
   std::int64_t seq_len = 0;
   std::int64_t vocab_size = 0;
-  bool truncate = false;
-  // Why text may not become bytes: the model brings a tokenizer. "" if it may.
-  std::string text_refusal;
+  std::optional<std::int64_t> max_positions;
+  bool truncate = false, pack = false, assistant_only_loss = false;
+  ChatTemplate chat_template = ChatTemplate::kAuto;
+  std::string model_family;  // for chat_template kAuto
+  std::shared_ptr<const TextTokens> tokens;
 };
 
-// The bytes of all files in a row, cut every seq_len; the rest at the end is dropped.
-std::unique_ptr<SequenceSource> open_text(SourceOptions options);
-// One sequence a row; blank lines do not count.
+// Throws Error(kInput) where the files have no sequence.
+std::unique_ptr<SequenceSource> open_source(SourceOptions options);
+
+// Of .jsonl, one sequence a row; blank lines do not count.
 std::unique_ptr<SequenceSource> open_jsonl(SourceOptions options);
+// Of .jsonl, as many whole rows a sequence as fit, in their order.
+std::unique_ptr<SequenceSource> open_packed_jsonl(SourceOptions options);
 
 }  // namespace sluice::data

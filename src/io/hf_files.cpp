@@ -14,7 +14,7 @@ namespace sluice {
 namespace io {
 namespace {
 
-constexpr std::array<std::string_view, 10> kTokenizerFiles = {"generation_config.json",
+constexpr std::array<std::string_view, 13> kTokenizerFiles = {"generation_config.json",
                                                               "tokenizer.json",
                                                               "tokenizer_config.json",
                                                               "special_tokens_map.json",
@@ -23,7 +23,10 @@ constexpr std::array<std::string_view, 10> kTokenizerFiles = {"generation_config
                                                               "merges.txt",
                                                               "tokenizer.model",
                                                               "chat_template.jinja",
-                                                              "chat_template.json"};
+                                                              "chat_template.json",
+                                                              "preprocessor_config.json",
+                                                              "processor_config.json",
+                                                              "video_preprocessor_config.json"};
 
 std::string five_digits(std::size_t value) {
   std::string digits = std::to_string(value);
@@ -33,7 +36,11 @@ std::string five_digits(std::size_t value) {
 }  // namespace
 
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t num_shards) {
-  if (num_shards == 1) return stem + ".safetensors";
+  return num_shards == 1 ? stem + ".safetensors" : numbered_shard_name(stem, number, num_shards);
+}
+
+std::string numbered_shard_name(const std::string& stem, std::size_t number,
+                                std::size_t num_shards) {
   return stem + "-" + five_digits(number + 1) + "-of-" + five_digits(num_shards) + ".safetensors";
 }
 

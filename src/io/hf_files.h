@@ -17,6 +17,9 @@ inline constexpr const char* kHfConfigFile = "config.json";
 // As transformers names them: "model.safetensors", or "model-00001-of-00002.safetensors" (number:
 // from 0). stem: "model".
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t num_shards);
+// The same, but a file that is alone is numbered too.
+std::string numbered_shard_name(const std::string& stem, std::size_t number,
+                                std::size_t num_shards);
 
 // weight_map: tensor -> shard. bytes: of all tensors.
 std::string index_text(const std::map<std::string, std::string>& weight_map, std::uint64_t bytes);

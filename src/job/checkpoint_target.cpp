@@ -6,6 +6,7 @@
 #include "io/published_directory.h"
 #include "io/step_name.h"
 #include "job/process_run.h"
+#include "job/run_inputs.h"
 
 namespace sluice {
 
@@ -23,7 +24,7 @@ SaveTarget checkpoint_target(const ProcessRun& run, std::int64_t step) {
   target.head.fingerprints = run.made_of.of;
   target.head.settings = run.made_of.settings;
   target.config_text = run.plan.model.config_text;
-  target.source_directory = config.model.path;
+  target.source_directory = tokenizer_directory(config);
   const Retention retention{.run = run.resume.run,
                             .keep_latest_k = config.checkpoint.keep_latest_k,
                             .keep_every = config.checkpoint.keep_every};

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "config/batch_sizes.h"
-#include "job/run_inputs.h"
 #include "run/replicas.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
@@ -34,18 +33,6 @@ StepBatch batch_of_replica(const TokenData& data, std::int64_t first, std::int64
 }
 
 }  // namespace
-
-TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec) {
-  TokenDataOptions options = token_data_options(config, spec, expand_data_files(config));
-  options.data.shuffle = false;
-  return options;
-}
-
-TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec) {
-  TokenDataOptions options = token_data_options(config, spec, expand_validation_files(config));
-  options.data.shuffle = false;
-  return options;
-}
 
 EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank) {
   EvaluationBatches batches;

@@ -8,16 +8,11 @@
 #include <vector>
 
 #include "sluice/data.h"
-#include "sluice/model_spec.h"
 #include "sluice/parts/executor.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 
 namespace sluice {
-
-// data.files, and validation.files, in the order of the files.
-TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
-TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
 
 // Throws Error(kInput) when evaluate_data() with the same max_batches would count no label, or meet
 // a malformed row before the first that it counts. Of all batches as far as known from the rows

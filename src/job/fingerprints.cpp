@@ -1,12 +1,15 @@
 #include "job/fingerprints.h"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "config/batch_sizes.h"
 #include "config/key_table.h"
-#include "data/byte_tokens.h"
 #include "data/data_format.h"
 #include "data/data_words.h"
+#include "data/jsonl_rows.h"
+#include "data/text_tokens.h"
 #include "job/file_fingerprint.h"
 #include "job/model_config.h"
 
@@ -26,12 +29,23 @@ std::vector<std::string> files_of(const HfDirectory& directory) {
   return {files.begin(), files.end()};
 }
 
-// What makes tokens of text: a word for every way that gives the same ones.
-std::string tokenizer_of(const RunConfig& config) {
+std::string word_of(DataFormat format) {
+  return detail::word_of(detail::words_of(DataFormat()), format);
+}
+
+// What makes tokens of text: the same of all that make the same of every text. Ids need none.
+std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>& files) {
   TokenDataOptions options;
   options.data.tokenizer = config.data.tokenizer;
-  options.model_directory = config.model.path;
-  return data::refusal_of_bytes(options).empty() ? "bytes" : "none";  // rows of ids need none
+  options.model_directory = model_directory(config);
+  const data::TextTokens tokens(options);
+  const auto is_ids = [&](const std::string& file) {
+    const DataFormat format = data::format_of(file, config.data.format, "data.files");
+    return format == DataFormat::kJsonl ? data::first_row_has_ids(file)
+                                        : format != DataFormat::kText;
+  };
+  if (!tokens.is_bytes() && std::all_of(files.begin(), files.end(), is_ids)) return "none";
+  return tokens.identity();
 }
 
 }  // namespace
@@ -52,10 +66,21 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files) {
   ContentHash hash;
   Fingerprint fingerprint;
-  DataOptions opened = config.data;
-  opened.files = files;
-  add_text(detail::word_of(detail::words_of(DataFormat()), data::common_format(opened)), hash);
-  add_text(tokenizer_of(config), hash);
+  std::vector<std::string> read;
+  for (const std::string& file : files) {
+    const DataFormat format = data::format_of(file, config.data.format, "data.files");
+    for (std::string& part : data::files_read_of(file, format)) read.push_back(std::move(part));
+  }
+  if (config.data.weights.empty()) {
+    add_text(word_of(data::common_format(files, config.data.format)), hash);
+  } else {
+    for (const std::vector<std::string>& entry : expand_data_entries(config)) {
+      for (const std::string& file : entry)
+        add_text(word_of(data::format_of(file, config.data.format, "data.files")), hash);
+      add_text("entry", hash);
+    }
+  }
+  add_text(tokenizer_of(config, files), hash);
   for (const detail::Key& key : detail::key_table()) {
     const std::string name = key.full_name();
     // Keys that come to be later leave the fingerprints of before as they are.
@@ -64,7 +89,7 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
                         (name != "training.seed" || config.data.shuffle);
     if (counts) add_text(name + " = " + detail::to_toml(key.get(config)), hash);
   }
-  fingerprint.bytes = add_files(files, hash);
+  fingerprint.bytes = add_files(read, hash);
   fingerprint.hash = hash.digits();
   return fingerprint;
 }

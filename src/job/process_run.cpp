@@ -16,6 +16,7 @@
 #include "job/evaluate_data.h"
 #include "job/run_outputs.h"
 #include "job/run_rank.h"
+#include "run/replicas.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/parts/told_elsewhere.h"
@@ -82,7 +83,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       plan(std::move(run_plan)),
       stop(stop_signal),
       ranks(std::move(local_ranks)),
-      data(token_data_options(config, plan.model, expand_data_files(config))),
+      data(training_data_options(config, plan.model)),
       validation(open_validation(config, plan.model)),
       weights(open_weights(config, plan.model)),
       ledger(ranks.num_ranks),
@@ -112,6 +113,21 @@ void ProcessRun::require_steps_left(const std::optional<StepRange>& traced) {
   require_outputs(config, plan);
 }
 
+BatchRange ProcessRun::rows_of(int rank) const {
+  const std::int64_t count = batch_sizes(config).local_batch;
+  return {replica_of(plan.program.mesh, rank) * count, count};
+}
+
+void ProcessRun::read_ahead() {
+  data::StepsToRead steps;
+  steps.first = resume.done.steps + 1;
+  steps.last = config.training.steps;
+  steps.batch_size = batch_sizes(config).global_batch;
+  steps.done = resume.done;
+  for (const int rank : ranks.here) steps.rows[rank] = rows_of(rank);
+  batches.emplace(data, std::move(steps));
+}
+
 std::int64_t ProcessRun::train() {
   if (is_finished(config, resume)) {
     if (log) {
@@ -129,10 +145,13 @@ std::int64_t ProcessRun::train() {
   const auto endpoints = ranks.connect();
   PerRank<std::int64_t> steps(ranks);
   try {
+    read_ahead();
     run_ranks(
         endpoints, ranks.threads_per_rank(config.training.threads_per_rank), &ledger,
         [&](Transport& transport) { steps.at(transport.rank()) = run_rank(*this, transport); });
+    batches.reset();
   } catch (const Error& error) {
+    batches.reset();
     const Error cause = ranks.cause(error);
     close_failed(*this, cause, first_failure(endpoints));
     if (ranks.has_others) throw ToldElsewhere(cause);  // here, or by another process

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "data/read_ahead.h"
 #include "job/fingerprints.h"
 #include "job/flight_records.h"
 #include "job/last_weights.h"
@@ -40,6 +41,11 @@ struct ProcessRun {
   // The checks of a run that has steps to make.
   void require_steps_left(const std::optional<StepRange>& traced);
 
+  // Begins to read the batches of the steps that are left.
+  void read_ahead();
+  // Of every batch, the rows of the rank's replica.
+  BatchRange rows_of(int rank) const;
+
   // The log, for the rank that speaks; null for every other.
   RunLog* log_of(int rank) { return rank == kSpeaker && log ? &*log : nullptr; }
 
@@ -48,6 +54,7 @@ struct ProcessRun {
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
+  std::optional<data::ReadAhead> batches;     // of the steps, while they run
   const std::optional<TokenData> validation;  // validation.files, where there are any
   const OpenedWeights weights;
   RunFingerprints made_of;

@@ -13,9 +13,17 @@
 
 namespace sluice {
 
-// files: as they were expanded.
-TokenDataOptions token_data_options(const RunConfig& config, const ModelSpec& spec,
-                                    std::vector<std::string> files);
+// Where the model's tokenizer lies: model.path, or the folder of model.config.
+std::string model_directory(const RunConfig& config);
+// Whose tokenizer files go along with the weights: the folder of data.tokenizer where that names
+// one, else the model's.
+std::string tokenizer_directory(const RunConfig& config);
+
+// Of data.files, to train on.
+TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
+// data.files and validation.files in their order, each sequence once in it.
+TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
+TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
 
 struct OpenedWeights {
   std::optional<HfDirectory> directory;  // none: they are drawn

@@ -1,7 +1,11 @@
 #include "job/run_outputs.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
+#include "checkpoint/kept_tensors.h"
+#include "job/run_inputs.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/metrics.h"
 
@@ -22,11 +26,16 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   for (const RankPrediction& rank : plan.ranks)
     bytes += static_cast<std::uint64_t>(rank.memory.optimizer_bytes);
   constexpr std::uint64_t kEntryBytes = 512;
+  std::set<std::string> names;
   for (const LayerInfo& layer : plan.model.layers) {
-    for (const ParameterSpec& parameter : layer.parameters)
+    for (const ParameterSpec& parameter : layer.parameters) {
       bytes += 4 * (kEntryBytes + parameter.name.size());  // weight, two moments, step
+      names.insert(parameter.name);
+    }
   }
-  return bytes + hf_directory_bytes(plan.model, config.model.path);
+  const auto kept = tensors_to_keep(plan.model.config_text, config.model.path, names);
+  if (kept) bytes += kept->bytes();
+  return bytes + hf_directory_bytes(plan.model, tokenizer_directory(config));
 }
 
 }  // namespace

@@ -4,10 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "config/batch_sizes.h"
 #include "job/evaluate_data.h"
 #include "job/straggler.h"
-#include "run/replicas.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 #include "sluice/optimizer.h"
@@ -80,9 +78,7 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
                        std::string& doing) {
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
-  const BatchSizes sizes = batch_sizes(run.config);
-  const BatchRange own{replica_of(run.plan.program.mesh, world.rank()) * sizes.local_batch,
-                       sizes.local_batch};
+  const BatchRange own = run.rows_of(world.rank());
   const std::int64_t first = run.resume.done.steps + 1;
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
@@ -90,9 +86,8 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
     // Whatever fails from here on finds the step before finished and logged by every rank.
     world.barrier().wait();
     const Stopwatch watch;
-    const StepBatch batch =
-        causal_lm_batch(run.data.step_share(step, sizes.global_batch, own, run.resume.done),
-                        own.first, training.microbatch_size, step);
+    const StepBatch batch = causal_lm_batch(run.batches->take(step, world.rank()), own.first,
+                                            training.microbatch_size, step);
     const double lr =
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepReport& report = trainer.step(batch, lr);

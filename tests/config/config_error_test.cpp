@@ -305,12 +305,6 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
       {"lora.alpha", "32"},
       {"lora.dropout", "0.1"},
       {"lora.target", "[\"*o_proj\"]"},
-      {"data.format", "\"llmc\""},
-      {"data.tokenizer", "\"my/tokenizer.json\""},
-      {"data.pad", "\"longest\""},
-      {"data.pack", "true"},
-      {"data.chat_template", "\"chatml\""},
-      {"data.weights", "[0.5, 0.5]"},
       {"parallelism.partition", "\"measured\""},
       {"parallelism.costs", "\"costs.json\""},
       {"parallelism.device_memory", "\"80GB\""},
@@ -333,9 +327,9 @@ TEST_F(ConfigErrorTest, RefusesAScheduleThatWouldBeSearched) {
 }
 
 TEST_F(ConfigErrorTest, ADefaultOnTheCommandLineUndoesWhatIsNotBuilt) {
-  EXPECT_EQ(refusal("[data]\npack = true\n"),
-            "data.pack = true is not built yet; F:2:1; write false");
-  EXPECT_EQ(refusal("[data]\npack = true\n", {{"data.pack", "false"}}), "accepted");
+  EXPECT_EQ(refusal("[model]\nrewrites = false\n"),
+            "model.rewrites = false is not built yet; F:2:1; write true");
+  EXPECT_EQ(refusal("[model]\nrewrites = false\n", {{"model.rewrites", "true"}}), "accepted");
 }
 
 TEST_F(ConfigErrorTest, NamesTheOverrideOrTheVariable) {

@@ -129,20 +129,32 @@ TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid)
   EXPECT_EQ(names({"a.h", "rows.JSONL"}), (Names{"a.h", "rows.JSONL"}));
 }
 
-TEST_F(DataFilesTest, RefusesTokenFilesUnderAuto) {
+TEST_F(DataFilesTest, APairOfMegatronIsOneFileByEitherName) {
   test::write_file(folder_ / "t.bin", "x");
-  EXPECT_EQ(refusal({"t.bin"}, 2),
-            "data.files: 'D/t.bin' is a token file, not built yet; run.toml:2:1; "
-            "give .txt or .jsonl files, or data.format = \"text\"");
-  test::write_file(folder_ / "t.IDX", "x");
-  EXPECT_TRUE(refusal({"t.IDX"}, 2).starts_with("data.files: 'D/t.IDX' is a token file"));
-  RunConfig text = config({"t.bin"});
+  test::write_file(folder_ / "t.idx", "x");
+  EXPECT_EQ(names({"t.*"}), (Names{"t.bin"}));
+  EXPECT_EQ(names({"t.idx"}), (Names{"t.bin"}));
+  test::write_file(folder_ / "alone.idx", "x");
+  EXPECT_EQ(refusal({"alone.idx"}, 3),
+            "data.files: 'D/alone.idx' is the index of a .bin that is not beside it; "
+            "run.toml:2:1; put 'D/alone.bin' there");
+  RunConfig text = config({"t.*"});
   text.data.format = DataFormat::kText;
-  EXPECT_EQ(expand_data_files(text).size(), 1u);
+  EXPECT_EQ(expand_data_files(text).size(), 2u);
+}
+
+TEST_F(DataFilesTest, KnowsWhichFilesAreOfWhichPattern) {
+  RunConfig patterns = config({"a.txt", "*.txt", "c.md"});
+  const std::vector<std::vector<std::string>> entries = expand_data_entries(patterns);
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_EQ(entries[0].size(), 1u);
+  EXPECT_EQ(entries[1].size(), 3u) << "a.txt is of the first";
+  EXPECT_EQ(entries[2].size(), 1u);
 }
 
 TEST(DataWordsTest, EveryWordOfAConfigurationIsAnEnumeratorAndBack) {
   const RunConfig config = load_run_config("", {{"data.format", "jsonl"}}, {});
+  EXPECT_FALSE(config.data.assistant_only_loss);
   EXPECT_EQ(config.data.format, DataFormat::kJsonl);
   EXPECT_EQ(config.data.pad, Padding::kSeqLen);
   EXPECT_EQ(config.data.chat_template, ChatTemplate::kAuto);

@@ -274,23 +274,22 @@ TEST(TextDataTest, NeedsAVocabularyOf256AndNoUnusedTokenizer) {
   EXPECT_EQ(TokenData(options).num_sequences(), 2);
   test::write_file(directory / "tokenizer.json", "{}");
   const Error error = error_of([&] { TokenData data(options); });
-  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-  EXPECT_NE(error.remedy().find("data.tokenizer = \"bytes\""), std::string::npos);
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_NE(std::string(error.what()).find(directory / "tokenizer.json"), std::string::npos);
   options.data.tokenizer = "bytes";
   EXPECT_EQ(TokenData(options).num_sequences(), 2);
 }
 
-TEST(TextDataTest, RefusesMixedAndUnbuiltFormats) {
+TEST(TextDataTest, RefusesMixedFormats) {
   const TempDirectory directory;
   test::write_file(directory / "a.txt", "abcd");
   test::write_file(directory / "a.jsonl", R"({"text":"abcd"})");
   test::write_file(directory / "a.bin", "abcd");
-  EXPECT_EQ(error_of([&] {
-              TokenData d(options_of({directory / "a.txt", directory / "a.jsonl"}, 4));
-            }).kind(),
-            ErrorKind::kUsage);
-  EXPECT_EQ(error_of([&] { TokenData d(options_of({directory / "a.bin"}, 4)); }).kind(),
-            ErrorKind::kUsage);
+  const Error error = error_of([&] {
+    TokenData d(options_of({directory / "a.txt", directory / "a.jsonl"}, 4));
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_EQ(error.fact(), "data.files mixes text and jsonl");
   TokenDataOptions as_text =
       options_of({directory / "a.txt", directory / "a.jsonl", directory / "a.bin"}, 4);
   as_text.data.format = DataFormat::kText;
@@ -529,18 +528,30 @@ TEST(JsonlDataTest, NamesFileAndLineOfMalformedRows) {
   }
 }
 
-TEST(JsonlDataTest, TakesAnAttentionMaskOnlyForPaddingOnTheRight) {
+using Mask = std::vector<std::uint8_t>;
+
+TEST(JsonlDataTest, AMaskOfPaddingOnTheRightIsPaddingOnly) {
   const TempDirectory directory;
-  EXPECT_EQ(
-      batch(rows(directory, R"({"input_ids":[1,2,3],"attention_mask":[1,1,0]})"), 1, 1).labels,
-      (Tokens{1, 2, -100, -100}));
-  EXPECT_NO_THROW(
-      rows(directory, R"({"input_ids":[1,2],"labels":[1,-100],"attention_mask":[1,0]})"));
-  const std::string other = "'attention_mask' is more than padding on the right with labels -100";
+  const TokenRows padded =
+      batch(rows(directory, R"({"input_ids":[1,2,3],"attention_mask":[1,1,0]})"), 1, 1);
+  EXPECT_EQ(padded.labels, (Tokens{1, 2, -100, -100}));
+  EXPECT_TRUE(padded.attention_mask.empty());
+  EXPECT_TRUE(
+      batch(rows(directory, R"({"input_ids":[1,2],"labels":[1,-100],"attention_mask":[1,0]})"), 1,
+            1)
+          .attention_mask.empty());
+}
+
+TEST(JsonlDataTest, TakesAnyMaskOfZerosAndOnes) {
+  const TempDirectory directory;
+  const TokenRows masked = batch(rows(directory, R"({"input_ids":[7,8,9],"attention_mask":[0,1,1]}
+{"input_ids":[1,2,3]}
+{"input_ids":[1,2,3],"attention_mask":[1,0,1],"labels":[1,2,3]})"),
+                                 1, 3);
+  EXPECT_EQ(masked.attention_mask, (Mask{0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1}));
+  EXPECT_EQ(masked.labels, (Tokens{-100, 8, 9, -100, 1, 2, 3, -100, 1, 2, 3, -100}));
+  EXPECT_TRUE(masked.position_ids.empty());
   for (const auto& [row, fact] : std::vector<std::pair<std::string, std::string>>{
-           {R"({"input_ids":[1,2],"attention_mask":[0,1]})", other},
-           {R"({"input_ids":[1,2,3],"attention_mask":[1,0,1]})", other},
-           {R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":[1,0]})", other},
            {R"({"input_ids":[1,2],"attention_mask":[1]})",
             "'attention_mask' has 1 value for 2 tokens"},
            {R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":[1,1,1]})",
@@ -550,6 +561,76 @@ TEST(JsonlDataTest, TakesAnAttentionMaskOnlyForPaddingOnTheRight) {
     const Error error = error_of([&] { rows(directory, row); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput) << row;
     EXPECT_EQ(error.fact(), fact) << row;
+  }
+}
+
+TEST(JsonlDataTest, TakesPositionsOfTheModel) {
+  const TempDirectory directory;
+  const TokenRows placed = batch(
+      rows(directory, "{\"input_ids\":[1,2,3],\"position_ids\":[0,1,0]}\n{\"input_ids\":[4,5]}"), 1,
+      2);
+  EXPECT_EQ(placed.position_ids, (Tokens{0, 1, 0, 0, 0, 1, 2, 3}));
+  EXPECT_EQ(placed.labels, (Tokens{1, 2, 3, -100, 4, 5, -100, -100}));
+  for (const std::string positions : {"[0]", "[0,-1]", "[0,2147483648]", "[0,1.5]"}) {
+    EXPECT_EQ(error_of([&] {
+                rows(directory, R"({"input_ids":[1,2],"position_ids":)" + positions + "}");
+              }).kind(),
+              ErrorKind::kInput);
+  }
+  TokenDataOptions options = options_of({directory / "rows.jsonl"}, 4);
+  options.max_positions = 8;
+  test::write_file(directory / "rows.jsonl", R"({"input_ids":[1,2],"position_ids":[7,8]})");
+  EXPECT_EQ(error_of([&] { TokenData data(options); }).fact(),
+            "position_ids[1] = 8 is not one of the model's 8 positions");
+}
+
+TEST(JsonlDataTest, SaysHowLongRowsAreWhereThatDecidesTheirMicrobatch) {
+  const TempDirectory directory;
+  test::write_file(directory / "rows.jsonl",
+                   "{\"input_ids\":[1,2,3]}\n{\"input_ids\":[4],\"labels\":[-100]}\n"
+                   "{\"input_ids\":[5,6,7,8],\"attention_mask\":[1,1,0,0]}\n");
+  TokenDataOptions options = options_of({directory / "rows.jsonl"}, 6);
+  EXPECT_TRUE(TokenData(options).read({0}, 3).lengths.empty());
+  options.data.pad = Padding::kLongest;
+  const TokenRows rows = TokenData(options).read({0}, 3);
+  EXPECT_EQ(rows.lengths, (std::vector<std::int64_t>{3, 1, 2}));
+  EXPECT_EQ(rows.seq_len, 6);
+  EXPECT_EQ(rows.counted_labels(0, 3), 3);
+  options.data.files = {directory / "a.txt"};
+  test::write_file(directory / "a.txt", "abcdefghijkl");
+  EXPECT_EQ(TokenData(options).read({0}, 2).lengths, (std::vector<std::int64_t>{6, 6}));
+}
+
+TEST(JsonlDataTest, APromptOfBytesIsNotCounted) {
+  const TempDirectory directory;
+  const TokenRows answered = batch(rows(directory, R"({"prompt":"ab","completion":"c"})"), 1, 1);
+  EXPECT_EQ(answered.ids, (Tokens{'a', 'b', 'c', 0}));
+  EXPECT_EQ(answered.labels, (Tokens{-100, -100, 'c', -100}));
+}
+
+TEST(JsonlDataTest, FieldsOfConversationsMatterOnlyWhereTheyAreUsed) {
+  const TempDirectory directory;
+  const std::string strange = R"(, "messages": 7, "prompt": [1], "completion": {"a": [[]]}})";
+  EXPECT_EQ(batch(rows(directory, R"({"text": "ab")" + strange), 1, 1).ids,
+            (Tokens{'a', 'b', 0, 0}));
+  for (const std::string& row : std::vector<std::string>{
+           R"({"messages": 7})", R"({"messages": "a"})", R"({"messages": []})",
+           R"({"messages": [7]})", R"({"messages": [[]]})", R"({"messages": [{}]})",
+           R"({"messages": [{"role": "user"}]})", R"({"messages": [{"content": "a"}]})",
+           R"({"messages": [{"role": 1, "content": "a"}]})",
+           R"({"messages": [{"role": "user", "content": null}]})",
+           R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})",
+           R"({"messages": [{"role": "user", "content": ["a"]}]})",
+           R"({"messages": [{"role": "user", "content": [{"text": "a"}]}]})",
+           R"({"messages": [{"role": "user", "role": "user", "content": ""}]})",
+           R"({"prompt": "a"})", R"({"completion": "a"})", R"({"prompt": "a", "completion": []})",
+           R"({"prompt": [], "completion": []})", R"({"prompt": "", "completion": ""})"}) {
+    test::write_file(directory / "rows.jsonl", row);
+    TokenDataOptions options = options_of({directory / "rows.jsonl"}, 400);
+    options.data.chat_template = ChatTemplate::kChatml;
+    const Error error = error_of([&] { TokenData data(options); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput) << row;
+    EXPECT_EQ(error.where(), directory / "rows.jsonl" + ":1") << row;
   }
 }
 
@@ -563,30 +644,10 @@ TEST(JsonlDataTest, NeedsATokenizerOnlyForText) {
   options.vocab_size = 3;
   EXPECT_EQ(TokenData(options).num_sequences(), 1);
   options.data.files = {directory / "text.jsonl"};
-  EXPECT_EQ(error_of([&] { TokenData data(options); }).kind(), ErrorKind::kUsage);
+  EXPECT_EQ(error_of([&] { TokenData data(options); }).kind(), ErrorKind::kInput);
   options.data.tokenizer = "bytes";
   EXPECT_EQ(error_of([&] { TokenData data(options); }).fact(),
             "text becomes one token per byte, which needs a vocabulary of 256; the model has 3");
-}
-
-TEST(DataOptionsTest, AnOptionThatIsNotBuiltIsRefused) {
-  const TempDirectory directory;
-  const auto refusal = [&](auto set) {
-    TokenDataOptions options = options_of(counting_files(directory, {8}), 4);
-    set(options.data);
-    const Error error = error_of([&] { TokenData data(options); });
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.fact();
-  };
-  EXPECT_EQ(refusal([](DataOptions& data) { data.format = DataFormat::kMegatron; }),
-            "data.format = \"megatron\" is not built yet");
-  EXPECT_EQ(refusal([](DataOptions& data) { data.pad = Padding::kLongest; }),
-            "data.pad is not built yet");
-  EXPECT_EQ(refusal([](DataOptions& data) { data.pack = true; }), "data.pack is not built yet");
-  EXPECT_EQ(refusal([](DataOptions& data) { data.chat_template = ChatTemplate::kLlama3; }),
-            "data.chat_template is not built yet");
-  EXPECT_EQ(refusal([](DataOptions& data) { data.weights = {1.0}; }),
-            "data.weights is not built yet");
 }
 
 TEST(JsonlDataTest, RefusesFilesWithoutRows) {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "base/strict_json.h"
 #include "plan/families/families.h"
+#include "plan/families/nested.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -79,26 +81,6 @@ bool is_family(const nlohmann::json& document) {
          detail::find_family(type->get<std::string>()) != nullptr;
 }
 
-// The language model of `outer`, whose sizes win.
-nlohmann::json nested_config(const nlohmann::json& outer, const nlohmann::json& nested) {
-  nlohmann::json config = nested;
-  for (const char* key : {"hidden_size", "vocab_size"}) {
-    if (outer.contains(key) && !outer.at(key).is_null()) config[key] = outer.at(key);
-  }
-  for (const char* key : {"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config"}) {
-    if (!config.contains(key) && outer.contains(key)) config[key] = outer.at(key);
-  }
-  // transformers ties the head when either object says so.
-  const char* const tie = "tie_word_embeddings";
-  if (outer.contains(tie) && outer.at(tie) == true) config[tie] = true;
-  return config;
-}
-
-std::string move_under(const std::string& name) {
-  const std::string from = "model.", to = "model.language_model.";
-  return name.starts_with(from) ? to + name.substr(from.size()) : name;
-}
-
 // A file, or config.json in a folder.
 std::string config_file(const std::string& path) {
   namespace fs = std::filesystem;
@@ -129,30 +111,49 @@ nlohmann::json detail::parse_config(const std::string& text, const std::string& 
 
 namespace {
 
+// directory: where the weights may lie; "" for none.
+ModelSpec spec_of_part(const nlohmann::json& document, const std::string& file_name,
+                       const std::string& directory, const Precision& precision) {
+  const nlohmann::json config = detail::language_config(document);
+  ModelSpec spec = spec_of(detail::ConfigReader(config, file_name, "text_config."), precision);
+  detail::name_as_stored(
+      spec, document,
+      directory.empty() ? std::set<std::string>() : detail::stored_names(directory));
+  return spec;
+}
+
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name,
-                           const Precision& precision) {
+                           const std::string& directory, const Precision& precision) {
   const nlohmann::json document = detail::parse_config(config_json, file_name);
   const detail::ConfigReader config(document, file_name);
   if (is_family(document) && config.has("text_config")) {
     config.fail("text_config", "a language model inside another one's configuration is not built",
                 "leave it out, or make it a config.json of its own");
   }
-  ModelSpec spec = spec_of(config, precision);
+  ModelSpec spec = detail::is_whole_of_known_parts(document)
+                       ? spec_of_part(document, file_name, directory, precision)
+                       : spec_of(config, precision);
   spec.config_text = config_json;
   return spec;
+}
+
+// "" for a file.
+std::string folder_of(const std::string& path) {
+  std::error_code code;
+  return std::filesystem::is_directory(path, code) ? path : std::string();
 }
 
 }  // namespace
 
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
-  return parse_model_spec(config_json, file_name, Precision());
+  return parse_model_spec(config_json, file_name, /*directory=*/"", Precision());
 }
 
 ModelSpec read_model_spec(const std::string& path) { return read_model_spec(path, Precision()); }
 
 ModelSpec read_model_spec(const std::string& path, const Precision& precision) {
   const std::string file = config_file(path);
-  return parse_model_spec(read_text(file, kMaxConfigBytes), file, precision);
+  return parse_model_spec(read_text(file, kMaxConfigBytes), file, folder_of(path), precision);
 }
 
 ModelSpec read_language_model_spec(const std::string& path) {
@@ -161,21 +162,9 @@ ModelSpec read_language_model_spec(const std::string& path) {
   const nlohmann::json document = detail::parse_config(text, file);
   const auto nested = document.find("text_config");
   const bool is_nested = nested != document.end() && nested->is_object();
-  if (!is_nested) return parse_model_spec(text, file);
-  if (is_family(document)) {
-    ModelSpec outer = spec_of(detail::ConfigReader(document, file));
-    outer.config_text = text;
-    return outer;
-  }
-  const nlohmann::json config = nested_config(document, *nested);
-  ModelSpec spec = spec_of(detail::ConfigReader(config, file, "text_config."));
-  for (LayerInfo& layer : spec.layers) {
-    layer.name = move_under(layer.name);
-    for (ParameterSpec& parameter : layer.parameters) {
-      parameter.name = move_under(parameter.name);
-      parameter.tied_to = move_under(parameter.tied_to);
-    }
-  }
+  if (!is_nested) return parse_model_spec(text, file, folder_of(path), Precision());
+  ModelSpec spec = is_family(document) ? spec_of(detail::ConfigReader(document, file))
+                                       : spec_of_part(document, file, folder_of(path), Precision());
   spec.config_text = text;
   return spec;
 }

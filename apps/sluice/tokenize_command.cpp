@@ -1,0 +1,208 @@
+// sluice data tokenize: text to ids and back, line by line.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "command_line.h"
+#include "commands.h"
+#include "sluice/error.h"
+#include "sluice/tokenizer.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kMaxLineBytes = std::size_t{256} << 20;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
+
+struct TokenizeArguments {
+  std::string tokenizer, file;
+  bool decode = false, no_special = false;
+};
+
+// The lines of a file or of stdin, one at a time. A line lives until the next is asked for.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : path_(path == "-" ? "stdin" : path) {
+    if (path != "-") file_.emplace(File::open(path));
+  }
+
+  std::optional<std::string_view> next() {
+    for (std::size_t searched = begin_;;) {
+      const std::size_t newline = buffer_.find('\n', searched);
+      if (newline != std::string::npos) return take(newline, newline + 1);
+      searched = buffer_.size();
+      if (ended_ || !read_more(searched)) break;
+    }
+    if (begin_ == buffer_.size()) return std::nullopt;
+    return take(buffer_.size(), buffer_.size());
+  }
+  // "FILE:LINE" of what next() gave last.
+  std::string where() const { return path_ + ":" + std::to_string(line_); }
+
+ private:
+  std::string_view take(std::size_t end, std::size_t next) {
+    const std::string_view line = std::string_view(buffer_).substr(begin_, end - begin_);
+    begin_ = next;
+    ++line_;
+    return line;
+  }
+
+  // searched: where what was read begins, which moves with it.
+  bool read_more(std::size_t& searched) {
+    buffer_.erase(0, begin_);
+    searched -= begin_;
+    begin_ = 0;
+    const std::size_t held = buffer_.size();
+    if (held > kMaxLineBytes) {
+      throw Error(ErrorKind::kInput,
+                  {.what = "a line of more than " + std::to_string(kMaxLineBytes) + " bytes",
+                   .where = path_ + ":" + std::to_string(line_ + 1),
+                   .remedy = "give texts that fit into memory, each on its line"});
+    }
+    buffer_.resize(held + kChunkBytes);
+    const std::size_t got =
+        file_ ? file_->read_some(buffer_.data() + held, kChunkBytes, offset_) : read_stdin(held);
+    offset_ += got;
+    buffer_.resize(held + got);
+    ended_ = got == 0;
+    return !ended_;
+  }
+
+  std::size_t read_stdin(std::size_t held) {
+    for (;;) {
+      const ssize_t got = ::read(STDIN_FILENO, buffer_.data() + held, kChunkBytes);
+      if (got >= 0) return static_cast<std::size_t>(got);
+      if (errno != EINTR)
+        throw file_error(ErrorKind::kInput, "cannot read", path_, errno, Access::kRead);
+    }
+  }
+
+  std::string path_;
+  std::optional<File> file_;
+  std::uint64_t offset_ = 0;
+  std::string buffer_;
+  std::size_t begin_ = 0;
+  std::int64_t line_ = 0;
+  bool ended_ = false;
+};
+
+nlohmann::json parse_line(std::string_view line, const LineReader& reader,
+                          const std::string& expected) {
+  const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
+  if (value.is_discarded() || line.find('\0') != std::string_view::npos) {
+    throw Error(ErrorKind::kInput, {.what = "not valid JSON; a line is " + expected,
+                                    .where = reader.where(),
+                                    .remedy = "mend the line"});
+  }
+  return value;
+}
+
+[[noreturn]] void refuse_line(const nlohmann::json& found, const LineReader& reader,
+                              const std::string& expected) {
+  throw Error(ErrorKind::kInput,
+              {.what = "expected " + expected + ", found " + std::string(found.type_name()),
+               .where = reader.where(),
+               .remedy = "mend the line"});
+}
+
+void append_number(std::string& text, std::int64_t number) {
+  char digits[24];
+  const auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
+  text.append(digits, end);
+}
+
+void encode_line(const Tokenizer& tokenizer, const nlohmann::json& text, bool special,
+                 std::string& out) {
+  out += '[';
+  bool first = true;
+  for (const std::int32_t id : tokenizer.encode(text.get_ref<const std::string&>(), special)) {
+    if (!first) out += ',';
+    first = false;
+    append_number(out, id);
+  }
+  out += "]\n";
+}
+
+void decode_line(const Tokenizer& tokenizer, const nlohmann::json& list, const LineReader& reader,
+                 std::string& out) {
+  std::vector<std::int32_t> ids;
+  ids.reserve(list.size());
+  for (const nlohmann::json& id : list) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > INT32_MAX)
+      refuse_line(id, reader, "ids, whole numbers from 0 on");
+    ids.push_back(id.get<std::int32_t>());
+  }
+  // In ASCII: some readers of lines take U+2028 and the like for the end of one.
+  out += nlohmann::json(tokenizer.decode(ids)).dump(-1, ' ', true) + "\n";
+}
+
+void write(std::string& out) {
+  std::cout << out;
+  out.clear();
+  if (!std::cout) finish_stdout();  // throws
+}
+
+void tokenize(const TokenizeArguments& arguments) {
+  if (arguments.decode && arguments.no_special) {
+    throw Error(ErrorKind::kUsage, {.what = "--no-special with --decode, which keeps every token",
+                                    .remedy = "leave one of them out"});
+  }
+  const Tokenizer tokenizer = Tokenizer::read(arguments.tokenizer);
+  LineReader reader(arguments.file);
+  const std::string expected = arguments.decode ? "a JSON array of ids" : "a JSON string";
+  std::string out;
+  errno = 0;
+  try {
+    while (const std::optional<std::string_view> line = reader.next()) {
+      const nlohmann::json value = parse_line(*line, reader, expected);
+      if (arguments.decode ? !value.is_array() : !value.is_string())
+        refuse_line(value, reader, expected);
+      if (arguments.decode) {
+        decode_line(tokenizer, value, reader, out);
+      } else {
+        encode_line(tokenizer, value, !arguments.no_special, out);
+      }
+      if (out.size() >= kChunkBytes) write(out);
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    write(out);  // of the lines before
+    finish_stdout();
+    const bool placed = error.where().starts_with(reader.where());
+    throw placed ? error : error.at(reader.where() + ", " + error.where());
+  }
+  write(out);
+  finish_stdout();
+}
+
+}  // namespace
+
+void add_tokenize_command(CLI::App& data) {
+  CLI::App* command =
+      data.add_subcommand("tokenize", "Text to ids as a tokenizer.json says, or back.");
+  const auto arguments = std::make_shared<TokenizeArguments>();
+  command->add_option("FILE", arguments->file, "one JSON string a line; '-' is stdin")->required();
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "a tokenizer.json, or the directory that holds one")
+      ->required();
+  command->add_flag("--decode", arguments->decode,
+                    "the other way: one JSON array of ids a line in");
+  command->add_flag("--no-special", arguments->no_special,
+                    "without what is put before and after a text, as <s>");
+  command->footer("Prints one JSON array of ids for every line, or (--decode) one JSON string.");
+  command->callback([arguments] { at_command("data tokenize", [&] { tokenize(*arguments); }); });
+}
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// Sequences of any length as the rows of a batch.
+//
+// Owns: padding: id 0, label -100, a document of its own where positions are given, mask 1 (behind
+// the last token, so that none sees it).
+// Does not own: which sequences (data_entries.h). Thread-safety: a value.
+#pragma once
+
+#include <cstdint>
+
+#include "data/sequence_source.h"
+#include "sluice/data.h"
+
+namespace sluice::data {
+
+class BatchRows {
+ public:
+  BatchRows(std::int64_t num_rows, std::int64_t seq_len, Padding pad);
+  // Each row once. Precondition: 0 <= row < num_rows; the sequence has at most seq_len tokens.
+  void set(std::int64_t row, const Sequence& sequence);
+  TokenRows take() { return std::move(rows_); }
+
+ private:
+  TokenRows rows_;
+};
+
+}  // namespace sluice::data

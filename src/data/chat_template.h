@@ -1,0 +1,54 @@
+// How the messages of a conversation become one text, in the published formats of four families.
+//
+// Formats, as the chat templates of these models render them:
+//   chatml   <|im_start|>ROLE\nCONTENT<|im_end|>\n                     (Qwen, SmolLM, ..)
+//   llama3   BOS <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>        (Llama 3.0)
+//   mistral  BOS, then [INST] USER[/INST] ASSISTANT EOS                (Mistral 7B v0.3), or, where
+//            the tokenizer has no token [INST], " [INST] USER [/INST] ASSISTANT" EOS (v0.1, v0.2)
+//   gemma    BOS, then <start_of_turn>ROLE\nCONTENT<end_of_turn>\n, the assistant being "model"
+// llama3 and gemma strip white space around a content, mistral v0.3 around the assistant's. mistral
+// and gemma have no system message of their own: one in front goes before the first of the user,
+// two line ends between.
+//
+// Owns: the texts, which roles may follow which. Does not own: tokens (row_tokens.h).
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "data/jsonl_row.h"
+#include "data/text_tokens.h"
+#include "sluice/data.h"
+
+namespace sluice::data {
+
+// The text of a message.
+struct Turn {
+  std::string text;
+  // What the assistant says in it, with the token that ends it: [begin, end), empty for others.
+  std::size_t begin = 0, end = 0;
+};
+
+class ChatFormat {
+ public:
+  // kAuto: as the tokenizer's special tokens say, else the family (model_type of config.json).
+  // Throws Error(kUsage) naming the key where neither does.
+  ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
+
+  // generation_prompt: with what stands before an answer at the end. Throws Error(kInput): no
+  // messages, a role that the format does not have at its place.
+  std::vector<Turn> turns(const std::vector<Message>& messages, bool generation_prompt) const;
+
+ private:
+  std::vector<Turn> alternating(const std::vector<Message>& messages) const;
+  Turn instruction(const Message& message, const std::string& system) const;
+  Turn gemma_turn(const Message& message, const std::string& system) const;
+
+  ChatTemplate template_;
+  std::string begin_, end_;  // the tokens of a text
+  bool has_tokens_ = false;  // mistral: [INST] is a token
+};
+
+}  // namespace sluice::data

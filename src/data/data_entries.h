@@ -1,0 +1,37 @@
+// All entries of a data set: their sources, and the order in which their sequences are used.
+//
+// Owns: opening them, the entry and the sequence at a place. Does not own: batches (data.h).
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/sequence_order.h"
+#include "data/sequence_source.h"
+#include "sluice/data.h"
+
+namespace sluice::data {
+
+class DataEntries {
+ public:
+  // Throws as TokenData's constructor.
+  explicit DataEntries(const TokenDataOptions& options);
+
+  using Place = SequenceOrder::Place;
+  Place at(DataPosition position, std::int64_t ahead) const { return order_.at(position, ahead); }
+  const SequenceSource& source(std::size_t entry) const { return *sources_[entry]; }
+  const std::vector<std::unique_ptr<SequenceSource>>& sources() const { return sources_; }
+  std::uint64_t num_sequences() const { return order_.num_sequences(); }
+
+ private:
+  static std::vector<std::uint64_t> sizes_of(
+      const std::vector<std::unique_ptr<SequenceSource>>& sources);
+
+  std::vector<std::unique_ptr<SequenceSource>> sources_;
+  SequenceOrder order_;
+};
+
+}  // namespace sluice::data

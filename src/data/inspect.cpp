@@ -1,0 +1,198 @@
+#include "data/inspect.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/file.h"
+#include "data/data_format.h"
+#include "data/jsonl_rows.h"
+#include "data/row_tokens.h"
+#include "data/token_file.h"
+#include "data/token_stream.h"
+#include "sluice/error.h"
+
+namespace sluice::data {
+namespace {
+
+constexpr std::size_t kShownTokens = 32, kShownBytes = 160, kBlock = std::size_t{1} << 16;
+constexpr std::size_t kMaxFields = 64;  // names of others are one: "..."
+
+class Inspection {
+ public:
+  Inspection(const std::string& path, const InspectOptions& options) : options_(options) {
+    found_.format = format_of(path, options.format, "FILE");
+    found_.path = data_file_of(path, options.format);
+    source_.files = {found_.path};
+    source_.format = found_.format;
+    source_.seq_len = std::numeric_limits<std::int64_t>::max();
+    source_.vocab_size = std::numeric_limits<std::int32_t>::max();
+    source_.chat_template = options.chat_template;
+    TokenDataOptions tokens;
+    tokens.data.tokenizer = has_tokenizer() ? options.tokenizer : "bytes";
+    tokens.vocab_size = source_.vocab_size;
+    source_.tokens = std::make_shared<const TextTokens>(tokens);
+  }
+
+  FileContents take() {
+    if (found_.format == DataFormat::kJsonl) {
+      read_rows();
+    } else if (found_.format == DataFormat::kText) {
+      read_text();
+    } else {
+      read_ids();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  bool has_tokenizer() const { return !options_.tokenizer.empty(); }
+  bool is_shown(std::uint64_t row) const {
+    return row < static_cast<std::uint64_t>(options_.first_rows);
+  }
+
+  void count(const std::int32_t* ids, std::size_t size) {
+    found_.tokens = found_.tokens.value_or(0) + size;
+    for (std::size_t i = 0; i < size; ++i)
+      found_.largest_id = std::max(found_.largest_id.value_or(0), ids[i]);
+  }
+
+  void show(std::string source, std::vector<std::int32_t> ids) {
+    FirstRow row;
+    row.source = std::move(source);
+    row.ids = std::move(ids);
+    if (row.ids.size() > kShownTokens) row.ids.resize(kShownTokens);
+    if (has_tokenizer()) row.decoded = decoded(row.ids);
+    found_.first.push_back(std::move(row));
+  }
+
+  std::string decoded(const std::vector<std::int32_t>& ids) const {
+    if (!source_.tokens->is_bytes()) {
+      const std::int64_t num_ids = source_.tokens->tokenizer().num_ids();
+      const bool knows_all =
+          std::all_of(ids.begin(), ids.end(), [&](std::int32_t id) { return id < num_ids; });
+      return knows_all ? source_.tokens->tokenizer().decode(ids) : "";
+    }
+    std::string text;
+    for (const std::int32_t id : ids) text += id < 256 ? static_cast<char>(id) : '?';
+    return text;
+  }
+
+  // Every token of the stream.
+  void read_stream(const TokenStream& stream) {
+    std::vector<std::int32_t> ids(kBlock);
+    for (std::uint64_t first = 0; first < stream.num_tokens();) {
+      const std::size_t size = std::min<std::uint64_t>(ids.size(), stream.num_tokens() - first);
+      stream.read(first, size, ids.data());
+      count(ids.data(), size);
+      first += size;
+    }
+    found_.tokens = stream.num_tokens();
+    found_.counted = found_.tokens;
+  }
+
+  void read_text() {
+    const File file = File::open(found_.path);
+    found_.bytes = file.size();
+    found_.documents = found_.bytes > 0 ? 1 : 0;
+    std::string begin(kShownBytes, '\0');
+    begin.resize(file.read_some(begin.data(), begin.size(), 0));
+    std::vector<std::int32_t> ids;
+    if (has_tokenizer()) {
+      const auto stream =
+          source_.tokens->is_bytes() ? open_bytes(source_) : open_text_tokens(source_);
+      read_stream(*stream);
+      ids.resize(std::min<std::uint64_t>(kShownTokens, stream->num_tokens()));
+      if (!ids.empty()) stream->read(0, ids.size(), ids.data());
+    }
+    if (is_shown(0) && found_.documents > 0) show(std::move(begin), std::move(ids));
+  }
+
+  void read_ids() {
+    const std::unique_ptr<TokenFile> file = open_token_file(found_.path, found_.format);
+    found_.bytes = file->num_bytes();
+    found_.documents = file->num_documents();
+    found_.id_type = file->id_type();
+    const std::unique_ptr<TokenStream> stream = open_token_files(source_);
+    read_stream(*stream);
+    std::uint64_t from = 0;
+    for (std::uint64_t row = 0; is_shown(row) && from < file->num_tokens(); ++row) {
+      const std::uint64_t left = file->num_tokens() - from;
+      const std::vector<std::uint64_t> next = file->document_starts(
+          from + 1, static_cast<std::size_t>(std::min<std::uint64_t>(left, kShownTokens)));
+      const std::uint64_t end =
+          next.empty() ? from + std::min<std::uint64_t>(left, kShownTokens) : next.front();
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(end - from));
+      file->read(from, ids.size(), source_.vocab_size, ids.data());
+      show("", std::move(ids));
+      if (next.empty()) break;  // how long the document is, is not looked for
+      from = end;
+    }
+  }
+
+  void read_rows() {
+    const JsonlRows rows(source_.files);
+    const RowTokens tokens(source_);
+    found_.bytes = rows.num_bytes();
+    found_.documents = rows.size();
+    bool all_known = true;
+    rows.for_each(0, [&](std::uint64_t index, JsonlRow row, std::uint64_t /*json_bytes*/) {
+      for (const std::string& field : row.fields) {
+        const bool is_new = found_.fields.count(field) == 0;
+        ++found_.fields[is_new && found_.fields.size() >= kMaxFields ? "..." : field];
+      }
+      std::string source = is_shown(index) ? text_of(row) : "";
+      std::vector<std::int32_t> ids;
+      if (has_tokenizer() || row.input_ids) {
+        const Sequence sequence = tokens.sequence(std::move(row));
+        count(sequence.ids.data(), sequence.ids.size());
+        found_.longest = std::max<std::uint64_t>(found_.longest.value_or(0), sequence.ids.size());
+        found_.counted = found_.counted.value_or(0) +
+                         static_cast<std::uint64_t>(
+                             count_labels(std::span<const std::int32_t>(sequence.labels)));
+        ids = sequence.ids;
+      } else {
+        all_known = false;
+        if (!row.text && !row.messages && !(row.prompt && row.completion))
+          tokens.sequence(std::move(row));  // which says what is missing
+      }
+      if (is_shown(index)) show(std::move(source), std::move(ids));
+      return true;
+    });
+    if (!all_known) found_.tokens = found_.counted = found_.longest = std::nullopt;
+  }
+
+  static std::string text_of(const JsonlRow& row) {
+    const auto text_in = [](const Speech& speech) {
+      if (speech.text) return *speech.text;
+      std::string text;
+      for (const Message& message : speech.messages.value_or(std::vector<Message>()))
+        text += message.role + ": " + message.content + "\n";
+      return text;
+    };
+    std::string text;
+    if (row.input_ids) return text;
+    if (row.text) {
+      text = *row.text;
+    } else if (row.messages) {
+      text = text_in(*row.messages);
+    } else if (row.prompt && row.completion) {
+      text = text_in(*row.prompt) + " -> " + text_in(*row.completion);
+    }
+    if (text.size() > kShownBytes) text.resize(kShownBytes);
+    return text;
+  }
+
+  const InspectOptions options_;
+  SourceOptions source_;
+  FileContents found_;
+};
+
+}  // namespace
+
+FileContents inspect_file(const std::string& path, const InspectOptions& options) {
+  return Inspection(path, options).take();
+}
+
+}  // namespace sluice::data

@@ -1,0 +1,74 @@
+// The rows of .jsonl files, numbered in file order: found by one scan for line ends, read when they
+// are needed.
+//
+// Owns: where rows begin, at 8 bytes each; which file and line a row is.
+// Does not own: what a row means (row_tokens.h).
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "data/jsonl_row.h"
+
+namespace sluice::data {
+
+// Whether the first row of the file has ids of its own, and so needs no tokenizer. false for a file
+// without rows, and where the row is malformed.
+bool first_row_has_ids(const std::string& path);
+
+class JsonlRows {
+ public:
+  // Blank lines are not rows. Throws Error(kInput): a file that cannot be read, a line longer than
+  // 64 MiB, no rows at all.
+  explicit JsonlRows(std::vector<std::string> files);
+
+  std::uint64_t size() const { return size_; }
+  std::uint64_t num_bytes() const { return num_bytes_; }
+  std::size_t num_files() const { return files_.size(); }
+  const std::string& file(std::size_t i) const { return files_[i]; }
+  // The rows of a file are [first_of(i), first_of(i + 1)).
+  std::uint64_t first_of(std::size_t i) const { return i < first_.size() ? first_[i] : size_; }
+
+  // "file:line". Precondition: index < size().
+  std::string place(std::uint64_t index) const;
+
+  // What `use` makes of the row; errors of both are at its file and line. Precondition: index <
+  // size().
+  template <typename Use>
+  auto with_row(std::uint64_t index, Use&& use) const {
+    const std::size_t file_index = file_of(index);
+    const File file = File::open(files_[file_index]);
+    return with_row(file, file_index, index, std::forward<Use>(use));
+  }
+
+  // The same of rows from `first` on, one after the other, until `use` returns false.
+  void for_each(
+      std::uint64_t first,
+      const std::function<bool(std::uint64_t, JsonlRow, std::uint64_t json_bytes)>& use) const;
+
+ private:
+  template <typename Use>
+  auto with_row(const File& file, std::size_t file_index, std::uint64_t index, Use&& use) const {
+    const std::string json = json_of(file, file_index, index);
+    try {
+      return use(parse_jsonl_row(json, ""), std::uint64_t{json.size()});
+    } catch (const Error& error) {
+      throw at_row(error, file, file_index, index);
+    }
+  }
+  std::size_t file_of(std::uint64_t index) const;
+  std::string json_of(const File& file, std::size_t file_index, std::uint64_t index) const;
+  Error at_row(const Error& error, const File& file, std::size_t file_index,
+               std::uint64_t index) const;
+
+  std::vector<std::string> files_;
+  std::vector<std::vector<std::uint64_t>> offsets_;  // of the rows of a file, then its size
+  std::vector<std::uint64_t> first_;                 // number of the first row of every file
+  std::uint64_t size_ = 0, num_bytes_ = 0;
+};
+
+}  // namespace sluice::data

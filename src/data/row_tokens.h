@@ -1,0 +1,43 @@
+// What a row of .jsonl is as a sequence of tokens.
+//
+// Owns: which of the row's fields it is made of (input_ids, else text, else messages, else prompt
+// and completion), its labels, mask and positions, and that all of them fit the model.
+// Does not own: reading rows (jsonl_rows.h), padding.
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "data/chat_template.h"
+#include "data/jsonl_row.h"
+#include "data/sequence_source.h"
+
+namespace sluice::data {
+
+class RowTokens {
+ public:
+  explicit RowTokens(const SourceOptions& options) : options_(options) {}
+
+  // Throws Error(kInput) without a place: no tokens, fields that contradict each other, an id
+  // outside of the vocabulary, more tokens than seq_len unless truncated. Error(kUsage): no chat
+  // template is known.
+  Sequence sequence(JsonlRow row) const;
+
+ private:
+  Sequence of_ids(JsonlRow& row) const;
+  Sequence of_conversation(const JsonlRow& row) const;
+  Sequence of_completion(const JsonlRow& row) const;
+  Sequence of_spoken_completion(const Speech& prompt, const Speech& completion) const;
+  void check_ids(const std::vector<std::int64_t>& ids,
+                 const std::vector<std::int64_t>& labels) const;
+  void check_tokens(const std::vector<std::int32_t>& ids) const;
+  const ChatFormat& chat() const;
+
+  const SourceOptions options_;
+  mutable std::mutex choosing_;
+  mutable std::unique_ptr<const ChatFormat> chat_;  // once a row needs it
+};
+
+}  // namespace sluice::data

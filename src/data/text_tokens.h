@@ -1,0 +1,63 @@
+// What makes tokens of text: the bytes themselves, or a tokenizer.json.
+//
+// Owns: which of them it is, when the tokenizer is read, that it fits the model's vocabulary, and
+// which tokens begin and end a text.
+// Does not own: tokenizing (tokenizer.h), chat templates (chat_template.h).
+// Invariant: a tokenizer is read when text needs it first, so rows of ids need none.
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/data.h"
+#include "sluice/tokenizer.h"
+
+namespace sluice::data {
+
+class TextTokens {
+ public:
+  // As data.tokenizer says. Throws Error(kInput) when there is nothing at the path that it names.
+  explicit TextTokens(const TokenDataOptions& options);
+
+  bool is_bytes() const { return file_.empty(); }
+  const std::string& file() const { return file_; }  // the tokenizer.json; "" for bytes
+
+  // These throw Error(kInput): a tokenizer that cannot be read, that has ids outside of the
+  // vocabulary, or bytes for which it has no room.
+
+  // add_special_tokens: as Tokenizer::encode; bytes have none.
+  std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
+  // Precondition: !is_bytes().
+  const Tokenizer& tokenizer() const;
+  void require_fit() const;
+
+  // The tokens that begin and end a text, as the files beside the tokenizer name them: "" for
+  // bytes, or where none is named.
+  std::string begin_token() const;
+  std::string end_token() const;
+  std::optional<std::int32_t> end_id() const;
+
+  // A digest of all that decides tokens: equal ones make the same of every text.
+  std::string identity() const;
+
+ private:
+  struct Loaded {
+    Tokenizer tokenizer;
+    std::string begin_token, end_token;
+  };
+  const Loaded& loaded() const;
+  void require_ids_fit(const Tokenizer& tokenizer) const;
+
+  std::string file_;
+  std::int64_t vocab_size_;
+  mutable std::mutex loading_;
+  mutable std::unique_ptr<const Loaded> loaded_;
+};
+
+}  // namespace sluice::data

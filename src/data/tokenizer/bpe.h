@@ -1,0 +1,113 @@
+// Byte pair encoding (Sennrich, Haddow, Birch: "Neural Machine Translation of Rare Words with
+// Subword Units", ACL 2016) by the merges of a tokenizer.json: of all pairs beside each other, the
+// one of the lowest rank merges first, the leftmost of equal ones.
+//
+// Owns: vocabulary, merges, what a character outside the vocabulary becomes.
+// Does not own: which words a text has (pre_tokenizer.h), added tokens.
+//
+// A word of characters is cut where no merge reaches across (there is none whose left part ends and
+// whose right part begins so), which changes nothing: so a whole text that is one word, as
+// SentencePiece models have it, takes the same short ways as one that was split before.
+//
+// Invariants:
+//  1. A word of n characters takes O(n log n) steps.
+//  2. Every merge makes a token of the vocabulary.
+// Thread-safety: const members may be called from any thread, each with a BpeScratch of its own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "data/tokenizer/json_field.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/vocabulary.h"
+#include "data/tokenizer/word_cache.h"
+
+namespace sluice::data {
+
+// Memory of one thread that encodes.
+struct BpeScratch {
+  struct Symbol {
+    std::int32_t id, previous, next;
+  };
+  WordCache characters, bytes;
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint32_t> ranks;
+  std::vector<Symbol> symbols;
+  std::vector<std::uint64_t> queue;
+};
+
+class Bpe {
+ public:
+  // The field "model". Throws Error(kInput) naming the field.
+  explicit Bpe(const JsonField& model);
+
+  // Appends the ids of a word. Precondition: valid UTF-8, not empty.
+  void encode(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& ids) const;
+  // Of a word whose bytes each stand for the character of byte_characters.h.
+  void encode_bytes(std::string_view word, BpeScratch& scratch,
+                    std::vector<std::int32_t>& ids) const;
+
+  std::int32_t id_of(std::string_view token) const { return vocabulary_.find(token); }
+  // By id; "" also where there is none: has() tells.
+  const std::vector<std::string>& tokens() const { return tokens_; }
+  bool has(std::int32_t id) const {
+    return id >= 0 && static_cast<std::size_t>(id) < has_.size() &&
+           has_[static_cast<std::size_t>(id)];
+  }
+  // Entries of the vocabulary.
+  std::size_t size() const { return vocabulary_.size(); }
+
+ private:
+  void read_vocabulary(const JsonField& vocabulary);
+  void read_merges(const JsonField& merges);
+  void add_merge(const JsonField& field, std::uint32_t rank, const std::string& left,
+                 const std::string& right);
+  std::int32_t token_of_merge(const JsonField& field, const std::string& token) const;
+  void find_joints();
+
+  void encode_part(std::string_view part, BpeScratch& scratch,
+                   std::vector<std::int32_t>& ids) const;
+  void encode_byte_part(std::string_view part, BpeScratch& scratch,
+                        std::vector<std::int32_t>& ids) const;
+  // The units of a word: a token for each character, and what stands for those that have none.
+  void add_units(std::string_view word, std::vector<std::int32_t>& units) const;
+  // Merges scratch.ids in place.
+  void merge(BpeScratch& scratch) const;
+  void merge_few(BpeScratch& scratch) const;
+  void merge_many(BpeScratch& scratch) const;
+  bool may_join(char32_t left, char32_t right) const;
+  bool may_join_bytes(unsigned char left, unsigned char right) const {
+    return byte_joints_[left][right >> 6] >> (right & 63) & 1;
+  }
+
+  std::string where_;
+  TextIds vocabulary_;
+  std::vector<std::string> tokens_;
+  std::vector<bool> has_;
+  MergeTable merges_;
+  std::optional<std::string> unknown_;
+  std::int32_t unknown_id_ = -1;
+  std::string prefix_, suffix_;  // of what continues, and of what ends a word
+  bool fuse_unknown_ = false, byte_fallback_ = false, ignore_merges_ = false;
+  std::array<std::int32_t, 256> fallback_;  // "<0x0A>", or -1
+
+  // Characters that are tokens, and pairs of characters that a merge may join.
+  std::unique_ptr<CodepointBits> plain_;
+  std::array<std::array<std::uint64_t, 2>, 128> ascii_joints_{};
+  std::unordered_set<std::uint64_t> joints_;
+
+  // The same of bytes, where every byte has its character.
+  bool has_byte_units_ = false;
+  std::array<std::int32_t, 256> byte_units_;
+  std::array<std::array<std::uint64_t, 4>, 256> byte_joints_{};
+  TextIds byte_vocabulary_;  // with ignore_merges: tokens by the bytes they stand for
+};
+
+}  // namespace sluice::data

@@ -1,0 +1,65 @@
+// A value of tokenizer.json that knows where it stands, for errors that name it.
+//
+// Owns: types, ranges and presence of fields. Does not own: what they mean.
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/error.h"
+
+namespace sluice::data {
+
+// Ids of larger vocabularies are refused: no model has them, and tables are as long as the largest.
+inline constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 24) - 1;
+// Longer tokens are refused: texts grow by them.
+inline constexpr std::size_t kMaxTokenBytes = 4096;
+// Parts of one section, those of its sequences counted.
+inline constexpr std::size_t kMaxParts = 64;
+
+class JsonField {
+ public:
+  JsonField(const nlohmann::json& value, const std::string& file, std::string path)
+      : value_(&value), file_(&file), path_(std::move(path)) {}
+
+  const nlohmann::json& json() const { return *value_; }
+  bool is_null() const { return value_->is_null(); }
+  // "FILE: field 'model.vocab'".
+  std::string where() const;
+
+  // A field of an object; null where there is none.
+  JsonField operator[](std::string_view key) const;
+  // Of an array.
+  std::vector<JsonField> items() const;
+  JsonField item(std::size_t index) const;
+
+  // Error(kInput) unless it is what is asked for.
+  std::string text() const;
+  std::string text_or(std::string_view otherwise) const;
+  // Of at most kMaxTokenBytes: what is put into a text, again and again.
+  std::string short_text() const;
+  bool flag() const;
+  bool flag_or(bool otherwise) const;
+  std::int64_t number(std::int64_t most) const;
+  std::int32_t token_id() const { return static_cast<std::int32_t>(number(kMaxTokenId)); }
+  // A string of one character.
+  char32_t character() const;
+  // The word of `type`.
+  std::string type() const;
+
+  // What tokenizers has, or may have, and we have not.
+  [[noreturn]] void refuse(const std::string& what) const;
+  [[noreturn]] void malformed(const std::string& expected) const;
+
+ private:
+  const nlohmann::json* value_;
+  const std::string* file_;
+  std::string path_;
+};
+
+}  // namespace sluice::data

@@ -1,0 +1,93 @@
+// Texts with their ids, and pairs of ids with what they merge into: tables that are built once and
+// asked often.
+//
+// Owns: hashing. Does not own: where entries come from (bpe.h).
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/key_hash.h"
+
+namespace sluice::data {
+
+// Not for data that outlives the process.
+inline std::uint64_t hash_bytes(std::string_view bytes) {
+  std::uint64_t hash = bytes.size() * 0x9e3779b97f4a7c15ULL;
+  const char* at = bytes.data();
+  std::size_t left = bytes.size();
+  for (; left >= 8; at += 8, left -= 8) {
+    std::uint64_t word;
+    std::memcpy(&word, at, 8);
+    hash = (hash ^ word) * 0xbf58476d1ce4e5b9ULL;
+    hash ^= hash >> 29;
+  }
+  std::uint64_t word = 0;
+  std::memcpy(&word, at, left);
+  return mix_bits(hash ^ word);
+}
+
+class TextIds {
+ public:
+  // Room for `count` more.
+  void reserve(std::size_t count);
+  // The first entry of a text stays.
+  void insert(std::string_view text, std::int32_t id);
+  // -1 if there is none.
+  std::int32_t find(std::string_view text) const;
+  std::size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    std::uint64_t hash;
+    std::size_t begin;
+    std::uint32_t length;
+    std::int32_t id;
+  };
+  std::size_t slot_of(std::string_view text, std::uint64_t hash) const;
+
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> slots_;  // an entry's number + 1, or 0; a power of two of them
+  std::string texts_;
+};
+
+struct Merge {
+  std::uint32_t rank;
+  std::int32_t id;
+};
+
+class MergeTable {
+ public:
+  void reserve(std::size_t count);
+  // The last entry of a pair stays.
+  void set(std::int32_t left, std::int32_t right, Merge merge);
+  const Merge* find(std::int32_t left, std::int32_t right) const {
+    if (slots_.empty()) return nullptr;
+    const std::uint64_t key = key_of(left, right);
+    for (std::size_t slot = mix_bits(key) & mask_;; slot = (slot + 1) & mask_) {
+      if (slots_[slot].key == key) return &slots_[slot].merge;
+      if (slots_[slot].key == kEmpty) return nullptr;
+    }
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t key;
+    Merge merge;
+  };
+  static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 |
+           static_cast<std::uint32_t>(right);
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t mask_ = 0;
+};
+
+}  // namespace sluice::data

@@ -1,0 +1,52 @@
+// The ids of words that were met before.
+//
+// Owns: a table of bounded size that begins anew when it is full.
+// Thread-safety: for one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::data {
+
+class WordCache {
+ public:
+  // Longer words are not kept.
+  static constexpr std::size_t kMaxWord = 128;
+
+  // Null if it was not met. Valid until the next insert().
+  struct Ids {
+    const std::int32_t* first = nullptr;
+    std::uint32_t count = 0;
+  };
+  Ids find(std::string_view word, std::uint64_t hash) const {
+    for (std::size_t slot = hash & kMask;; slot = (slot + 1) & kMask) {
+      const Entry& entry = entries_[slot];
+      if (entry.length == 0) return {};
+      if (entry.hash == hash && entry.length == word.size() &&
+          std::string_view(words_.data() + entry.word, entry.length) == word) {
+        return {ids_.data() + entry.ids, entry.count};
+      }
+    }
+  }
+  // Precondition: not empty, not there, at most kMaxWord bytes.
+  void insert(std::string_view word, std::uint64_t hash, std::span<const std::int32_t> ids);
+
+ private:
+  struct Entry {
+    std::uint64_t hash;
+    std::uint32_t word, length;  // 0: none
+    std::uint32_t ids, count;
+  };
+  static constexpr std::size_t kSlots = std::size_t{1} << 16, kMask = kSlots - 1;
+
+  std::vector<Entry> entries_ = std::vector<Entry>(kSlots);
+  std::size_t size_ = 0;
+  std::string words_;
+  std::vector<std::int32_t> ids_;
+};
+
+}  // namespace sluice::data

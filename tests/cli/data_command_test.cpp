@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/run_program.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ProgramResult;
+using testing::quoted_for_shell;
+using testing::run_shell;
+using testing::run_sluice;
+
+const std::string kTokenizers = std::string(SLUICE_TEST_DATA) + "/reference/tokenizers/";
+
+Json read_json(const std::string& name) { return Json::parse(std::ifstream(kTokenizers + name)); }
+
+std::string lines_of(const Json& values) {
+  std::string text;
+  for (const Json& value : values) text += value.dump() + "\n";
+  return text;
+}
+
+Json values_of(const std::string& text) {
+  Json values = Json::array();
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) values.push_back(Json::parse(line));
+  return values;
+}
+
+class DataCommandTest : public ::testing::Test {
+ protected:
+  ProgramResult tokenize(const std::string& input, std::vector<std::string> options = {},
+                         const std::string& name = "llama3") {
+    test::write_file(folder_ / "input", input);
+    options.insert(options.begin(),
+                   {"data", "tokenize", "--tokenizer", kTokenizers + name + ".json"});
+    options.push_back(folder_ / "input");
+    return run_sluice(options);
+  }
+  void expect_refused(const std::string& input, const std::string& out, const std::string& what,
+                      const std::string& where, const std::vector<std::string>& options = {}) {
+    const ProgramResult result = tokenize(input, options);
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_EQ(result.out, out);
+    EXPECT_NE(result.err.find(what), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("; " + (folder_ / "input") + where), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find('\n') + 1, result.err.size()) << result.err;
+    EXPECT_EQ(testing::parts_of(result.err), 3) << result.err;
+  }
+
+  const test::TempDirectory folder_;
+};
+
+TEST_F(DataCommandTest, TurnsEveryLineIntoIdsAndBack) {
+  for (const char* name : {"llama3", "mistral"}) {
+    const Json strings = read_json("strings.json"),
+               expected = read_json(std::string(name) + ".expected.json");
+    Json with_special = Json::array();
+    for (Json ids : expected.at("ids")) {
+      ids.insert(ids.begin(), expected.at("before").begin(), expected.at("before").end());
+      with_special.push_back(ids);
+    }
+    const ProgramResult ids = tokenize(lines_of(strings), {}, name);
+    EXPECT_EQ(ids.exit_code, 0) << ids.err;
+    EXPECT_EQ(ids.err, "");
+    EXPECT_EQ(values_of(ids.out), with_special) << name;
+    const ProgramResult plain = tokenize(lines_of(strings), {"--no-special"}, name);
+    EXPECT_EQ(values_of(plain.out), expected.at("ids")) << name;
+    const ProgramResult text = tokenize(plain.out, {"--decode"}, name);
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_EQ(values_of(text.out), expected.at("text")) << name;
+  }
+}
+
+TEST_F(DataCommandTest, ReadsStdinAndAFolder) {
+  test::write_file(folder_ / "model/tokenizer.json", test::read_file(kTokenizers + "gpt2.json"));
+  const std::string command = quoted_for_shell(SLUICE_PROGRAM) + " data tokenize --tokenizer " +
+                              quoted_for_shell(folder_ / "model") + " -";
+  const ProgramResult piped = run_shell("printf '\"Hello\"\\n\"\"\\n\"Hello\"' | " + command);
+  EXPECT_EQ(piped.exit_code, 0) << piped.err;
+  const Json lines = values_of(piped.out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_FALSE(lines[0].empty());
+  EXPECT_EQ(lines[1], Json::array());
+  EXPECT_EQ(lines[2], lines[0]);  // also without a newline at the end
+  const ProgramResult nothing = run_shell(command + " </dev/null");
+  EXPECT_EQ(nothing.exit_code, 0);
+  EXPECT_EQ(nothing.out, "");
+}
+
+TEST_F(DataCommandTest, NamesTheLineThatItCannotRead) {
+  const std::string first = tokenize("\"a\"\n").out;
+  expect_refused("\"a\"\nb\n", first, "not valid JSON", ":2; ");
+  expect_refused("\"a\"\n\n", first, "not valid JSON", ":2; ");
+  expect_refused("{\"text\": \"a\"}\n", "", "expected a JSON string, found object", ":1; ");
+  expect_refused("\"a\xff\"\n", "", "not valid JSON", ":1; ");
+  expect_refused("[1, 2, \"a\"]\n", "", "found string", ":1; ", {"--decode"});
+  expect_refused("\"a\"\n", "", "expected a JSON array of ids, found string", ":1; ", {"--decode"});
+  expect_refused("[99999]\n", "", "no token has the id 99999", ":1, ", {"--decode"});
+  expect_refused("[-1]\n", "", "whole numbers from 0", ":1; ", {"--decode"});
+}
+
+TEST_F(DataCommandTest, RefusesWhatItCannotUse) {
+  const auto refused = [](const std::vector<std::string>& arguments, int exit_code,
+                          const std::string& what) {
+    const ProgramResult result = run_sluice(arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find(what), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find('\n') + 1, result.err.size()) << result.err;
+  };
+  test::write_file(folder_ / "input", "\"a\"\n");
+  const std::string input = folder_ / "input", tokenizer = kTokenizers + "gpt2.json";
+  refused({"data", "tokenize", input}, 2, "--tokenizer is required");
+  refused({"data", "tokenize", "--tokenizer", tokenizer}, 2, "FILE is required");
+  refused({"data", "tokenize", "--tokenizer", tokenizer, "--decode", "--no-special", input}, 2,
+          "--no-special with --decode");
+  refused({"data", "tokenize", "--tokenizer", folder_ / "no.json", input}, 3, "no.json");
+  refused({"data", "tokenize", "--tokenizer", tokenizer, folder_ / "none"}, 3, "none");
+  refused({"data"}, 2, "command");
+  refused({"data", "tokenise"}, 2, "did you mean 'tokenize'?");
+  test::write_file(folder_ / "bad.json", "{\"model\": {\"type\": \"WordPiece\"}}");
+  refused({"data", "tokenize", "--tokenizer", folder_ / "bad.json", input}, 3,
+          "the model 'WordPiece' is not supported; " + (folder_ / "bad.json") +
+              ": field 'model.type'; ");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Runs the commands of a page of docs/, in their order and in one shell, as a reader would.
+
+usage: run_commands.py PAGE.md --source ROOT --build DIR --work DIR [--python INTERPRETER] [--set NAME=VALUE ...]
+
+The page's commands see WORK as the repository's root: its build/, examples/ and an empty outputs/. Blocks marked `sh` share one
+shell, `sh machine=N` that stand together run at the same time, `python` blocks run with INTERPRETER, and are left out, by
+a line on stdout, without one. Shell variables are there as Python's. The first command that fails ends it, with exit code 1.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRELUDE = "set -euo pipefail\n"
+
+
+def blocks_of(page):
+    for kind, rest, body in FENCE.findall(page.read_text()):
+        if kind in ("sh", "python"):
+            yield kind, rest.strip(), body
+
+
+class Shell:
+    """Commands in processes of their own, which hand their variables on."""
+
+    def __init__(self, folder, environment):
+        self.folder, self.variables, self.environment = folder, folder / ".variables", environment
+        self.variables.write_text("")
+
+    def start(self, body):
+        # What the shell itself sets is not handed on; some of it is read-only.
+        script = (f"{PRELUDE}. {self.variables}\n{body}\n"
+                  f"{{ declare -p | grep -E '^declare (--|-x) [A-Z][A-Z0-9]*=' | grep -vE ' (BASH|PWD|OLDPWD|SHLVL|UID|PPID|EUID)' || true; }} "
+                  f"> {self.variables}.$$ && mv {self.variables}.$$ {self.variables}\n")
+        return subprocess.Popen(["bash", "-c", script], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def values(self):
+        found = re.findall(r'^declare \S+ (\w+)="(.*)"$', self.variables.read_text(), re.MULTILINE)
+        return dict(found)
+
+
+def finish(process, body):
+    output, _ = process.communicate()
+    print(f"$ {body.strip()}\n{output}", flush=True)
+    if process.returncode != 0:
+        sys.exit(f"exit code {process.returncode} of:\n{body}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("page", type=pathlib.Path)
+    for name in ("source", "build", "work"):
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    parser.add_argument("--python", default="")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    given = parser.parse_args()
+
+    shutil.rmtree(given.work, ignore_errors=True)
+    given.work.mkdir(parents=True)
+    (given.work / "build").symlink_to(given.build.resolve())
+    # A copy: relative paths of a configuration lead from its own folder to outputs/.
+    shutil.copytree(given.source / "examples" / "chats", given.work / "examples" / "chats")
+    environment = {**os.environ, **dict(pair.split("=", 1) for pair in given.set)}
+    shell = Shell(given.work.resolve(), environment)
+
+    together = []
+    for kind, rest, body in [*blocks_of(given.page), ("sh", "", "true")]:
+        if kind == "sh" and rest.startswith("machine="):
+            together.append((shell.start(body), body))
+            continue
+        for process, command in together:
+            finish(process, command)
+        together = []
+        if kind == "sh":
+            finish(shell.start(body), body)
+        elif not given.python or not os.access(given.python, os.X_OK):
+            print(f"skipped, no interpreter with transformers: {body.splitlines()[0]}", flush=True)
+        else:
+            values = "".join(f"{name} = {value!r}\n" for name, value in shell.values().items())
+            finish(subprocess.Popen([given.python, "-c", values + body], cwd=given.work, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                    env={**environment, "HF_HUB_OFFLINE": "1"}), body)
+
+
+if __name__ == "__main__":
+    main()

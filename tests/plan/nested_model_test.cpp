@@ -1,0 +1,162 @@
+// Language models inside vision-language models: what is read of their configurations, and names.
+#include "plan/families/nested.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "plan/families/families.h"
+#include "plan/families/qwen.h"
+#include "sluice/error.h"
+#include "sluice/model_spec.h"
+#include "support/expect_error.h"
+#include "support/temp_directory.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+Json text_of(const std::string& type) {
+  return {{"model_type", type},      {"vocab_size", 96},       {"hidden_size", 32},
+          {"intermediate_size", 48}, {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}};
+}
+
+Json llava(const Json& text = text_of("llama")) {
+  return {{"model_type", "llava"},
+          {"tie_word_embeddings", false},
+          {"text_config", text},
+          {"vision_config", {{"model_type", "clip_vision_model"}}}};
+}
+
+ModelSpec parse(const Json& config) { return parse_model_spec(config.dump(), "config.json"); }
+
+std::string tied_to(const ModelSpec& model) { return model.layers.back().parameters.at(0).tied_to; }
+
+// A directory of this configuration with an index of these tensors.
+class Directory {
+ public:
+  Directory(const Json& config, const std::vector<std::string>& names) {
+    Json index;
+    for (const std::string& name : names)
+      index["weight_map"][name] = "model-00001-of-00001.safetensors";
+    test::write_file(folder_ / "config.json", config.dump());
+    test::write_file(folder_ / "model.safetensors.index.json", index.dump());
+  }
+  std::string path() const { return folder_.str(); }
+
+ private:
+  test::TempDirectory folder_;
+};
+
+TEST(NestedModelTest, NamesAreThoseOfTheFiles) {
+  struct Layout {
+    std::string first_norm, embedding, head;
+  };
+  for (const Layout& layout :
+       {Layout{"language_model.model.layers.0.input_layernorm.weight",
+               "language_model.model.embed_tokens", "language_model.lm_head"},
+        Layout{"model.language_model.layers.0.input_layernorm.weight",
+               "model.language_model.embed_tokens", "lm_head"},
+        Layout{"model.text_model.layers.0.input_layernorm.weight", "model.text_model.embed_tokens",
+               "lm_head"},
+        Layout{"model.layers.0.input_layernorm.weight", "model.embed_tokens", "lm_head"}}) {
+    // In the order of the module, whose first parameter need not be the norm.
+    const std::string block =
+        layout.first_norm.substr(0, layout.first_norm.find("input_layernorm"));
+    std::vector<std::string> stored;
+    for (const char* name : {"self_attn.q_proj", "input_layernorm", "mlp.gate_proj"})
+      stored.push_back(block + name + ".weight");
+    const Directory directory(llava(), stored);
+    const ModelSpec model = read_model_spec(directory.path());
+    EXPECT_EQ(model.layers.front().name, layout.embedding);
+    EXPECT_EQ(model.layers.front().parameters.at(0).name, layout.embedding + ".weight");
+    EXPECT_EQ(model.layers.at(1).name + ".", block);
+    EXPECT_EQ(model.layers.back().name, layout.head);
+    EXPECT_EQ(model.layers.back().parameters.at(0).name, layout.head + ".weight");
+  }
+}
+
+TEST(NestedModelTest, WithoutFilesNamesAreThoseThatTransformersHasInMemory) {
+  EXPECT_EQ(parse(llava()).layers.at(1).name, "model.language_model.layers.0");
+  EXPECT_EQ(parse(llava()).layers.back().name, "lm_head");
+  Json config = llava();
+  config["model_type"] = "smolvlm";
+  EXPECT_EQ(parse(config).layers.at(1).name, "model.text_model.layers.0");
+}
+
+TEST(NestedModelTest, TheWholeConfigurationIsKeptForWritingItBack) {
+  const Json config = llava();
+  const ModelSpec model = parse(config);
+  EXPECT_EQ(model.family, "llama");
+  EXPECT_EQ(Json::parse(model.config_text), config);
+  EXPECT_TRUE(detail::is_part_of_a_whole(model.config_text));
+  EXPECT_FALSE(detail::is_part_of_a_whole(text_of("llama").dump()));
+}
+
+TEST(NestedModelTest, TheHeadIsTiedWhereTheWholeSaysSo) {
+  for (const bool text_says : {false, true}) {
+    Json config = llava();
+    config["text_config"]["tie_word_embeddings"] = text_says;
+    EXPECT_EQ(tied_to(parse(config)), "");
+    config["tie_word_embeddings"] = true;
+    EXPECT_EQ(tied_to(parse(config)), "model.language_model.embed_tokens.weight");
+    // Silent wholes: each as its class in transformers.
+    config.erase("tie_word_embeddings");
+    EXPECT_EQ(tied_to(parse(config)).empty(), !text_says);
+    config["model_type"] = "llava_next";
+    EXPECT_EQ(tied_to(parse(config)), "");
+    config["model_type"] = "mistral3";
+    EXPECT_EQ(tied_to(parse(config)), "model.language_model.embed_tokens.weight");
+  }
+}
+
+TEST(NestedModelTest, AnUnknownLanguageModelIsRefusedByItsField) {
+  const Error error = test::error_of([] { parse(llava(text_of("fuyu_text"))); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.fact(), "model family 'fuyu_text' is not known");
+  EXPECT_EQ(error.where(), "config.json, field 'text_config.model_type'");
+}
+
+TEST(NestedModelTest, AWholeWhoseTextIsNotItsLanguageModelsIsRefused) {
+  Json config = llava();
+  config["model_type"] = "paligemma";
+  const Error error = test::error_of([&] { parse(config); });
+  EXPECT_EQ(error.fact(), "model family 'paligemma' is not known");
+  EXPECT_EQ(error.where(), "config.json, field 'model_type'");
+}
+
+TEST(NestedModelTest, ATextConfigWithoutATypeIsOfTheTypeOfItsClass) {
+  Json config = llava();
+  config["text_config"].erase("model_type");
+  EXPECT_EQ(parse(config).family, "llama");
+  config["model_type"] = "internvl";
+  EXPECT_EQ(parse(config).family, "qwen2");
+}
+
+TEST(NestedModelTest, PositionsInThreePartsAreOneInText) {
+  Json config = {{"model_type", "qwen2_5_vl"}, {"text_config", text_of("qwen2_5_vl_text")}};
+  config["text_config"]["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 77.0}, {"mrope_section", {1, 1, 2}}};
+  const ModelSpec model = parse(config);
+  EXPECT_EQ(model.family, "qwen2");
+  EXPECT_EQ(detail::config_of(model, detail::read_qwen2_config).ropes.at(0).theta, 77.0);
+}
+
+TEST(NestedModelTest, TheFirstConfigurationsOfQwen2VlAreOneObject) {
+  Json config = text_of("qwen2_vl");
+  config["vision_config"] = {{"depth", 1}, {"hidden_size", 32}};
+  config["rope_scaling"] = {{"type", "mrope"}, {"mrope_section", {1, 1, 2}}};
+  config["tie_word_embeddings"] = true;
+  const ModelSpec model = parse(config);
+  EXPECT_EQ(model.family, "qwen2");
+  EXPECT_EQ(tied_to(model), "model.language_model.embed_tokens.weight");
+  const auto decoder = detail::config_of(model, detail::read_qwen2_config);
+  EXPECT_EQ(decoder.ropes.at(0).theta, 1e6);
+  EXPECT_EQ(decoder.norm_eps, 1e-5);
+}
+
+}  // namespace
+}  // namespace sluice
