@@ -51,8 +51,7 @@ class GptNeoxAttention : public torch::nn::Module {
     const at::Tensor q_BHLE = rotate(qkv[0], cos, sin), k_BHLE = rotate(qkv[1], cos, sin);
     // A view would keep the queries and keys before they were turned, too.
     const at::Tensor v_BHLE = qkv[2].contiguous();
-    const at::Tensor mask =
-        inputs_->mask(batch, q_BHLE, /*window=*/0, AttentionInputs::Unseen::kInfinity);
+    const at::Tensor mask = inputs_->mask(batch, q_BHLE, {});
     return dense_->forward(
         attention(q_BHLE, k_BHLE, v_BHLE, mask, {is_training() ? dropout_ : 0.0, std::nullopt}));
   }

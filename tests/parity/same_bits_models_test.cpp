@@ -19,11 +19,6 @@ const char* const kGeneratedQwen2 = R"({
   "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true,
   "initializer_range": 0.1})";
 
-const char* const kGeneratedQwen3Moe = R"({
-  "model_type": "qwen3_moe", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 40,
-  "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2, "moe_intermediate_size": 24,
-  "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": true, "mlp_only_layers": [1],
-  "initializer_range": 0.1})";
 // Of a family, with windows that are shorter than the sequences.
 std::string generated(const std::string& family, const std::string& more) {
   return R"({"model_type": ")" + family + R"(", "vocab_size": 96, "hidden_size": 32,
@@ -31,6 +26,11 @@ std::string generated(const std::string& family, const std::string& more) {
     "head_dim": 8, "pad_token_id": null, "initializer_range": 0.1, "sliding_window": 4)" +
          more + "}";
 }
+const char* const kGeneratedQwen3Moe = R"({
+  "model_type": "qwen3_moe", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 40,
+  "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2, "moe_intermediate_size": 24,
+  "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": true, "mlp_only_layers": [1],
+  "initializer_range": 0.1})";
 
 ModelSpec spec_of(const std::string& name) {
   const std::string slides = R"(, "use_sliding_window": true, "max_window_layers": 2)";

@@ -27,13 +27,14 @@ Family decoder(std::string name, std::string architecture) {
       std::move(name), std::move(architecture), "model.", {".rotary_emb.inv_freq"}, model, read};
 }
 
-// With a MoeConfig around the decoder's.
 template <MoeConfig (*read)(const ConfigReader&)>
-Family experts(std::string name, std::string architecture,
-               ModelSpec (*model)(const ConfigReader&, const Precision&)) {
-  const auto decoder = [](const ConfigReader& config) { return read(config).decoder; };
+Family with_experts(std::string name, std::string architecture) {
+  const auto model = [](const ConfigReader& config, const Precision& precision) {
+    return moe_model(read(config), precision);
+  };
+  const auto of_decoder = [](const ConfigReader& config) { return read(config).decoder; };
   return {std::move(name), std::move(architecture), "model.", {".rotary_emb.inv_freq"}, model,
-          decoder};
+          of_decoder};
 }
 
 }  // namespace
@@ -54,9 +55,9 @@ const std::vector<Family>& families() {
       decoder<read_olmo2_config>("olmo2", "Olmo2ForCausalLM"),
       decoder<read_granite_config>("granite", "GraniteForCausalLM"),
       decoder<read_smollm3_config>("smollm3", "SmolLM3ForCausalLM"),
-      experts<read_mixtral_config>("mixtral", "MixtralForCausalLM", read_mixtral),
-      experts<read_qwen3_moe_config>("qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe),
-      experts<read_olmoe_config>("olmoe", "OlmoeForCausalLM", read_olmoe),
+      with_experts<read_mixtral_config>("mixtral", "MixtralForCausalLM"),
+      with_experts<read_qwen3_moe_config>("qwen3_moe", "Qwen3MoeForCausalLM"),
+      with_experts<read_olmoe_config>("olmoe", "OlmoeForCausalLM"),
       decoder<read_phi3_config>("phi3", "Phi3ForCausalLM"),
       {"gpt_neox",
        "GPTNeoXForCausalLM",

@@ -38,26 +38,6 @@ void read_routing(const ConfigReader& config, const RoutingDefaults& defaults, E
   if (config.flag("output_router_logits", false)) out.balance_coefficient = coefficient;
 }
 
-ModelSpec moe_model(const MoeConfig& config, const Precision& precision) {
-  const DecoderConfig& decoder = config.decoder;
-  // Each is described on its own.
-  const double per_block = 3.0 * static_cast<double>(config.experts.num_experts);
-  constexpr double kMaxNames = 1e6;
-  if (per_block * config.num_sparse() > kMaxNames) {
-    throw Error(ErrorKind::kInput, {.what = "the model has more than 1e6 weights of experts",
-                                    .where = "num_experts, num_hidden_layers",
-                                    .remedy = "check both"});
-  }
-  return decoder_model(decoder, precision, [&](std::int64_t layer, const NumberBytes& bytes) {
-    if (!config.has_experts.at(static_cast<std::size_t>(layer)))
-      return gated_mlp(decoder, decoder.intermediate_size, bytes);
-    BlockPart part = experts_part(config.experts, decoder.hidden_size, bytes);
-    if (config.experts.balance_coefficient)
-      part.writes.push_back({balance_value(std::to_string(layer)), {}});
-    return part;
-  });
-}
-
 }  // namespace
 
 int MoeConfig::num_sparse() const {
@@ -134,14 +114,24 @@ MoeConfig read_olmoe_config(const ConfigReader& config) {
   return out;
 }
 
-ModelSpec read_mixtral(const ConfigReader& config, const Precision& precision) {
-  return moe_model(read_mixtral_config(config), precision);
-}
-ModelSpec read_qwen3_moe(const ConfigReader& config, const Precision& precision) {
-  return moe_model(read_qwen3_moe_config(config), precision);
-}
-ModelSpec read_olmoe(const ConfigReader& config, const Precision& precision) {
-  return moe_model(read_olmoe_config(config), precision);
+ModelSpec moe_model(const MoeConfig& config, const Precision& precision) {
+  const DecoderConfig& decoder = config.decoder;
+  // Each is described on its own.
+  const double per_block = 3.0 * static_cast<double>(config.experts.num_experts);
+  constexpr double kMaxNames = 1e6;
+  if (per_block * config.num_sparse() > kMaxNames) {
+    throw Error(ErrorKind::kInput, {.what = "the model has more than 1e6 weights of experts",
+                                    .where = "num_experts, num_hidden_layers",
+                                    .remedy = "check both"});
+  }
+  return decoder_model(decoder, precision, [&](std::int64_t layer, const NumberBytes& bytes) {
+    if (!config.has_experts.at(static_cast<std::size_t>(layer)))
+      return gated_mlp(decoder, decoder.intermediate_size, bytes);
+    BlockPart part = experts_part(config.experts, decoder.hidden_size, bytes);
+    if (config.experts.balance_coefficient)
+      part.writes.push_back({balance_value(std::to_string(layer)), {}});
+    return part;
+  });
 }
 
 }  // namespace sluice::detail

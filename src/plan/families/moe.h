@@ -26,8 +26,6 @@ MoeConfig read_mixtral_config(const ConfigReader& config);
 MoeConfig read_qwen3_moe_config(const ConfigReader& config);
 MoeConfig read_olmoe_config(const ConfigReader& config);
 
-ModelSpec read_mixtral(const ConfigReader& config, const Precision& precision);
-ModelSpec read_qwen3_moe(const ConfigReader& config, const Precision& precision);
-ModelSpec read_olmoe(const ConfigReader& config, const Precision& precision);
+ModelSpec moe_model(const MoeConfig& config, const Precision& precision);
 
 }  // namespace sluice::detail

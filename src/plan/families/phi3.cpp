@@ -1,8 +1,6 @@
 // Field meanings and defaults are those of transformers' Phi3Config.
 #include "plan/families/phi3.h"
 
-#include "plan/families/decoder_model.h"
-
 namespace sluice::detail {
 
 DecoderConfig read_phi3_config(const ConfigReader& config) {

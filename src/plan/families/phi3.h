@@ -7,8 +7,6 @@
 #pragma once
 
 #include "plan/families/decoder_config.h"
-#include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 
