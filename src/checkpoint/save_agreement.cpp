@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -127,7 +128,7 @@ void add_files(const std::string& folder, const std::string& stem,
 }  // namespace
 
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
-                             std::uint64_t max_file_bytes, const Group& world) {
+                             const WeightFiles& weights, const Group& world) {
   Offer own;
   std::error_code unseen;
   own.sees_directory = std::filesystem::is_directory(directory, unseen);
@@ -149,10 +150,13 @@ SaveAgreement agree_on_files(const std::string& directory, const RankState& stat
       agreement.ties.emplace(offer.other_uses[i], offer.first_uses.at(i));
   }
   const auto split = [&](const NamedTensors& tensors) {
-    return split_into_files(tensors, max_file_bytes);
+    return split_into_files(tensors, weights.max_bytes);
   };
   const auto rank = static_cast<std::size_t>(world.rank());
-  add_files("", "model", split(weights_to_write(state, owners, rank)), world, agreement.files);
+  const NamedTensors own_weights = weights_to_write(state, owners, rank);
+  const std::uint64_t most =
+      weights.whole ? std::numeric_limits<std::uint64_t>::max() : weights.max_bytes;
+  add_files("", weights.stem, split_into_files(own_weights, most), world, agreement.files);
   add_files(std::string(kOptimizerFolder) + "/", "state", split(state.optimizer), world,
             agreement.files);
   add_files(std::string(kExtraFolder) + "/", "state",

@@ -26,12 +26,19 @@ struct SaveAgreement {
   std::map<std::string, std::string> ties;  // of all ranks
 };
 
+// How files of weights are named and split.
+struct WeightFiles {
+  std::string stem = "model";
+  std::uint64_t max_bytes = kMaxShardBytes;  // also of other files
+  bool whole = false;                        // one file, as large as it is
+};
+
 // Collective. Every tensor is in one file of one rank: parameters and optimizer state on the rank
 // that gives them, a buffer on the first that has it, extra tensors on rank 0. Throws
 // Error(kCheckpoint) on every rank when one does not see `directory`, Error(kUsage) for buffers of
 // one name that differ, Error(kInternal) for a parameter that two ranks give.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
-                             std::uint64_t max_file_bytes, const Group& world);
+                             const WeightFiles& weights, const Group& world);
 
 struct WrittenFiles {
   std::vector<SavedTensor> tensors;

@@ -5,6 +5,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "sluice/lora.h"
 
 namespace sluice {
 namespace {
@@ -41,7 +42,8 @@ OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec) {
 OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {
   OpenedWeights weights;
   weights.directory.emplace(path);
-  const std::vector<std::string> unused = check_checkpoint(*weights.directory, spec);
+  const std::vector<std::string> unused =
+      check_checkpoint(*weights.directory, without_adapter(spec));
   if (!unused.empty()) {
     weights.warning = counted(static_cast<std::int64_t>(unused.size()), "tensor") + " of " + path +
                       (unused.size() == 1 ? " is" : " are") +

@@ -92,6 +92,7 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
   for (const detail::FamilyModules& family : detail::family_modules()) {
     if (family.name == model.family) {
       std::vector<LayerSpec> layers = family.make(model, options);
+      detail::attach_adapter(model, options, layers);
       for (std::size_t i = 0; i < layers.size(); ++i) detail::freeze_as(model.layers[i], layers[i]);
       return layers;
     }

@@ -15,7 +15,8 @@ const std::vector<Family>& families() {
        "GPT2LMHeadModel",
        "transformer.",
        {".attn.bias", ".attn.masked_bias", ".position_ids"},
-       read_gpt2},
+       read_gpt2,
+       /*conv1d=*/true},
       {"qwen2", "Qwen2ForCausalLM", "model.", {".rotary_emb.inv_freq"}, read_qwen2},
   };
   return table;

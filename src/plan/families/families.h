@@ -22,6 +22,7 @@ struct Family {
   std::vector<std::string> buffers;
   // Layers, values, vocab_size, max_positions.
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
+  bool conv1d = false;  // the matrices of its blocks are stored as [in, out]
 };
 
 const std::vector<Family>& families();
