@@ -7,6 +7,7 @@ usage: adapters.py --sluice build/bin/sluice --work DIR [NAME ...]
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -55,7 +56,8 @@ class Case:
     def __init__(self, name, sluice, work):
         self.name, self.sluice = name, sluice
         self.folder = work / name
-        self.folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
         self.config, self.keys, self.settings = CASES[name]
         self.base = self.folder / "base"
         generator = torch.Generator().manual_seed(len(name))
@@ -141,6 +143,8 @@ folder = "out"
         step = self.train(out, f"--model.adapter={directory}")
         losses = [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
 
+        # In float64: where a gradient is almost nothing, Adam makes steps of its rounding errors.
+        adapted = adapted.double()
         parameters = [value for value in adapted.parameters() if value.requires_grad]
         optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
         adapted.train()
