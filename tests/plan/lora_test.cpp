@@ -102,6 +102,17 @@ TEST(LoraTest, RefusesAHeadThatIsTiedToTheEmbedding) {
                "'lm_head' is tied to the embedding");
 }
 
+TEST(LoraTest, RoutersAndExpertsAreNoLinearLayersToPeft) {
+  ModelSpec model;
+  LayerInfo& block = model.layers.emplace_back();
+  block.name = "layers.0";
+  for (const char* name :
+       {"attn.gate", "mlp.gate", "mlp.experts.0.up_proj", "mlp.experts.1.up_proj"})
+    block.parameters.push_back({"layers.0." + std::string(name) + ".weight", {4, 8}, {}});
+  EXPECT_EQ(names_of(make_adapter(model, {.rank = 1, .target = {"*"}})),
+            std::vector<std::string>{"layers.0.attn.gate"});
+}
+
 TEST(LoraTest, RefusesTheAdapterOfAnotherModel) {
   const Adapter adapter = make_adapter(llama(), {.rank = 2});
   expect_error([&] { with_adapter(gpt2(), adapter); }, ErrorKind::kUsage,
