@@ -95,10 +95,10 @@ class Merge {
     for (const SafetensorsEntry& entry : shard.entries()) {
       const at::Tensor weight = shard.read(entry.name);
       const auto layer = by_stored_.find(entry.name);
-      writer.write(entry.name, layer == by_stored_.end()
-                                   ? weight
-                                   : merged(weight, *layer->second,
-                                            adapter_.scale(*layer->second), read_));
+      writer.write(entry.name,
+                   layer == by_stored_.end()
+                       ? weight
+                       : merged(weight, *layer->second, adapter_.scale(*layer->second), read_));
     }
     writer.finish();
   }

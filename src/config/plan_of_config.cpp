@@ -83,6 +83,11 @@ std::string with_place(const RunConfig& config, const std::string& warning) {
   return given ? warning + "; " + key->second : warning;
 }
 
+bool is_set(const RunConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin != config.origins.end() && origin->second != "default";
+}
+
 std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) {
   std::vector<std::string> warnings;
   if (config.lr_scheduler.warmup_steps > config.training.steps) {
@@ -90,6 +95,11 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
         "lr_scheduler.warmup_steps = " + std::to_string(config.lr_scheduler.warmup_steps) +
         " is more than training.steps = " + std::to_string(config.training.steps) +
         ": the rate never reaches optimizer.lr");
+  }
+  for (const char* key : {"lora.alpha", "lora.dropout", "lora.target"}) {
+    const bool has_one = !config.model.adapter.empty() || is_set(config, "lora.rank");
+    if (!has_one && is_set(config, key))
+      warnings.push_back(std::string(key) + " is given, but lora.rank = 0: there is no adapter");
   }
   for (const std::string& warning : plan.warnings) warnings.push_back(detail::with_keys(warning));
   for (std::string& warning : warnings) warning = with_place(config, warning);

@@ -221,6 +221,16 @@ TEST_F(TrainAdapterTest, RefusesWhatContradictsOrCannotBeKept) {
                  "lora.target matches other layers");
 }
 
+TEST_F(TrainAdapterTest, WarnsOfKeysThatAskForNothingWithoutARank) {
+  const ProgramResult alone = run_sluice({"plan", config(), "--lora.alpha=3"});
+  EXPECT_EQ(alone.exit_code, 0);
+  EXPECT_NE(alone.err.find("lora.alpha is given, but lora.rank = 0: there is no adapter"),
+            std::string::npos)
+      << alone.err;
+  EXPECT_EQ(run_sluice({"plan", config(), "--lora.alpha=3", "--lora.rank=0"}).err, "");
+  EXPECT_EQ(run_sluice({"plan", config(), "--lora.alpha=3", kRank}).err, "");
+}
+
 TEST_F(TrainAdapterTest, PlansWhatTrainsAndPredictsItsPeakMemory) {
   for (const std::string more :
        {"--lora.dropout=0", "--lora.dropout=0.5", "--lora.target=[\"*proj\"]"}) {

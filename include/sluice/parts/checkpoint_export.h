@@ -1,5 +1,5 @@
-// The weights of a checkpoint as a Hugging Face directory: files copied byte for byte, or an adapter
-// merged into its base.
+// The weights of a checkpoint as a Hugging Face directory: files copied byte for byte, or an
+// adapter merged into its base.
 //
 // Owns: the copy, its verification, its publication, merging. Does not own: the checkpoint, whether
 // the base is the one of its run (job).
