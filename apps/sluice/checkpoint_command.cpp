@@ -14,8 +14,10 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "job/run_base.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
+#include "sluice/lora.h"
 #include "sluice/parts/checkpoint_diff.h"
 #include "sluice/parts/checkpoint_export.h"
 
@@ -26,7 +28,8 @@ using Json = nlohmann::ordered_json;
 
 struct CheckpointArguments {
   std::string first, second;
-  bool json = false;
+  std::string base;
+  bool json = false, merge = false;
 };
 
 int reading_threads() {
@@ -196,12 +199,45 @@ void diff(const CheckpointArguments& arguments) {
 
 // ---- export ----
 
+// Where the weights are that an adapter belongs to: as said, or as it says itself.
+std::string base_of(const CheckpointArguments& arguments) {
+  if (!arguments.base.empty()) return arguments.base;
+  std::string base = base_of_adapter(arguments.first);
+  std::error_code ignored;
+  if (std::filesystem::exists(base, ignored)) return base;
+  throw Error(ErrorKind::kInput,
+              {.what = base.empty() ? "the adapter does not say where its base is"
+                                    : "the base of the adapter, '" + base + "', is not there",
+               .where = arguments.first,
+               .remedy = "say where it is now: --base DIR"});
+}
+
+ExportedDirectory export_with_base(const CheckpointArguments& arguments) {
+  if (!is_adapter_directory(arguments.first)) {
+    throw Error(ErrorKind::kUsage, {.what = "there is no adapter to merge",
+                                    .where = arguments.first,
+                                    .remedy = "leave --merge out: the weights are whole"});
+  }
+  const std::string base = base_of(arguments);
+  require_base_of_run(arguments.first, base);
+  return export_merged(arguments.first, base, arguments.second);
+}
+
 void export_to(const CheckpointArguments& arguments) {
+  if (!arguments.base.empty() && !arguments.merge) {
+    throw Error(ErrorKind::kUsage, {.what = "--base is of --merge alone",
+                                    .where = "command 'sluice checkpoint export'",
+                                    .remedy = "add --merge, or leave --base out"});
+  }
   const ExportedDirectory exported =
-      export_checkpoint(Checkpoint(arguments.first), arguments.second);
+      arguments.merge ? export_with_base(arguments)
+                      : export_checkpoint(Checkpoint(arguments.first), arguments.second);
+  const bool is_adapter = !arguments.merge && is_adapter_directory(arguments.first);
   std::cout << printable(arguments.second) << ": " << counted(exported.num_files, "file") << ", "
             << exported.bytes << " bytes"
-            << (exported.has_config ? "" : "; weights alone: the checkpoint has no config.json")
+            << (exported.has_config ? ""
+                : is_adapter        ? "; an adapter alone, as PEFT has it"
+                                    : "; weights alone: the checkpoint has no config.json")
             << "\n";
 }
 
@@ -232,8 +268,10 @@ void add_checkpoint_command(CLI::App& app) {
                        "a checkpoint", export_to);
   copy->add_option("OUT", arguments->second, "a directory that is not there yet, or empty")
       ->required();
-  add_not_built(*copy, "--merge", "with adapters merged into the weights",
-                "there are no adapters yet: export without it");
+  copy->add_flag("--merge", arguments->merge,
+                 "of an adapter: the base with the adapter merged into its weights");
+  copy->add_option("--base", arguments->base,
+                   "with --merge: where the base is, if not where the adapter says");
 }
 
 }  // namespace sluice

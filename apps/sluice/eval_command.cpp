@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "sluice/error.h"
 #include "sluice/job.h"
+#include "sluice/lora.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/plan.h"
@@ -38,14 +39,24 @@ void print(const Evaluation& result, bool json) {
             << " tokens\nperplexity: " << result.perplexity() << "\n";
 }
 
+// What is evaluated decides whether there is an adapter: a new one, of [lora], adds nothing yet.
+void choose_adapter(RunConfig& config, const std::string& checkpoint) {
+  config.lora = {};
+  for (const char* key : {"lora.rank", "lora.alpha", "lora.dropout", "lora.target"})
+    config.origins[key] = "default";
+  if (!checkpoint.empty())
+    config.model.adapter = is_adapter_directory(checkpoint) ? checkpoint : "";
+}
+
 void eval(const EvalArguments& arguments, const Overrides& overrides) {
-  const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
+  RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   set_log_level(config.metrics.log_level);
   if (arguments.checkpoint && arguments.checkpoint->empty()) {
     throw Error(ErrorKind::kUsage, {.what = "--checkpoint is empty",
                                     .where = "command 'sluice eval'",
                                     .remedy = "name a directory with weights, or leave it out"});
   }
+  choose_adapter(config, arguments.checkpoint.value_or(""));
   const Evaluation result =
       evaluate(config, plan_of_config(config), arguments.checkpoint.value_or(""));
   if (result.told_here) print(result, arguments.json);

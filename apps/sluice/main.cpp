@@ -49,19 +49,21 @@ constexpr std::array kSibling = {
                 "the files.\nCreates nothing.\n\n"
                 "  --checkpoint PATH  a directory with the weights, in place of model.path\n"
                 "  --json             as JSON: {\"loss\", \"tokens\", \"perplexity\"}\n"},
-    CommandText{"checkpoint",
-                "checkpoint list FOLDER [--json]\n"
-                "sluice checkpoint verify PATH\n"
-                "sluice checkpoint diff A B [--json]\n"
-                "sluice checkpoint export PATH OUT\n"
-                "Looks at checkpoints, compares and exports them.",
-                "list    the checkpoints of FOLDER by step, each verified\n"
-                "        --json: [{\"step\", \"path\", \"ok\", \"reason\"}]\n"
-                "verify  compares every byte of a checkpoint with its manifest; exit 0 or 4\n"
-                "diff    step, settings, extra values, ties and tensors that differ; A and B are\n"
-                "        checkpoints or Hugging Face directories; exit 0 also when they differ\n"
-                "export  the weights, config.json and the tokenizer as a Hugging Face directory;\n"
-                "        OUT is not there yet, or empty. --merge (adapters) is not built yet\n"},
+    CommandText{
+        "checkpoint",
+        "checkpoint list FOLDER [--json]\n"
+        "sluice checkpoint verify PATH\n"
+        "sluice checkpoint diff A B [--json]\n"
+        "sluice checkpoint export PATH OUT [--merge [--base DIR]]\n"
+        "Looks at checkpoints, compares and exports them.",
+        "list    the checkpoints of FOLDER by step, each verified\n"
+        "        --json: [{\"step\", \"path\", \"ok\", \"reason\"}]\n"
+        "verify  compares every byte of a checkpoint with its manifest; exit 0 or 4\n"
+        "diff    step, settings, extra values, ties and tensors that differ; A and B are\n"
+        "        checkpoints or Hugging Face directories; exit 0 also when they differ\n"
+        "export  the weights, config.json and the tokenizer as a Hugging Face directory;\n"
+        "        OUT is not there yet, or empty. Of an adapter: the PEFT directory, or with\n"
+        "        --merge the base, which is where the adapter says or DIR, with it merged in\n"},
 };
 
 // Commands that take overrides of the configuration.

@@ -12,10 +12,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sluice/data.h"
+#include "sluice/lora.h"
 #include "sluice/model.h"
 #include "sluice/model_spec.h"
 #include "sluice/parts/step_batch.h"
@@ -25,11 +27,14 @@ namespace sluice {
 struct LayerOptions {
   at::ScalarType dtype = at::kFloat;  // of parameters and activations
   c10::Device device = c10::kCPU;     // at::kMeta: sizes without memory (RankStages::to_empty)
+  // That of with_adapter(), of which the model's description has the parameters.
+  std::optional<Adapter> adapter = {};
 };
 
 // One LayerSpec per entry of model.layers, under the same name, with the settings in
 // model.config_text; allocates nothing. The layers of one call share one rotary table per device.
-// Throws Error(kInput) for a family or setting without modules.
+// Throws Error(kInput) for a family or setting without modules, Error(kUsage) for adapters that the
+// description and the options do not both have.
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
 
 // These layers with causal_lm_loss. Its values: int64 [batch, length] "input_ids" and "labels" in
@@ -40,8 +45,8 @@ Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
 // A step (1-based) of the native families: consecutive rows in microbatches of microbatch_size (the
 // last may be smaller), as the values of causal_lm(), and the labels of each that causal_lm_loss
-// counts. A mask of ones alone is left out. The rows are held, at 8 bytes a token; the tensors of a microbatch are
-// made wherever it is used. Throws Error(kUsage) for a microbatch_size below 1.
+// counts. A mask of ones alone is left out. The rows are held, at 8 bytes a token; the tensors of a
+// microbatch are made wherever it is used. Throws Error(kUsage) for a microbatch_size below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
 // Of a replica, whose rows are [first_row, ..) of the batch of all; total_counted: its counted
 // labels. Precondition: microbatch_size divides first_row.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "sluice/data.h"
+#include "sluice/lora.h"
 #include "sluice/options.h"
 #include "sluice/parts/log.h"
 #include "sluice/plan.h"
@@ -29,12 +30,6 @@ struct ModelOptions {
   std::string transformer_layer_cls;
   std::string config;
   std::string dtype = "float32";
-};
-struct LoraOptions {
-  std::int64_t rank = 0;
-  double alpha = 16.0;
-  double dropout = 0.0;
-  std::vector<std::string> target = {"*q_proj", "*v_proj"};
 };
 struct TrainingOptions {
   std::int64_t steps = 100;
@@ -128,6 +123,11 @@ std::map<std::string, std::string> sluice_environment();
 // Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput) for the
 // files that it names, and what plan_pipeline() throws.
 Plan plan_of_config(const RunConfig& config);
+
+// The adapter that model.adapter or [lora] asks for, of the model (with or without it); none: all
+// of the model trains, as far as training.trainable says. Throws Error(kUsage) for keys that
+// contradict each other or the model, Error(kInput) as read_adapter().
+std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model);
 
 // The files that the patterns of data.files match, each once: patterns in their order, the files of
 // a pattern sorted; of Megatron's pairs the .bin. Throws Error(kInput) naming a pattern without

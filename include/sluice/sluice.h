@@ -5,6 +5,7 @@
 // The plan: no LibTorch.
 #include "sluice/data.h"
 #include "sluice/error.h"
+#include "sluice/lora.h"
 #include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"

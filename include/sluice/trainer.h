@@ -29,6 +29,7 @@
 
 namespace sluice {
 
+class AdapterDirectory;
 class Checkpoint;
 
 struct TrainerOptions {
@@ -44,6 +45,8 @@ struct TrainerOptions {
   std::optional<at::ScalarType> autocast;
   // As the program was planned (Plan::data_parallel).
   DataParallel data_parallel;
+  // state() has the parameters of adapters (lora.h) alone: the rest is kept elsewhere.
+  bool saves_adapter_alone = false;
 };
 
 // What the last step cost one rank. Bytes are of tensors, 0 without a ledger.
@@ -64,13 +67,17 @@ class Trainer {
 
   // Weights, and the buffers of modules that have any, by full name: from a checkpoint
   // (load_parameters, load_buffers), or drawn (RankStages::draw_weights; collective): those of
-  // replica 0 on every replica.
-  void load_weights(const HfDirectory& directory, const ModelSpec& spec);
+  // replica 0 on every replica. The parameters of adapters (lora.h) are of `adapter`; drawn without
+  // one.
+  void load_weights(const HfDirectory& directory, const ModelSpec& spec,
+                    const AdapterDirectory* adapter = nullptr);
   void draw_weights();
   // Collective. All that state() says, as of the checkpoint's step, whatever layout saved it.
   // Returns the parameters of all ranks that train and have no optimizer state there: it begins at
-  // zero. Throws Error(kCheckpoint).
-  std::vector<std::string> load(const Checkpoint& checkpoint);
+  // zero. base, of `spec`: the weights that a checkpoint of an adapter alone does not have. Throws
+  // Error(kCheckpoint).
+  std::vector<std::string> load(const Checkpoint& checkpoint, const HfDirectory* base = nullptr,
+                                const ModelSpec* spec = nullptr);
 
   // Collective. One step at this learning rate. batch: of this rank's replica, which says where it
   // stands among the others (StepBatch::first_microbatch, total_count). Returns the same report on

@@ -1,68 +1,17 @@
 #include "sluice/parts/checkpoint_export.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <map>
 #include <vector>
 
 #include "base/content_hash.h"
 #include "base/file.h"
+#include "checkpoint/export_directory.h"
 #include "checkpoint/verify_content.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
-
-namespace fs = std::filesystem;
-
-void require_free(const std::string& out) {
-  if (std::error_code unknown; fs::exists(parent_directory(out) + "/" + kManifestFile, unknown)) {
-    throw Error(ErrorKind::kUsage, {.what = "it would be inside of a checkpoint",
-                                    .where = out,
-                                    .remedy = "name a folder outside of it"});
-  }
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(out, error);
-  if (status.type() == fs::file_type::not_found && !out.empty()) return;
-  if (fs::is_directory(status) && fs::is_empty(out, error) && !error) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = fs::is_directory(status) ? "the directory to export to is not empty"
-                                                : "cannot export to what is no directory",
-               .where = out.empty() ? "''" : out,
-               .remedy = "name a directory that is not there yet"});
-}
-
-// Beside the directory that it becomes.
-class TemporaryDirectory {
- public:
-  explicit TemporaryDirectory(const std::string& out)
-      : out_(out),
-        path_(parent_directory(out) + "/." + base_name(out) + ".tmp-" + unique_suffix()) {
-    if (::mkdir(path_.c_str(), 0777) != 0)
-      throw file_error(ErrorKind::kCheckpoint, "cannot create directory", path_, errno);
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (!published_) fs::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-  void publish() {
-    sync_directory(path_);
-    rename_path(path_, out_);  // over an empty one, too
-    published_ = true;
-    sync_directory(parent_directory(out_));
-  }
-
- private:
-  std::string out_, path_;
-  bool published_ = false;
-};
 
 // One file on its way, from its first byte to its last.
 class Copy {
@@ -107,10 +56,7 @@ class Copy {
 }  // namespace
 
 ExportedDirectory export_checkpoint(const Checkpoint& checkpoint, const std::string& out) {
-  std::string final_path = out;
-  while (final_path.size() > 1 && final_path.ends_with('/')) final_path.pop_back();
-  require_free(final_path);
-  TemporaryDirectory directory(final_path);
+  ExportDirectory directory(out);
   ExportedDirectory exported;
   const auto copy = [&](const std::string& file) {
     return Copy(checkpoint.path() + "/" + file, directory.path() + "/" + file);

@@ -5,6 +5,7 @@
 #include "checkpoint/read_manifest.h"
 #include "io/hf_files.h"
 #include "sluice/error.h"
+#include "sluice/lora.h"
 #include "sluice/parts/manifest.h"
 
 namespace sluice {
@@ -19,7 +20,7 @@ bool is_ours(std::string_view file) {
   if (file.find('/') == std::string_view::npos) {
     return file == kManifestFile || file == io::kHfConfigFile || file == io::kHfIndexFile ||
            (file.starts_with("model") && file.ends_with(".safetensors")) ||
-           io::is_tokenizer_file(file);
+           file == kAdapterConfigFile || file == kAdapterFile || io::is_tokenizer_file(file);
   }
   return is_tensor_file_in(file, kOptimizerFolder) || is_tensor_file_in(file, kExtraFolder);
 }

@@ -12,6 +12,7 @@
 #include "comm/gather_messages.h"
 #include "io/safetensors_dtype.h"
 #include "sluice/error.h"
+#include "sluice/lora.h"
 
 namespace sluice {
 namespace {
@@ -24,13 +25,17 @@ struct Reading {
   at::Tensor destination;
 };
 
-std::vector<Reading> readings_of(const std::vector<Stage*>& stages) {
+std::vector<Reading> readings_of(const std::vector<Stage*>& stages, const Checkpoint& checkpoint) {
+  const bool adapter_alone = holds_adapter(checkpoint.manifest());
   std::vector<Reading> readings;
   for (Stage* stage : stages) {
     for (const ParameterInfo& parameter : stage->parameters()) {
+      if (adapter_alone && !is_adapter_parameter(parameter.name)) continue;
       const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
-      readings.push_back({name, parameter.slice, parameter.global_shape, parameter.tensor});
+      readings.push_back({(adapter_alone ? kAdapterPrefix : "") + name, parameter.slice,
+                          parameter.global_shape, parameter.tensor});
     }
+    if (adapter_alone) continue;
     for (auto& [name, tensor] : stage->chunk().buffers())
       readings.push_back({name, {}, tensor.sizes().vec(), tensor});
   }
@@ -119,17 +124,17 @@ void read_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& pa
 }  // namespace
 
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
-                 const Group& world, const std::function<void(int stage)>& begin,
-                 const std::function<void(int stage)>& end) {
-  const std::vector<Reading> readings = readings_of(stages);
+                 const Group& world, const std::function<void(Stage& stage)>& begin,
+                 const std::function<void(Stage& stage)>& end) {
+  const std::vector<Reading> readings = readings_of(stages, checkpoint);
   require_fits(checkpoint, readings);
   require_all_used(checkpoint, readings, world);
   for (Stage* stage : stages) {
-    if (begin) begin(stage->index());
-    for (Reading& reading : readings_of({stage}))
+    if (begin) begin(*stage);
+    for (Reading& reading : readings_of({stage}, checkpoint))
       read_checked(checkpoint, SavedKind::kWeights, reading.name, reading.slice,
                    reading.destination);
-    if (end) end(stage->index());
+    if (end) end(*stage);
   }
 }
 

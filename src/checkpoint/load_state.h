@@ -15,13 +15,14 @@ namespace sluice {
 
 // Collective over all ranks. Fills parameters (or this rank's slices of them) and buffers of the
 // stages; other uses of a tied parameter from its first. Everything is looked up and compared
-// before anything is written. Throws Error(kCheckpoint): a tensor that is missing, or of another
+// before anything is written. Of a checkpoint of an adapter alone only its parameters are filled.
+// Throws Error(kCheckpoint): a tensor that is missing, or of another
 // shape, or in the checkpoint but on no rank.
 // begin, end (may be empty): called around each stage, whose parameters need memory between them
 // only.
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
-                 const Group& world, const std::function<void(int stage)>& begin = {},
-                 const std::function<void(int stage)>& end = {});
+                 const Group& world, const std::function<void(Stage& stage)>& begin = {},
+                 const std::function<void(Stage& stage)>& end = {});
 
 // Fills what the checkpoint has of {"exp_avg/NAME", tensor}, ..; the rest becomes zero: what was
 // frozen when it was saved has no state. Returns the names of those parameters. Throws

@@ -1,5 +1,6 @@
 #include "sluice/parts/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -7,6 +8,7 @@
 #include "checkpoint/manifest_rules.h"
 #include "checkpoint/manifest_seal.h"
 #include "sluice/error.h"
+#include "sluice/lora.h"
 
 namespace sluice {
 namespace {
@@ -74,6 +76,11 @@ std::string line(std::string_view key, const std::string& value) {
 }
 
 }  // namespace
+
+bool holds_adapter(const Manifest& manifest) {
+  return std::any_of(manifest.files.begin(), manifest.files.end(),
+                     [](const SavedFile& file) { return file.file == kAdapterConfigFile; });
+}
 
 Manifest parse_manifest(std::string_view text, const std::string& file) {
   if (text.size() > kMaxManifestBytes)

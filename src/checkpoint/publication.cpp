@@ -13,6 +13,7 @@
 #include "io/safetensors_dtype.h"
 #include "run/out_of_memory.h"
 #include "sluice/checkpoint.h"
+#include "sluice/lora.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/safetensors.h"
 
@@ -65,6 +66,10 @@ void Publication::add_file(const std::string& name, const std::string& text) {
 
 void Publication::add_index_and_config() {
   const Manifest& manifest = target_.head;
+  if (!target_.adapter_config.empty()) {
+    add_file(kAdapterConfigFile, target_.adapter_config);
+    return;
+  }
   std::map<std::string, std::string> weight_map;
   std::uint64_t bytes = 0;
   bool one_file = true;

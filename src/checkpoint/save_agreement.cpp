@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -153,7 +154,8 @@ void add_files(const std::string& folder, const std::string& stem,
 }  // namespace
 
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
-                             const SaveTarget& target, const Group& world) {
+                             const SaveTarget& target, const WeightFiles& weights,
+                             const Group& world) {
   Offer own;
   std::error_code unseen;
   own.sees_directory = std::filesystem::is_directory(directory, unseen);
@@ -175,12 +177,15 @@ SaveAgreement agree_on_files(const std::string& directory, const RankState& stat
       agreement.ties.emplace(offer.other_uses[i], offer.first_uses.at(i));
   }
   const auto split = [&](const NamedTensors& tensors) {
-    return split_into_files(tensors, target.max_shard_bytes);
+    return split_into_files(tensors, weights.max_bytes);
   };
   const auto rank = static_cast<std::size_t>(world.rank());
-  const bool keeps = has_kept(target, offers, world, agreement.kept);
-  add_files("", "model", split(weights_to_write(state, owners, rank)), world, agreement.files,
-            keeps);
+  // The base of an adapter stays where it is, with all that is beside it.
+  const bool keeps = !weights.whole && has_kept(target, offers, world, agreement.kept);
+  const NamedTensors own_weights = weights_to_write(state, owners, rank);
+  const std::uint64_t most =
+      weights.whole ? std::numeric_limits<std::uint64_t>::max() : weights.max_bytes;
+  add_files("", weights.stem, split_into_files(own_weights, most), world, agreement.files, keeps);
   add_files(std::string(kOptimizerFolder) + "/", "state", split(state.optimizer), world,
             agreement.files);
   add_files(std::string(kExtraFolder) + "/", "state",

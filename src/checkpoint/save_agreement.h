@@ -29,13 +29,21 @@ struct SaveAgreement {
   std::shared_ptr<const KeptTensors> kept;  // rank 0's to copy; nullptr: none
 };
 
+// How files of weights are named and split.
+struct WeightFiles {
+  std::string stem = "model";
+  std::uint64_t max_bytes = kMaxShardBytes;  // also of other files
+  bool whole = false;                        // one file, as large as it is
+};
+
 // Collective. Every tensor is in one file of one rank: parameters and optimizer state on the rank
 // that gives them, a buffer on the first that has it, extra tensors on rank 0, which copies what
 // is kept, too. Throws Error(kCheckpoint) on every rank when one does not see `directory` or rank
 // 0 cannot read what is to be kept, Error(kUsage) for buffers of one name that differ,
 // Error(kInternal) for a parameter that two ranks give.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
-                             const SaveTarget& target, const Group& world);
+                             const SaveTarget& target, const WeightFiles& weights,
+                             const Group& world);
 
 struct WrittenFiles {
   std::vector<SavedTensor> tensors;

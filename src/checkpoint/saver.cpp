@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "checkpoint/gather_adapter.h"
 #include "checkpoint/publication.h"
 #include "checkpoint/save_agreement.h"
 #include "checkpoint/snapshot.h"
@@ -193,8 +194,14 @@ std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankStat
   impl_->outcome.reset();
   try {
     const std::string directory = impl_->make_directory(world);
-    const RankState kept = from == SaveFrom::kCopy ? impl_->snapshot.take(state) : state;
-    SaveAgreement agreement = agree_on_files(directory, kept, target, world);
+    RankState kept = from == SaveFrom::kCopy ? impl_->snapshot.take(state) : state;
+    const bool is_adapter = !target.adapter_config.empty();
+    if (is_adapter) kept.parameters = gather_adapter(kept.parameters, world);
+    SaveAgreement agreement = agree_on_files(directory, kept, target,
+                                             {.stem = is_adapter ? "adapter_model" : "model",
+                                              .max_bytes = target.max_shard_bytes,
+                                              .whole = is_adapter},
+                                             world);
     if (impl_->publication) impl_->publication->set_ties(std::move(agreement.ties));
     impl_->start_writing(directory, std::move(agreement.files), std::move(agreement.kept));
   } catch (const Error& error) {

@@ -37,8 +37,9 @@ std::vector<Key> make_table() {
           .means("An exported graph (model.pt2); its weights are from `model.path`."),
       key<&C::model, &Model::adapter>("model", "adapter")
           .path()
-          .only_default()
-          .means("PEFT adapter directory to go on from."),
+          .means("PEFT adapter directory to go on from: its adapter_config.json says what [lora] "
+                 "says of a "
+                 "new one. `model.path` is its base."),
       key<&C::model, &Model::rewrites>("model", "rewrites")
           .decides_the_numbers()
           .only_default()
@@ -59,23 +60,22 @@ std::vector<Key> make_table() {
       key<&C::lora, &Lora::rank>("lora", "rank")
           .decides_the_numbers()
           .between(0, kMaxCount)
-          .only_default()
+          .is_option("lora.rank")
           .means("Rank of a new adapter; the rest of the model is frozen. 0: no adapter."),
       key<&C::lora, &Lora::alpha>("lora", "alpha")
           .decides_the_numbers()
           .above(0)
-          .only_default()
           .means("What the adapter adds is scaled by alpha / rank."),
       key<&C::lora, &Lora::dropout>("lora", "dropout")
           .decides_the_numbers()
           .at_least(0)
           .below(1)
-          .only_default()
           .means("Share of the adapter's inputs that are dropped."),
       key<&C::lora, &Lora::target>("lora", "target")
           .decides_the_numbers()
-          .only_default()
-          .means("Name patterns of the linear layers that get an adapter."),
+          .is_option("lora.target")
+          .means("Name patterns of the linear layers that get an adapter, as "
+                 "`model.layers.0.self_attn.q_proj`; `*` is any run of characters."),
 
       key<&C::data, &Data::files>("data", "files")
           .path()

@@ -12,6 +12,13 @@
 namespace sluice {
 namespace {
 
+Precision precision_of(const RunConfig& config) {
+  Precision precision = {.parameters = config.model.dtype};
+  if (config.training.mixed_precision != "none")
+    precision.products = config.training.mixed_precision;
+  return precision;
+}
+
 ModelSpec read_model(const RunConfig& config) {
   const std::string& path = config.model.path.empty() ? config.model.config : config.model.path;
   if (path.empty()) {
@@ -19,10 +26,7 @@ ModelSpec read_model(const RunConfig& config) {
                                     .where = config.file.empty() ? "model.path" : config.file,
                                     .remedy = "set model.path or model.config"});
   }
-  Precision precision = {.parameters = config.model.dtype};
-  if (config.training.mixed_precision != "none")
-    precision.products = config.training.mixed_precision;
-  return read_model_spec(path, precision);
+  return read_model_spec(path, precision_of(config));
 }
 
 // The schedule of the file, its stages where the configuration has them.
@@ -79,6 +83,11 @@ std::string with_place(const RunConfig& config, const std::string& warning) {
   return given ? warning + "; " + key->second : warning;
 }
 
+bool is_set(const RunConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin != config.origins.end() && origin->second != "default";
+}
+
 std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) {
   std::vector<std::string> warnings;
   if (config.lr_scheduler.warmup_steps > config.training.steps) {
@@ -87,15 +96,29 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
         " is more than training.steps = " + std::to_string(config.training.steps) +
         ": the rate never reaches optimizer.lr");
   }
+  for (const char* key : {"lora.alpha", "lora.dropout", "lora.target"}) {
+    const bool has_one = !config.model.adapter.empty() || is_set(config, "lora.rank");
+    if (!has_one && is_set(config, key))
+      warnings.push_back(std::string(key) + " is given, but lora.rank = 0: there is no adapter");
+  }
   for (const std::string& warning : plan.warnings) warnings.push_back(detail::with_keys(warning));
   for (std::string& warning : warnings) warning = with_place(config, warning);
   return warnings;
+}
+
+std::string adapter_note(const Adapter& adapter, const ModelSpec& model) {
+  return "an adapter of " +
+         counted(static_cast<std::int64_t>(adapter.layers.size()), "linear layer") +
+         " trains: " + with_commas(adapter_alone(model).num_parameters()) + " of " +
+         with_commas(model.num_parameters()) + " parameters";
 }
 
 }  // namespace
 
 Plan plan_of_config(const RunConfig& config) {
   ModelSpec model = read_model(config);
+  const std::optional<Adapter> adapter = adapter_of_config(config, model);
+  if (adapter) model = with_adapter(std::move(model), *adapter, precision_of(config));
   Plan plan;
   try {
     plan = plan_pipeline(std::move(model), pipeline_options(config));
@@ -107,6 +130,7 @@ Plan plan_of_config(const RunConfig& config) {
   }
   if (!config.parallelism.schedule_csv.empty()) require_batch_fits(config, plan.schedule);
   for (std::string& note : plan.notes) note = detail::with_keys(note);
+  if (adapter) plan.notes.insert(plan.notes.begin(), adapter_note(*adapter, plan.model));
   plan.warnings = warnings_of(config, plan);
   return plan;
 }

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "base/safetensors_header_json.h"
 #include "base/text.h"
 #include "io/safetensors_dtype.h"
-#include "io/safetensors_header_json.h"
 #include "sluice/parts/safetensors.h"
 
 namespace sluice {
@@ -18,35 +18,6 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 
 // One piece of a tensor that must be converted or brought to a device.
 constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
-
-std::uint64_t read_length_prefix(const File& file, std::uint64_t file_size) {
-  std::array<unsigned char, 8> bytes{};
-  if (file_size < bytes.size()) {
-    throw Error(ErrorKind::kInput, {.what = "not a safetensors file: " + std::to_string(file_size) +
-                                            " bytes, fewer than the 8 of the header's length",
-                                    .where = file.path(),
-                                    .remedy = io::kDamagedRemedy});
-  }
-  file.read(bytes.data(), bytes.size(), 0);
-  std::uint64_t length = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;) length = (length << 8) | bytes[i];
-  if (length > kMaxSafetensorsHeaderBytes) {
-    throw Error(ErrorKind::kInput,
-                {.what = "not a safetensors file: its first 8 bytes ask for a header of " +
-                         std::to_string(length) + " bytes, at most " +
-                         std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed",
-                 .where = file.path(),
-                 .remedy = io::kDamagedRemedy});
-  }
-  if (length > file_size - bytes.size()) {
-    throw Error(ErrorKind::kInput,
-                {.what = "the header needs " + std::to_string(length) + " bytes, the file has " +
-                         std::to_string(file_size - bytes.size()) + " after its length",
-                 .where = file.path(),
-                 .remedy = "the file is truncated: copy or download it again"});
-  }
-  return length;
-}
 
 // A number that becomes infinite would be found a step later, far from its cause.
 void require_fits_float16(const at::Tensor& values, const std::string& where) {
@@ -72,12 +43,9 @@ SafetensorsReader::SafetensorsReader(std::string path)
 
 SafetensorsReader::SafetensorsReader(std::string path, Links links) : path_(std::move(path)) {
   impl_ = std::make_unique<Impl>(Impl{File::open(path_, ErrorKind::kInput, links)});
-  const std::uint64_t file_size = impl_->file.size();
-  const std::uint64_t length = read_length_prefix(impl_->file, file_size);
-  std::string json(length, '\0');
-  impl_->file.read(json.data(), json.size(), 8);
-  impl_->data_start = 8 + length;
-  header_ = parse_safetensors_header(json, file_size - impl_->data_start, path_);
+  io::ReadHeader read = io::read_header(impl_->file);
+  impl_->data_start = read.data_start;
+  header_ = std::move(read.header);
   by_name_.resize(header_.entries.size());
   std::iota(by_name_.begin(), by_name_.end(), 0u);
   std::sort(by_name_.begin(), by_name_.end(), [this](std::uint32_t a, std::uint32_t b) {

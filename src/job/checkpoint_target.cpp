@@ -1,5 +1,7 @@
 #include "job/checkpoint_target.h"
 
+#include <filesystem>
+
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/retention.h"
 #include "config/batch_sizes.h"
@@ -24,7 +26,12 @@ SaveTarget checkpoint_target(const ProcessRun& run, std::int64_t step) {
   target.head.fingerprints = run.made_of.of;
   target.head.settings = run.made_of.settings;
   target.config_text = run.plan.model.config_text;
-  target.source_directory = tokenizer_directory(config);
+  target.source_directory = source_directory(config);
+  if (run.adapter) {
+    const std::filesystem::path base = std::filesystem::absolute(config.model.path);
+    target.adapter_config =
+        adapter_config(*run.adapter, run.plan.model, base.lexically_normal().string());
+  }
   const Retention retention{.run = run.resume.run,
                             .keep_latest_k = config.checkpoint.keep_latest_k,
                             .keep_every = config.checkpoint.keep_every};

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -40,19 +41,21 @@ void require_data_is_kept(const RunConfig& config) {
 }
 
 void require_model_is_kept(const RunConfig& config) {
-  if (config.model.path.empty()) return;
-  for (const StepFolder& folder : step_folders(config.checkpoint.folder)) {
-    std::error_code ignored;
-    if (folder.step > config.training.steps ||
-        !fs::equivalent(folder.path, config.model.path, ignored)) {
-      continue;
+  const std::pair<const char*, std::string> inputs[] = {{"model.path", config.model.path},
+                                                        {"model.adapter", config.model.adapter}};
+  for (const auto& [key, path] : inputs) {
+    if (path.empty()) continue;
+    for (const StepFolder& folder : step_folders(config.checkpoint.folder)) {
+      std::error_code ignored;
+      if (folder.step > config.training.steps || !fs::equivalent(folder.path, path, ignored))
+        continue;
+      throw Error(ErrorKind::kUsage,
+                  {.what = std::string(key) + " is '" + folder.name +
+                           "' of checkpoint.folder, which this run may replace with its own step " +
+                           std::to_string(folder.step),
+                   .where = path,
+                   .remedy = "set checkpoint.folder to another folder"});
     }
-    throw Error(ErrorKind::kUsage,
-                {.what = "model.path is '" + folder.name +
-                         "' of checkpoint.folder, which this run may replace with its own step " +
-                         std::to_string(folder.step),
-                 .where = config.model.path,
-                 .remedy = "set checkpoint.folder to another folder"});
   }
 }
 

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Throws Error(kUsage) when model.path is a folder that this run would replace with its own
-// checkpoint, or remove as an older one: step N of checkpoint.folder, N being at most
+// Throws Error(kUsage) when model.path or model.adapter is a folder that this run would replace
+// with its own checkpoint, or remove as an older one: step N of checkpoint.folder, N being at most
 // training.steps, since a run may end early.
 void require_model_is_kept(const RunConfig& config);
 

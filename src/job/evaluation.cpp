@@ -12,6 +12,7 @@
 #include "job/local_ranks.h"
 #include "job/model_config.h"
 #include "job/model_options.h"
+#include "job/run_base.h"
 #include "job/run_inputs.h"
 #include "job/run_rank.h"
 #include "job/same_run.h"
@@ -21,6 +22,7 @@
 #include "sluice/causal_lm.h"
 #include "sluice/checkpoint.h"
 #include "sluice/job.h"
+#include "sluice/parts/adapter_directory.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
 #include "train/evaluator.h"
@@ -72,11 +74,29 @@ OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
   }
 }
 
-OpenedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
-                                  const std::string& checkpoint) {
-  OpenedWeights weights =
-      checkpoint.empty() ? open_weights(config, spec) : open_checkpoint(checkpoint, spec);
-  if (weights.directory) return weights;
+struct EvaluatedWeights {
+  OpenedWeights opened;
+  std::optional<Adapter> adapter;
+  std::optional<AdapterDirectory> tensors;
+};
+
+EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
+                                     const std::string& checkpoint) {
+  EvaluatedWeights weights;
+  weights.adapter = adapter_of_config(config, spec);
+  const bool is_stored = weights.adapter && !config.model.adapter.empty();
+  if (is_stored) {
+    if (was_committed(config.model.adapter))
+      Checkpoint(config.model.adapter).verify(resolve_threads_per_rank(0, 1));
+    weights.tensors.emplace(config.model.adapter);
+  }
+  weights.opened = checkpoint.empty() || is_stored ? open_weights(config, spec)
+                                                   : open_checkpoint(checkpoint, spec);
+  if (is_stored) {
+    require_base_of_run(config.model.adapter, spec, weights.opened);
+    require_base_layers(*weights.tensors, *weights.opened.directory);
+  }
+  if (weights.opened.directory) return weights;
   throw Error(ErrorKind::kUsage,
               {.what = "model.config alone has no weights to evaluate",
                .where = config.origins.at("model.config"),
@@ -97,18 +117,25 @@ void require_memory_to_evaluate(Plan plan, int ranks_here) {
                .remedy = "use a smaller training.microbatch_size or training.seq_len"});
 }
 
-DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan, const HfDirectory& weights,
-                          const TokenData& data, const std::map<std::string, std::string>& identity,
-                          Transport& transport, std::string& doing) {
+DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan,
+                          const EvaluatedWeights& weights, const TokenData& data,
+                          const std::map<std::string, std::string>& identity, Transport& transport,
+                          std::string& doing) {
   const int rank = transport.rank();
-  const Model model = causal_lm(plan.model, layer_options(config));
+  const Model model = causal_lm(plan.model, layer_options(config, weights.adapter));
   doing = "comparing the processes";
   require_same_run(identity, transport.world());
   const RunGroups groups = make_run_groups(transport.world(), plan.program.mesh);
   doing = "making the modules";
   RankStages stages = build_stages(model, plan.partition, groups.place());
   doing = "loading the weights";
-  for (const auto& stage : stages.stages()) load_weights(*stage, weights, plan.model);
+  for (const auto& stage : stages.stages()) {
+    load_weights(*stage, *weights.opened.directory, plan.model);
+    if (weights.tensors)
+      load_adapter(*weights.tensors, stage->parameters());
+    else
+      draw_adapter(stage->parameters(), static_cast<std::uint64_t>(config.training.seed));
+  }
   doing = "evaluating";
   const RunOptions options;
   const auto faults = injected_faults(rank, transport.size());
@@ -127,22 +154,23 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
                          ProcessJob& processes) {
   const LocalRanks ranks = ranks_of(processes, plan.program.mesh.num_ranks());
   const TokenData data(evaluation_data_options(config, plan.model));
-  const OpenedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
-  if (!weights.warning.empty() && ranks.has_speaker()) log_warning(weights.warning);
+  const EvaluatedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
+  if (!weights.opened.warning.empty() && ranks.has_speaker()) log_warning(weights.opened.warning);
   require_memory_to_evaluate(plan, ranks.on_machine);
   require_counted_labels(data, config, /*max_batches=*/0);
 
   const std::map<std::string, std::string> identity =
-      ranks.has_others ? identity_of(config, plan, fingerprints_of(config, plan.model, weights),
-                                     ranks.threads_per_rank(config.training.threads_per_rank))
-                       : std::map<std::string, std::string>();
+      ranks.has_others
+          ? identity_of(config, plan, fingerprints_of(config, plan.model, weights.opened),
+                        ranks.threads_per_rank(config.training.threads_per_rank))
+          : std::map<std::string, std::string>();
   PerRank<DataLoss> losses(ranks);
   run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
             [&](Transport& transport) {
               std::string doing;
               try {
-                losses.at(transport.rank()) = evaluate_on_rank(config, plan, *weights.directory,
-                                                               data, identity, transport, doing);
+                losses.at(transport.rank()) =
+                    evaluate_on_rank(config, plan, weights, data, identity, transport, doing);
               } catch (...) {
                 rethrow_with_place(place_of_rank(plan, transport.rank()) + ", " + doing,
                                    kOutOfMemoryRemedy);

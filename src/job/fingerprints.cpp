@@ -63,6 +63,16 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
   return fingerprint;
 }
 
+// Of the adapter that the run began from: what it is, and its tensors.
+Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) {
+  ContentHash hash;
+  Fingerprint fingerprint;
+  add_text(adapter_config(read_adapter(config.model.adapter, spec), spec, ""), hash);
+  fingerprint.bytes = add_files({config.model.adapter + "/" + kAdapterFile}, hash);
+  fingerprint.hash = hash.digits();
+  return fingerprint;
+}
+
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files) {
   ContentHash hash;
   Fingerprint fingerprint;
@@ -116,6 +126,7 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
   all.model_config = model_of(spec.config_text).dump();
   all.of["configuration"] = settings_fingerprint(all.settings);
   all.of["model"] = model_fingerprint(spec, weights);
+  if (!config.model.adapter.empty()) all.of["adapter"] = adapter_fingerprint(config, spec);
   all.of["data"] = data_fingerprint(config, expand_data_files(config));
   if (!config.validation.files.empty()) {
     ContentHash hash;

@@ -34,7 +34,7 @@ Fingerprint settings_fingerprint(const std::map<std::string, std::string>& setti
 
 struct RunFingerprints {
   // As a manifest has them.
-  std::map<std::string, Fingerprint> of;  // "configuration", "model", "data"
+  std::map<std::string, Fingerprint> of;  // "configuration", "model", "data", "adapter"
   std::map<std::string, std::string> settings;
   // What counts of config.json, to say what differs.
   std::string model_config;

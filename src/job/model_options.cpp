@@ -2,8 +2,9 @@
 
 namespace sluice {
 
-LayerOptions layer_options(const RunConfig& config) {
+LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter) {
   LayerOptions options;
+  options.adapter = adapter;
   if (config.model.dtype == "bfloat16") options.dtype = at::kBFloat16;
   if (config.model.dtype == "float16") options.dtype = at::kHalf;
   return options;

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// model.dtype.
-LayerOptions layer_options(const RunConfig& config);
+// model.dtype, and the adapter of the run.
+LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
 // training.mixed_precision.
 std::optional<at::ScalarType> autocast_type(const RunConfig& config);
 

@@ -67,6 +67,11 @@ std::optional<TokenData> open_validation(const RunConfig& config, const ModelSpe
   return TokenData(validation_data_options(config, spec));
 }
 
+std::optional<AdapterDirectory> open_adapter(const RunConfig& config) {
+  if (config.model.adapter.empty()) return std::nullopt;
+  return AdapterDirectory(config.model.adapter);
+}
+
 // An endpoint knows the first failure of all ranks, once it has heard of it.
 std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport>>& endpoints) {
   for (const auto& endpoint : endpoints) {
@@ -81,11 +86,13 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
                        LocalRanks local_ranks, const std::optional<StepRange>& traced)
     : config(run_config),
       plan(std::move(run_plan)),
+      adapter(adapter_of_config(config, plan.model)),
       stop(stop_signal),
       ranks(std::move(local_ranks)),
       data(training_data_options(config, plan.model)),
       validation(open_validation(config, plan.model)),
       weights(open_weights(config, plan.model)),
+      adapter_tensors(open_adapter(config)),
       ledger(ranks.num_ranks),
       post_mortem(ranks),
       flight(ranks, config.metrics.folder, ranks.name),
@@ -93,6 +100,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   require_model_is_kept(config);
   require_data_is_kept(config);
   require_memory(plan, machine_memory_bytes(), ranks.on_machine);
+  if (adapter_tensors) require_base_layers(*adapter_tensors, *weights.directory);
   made_of = fingerprints_of(config, plan.model, weights);
   made_of.is_traced = traced.has_value();
   // Those of other processes come when this has been done (TrainingJob).

@@ -21,6 +21,8 @@
 #include "job/run_log.h"
 #include "job/step_trace.h"
 #include "sluice/data.h"
+#include "sluice/lora.h"
+#include "sluice/parts/adapter_directory.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/stop_signal.h"
 #include "sluice/plan.h"
@@ -51,12 +53,14 @@ struct ProcessRun {
 
   const RunConfig& config;
   const Plan plan;
+  const std::optional<Adapter> adapter;
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
   std::optional<data::ReadAhead> batches;     // of the steps, while they run
   const std::optional<TokenData> validation;  // validation.files, where there are any
   const OpenedWeights weights;
+  const std::optional<AdapterDirectory> adapter_tensors;  // of model.adapter
   RunFingerprints made_of;
   // Every process finds it by itself; what is saved is of the speaker's.
   ResumePoint resume;

@@ -160,6 +160,20 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
                  "\"] to go on all the same, or checkpoint.resume = \"none\" to begin anew"});
 }
 
+// Weights, or an adapter alone: neither goes on as the other.
+void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
+  const bool was = holds_adapter(checkpoint.manifest());
+  const bool is = !config.model.adapter.empty() || config.lora.rank > 0;
+  if (was == is) return;
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = was ? "the checkpoint has an adapter, and this run trains without one"
+                           : "the checkpoint has all weights, and this run trains an adapter",
+               .where = checkpoint.path(),
+               .remedy = std::string(was ? "set [lora] as its run had it"
+                                         : "set model.path to the checkpoint") +
+                         ", or checkpoint.resume = \"none\" to begin anew"});
+}
+
 // After whatever is newer in the folder than what the run goes on from.
 std::int64_t generation_after(const std::string& folder, const std::optional<Checkpoint>& from) {
   std::optional<std::int64_t> latest;
@@ -192,6 +206,7 @@ ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& ma
   if (!point.checkpoint) return point;
   const Checkpoint& checkpoint = *point.checkpoint;
   const Manifest& manifest = checkpoint.manifest();
+  require_same_kind(checkpoint, config);
   judge("model", model_difference(checkpoint, made_of), checkpoint, config.checkpoint,
         "give the model that its run began from", point.warnings);
   judge("data", data_difference(manifest, made_of), checkpoint, config.checkpoint,

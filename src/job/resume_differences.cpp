@@ -50,6 +50,16 @@ std::string size_difference(const Fingerprint& was, const Fingerprint& is,
   return subject + " had " + size_text(was.bytes) + ", now " + size_text(is.bytes);
 }
 
+std::string adapter_difference(const Manifest& manifest, const RunFingerprints& made_of) {
+  const Fingerprint* was = find(manifest, "adapter");
+  const auto is = made_of.of.find("adapter");
+  if (is == made_of.of.end()) return was ? "its run began from an adapter, model.adapter" : "";
+  if (!was) return "its run did not begin from an adapter";
+  return *was == is->second ? ""
+                            : size_difference(*was, is->second,
+                                              "the tensors of the adapter that the run began from");
+}
+
 std::map<std::string, std::string> of_data(std::map<std::string, std::string> settings) {
   std::map<std::string, std::string> kept;
   for (const detail::Key& key : detail::key_table()) {
@@ -65,7 +75,7 @@ std::string model_difference(const Checkpoint& checkpoint, const RunFingerprints
   const Fingerprint* was = find(checkpoint.manifest(), "model");
   if (!was) return "it does not say which model it is of";
   const Fingerprint& is = made_of.of.at("model");
-  if (*was == is) return {};
+  if (*was == is) return adapter_difference(checkpoint.manifest(), made_of);
   const std::string config = config_difference(checkpoint.path(), made_of.model_config);
   if (!config.empty()) return config;
   if (was->bytes == 0) return "its run began from weights that were drawn";

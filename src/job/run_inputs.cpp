@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "plan/families/nested.h"
+#include "sluice/lora.h"
 
 namespace sluice {
 namespace {
@@ -48,9 +49,10 @@ std::string model_directory(const RunConfig& config) {
   return config.model.config.empty() ? "" : folder_of(config.model.config);
 }
 
-std::string tokenizer_directory(const RunConfig& config) {
+std::string source_directory(const RunConfig& config) {
   const std::string& tokenizer = config.data.tokenizer;
-  if (tokenizer == "auto" || tokenizer == "bytes") return model_directory(config);
+  if (!config.model.path.empty() || tokenizer == "auto" || tokenizer == "bytes")
+    return model_directory(config);
   if (std::filesystem::is_directory(tokenizer)) return tokenizer;
   return folder_of(tokenizer);
 }
@@ -87,7 +89,8 @@ OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec) {
 OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {
   OpenedWeights weights;
   weights.directory.emplace(path);
-  const std::vector<std::string> unused = check_checkpoint(*weights.directory, spec);
+  const std::vector<std::string> unused =
+      check_checkpoint(*weights.directory, without_adapter(spec));
   // Of a whole the rest is no surprise: it is kept as it is (docs/hf-directories.md).
   if (!unused.empty() && !detail::is_part_of_a_whole(spec.config_text)) {
     weights.warning = counted(static_cast<std::int64_t>(unused.size()), "tensor") + " of " + path +

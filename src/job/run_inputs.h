@@ -15,9 +15,9 @@ namespace sluice {
 
 // Where the model's tokenizer lies: model.path, or the folder of model.config.
 std::string model_directory(const RunConfig& config);
-// Whose tokenizer files go along with the weights: the folder of data.tokenizer where that names
-// one, else the model's.
-std::string tokenizer_directory(const RunConfig& config);
+// Whose files go along with the weights: model.path; of a model.config the folder of
+// data.tokenizer where that names one, else its own.
+std::string source_directory(const RunConfig& config);
 
 // Of data.files, to train on.
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);

@@ -45,10 +45,11 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   const int rank = transport.rank();
   RunLog* const log = run.log_of(rank);
   std::optional<Progress> progress;
-  const Model model = causal_lm(run.plan.model, layer_options(run.config));
+  const Model model = causal_lm(run.plan.model, layer_options(run.config, run.adapter));
   TrainerOptions options = trainer_options(run.config);
   options.requested = [&] { return request_of(run.stop); };
   options.ledger = &run.ledger;
+  options.saves_adapter_alone = run.adapter.has_value();
   if (log) options.observers.push_back(&progress.emplace(*log));
   options.observers.push_back(&run.flight.recorder(rank));
   options.evaluation_observers.push_back(&run.flight.recorder(rank));
@@ -69,13 +70,16 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
       std::make_unique<Trainer>(model, run.plan.partition, run.plan.program, transport, options);
   if (run.resume.checkpoint) {
     doing = "loading the checkpoint";
-    warn_of_fresh_state(trainer->load(*run.resume.checkpoint), log != nullptr);
+    const HfDirectory* base = run.adapter ? &*run.weights.directory : nullptr;
+    warn_of_fresh_state(trainer->load(*run.resume.checkpoint, base, &run.plan.model),
+                        log != nullptr);
     // Its files take room on the disk, once they are superseded, as long as they are open.
     transport.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {
     doing = "loading the weights";
-    trainer->load_weights(*run.weights.directory, run.plan.model);
+    trainer->load_weights(*run.weights.directory, run.plan.model,
+                          run.adapter_tensors ? &*run.adapter_tensors : nullptr);
   } else {
     doing = "drawing the weights";
     trainer->draw_weights();

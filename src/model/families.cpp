@@ -143,6 +143,7 @@ const detail::FamilyModules& family_of(const ModelSpec& model) {
 
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options) {
   std::vector<LayerSpec> layers = family_of(model).make(model, options);
+  detail::attach_adapter(model, options, layers);
   for (std::size_t i = 0; i < layers.size(); ++i) detail::freeze_as(model.layers[i], layers[i]);
   return layers;
 }

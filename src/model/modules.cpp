@@ -20,7 +20,9 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions&
   if (bias) bias_ = register_parameter("bias", allocate({out}, options));
 }
 
-at::Tensor Linear::forward(const at::Tensor& x) const { return at::linear(x, weight_, bias_); }
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  return adapted(at::linear(x, weight_, bias_), x);
+}
 
 Conv1D::Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options) {
   weight_ = register_parameter("weight", allocate({in, out}, options));
@@ -30,7 +32,7 @@ Conv1D::Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options) {
 at::Tensor Conv1D::forward(const at::Tensor& x) const {
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.back() = weight_.size(1);
-  return at::addmm(bias_, x.reshape({-1, weight_.size(0)}), weight_).view(sizes);
+  return adapted(at::addmm(bias_, x.reshape({-1, weight_.size(0)}), weight_).view(sizes), x);
 }
 
 RmsNorm::RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale)

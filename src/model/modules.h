@@ -15,11 +15,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "model/low_rank.h"
 #include "sluice/causal_lm.h"
 
 namespace sluice {
 
-class Linear : public torch::nn::Module {
+class Linear : public AdaptableLinear {
  public:
   Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options);
   at::Tensor forward(const at::Tensor& x) const;  // [.., in] -> [.., out]
@@ -29,7 +30,7 @@ class Linear : public torch::nn::Module {
 };
 
 // Linear with its weight stored as [in, out].
-class Conv1D : public torch::nn::Module {
+class Conv1D : public AdaptableLinear {
  public:
   Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options);
   at::Tensor forward(const at::Tensor& x) const;

@@ -27,21 +27,6 @@ LayerCost cost_of_frozen(const LayerInfo& layer, bool flows) {
   return cost;
 }
 
-void lower_costs(ModelSpec& model) {
-  std::set<std::string> trained;  // values
-  for (LayerInfo& layer : model.layers) {
-    const bool flows = std::any_of(layer.reads.begin(), layer.reads.end(),
-                                   [&](const std::string& name) { return trained.contains(name); });
-    if (!layer.trains()) layer.cost = cost_of_frozen(layer, flows);
-    for (const ValueSpec& value : layer.writes) {
-      if (flows || layer.trains())
-        trained.insert(value.name);
-      else
-        trained.erase(value.name);
-    }
-  }
-}
-
 // "stage 2", "stages 0 and 1", "stages 0, 1 and 2".
 std::string stages_text(const std::vector<int>& stages) {
   std::string text = stages.size() == 1 ? "stage " : "stages ";
@@ -80,6 +65,21 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
 
 }  // namespace
 
+void lower_frozen_costs(ModelSpec& model) {
+  std::set<std::string> trained;  // values
+  for (LayerInfo& layer : model.layers) {
+    const bool flows = std::any_of(layer.reads.begin(), layer.reads.end(),
+                                   [&](const std::string& name) { return trained.contains(name); });
+    if (!layer.trains()) layer.cost = cost_of_frozen(layer, flows);
+    for (const ValueSpec& value : layer.writes) {
+      if (flows || layer.trains())
+        trained.insert(value.name);
+      else
+        trained.erase(value.name);
+    }
+  }
+}
+
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
   if (patterns == std::vector<std::string>{"*"}) return;
   if (patterns.empty())
@@ -108,7 +108,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
     for (ParameterSpec& parameter : layer.parameters)
       parameter.trainable = parameter.trainable && trained.contains(first_use(parameter));
   }
-  lower_costs(model);
+  lower_frozen_costs(model);
 }
 
 void require_something_to_train(const ModelSpec& model) {

@@ -15,6 +15,9 @@ namespace sluice::detail {
 // pattern that matches nothing, with the nearest name.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
+// What layers of which nothing is trained cost then.
+void lower_frozen_costs(ModelSpec& model);
+
 // Throws Error(kUsage) when all of a model is frozen.
 void require_something_to_train(const ModelSpec& model);
 

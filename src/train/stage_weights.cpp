@@ -1,5 +1,7 @@
 #include "train/stage_weights.h"
 
+#include "sluice/lora.h"
+
 namespace sluice {
 
 std::vector<ParameterInfo> buffers_of(Stage& stage) {
@@ -15,7 +17,10 @@ std::vector<ParameterInfo> buffers_of(Stage& stage) {
 }
 
 void load_weights(Stage& stage, const HfDirectory& directory, const ModelSpec& spec) {
-  load_parameters(directory, stage.parameters(), spec);
+  std::vector<ParameterInfo> base;
+  for (const ParameterInfo& parameter : stage.parameters())
+    if (!is_adapter_parameter(parameter.name)) base.push_back(parameter);
+  load_parameters(directory, base, spec);
   std::vector<ParameterInfo> buffers = buffers_of(stage);
   load_buffers(directory, buffers);
 }

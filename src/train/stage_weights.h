@@ -13,7 +13,7 @@ namespace sluice {
 // As frozen parameters.
 std::vector<ParameterInfo> buffers_of(Stage& stage);
 
-// Parameters as load_parameters(), buffers as load_buffers().
+// Parameters as load_parameters(), buffers as load_buffers(); those of adapters stay as they are.
 void load_weights(Stage& stage, const HfDirectory& directory, const ModelSpec& spec);
 
 }  // namespace sluice

@@ -13,6 +13,8 @@
 #include "run/autocast.h"
 #include "run/fault_injection.h"
 #include "sluice/error.h"
+#include "sluice/lora.h"
+#include "sluice/parts/adapter_directory.h"
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/memory_ledger.h"
@@ -125,6 +127,7 @@ struct Trainer::Impl {
       for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
         const ParameterInfo& info = stage->parameters()[i];
         if (!info.tied_to.empty() || !sharded->is_sharded(stage->index(), i)) continue;
+        if (!saves(info.name)) continue;
         ShardedTensor& tensor = tensors.emplace_back();
         tensor.name = info.name;
         tensor.shape = info.global_shape;
@@ -136,6 +139,19 @@ struct Trainer::Impl {
       }
     }
     return tensors;
+  }
+
+  bool saves(const std::string& parameter) const {
+    return !options.saves_adapter_alone || is_adapter_parameter(parameter);
+  }
+
+  // The rest is kept elsewhere.
+  void keep_adapter(RankState& state) const {
+    if (!options.saves_adapter_alone) return;
+    std::erase_if(state.parameters,
+                  [](const auto& own) { return !is_adapter_parameter(own.first); });
+    state.buffers.clear();
+    state.ties.clear();
   }
 
   // Of what is not sharded, replica 0's.
@@ -153,6 +169,7 @@ struct Trainer::Impl {
     RankState state;
     const std::vector<ShardedTensor> sharded = sharded_parameters();
     if (groups.replica == 0 || !sharded.empty()) state = state_of(stages.pointers());
+    keep_adapter(state);
     if (!sharded.empty()) {
       keep_whole(state, sharded);
       for (auto& parameter : gather_whole(sharded, connected))
@@ -211,10 +228,15 @@ Trainer::Trainer(const Model& model, const Partition& partition, const Program& 
     : impl_(std::make_unique<Impl>(model, partition, program, transport, std::move(options))) {}
 Trainer::~Trainer() = default;
 
-void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec) {
+void Trainer::load_weights(const HfDirectory& directory, const ModelSpec& spec,
+                           const AdapterDirectory* adapter) {
   for (const auto& stage : impl_->stages.stages()) {
     impl_->begin_filling(stage->index());
     sluice::load_weights(*stage, directory, spec);
+    if (adapter)
+      load_adapter(*adapter, stage->parameters());
+    else
+      draw_adapter(stage->parameters(), impl_->options.seed);
     impl_->end_filling(stage->index());
   }
 }
@@ -226,11 +248,16 @@ void Trainer::draw_weights() {
   for (const auto& stage : impl_->stages.stages()) impl_->end_filling(stage->index());
 }
 
-std::vector<std::string> Trainer::load(const Checkpoint& checkpoint) {
+std::vector<std::string> Trainer::load(const Checkpoint& checkpoint, const HfDirectory* base,
+                                       const ModelSpec* spec) {
   const Group world = impl_->transport.world();
   load_stages(
-      checkpoint, impl_->stages.pointers(), world, [&](int stage) { impl_->begin_filling(stage); },
-      [&](int stage) { impl_->end_filling(stage); });
+      checkpoint, impl_->stages.pointers(), world,
+      [&](Stage& stage) {
+        impl_->begin_filling(stage.index());
+        if (base && spec) sluice::load_weights(stage, *base, *spec);
+      },
+      [&](Stage& stage) { impl_->end_filling(stage.index()); });
   const WireWriter own = WireWriter().add(impl_->ops->load_state(checkpoint));
   std::set<std::string> without_state;
   for (WireReader& of_rank : gather_messages(world, own, "optimizer state")) {

@@ -235,7 +235,7 @@ TEST_F(CheckpointCommandTest, AnExportThatFailsLeavesNothing) {
   expect_refused({"export", at("a"), at("full")}, 2, "is not empty");
   expect_refused({"export", at("a"), at("full/x")}, 2, "no directory");
   expect_refused({"export", at("a"), at("none/hf")}, 4, "cannot create directory");
-  expect_refused({"export", at("a"), at("hf"), "--merge"}, 2, "--merge is not built yet");
+  expect_refused({"export", at("a"), at("hf"), "--merge"}, 2, "there is no adapter to merge");
   damage(at("a/model.safetensors"));
   expect_refused({"export", at("a"), at("hf")}, 4, "tensor 'norm.weight'");
   EXPECT_EQ(list_directory(folder_.str()), (std::set<std::string>{"a", "full"}));

@@ -298,13 +298,8 @@ TEST_F(ConfigErrorTest, RefusesAutocastToBfloat16OfAModelInFloat16) {
 TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
   const std::map<std::string, std::string> not_built = {
       {"model.graph", "\"model.pt2\""},
-      {"model.adapter", "\"adapter\""},
       {"model.rewrites", "false"},
       {"model.transformer_layer_cls", "\"LlamaDecoderLayer\""},
-      {"lora.rank", "8"},
-      {"lora.alpha", "32"},
-      {"lora.dropout", "0.1"},
-      {"lora.target", "[\"*o_proj\"]"},
       {"parallelism.partition", "\"measured\""},
       {"parallelism.costs", "\"costs.json\""},
       {"parallelism.device_memory", "\"80GB\""},

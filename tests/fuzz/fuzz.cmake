@@ -3,8 +3,9 @@
 #   cmake --build build-fuzz --target schedule_csv_fuzz
 #   build-fuzz/bin/schedule_csv_fuzz -dict=tests/fuzz/schedule_csv.dict -max_total_time=60 new_inputs tests/fuzz/corpus/schedule_csv
 target_compile_options(sluice_plan PRIVATE -fsanitize=fuzzer-no-link)
-foreach(target schedule_csv_fuzz model_config_fuzz costs_fuzz)
+foreach(target schedule_csv_fuzz model_config_fuzz costs_fuzz adapter_config_fuzz)
   add_executable(${target} fuzz/${target}.cpp)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(${target} PRIVATE -fsanitize=fuzzer)
   target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   target_link_libraries(${target} PRIVATE sluice_plan sluice_warnings)
@@ -17,12 +18,12 @@ foreach(name tokenizer_json tokenizer_encode)
   target_compile_definitions(${name}_fuzz PRIVATE fuzz_${name}=LLVMFuzzerTestOneInput)
 endforeach()
 target_compile_definitions(model_config_fuzz PRIVATE fuzz_model_config=LLVMFuzzerTestOneInput)
+target_compile_definitions(adapter_config_fuzz PRIVATE fuzz_adapter_config=LLVMFuzzerTestOneInput)
 target_compile_definitions(costs_fuzz PRIVATE fuzz_costs=LLVMFuzzerTestOneInput)
 # A parser of io or checkpoint needs no torch: compiled into its target. MutationTest and ManifestTest exercise them
 # everywhere else.
-set(FUZZED_safetensors_fuzz io/safetensors_header.cpp io/safetensors_header_json.cpp)
-set(FUZZED_manifest_fuzz ${FUZZED_safetensors_fuzz} checkpoint/manifest.cpp checkpoint/manifest_json.cpp
-    checkpoint/manifest_rules.cpp checkpoint/manifest_seal.cpp)
+set(FUZZED_manifest_fuzz checkpoint/manifest.cpp checkpoint/manifest_json.cpp checkpoint/manifest_rules.cpp
+    checkpoint/manifest_seal.cpp)
 foreach(fuzz io/fuzz/safetensors_fuzz data/fuzz/jsonl_row_fuzz data/fuzz/row_tokens_fuzz data/fuzz/token_file_fuzz checkpoint/fuzz/manifest_fuzz)
   get_filename_component(target ${fuzz} NAME)
   set(fuzzed ${FUZZED_${target}})

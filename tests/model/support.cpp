@@ -93,7 +93,9 @@ Values ChunkChain::forward(Values batch, std::uint64_t seed, std::int64_t step,
 void ChunkChain::backward(const at::Tensor& root) {
   root.backward();
   for (std::size_t i = chunks_.size(); i-- > 1;) {
-    for (const auto& [name, tensor] : inputs_[i]) outputs_[i - 1].get(name).backward(tensor.grad());
+    for (const auto& [name, tensor] : inputs_[i]) {
+      if (tensor.requires_grad()) outputs_[i - 1].get(name).backward(tensor.grad());
+    }
   }
 }
 
@@ -101,6 +103,7 @@ std::map<std::string, at::Tensor> ChunkChain::gradients() {
   std::map<std::string, at::Tensor> sums;
   for (Chunk& chunk : chunks_) {
     for (const ParameterInfo& parameter : chunk.parameters()) {
+      if (!parameter.trainable) continue;
       at::Tensor& sum = sums[parameter.tied_to.empty() ? parameter.name : parameter.tied_to];
       sum = sum.defined() ? sum + parameter.tensor.grad() : parameter.tensor.grad();
     }

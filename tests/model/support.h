@@ -33,7 +33,7 @@ class ChunkChain {
                  std::int64_t microbatch = 0);
   // Backward from `root`, a function of the last outputs, through every chunk.
   void backward(const at::Tensor& root);
-  // By name of the first use; several uses are added in the order of the layers.
+  // Of what trains, by name of the first use; several uses are added in the order of the layers.
   std::map<std::string, at::Tensor> gradients();
   void clear_gradients();
 

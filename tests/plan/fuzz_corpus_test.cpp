@@ -7,6 +7,7 @@
 #include "support/reference_cases.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size);
 
@@ -29,6 +30,10 @@ void replay(const std::string& corpus, int (*target)(const std::uint8_t*, std::s
 
 TEST(FuzzCorpusTest, ReplaysTheScheduleFilesFoundSoFar) {
   replay("schedule_csv", LLVMFuzzerTestOneInput);
+}
+
+TEST(FuzzCorpusTest, ReplaysTheAdapterConfigurationsFoundSoFar) {
+  replay("adapter_config", fuzz_adapter_config);
 }
 
 TEST(FuzzCorpusTest, ReplaysTheModelConfigurationsFoundSoFar) {

@@ -1,6 +1,8 @@
-// The weights of a checkpoint as a Hugging Face directory: files copied byte for byte.
+// The weights of a checkpoint as a Hugging Face directory: files copied byte for byte, or an
+// adapter merged into its base.
 //
-// Owns: the copy, its verification, its publication. Does not own: the checkpoint.
+// Owns: the copy, its verification, its publication, merging. Does not own: the checkpoint, whether
+// the base is the one of its run (job).
 //
 // Invariants:
 //  1. Every byte that is copied is compared with its hash on the way.
@@ -25,5 +27,13 @@ struct ExportedDirectory {
 // out: not there yet, or an empty directory. Throws Error(kUsage) if it is something else,
 // Error(kCheckpoint) for content that is not what was saved and for what cannot be written.
 ExportedDirectory export_checkpoint(const Checkpoint& checkpoint, const std::string& out);
+
+// The Hugging Face directory `base` with W + scale * B A in place of the weight W of every layer
+// that `adapter` has, a checkpoint of an adapter or a PEFT directory: computed in float32, stored
+// in W's type, in the files that the base has. A few tensors are in memory at a time. Throws what
+// export_checkpoint() does, Error(kInput) for a base or adapter that cannot be read or do not fit
+// each other, Error(kCheckpoint) for a sum that float16 cannot hold.
+ExportedDirectory export_merged(const std::string& adapter, const std::string& base,
+                                const std::string& out);
 
 }  // namespace sluice

@@ -71,6 +71,10 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
+// The weights are those of an adapter (lora.h) alone, named as in adapter_model.safetensors; the
+// rest of the model is the one that `fingerprints` tells of.
+bool holds_adapter(const Manifest& manifest);
+
 // Throws Error(kCheckpoint) "file: what" for a text that is no manifest: torn, of another version,
 // with an invariant broken. Time and memory are bounded by the length of the text.
 Manifest parse_manifest(std::string_view text, const std::string& file);

@@ -32,8 +32,10 @@ namespace sluice {
 struct SaveTarget {
   std::string path;  // of the checkpoint, under its final name
   Commit commit = Commit::kRename;
-  Manifest head;                      // all of it but tensors, ties and files; rank 0's counts
-  std::string config_text = {};       // of the model; "": none
+  Manifest head;                 // all of it but tensors, ties and files; rank 0's counts
+  std::string config_text = {};  // of the model; "": none
+  // adapter_config.json, when the parameters are those of an adapter alone; "": they are not.
+  std::string adapter_config = {};
   std::string source_directory = {};  // whose tokenizer files go along; "": none
   // Called on rank 0 once it is committed, before the save ends; not on the rank's thread.
   std::function<void()> after_commit = {};

@@ -24,6 +24,7 @@ struct Family {
   // Layers, values, vocab_size, max_positions.
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
   DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // of those that are one
+  bool conv1d = false;  // the matrices of its blocks are stored as [in, out]
 };
 
 const std::vector<Family>& families();

@@ -8,6 +8,7 @@
 #include "plan/families/families.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/replica_memory.h"
+#include "sluice/lora.h"
 
 namespace sluice {
 
@@ -57,7 +58,8 @@ StageBytes bytes_of(const ModelSpec& model, const StageContent& stage) {
 struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
-  std::int64_t widest = 1;  // bytes of a number
+  std::int64_t widest = 1;       // bytes of a number
+  std::int64_t of_adapters = 0;  // bytes
 };
 
 void add_parameters(const ModelSpec& model, const StageContent& stage, RankParameters& of,
@@ -71,6 +73,7 @@ void add_parameters(const ModelSpec& model, const StageContent& stage, RankParam
       rank.num_parameters += parameter.numel();
       rank.parameter_bytes += width * parameter.numel();
       if (parameter.trainable) of.num_trained += parameter.numel();
+      if (is_adapter_parameter(parameter.name)) of.of_adapters += width * parameter.numel();
     }
   }
 }
@@ -91,6 +94,7 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
                                        bool keeps_snapshot) {
   const DataParallel& replicas = plan.data_parallel;
   const int sums = open_sums(replicas);
+  const bool saves_adapter = has_adapter(plan.model);
   std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks()));
   std::vector<RankParameters> parameters(memory.size());
   std::vector<ActivationBytes> activations;
@@ -118,7 +122,11 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
     }
     of.gathered_bytes = gathered_bytes(plan.program.ranks[rank], stage_bytes);
     // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
-    if (keeps_snapshot) of.snapshot_bytes = of.parameter_bytes + of.optimizer_bytes;
+    // An adapter is saved alone.
+    if (keeps_snapshot) {
+      of.snapshot_bytes =
+          (saves_adapter ? parameters[rank].of_adapters : of.parameter_bytes) + of.optimizer_bytes;
+    }
     const RowActivations row = row_activations(plan.program.ranks[rank], activations);
     of.activation_bytes = saturating_add(row.kept, mask_bytes_of(plan, static_cast<int>(rank)));
     of.running_bytes = row.peak - row.kept;

@@ -1,6 +1,6 @@
 // The parse is a stream: entries are built while the JSON is read, so a hostile header costs no
 // more memory than its entries, and nothing is ever nested on the stack.
-#include "io/safetensors_header_json.h"
+#include "base/safetensors_header_json.h"
 
 #include <array>
 #include <cstdint>

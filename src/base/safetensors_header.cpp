@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "io/safetensors_header_json.h"
+#include "base/file.h"
+#include "base/safetensors_header_json.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -140,4 +141,49 @@ std::string to_json(const SafetensorsHeader& header) {
   return text;
 }
 
+namespace io {
+namespace {
+
+std::uint64_t read_length_prefix(const File& file, std::uint64_t file_size) {
+  std::array<unsigned char, 8> bytes{};
+  if (file_size < bytes.size()) {
+    throw Error(ErrorKind::kInput, {.what = "not a safetensors file: " + std::to_string(file_size) +
+                                            " bytes, fewer than the 8 of the header's length",
+                                    .where = file.path(),
+                                    .remedy = io::kDamagedRemedy});
+  }
+  file.read(bytes.data(), bytes.size(), 0);
+  std::uint64_t length = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) length = (length << 8) | bytes[i];
+  if (length > kMaxSafetensorsHeaderBytes) {
+    throw Error(ErrorKind::kInput,
+                {.what = "not a safetensors file: its first 8 bytes ask for a header of " +
+                         std::to_string(length) + " bytes, at most " +
+                         std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed",
+                 .where = file.path(),
+                 .remedy = io::kDamagedRemedy});
+  }
+  if (length > file_size - bytes.size()) {
+    throw Error(ErrorKind::kInput,
+                {.what = "the header needs " + std::to_string(length) + " bytes, the file has " +
+                         std::to_string(file_size - bytes.size()) + " after its length",
+                 .where = file.path(),
+                 .remedy = "the file is truncated: copy or download it again"});
+  }
+  return length;
+}
+
+}  // namespace
+
+ReadHeader read_header(const File& file) {
+  const std::uint64_t size = file.size();
+  std::string json(read_length_prefix(file, size), '\0');
+  ReadHeader read;
+  read.data_start = 8 + json.size();
+  file.read(json.data(), json.size(), 8);
+  read.header = parse_safetensors_header(json, size - read.data_start, file.path());
+  return read;
+}
+
+}  // namespace io
 }  // namespace sluice

@@ -5,12 +5,17 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "sluice/parts/safetensors_header.h"
 
-namespace sluice::io {
+namespace sluice {
+
+class File;
+
+namespace io {
 
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
@@ -26,4 +31,12 @@ inline constexpr const char* kDamagedRemedy = "the file is damaged: copy or down
 // parse_safetensors_header().
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file);
 
-}  // namespace sluice::io
+struct ReadHeader {
+  SafetensorsHeader header;
+  std::uint64_t data_start = 0;
+};
+// Of a file, with its length, by parse_safetensors_header(): throws what that does.
+ReadHeader read_header(const File& file);
+
+}  // namespace io
+}  // namespace sluice

@@ -1,0 +1,94 @@
+// LoRA: low-rank adapters of linear layers, trained while the rest of a model is frozen, in the
+// form in which Hugging Face's PEFT keeps them. Hu et al., "LoRA: Low-Rank Adaptation of Large
+// Language Models", arXiv:2106.09685.
+//
+// Owns: which linear layers of a model have an adapter and how large it is, what that makes of the
+// model's description, adapter_config.json. Does not own: modules (causal_lm.h), tensors
+// (parts/adapter_directory.h). No torch.
+//
+// A linear layer y = W x with an adapter is y = W x + scale * B A dropout(x). It keeps its names;
+// A and B are the parameters X.lora_A.weight [rank, in] and X.lora_B.weight [out, rank] of the
+// layer X. They are float32 whatever the type of the model, as PEFT makes them.
+//
+//   const sluice::ModelSpec base = sluice::read_model_spec("models/llama");
+//   const sluice::Adapter adapter = sluice::make_adapter(base, {.rank = 8});
+//   const sluice::ModelSpec spec = sluice::with_adapter(base, adapter);
+//   const sluice::Model model = sluice::causal_lm(spec, {.adapter = adapter});
+//
+// Thread-safety: values and pure functions, but for reading files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/model_spec.h"
+#include "sluice/parts/precision.h"
+
+namespace sluice {
+
+// A new adapter.
+struct LoraOptions {
+  std::int64_t rank = 0;  // 0: none
+  double alpha = 16.0;    // what the adapter adds is scaled by alpha / rank
+  double dropout = 0.0;   // share of the adapter's inputs that are dropped
+  // Patterns of the full names of linear layers ("model.layers.0.self_attn.q_proj"); `*` is any run
+  // of characters.
+  std::vector<std::string> target = {"*q_proj", "*v_proj"};
+};
+
+// The adapter of one linear layer.
+struct AdaptedLinear {
+  std::string name;  // of the linear layer
+  std::int64_t rank = 0, in = 0, out = 0;
+  double alpha = 0;
+  bool transposed = false;  // the layer's own weight is stored as [in, out]
+
+  std::string a() const { return name + ".lora_A.weight"; }
+  std::string b() const { return name + ".lora_B.weight"; }
+};
+
+struct Adapter {
+  std::vector<AdaptedLinear> layers;  // in the order of the model
+  double dropout = 0;
+  bool rank_stabilized = false;  // scaled by alpha / sqrt(rank): Kalajdzievski, arXiv:2312.03732
+
+  double scale(const AdaptedLinear& layer) const;
+};
+
+// Of the linear layers that match options.target. Throws Error(kUsage) at "lora.target" for a
+// pattern that matches none, with the nearest name, and for an output layer that is tied to the
+// embedding; at "lora.rank" for a rank below 1.
+Adapter make_adapter(const ModelSpec& model, const LoraOptions& options);
+
+// The adapter of a PEFT directory: adapter_config.json, and the names and shapes of
+// adapter_model.safetensors, which say what target_modules matched. Throws Error(kInput) naming
+// file and field or tensor: what is missing, malformed, of another model, or not implemented
+// (docs/lora.md).
+Adapter read_adapter(const std::string& directory, const ModelSpec& model);
+bool is_adapter_directory(const std::string& directory);  // has an adapter_config.json
+
+// `model` with the adapter's parameters, the only ones that train, and what they cost. precision:
+// that of the model. Throws Error(kUsage) for an adapter of another model.
+ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision = {});
+// Without them, as its weights are stored. The rest of the description is not that of the base.
+ModelSpec without_adapter(ModelSpec model);
+// Its parameters of adapters alone.
+ModelSpec adapter_alone(ModelSpec model);
+bool has_adapter(const ModelSpec& model);
+// Of a parameter's full name.
+bool is_adapter_parameter(std::string_view name);
+
+inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
+inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+// Before the full name of a parameter in kAdapterFile.
+inline constexpr const char* kAdapterPrefix = "base_model.model.";
+
+// The text of adapter_config.json, which PEFT matches to exactly these linear layers of `model`.
+// base: where the model's weights are.
+std::string adapter_config(const Adapter& adapter, const ModelSpec& model, const std::string& base);
+// What such a text in `directory` says of where the base is; "": nothing. Throws Error(kInput).
+std::string base_of_adapter(const std::string& directory);
+
+}  // namespace sluice

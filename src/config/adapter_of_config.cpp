@@ -1,0 +1,91 @@
+// Which adapter a configuration asks for, and what contradicts it.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/plan_words.h"
+#include "sluice/error.h"
+#include "sluice/run_config.h"
+
+namespace sluice {
+namespace {
+
+bool is_set(const RunConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin != config.origins.end() && origin->second != "default";
+}
+
+std::string place_of(const RunConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin == config.origins.end() ? key : origin->second;
+}
+
+[[noreturn]] void refuse(const RunConfig& config, const std::string& key, const std::string& what,
+                         const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = place_of(config, key), .remedy = remedy});
+}
+
+// What the adapter's own configuration says otherwise.
+void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
+  const AdaptedLinear& first = adapter.layers.front();
+  const LoraOptions& lora = config.lora;
+  const auto refuse_key = [&](const std::string& key) {
+    refuse(config, key,
+           key +
+               " contradicts the adapter of model.adapter, whose own "
+               "adapter_config.json holds",
+           "leave " + key + " out");
+  };
+  if (is_set(config, "lora.rank") && lora.rank != first.rank) refuse_key("lora.rank");
+  if (is_set(config, "lora.alpha") && lora.alpha != first.alpha) refuse_key("lora.alpha");
+  if (is_set(config, "lora.dropout") && lora.dropout != adapter.dropout) refuse_key("lora.dropout");
+}
+
+void require_alone(const RunConfig& config, const std::string& key) {
+  if (config.model.path.empty()) {
+    refuse(config, key, key + " needs a base that stays as it is, and model.config alone draws one",
+           "set model.path to the directory of the base");
+  }
+  if (config.training.trainable != TrainingOptions().trainable) {
+    refuse(config, "training.trainable", "training.trainable and " + key + " exclude each other",
+           "an adapter trains, and all else is frozen: leave training.trainable out");
+  }
+}
+
+// The patterns are compared as what they match.
+void require_same_target(const RunConfig& config, const Adapter& adapter, const ModelSpec& model) {
+  if (!is_set(config, "lora.target")) return;
+  LoraOptions options = config.lora;
+  options.rank = 1;
+  std::vector<std::string> matched, own;
+  for (const AdaptedLinear& layer : make_adapter(model, options).layers)
+    matched.push_back(layer.name);
+  for (const AdaptedLinear& layer : adapter.layers) own.push_back(layer.name);
+  if (matched == own) return;
+  refuse(config, "lora.target", "lora.target matches other layers than those of model.adapter",
+         "leave lora.target out");
+}
+
+Adapter stored_adapter(const RunConfig& config, const ModelSpec& model) {
+  require_alone(config, "model.adapter");
+  Adapter adapter = read_adapter(config.model.adapter, model);
+  require_no_contradiction(config, adapter);
+  require_same_target(config, adapter, model);
+  return adapter;
+}
+
+}  // namespace
+
+std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model) {
+  try {
+    if (!config.model.adapter.empty()) return stored_adapter(config, model);
+    if (config.lora.rank == 0) return std::nullopt;
+    require_alone(config, "lora.rank");
+    return make_adapter(model, config.lora);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
+    throw detail::with_places(config, error);
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+// adapter_config.json as PEFT means it: what of it decides an adapter.
+//
+// Owns: the fields, and which of them are refused. Does not own: tensors (read_adapter.cpp).
+// Thread-safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::detail {
+
+struct AdapterConfig {
+  std::int64_t rank = 8;
+  double alpha = 8, dropout = 0;
+  bool rank_stabilized = false;
+  // The last parts of the names of modules, or whole names. Empty: a regular expression or
+  // "all-linear", and then the tensors say what it matched.
+  std::vector<std::string> targets, excluded;
+  // By the ends of names.
+  std::vector<std::pair<std::string, std::int64_t>> rank_of;
+  std::vector<std::pair<std::string, double>> alpha_of;
+  std::string base;  // base_model_name_or_path
+  std::string file;
+
+  // Throw Error(kInput) where two patterns say different things of the module.
+  std::int64_t rank_at(const std::string& module) const;
+  double alpha_at(const std::string& module) const;
+  bool targets_module(const std::string& module) const;
+};
+
+// Behind the name of a layer whose own weight PEFT stores beside its adapter: the output layer's.
+inline constexpr const char* kBaseLayerEnding = ".base_layer.weight";
+inline constexpr std::int64_t kMaxLoraRank = 1 << 20;
+inline constexpr std::size_t kMaxAdapterConfigBytes = std::size_t{4} << 20;
+
+// Throws Error(kInput) naming file and field.
+AdapterConfig parse_adapter_config(const std::string& text, const std::string& file);
+AdapterConfig read_adapter_config(const std::string& directory);
+
+}  // namespace sluice::detail

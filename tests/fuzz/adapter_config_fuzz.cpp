@@ -1,0 +1,34 @@
+// Any bytes as an adapter_config.json: an Error of the input, or settings that are in range.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "plan/lora/adapter_config.h"
+#include "sluice/error.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size) {
+  try {
+    const sluice::detail::AdapterConfig config =
+        sluice::detail::parse_adapter_config(std::string(data, data + size), "adapter_config.json");
+    require(config.rank >= 1 && config.rank <= sluice::detail::kMaxLoraRank);
+    require(config.alpha > 0 && std::isfinite(config.alpha));
+    require(config.dropout >= 0 && config.dropout < 1);
+    for (const std::string module : {"model.layers.0.self_attn.q_proj", "lm_head"}) {
+      require(config.rank_at(module) >= 1);
+      require(config.alpha_at(module) > 0);
+      require(!config.targets.empty() || !config.targets_module(module));
+    }
+  } catch (const sluice::Error& error) {
+    require(error.kind() == sluice::ErrorKind::kInput);
+  }
+  return 0;
+}
