@@ -64,12 +64,33 @@ TEST_F(FingerprintsTest, DataIsItsFilesInTheirOrderBySizeAndContent) {
   EXPECT_NE(data({}, {"z.txt", "b.txt"}), both);
 }
 
+TEST_F(FingerprintsTest, ATokenizerCountsByItsContentWhereTextNeedsIt) {
+  const std::string json = test::read_file(SLUICE_TEST_DATA "/reference/tokenizers/gpt2.json");
+  for (const std::string name : {"one", "two", "ended"})
+    test::write_file(folder_ / (name + "/tokenizer.json"), json);
+  test::write_file(folder_ / "ended/tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  test::write_file(folder_ / "other/tokenizer.json", json + " ");
+  test::write_file(folder_ / "ids.jsonl", "{\"input_ids\":[1]}\n");
+  const auto with = [&](const std::string& tokenizer, const std::string& file) {
+    return data({{"data.tokenizer", "\"" + (folder_ / tokenizer) + "\""}}, {file});
+  };
+  EXPECT_NE(with("one", "a.txt"), data({}, {"a.txt"}));
+  EXPECT_EQ(with("one", "a.txt"), with("two", "a.txt")) << "paths do not count";
+  EXPECT_NE(with("one", "a.txt"), with("ended", "a.txt"));
+  EXPECT_NE(with("one", "a.txt"), with("other", "a.txt"));
+  EXPECT_EQ(with("one", "ids.jsonl"), with("other", "ids.jsonl")) << "ids need none";
+}
+
 TEST_F(FingerprintsTest, DataIsAlsoWhatDecidesWhichSequenceComesWhen) {
   const Fingerprint plain = data({}, {"a.txt"});
   for (const auto& [key, value] : Overrides{{"training.seq_len", "16"},
                                             {"training.seed", "1"},
                                             {"data.shuffle", "false"},
                                             {"data.truncate", "true"},
+                                            {"data.pack", "true"},
+                                            {"data.pad", "\"longest\""},
+                                            {"data.assistant_only_loss", "true"},
+                                            {"data.chat_template", "\"gemma\""},
                                             {"data.format", "\"jsonl\""}})
     EXPECT_NE(data({{key, value}}, {"a.txt"}), plain) << key;
   for (const auto& [key, value] : Overrides{{"training.local_batch_size", "2"},
