@@ -2,7 +2,7 @@
 """LoRA adapters against PEFT: what `sluice train` writes is loaded and merged by PEFT, and what PEFT writes is trained
 on by sluice as PEFT trains it. Needs torch, transformers and peft. Exit 1 at the first difference.
 
-usage: adapters.py --sluice build/bin/sluice --work DIR [NAME ...]
+usage: check_adapters.py --sluice build/bin/sluice --work DIR [NAME ...]
 """
 import argparse
 import json

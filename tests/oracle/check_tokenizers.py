@@ -5,7 +5,7 @@ Trains tokenizers with every kind of part that sluice reads, gives both the same
 scripts, and what breaks tokenizers: marks, spaces, controls, added tokens in the middle), and compares
 ids, with and without special tokens, and decoded text. Exit 1 and the first differences if there are any.
 
-  python tests/oracle/tokenizers.py --sluice build/bin/sluice [--all | --tokenizers N] [--strings N]
+  python tests/oracle/check_tokenizers.py --sluice build/bin/sluice [--all | --tokenizers N] [--strings N]
                                     [--seed N] [--only NAME]
 """
 
