@@ -85,9 +85,9 @@ struct ModelSpec {
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
-// The same for planning, where config.json may hold a language model beside encoders, nested in
-// text_config: that model, named "model.language_model." and "lm_head". Its hidden and vocabulary
-// sizes are the outer ones where these are given.
+// The same for planning, where config.json may hold a language model beside any encoders, nested in
+// text_config (docs/models.md: what trains, read_model_spec() reads too). Names are those in the
+// files; hidden and vocabulary sizes are the outer ones where these are given.
 ModelSpec read_language_model_spec(const std::string& path);
 
 // A model of which only the number of blocks is known: Hugging Face names, no parameters, values or

@@ -37,8 +37,9 @@ class KeptTensors {
   std::vector<TensorSource> tensors_;  // by name
 };
 
-// nullptr: a model that is no part of a whole, a source without weights, no parameter of it that is saved. config_text,
-// source_directory: as SaveTarget has them; saved: names of the parameters. Throws Error(kInput).
+// nullptr: a model that is no part of a whole, a source without weights, no parameter of it that is
+// saved. config_text, source_directory: as SaveTarget has them; saved: names of the parameters.
+// Throws Error(kInput).
 std::shared_ptr<const KeptTensors> tensors_to_keep(const std::string& config_text,
                                                    const std::string& source_directory,
                                                    const std::set<std::string>& saved);
