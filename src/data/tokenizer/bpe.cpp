@@ -60,9 +60,11 @@ Bpe::Bpe(const JsonField& model) : where_(model.where()) {
 void Bpe::read_vocabulary(const JsonField& vocabulary) {
   if (!vocabulary.json().is_object()) vocabulary.malformed("an object of tokens and their ids");
   vocabulary_.reserve(vocabulary.json().size());
-  for (const auto& [token, value] : vocabulary.json().items()) {
-    const JsonField id_field = vocabulary[token];
-    const std::int32_t id = id_field.token_id();
+  for (const auto& [token, value] : vocabulary.json().get_ref<const nlohmann::json::object_t&>()) {
+    // The fields are many: their names are made for an error only.
+    const auto number = value.is_number_unsigned() ? value.get<std::uint64_t>() : kMaxTokenId + 1;
+    if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();  // throws
+    const auto id = static_cast<std::int32_t>(number);
     if (token.size() > kMaxTokenBytes) {
       vocabulary.refuse("a token of " + std::to_string(token.size()) + " bytes");
     }
@@ -71,7 +73,8 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
       tokens_.resize(index + 1);
       has_.resize(index + 1);
     }
-    if (has_[index]) id_field.refuse("the id of another token, '" + tokens_[index] + "', again");
+    if (has_[index])
+      vocabulary[token].refuse("the id of another token, '" + tokens_[index] + "', again");
     has_[index] = true;
     tokens_[index] = token;
     vocabulary_.insert(token, id);
