@@ -23,12 +23,15 @@ namespace sluice {
 class Tokenizer {
  public:
   // path: a tokenizer.json, or the directory that holds one. Throws Error(kInput) naming the file
-  // and the field: not there, malformed, larger than a tokenizer can be, a part that is unknown.
+  // and the field: not there, malformed, larger than a tokenizer can be, a part that is unknown
+  // (docs/tokenizer.md).
   static Tokenizer read(const std::string& path);
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 
   // add_special_tokens: with what the post-processor adds, as "<s>" in front. Bytes that are no
-  // UTF-8 are taken for U+FFFD.
+  // UTF-8 are taken for U+FFFD. Throws Error(kInput): a text of more than 1 GiB, one that a pattern
+  // or a normalizer of a hostile file takes beyond all bounds, a character outside a vocabulary
+  // whose unk_token is no token.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
   // The ids of a text that goes on from another piece of the same document: nothing is put before
   // it, neither special tokens nor the space that a SentencePiece model begins with.

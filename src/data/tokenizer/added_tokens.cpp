@@ -9,6 +9,9 @@
 namespace sluice::data {
 namespace {
 
+// A text is compared with them at every character.
+constexpr std::size_t kMaxAddedBytes = 1024;
+
 bool ends_with_word(std::string_view text) {
   if (text.empty()) return false;
   std::size_t at = previous_character(text, text.size());
@@ -76,15 +79,16 @@ AddedTokens::AddedTokens(const JsonField& field, const Bpe& model, const Normali
     token.special = item["special"].flag();
     item["id"].token_id();
     if (token.content.empty()) continue;
-    if (token.content.size() > kMaxTokenBytes)
+    if (token.content.size() > kMaxAddedBytes)
       item.refuse("a token of " + std::to_string(token.content.size()) + " bytes");
     if (token.normalized && !normalizer.is_identity()) {
       OwnedPiece piece{token.content, 0};
+      scratch.pattern.allow(piece.text.size());
       normalizer.apply(piece, scratch);
       token.pattern = piece.text;
       if (token.pattern.empty())
         item.refuse("an added token that the normalizer leaves nothing of");
-      if (token.pattern.size() > kMaxTokenBytes)
+      if (token.pattern.size() > kMaxAddedBytes)
         item.refuse("a token of " + std::to_string(token.pattern.size()) + " bytes");
     }
     std::int32_t id = id_of(token.content);

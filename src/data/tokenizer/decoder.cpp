@@ -6,15 +6,17 @@
 
 #include "base/text.h"
 #include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/text_matcher.h"
 #include "data/tokenizer/utf8.h"
+#include "sluice/error.h"
 
 namespace sluice::data {
 namespace {
 
 class ByteLevel final : public DecoderPart {
  public:
-  void apply(std::vector<std::string>& tokens, PatternScratch&) const override {
+  void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
     std::string bytes, text;
     for (const std::string& token : tokens) bytes += bytes_of_characters(token).value_or(token);
     append_repaired(text, bytes);
@@ -27,7 +29,7 @@ class Metaspace final : public DecoderPart {
   Metaspace(char32_t replacement, bool prepends) : prepends_(prepends) {
     append_utf8(replacement_, replacement);
   }
-  void apply(std::vector<std::string>& tokens, PatternScratch&) const override {
+  void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = replace_all(std::move(tokens[i]), replacement_, i == 0 && prepends_ ? "" : " ");
     }
@@ -40,7 +42,7 @@ class Metaspace final : public DecoderPart {
 
 class ByteFallback final : public DecoderPart {
  public:
-  void apply(std::vector<std::string>& tokens, PatternScratch&) const override {
+  void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
     std::vector<std::string> made;
     std::string bytes;
     const auto flush = [&] {
@@ -86,7 +88,7 @@ class ByteFallback final : public DecoderPart {
 
 class Fuse final : public DecoderPart {
  public:
-  void apply(std::vector<std::string>& tokens, PatternScratch&) const override {
+  void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
     tokens.assign(1, join(tokens, ""));
   }
 };
@@ -95,18 +97,22 @@ class Replace final : public DecoderPart {
  public:
   Replace(TextMatcher pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(std::vector<std::string>& tokens, PatternScratch& scratch) const override {
+  void apply(std::vector<std::string>& tokens, PatternScratch& scratch,
+             std::size_t most) const override {
+    std::size_t sum = 0;
     for (std::string& token : tokens) {
       if (token.empty()) continue;
       std::string made;
       std::size_t done = 0;
       pattern_.each_match(token, scratch, [&](PatternMatch match) {
+        if (sum + made.size() > most) return;
         made += std::string_view(token).substr(done, match.first - done);
         made += content_;
         done = match.last;
       });
       made += std::string_view(token).substr(done);
       token = std::move(made);
+      sum += token.size();
     }
   }
 
@@ -120,7 +126,7 @@ class Strip final : public DecoderPart {
   Strip(char32_t content, std::int64_t start, std::int64_t stop) : start_(start), stop_(stop) {
     append_utf8(content_, content);
   }
-  void apply(std::vector<std::string>& tokens, PatternScratch&) const override {
+  void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
     for (std::string& token : tokens) {
       std::string_view rest = token;
       for (std::int64_t i = 0; i < start_ && rest.starts_with(content_); ++i)
@@ -140,7 +146,7 @@ class Strip final : public DecoderPart {
 class WordEnds final : public DecoderPart {
  public:
   explicit WordEnds(std::string suffix) : suffix_(std::move(suffix)) {}
-  void apply(std::vector<std::string>& tokens, PatternScratch&) const override {
+  void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = replace_all(std::move(tokens[i]), suffix_, i + 1 == tokens.size() ? "" : " ");
     }
@@ -152,12 +158,14 @@ class WordEnds final : public DecoderPart {
 
 }  // namespace
 
-Decoder::Decoder(const JsonField& field) : has_parts_(!field.is_null()) {
+Decoder::Decoder(const JsonField& field) : where_(field.where()), has_parts_(!field.is_null()) {
   if (has_parts_) add(field);
 }
 
 void Decoder::add(const JsonField& field) {
   const std::string type = field.type();
+  if (parts_.size() >= kMaxParts)
+    field.refuse("a decoder of more than " + std::to_string(kMaxParts) + " parts");
   const auto add_part = [this](auto part) {
     parts_.push_back(std::make_unique<decltype(part)>(std::move(part)));
   };
@@ -174,7 +182,7 @@ void Decoder::add(const JsonField& field) {
   } else if (type == "Fuse") {
     add_part(Fuse());
   } else if (type == "Replace") {
-    add_part(Replace(TextMatcher(field["pattern"]), field["content"].text()));
+    add_part(Replace(TextMatcher(field["pattern"]), field["content"].short_text()));
   } else if (type == "Strip") {
     add_part(Strip(field["content"].character(), field["start"].number(kMaxTokenId),
                    field["stop"].number(kMaxTokenId)));
@@ -189,8 +197,22 @@ void Decoder::add(const JsonField& field) {
 
 std::string Decoder::decode(std::vector<std::string> tokens) const {
   if (!has_parts_) return join(tokens, " ");
+  const auto size = [&tokens] {
+    std::size_t sum = 0;
+    for (const std::string& token : tokens) sum += token.size();
+    return sum;
+  };
+  const std::size_t most = kFreeGrowth + kMaxGrowth * (size() + tokens.size());
   PatternScratch scratch;
-  for (const auto& part : parts_) part->apply(tokens, scratch);
+  scratch.allow(size());
+  for (const auto& part : parts_) {
+    part->apply(tokens, scratch, most);
+    if (size() <= most) continue;
+    throw Error(ErrorKind::kInput, {.what = "the decoder makes a text more than " +
+                                            std::to_string(kMaxGrowth) + " times as long",
+                                    .where = where_,
+                                    .remedy = "take out what replaces short texts by long ones"});
+  }
   return join(tokens, "");
 }
 

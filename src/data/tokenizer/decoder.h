@@ -17,7 +17,9 @@ namespace sluice::data {
 class DecoderPart {
  public:
   virtual ~DecoderPart() = default;
-  virtual void apply(std::vector<std::string>& tokens, PatternScratch& scratch) const = 0;
+  // most: bytes of what it makes; it may stop there.
+  virtual void apply(std::vector<std::string>& tokens, PatternScratch& scratch,
+                     std::size_t most) const = 0;
 };
 
 class Decoder {
@@ -25,11 +27,13 @@ class Decoder {
   // Throws Error(kInput) naming the field: malformed, a part that is not known.
   explicit Decoder(const JsonField& field);
 
-  // Without a decoder, tokens are put together with spaces between them.
+  // Without a decoder, tokens are put together with spaces between them. Throws Error(kInput) when
+  // they become more than kMaxGrowth times as long.
   std::string decode(std::vector<std::string> tokens) const;
 
  private:
   void add(const JsonField& field);
+  std::string where_;
   std::vector<std::unique_ptr<DecoderPart>> parts_;
   bool has_parts_ = false;
 };

@@ -40,6 +40,13 @@ std::string JsonField::text_or(std::string_view otherwise) const {
   return is_null() ? std::string(otherwise) : text();
 }
 
+std::string JsonField::short_text() const {
+  std::string found = text();
+  if (found.size() > kMaxTokenBytes)
+    refuse("a text of " + std::to_string(found.size()) + " bytes here");
+  return found;
+}
+
 bool JsonField::flag() const {
   if (!value_->is_boolean()) malformed("true or false");
   return value_->get<bool>();

@@ -17,8 +17,10 @@ namespace sluice::data {
 
 // Ids of larger vocabularies are refused: no model has them, and tables are as long as the largest.
 inline constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 24) - 1;
-// Longer tokens are refused, since a text is compared with them at every character.
+// Longer tokens are refused: texts grow by them.
 inline constexpr std::size_t kMaxTokenBytes = 4096;
+// Parts of one section, those of its sequences counted.
+inline constexpr std::size_t kMaxParts = 64;
 
 class JsonField {
  public:
@@ -39,6 +41,8 @@ class JsonField {
   // Error(kInput) unless it is what is asked for.
   std::string text() const;
   std::string text_or(std::string_view otherwise) const;
+  // Of at most kMaxTokenBytes: what is put into a text, again and again.
+  std::string short_text() const;
   bool flag() const;
   bool flag_or(bool otherwise) const;
   std::int64_t number(std::int64_t most) const;

@@ -7,6 +7,7 @@
 #include "data/tokenizer/text_matcher.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
+#include "sluice/error.h"
 
 namespace sluice::data {
 namespace {
@@ -98,6 +99,7 @@ class Replace final : public NormalizerPart {
       done = until;
     };
     pattern_.each_match(piece.text, scratch.pattern, [&](PatternMatch match) {
+      if (made.size() > scratch.most_bytes) return;
       keep(match.first);
       made += content_;
       // What is put in counts as the last of the characters that it replaces.
@@ -139,12 +141,26 @@ class Strip final : public NormalizerPart {
 
 }  // namespace
 
-Normalizer::Normalizer(const JsonField& field) {
+Normalizer::Normalizer(const JsonField& field) : where_(field.where()) {
   if (!field.is_null()) add(field);
+}
+
+void Normalizer::apply(OwnedPiece& piece, EncodeScratch& scratch) const {
+  scratch.most_bytes = kFreeGrowth + kMaxGrowth * piece.text.size();
+  for (const auto& part : parts_) {
+    part->apply(piece, scratch);
+    if (piece.text.size() <= scratch.most_bytes) continue;
+    throw Error(ErrorKind::kInput, {.what = "the normalizer makes a text more than " +
+                                            std::to_string(kMaxGrowth) + " times as long",
+                                    .where = where_,
+                                    .remedy = "take out what replaces short texts by long ones"});
+  }
 }
 
 void Normalizer::add(const JsonField& field) {
   const std::string type = field.type();
+  if (parts_.size() >= kMaxParts)
+    field.refuse("a normalizer of more than " + std::to_string(kMaxParts) + " parts");
   const auto add_part = [this](auto part) {
     parts_.push_back(std::make_unique<decltype(part)>(std::move(part)));
   };
@@ -165,9 +181,9 @@ void Normalizer::add(const JsonField& field) {
   } else if (type == "ByteLevel") {
     add_part(ByteLevelNormalizer());
   } else if (type == "Prepend") {
-    add_part(Prepend(field["prepend"].text()));
+    add_part(Prepend(field["prepend"].short_text()));
   } else if (type == "Replace") {
-    add_part(Replace(TextMatcher(field["pattern"]), field["content"].text()));
+    add_part(Replace(TextMatcher(field["pattern"]), field["content"].short_text()));
   } else if (type == "Strip") {
     add_part(Strip(field["strip_left"].flag(), field["strip_right"].flag()));
   } else {

@@ -14,9 +14,13 @@
 
 namespace sluice::data {
 
+// The longest compatible decomposition is 11 times as long as its character.
+inline constexpr std::size_t kMaxGrowth = 32, kFreeGrowth = 1 << 16;
+
 class NormalizerPart {
  public:
   virtual ~NormalizerPart() = default;
+  // scratch.most_bytes: of the text that it makes; it may stop there.
   virtual void apply(OwnedPiece& piece, EncodeScratch& scratch) const = 0;
 };
 
@@ -26,12 +30,12 @@ class Normalizer {
   explicit Normalizer(const JsonField& field);
 
   bool is_identity() const { return parts_.empty(); }
-  void apply(OwnedPiece& piece, EncodeScratch& scratch) const {
-    for (const auto& part : parts_) part->apply(piece, scratch);
-  }
+  // Throws Error(kInput) when the text becomes more than kMaxGrowth times as long.
+  void apply(OwnedPiece& piece, EncodeScratch& scratch) const;
 
  private:
   void add(const JsonField& field);
+  std::string where_;
   std::vector<std::unique_ptr<NormalizerPart>> parts_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 using Kind = PatternNode::Kind;
 
 constexpr std::size_t kMaxInstructions = 1 << 16;
-constexpr std::size_t kMaxClasses = 200;
+constexpr std::size_t kMaxClasses = 64;
 constexpr std::size_t kMaxChoices = std::size_t{1} << 22;
 constexpr std::size_t kMaxAlternatives = 64;
 
@@ -309,10 +309,6 @@ Pattern::Pattern(std::string_view pattern, const std::string& where)
                  .remedy = "give one of at most " + std::to_string(kMaxPatternBytes)});
   }
   PatternCompiler(*this, where).compile(parse_pattern(pattern, where));
-}
-
-void Pattern::begin_scan(std::string_view text, PatternScratch& scratch) const {
-  scratch.steps = kFreeSteps + kStepsPerByte * text.size();
 }
 
 void Pattern::out_of_steps() const {

@@ -9,9 +9,8 @@
 //
 // Invariants:
 //  1. Matches are those of Oniguruma: leftmost, first alternative that fits.
-//  2. The steps of one scan are bounded by a multiple of the text's length (kStepsPerByte); a
-//  pattern
-//     that needs more throws.
+//  2. The steps that all patterns take for one text are bounded by a multiple of its length
+//     (PatternScratch::allow); a pattern that needs more throws.
 // Thread-safety: const members may be called from any thread, each with a PatternScratch of its
 // own.
 #pragma once
@@ -35,7 +34,7 @@ struct PatternMatch {
   std::size_t first = 0, last = 0;  // bytes [first, last)
 };
 
-// Memory that matching uses again, and what is left of the steps of a scan.
+// Memory that matching uses again, and what is left of the steps for a text.
 struct PatternScratch {
   struct Choice {
     std::uint32_t instruction;
@@ -44,6 +43,9 @@ struct PatternScratch {
   };
   std::vector<Choice> choices;
   std::uint64_t steps = 0;
+
+  // For a text of so many bytes.
+  void allow(std::size_t bytes) { steps = kFreeSteps + kStepsPerByte * bytes; }
 };
 
 class Pattern {
@@ -52,10 +54,9 @@ class Pattern {
   Pattern(std::string_view pattern, const std::string& where);
   // Calls found(PatternMatch) for one match after the other, as Oniguruma's iterator finds them: an
   // empty match is not taken where the one before it ended.
-  // Precondition: valid UTF-8. Throws Error(kInput) when a match needs more than the steps allowed.
+  // Preconditions: valid UTF-8, scratch.allow(). Throws Error(kInput) when the steps are used up.
   template <typename Found>
   void each_match(std::string_view text, PatternScratch& scratch, Found&& found) const {
-    begin_scan(text, scratch);
     PatternMatch match;
     std::size_t from = 0, last_end = std::string_view::npos;
     while (from <= text.size() && find(text, from, scratch, match)) {
@@ -101,7 +102,6 @@ class Pattern {
     bool has(char32_t c) const { return c < 128 ? ascii[c >> 6] >> (c & 63) & 1 : bits->has(c); }
   };
 
-  void begin_scan(std::string_view text, PatternScratch& scratch) const;
   // The first match that begins at `from` or later.
   bool find(std::string_view text, std::size_t from, PatternScratch& scratch,
             PatternMatch& match) const;

@@ -113,12 +113,8 @@ class Split final : public PreTokenizerPart {
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const override {
     Cutter cutter(piece, behavior_, invert_, next);
-    // Parts that come later match too: each takes up the steps where it began.
-    pattern_.each_match(piece.text, scratch.pattern, [&](PatternMatch match) {
-      const std::uint64_t steps = scratch.pattern.steps;
-      cutter.delimiter(match.first, match.last);
-      scratch.pattern.steps = steps;
-    });
+    pattern_.each_match(piece.text, scratch.pattern,
+                        [&](PatternMatch match) { cutter.delimiter(match.first, match.last); });
     cutter.finish();
   }
 
@@ -243,11 +239,8 @@ class ByteLevel final : public PreTokenizerPart {
       return;
     }
     Cutter cutter(piece, Behavior::kIsolated, false, give);
-    words_->each_match(piece.text, scratch.pattern, [&](PatternMatch match) {
-      const std::uint64_t steps = scratch.pattern.steps;
-      cutter.delimiter(match.first, match.last);
-      scratch.pattern.steps = steps;
-    });
+    words_->each_match(piece.text, scratch.pattern,
+                       [&](PatternMatch match) { cutter.delimiter(match.first, match.last); });
     cutter.finish();
   }
 
@@ -277,9 +270,12 @@ Metaspace metaspace(const JsonField& field) {
 
 PreTokenizer::PreTokenizer(const JsonField& field) {
   if (!field.is_null()) add(field);
+  bool has_bytes = false;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     auto* const bytes = dynamic_cast<ByteLevel*>(parts_[i].get());
     if (!bytes) continue;
+    // Each makes a text longer.
+    if (std::exchange(has_bytes, true)) field.refuse("a second ByteLevel");
     gives_bytes_ = i + 1 == parts_.size();
     if (!gives_bytes_) bytes->make_characters();
   }
@@ -287,6 +283,8 @@ PreTokenizer::PreTokenizer(const JsonField& field) {
 
 void PreTokenizer::add(const JsonField& field) {
   const std::string type = field.type();
+  if (parts_.size() >= kMaxParts)
+    field.refuse("a pre-tokenizer of more than " + std::to_string(kMaxParts) + " parts");
   const auto add_part = [this](auto part) {
     parts_.push_back(std::make_unique<decltype(part)>(std::move(part)));
   };

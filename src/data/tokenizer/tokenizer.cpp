@@ -24,7 +24,7 @@ using data::TextPiece;
 
 namespace {
 
-constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxFileBytes = std::size_t{128} << 20;
 // Places in a text are kept in 32 bits while it is encoded.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
@@ -138,6 +138,7 @@ void Tokenizer::Impl::encode(std::string_view text, bool goes_on,
   }
   std::unique_ptr<EncodeScratch> scratch = take_scratch();
   scratch->goes_on = goes_on;
+  scratch->pattern.allow(text.size());
   std::string repaired;
   if (data::valid_utf8_prefix(text) != text.size()) {
     data::append_repaired(repaired, text);

@@ -207,16 +207,23 @@ const CodepointRanges& ranges_of(CodepointSet set) {
   return sets[static_cast<std::size_t>(set)];
 }
 
-CodepointBits::CodepointBits(const CodepointRanges& ranges) : bits_((kLast + 1) / 64) {
+CodepointBits::CodepointBits(const CodepointRanges& ranges) {
+  constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  pages_ = {{0, 0, 0, 0}, {kAll, kAll, kAll, kAll}};
   for (const CodepointRange& range : ranges) {
     for (char32_t c = range.first; c <= range.last;) {
-      if ((c & 63) == 0 && c + 63 <= range.last) {
-        bits_[c >> 6] = ~std::uint64_t{0};
-        c += 64;
-      } else {
-        bits_[c >> 6] |= std::uint64_t{1} << (c & 63);
-        ++c;
+      std::uint16_t& page = page_of_[c >> 8];
+      if ((c & 255) == 0 && c + 255 <= range.last) {
+        page = 1;
+        c += 256;
+        continue;
       }
+      if (page == 0) {
+        page = static_cast<std::uint16_t>(pages_.size());
+        pages_.push_back({});
+      }
+      pages_[page][c >> 6 & 3] |= std::uint64_t{1} << (c & 63);
+      ++c;
     }
   }
 }

@@ -7,6 +7,7 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -49,10 +50,14 @@ const CodepointRanges& ranges_of(CodepointSet set);
 class CodepointBits {
  public:
   explicit CodepointBits(const CodepointRanges& ranges);
-  bool has(char32_t c) const { return bits_[c >> 6] >> (c & 63) & 1; }
+  bool has(char32_t c) const { return pages_[page_of_[c >> 8]][c >> 6 & 3] >> (c & 63) & 1; }
 
  private:
-  std::vector<std::uint64_t> bits_;
+  // Of 256 codepoints each; most sets have few that are neither empty nor full, and these two are
+  // the first.
+  using Page = std::array<std::uint64_t, 4>;
+  std::array<std::uint16_t, 0x1100> page_of_{};
+  std::vector<Page> pages_;
 };
 
 const CodepointBits& bits_of(CodepointSet set);

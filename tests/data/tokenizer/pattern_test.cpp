@@ -13,6 +13,7 @@ namespace {
 
 std::vector<std::string> matches(const std::string& pattern, const std::string& text) {
   PatternScratch scratch;
+  scratch.allow(text.size());
   std::vector<std::string> found;
   Pattern(pattern, "here").each_match(text, scratch, [&](PatternMatch match) {
     found.push_back(text.substr(match.first, match.last - match.first));
@@ -117,6 +118,7 @@ TEST(PatternTest, RefusesWhatItDoesNotUnderstandByName) {
 TEST(PatternTest, BoundsTheStepsOfAScan) {
   PatternScratch scratch;
   const auto scan = [&](const std::string& pattern, const std::string& text) {
+    scratch.allow(text.size());
     Pattern(pattern, "here").each_match(text, scratch, [](PatternMatch) {});
   };
   for (const char* pattern : {"(a+)+b", "(?:a|a)+b", "a*a*a*a*b", "(?=(?:a+)+b)a", "(?:a?){30}b"}) {

@@ -1,0 +1,38 @@
+// Any bytes as a tokenizer.json: an Error of the input, or a tokenizer that makes ids of its own of
+// any text, and text of these.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "sluice/error.h"
+#include "sluice/tokenizer.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+constexpr const char* kTexts[] = {"", "Hello wörld, abc  123\n\n <s>x</s>",
+                                  "e\xCC\x81\xF0\x9F\x91\x8D \xE4\xBA\xAC\xFF",
+                                  "    \t\r\n'LL 've ab"};
+
+}  // namespace
+
+extern "C" int fuzz_tokenizer_json(const std::uint8_t* data, std::size_t size) {
+  try {
+    const sluice::Tokenizer tokenizer =
+        sluice::Tokenizer::parse({reinterpret_cast<const char*>(data), size}, "tokenizer.json");
+    for (const char* text : kTexts) {
+      const std::vector<std::int32_t> ids = tokenizer.encode(text);
+      for (const std::int32_t id : ids) require(id >= 0 && id < tokenizer.num_ids());
+      require(tokenizer.encode(text) == ids);
+      tokenizer.decode(ids);
+      tokenizer.encode_further(text);
+    }
+  } catch (const sluice::Error& error) {
+    require(error.kind() == sluice::ErrorKind::kInput);
+  }
+  return 0;
+}
