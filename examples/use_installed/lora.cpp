@@ -47,7 +47,8 @@ int main(int, char** arguments) try {
     if (parameter.trainable) adapters.push_back(parameter.tensor);
   const Losses plain = train(adapters, [&](int step) {
     const at::Tensor ids = my_tokens(step);
-    const sluice::Values batch{{"input_ids", ids}, {"labels", ids}};
+    const sluice::Values batch{
+        {"input_ids", ids}, {"labels", ids}, {"attention_mask", {}}, {"position_ids", {}}};
     const sluice::LossValue loss = model.loss(whole.forward({}, batch, 0, 0, 0), batch);
     (loss.loss / loss.count).backward();
     return (loss.loss / loss.count).item<double>();

@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint_files.h"
 
 #include <string>
+#include "checkpoint/kept_tensors.h"
 
 #include "checkpoint/read_manifest.h"
 #include "io/hf_files.h"
@@ -19,7 +20,8 @@ bool is_tensor_file_in(std::string_view file, const std::string& folder) {
 bool is_ours(std::string_view file) {
   if (file.find('/') == std::string_view::npos) {
     return file == kManifestFile || file == io::kHfConfigFile || file == io::kHfIndexFile ||
-           (file.starts_with("model") && file.ends_with(".safetensors")) ||
+           ((file.starts_with("model") || is_kept_file(std::string(file))) &&
+            file.ends_with(".safetensors")) ||
            file == kAdapterConfigFile || file == kAdapterFile || io::is_tokenizer_file(file);
   }
   return is_tensor_file_in(file, kOptimizerFolder) || is_tensor_file_in(file, kExtraFolder);

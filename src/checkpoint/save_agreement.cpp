@@ -120,7 +120,7 @@ bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const 
     std::string failure;
     try {
       kept = tensors_to_keep(target.config_text, target.source_directory, saved);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // the others wait for this message
       failure = error.what();
     }
     message.add(failure).add(kept != nullptr);

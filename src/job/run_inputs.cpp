@@ -46,6 +46,8 @@ TokenDataOptions data_options(const RunConfig& config, const ModelSpec& spec,
 
 std::string model_directory(const RunConfig& config) {
   if (!config.model.path.empty()) return config.model.path;
+  std::error_code unseen;
+  if (std::filesystem::is_directory(config.model.config, unseen)) return config.model.config;
   return config.model.config.empty() ? "" : folder_of(config.model.config);
 }
 
@@ -53,7 +55,8 @@ std::string source_directory(const RunConfig& config) {
   const std::string& tokenizer = config.data.tokenizer;
   if (!config.model.path.empty() || tokenizer == "auto" || tokenizer == "bytes")
     return model_directory(config);
-  if (std::filesystem::is_directory(tokenizer)) return tokenizer;
+  std::error_code unseen;
+  if (std::filesystem::is_directory(tokenizer, unseen)) return tokenizer;
   return folder_of(tokenizer);
 }
 

@@ -39,11 +39,22 @@ struct Rows {
     return false;
   }
 
+  // Bits must not depend on the other rows of a replica's share.
+  bool has_positions() const {
+    if (of.position_ids.empty()) return false;
+    for (std::int64_t row = first; row < first + count; ++row) {
+      const auto begin = of.position_ids.begin() + row * of.seq_len;
+      for (std::int64_t i = 0; i < length; ++i)
+        if (begin[i] != i) return true;
+    }
+    return false;
+  }
+
   Values values() const {
     return {{"input_ids", tensor(of.ids)},
             {"labels", tensor(of.labels)},
             {"attention_mask", has_mask() ? tensor(of.attention_mask) : at::Tensor()},
-            {"position_ids", of.position_ids.empty() ? at::Tensor() : tensor(of.position_ids)}};
+            {"position_ids", has_positions() ? tensor(of.position_ids) : at::Tensor()}};
   }
 };
 

@@ -91,7 +91,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
   expect_error("nonsense plan run.toml", 2,
                "unknown command 'nonsense'; command 'sluice'; one of: train, eval, checkpoint, "
                "plan, config, "
-               "split, schedule, launch, debug, help, data");
+               "split, schedule, launch, data, debug, help");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +

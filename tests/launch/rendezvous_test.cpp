@@ -96,8 +96,8 @@ TEST_F(RendezvousTest, ProcessesOfOneMachineMeetThroughAPrivateFile) {
 }
 
 TEST_F(RendezvousTest, TheFileIsForThisUserAlone) {
-  std::thread first([] { (void)join_job(here(0, 2, "job"), kLong); });
-  ASSERT_TRUE(testing::eventually([&] {
+  std::jthread first([] { (void)join_job(here(0, 2, "job"), kLong); });
+  EXPECT_TRUE(testing::eventually([&] {
     return std::filesystem::exists(folder_ / ("sluice-" + std::to_string(::geteuid()))) &&
            files().size() == 1 && files().begin()->find(".tmp") == std::string::npos;
   }));

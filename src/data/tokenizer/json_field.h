@@ -16,7 +16,7 @@
 namespace sluice::data {
 
 // Ids of larger vocabularies are refused: no model has them, and tables are as long as the largest.
-inline constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 24) - 1;
+inline constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 22) - 1;
 // Longer tokens are refused: texts grow by them.
 inline constexpr std::size_t kMaxTokenBytes = 4096;
 // Parts of one section, those of its sequences counted.

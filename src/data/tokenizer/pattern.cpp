@@ -196,7 +196,11 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    for (std::uint32_t i = 0; i < node.least; ++i) emit(body);
+    // What is empty once is empty however often.
+    for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
+      emit(body);
+      if (here() == before) break;
+    }
     const bool lazy = node.repetition == Repetition::kLazy;
     const auto split = [&] { return add({Op::kSplit}); };
     const auto set_split = [&](std::uint32_t at, std::uint32_t again, std::uint32_t on) {
@@ -279,8 +283,9 @@ class PatternCompiler {
         return 0;
       case Kind::kChoice: {
         const std::uint32_t length = length_of(node.children.front());
-        for (const PatternNode& child : node.children) {
-          if (length_of(child) != length) refuse("a lookbehind of varying length");
+        // Each once: two looks at a child on every level would double with the depth.
+        for (std::size_t i = 1; i < node.children.size(); ++i) {
+          if (length_of(node.children[i]) != length) refuse("a lookbehind of varying length");
         }
         return length;
       }

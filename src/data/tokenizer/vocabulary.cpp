@@ -49,7 +49,7 @@ void MergeTable::reserve(std::size_t count) {
 
 void MergeTable::set(std::int32_t left, std::int32_t right, Merge merge) {
   const std::uint64_t key = key_of(left, right);
-  std::size_t slot = mix_bits(key) & mask_;
+  std::size_t slot = mix_bits(key ^ kHashSalt) & mask_;
   while (slots_[slot].key != key && slots_[slot].key != kEmpty) slot = (slot + 1) & mask_;
   slots_[slot] = {key, merge};
 }

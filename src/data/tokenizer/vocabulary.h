@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,13 @@
 
 namespace sluice::data {
 
+// Of this process: which texts share a slot cannot be known when a file is written.
+inline const std::uint64_t kHashSalt =
+    (std::uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
+
 // Not for data that outlives the process.
 inline std::uint64_t hash_bytes(std::string_view bytes) {
-  std::uint64_t hash = bytes.size() * 0x9e3779b97f4a7c15ULL;
+  std::uint64_t hash = kHashSalt ^ (bytes.size() * 0x9e3779b97f4a7c15ULL);
   const char* at = bytes.data();
   std::size_t left = bytes.size();
   for (; left >= 8; at += 8, left -= 8) {
@@ -69,7 +74,7 @@ class MergeTable {
   const Merge* find(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return nullptr;
     const std::uint64_t key = key_of(left, right);
-    for (std::size_t slot = mix_bits(key) & mask_;; slot = (slot + 1) & mask_) {
+    for (std::size_t slot = mix_bits(key ^ kHashSalt) & mask_;; slot = (slot + 1) & mask_) {
       if (slots_[slot].key == key) return &slots_[slot].merge;
       if (slots_[slot].key == kEmpty) return nullptr;
     }

@@ -95,7 +95,7 @@ void become_family(json& config, const Alias& alias) {
                             config.at("rope_parameters").is_object() &&
                             says(config.at("rope_parameters"), "rope_theta");
   if (!nested_theta && !says(config, "rope_theta")) {
-    if (says(config, "rope_parameters")) {
+    if (says(config, "rope_parameters") && config.at("rope_parameters").is_object()) {
       config["rope_parameters"]["rope_theta"] = alias.rope_theta;
     } else {
       config["rope_theta"] = alias.rope_theta;
@@ -103,11 +103,12 @@ void become_family(json& config, const Alias& alias) {
   }
 }
 
-// What transformers does: the whole's word counts, and its own default where it has none.
+// What transformers 5.23 does: of some wholes either word ties; of the others the whole's word
+// counts, and its own default where it has none.
 bool ties_head(const json& document, const json& text, const Whole& whole) {
+  if (whole.ties == Whole::kAsText && text.contains(kTies) && text.at(kTies) == true) return true;
   if (says(document, kTies)) return document.at(kTies) == true;
-  if (whole.ties != Whole::kAsText) return whole.ties == Whole::kAlways;
-  return text.contains(kTies) && text.at(kTies) == true;
+  return whole.ties == Whole::kAlways;
 }
 
 json text_of(const json& document) {

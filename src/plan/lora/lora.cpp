@@ -66,6 +66,17 @@ using detail::LinearLayer;
 constexpr const char* kA = ".lora_A.weight";
 constexpr const char* kB = ".lora_B.weight";
 
+// Whether every pattern that matches the tied layer is for other layers, too, as "*" is.
+bool among_others(const std::vector<std::string>& patterns, const std::string& name,
+                  const std::vector<LinearLayer>& linear) {
+  return std::all_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    if (!matches_pattern(pattern, name)) return true;
+    return std::any_of(linear.begin(), linear.end(), [&](const LinearLayer& other) {
+      return !other.tied && matches_pattern(pattern, other.name);
+    });
+  });
+}
+
 [[noreturn]] void refuse(const std::string& option, const std::string& what,
                          const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = option, .remedy = remedy});
@@ -165,6 +176,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
   adapter.dropout = options.dropout;
   for (const LinearLayer& layer : linear) {
     if (!matches_any(options.target, layer.name)) continue;
+    if (layer.tied && among_others(options.target, layer.name, linear)) continue;
     if (layer.tied) {
       refuse("lora.target",
              "'" + layer.name +
