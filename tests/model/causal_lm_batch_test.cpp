@@ -50,6 +50,19 @@ TEST(CausalLmBatchTest, AMicrobatchHasTensorsOfItsOwnSizeWhereverItIsUsed) {
   }
 }
 
+TEST(CausalLmBatchTest, HasPositionsAndMaskOnlyWhereItsOwnRowsNeedThem) {
+  TokenRows rows = counting_rows(4, 3);
+  rows.position_ids = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 1};
+  rows.attention_mask = {0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const StepBatch parts = causal_lm_batch(rows, 2, 1);
+  const Values first = parts.microbatches.at(0), second = parts.microbatches.at(1);
+  EXPECT_FALSE(first.get("position_ids").defined());
+  EXPECT_TRUE(first.get("attention_mask").defined());
+  EXPECT_FALSE(second.get("attention_mask").defined());
+  EXPECT_TRUE(
+      second.get("position_ids").equal(at::tensor({0, 1, 2, 0, 0, 1}, at::kLong).view({2, 3})));
+}
+
 TEST(CausalLmBatchTest, OfAReplicaItsMicrobatchesAreNumberedAmongAll) {
   const StepBatch parts = causal_lm_batch(StepShare{counting_rows(4, 3), 99}, 8, 2, 5);
   EXPECT_EQ(parts.step, 5);

@@ -115,6 +115,14 @@ TEST(PatternTest, RefusesWhatItDoesNotUnderstandByName) {
   }
 }
 
+// Were one of these read twice a level, or repeated as often as it says, it would not end.
+TEST(PatternTest, IsReadInTimeOfItsLength) {
+  std::string behind = "x";
+  for (int level = 0; level < 40; ++level) behind = "(?:" + behind + "|b)";
+  EXPECT_EQ(matches("(?<=" + behind + ")c", "acxc"), (Found{"c"}));
+  EXPECT_EQ(matches("(?:(?:(?:){1000}{1000}{1000}){1000}{1000}{1000})a", "ba"), (Found{"a"}));
+}
+
 TEST(PatternTest, BoundsTheStepsOfAScan) {
   PatternScratch scratch;
   const auto scan = [&](const std::string& pattern, const std::string& text) {
