@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "sluice/error.h"
@@ -96,10 +97,18 @@ TEST(LoraTest, RefusesWhatMatchesNothingWithTheNearestName) {
   expect_error([] { make_adapter(llama(), {.rank = 0}); }, ErrorKind::kUsage, "give at least 1");
 }
 
-TEST(LoraTest, RefusesAHeadThatIsTiedToTheEmbedding) {
+TEST(LoraTest, AHeadThatIsTiedToTheEmbeddingIsLeftOutOfAllAndRefusedByName) {
   const ModelSpec tied = read_model_spec(below_tests("reference/models_extra/qwen2_tied"));
-  expect_error([&] { make_adapter(tied, {.rank = 2, .target = {"*"}}); }, ErrorKind::kUsage,
+  expect_error([&] { make_adapter(tied, {.rank = 2, .target = {"lm_head"}}); }, ErrorKind::kUsage,
                "'lm_head' is tied to the embedding");
+  expect_error(
+      [&] {
+        make_adapter(tied, {.rank = 2, .target = {"*", "lm_*"}});
+      },
+      ErrorKind::kUsage, "'lm_head' is tied to the embedding");
+  const std::vector<std::string> all = names_of(make_adapter(tied, {.rank = 2, .target = {"*"}}));
+  EXPECT_EQ(all.size(), 7u * 2);  // of each block q, k, v, o, gate, up, down
+  EXPECT_EQ(std::count(all.begin(), all.end(), "lm_head"), 0);
 }
 
 TEST(LoraTest, RoutersAndExpertsAreNoLinearLayersToPeft) {
