@@ -3,17 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "config/origins.h"
 #include "config/plan_words.h"
 #include "sluice/error.h"
 #include "sluice/run_config.h"
 
 namespace sluice {
 namespace {
-
-bool is_set(const RunConfig& config, const std::string& key) {
-  const auto origin = config.origins.find(key);
-  return origin != config.origins.end() && origin->second != "default";
-}
 
 std::string place_of(const RunConfig& config, const std::string& key) {
   const auto origin = config.origins.find(key);

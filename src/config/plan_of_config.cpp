@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "config/batch_sizes.h"
+#include "config/origins.h"
 #include "config/plan_words.h"
 #include "sluice/error.h"
 #include "sluice/parts/precision.h"
@@ -81,11 +82,6 @@ std::string with_place(const RunConfig& config, const std::string& warning) {
   const auto key = config.origins.find(warning.substr(0, warning.find(' ')));
   const bool given = key != config.origins.end() && key->second != "default";
   return given ? warning + "; " + key->second : warning;
-}
-
-bool is_set(const RunConfig& config, const std::string& key) {
-  const auto origin = config.origins.find(key);
-  return origin != config.origins.end() && origin->second != "default";
 }
 
 std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) {

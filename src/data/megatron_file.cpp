@@ -98,15 +98,7 @@ class MegatronFile final : public TokenFile {
 
   void read(std::uint64_t first, std::size_t count, std::int64_t vocab_size,
             std::int32_t* ids) const override {
-    const File file = File::open(path_);
-    const std::size_t width = bytes_of(type_);
-    std::vector<unsigned char> bytes(std::min(count, kBlock) * width);
-    for (std::size_t done = 0; done < count;) {
-      const std::size_t block = std::min(count - done, kBlock);
-      file.read(bytes.data(), block * width, (first + done) * width);
-      read_ids(bytes.data(), block, type_, vocab_size, path_, first + done, ids + done);
-      done += block;
-    }
+    read_ids({.path = path_, .offset = 0, .type = type_}, first, count, vocab_size, ids);
   }
 
   std::vector<std::uint64_t> document_starts(std::uint64_t first,

@@ -42,6 +42,27 @@ void widen(const unsigned char* bytes, std::size_t count, std::int64_t vocab_siz
   }
 }
 
+void widen_ids(const unsigned char* bytes, std::size_t count, IdType type, std::int64_t vocab_size,
+               const std::string& path, std::uint64_t first, std::int32_t* ids) {
+  switch (type) {
+    case IdType::kUint8:
+      return widen<std::uint8_t>(bytes, count, vocab_size, path, first, ids);
+    case IdType::kInt8:
+      return widen<std::int8_t>(bytes, count, vocab_size, path, first, ids);
+    case IdType::kInt16:
+      return widen<std::int16_t>(bytes, count, vocab_size, path, first, ids);
+    case IdType::kInt32:
+      return widen<std::int32_t>(bytes, count, vocab_size, path, first, ids);
+    case IdType::kUint16:
+      return widen<std::uint16_t>(bytes, count, vocab_size, path, first, ids);
+    case IdType::kUint32:
+      return widen<std::uint32_t>(bytes, count, vocab_size, path, first, ids);
+    case IdType::kInt64:
+      break;
+  }
+  widen<std::int64_t>(bytes, count, vocab_size, path, first, ids);
+}
+
 // Ids from `offset` to the end of the file; the whole is one document.
 class PlainTokenFile final : public TokenFile {
  public:
@@ -59,15 +80,7 @@ class PlainTokenFile final : public TokenFile {
 
   void read(std::uint64_t first, std::size_t count, std::int64_t vocab_size,
             std::int32_t* ids) const override {
-    const File file = File::open(path_);
-    const std::size_t width = bytes_of(type_);
-    std::vector<unsigned char> bytes(std::min(count, kBlockTokens) * width);
-    for (std::size_t done = 0; done < count;) {
-      const std::size_t block = std::min(count - done, kBlockTokens);
-      file.read(bytes.data(), block * width, offset_ + (first + done) * width);
-      read_ids(bytes.data(), block, type_, vocab_size, path_, first + done, ids + done);
-      done += block;
-    }
+    read_ids({.path = path_, .offset = offset_, .type = type_}, first, count, vocab_size, ids);
   }
 
   std::vector<std::uint64_t> document_starts(std::uint64_t first,
@@ -161,25 +174,17 @@ std::string name_of(IdType type) {
   return "int64";
 }
 
-void read_ids(const unsigned char* bytes, std::size_t count, IdType type, std::int64_t vocab_size,
-              const std::string& path, std::uint64_t first, std::int32_t* ids) {
-  switch (type) {
-    case IdType::kUint8:
-      return widen<std::uint8_t>(bytes, count, vocab_size, path, first, ids);
-    case IdType::kInt8:
-      return widen<std::int8_t>(bytes, count, vocab_size, path, first, ids);
-    case IdType::kInt16:
-      return widen<std::int16_t>(bytes, count, vocab_size, path, first, ids);
-    case IdType::kInt32:
-      return widen<std::int32_t>(bytes, count, vocab_size, path, first, ids);
-    case IdType::kUint16:
-      return widen<std::uint16_t>(bytes, count, vocab_size, path, first, ids);
-    case IdType::kUint32:
-      return widen<std::uint32_t>(bytes, count, vocab_size, path, first, ids);
-    case IdType::kInt64:
-      break;
+void read_ids(const StoredIds& stored, std::uint64_t first, std::size_t count,
+              std::int64_t vocab_size, std::int32_t* ids) {
+  const File file = File::open(stored.path);
+  const std::size_t width = bytes_of(stored.type);
+  std::vector<unsigned char> bytes(std::min(count, kBlockTokens) * width);
+  for (std::size_t done = 0; done < count;) {
+    const std::size_t block = std::min(count - done, kBlockTokens);
+    file.read(bytes.data(), block * width, stored.offset + (first + done) * width);
+    widen_ids(bytes.data(), block, stored.type, vocab_size, stored.path, first + done, ids + done);
+    done += block;
   }
-  widen<std::int64_t>(bytes, count, vocab_size, path, first, ids);
 }
 
 std::unique_ptr<TokenFile> open_token_file(const std::string& path, DataFormat format) {

@@ -51,12 +51,19 @@ DataFormat format_of_token_file(const std::string& path);
 std::string bin_of_index(const std::string& path);
 std::string index_of_bin(const std::string& path);
 
-// Of 1, 2, 4 or 8 bytes each, at `bytes`. Throws Error(kInput) at "path, token N", `first` being
-// the number of the first.
 enum class IdType { kUint8, kInt8, kInt16, kInt32, kInt64, kUint16, kUint32 };
 std::size_t bytes_of(IdType type);
 std::string name_of(IdType type);
-void read_ids(const unsigned char* bytes, std::size_t count, IdType type, std::int64_t vocab_size,
-              const std::string& path, std::uint64_t first, std::int32_t* ids);
+
+// Ids of one type behind each other, from byte `offset` of a file on.
+struct StoredIds {
+  const std::string& path;
+  std::uint64_t offset = 0;
+  IdType type = IdType::kUint16;
+};
+// Those from number `first` on. Throws Error(kInput) at "path, token N" for one that is not below
+// vocab_size, and for a file that became shorter.
+void read_ids(const StoredIds& stored, std::uint64_t first, std::size_t count,
+              std::int64_t vocab_size, std::int32_t* ids);
 
 }  // namespace sluice::data

@@ -1,0 +1,17 @@
+// Where a key was given.
+// Thread-safety: a pure function.
+#pragma once
+
+#include <string>
+
+#include "sluice/run_config.h"
+
+namespace sluice {
+
+// Whether a file, the environment or the command line gives it. key: "section.name".
+inline bool is_set(const RunConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin != config.origins.end() && origin->second != "default";
+}
+
+}  // namespace sluice
