@@ -2,9 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <filesystem>
 
-#include "support/reference_cases.h"
+#include "support/fuzz_corpus.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size);
@@ -14,19 +13,7 @@ extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size);
 namespace sluice {
 namespace {
 
-void replay(const std::string& corpus, int (*target)(const std::uint8_t*, std::size_t)) {
-  const std::filesystem::path folder =
-      std::filesystem::path(SLUICE_TEST_DATA) / "fuzz" / "corpus" / corpus;
-  int files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    const std::string name = file.path().filename().string();
-    SCOPED_TRACE(name);
-    const std::string text = testing::read_test_file("fuzz/corpus/" + corpus + "/" + name);
-    EXPECT_EQ(target(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0);
-    ++files;
-  }
-  EXPECT_GT(files, 10);
-}
+using testing::replay;
 
 TEST(FuzzCorpusTest, ReplaysTheScheduleFilesFoundSoFar) {
   replay("schedule_csv", LLVMFuzzerTestOneInput);
