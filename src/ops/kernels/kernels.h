@@ -41,8 +41,8 @@ struct AttentionCall {
 
 // The gradients of q, k and v have the layout of q, k and v.
 struct AttentionGradientCall {
-  AttentionCall forward;             // out and log_sums are read
-  const float* d_out = nullptr;      // as out
+  AttentionCall forward;         // out and log_sums are read
+  const float* d_out = nullptr;  // as out
   float *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 
@@ -59,8 +59,8 @@ struct Kernels {
   std::string_view name;  // "avx512", "avx2", "base"
 
   // ---- norms: rows of `width` floats, `x_stride` and `y_stride` apart ----
-  // y = x / rms(x) * (offset + weight); inverse[row] = 1 / rms(x). eps under the root. offset: 0, or
-  // 1 of Gemma. y may be x.
+  // y = x / rms(x) * (offset + weight); inverse[row] = 1 / rms(x). eps under the root. offset: 0,
+  // or 1 of Gemma. y may be x.
   void (*rms_norm)(std::int64_t rows, std::int64_t width, const float* x, std::int64_t x_stride,
                    const float* weight, float offset, float eps, float* y, std::int64_t y_stride,
                    float* inverse);
@@ -101,8 +101,8 @@ struct Kernels {
   void (*add_scaled)(std::int64_t size, float scale, const float* x, float* y);
   void (*sum_scaled)(std::int64_t size, const float* x, float scale, const float* z, float* y);
   // Turns, in place, the first 2 * half channels of `heads` heads of `head_dim` in every row: x[i],
-  // x[i + half] by the angle i of the row. cosines and sines: row r at r * half. direction: 1, or -1
-  // for the gradient.
+  // x[i + half] by the angle i of the row. cosines and sines: row r at r * half. direction: 1, or
+  // -1 for the gradient.
   void (*rotate)(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, std::int64_t half,
                  float* x, std::int64_t stride, const float* cosines, const float* sines,
                  float direction);
@@ -128,7 +128,8 @@ struct Kernels {
   void (*adamw)(const AdamWCall& call);
 };
 
-// The best that this processor has; SLUICE_CPU (base, avx2, avx512) caps it. Decided once a process.
+// The best that this processor has; SLUICE_CPU (base, avx2, avx512) caps it. Decided once a
+// process.
 const Kernels& kernels();
 
 }  // namespace sluice::ops
