@@ -176,8 +176,9 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::fused>("training", "fused")
           .decides_the_numbers()
           .one_of({"auto", "off"})
-          .means("`auto`: fused operators where there are any; `off`: plain operators. There are "
-                 "none yet, so both run the plain ones."),
+          .means("`auto`: blocks, norms, head and loss run as fused operators where these take "
+                 "them (docs/performance.md says when); `off`: LibTorch's operators. The numbers "
+                 "differ by rounding."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()

@@ -17,6 +17,7 @@ Precision precision_of(const RunConfig& config) {
   Precision precision = {.parameters = config.model.dtype};
   if (config.training.mixed_precision != "none")
     precision.products = config.training.mixed_precision;
+  precision.fused = config.training.fused == "auto";
   return precision;
 }
 

@@ -5,6 +5,7 @@ namespace sluice {
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter) {
   LayerOptions options;
   options.adapter = adapter;
+  options.fused = config.training.fused == "auto";
   if (config.model.dtype == "bfloat16") options.dtype = at::kBFloat16;
   if (config.model.dtype == "float16") options.dtype = at::kHalf;
   return options;
