@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include "model/families.h"
 #include "model/modules.h"
@@ -25,7 +26,7 @@ at::Tensor fused_sum(const at::Tensor& logits_RV, const at::Tensor& targets_R) {
   if (counted_R.numel() > 0) {
     const auto [least, most] = at::aminmax(counted_R);
     if (least.item<std::int64_t>() < 0 || most.item<std::int64_t>() >= logits_RV.size(1))
-      throw c10::IndexError(C10_LOC, "a label is not of the vocabulary");
+      C10_THROW_ERROR(IndexError, "a label is not of the vocabulary");
   }
   return ops::cross_entropy_block(logits_RV, targets_R);
 }
