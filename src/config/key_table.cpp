@@ -177,7 +177,7 @@ std::vector<Key> make_table() {
           .decides_the_numbers()
           .one_of({"auto", "off"})
           .means("`auto`: blocks, norms, head and loss run as fused operators where these take "
-                 "them (docs/performance.md says when); `off`: LibTorch's operators. The numbers "
+                 "them (docs/fused.md says when); `off`: LibTorch's operators. The numbers "
                  "differ by rounding."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
