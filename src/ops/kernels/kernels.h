@@ -36,14 +36,16 @@ struct AttentionCall {
   float cap = 0;              // scores become cap * tanh(score / cap); 0: none
   // [length], ascending, first_key[r] <= r: where the window or the document begins. Null: all 0.
   const std::int32_t* first_key = nullptr;
-  float* scratch = nullptr;  // attention_scratch() floats
+  float* scratch = nullptr;    // attention_scratch() floats
+  std::int64_t kv_stride = 0;  // between rows of k and v; 0: row_stride
 };
 
-// The gradients of q, k and v have the layout of q, k and v.
+// The gradients of q, k and v have the layout of q, k and v, but for the strides below.
 struct AttentionGradientCall {
   AttentionCall forward;         // out and log_sums are read
   const float* d_out = nullptr;  // as out
   float *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  std::int64_t dq_stride = 0, dkv_stride = 0;  // between their rows; 0: as those of q, of k and v
 };
 
 struct AdamWCall {
