@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (docs/README.md, "Layers"):
-#   base <- {plan, data} <- config, base <- launch (torch-free); layer <- {model, io, comm};
+#   base <- {plan, data} <- config, base <- launch (torch-free); layer <- {ops, io, comm};
+#   ops <- {model, optim, train}; ops/kernels sees base alone;
 #   {layer, comm} <- run <- {optim, checkpoint} <- train <- job <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
 # folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
@@ -19,14 +20,15 @@ BEGIN {
   may["launch"] = "base launch"
   free = "base plan data config launch "
   may["layer"]  = free "layer"
-  may["model"]  = free "layer model"
+  may["ops"]    = free "layer ops"
+  may["model"]  = free "layer ops model"
   may["io"]     = free "layer io"
   may["comm"]   = free "layer comm"
   may["run"]    = free "layer comm run"
-  may["optim"]  = free "layer comm run optim"
+  may["optim"]  = free "layer ops comm run optim"
   may["checkpoint"] = free "layer io comm run checkpoint"
-  may["train"]  = free "layer comm run optim checkpoint train io"
-  may["job"]    = free "layer comm run optim checkpoint train model io job"
+  may["train"]  = free "layer ops comm run optim checkpoint train io"
+  may["job"]    = free "layer ops comm run optim checkpoint train model io job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["by_name"] = owner["precision"] = owner["told_elsewhere"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = owner["stage_backward"] = "plan"; owner["run_config"] = "config"
@@ -56,6 +58,7 @@ FNR == 1 {
     side = owner[name]
     if (side == "") { print FILENAME ": tools/check_includes.sh finds no folder that implements it"; ++bad }
   }
+  kernels = FILENAME ~ /^src\/ops\/kernels\//
   if (n == 2 || FILENAME == "include/sluice/sluice.h") side = ""
   run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|train_command)/
   plan_program = FILENAME == "apps/sluice/main.cpp" || FILENAME ~ /^apps\/sluice\/(split|schedule|plan|config|launch|debug|data|tokenize)_command/
@@ -63,7 +66,7 @@ FNR == 1 {
 /^[ \t]*#[ \t]*include/ {
   target = $2; sub(/^[ \t]*#[ \t]*include[ \t]*/, "", target)
   is_torch = target ~ /^<(ATen|c10|torch|caffe2|gloo)\//
-  if (is_torch && (side == "base" || side == "plan" || side == "data" || side == "config" || side == "launch" || plan_program)) fail("a torch header in a torch-free file")
+  if (is_torch && (side == "base" || side == "plan" || side == "data" || side == "config" || side == "launch" || kernels || plan_program)) fail("a torch header in a torch-free file")
   if (target !~ /^"/) next
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }
@@ -72,6 +75,7 @@ FNR == 1 {
   if (side == "") next
   if (target ~ /^sluice\//) { name = target; sub(/^sluice\//, "", name); sub(/^parts\//, "", name); sub(/\.h$/, "", name); folder = owner[name] }
   else { folder = target; if (folder !~ /\//) next; sub(/\/.*/, "", folder) }
+  if (kernels && folder != "base" && target !~ /^ops\/kernels\//) fail("ops/kernels may include base alone")
   if (folder in may || folder == "apps") {
     if (index(" " may[side] " ", " " folder " ") == 0) fail(side " may not include " folder)
   }

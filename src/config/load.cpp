@@ -2,10 +2,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <set>
 
+#include "base/cpu_level.h"
 #include "config/check.h"
 #include "config/key_table.h"
 #include "config/set_value.h"
@@ -28,7 +28,6 @@ const Key* find_key(const std::string& full_name) {
 
 // Variables that begin as those of keys do and are none. What is not acted on is refused.
 constexpr const char* kJobSecret = "SLUICE_JOB_SECRET";
-constexpr std::array kVariablesNotBuilt = {"SLUICE_CPU"};
 
 void load_file(RunConfig& config, const std::string& file) {
   // A pipe, as <(...), has no folder of its own: paths are from the working folder.
@@ -58,22 +57,19 @@ void load_file(RunConfig& config, const std::string& file) {
 }
 
 void load_environment(RunConfig& config, const std::map<std::string, std::string>& environment) {
-  std::set<std::string> known = {kJobSecret, kFaultVariable};
+  std::set<std::string> known = {kJobSecret, kFaultVariable, kCpuVariable};
   if (const auto fault = environment.find(kFaultVariable);
       fault != environment.end() && !fault->second.empty())
     parse_faults(fault->second);  // to be refused before a run begins
+  if (const auto cpu = environment.find(kCpuVariable);
+      cpu != environment.end() && !cpu->second.empty())
+    parse_cpu_level(cpu->second);
   for (const Key& key : key_table()) {
     const std::string name = key.variable();
     known.insert(name);
     if (const auto found = environment.find(name); found != environment.end()) {
       set_value(config, key, read_toml_value(found->second), Source{"", "", name});
     }
-  }
-  for (const char* name : kVariablesNotBuilt) {
-    if (!environment.contains(name)) continue;
-    throw Error(ErrorKind::kUsage, {.what = std::string(name) + " is not built yet",
-                                    .where = "environment",
-                                    .remedy = "unset it"});
   }
   // A typing error would otherwise do nothing.
   for (const auto& [name, value] : environment) {

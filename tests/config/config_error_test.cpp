@@ -360,8 +360,9 @@ TEST_F(ConfigErrorTest, TheVariablesThatAreNoKeysAreKnown) {
   EXPECT_EQ(refusal("", {}, {{"SLUICE_FAULT", "kill:rank=1,step=3"}}), "accepted");
   EXPECT_EQ(refusal("", {}, {{"SLUICE_FAULT", "kil:rank=1"}}),
             "unknown fault 'kil'; SLUICE_FAULT; did you mean 'kill'?");
-  EXPECT_EQ(refusal("", {}, {{"SLUICE_CPU", "base"}}),
-            "SLUICE_CPU is not built yet; environment; unset it");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_CPU", "base"}}), "accepted");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_CPU", "avx51"}}),
+            "unknown instruction set 'avx51'; SLUICE_CPU; did you mean 'avx512'?");
 }
 
 TEST_F(ConfigErrorTest, NamesVariablesOfPathsThatAreNotSet) {

@@ -1,0 +1,327 @@
+// Causal attention of one sequence and one key-value head, forward and gradient. See vectors.h for
+// how these headers are used.
+//
+// Why it is fast: all products run on register tiles (tiles.h), on K^T and V^T that are packed
+// once; softmax sees whole vectors only, the keys that a row does not see are filled up to one.
+//
+// Forward: blocks of queries outside, blocks of keys inside; a row keeps its largest score and the
+// sum of exponentials so far, and what it has added up is scaled when a larger score comes (Milakov
+// and Gimelshein 2018, arXiv:1805.02867; Dao 2022, arXiv:2205.14135). Up to kForwardKeys keys there
+// is one block, so nothing is scaled. Gradient: blocks of keys outside, so that K, V and the sums
+// of their gradients stay in the cache; probabilities come from the scores and log_sums again. With
+// s = scale q k, t = cap tanh(s / cap), p = e^(t - log_sum):   dv = p^T do,   ds = p (do v^T -
+// sum(o do)) (1 - (t / cap)^2) scale,
+//                        dq = ds k,     dk = ds^T q
+// Both take blocks in an order of their own, which the sizes and first_key fix, not the instruction
+// set's width.
+#pragma once
+
+#include "ops/kernels/kernels.h"
+#include "ops/kernels/tiles.h"
+#include "ops/kernels/vectors.h"
+
+namespace sluice::ops {
+namespace {
+
+constexpr Index kQueries = 48;        // of a block: a multiple of every tile's rows
+constexpr Index kForwardKeys = 1024;  // of a block: its scores take 192 KiB
+constexpr Index kSlack = 16;  // between rows of scores: no two of them in the same cache set
+
+// Keys of a gradient's block: K, K^T, V^T, dK and dV of it stay within 480 KiB.
+inline Index gradient_keys(Index head_dim) { return least(1024, 24576 / head_dim / 64 * 64); }
+inline Index padded(Index length) { return (length + 63) / 64 * 64; }
+inline Index forward_keys(Index length) { return least(padded(length), kForwardKeys); }
+inline Index gradient_keys(Index length, Index head_dim) {
+  return least(padded(length), gradient_keys(head_dim));
+}
+
+Index attention_scratch(Index length, Index head_dim) {
+  const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
+  const Index keys = gradient_keys(length, head_dim);
+  const Index gradient = 5 * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
+  return most(forward, gradient) + 16;  // to begin at a whole cache line
+}
+
+inline float* cache_line(float* p) {
+  return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
+}
+
+inline Four load_four(const float* p) { return *reinterpret_cast<const FourInMemory*>(p); }
+inline void store_four(float* p, Four v) { *reinterpret_cast<FourInMemory*>(p) = v; }
+
+// X^T * factor by panels of kPanel columns, each [head_dim, kPanel]; zeros behind `length`.
+inline void pack_transposed(Index length, Index head_dim, const float* x, Index stride,
+                            float factor, float* y) {
+  const Index columns = (length + kPanel - 1) / kPanel * kPanel;
+  for (Index l = 0; l < columns; l += 4) {
+    float* const panel = y + l / kPanel * kPanel * head_dim + l % kPanel;
+    for (Index e = 0; e < head_dim; e += 4) {
+      Four r[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i)
+        r[i] = l + i < length ? load_four(x + (l + i) * stride + e) * factor : Four{};
+      const Four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+                 b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
+                 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+                 d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+      float* const to = panel + e * kPanel;
+      store_four(to, __builtin_shufflevector(a, b, 0, 1, 4, 5));
+      store_four(to + kPanel, __builtin_shufflevector(a, b, 2, 3, 6, 7));
+      store_four(to + 2 * kPanel, __builtin_shufflevector(c, d, 0, 1, 4, 5));
+      store_four(to + 3 * kPanel, __builtin_shufflevector(c, d, 2, 3, 6, 7));
+    }
+  }
+}
+
+inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, float* y,
+                      Index y_stride) {
+  for (Index row = 0; row < rows; ++row) {
+    for (Index i = 0; i < width; i += kFloats)
+      store(y + row * y_stride + i, load(x + row * x_stride + i));
+  }
+}
+
+// scores[r, j] = q[r] . k[j], j up to a whole panel; `panels` of pack_transposed.
+inline void scores_of(Index rows, Index keys, Index head_dim, const float* q, Index stride,
+                      const float* panels, float* scores, Index scores_stride) {
+  for (Index j = 0; j < keys; j += kPanel) {
+    column_panel<kTileVectors>({.rows = rows,
+                                .depth = head_dim,
+                                .a = q,
+                                .a_row = stride,
+                                .a_column = 1,
+                                .b = panels + j * head_dim,
+                                .b_row = kPanel,
+                                .c = scores + j,
+                                .c_row = scores_stride,
+                                .add = false},
+                               0);
+  }
+}
+
+// The scores of a row that it may see, [low, high), and those filled up to whole vectors, [begin,
+// end).
+struct Seen {
+  Index low, high, begin, end;
+};
+
+// Of `keys` keys from `from`, those in [first, row].
+inline Seen seen_of(Index from, Index keys, Index first, Index row) {
+  const Index low = most(first - from, 0), high = least(row + 1 - from, keys);
+  if (low >= high) return {0, 0, 0, 0};
+  return {low, high, low / kFloats * kFloats, (high + kFloats - 1) / kFloats * kFloats};
+}
+
+inline void fill(float* row, Index begin, Index end, float value) {
+  for (Index j = begin; j < end; ++j) row[j] = value;
+}
+
+// Blocks of queries with the keys that they meet.
+struct Block {
+  Index begin, rows;  // queries
+  Index from, keys;   // keys, from the beginning of a whole panel of the block of keys
+};
+
+inline Block block_of(const AttentionCall& call, Index begin, Index key_begin, Index key_end) {
+  const Index end = least(call.length, begin + kQueries);
+  const Index first = call.first_key ? call.first_key[begin] : 0;
+  const Index from = key_begin + most(first - key_begin, 0) / kPanel * kPanel;
+  return {begin, end - begin, from, least(key_end, end) - from};
+}
+
+inline Index first_of(const AttentionCall& call, Index row) {
+  return call.first_key ? call.first_key[row] : 0;
+}
+
+inline float exp_of(float x) { return exp_of(all(x))[0]; }
+
+// Rows of scores become probabilities, but for the division by the row's sum; `out` is scaled where
+// a row's largest score has grown.
+struct RowState {
+  float top[kQueries], total[kQueries];
+};
+
+inline void exponentials(const AttentionCall& call, const Block& block, bool begun, float* scores,
+                         Index stride, RowState& state, float* out) {
+  const float inverse_cap = 1.0f / call.cap;
+  for (Index r = 0; r < block.rows; ++r) {
+    float* const row = scores + r * stride;
+    const Seen seen =
+        seen_of(block.from, block.keys, first_of(call, block.begin + r), block.begin + r);
+    if (call.cap > 0) {
+      for (Index j = seen.begin; j < seen.end; j += kFloats)
+        store(row + j, tanh_of(load(row + j) * inverse_cap) * call.cap);
+    }
+    fill(row, seen.begin, seen.low, -__builtin_inff());
+    fill(row, seen.high, seen.end, -__builtin_inff());
+    Floats top = all(state.top[r]);
+    for (Index j = seen.begin; j < seen.end; j += kFloats) top = larger(top, load(row + j));
+    const float largest_now = largest(top);
+    Floats sums{};
+    for (Index j = seen.begin; j < seen.end; j += kFloats) {
+      const Floats e = exp_of(load(row + j) - largest_now);
+      store(row + j, e);
+      sums += e;
+    }
+    fill(row, 0, seen.begin, 0);
+    fill(row, seen.end, block.keys, 0);
+    const float factor = begun ? exp_of(state.top[r] - largest_now) : 0.0f;
+    state.total[r] = (begun ? state.total[r] * factor : 0.0f) + sum(sums);
+    state.top[r] = largest_now;
+    if (begun && factor != 1.0f) {
+      float* const to = out + r * call.out_stride;
+      for (Index e = 0; e < call.head_dim; e += kFloats) store(to + e, load(to + e) * factor);
+    }
+  }
+}
+
+void attention(const AttentionCall& call) {
+  const Index length = call.length, head_dim = call.head_dim;
+  const Index stride = forward_keys(length) + kSlack;
+  float* const keys = cache_line(call.scratch);
+  float* const values = keys + padded(length) * head_dim;
+  float* const scores = values + padded(length) * head_dim;
+  pack_transposed(length, head_dim, call.k, call.row_stride, call.scale, keys);
+  copy_rows(length, head_dim, call.v, call.row_stride, values, head_dim);
+  for (Index head = 0; head < call.group; ++head) {
+    for (Index begin = 0; begin < length; begin += kQueries) {
+      const float* const q = call.q + begin * call.row_stride + head * head_dim;
+      float* const out = call.out + begin * call.out_stride + head * head_dim;
+      const Index rows = least(kQueries, length - begin);
+      RowState state;
+      for (Index r = 0; r < rows; ++r) state.top[r] = kLowest;
+      bool begun = false;
+      const Index first_block = first_of(call, begin) / kForwardKeys * kForwardKeys;
+      for (Index key = first_block; key < begin + rows; key += kForwardKeys) {
+        const Block block = block_of(call, begin, key, key + kForwardKeys);
+        scores_of(rows, block.keys, head_dim, q, call.row_stride, keys + block.from * head_dim,
+                  scores, stride);
+        exponentials(call, block, begun, scores, stride, state, out);
+        multiply({.rows = rows,
+                  .depth = block.keys,
+                  .a = scores,
+                  .a_row = stride,
+                  .a_column = 1,
+                  .b = values + block.from * head_dim,
+                  .b_row = head_dim,
+                  .c = out,
+                  .c_row = call.out_stride,
+                  .add = begun},
+                 head_dim);
+        begun = true;
+      }
+      for (Index r = 0; r < rows; ++r) {
+        const float inverse = 1.0f / state.total[r];
+        for (Index e = 0; e < head_dim; e += kFloats) {
+          float* const to = out + r * call.out_stride + e;
+          store(to, load(to) * inverse);
+        }
+        call.log_sums[head * length + begin + r] = state.top[r] + __builtin_logf(state.total[r]);
+      }
+    }
+  }
+}
+
+// p holds scores and becomes probabilities; ds holds do v^T and becomes the gradient of q k.
+inline void gradients_of_scores(const AttentionCall& call, const Block& block, Index head,
+                                const float* d_out, float* p, float* ds, Index stride) {
+  const float inverse_cap = 1.0f / call.cap;
+  for (Index r = 0; r < block.rows; ++r) {
+    const Index query = block.begin + r;
+    float *const p_row = p + r * stride, *const ds_row = ds + r * stride;
+    const Seen seen = seen_of(block.from, block.keys, first_of(call, query), query);
+    const float* const out = call.out + query * call.out_stride + head * call.head_dim;
+    const float* const d = d_out + r * call.head_dim;
+    Floats dots{};
+    for (Index e = 0; e < call.head_dim; e += kFloats) dots += load(out + e) * load(d + e);
+    const float delta = sum(dots), log_sum = call.log_sums[head * call.length + query];
+    if (call.cap > 0) {
+      for (Index j = seen.begin; j < seen.end; j += kFloats) {
+        const Floats t = tanh_of(load(p_row + j) * inverse_cap), e = exp_of(t * call.cap - log_sum);
+        store(p_row + j, e);
+        store(ds_row + j, e * (load(ds_row + j) - delta) * call.scale * (1.0f - t * t));
+      }
+    } else {
+      for (Index j = seen.begin; j < seen.end; j += kFloats) {
+        const Floats e = exp_of(load(p_row + j) - log_sum);
+        store(p_row + j, e);
+        store(ds_row + j, e * (load(ds_row + j) - delta) * call.scale);
+      }
+    }
+    for (float* const row : {p_row, ds_row}) {
+      fill(row, 0, seen.low, 0);
+      fill(row, seen.high, block.keys, 0);
+    }
+  }
+}
+
+void attention_gradient(const AttentionGradientCall& gradient) {
+  const AttentionCall& call = gradient.forward;
+  const Index length = call.length, head_dim = call.head_dim;
+  const Index block_keys = gradient_keys(head_dim), most_keys = gradient_keys(length, head_dim);
+  const Index stride = most_keys + kSlack, size = most_keys * head_dim;
+  float* const keys_t = cache_line(call.scratch);
+  float *const values_t = keys_t + size, *const keys = values_t + size, *const dk = keys + size,
+               *const dv = dk + size, *const p = dv + size, *const ds = p + kQueries * stride,
+               *const q = ds + kQueries * stride, *const d_out = q + kQueries * head_dim;
+  for (Index key = 0; key < length; key += block_keys) {
+    const Index num_keys = least(block_keys, length - key);
+    const float* const k = call.k + key * call.row_stride;
+    pack_transposed(num_keys, head_dim, k, call.row_stride, call.scale, keys_t);
+    pack_transposed(num_keys, head_dim, call.v + key * call.row_stride, call.row_stride, 1.0f,
+                    values_t);
+    copy_rows(num_keys, head_dim, k, call.row_stride, keys, head_dim);
+    fill(dk, 0, num_keys * head_dim, 0);
+    fill(dv, 0, num_keys * head_dim, 0);
+    for (Index head = 0; head < call.group; ++head) {
+      for (Index begin = key / kQueries * kQueries; begin < length; begin += kQueries) {
+        if (first_of(call, begin) >= key + num_keys) break;  // nor do any later queries see them
+        const Block block = block_of(call, begin, key, key + num_keys);
+        const Index at = block.from - key;  // in the block of keys
+        copy_rows(block.rows, head_dim, call.q + begin * call.row_stride + head * head_dim,
+                  call.row_stride, q, head_dim);
+        copy_rows(block.rows, head_dim, gradient.d_out + begin * call.out_stride + head * head_dim,
+                  call.out_stride, d_out, head_dim);
+        scores_of(block.rows, block.keys, head_dim, q, head_dim, keys_t + at * head_dim, p, stride);
+        scores_of(block.rows, block.keys, head_dim, d_out, head_dim, values_t + at * head_dim, ds,
+                  stride);
+        gradients_of_scores(call, block, head, d_out, p, ds, stride);
+        const Product to_keys = {.rows = block.keys,
+                                 .depth = block.rows,
+                                 .a = p,
+                                 .a_row = 1,
+                                 .a_column = stride,
+                                 .b = d_out,
+                                 .b_row = head_dim,
+                                 .c = dv + at * head_dim,
+                                 .c_row = head_dim,
+                                 .add = true};
+        multiply(to_keys, head_dim);
+        Product of_keys = to_keys;
+        of_keys.a = ds;
+        of_keys.b = q;
+        of_keys.c = dk + at * head_dim;
+        multiply(of_keys, head_dim);
+        const bool begun = first_of(call, begin) / block_keys * block_keys < key;
+        multiply({.rows = block.rows,
+                  .depth = block.keys,
+                  .a = ds,
+                  .a_row = stride,
+                  .a_column = 1,
+                  .b = keys + at * head_dim,
+                  .b_row = head_dim,
+                  .c = gradient.dq + begin * call.row_stride + head * head_dim,
+                  .c_row = call.row_stride,
+                  .add = begun},
+                 head_dim);
+      }
+    }
+    copy_rows(num_keys, head_dim, dk, head_dim, gradient.dk + key * call.row_stride,
+              call.row_stride);
+    copy_rows(num_keys, head_dim, dv, head_dim, gradient.dv + key * call.row_stride,
+              call.row_stride);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::ops

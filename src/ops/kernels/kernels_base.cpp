@@ -1,0 +1,10 @@
+// x86-64 as such, or any other processor: vectors of 4.
+#define SLUICE_KERNEL_FLOATS 4
+#include "ops/kernels/levels.h"
+#include "ops/kernels/table.h"
+
+namespace sluice::ops {
+
+constinit const Kernels kBaseKernels = table_of("base");
+
+}  // namespace sluice::ops

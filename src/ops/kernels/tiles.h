@@ -1,0 +1,90 @@
+// Small matrix products for attention: C (+)= A B by tiles whose sums never leave the registers.
+// See vectors.h for how these headers are used.
+//
+// Invariants:
+//  1. Every element of C is one chain of multiply-adds over the depth, first to last, whatever tile
+//     it falls into: bits do not depend on how many rows a product has.
+//  2. The columns of C are whole vectors.
+#pragma once
+
+#include "ops/kernels/vectors.h"
+
+namespace sluice::ops {
+namespace {
+
+// AVX-512: 24 sums, up to 4 vectors of B and a broadcast element of A fill its 32 registers. Others
+// have 16: 12 sums, 2 vectors, a broadcast.
+constexpr int kTileSums = kFloats == 16 ? 24 : 12;
+constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
+constexpr Index kPanel = kTileVectors * kFloats;  // columns
+
+// Element (i, k) of A lies at a[i * a_row + k * a_column]: A or its transpose.
+struct Product {
+  Index rows, depth;
+  const float* a;
+  Index a_row, a_column;
+  const float* b;
+  Index b_row;
+  float* c;
+  Index c_row;
+  bool add;
+};
+
+template <int Rows, int Vectors>
+inline void tile(const Product& p, Index row, Index column) {
+  const float *a = p.a + row * p.a_row, *b = p.b + column;
+  float* c = p.c + row * p.c_row + column;
+  const Index depth = p.depth, a_row = p.a_row, a_column = p.a_column, b_row = p.b_row;
+  Floats sums[Rows][Vectors];
+#pragma GCC unroll 32
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j)
+      sums[i][j] = p.add ? load(c + i * p.c_row + kFloats * j) : Floats{};
+  }
+  for (Index k = 0; k < depth; ++k) {
+    Floats of_b[Vectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) of_b[j] = load(b + k * b_row + kFloats * j);
+#pragma GCC unroll 32
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) sums[i][j] += a[i * a_row + k * a_column] * of_b[j];
+    }
+  }
+#pragma GCC unroll 32
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) store(c + i * p.c_row + kFloats * j, sums[i][j]);
+  }
+}
+
+template <int Vectors>
+inline void column_panel(const Product& p, Index column) {
+  constexpr int kRows = kTileSums / Vectors;
+  Index row = 0;
+  for (; row + kRows <= p.rows; row += kRows) tile<kRows, Vectors>(p, row, column);
+  for (; row + 4 <= p.rows; row += 4) tile<4, Vectors>(p, row, column);
+  for (; row < p.rows; ++row) tile<1, Vectors>(p, row, column);
+}
+
+// columns: a multiple of kFloats.
+inline void multiply(const Product& p, Index columns) {
+  Index vectors = columns / kFloats;
+  for (Index column = 0; vectors > 0;) {
+    // Widths as equal as can be: 5 vectors are 3 and 2.
+    const Index panels = (vectors + kTileVectors - 1) / kTileVectors;
+    const Index width = (vectors + panels - 1) / panels;
+    if constexpr (kTileVectors == 4) {
+      if (width == 4) column_panel<4>(p, column);
+      if (width == 3) column_panel<3>(p, column);
+    }
+    if (width == 2) column_panel<2>(p, column);
+    if (width == 1) column_panel<1>(p, column);
+    column += width * kFloats;
+    vectors -= width;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::ops

@@ -1,0 +1,20 @@
+# No object with kernels of one instruction set defines a function that the linker may take for that of
+# another one (a weak symbol): it would run where the processor has not the instructions.
+#   cmake -D NM=.. -D OBJECTS=a.o;b.o -P levels_share_no_function.cmake
+set(checked 0)
+foreach(object IN LISTS OBJECTS)
+  if(NOT object MATCHES "kernels_[a-z0-9]+\\.cpp")
+    continue()
+  endif()
+  execute_process(COMMAND ${NM} ${object} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  if(symbols MATCHES "[0-9a-f]+ ([WwVvu]) [^\n]*")
+    message(FATAL_ERROR "${object}: ${CMAKE_MATCH_0}")
+  endif()
+  if(NOT symbols MATCHES "Kernels")
+    message(FATAL_ERROR "${object} has no table of kernels")
+  endif()
+  math(EXPR checked "${checked} + 1")
+endforeach()
+if(checked EQUAL 0)
+  message(FATAL_ERROR "no object with kernels among ${OBJECTS}")
+endif()
