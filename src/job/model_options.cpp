@@ -18,7 +18,8 @@ std::string kernels_of(const RunConfig& config) {
   if (config.training.fused != "auto" || config.model.dtype != "float32" ||
       config.training.mixed_precision != "none" || has_adapter)
     return "plain";
-  return "fused, " + std::string(ops::kernels().name);
+  return "fused, " + std::string(ops::kernels().name) +
+         (ops::has_fast_products() ? ", own products" : "");
 }
 
 std::optional<at::ScalarType> autocast_type(const RunConfig& config) {

@@ -1,10 +1,13 @@
 #include "ops/products.h"
 
+#include <memory>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/from_blob.h>
 
 #include "ops/kernels/kernels.h"
+#include "ops/parallel_rows.h"
 
 // Of the BLAS that libtorch_cpu carries (MKL in the published builds), which exports no header.
 extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
@@ -31,8 +34,32 @@ at::Tensor matrix(const float* data, std::int64_t rows, std::int64_t columns, st
   return at::from_blob(const_cast<float*>(data), {rows, columns}, {stride, 1}, at::kFloat);
 }
 
+// Row-major C^T [n, m] = op(B)^T op(A)^T, its rows on as many threads as there are.
+void run_own(const Product& p, float scale, bool adds) {
+  for_rows(p.n, [&](std::int64_t begin, std::int64_t end) {
+    // As the buffers of any matrix library it is nobody's tensor.
+    thread_local const std::unique_ptr<float[]> scratch(
+        new float[static_cast<std::size_t>(kernels().product_scratch())]);
+    kernels().product({.rows = end - begin,
+                       .columns = p.m,
+                       .depth = p.k,
+                       .a = p.b + begin * (p.transpose_b ? 1 : p.ldb),
+                       .a_row = p.transpose_b ? 1 : p.ldb,
+                       .a_column = p.transpose_b ? p.ldb : 1,
+                       .b = p.a,
+                       .b_row = p.lda,
+                       .b_transposed = p.transpose_a,
+                       .c = p.c + begin * p.ldc,
+                       .c_row = p.ldc,
+                       .scale = scale,
+                       .add = adds,
+                       .scratch = scratch.get()});
+  });
+}
+
 void run(const Product& p, float alpha, float beta) {
   if (p.m == 0 || p.n == 0) return;
+  if (has_fast_products()) return run_own(p, alpha, beta != 0);
   if (sgemm_) {
     const auto as_int = [](std::int64_t size) { return static_cast<int>(size); };
     const int m = as_int(p.m), n = as_int(p.n), k = as_int(p.k), lda = as_int(p.lda),

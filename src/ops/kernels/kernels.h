@@ -48,6 +48,23 @@ struct AttentionGradientCall {
   std::int64_t dq_stride = 0, dkv_stride = 0;  // between their rows; 0: as those of q, of k and v
 };
 
+// C [rows, columns] = scale * A B (+ C).
+struct ProductCall {
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  // Element (i, k) of A at a[i * a_row + k * a_column]: one of both is 1.
+  const float* a = nullptr;
+  std::int64_t a_row = 0, a_column = 1;
+  // Element (k, j) of B at b[k * b_row + j]; transposed: at b[j * b_row + k].
+  const float* b = nullptr;
+  std::int64_t b_row = 0;
+  bool b_transposed = false;
+  float* c = nullptr;
+  std::int64_t c_row = 0;
+  float scale = 1;
+  bool add = false;
+  float* scratch = nullptr;  // product_scratch() floats
+};
+
 struct AdamWCall {
   std::int64_t size = 0;
   float *value = nullptr, *mean = nullptr, *square = nullptr;  // updated
@@ -115,6 +132,12 @@ struct Kernels {
   void (*attention)(const AttentionCall& call);
   void (*attention_gradient)(const AttentionGradientCall& call);
 
+  // ---- products ----
+  std::int64_t (*product_scratch)();
+  // Rows and columns of C are independent of each other: bits do not depend on how they are
+  // divided.
+  void (*product)(const ProductCall& call);
+
   // ---- loss ----
   // Softmax cross-entropy: rows of `classes` logits become scale * their gradient. labels[row] in
   // [0, classes), or below 0: does not count, the gradient is 0. Returns the sum of the losses of
@@ -133,5 +156,7 @@ struct Kernels {
 // The best that this processor has; SLUICE_CPU (base, avx2, avx512) caps it. Decided once a
 // process.
 const Kernels& kernels();
+// Whether product() is faster here than that of LibTorch (MKL): on AMD's processors with AVX-512.
+bool has_fast_products();
 
 }  // namespace sluice::ops
