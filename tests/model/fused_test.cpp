@@ -116,60 +116,84 @@ Values batch_of(std::int64_t rows, std::int64_t length) {
   return {{"input_ids", ids}, {"labels", ids}};
 }
 
-void expect_as_exact_as_plain(Models& models, const Values& batch, const std::string& what) {
-  const Run exact = run(models.exact, batch), plain = run(models.plain, batch),
-            fused = run(models.fused, batch);
-  // One part in 10^7 of its size is what rounding a result costs at least.
-  const auto allowed = [](double of_plain, const at::Tensor& exact_value) {
-    return 1.5 * of_plain + 2e-7 * exact_value.norm().item<double>();
-  };
-  EXPECT_LE(distance(fused.logits, exact.logits),
-            allowed(distance(plain.logits, exact.logits), exact.logits))
-      << what;
-  ASSERT_EQ(fused.gradients.size(), exact.gradients.size());
-  double of_fused = 0, of_plain = 0, of_exact = 0, largest = 0;
-  for (const auto& [name, gradient] : exact.gradients)
-    largest = std::max(largest, gradient.norm().item<double>());
-  for (const auto& [name, gradient] : exact.gradients) {
-    ASSERT_TRUE(fused.gradients.at(name).defined()) << what << " " << name;
-    const double error = distance(fused.gradients.at(name), gradient);
-    EXPECT_LE(error, 1e-5 * gradient.norm().item<double>() + 1e-6 * largest) << what << " " << name;
-    of_fused += error * error;
-    of_plain += std::pow(distance(plain.gradients.at(name), gradient), 2);
-    of_exact += std::pow(gradient.norm().item<double>(), 2);
+// Squares of distances to float64.
+struct Errors {
+  double of_fused = 0, of_plain = 0, of_exact = 0;
+  void add(const at::Tensor& fused, const at::Tensor& plain, const at::Tensor& exact) {
+    of_fused += std::pow(distance(fused, exact), 2);
+    of_plain += std::pow(distance(plain, exact), 2);
+    of_exact += std::pow(exact.norm().item<double>(), 2);
   }
-  EXPECT_LE(std::sqrt(of_fused), 1.5 * std::sqrt(of_plain) + 2e-7 * std::sqrt(of_exact)) << what;
-}
+  // One part in 10^7 of its size is what rounding a result costs at least.
+  bool are_alike() const {
+    return std::sqrt(of_fused) <= 1.5 * std::sqrt(of_plain) + 2e-7 * std::sqrt(of_exact);
+  }
+};
+
+class Comparison {
+ public:
+  explicit Comparison(const std::string& config) : models_(config) {}
+
+  void add(const Values& batch, const std::string& what) {
+    const Run exact = run(models_.exact, batch), plain = run(models_.plain, batch),
+              fused = run(models_.fused, batch);
+    logits_.add(fused.logits, plain.logits, exact.logits);
+    ASSERT_EQ(fused.gradients.size(), exact.gradients.size());
+    double largest = 0;
+    for (const auto& [name, gradient] : exact.gradients)
+      largest = std::max(largest, gradient.norm().item<double>());
+    for (const auto& [name, gradient] : exact.gradients) {
+      ASSERT_TRUE(fused.gradients.at(name).defined()) << what << " " << name;
+      gradients_.add(fused.gradients.at(name), plain.gradients.at(name), gradient);
+      EXPECT_LE(distance(fused.gradients.at(name), gradient),
+                1e-5 * gradient.norm().item<double>() + 1e-6 * largest)
+          << what << " " << name;
+    }
+  }
+  void expect_as_exact_as_plain(const std::string& what) const {
+    for (const Errors* errors : {&logits_, &gradients_}) {
+      EXPECT_TRUE(errors->are_alike()) << what << (errors == &logits_ ? " logits " : " gradients ")
+                                       << errors->of_fused << " " << errors->of_plain;
+    }
+  }
+
+ private:
+  Models models_;
+  Errors logits_, gradients_;
+};
 
 TEST(FusedTest, EveryFamilyIsAsNearToFloat64AsItsPlainOperators) {
   for (const Case& c : cases()) {
-    Models models(c.config);
+    Comparison comparison(c.config);
     for (const auto& [rows, length] :
-         {std::pair<std::int64_t, std::int64_t>{2, 21}, {1, 1}, {3, 16}})
-      expect_as_exact_as_plain(models, batch_of(rows, length), c.name);
+         {std::pair<std::int64_t, std::int64_t>{2, 21}, {1, 1}, {3, 16}, {1, 50}})
+      comparison.add(batch_of(rows, length), c.name);
+    comparison.expect_as_exact_as_plain(c.name);
   }
 }
 
 TEST(FusedTest, DocumentsOfARowAreToldApart) {
   for (const Case& c : cases()) {
     if (c.name == "gpt2") continue;  // its positions are learned: checked below
-    Models models(c.config);
+    Comparison comparison(c.config);
     Values batch = batch_of(2, 18);
     at::Tensor positions = at::arange(18, at::kLong).repeat({2, 1});
     positions[0].slice(0, 5).sub_(5);
     positions[1].slice(0, 11).sub_(11);
     batch.set("position_ids", positions);
-    expect_as_exact_as_plain(models, batch, c.name + " of documents");
+    comparison.add(batch, c.name + " of documents");
+    comparison.expect_as_exact_as_plain(c.name + " of documents");
   }
 }
 
 TEST(FusedTest, AMaskTakesThePlainOperators) {
-  Models models(cases().front().config);
+  Comparison comparison(cases().front().config);
   Values batch = batch_of(2, 9);
   at::Tensor mask = at::ones({2, 9}, at::kLong);
   mask[1].narrow(0, 0, 3).zero_();
   batch.set("attention_mask", mask);
-  expect_as_exact_as_plain(models, batch, "a mask");
+  comparison.add(batch, "a mask");
+  comparison.expect_as_exact_as_plain("a mask");
 }
 
 TEST(FusedTest, EvaluationWithoutAGraphHasTheSameBits) {
