@@ -7,7 +7,8 @@ same microbatches of one sequence, split the layers by the same rule, clip the g
 rank. For each schedule torch's processes of both kinds stay alive, and the three run in turn: each trains the same
 steps from the same weights again and again, so that the machine's moods meet all of them. The first round
 compiles, warms up and measures memory; it is not timed. Losses of all steps must agree within 1e-5 (relative), or
-this fails with exit 1. A schedule that torch refuses is reported as that.
+this fails with exit 1. A schedule that torch or sluice refuses is reported as that; one that
+torch trains and sluice does not is a failure.
 
     .oracles/bin/python bench/compare_torch.py [--sizes S,M] [--microbatches 4,8] [--ranks 2] [--json FILE]
     python3 bench/compare_torch.py --python .oracles/bin/python --short
@@ -66,6 +67,37 @@ class Peer:
         return result
 
 
+class Ours:
+    """sluice's runs of one schedule. Once failed, they stay failed."""
+
+    def __init__(self, folder, command, arguments):
+        self.folder, self.command, self.arguments = folder, command, arguments
+        self.runs, self.failed = [], ""
+
+    def train(self, watch_memory=False):
+        try:
+            if not self.failed:
+                self.runs.append(sluice_run.train(self.arguments.sluice, self.folder, "run", self.command,
+                                                  self.arguments.warmup, watch_memory))
+        except sluice_run.SluiceFailed as error:
+            self.failed = str(error)
+
+    def row(self, cell):
+        if self.failed:
+            return dict(cell, who="sluice", failed=self.failed)
+        warmup, first, timed = self.arguments.warmup, self.runs[0], self.runs[1:]
+        row = summarize(cell, "sluice", [without_warmup(run, warmup) for run in timed])
+        row.update(launch=min(run["launch"] for run in timed) - row["step"], rss=first["rss"], pss=first["pss"],
+                   tensors=sum(first["memory_bytes"]), losses=first["losses"],
+                   difference=max(largest_difference(run["losses"], first["losses"]) for run in timed))
+        outside = [seconds for run in timed for seconds in run["outside"][max(0, warmup - 1):]]
+        if outside:
+            row["outside"] = min(outside)
+        total = sum(sum(run["seconds"][warmup:]) for run in timed)
+        row["shares"] = {key: sum(sum(run[key][warmup:]) for run in timed) / total for key in sluice_run.RANK_SECONDS}
+        return row
+
+
 class _nothing:
     def __enter__(self):
         return self
@@ -99,8 +131,9 @@ def compare_cell(folder, size_name, schedule, microbatches, arguments, cache):
                 peer.first = peer.train(steps, warmup, watch_memory=True)
             except PeerFailed as error:
                 peer.failed = str(error)
+    ours = Ours(folder, command, arguments)
+    ours.train(watch_memory=True)
     runs = {peer.who: [] for peer in peers}
-    ours = [sluice_run.train(arguments.sluice, folder, "run", command, warmup, watch_memory=True)]
     for _ in range(arguments.rounds):
         for peer in peers:
             try:
@@ -108,29 +141,22 @@ def compare_cell(folder, size_name, schedule, microbatches, arguments, cache):
                     runs[peer.who].append(peer.train(steps, warmup))
             except PeerFailed as error:
                 peer.failed = str(error)
-        ours.append(sluice_run.train(arguments.sluice, folder, "run", command, warmup))
+        ours.train()
     for peer in peers:
         peer.workers.close()
 
-    reference = ours[0]["losses"]
     rows = []
     for peer in peers:
         if peer.failed:
             rows.append(dict(cell, who=peer.who, failed=peer.failed))
             continue
         row = summarize(cell, peer.who, [without_warmup(run, warmup) for run in runs[peer.who]])
-        row.update(launch=peer.first["launch"] - row["step"], rss=peer.first["rss"], pss=peer.first["pss"],
-                   difference=max(largest_difference(run["losses"], reference)
-                                  for run in [peer.first, *runs[peer.who]]))
+        row.update(launch=peer.first["launch"] - row["step"], rss=peer.first["rss"], pss=peer.first["pss"])
+        if not ours.failed:
+            row["difference"] = max(largest_difference(run["losses"], ours.runs[0]["losses"])
+                                    for run in [peer.first, *runs[peer.who]])
         rows.append(row)
-    row = summarize(cell, "sluice", [without_warmup(run, warmup) for run in ours[1:]])
-    row.update(launch=min(run["launch"] for run in ours[1:]) - row["step"], rss=ours[0]["rss"], pss=ours[0]["pss"],
-               tensors=sum(ours[0]["memory_bytes"]), difference=0.0, losses=reference,
-               outside=min(min(run["outside"][warmup:]) for run in ours[1:] if run["outside"][warmup:]),
-               shares={key: sum(sum(run[key][warmup:]) for run in ours[1:]) /
-                       sum(sum(run["seconds"][warmup:]) for run in ours[1:])
-                       for key in ("compute", "wait_receive", "wait_send", "reduction", "optimizer", "other")})
-    rows.append(row)
+    rows.append(ours.row(cell))
     print_rows(rows)
     return rows
 
@@ -189,7 +215,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=3, help="timed ones")
     parser.add_argument("--short", action="store_true", help="S, 8 microbatches, two schedules of the same stages, two rounds")
     parser.add_argument("--no-microbatch", action="store_true", help="leave out one microbatch in one process")
-    parser.add_argument("--set", action="append", default=[], metavar="--SECTION.KEY=VALUE",
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE",
                         help="a key of sluice's configuration, for all its runs")
     parser.add_argument("--json", help="write all numbers to this file")
     arguments = parser.parse_args()
@@ -252,10 +278,16 @@ def main():
                     with open(arguments.json, "w", encoding="utf-8") as file:
                         json.dump(report, file, indent=1)
     wrong = [row for row in report["rows"] if row.get("difference", 0) > TOLERANCE]
+    refused = [row for row in report["rows"] if row["who"] == "sluice" and "failed" in row and any(
+        "step" in other and all(other[key] == row[key] for key in ("size", "schedule", "microbatches"))
+        for other in report["rows"])]
+    for row in refused:
+        print(f"compare_torch: torch trains what sluice does not: {row['size']}, {row['schedule']}, "
+              f"{row['microbatches']} microbatches: {row['failed']}", file=sys.stderr)
     for row in wrong:
         print(f"compare_torch: losses differ by {row['difference']:.1e}: {row['size']}, {row['schedule']}, "
               f"{row['microbatches']} microbatches, {row['who']}", file=sys.stderr)
-    if wrong:
+    if wrong or refused:
         sys.exit(1)
 
 

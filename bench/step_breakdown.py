@@ -167,7 +167,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=6, help="the first is not looked at")
     parser.add_argument("--rank-rows", action="store_true", help="also a line a rank")
-    parser.add_argument("--set", action="append", default=[], metavar="--SECTION.KEY=VALUE")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     arguments = parser.parse_args()
     print(f"{'':<22}{'step ms':>8}{'compute':>9}{'order':>9}{'late':>9}{'end':>9}{'begin':>9}{'wake us':>14}"
           f"{'sends':>8}")
@@ -180,7 +180,7 @@ def main():
         make_inputs(folder, size, arguments.microbatches * arguments.steps)
         for schedule in arguments.schedules.split(","):
             command = write_config(folder, "run", size, schedule, arguments.microbatches, arguments.ranks,
-                                   arguments.steps, ["--model.path=", f"--model.config={folder}/model/config.json",
+                                   arguments.steps, ["model.path=", f"model.config={folder}/model/config.json",
                                                      *arguments.set])
             done = subprocess.run([arguments.sluice, "train", *command, "--profile", f"{folder}/trace.json",
                                    "--profile-steps", f"2:{arguments.steps}"], stdout=subprocess.DEVNULL, check=False)

@@ -9,6 +9,7 @@ from torch_comparison.processes import MemoryWatch, cpu_seconds
 from torch_comparison.workload import BETAS, EPS, LR, MAX_NORM, SCHEDULES, WEIGHT_DECAY
 
 AUTO = "auto"  # the schedule that sluice chooses itself
+RANK_SECONDS = ("compute", "wait_receive", "wait_send", "reduction", "optimizer", "other")
 
 
 class SluiceFailed(Exception):
@@ -16,7 +17,8 @@ class SluiceFailed(Exception):
 
 
 def write_config(folder, name, size, schedule, microbatches, ranks, steps, more=()):
-    """FOLDER/NAME.toml; outputs in FOLDER/NAME. `more`: further keys, as overrides of the command line."""
+    """FOLDER/NAME.toml; outputs in FOLDER/NAME. `more`: further keys, as "section.key=value". Returns the
+    arguments of `sluice train`."""
     if schedule == AUTO:
         order = f'pipeline_parallel_schedule = "{AUTO}"'
     else:
@@ -49,7 +51,7 @@ resume = "none"
 [metrics]
 folder = "{name}"
 """)
-    return [f"{folder}/{name}.toml", *more]
+    return [f"{folder}/{name}.toml", *(f"--{key}" for key in more)]
 
 
 def accepts(sluice, command):
@@ -92,7 +94,7 @@ def train(sluice, folder, name, command, warmup, watch_memory=False):
         "launch": arrived[0] - started,
         "memory_bytes": [max(step["memory_bytes"][rank] for step in steps) for rank in range(ranks)],
     }
-    for key in ("compute", "wait_receive", "wait_send", "reduction", "optimizer", "other"):
+    for key in RANK_SECONDS:
         result[key] = [sum(rank[key] for rank in step["rank_seconds"]) / ranks for step in steps]
     if len(cpu) > warmup:
         result["cpu"] = (cpu[-1] - cpu[warmup - 1]) / (len(cpu) - warmup) if warmup else cpu[-1] / len(cpu)

@@ -24,10 +24,11 @@ def print_rows(rows):
             print(f"{head}failed: {row['failed']}", flush=True)
             continue
         ratio = f"{row['step'] / ours['step']:>8.2f}" if ours and "step" in ours else f"{'':>8}"
+        difference = f"{row['difference']:>10.0e}" if "difference" in row else f"{'':>10}"
         tensors = f"{row['tensors'] / 2**20:>8.0f}" if "tensors" in row else f"{'':>8}"
         print(f"{head}{1e3 * row['step']:>9.1f}{1e3 * row['min']:>8.1f}{ratio}{row['tokens_per_second']:>8.0f}"
               f"{row['launch']:>9.2f}{row['cpu']:>7.2f}{row['rss']:>8.0f}{row['pss']:>8.0f}{tensors}"
-              f"{100 * row['bubble']:>7.1f}%{row['difference']:>10.0e}", flush=True)
+              f"{100 * row['bubble']:>7.1f}%{difference}", flush=True)
 
 
 def best_of(rows, who, key):

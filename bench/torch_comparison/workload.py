@@ -21,6 +21,7 @@ class Size:
 
 
 SIZES = {
+    "tiny": Size(hidden=32, layers=4, heads=4, kv_heads=2, ffn=48, vocab=64, seq_len=16),  # for a test
     "S": Size(hidden=256, layers=8, heads=8, kv_heads=4, ffn=688, vocab=4096, seq_len=256),
     "M": Size(hidden=768, layers=12, heads=12, kv_heads=4, ffn=2048, vocab=8192, seq_len=512),
 }
