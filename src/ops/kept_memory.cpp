@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #endif
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -13,8 +14,6 @@
 namespace sluice::ops {
 namespace {
 
-// Takes of other sizes after which a size that nobody took is let go.
-constexpr std::int64_t kPatience = 4096;
 constexpr std::uintptr_t kHugePage = std::uintptr_t{1} << 21;
 
 // Whole 2 MiB pages inside the block, where it spans any.
@@ -35,15 +34,17 @@ class KeptPool {
  public:
   at::Tensor take(std::int64_t floats) {
     const std::lock_guard lock(mutex_);
-    ++takes_;
     Size& size = sizes_[floats];
-    size.last_take = takes_;
+    size.last_take = ++takes_;
+    in_use_ += floats;
+    most_in_use_ = std::max(most_in_use_, in_use_);
     if (!size.free.empty()) {
       at::Tensor memory = std::move(size.free.back());
       size.free.pop_back();
+      free_ -= floats;
       return memory;
     }
-    drop_forgotten();
+    while (free_ > most_in_use_) drop_oldest();
     at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));
     ask_for_huge_pages(memory);
     return memory;
@@ -51,13 +52,16 @@ class KeptPool {
 
   void give_back(at::Tensor memory) {
     const std::lock_guard lock(mutex_);
+    in_use_ -= memory.numel();
     if (closed_) return;
+    free_ += memory.numel();
     sizes_[memory.numel()].free.push_back(std::move(memory));
   }
 
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
+    free_ = 0;
     sizes_.clear();
   }
 
@@ -67,14 +71,22 @@ class KeptPool {
     std::vector<at::Tensor> free;
   };
 
-  void drop_forgotten() {
-    std::erase_if(sizes_,
-                  [&](const auto& size) { return size.second.last_take + kPatience < takes_; });
+  // Precondition: something is free.
+  void drop_oldest() {
+    auto oldest = sizes_.end();
+    for (auto size = sizes_.begin(); size != sizes_.end(); ++size) {
+      if (size->second.free.empty()) continue;
+      if (oldest == sizes_.end() || size->second.last_take < oldest->second.last_take)
+        oldest = size;
+    }
+    free_ -= oldest->first * static_cast<std::int64_t>(oldest->second.free.size());
+    sizes_.erase(oldest);
   }
 
   std::mutex mutex_;
   std::map<std::int64_t, Size> sizes_;
   std::int64_t takes_ = 0;
+  std::int64_t in_use_ = 0, most_in_use_ = 0, free_ = 0;  // floats
   bool closed_ = false;
 };
 
