@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <numbers>
@@ -12,6 +14,7 @@
 #include "base/text.h"
 #include "job/local_ranks.h"
 #include "job/model_options.h"
+#include "ops/bfloat16_speed.h"
 #include "run/replicas.h"
 #include "sluice/parts/log.h"
 
@@ -71,8 +74,21 @@ void RunLog::begin() {
         describe_plan(plan_, grid) + "kernels: " + kernels_of(config_) + "\n" + data_text() +
         resume_text() + "\n");
   for (const std::string& warning : plan_.warnings) log_warning(warning);
+  warn_of_slow_bfloat16();
   began_ = std::chrono::steady_clock::now();
   next_note_ = began_ + kNoteInterval;
+}
+
+// What is asked for is done all the same.
+void RunLog::warn_of_slow_bfloat16() const {
+  if (config_.training.mixed_precision != "bfloat16") return;
+  const double time = ops::bfloat16_time();
+  if (time <= 1) return;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f", time);
+  log_warning(std::string("on this processor a product in bfloat16 takes ") + text.data() +
+              " times as long as in float32; training.mixed_precision = \"none\" is faster, and "
+              "takes more memory");
 }
 
 // Stdout breaks with a closed pipe or terminal, or a full disk.

@@ -66,6 +66,7 @@ class RunLog {
   void print(const std::string& text) const;
   std::string data_text() const;
   std::string resume_text() const;
+  void warn_of_slow_bfloat16() const;
   std::string memory_text() const;
   std::string step_text() const;
 
