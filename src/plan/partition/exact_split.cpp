@@ -127,6 +127,8 @@ class Splitter {
     std::vector<std::pair<Merit, Starts>> splits;
     visit_all(starts, [&](const Starts& each) { splits.emplace_back(merit_of(each), each); });
     std::sort(splits.begin(), splits.end(), Better());
+    // Where the limit leaves nothing, or next to nothing, not every split is asked about.
+    if (splits.size() > kMostAsked) splits.resize(kMostAsked);
     for (auto& [merit, each] : splits) {
       if (accepts(each)) return result(std::move(each), true);
     }
