@@ -83,7 +83,8 @@ void RunLog::begin() {
 void RunLog::warn_of_slow_bfloat16() const {
   if (config_.training.mixed_precision != "bfloat16") return;
   const double time = ops::bfloat16_time();
-  if (time <= 1) return;
+  constexpr double kSlower = 1.1;  // beyond what a measurement of 30 ms is off by
+  if (time <= kSlower) return;
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f", time);
   log_warning(std::string("on this processor a product in bfloat16 takes ") + text.data() +

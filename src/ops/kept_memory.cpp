@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -36,26 +37,31 @@ class KeptPool {
     const std::lock_guard lock(mutex_);
     Size& size = sizes_[floats];
     size.last_take = ++takes_;
-    in_use_ += floats;
-    most_in_use_ = std::max(most_in_use_, in_use_);
+    at::Tensor memory;
     if (!size.free.empty()) {
-      at::Tensor memory = std::move(size.free.back());
+      memory = std::move(size.free.back());
       size.free.pop_back();
       free_ -= floats;
-      return memory;
+    } else {
+      while (free_ > most_in_use_) drop_oldest();
+      memory = allocate(floats);
     }
-    while (free_ > most_in_use_) drop_oldest();
-    at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));
-    ask_for_huge_pages(memory);
+    in_use_ += floats;
+    most_in_use_ = std::max(most_in_use_, in_use_);
     return memory;
   }
 
   void give_back(at::Tensor memory) {
     const std::lock_guard lock(mutex_);
     in_use_ -= memory.numel();
+    const std::int64_t floats = memory.numel();
     if (closed_) return;
-    free_ += memory.numel();
-    sizes_[memory.numel()].free.push_back(std::move(memory));
+    try {
+      sizes_[floats].free.push_back(std::move(memory));
+      free_ += floats;
+    } catch (const std::bad_alloc&) {
+      // It is freed instead.
+    }
   }
 
   void close() {
@@ -70,6 +76,23 @@ class KeptPool {
     std::int64_t last_take = 0;
     std::vector<at::Tensor> free;
   };
+
+  // What is free of other sizes goes first, where there is no more memory.
+  at::Tensor allocate(std::int64_t floats) {
+    const auto memory_of = [floats] {
+      at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));
+      ask_for_huge_pages(memory);
+      return memory;
+    };
+    if (free_ == 0) return memory_of();
+    try {
+      return memory_of();
+    } catch (const c10::Error&) {
+    } catch (const std::bad_alloc&) {
+    }
+    while (free_ > 0) drop_oldest();
+    return memory_of();
+  }
 
   // Precondition: something is free.
   void drop_oldest() {
