@@ -407,9 +407,10 @@ TEST_F(CommandLineTest, ConfigCheckReadsNoData) {
 
 TEST_F(CommandLineTest, PointsFromAnUnknownOptionToTheKeys) {
   write_config();
-  expect_error("plan run.toml --frobnicate", 2,
-               "unknown option '--frobnicate'; command 'sluice plan'; one of: --help, --json, "
-               "or a key as --section.key VALUE: see 'sluice config reference'");
+  expect_error(
+      "plan run.toml --frobnicate", 2,
+      "unknown option '--frobnicate'; command 'sluice plan'; one of: --help, --json, --measure, "
+      "or a key as --section.key VALUE: see 'sluice config reference'");
   EXPECT_NE(run("train --help").out.find("sluice config reference"), std::string::npos);
 }
 

@@ -42,7 +42,8 @@ ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape&
           bytes_of(cost.pooled.until_weight, shape),
           bytes_of(cost.pooled.after_input, shape),
           bytes_of(cost.pooled.after_input, shape),
-          bytes_of(cost.pooled.in_backward, shape)};
+          bytes_of(cost.pooled.in_backward, shape),
+          bytes_of(cost.pooled.in_forward, shape)};
 }
 
 namespace {
@@ -53,6 +54,7 @@ void add_pooled(const ActivationBytes& layer, ActivationBytes& sum) {
   sum.pooled_after_input = saturating_add(sum.pooled_after_input, layer.pooled_after_input);
   sum.largest_after_input = std::max(sum.largest_after_input, layer.largest_after_input);
   sum.pooled_in_backward = std::max(sum.pooled_in_backward, layer.pooled_in_backward);
+  sum.pooled_in_forward = std::max(sum.pooled_in_forward, layer.pooled_in_forward);
 }
 
 // What is in use at once along a row of instructions, at most.
@@ -63,6 +65,8 @@ class Pool {
       case ActionKind::kForward:
         take(until_input_, stage.pooled_until_input);
         take(until_weight_, stage.pooled_until_weight);
+        take(until_input_, stage.pooled_in_forward);  // of blocks as large as those that stay
+        give(until_input_, stage.pooled_in_forward);
         return;
       case ActionKind::kBackward:
         take(after_input_, stage.largest_after_input);
