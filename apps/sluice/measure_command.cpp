@@ -1,7 +1,9 @@
 // sluice plan --measure: times the layers on this machine, writes their costs, plans with them.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "command_line.h"
 #include "commands.h"
@@ -23,6 +25,12 @@ struct MeasureArguments {
 
 void measure(const MeasureArguments& arguments, const Overrides& overrides) {
   RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
+  std::error_code not_there;
+  if (std::filesystem::equivalent(arguments.costs, arguments.file, not_there)) {
+    throw Error(ErrorKind::kUsage, {.what = "the costs would take the place of the configuration",
+                                    .where = std::string(kMeasure) + " " + arguments.costs,
+                                    .remedy = "name another file"});
+  }
   check_output_file(arguments.costs, kMeasure);
   write_output_file(arguments.costs, measure_machine(config).times, kMeasure);
   config.parallelism.costs = arguments.costs;

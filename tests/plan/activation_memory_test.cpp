@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/saturate.h"
+#include "sluice/parts/precision.h"
 
 namespace sluice {
 namespace {
