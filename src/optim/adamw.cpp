@@ -6,9 +6,11 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "optim/optimizers.h"
+#include "optim/state_memory.h"
 
 namespace sluice {
 namespace {
@@ -19,14 +21,7 @@ class AdamW : public Optimizer {
       : options_(options),
         parameters_(std::move(parameters)),
         groups_(group_parameters(parameters_, options_)) {
-    for (const OptimizedParameter& parameter : parameters_) {
-      const auto type =
-          parameter.value.options().dtype(state_type(parameter.value)).requires_grad(false);
-      const auto zeros = [&] {
-        return at::empty_strided(parameter.value.sizes(), parameter.value.strides(), type).zero_();
-      };
-      moments_.push_back({zeros(), zeros(), at::zeros({}, type.dtype(at::kFloat))});
-    }
+    make_moments();
   }
 
   void step(double lr, double grad_scale) override {
@@ -69,6 +64,36 @@ class AdamW : public Optimizer {
     at::Tensor mean, square;  // state type, layout of the parameter
     at::Tensor step;          // float32 scalar, as the fused kernel reads it
   };
+
+  // On the CPU all of a type in one buffer.
+  void make_moments() {
+    moments_.resize(parameters_.size());
+    std::map<at::ScalarType, std::vector<std::size_t>> in_one_buffer;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const at::Tensor& value = parameters_[i].value;
+      const at::TensorOptions type = value.options().dtype(state_type(value)).requires_grad(false);
+      moments_[i].step = at::zeros({}, type.dtype(at::kFloat));
+      if (value.is_cpu() && value.is_non_overlapping_and_dense()) {
+        in_one_buffer[state_type(value)].push_back(i);
+        continue;
+      }
+      const auto zeros = [&] {
+        return at::empty_strided(value.sizes(), value.strides(), type).zero_();
+      };
+      moments_[i].mean = zeros();
+      moments_[i].square = zeros();
+    }
+    for (const auto& [type, members] : in_one_buffer) {
+      std::vector<at::Tensor> values;
+      for (const std::size_t i : members) values.push_back(parameters_[i].value);
+      const std::vector<at::Tensor> means = zeros_in_one_buffer(values, type);
+      const std::vector<at::Tensor> squares = zeros_in_one_buffer(values, type);
+      for (std::size_t k = 0; k < members.size(); ++k) {
+        moments_[members[k]].mean = means[k];
+        moments_[members[k]].square = squares[k];
+      }
+    }
+  }
 
   void step_by_operators(std::size_t i, const at::Tensor& gradient, double lr, double grad_scale,
                          double weight_decay) {

@@ -111,10 +111,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
 }
 
 TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
-  for (const char* command :
-       {"plan run.toml --measure costs.json", "schedule --search --costs costs.json --max-memory 3",
-        "schedule --draw grid.svg",
-        "schedule --name 1F1B --pp 2 --microbatches 2 --max-memory=3"}) {
+  for (const char* command : {"plan run.toml --draw grid.svg", "schedule --draw grid.svg"}) {
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.exit_code, 2) << command;
     EXPECT_NE(outcome.err.find("is not built yet"), std::string::npos) << outcome.err;
@@ -265,6 +262,21 @@ TEST_F(CommandLineTest, ReplacesItselfByTheProgramBesideIt) {
     EXPECT_EQ(outcome.exit_code, 42);
     EXPECT_EQ(outcome.out, "[train]\n[run.toml]\n[--training.steps]\n[3]\n[a b]\n[--]\n[--help]\n");
   }
+}
+
+TEST_F(CommandLineTest,
+       TellsTheAllocatorOfTheProgramBesideItToKeepMemoryUnlessItsUserSaysOtherwise) {
+  const std::string alone = folder_ / "bin/sluice", beside = folder_ / "bin/sluice-run";
+  std::filesystem::create_directories(folder_ / "bin");
+  std::filesystem::copy_file(SLUICE_PROGRAM, alone);
+  test::write_file(beside, "#!/bin/sh\necho \"$GLIBC_TUNABLES\"\n");
+  std::filesystem::permissions(beside, std::filesystem::perms::owner_all);
+  const std::string ours =
+      "glibc.malloc.mmap_threshold=1073741824:"
+      "glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=67108864";
+  EXPECT_EQ(run("train run.toml", {}, alone).out, ours + ":glibc.malloc.hugetlb=1\n");
+  const std::string given = "glibc.malloc.hugetlb=0:glibc.malloc.arena_max=2";
+  EXPECT_EQ(run("train run.toml", "GLIBC_TUNABLES=" + given, alone).out, given + ":" + ours + "\n");
 }
 
 TEST_F(CommandLineTest, SaysWhenTheResultCannotBeWritten) {

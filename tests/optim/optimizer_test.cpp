@@ -213,6 +213,38 @@ TEST(OptimizerTest, AParameterWithoutGradientIsLeftAlone) {
   EXPECT_TRUE(at::equal(parameters[1].value, at::ones({4})));
 }
 
+TEST(OptimizerTest, TheStateOfAllParametersOfATypeLiesSideBySide) {
+  std::vector<OptimizedParameter> parameters = {
+      {"a", at::ones({3, 5}).requires_grad_()},
+      {"b", at::ones({4, 6}).t().requires_grad_()},
+      {"c", at::ones({7}, at::kBFloat16).requires_grad_()},
+      {"d", at::ones({2}, at::kDouble).requires_grad_()},
+      {"none", at::ones({0}).requires_grad_()}};
+  const auto optimizer = make_optimizer({}, parameters);
+  std::map<std::string, at::Tensor> state;
+  for (const auto& [name, tensor] : optimizer->state()) state[name] = tensor;
+  for (const OptimizedParameter& parameter : parameters) {
+    for (const char* kind : {"exp_avg/", "exp_avg_sq/"}) {
+      const at::Tensor& tensor = state.at(kind + parameter.name);
+      EXPECT_EQ(tensor.sizes(), parameter.value.sizes());
+      EXPECT_EQ(tensor.strides(), parameter.value.strides());
+      EXPECT_FALSE(tensor.is_view());
+      EXPECT_EQ(tensor.storage_offset() * static_cast<std::int64_t>(tensor.element_size()) % 64, 0);
+      EXPECT_TRUE(at::equal(tensor, at::zeros_like(tensor)));
+    }
+  }
+  const auto memory_of = [&](const char* name) { return state.at(name).storage().data(); };
+  EXPECT_EQ(memory_of("exp_avg/a"), memory_of("exp_avg/b"));
+  EXPECT_EQ(memory_of("exp_avg/a"), memory_of("exp_avg/c"));
+  EXPECT_NE(memory_of("exp_avg/a"), memory_of("exp_avg/d"));
+  EXPECT_NE(memory_of("exp_avg/a"), memory_of("exp_avg_sq/a"));
+  // What is written to one is not in another.
+  state.at("exp_avg/a").fill_(1);
+  state.at("exp_avg/b").fill_(2);
+  EXPECT_TRUE(at::equal(state.at("exp_avg/a"), at::ones({3, 5})));
+  EXPECT_TRUE(at::equal(state.at("exp_avg/c"), at::zeros({7})));
+}
+
 TEST(OptimizerTest, StateIsNamedAfterTheParameter) {
   const auto adamw = make_optimizer({}, {{"a.weight", at::ones({2, 3}).requires_grad_()}});
   std::vector<std::string> names;

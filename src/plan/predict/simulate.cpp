@@ -52,10 +52,17 @@ class Simulator {
         collectives_(static_cast<std::size_t>(detail::num_collectives(program))) {
     const std::size_t count = program.ranks.size();
     result_.busy_per_rank.assign(count, 0.0);
+    result_.update_per_rank.assign(count, 0.0);
     result_.peak_live_per_rank.assign(count, 0);
     result_.peak_live_until_grad_input_per_rank.assign(count, 0);
     result_.live_per_rank.resize(count);
     result_.timeline.resize(count);
+    for (int stage = 0; stage < program.num_stages(); ++stage) {
+      const StageCosts& stage_costs = costs_of(stage);
+      const int rank = program.stage_map.rank_of(stage);
+      if (rank >= 0) ranks_[rank].bytes += stage_costs.held_bytes;
+    }
+    for (const Rank& rank : ranks_) result_.peak_bytes_per_rank.push_back(rank.bytes);
     for (std::size_t rank = 0; rank < count; ++rank) {
       result_.live_per_rank[rank].reserve(program.ranks[rank].size());
     }
@@ -94,6 +101,7 @@ class Simulator {
     Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may begin
     std::int32_t last_compute = -1;    // instruction
     int live = 0, live_until_grad_input = 0;
+    double bytes = 0;
     bool is_queued = true;
   };
   struct Collective {
@@ -133,6 +141,8 @@ class Simulator {
       done = meet(rank, action);
     } else if (is_post(action.kind)) {
       begin_alone(rank, action);
+    } else if (action.kind == ActionKind::kOptimizerStep) {
+      update(rank, action);
     }
     if (done) result_.live_per_rank[rank].push_back(ranks_[rank].live);
     return done;
@@ -182,7 +192,23 @@ class Simulator {
     if (half.kind == ActionKind::kBackward) cost = costs.backward;
     if (half.kind == ActionKind::kBackwardInput) cost = costs.backward_input;
     if (half.kind == ActionKind::kBackwardWeight) cost = costs.backward_weight;
+    return at_speed(rank, cost + costs_.action);
+  }
+  double at_speed(int rank, double cost) const {
     return costs_.rank_speed.empty() ? cost : cost / costs_.rank_speed[rank];
+  }
+
+  // Of all stages of the rank, or of the one that the instruction names.
+  void update(int rank, const Action& step) {
+    double cost = 0;
+    for (int stage = 0; stage < program_.num_stages(); ++stage) {
+      if (program_.stage_map.rank_of(stage) != rank) continue;
+      if (step.stage < 0 || step.stage == stage) cost += costs_of(stage).optimizer_step;
+    }
+    cost = at_speed(rank, cost);
+    ranks_[rank].free.time += cost;
+    result_.busy_per_rank[rank] += cost;
+    result_.update_per_rank[rank] += cost;
   }
 
   void count_live(int rank, const Action& half) {
@@ -198,6 +224,13 @@ class Simulator {
     }
     const bool ends = has_weight_gradients(backward) ? detail::makes_weight_gradient(kind)
                                                      : detail::makes_input_gradient(kind);
+    const StageCosts& costs = costs_of(half.stage);
+    if (kind == ActionKind::kForward) state.bytes += costs.kept_bytes;
+    if (kind == ActionKind::kBackwardInput && !ends) state.bytes += costs.kept_after_input_bytes;
+    if (detail::makes_input_gradient(kind)) state.bytes -= costs.kept_bytes;
+    if (kind == ActionKind::kBackwardWeight) state.bytes -= costs.kept_after_input_bytes;
+    double& peak_bytes = result_.peak_bytes_per_rank[rank];
+    peak_bytes = std::max(peak_bytes, state.bytes);
     if (ends) --state.live;
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }
