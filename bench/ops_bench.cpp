@@ -95,7 +95,7 @@ void GatedGeluOfTorch(benchmark::State& state) {
 void CrossEntropy(benchmark::State& state) {
   const Sizes s = sizes_of(state);
   const at::Tensor logits = at::randn({s.length, s.vocabulary}),
-                   labels = at::randint(s.vocabulary, {s.length});
+                   labels = at::randint(s.vocabulary, {s.length}, at::kLong);
   for (auto _ : state) {
     benchmark::DoNotOptimize(
         ops::kernels().cross_entropy(s.length, s.vocabulary, logits.mutable_data_ptr<float>(),
@@ -105,7 +105,7 @@ void CrossEntropy(benchmark::State& state) {
 void CrossEntropyOfTorch(benchmark::State& state) {
   const Sizes s = sizes_of(state);
   const at::Tensor logits = at::randn({s.length, s.vocabulary}).requires_grad_(),
-                   labels = at::randint(s.vocabulary, {s.length});
+                   labels = at::randint(s.vocabulary, {s.length}, at::kLong);
   for (auto _ : state) {
     const Tensors gradients =
         torch::autograd::grad({at::cross_entropy_loss(logits, labels)}, {logits});
