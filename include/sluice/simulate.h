@@ -7,9 +7,11 @@
 // arrives `latency` later. UNSHARD and the reductions are posts that take no time on the rank: they
 // last as long as their cost says, those of one kind on one rank one after another, beside compute;
 // REDUCE_TIED, REDUCE_LOSS and REDUCE_NORM begin when all members have posted them; the first user,
-// or the end of the row, waits. RESHARD and OPTIMIZER_STEP take no time. A program without
-// transfers hands over at the end of each action. Units: any one unit of time; sizes in bytes,
-// bandwidth in bytes per unit of time. Thread-safety: pure functions.
+// or the end of the row, waits. PARTIAL_NORM takes of its rank the time that it waits anyway, and
+// what is left when its user comes. UPDATE keeps its rank, OPTIMIZER_STEP for the updates of the
+// stages that it is about; RESHARD takes no time. A program without transfers hands over at the end
+// of each action. Units: any one unit of time; sizes in bytes, bandwidth in bytes per unit of time.
+// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -27,6 +29,8 @@ struct StageCosts {
   double backward = 2.0;          // B
   double unshard = 0.0;           // UNSHARD
   double reduce_gradients = 0.0;  // REDUCE_GRAD
+  double partial_norm = 0.0;      // PARTIAL_NORM
+  double update = 0.0;            // UPDATE
 };
 
 struct Costs {
@@ -43,9 +47,9 @@ struct Costs {
   std::string file;                   // that they were read from; for errors
 };
 
-// "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,REDUCE_GRAD=0,REDUCE_TIED=0,REDUCE_LOSS=0,REDUCE_NORM=0": any
-// of them, in any order; comm is the latency, and B is I + W where it is not given. Throws
-// Error(kUsage).
+// "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,REDUCE_GRAD=0,PARTIAL_NORM=0,UPDATE=0,REDUCE_TIED=0,
+// REDUCE_LOSS=0,REDUCE_NORM=0": any of them, in any order; comm is the latency, and B is I + W
+// where it is not given. Throws Error(kUsage).
 Costs parse_costs(std::string_view text);
 // The JSON of docs/simulate.md, and a file of it. Throws Error(kInput).
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
@@ -60,7 +64,7 @@ struct TimedAction {
 };
 
 struct Simulation {
-  double makespan = 0;         // end of the last compute action, or of what a row still waits for
+  double makespan = 0;         // end of the last compute action, update, or what a row waits for
   double bubble_fraction = 0;  // idle / (ranks * makespan)
   std::vector<double> busy_per_rank;
   std::vector<double> finish_per_rank;

@@ -107,6 +107,8 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   lowering.loss = true;
   lowering.optimizer_step = true;
   lowering.norm = true;
+  lowering.partial_norms = true;
+  lowering.update_by_stage = true;
   detail::set_lowering(plan.data_parallel, lowering);
   plan.program = lower(plan.schedule, lowering);
   plan.program.mesh = mesh;

@@ -19,7 +19,8 @@ using Json = nlohmann::json;
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
-const std::vector<std::string> kActionNames = {"F", "I", "W", "B", "UNSHARD", "REDUCE_GRAD"};
+const std::vector<std::string> kActionNames = {
+    "F", "I", "W", "B", "UNSHARD", "REDUCE_GRAD", "PARTIAL_NORM", "UPDATE"};
 
 // Costs of collectives of all stages.
 struct CollectiveName {
@@ -34,7 +35,7 @@ constexpr std::array<CollectiveName, 4> kCollectives = {{{"REDUCE_TIED", &Costs:
 // What a stage costs, as far as it is given.
 struct GivenCosts {
   std::optional<double> forward, backward_input, backward_weight, backward, unshard,
-      reduce_gradients;
+      reduce_gradients, partial_norm, update;
 
   std::optional<double>* find(std::string_view name) {
     if (name == "F") return &forward;
@@ -43,6 +44,8 @@ struct GivenCosts {
     if (name == "B") return &backward;
     if (name == "UNSHARD") return &unshard;
     if (name == "REDUCE_GRAD") return &reduce_gradients;
+    if (name == "PARTIAL_NORM") return &partial_norm;
+    if (name == "UPDATE") return &update;
     return nullptr;
   }
 
@@ -52,6 +55,8 @@ struct GivenCosts {
     costs.forward = forward.value_or(otherwise.forward);
     costs.unshard = unshard.value_or(otherwise.unshard);
     costs.reduce_gradients = reduce_gradients.value_or(otherwise.reduce_gradients);
+    costs.partial_norm = partial_norm.value_or(otherwise.partial_norm);
+    costs.update = update.value_or(otherwise.update);
     costs.backward_input = backward_input.value_or(otherwise.backward_input);
     costs.backward_weight = backward_weight.value_or(otherwise.backward_weight);
     if (backward)
@@ -92,6 +97,8 @@ class CostsFile {
                                                    "B",
                                                    "UNSHARD",
                                                    "REDUCE_GRAD",
+                                                   "PARTIAL_NORM",
+                                                   "UPDATE",
                                                    "REDUCE_TIED",
                                                    "REDUCE_LOSS",
                                                    "GATHER_OUTPUTS",
@@ -285,8 +292,9 @@ class FittingCheck {
   }
 
   void check_stage(const StageCosts& stage) const {
-    for (const double cost : {stage.forward, stage.backward_input, stage.backward_weight,
-                              stage.backward, stage.unshard, stage.reduce_gradients}) {
+    for (const double cost :
+         {stage.forward, stage.backward_input, stage.backward_weight, stage.backward, stage.unshard,
+          stage.reduce_gradients, stage.partial_norm, stage.update}) {
       require_number(cost, "a cost");
     }
   }

@@ -85,12 +85,19 @@ class Simulator {
     Action action;
     Moment end;  // time kUnknown: see the collective
   };
+  // A PARTIAL_NORM that its rank has not ended yet.
+  struct IdleWork {
+    Action action;
+    double left = 0.0;
+  };
   struct Rank {
     std::size_t at = 0;
     bool forward_half_done = false;  // of the pair at `at`
     bool is_done = false;            // the row, and all that it posted
     Moment free;
     std::vector<Post> posts;
+    std::vector<IdleWork> idle_works;
+    std::vector<int> updated;          // stages, by an UPDATE
     Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may begin
     std::int32_t last_compute = -1;    // instruction
     int live = 0, live_until_grad_input = 0;
@@ -112,6 +119,7 @@ class Simulator {
 
   bool try_run(int rank) {
     const Action& action = program_.ranks[rank][ranks_[rank].at];
+    end_idle_works(rank, action);
     if (!try_wait(rank, [&](const Action& post) { return detail::uses(program_, action, post); })) {
       return false;
     }
@@ -131,6 +139,19 @@ class Simulator {
       work(action).inputs[detail::channel_kind_of(action.kind)].is_received = true;
     } else if (detail::is_collective(action.kind)) {
       done = meet(rank, action);
+    } else if (action.kind == ActionKind::kPartialNorm) {
+      ranks_[rank].idle_works.push_back(
+          {action, at_speed_of(rank, costs_of(action.stage).partial_norm)});
+    } else if (action.kind == ActionKind::kUpdate) {
+      update(rank, action.stage);
+    } else if (action.kind == ActionKind::kOptimizerStep) {
+      for (int stage = 0; stage < program_.num_stages(); ++stage) {
+        const std::vector<int>& updated = ranks_[rank].updated;
+        const bool is_left = program_.stage_map.rank_of(stage) == rank &&
+                             has_weight_gradients(program_.backward_of(stage)) &&
+                             std::find(updated.begin(), updated.end(), stage) == updated.end();
+        if (is_left) update(rank, stage);
+      }
     } else if (is_post(action.kind)) {
       begin_alone(rank, action);
     }
@@ -159,6 +180,7 @@ class Simulator {
     if (ready.time == kUnknown) return false;
     Rank& state = ranks_[rank];
     const bool waits = ready.time > state.free.time;
+    if (waits) spend_idle(rank, ready.time - state.free.time);
     const double start = waits ? ready.time : state.free.time;
     const double end = start + duration(rank, half);
     causes_[rank].push_back(waits ? ready.cause : state.free.cause);
@@ -182,7 +204,39 @@ class Simulator {
     if (half.kind == ActionKind::kBackward) cost = costs.backward;
     if (half.kind == ActionKind::kBackwardInput) cost = costs.backward_input;
     if (half.kind == ActionKind::kBackwardWeight) cost = costs.backward_weight;
+    return at_speed_of(rank, cost);
+  }
+
+  double at_speed_of(int rank, double cost) const {
     return costs_.rank_speed.empty() ? cost : cost / costs_.rank_speed[rank];
+  }
+
+  void update(int rank, int stage) {
+    Rank& state = ranks_[rank];
+    state.free.time += at_speed_of(rank, costs_of(stage).update);
+    state.updated.push_back(stage);
+  }
+
+  // The rank would wait this long.
+  void spend_idle(int rank, double time) {
+    std::vector<IdleWork>& works = ranks_[rank].idle_works;
+    while (!works.empty() && time > 0.0) {
+      const double spent = std::min(time, works.front().left);
+      time -= spent;
+      works.front().left -= spent;
+      if (works.front().left > 0.0) return;
+      works.erase(works.begin());
+    }
+  }
+
+  // What is left of those that the instruction uses, before it.
+  void end_idle_works(int rank, const Action& user) {
+    Rank& state = ranks_[rank];
+    std::erase_if(state.idle_works, [&](const IdleWork& work) {
+      if (!detail::uses(program_, user, work.action)) return false;
+      state.free.time += work.left;
+      return true;
+    });
   }
 
   void count_live(int rank, const Action& half) {
@@ -267,6 +321,7 @@ class Simulator {
         all_known = false;
         return false;
       }
+      spend_idle(rank, end.time - state.free.time);
       state.free = end;
       return true;
     });
