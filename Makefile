@@ -43,10 +43,12 @@ test-all: TSAN_TESTS = all
 test-all: test  ## also the slow sweeps, and every test under the sanitizers
 	@$(TEST) --test-dir build -L slow
 
-bench: setup  ## the benchmarks
+bench: build  ## the benchmarks, and the training step beside torch's where .oracles is there
 	@cmake build -DSLUICE_BUILD_BENCH=ON >/dev/null
 	@cmake --build build -j $(JOBS) --target benchmarks
 	@for program in build/bin/*_bench; do $$program || exit 1; done
+	@if [ -x .oracles/bin/python ]; then .oracles/bin/python bench/compare_torch.py --short; \
+	 else echo 'bench/compare_torch.py is left out: .oracles, which tools/setup_oracles.sh makes, is missing'; fi
 
 format:  ## clang-format every source
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i

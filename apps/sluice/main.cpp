@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "allocator_settings.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -103,12 +105,17 @@ void require_working_folder() {
                                   .remedy = "start the run from a folder that is there"});
 }
 
+// glibc reads it when a program starts.
+constexpr const char* kAllocatorVariable = "GLIBC_TUNABLES";
+
 // Replaces this process. Returns only by throwing.
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   require_working_folder();
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::filesystem::path sibling = self.parent_path() / "sluice-run";
   if (std::filesystem::exists(sibling)) {
+    const char* const given = std::getenv(kAllocatorVariable);
+    ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
     execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed
     throw Error(ErrorKind::kUsage,
                 {.what = "cannot start 'sluice-run': " + std::string(std::strerror(errno)),

@@ -7,12 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
 #include "output_file.h"
 #include "plan/output/program_output.h"
+#include "plan/search/search_question.h"
 #include "sluice/error.h"
 #include "sluice/parts/draw.h"
 #include "sluice/program.h"
@@ -28,7 +30,8 @@ struct ScheduleArguments {
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
-  bool check = false, simulate = false, json = false;
+  bool check = false, simulate = false, search = false, json = false;
+  std::optional<double> max_memory;
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
@@ -41,7 +44,37 @@ void require(bool given, const char* option, bool needed, const char* needs) {
   }
 }
 
+// A search makes its own schedule.
+void check_search(const ScheduleArguments& arguments) {
+  require(true, "--search", arguments.costs.has_value(), "--costs");
+  require(true, "--search", arguments.num_ranks.has_value(), "--pp");
+  require(true, "--search", arguments.num_microbatches.has_value(), "--microbatches");
+  const std::pair<bool, const char*> others[] = {
+      {!arguments.name.empty(), "--name"}, {!arguments.csv.empty(), "--csv"},
+      {arguments.lower, "--lower"},        {arguments.check, "--check"},
+      {arguments.simulate, "--simulate"},  {arguments.forward_only, "--forward-only"}};
+  for (const auto& [given, option] : others) {
+    if (given) {
+      refuse(std::string("--search and ") + option + " exclude each other",
+             "leave " + std::string(option) + " out: what is found is proven and simulated");
+    }
+  }
+  if (arguments.num_stages && arguments.stages_per_rank) {
+    refuse("both --stages and --stages-per-rank", "give one of them");
+  }
+  if (arguments.num_stages && *arguments.num_stages % *arguments.num_ranks != 0) {
+    refuse(counted(*arguments.num_stages, "stage") + " cannot be divided evenly over " +
+               counted(*arguments.num_ranks, "rank"),
+           "give --stages as a multiple of --pp");
+  }
+}
+
 void check_arguments(const ScheduleArguments& arguments) {
+  require(arguments.max_memory.has_value(), "--max-memory", arguments.search, "--search");
+  if (arguments.search) {
+    check_search(arguments);
+    return;
+  }
   const bool from_name = !arguments.name.empty(), from_file = !arguments.csv.empty();
   if (from_name == from_file) {
     refuse(from_name ? "both --name and --csv" : "neither --name nor --csv",
@@ -60,7 +93,7 @@ void check_arguments(const ScheduleArguments& arguments) {
   require(arguments.merge_backward, "--merge-backward", arguments.lower, "--lower");
   require(arguments.max_active_stages.has_value(), "--max-active-stages",
           arguments.shard_parameters, "--shard-parameters");
-  require(arguments.costs.has_value(), "--costs", arguments.simulate, "--simulate");
+  require(arguments.costs.has_value(), "--costs", arguments.simulate, "--simulate or --search");
 }
 
 Schedule make_named(const ScheduleArguments& arguments) {
@@ -166,8 +199,28 @@ std::string rows_text(const ScheduleArguments& arguments, const Program& program
   return to_csv(rows);
 }
 
+void search(const ScheduleArguments& arguments) {
+  ScheduleQuestion question;
+  question.num_ranks = *arguments.num_ranks;
+  question.num_microbatches = *arguments.num_microbatches;
+  question.stages_per_rank = arguments.stages_per_rank.value_or(
+      arguments.num_stages ? *arguments.num_stages / *arguments.num_ranks : 0);
+  question.stage_to_rank = arguments.stage_to_rank.value_or("");
+  question.max_bytes = arguments.max_memory;
+  const std::string& text = *arguments.costs;
+  const bool is_file = !text.empty() && text.find('=') == std::string::npos;
+  const SearchResult result =
+      is_file ? search_with_file(question, text) : search_with_costs(question, parse_costs(text));
+  if (arguments.out && result.found) {
+    write_output_file(*arguments.out, to_csv(result.found->schedule.rows), "--out");
+  }
+  std::cout << (arguments.json ? search_json(result).dump() + "\n"
+                               : search_text(result, grid_options()));
+}
+
 void run(const ScheduleArguments& arguments, int& exit_code) {
   check_arguments(arguments);
+  if (arguments.search) return search(arguments);
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
   bool is_as_given = true;  // rows with their idle slots
   const Program program = make_program(arguments, schedule, is_as_given);
@@ -214,7 +267,7 @@ void add_schedule_command(CLI::App& app, int& exit_code) {
   add_count(*command, "--stages", arguments->num_stages, "stages of all ranks together");
   add_count(*command, "--microbatches", arguments->num_microbatches, "microbatches of a step");
   command->add_option("--stage-to-rank", arguments->stage_to_rank,
-                      "with --csv: loop, v, or the rank of each stage, as 0,1,1,0");
+                      "with --csv or --search: loop, v, or the rank of each stage, as 0,1,1,0");
   command->add_flag("--lower", arguments->lower, "add SEND and RECV");
   command->add_flag("--shard-parameters", arguments->shard_parameters,
                     "with --lower: UNSHARD and RESHARD");
@@ -231,13 +284,17 @@ void add_schedule_command(CLI::App& app, int& exit_code) {
   command->add_flag("--check", arguments->check, "prove it; exit code 3 when it does not hold");
   command->add_flag("--simulate", arguments->simulate, "predict time and live activations");
   command->add_option("--costs", arguments->costs,
-                      "with --simulate: F=1,I=1,W=1,B=2,comm=0, or a JSON file");
+                      "with --simulate or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file");
   command->add_flag("--json", arguments->json, "one JSON value on stdout");
   add_not_built(*command, "--draw", "FILE: picture (.svg, .html, .json)",
                 "leave it out: a terminal shows the grid");
-  add_not_built(*command, "--search", "the best order that can be found under --costs",
-                "name a schedule by --name");
-  add_not_built(*command, "--max-memory", "with --search: bytes of a rank", "leave it out");
+  command->add_flag("--search", arguments->search,
+                    "the best order that can be found under --costs, beside the named ones; with "
+                    "--pp and --microbatches");
+  command
+      ->add_option("--max-memory", arguments->max_memory,
+                   "with --search: bytes of a rank, by the kept_bytes and held_bytes of the costs")
+      ->check(CLI::PositiveNumber);
   command->callback(
       [arguments, &exit_code] { at_command("schedule", [&] { run(*arguments, exit_code); }); });
 }

@@ -29,6 +29,10 @@ struct LayerOptions {
   c10::Device device = c10::kCPU;     // at::kMeta: sizes without memory (RankStages::to_empty)
   // That of with_adapter(), of which the model's description has the parameters.
   std::optional<Adapter> adapter = {};
+  // Blocks as a few nodes of their own kernels where these take them: float32 on the CPU, no
+  // dropout in them, no adapter, no mask in the microbatch, heads of a multiple of 16 channels.
+  // False: LibTorch's operators. The bits differ.
+  bool fused = true;
 };
 
 // One LayerSpec per entry of model.layers, under the same name, with the settings in

@@ -17,6 +17,7 @@
 #include "sluice/partition.h"
 #include "sluice/parts/data_parallel.h"
 #include "sluice/parts/draw.h"
+#include "sluice/parts/layer_times.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"
@@ -24,10 +25,23 @@
 
 namespace sluice {
 
+// What the cuts of a split make even.
+enum class Balance {
+  kEven,      // numbers of layers, by the rules of the convention
+  kCost,      // counted operations (LayerCost)
+  kMeasured,  // PipelineOptions::times
+};
+
 // plan_pipeline(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8})
 struct PipelineOptions {
   // Ranks of the pipeline, each with at least one stage. None: those of own_schedule, else 1.
   std::optional<int> num_ranks = {};
+
+  // The schedule is chosen: of all named ones, with as many stages a rank as they can have (those
+  // of the partition, where it says how many), and of a searched order, the one that is expected to
+  // be fastest within memory_per_rank (docs/schedules.md). Neither `schedule` nor `own_schedule`
+  // then.
+  bool auto_schedule = false;
 
   // Which action runs when, by name. None: "1F1B" where every rank has one stage, and
   // "Interleaved1F1B" where the split makes several.
@@ -45,6 +59,16 @@ struct PipelineOptions {
   // Which stage has which layers, and which rank has which stage. num_ranks and schedule are those
   // above: its own num_ranks, where given, must say the same, its schedule is not looked at.
   PartitionOptions partition = {};
+
+  // What the cuts make even; other than kEven, partition must name no cuts, weights or remainder.
+  Balance balance = Balance::kEven;
+
+  // What layers take: a prediction in seconds, and what kMeasured goes by. None: F, I and W of a
+  // stage take 1 (kCost: their counted operations).
+  std::shared_ptr<const LayerTimes> times = {};
+
+  // Bytes that a rank may use: splits and schedules that need more are not taken. None: no limit.
+  std::optional<std::int64_t> memory_per_rank = {};
 
   // Sequences of a microbatch, and tokens of a sequence: they decide the memory of activations and
   // the sizes of messages, and nothing about the program.
@@ -103,19 +127,35 @@ struct RankPrediction {
   RankMemory memory;
 };
 
+// One of those that auto_schedule looked at.
+struct ScheduleCandidate {
+  std::string name;  // of the schedule
+  int stages_per_rank = 1;
+  Placement placement = Placement::kLoop;
+  double step = 0;              // expected, in the unit of Plan::time_unit
+  double bubble_fraction = 0;   // of it
+  std::int64_t peak_bytes = 0;  // of the rank that needs most
+  std::string refusal;          // why it cannot be taken; "": it can, and the numbers above hold
+  bool taken = false;
+};
+
 struct Plan {
   ModelSpec model;
   MicrobatchShape microbatch;
   Partition partition;
   Schedule schedule;
   DataParallel data_parallel;
-  std::string rank_order;             // of program.mesh
-  Program program;                    // with transfers, reductions, norm and optimizer step
-  VerifyReport report;                // ok()
-  Costs costs;                        // units, with what runs again in the backward
-  Simulation simulation;              // under `costs`
-  std::vector<RankPrediction> ranks;  // what each will take
-  std::vector<std::string> notes;     // what was chosen, or gave way to another option
+  std::string rank_order;            // of program.mesh
+  Program program;                   // with transfers, reductions, norm and optimizer step
+  VerifyReport report;               // ok()
+  Costs costs;                       // with what runs again in the backward
+  std::string time_unit;             // of costs and simulation: "s", "GFLOP"; "": F, I, W take 1
+  Simulation simulation;             // under `costs`
+  Balance balance = Balance::kEven;  // of the split
+  std::optional<std::int64_t> memory_per_rank;  // bytes, as asked for
+  std::vector<ScheduleCandidate> candidates;    // of auto_schedule, in the order of its table
+  std::vector<RankPrediction> ranks;            // what each will take
+  std::vector<std::string> notes;               // what was chosen, or gave way to another option
   // What is allowed, but hardly meant; each begins with the option that it is about.
   std::vector<std::string> warnings;
 };

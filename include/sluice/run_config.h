@@ -118,11 +118,24 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
 // The variables of this process that start with SLUICE_.
 std::map<std::string, std::string> sluice_environment();
 
+// What one process has measured for a plan, so that all plan alike.
+struct MeasuredMachine {
+  std::string times;                 // layer_times_json()
+  std::int64_t memory_per_rank = 0;  // bytes, where parallelism.device_memory does not say
+};
+// The plan of the configuration goes by measured times, and no file has them: they are to be
+// measured where the run starts. Without that, its plan goes by counted costs, and a note says so.
+bool needs_measurement(const RunConfig& config);
+// What times have to be of, to be of this run.
+TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model);
+// parallelism.device_memory in bytes; none: "".
+std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
+
 // plan_pipeline() of the model that the configuration names, of which only config.json is read. Its
 // notes, warnings and errors speak of keys and of the places where they were given. Throws
 // Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput) for the
 // files that it names, and what plan_pipeline() throws.
-Plan plan_of_config(const RunConfig& config);
+Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
 // The adapter that model.adapter or [lora] asks for, of the model (with or without it); none: all
 // of the model trains, as far as training.trainable says. Throws Error(kUsage) for keys that

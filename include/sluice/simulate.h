@@ -8,10 +8,10 @@
 // last as long as their cost says, those of one kind on one rank one after another, beside compute;
 // REDUCE_TIED, REDUCE_LOSS and REDUCE_NORM begin when all members have posted them; the first user,
 // or the end of the row, waits. PARTIAL_NORM takes of its rank the time that it waits anyway, and
-// what is left when its user comes. UPDATE keeps its rank, OPTIMIZER_STEP for the updates of the
-// stages that it is about; RESHARD takes no time. A program without transfers hands over at the end
-// of each action. Units: any one unit of time; sizes in bytes, bandwidth in bytes per unit of time.
-// Thread-safety: pure functions.
+// what is left when its user comes. UPDATE keeps its rank for the update of its stage,
+// OPTIMIZER_STEP for those of the stages that no UPDATE was about; RESHARD takes no time. A program
+// without transfers hands over at the end of each action. Units: any one unit of time; sizes in
+// bytes, bandwidth in bytes per unit of time. Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -30,7 +30,10 @@ struct StageCosts {
   double unshard = 0.0;           // UNSHARD
   double reduce_gradients = 0.0;  // REDUCE_GRAD
   double partial_norm = 0.0;      // PARTIAL_NORM
-  double update = 0.0;            // UPDATE
+  double optimizer_step = 0.0;    // UPDATE; its share of the rank's OPTIMIZER_STEP
+  // Bytes: of a microbatch from F to B or I, of one from I to W, and of the stage all the time.
+  double kept_bytes = 0.0, kept_after_input_bytes = 0.0, held_bytes = 0.0;
+  friend bool operator==(const StageCosts&, const StageCosts&) = default;
 };
 
 struct Costs {
@@ -40,6 +43,9 @@ struct Costs {
   double reduce_loss = 0.0;           // REDUCE_LOSS
   double gather_outputs = 0.0;        // GATHER_OUTPUTS
   double reduce_norm = 0.0;           // REDUCE_NORM
+  double action = 0.0;                // of every compute action, beside its own cost
+  double parallel_ranks = 0.0;        // that compute at once at these costs; 0: all. Where there
+                                      // are more, they cannot all be done before their share
   double latency = 0.0;               // of a transfer
   double bandwidth = 0.0;             // bytes per unit of time; 0: infinite
   std::vector<double> message_bytes;  // per cut (stage s -> its consumer), empty: 0
@@ -47,9 +53,9 @@ struct Costs {
   std::string file;                   // that they were read from; for errors
 };
 
-// "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,REDUCE_GRAD=0,PARTIAL_NORM=0,UPDATE=0,REDUCE_TIED=0,
-// REDUCE_LOSS=0,REDUCE_NORM=0": any of them, in any order; comm is the latency, and B is I + W
-// where it is not given. Throws Error(kUsage).
+// "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,REDUCE_GRAD=0,PARTIAL_NORM=0,OPTIMIZER_STEP=0,..": any
+// of them, in any order; comm is the latency, and B is I + W where it is not given. Throws
+// Error(kUsage).
 Costs parse_costs(std::string_view text);
 // The JSON of docs/simulate.md, and a file of it. Throws Error(kInput).
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
@@ -64,15 +70,18 @@ struct TimedAction {
 };
 
 struct Simulation {
-  double makespan = 0;         // end of the last compute action, update, or what a row waits for
-  double bubble_fraction = 0;  // idle / (ranks * makespan)
-  std::vector<double> busy_per_rank;
+  double makespan = 0;  // end of the last compute action, of the update, of what a row waits for
+  double bubble_fraction = 0;           // idle / (ranks * makespan)
+  std::vector<double> busy_per_rank;    // in compute actions and the update
+  std::vector<double> update_per_rank;  // of it: in UPDATE, OPTIMIZER_STEP
   std::vector<double> finish_per_rank;
   // Idle time of every rank, split: before its first action, between, after its last.
   std::vector<double> warmup_per_rank, waiting_per_rank, drain_per_rank;
   // Largest number of (stage, microbatch) forwards whose W or B (resp. I or B) has not run.
   std::vector<int> peak_live_per_rank;
   std::vector<int> peak_live_until_grad_input_per_rank;
+  // Bytes at their most, where the costs know any (StageCosts).
+  std::vector<double> peak_bytes_per_rank;
   std::vector<std::vector<int>> live_per_rank;  // after each instruction of the rank, until W or B
   // Compute actions per rank, in order; a pair is two.
   std::vector<std::vector<TimedAction>> timeline;

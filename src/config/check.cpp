@@ -125,6 +125,32 @@ void check_split(const RunConfig& config) {
   if (given.size() > 1) refuse_both(config, given[0], given[1], "keep one of them");
 }
 
+// A split by costs finds the cuts itself.
+void check_balance(const RunConfig& config) {
+  const std::string& partition = config.parallelism.partition;
+  if (partition == "even") return;
+  const PartitionOptions& options = config.parallelism.pipeline.partition;
+  const std::pair<bool, const char*> others[] = {
+      {!options.split_points.empty(), "pipeline_parallel_split_points"},
+      {!options.cuts.empty(), "pipeline_parallel_cuts"},
+      {!options.modules.empty(), "module_fqns_per_model_part"},
+      {options.layers_per_stage != 0, "pipeline_parallel_layers_per_stage"},
+      {options.first_stage_weight.has_value(), "first_stage_weight"},
+      {options.last_stage_weight.has_value(), "last_stage_weight"}};
+  for (const auto& [given, name] : others) {
+    if (!given) continue;
+    refuse_both(config, "parallelism.partition", std::string("parallelism.") + name,
+                "\"" + partition + "\" finds the cuts itself: keep one of them");
+  }
+}
+
+void check_auto(const RunConfig& config) {
+  if (!config.parallelism.pipeline.auto_schedule || config.parallelism.schedule_csv.empty()) return;
+  refuse_both(config, "parallelism.pipeline_parallel_schedule",
+              "parallelism.pipeline_parallel_schedule_csv",
+              "\"auto\" chooses a schedule, the file has one: keep one of them");
+}
+
 void check_stage_to_rank(const RunConfig& config) {
   const int num_ranks = config.parallelism.pipeline.num_ranks.value_or(1);
   for (const int rank : config.parallelism.pipeline.partition.stage_to_rank) {
@@ -174,6 +200,8 @@ void check_together(const RunConfig& config) {
   check_transport(config);
   check_schedule(config);
   check_split(config);
+  check_balance(config);
+  check_auto(config);
   check_stage_to_rank(config);
   check_validation(config);
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "config/memory_size.h"
 #include "sluice/error.h"
 #include "sluice/partition.h"
 
@@ -52,22 +53,37 @@ Row schedule_key() {
   return mixed_key(
       "parallelism", "pipeline_parallel_schedule", {Kind::kString},
       [](const RunConfig& config) -> Value {
+        if (config.parallelism.pipeline.auto_schedule) return std::string("auto");
         return config.parallelism.pipeline.schedule.value_or(ScheduleKind::k1F1B).text();
       },
       [](RunConfig& config, const Value& value) {
         const std::string key = "parallelism.pipeline_parallel_schedule";
         const auto& name = std::get<std::string>(value);
-        if (to_lower(name) == "auto") {
-          throw Error(ErrorKind::kUsage,
-                      {.what = key + " = \"auto\" is not built yet",
-                       .remedy = "write the name of a schedule, such as \"1F1B\""});
-        }
+        PipelineOptions& pipeline = config.parallelism.pipeline;
+        pipeline.auto_schedule = to_lower(name) == "auto";
+        pipeline.schedule.reset();
+        if (pipeline.auto_schedule) return;
         try {
-          config.parallelism.pipeline.schedule = name;
+          pipeline.schedule = name;
         } catch (const Error& error) {
           throw Error(ErrorKind::kUsage,
                       {.what = key + ": " + error.fact(), .remedy = error.remedy()});
         }
+      });
+}
+
+Row device_memory_key() {
+  return mixed_key(
+      "parallelism", "device_memory", {Kind::kString},
+      [](const RunConfig& config) -> Value { return config.parallelism.device_memory; },
+      [](RunConfig& config, const Value& value) {
+        const auto& text = std::get<std::string>(value);
+        if (!text.empty() && !bytes_of_text(text)) {
+          throw Error(ErrorKind::kUsage,
+                      {.what = "parallelism.device_memory: '" + text + "' is no amount of memory",
+                       .remedy = "write \"80GB\", \"640MiB\" or a number of bytes"});
+        }
+        config.parallelism.device_memory = text;
       });
 }
 

@@ -176,8 +176,9 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::fused>("training", "fused")
           .decides_the_numbers()
           .one_of({"auto", "off"})
-          .means("`auto`: fused operators where there are any; `off`: plain operators. There are "
-                 "none yet, so both run the plain ones."),
+          .means("`auto`: blocks, norms, head and loss run as fused operators where these take "
+                 "them (docs/fused.md says when); `off`: LibTorch's operators. The numbers "
+                 "differ by rounding."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()
@@ -227,8 +228,10 @@ std::vector<Key> make_table() {
           .decides_the_split()
           .is_option("schedule")
           .not_empty()
-          .means("Name of the schedule, any case: see `sluice schedule --help`. `auto` (not built "
-                 "yet): the fastest that is found."),
+          .means("Name of the schedule, any case: see `sluice schedule --help`. `auto`: the proven "
+                 "one that is expected to be fastest under `parallelism.device_memory`, with as "
+                 "many stages a rank as it wants; `parallelism.partition` is then `measured` "
+                 "unless it is given."),
       key<&C::parallelism, &Parallel::schedule_csv>("parallelism", "pipeline_parallel_schedule_csv")
           .path()
           .decides_the_split()
@@ -332,18 +335,20 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
           .decides_the_split()
           .one_of({"even", "cost", "measured"})
-          .only_default()
           .means("What the split balances: `even` numbers of layers, their counted `cost`, or "
-                 "their time `measured` on this machine."),
+                 "their time `measured` on this machine. Other than `even`: not with keys that say "
+                 "where to cut."),
       key<&C::parallelism, &Parallel::costs>("parallelism", "costs")
           .decides_the_split()
           .path()
-          .only_default()
           .means("File of measured costs, made by `sluice plan --measure`. Empty: measured at the "
                  "start where they are needed."),
-      key<&C::parallelism, &Parallel::device_memory>("parallelism", "device_memory")
-          .only_default()
-          .means("Memory that a rank may use, `\"80GB\"`. Empty: what the machine has."),
+      device_memory_key()
+          .is_option("memory_per_rank")
+          .means(
+              "Memory that a rank may use, `\"80GB\"` or `\"640MiB\"`: no split or schedule that "
+              "needs more is chosen, and a run that does is refused. Empty: what the machine has, "
+              "divided among its ranks, where something is chosen."),
 
       key<&C::validation, &Validation::files>("validation", "files")
           .path()

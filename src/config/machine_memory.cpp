@@ -45,6 +45,22 @@ Needs needs_of(const Plan& plan) {
   return needs;
 }
 
+// Of a rank that needs more than the configuration lets it have.
+std::optional<Error> rank_shortage(const Plan& plan) {
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const std::int64_t peak = plan.ranks[rank].memory.total_bytes();
+    if (!plan.memory_per_rank || peak <= *plan.memory_per_rank) continue;
+    return Error(ErrorKind::kMemory,
+                 {.what = "training needs " + human_bytes(peak) + " at its peak on rank " +
+                          std::to_string(rank) + ", above " + human_bytes(*plan.memory_per_rank),
+                  .where = "parallelism.device_memory",
+                  .remedy = "use more ranks, a smaller training.microbatch_size or "
+                            "training.seq_len, training.activation_checkpoint, or "
+                            "pipeline_parallel_schedule = \"auto\""});
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::int64_t machine_memory_bytes() {
@@ -64,6 +80,7 @@ std::int64_t machine_memory_bytes() {
 
 std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes,
                                      std::optional<int> ranks_here) {
+  if (std::optional<Error> shortage = rank_shortage(plan)) return shortage;
   Needs needs = needs_of(plan);
   const int num_ranks = plan.program.mesh.num_ranks();
   const double share = ranks_here.value_or(num_ranks) / static_cast<double>(num_ranks);

@@ -17,9 +17,9 @@ namespace sluice {
 // what `ulimit -v` leaves.
 std::int64_t machine_memory_bytes();
 
-// Error(kMemory) when the peaks of the ranks on this machine together are more than
-// `machine_bytes`, by more than the prediction may be wrong. ranks_here: how many of the run they
-// are, taken for average ones; all, unless given.
+// Error(kMemory) when a rank's peak is above Plan::memory_per_rank, or when the peaks of the ranks
+// on this machine together are more than `machine_bytes`, by more than the prediction may be wrong.
+// ranks_here: how many of the run they are, taken for average ones; all, unless given.
 std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes,
                                      std::optional<int> ranks_here = {});
 

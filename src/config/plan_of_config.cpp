@@ -1,11 +1,18 @@
 // The plan that a configuration asks for: keys into options, and what is said of options back into
 // keys.
+#include <algorithm>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include "base/text.h"
 #include "config/batch_sizes.h"
+#include "config/machine_memory.h"
+#include "config/memory_size.h"
 #include "config/origins.h"
 #include "config/plan_words.h"
+#include "plan/option_words.h"
+#include "plan/trainable.h"
 #include "sluice/error.h"
 #include "sluice/parts/precision.h"
 #include "sluice/run_config.h"
@@ -17,6 +24,7 @@ Precision precision_of(const RunConfig& config) {
   Precision precision = {.parameters = config.model.dtype};
   if (config.training.mixed_precision != "none")
     precision.products = config.training.mixed_precision;
+  precision.fused = config.training.fused == "auto";
   return precision;
 }
 
@@ -58,6 +66,64 @@ PipelineOptions pipeline_options(const RunConfig& config) {
   options.partition.stage_to_rank.clear();
   options.partition.placement.reset();
   return options;
+}
+
+bool names_cuts(const PartitionOptions& options) {
+  return !options.split_points.empty() || !options.cuts.empty() || !options.modules.empty() ||
+         options.layers_per_stage > 0 || options.first_stage_weight || options.last_stage_weight;
+}
+
+// "auto" means the measured split, unless the configuration says another one.
+Balance balance_of(const RunConfig& config) {
+  const std::string& partition = config.parallelism.partition;
+  if (partition == "cost") return Balance::kCost;
+  if (partition == "measured") return Balance::kMeasured;
+  const PipelineOptions& pipeline = config.parallelism.pipeline;
+  const bool is_free = pipeline.auto_schedule && !is_set(config, "parallelism.partition") &&
+                       !names_cuts(pipeline.partition);
+  return is_free ? Balance::kMeasured : Balance::kEven;
+}
+
+// Threads of a rank's operators, as the run will resolve them on this machine alone.
+std::int64_t threads_per_rank(const RunConfig& config) {
+  if (config.training.threads_per_rank > 0) return config.training.threads_per_rank;
+  const PipelineOptions& pipeline = config.parallelism.pipeline;
+  const std::int64_t ranks =
+      std::int64_t{pipeline.num_ranks.value_or(1)} * pipeline.data_parallel.degree;
+  return std::max<std::int64_t>(1, std::int64_t{std::thread::hardware_concurrency()} / ranks);
+}
+
+std::string recomputed_text(const ActivationCheckpoint& which) {
+  if (which.kind == ActivationCheckpoint::kNone) return "none";
+  return which.kind == ActivationCheckpoint::kFull ? "full" : join(which.names, ",");
+}
+
+// Sets what the plan goes by, of a file or of a measurement. Returns notes and warnings of it.
+void set_times(const RunConfig& config, const ModelSpec& model, const MeasuredMachine* measured,
+               PipelineOptions& options, std::vector<std::string>& notes,
+               std::vector<std::string>& warnings) {
+  const std::string& file = config.parallelism.costs;
+  std::optional<LayerTimes> times;
+  if (!file.empty())
+    times = read_layer_times(file);
+  else if (measured)
+    times = parse_layer_times(measured->times, "the measurement");
+  if (times) {
+    std::string warning = require_times_of(*times, model, timed_run_of(config, model));
+    if (!warning.empty()) warnings.push_back(std::move(warning));
+    options.times = std::make_shared<const LayerTimes>(std::move(*times));
+  } else if (options.balance == Balance::kMeasured) {
+    options.balance = Balance::kCost;
+    notes.emplace_back(
+        "nothing is measured here: counted costs stand for the times that a run measures at its "
+        "start; parallelism.costs takes a file of `sluice plan --measure`");
+  }
+  const bool chooses = options.auto_schedule || options.balance != Balance::kEven;
+  options.memory_per_rank = device_memory_bytes(config);
+  if (options.memory_per_rank || !chooses) return;
+  const std::int64_t ranks =
+      std::int64_t{options.num_ranks.value_or(1)} * options.data_parallel.degree;
+  options.memory_per_rank = measured ? measured->memory_per_rank : machine_memory_bytes() / ranks;
 }
 
 // A batch is counted in sequences, of which the planner knows nothing.
@@ -111,23 +177,57 @@ std::string adapter_note(const Adapter& adapter, const ModelSpec& model) {
 
 }  // namespace
 
-Plan plan_of_config(const RunConfig& config) {
+bool needs_measurement(const RunConfig& config) {
+  return config.parallelism.costs.empty() && balance_of(config) == Balance::kMeasured;
+}
+
+std::optional<std::int64_t> device_memory_bytes(const RunConfig& config) {
+  const std::string& text = config.parallelism.device_memory;
+  return text.empty() ? std::nullopt : detail::bytes_of_text(text);
+}
+
+TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model) {
+  ModelSpec trained = model;
+  detail::set_trainable(trained, config.training.trainable);
+  TimedRun run;
+  run.model = fingerprint_of(trained);
+  run.family = model.family;
+  run.microbatch = {config.training.microbatch_size, config.training.seq_len};
+  run.threads_per_rank = threads_per_rank(config);
+  run.dtype = config.model.dtype;
+  run.mixed_precision = config.training.mixed_precision;
+  run.operators = config.training.fused;
+  run.optimizer = detail::word_of(detail::words_of(config.optimizer.kind), config.optimizer.kind);
+  run.recomputed = recomputed_text(config.training.activation_checkpoint);
+  run.transport = config.parallelism.transport;
+  run.cpu = cpu_name();
+  return run;
+}
+
+Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
   ModelSpec model = read_model(config);
   const std::optional<Adapter> adapter = adapter_of_config(config, model);
   if (adapter) model = with_adapter(std::move(model), *adapter, precision_of(config));
   Plan plan;
+  std::vector<std::string> notes, warnings;
   try {
-    plan = plan_pipeline(std::move(model), pipeline_options(config));
+    PipelineOptions options = pipeline_options(config);
+    options.balance = balance_of(config);
+    set_times(config, model, measured, options, notes, warnings);
+    plan = plan_pipeline(std::move(model), options);
   } catch (const RefusedSchedule&) {
     throw;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kUsage) throw;
-    throw detail::with_places(config, error);
+    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kMemory) throw;
+    const Error placed = detail::with_places(config, error);
+    throw placed.where() == "default" ? placed.at("this machine") : placed;
   }
+  plan.notes.insert(plan.notes.begin(), notes.begin(), notes.end());
   if (!config.parallelism.schedule_csv.empty()) require_batch_fits(config, plan.schedule);
   for (std::string& note : plan.notes) note = detail::with_keys(note);
   if (adapter) plan.notes.insert(plan.notes.begin(), adapter_note(*adapter, plan.model));
   plan.warnings = warnings_of(config, plan);
+  plan.warnings.insert(plan.warnings.end(), warnings.begin(), warnings.end());
   return plan;
 }
 

@@ -13,7 +13,9 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kWords = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kWords = {{
+    {"memory_per_rank", "parallelism.device_memory"},
+    {"auto_schedule", "parallelism.pipeline_parallel_schedule = \"auto\""},
     {"layers_per_stage", "parallelism.pipeline_parallel_layers_per_stage"},
     {"partition_convention", "parallelism.partition_convention"},
     {"num_ranks", "parallelism.pipeline_parallel_degree"},

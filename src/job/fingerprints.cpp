@@ -12,6 +12,7 @@
 #include "data/text_tokens.h"
 #include "job/file_fingerprint.h"
 #include "job/model_config.h"
+#include "job/model_options.h"
 
 namespace sluice {
 namespace {
@@ -123,6 +124,7 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
                                 const OpenedWeights& weights) {
   RunFingerprints all;
   all.settings = settings(config);
+  all.settings["kernels"] = kernels_of(config);
   all.model_config = model_of(spec.config_text).dump();
   all.of["configuration"] = settings_fingerprint(all.settings);
   all.of["model"] = model_fingerprint(spec, weights);

@@ -1,13 +1,25 @@
 #include "job/model_options.h"
 
+#include "ops/kernels/kernels.h"
+
 namespace sluice {
 
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter) {
   LayerOptions options;
   options.adapter = adapter;
+  options.fused = config.training.fused == "auto";
   if (config.model.dtype == "bfloat16") options.dtype = at::kBFloat16;
   if (config.model.dtype == "float16") options.dtype = at::kHalf;
   return options;
+}
+
+std::string kernels_of(const RunConfig& config) {
+  const bool has_adapter = !config.model.adapter.empty() || config.lora.rank > 0;
+  if (config.training.fused != "auto" || config.model.dtype != "float32" ||
+      config.training.mixed_precision != "none" || has_adapter)
+    return "plain";
+  return "fused, " + std::string(ops::kernels().name) +
+         (ops::has_fast_products() ? ", own products" : "");
 }
 
 std::optional<at::ScalarType> autocast_type(const RunConfig& config) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "sluice/causal_lm.h"
 #include "sluice/run_config.h"
@@ -12,6 +13,9 @@ namespace sluice {
 // model.dtype, and the adapter of the run.
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
 // training.mixed_precision.
+// By which operators blocks run on the CPU: "plain", or "fused, avx512", the kernels' instruction
+// set. A function of settings and processor alone.
+std::string kernels_of(const RunConfig& config);
 std::optional<at::ScalarType> autocast_type(const RunConfig& config);
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "job/local_ranks.h"
+#include "job/model_options.h"
 #include "run/replicas.h"
 #include "sluice/parts/log.h"
 
@@ -67,7 +68,8 @@ void RunLog::begin() {
   unigram_entropy_ = data_.unigram_entropy();
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
   print(show_config_changes(config_) + "all values: sluice config show " + config_.file + "\n\n" +
-        describe_plan(plan_, grid) + data_text() + resume_text() + "\n");
+        describe_plan(plan_, grid) + "kernels: " + kernels_of(config_) + "\n" + data_text() +
+        resume_text() + "\n");
   for (const std::string& warning : plan_.warnings) log_warning(warning);
   began_ = std::chrono::steady_clock::now();
   next_note_ = began_ + kNoteInterval;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "comm/gather_messages.h"
 #include "config/key_table.h"
+#include "job/model_options.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -53,6 +54,7 @@ std::map<std::string, std::string> identity_of(const RunConfig& config, const Pl
       {"version of torch", TORCH_VERSION},
       {"ATEN_CPU_CAPABILITY", at::get_cpu_capability()},
       {"order of instructions", hash_of(plan.program)},
+      {"kernels", kernels_of(config)},
       {"training.threads_per_rank", std::to_string(threads_per_rank)}};
   for (const auto& [name, fingerprint] : made_of.of) {
     if (name != "configuration") identity[name] = fingerprint.hash;

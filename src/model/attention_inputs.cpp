@@ -169,6 +169,31 @@ at::Tensor AttentionInputs::mask(const BatchPositions& batch, const at::Tensor& 
   });
 }
 
+std::optional<at::Tensor> AttentionInputs::first_keys(const BatchPositions& batch,
+                                                      std::int64_t rows, std::int64_t length,
+                                                      std::int64_t window) {
+  const bool is_causal = is_plain(batch, {rows, length});
+  if (is_causal && (window == 0 || window >= length)) return at::Tensor();
+  if (!is_causal && batch.attention_mask.defined()) return std::nullopt;
+  const std::int64_t num_rows = is_causal ? 1 : rows;
+  const at::Tensor position_ids =
+      is_causal ? at::Tensor() : batch.position_ids.to(at::kCPU, at::kLong).contiguous();
+  at::Tensor keys_BL = at::empty({num_rows, length}, at::kInt);
+  auto* key = keys_BL.mutable_data_ptr<std::int32_t>();
+  const std::int64_t* position = is_causal ? nullptr : position_ids.const_data_ptr<std::int64_t>();
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    std::int64_t begin = 0;  // of the document
+    for (std::int64_t i = 0; i < length; ++i, ++key) {
+      if (position) {
+        if (i > 0 && position[0] != position[-1] + 1) begin = i;
+        ++position;
+      }
+      *key = static_cast<std::int32_t>(window > 0 ? std::max(begin, i - window + 1) : begin);
+    }
+  }
+  return is_causal ? keys_BL.squeeze(0) : keys_BL;
+}
+
 std::pair<at::Tensor, at::Tensor> AttentionInputs::rotary(std::size_t index,
                                                           const at::Tensor& position_ids,
                                                           std::int64_t length, c10::Device device) {

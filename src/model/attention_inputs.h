@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -48,6 +49,12 @@ class AttentionInputs {
   // What is added to the scores of queries [B, H, L, E] of this dtype, [B or 1, 1, L, L]. Undefined
   // where plain causal attention says it all. Throws Error(kUsage) for other sizes than [B, L].
   at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
+
+  // The same as the first key that each query of [B, L] tokens sees, where a token sees all from
+  // there to itself: int32 [L], or of documents [B, L]; undefined: all are 0. None: the microbatch
+  // has a mask, which says more than that.
+  std::optional<at::Tensor> first_keys(const BatchPositions& batch, std::int64_t rows,
+                                       std::int64_t length, std::int64_t window);
 
   // Cosines and sines of the rotary table `index`: [L, R], of position_ids [B, 1, L, R].
   std::pair<at::Tensor, at::Tensor> rotary(std::size_t index, const at::Tensor& position_ids,

@@ -6,7 +6,13 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <tuple>
+
 #include "model/families.h"
+#include "ops/attention_block.h"
+#include "ops/feed_forward_block.h"
+#include "plan/families/fused.h"
 
 namespace sluice::detail {
 namespace {
@@ -64,6 +70,7 @@ class DecoderAttention : public torch::nn::Module {
         dropout_(config.attention_dropout),
         scale_(config.attention_scale),
         cap_(config.attention_cap),
+        fused_(options.fused && fuses_attention(config)),
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size, q = widths_[0], kv = widths_[1];
     const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias) {
@@ -82,6 +89,38 @@ class DecoderAttention : public torch::nn::Module {
     const bool each = head_norms_ == HeadNorms::kEach;
     q_norm_ = register_module("q_norm", make_norm(config, each ? head_dim_ : q, options));
     k_norm_ = register_module("k_norm", make_norm(config, each ? head_dim_ : kv, options));
+  }
+
+  // x + residual_scale * behind(this(before(x))) as one node; undefined where that cannot be.
+  at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
+                   const ops::NormWeights& before, const ops::NormWeights& behind,
+                   double residual_scale) const {
+    if (!fused_ || !takes_fused(x_BLD) || (is_training() && dropout_ > 0)) return {};
+    const auto first_keys =
+        inputs_->first_keys(batch, x_BLD.size(0), x_BLD.size(1), mask_kind_.window);
+    if (!first_keys) return {};
+    ops::AttentionPositions positions{.first_keys = *first_keys};
+    if (rope_ >= 0) {
+      std::tie(positions.cosines, positions.sines) = inputs_->rotary(
+          static_cast<std::size_t>(rope_), batch.position_ids, x_BLD.size(1), x_BLD.device());
+    }
+    ops::AttentionBlock block{.before = before,
+                              .output = o_proj_->weights(),
+                              .behind = behind,
+                              .num_heads = widths_[0] / head_dim_,
+                              .num_key_value_heads = widths_[1] / head_dim_,
+                              .head_dim = head_dim_,
+                              .score_scale = static_cast<float>(
+                                  scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)))),
+                              .score_cap = static_cast<float>(cap_.value_or(0.0)),
+                              .residual_scale = static_cast<float>(residual_scale)};
+    for (const auto& projection : {qkv_proj_, q_proj_, k_proj_, v_proj_})
+      if (projection) block.projections.push_back(projection->weights());
+    if (q_norm_) {
+      block.query_norm = q_norm_->weights();
+      block.key_norm = k_norm_->weights();
+    }
+    return ops::attention_block(x_BLD, block, positions);
   }
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
@@ -119,7 +158,7 @@ class DecoderAttention : public torch::nn::Module {
 
   at::Tensor turned(const at::Tensor& x_BHLE, const at::Tensor& cos, const at::Tensor& sin) const {
     if (!wide_rope_) return rotate(x_BHLE, cos, sin);
-    return rotate(x_BHLE.to(at::kFloat), cos, sin).to(x_BHLE.scalar_type());
+    return rotate(x_BHLE.to(wide_type(x_BHLE)), cos, sin).to(x_BHLE.scalar_type());
   }
 
   std::int64_t head_dim_;
@@ -131,6 +170,7 @@ class DecoderAttention : public torch::nn::Module {
   bool unseen_is_mean_;
   double dropout_;
   std::optional<double> scale_, cap_;
+  bool fused_;
   std::shared_ptr<AttentionInputs> inputs_;
   std::shared_ptr<Linear> q_proj_, k_proj_, v_proj_, qkv_proj_, o_proj_;
   std::shared_ptr<Norm> q_norm_, k_norm_;
@@ -139,7 +179,7 @@ class DecoderAttention : public torch::nn::Module {
 class GatedMlp : public FeedForward {
  public:
   GatedMlp(const DecoderConfig& config, std::int64_t f, const LayerOptions& options)
-      : activation_(config.activation) {
+      : activation_(config.activation), fused_(options.fused && fuses_feed_forward(config)) {
     const std::int64_t d = config.hidden_size;
     const auto add = [&](const char* name, std::int64_t in, std::int64_t out) {
       return register_module(name, std::make_shared<Linear>(in, out, config.mlp_bias, options));
@@ -153,6 +193,19 @@ class GatedMlp : public FeedForward {
     down_proj_ = add("down_proj", f, d);
   }
 
+  at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before,
+                   const ops::NormWeights& behind, double residual_scale) const override {
+    if (!fused_ || !takes_fused(x_BLD)) return {};
+    ops::FeedForwardBlock block{.before = before,
+                                .activation = kernel_of(activation_),
+                                .down = down_proj_->weights(),
+                                .behind = behind,
+                                .residual_scale = static_cast<float>(residual_scale)};
+    for (const auto& projection : {gate_up_proj_, gate_proj_, up_proj_})
+      if (projection) block.projections.push_back(projection->weights());
+    return ops::feed_forward_block(x_BLD, block);
+  }
+
   Output forward(const at::Tensor& x_BLD, const BatchPositions& /*batch*/) const override {
     if (gate_up_proj_) {
       const std::vector<at::Tensor> both = gate_up_proj_->forward(x_BLD).chunk(2, -1);
@@ -164,6 +217,7 @@ class GatedMlp : public FeedForward {
 
  private:
   Activation activation_;
+  bool fused_;
   std::shared_ptr<Linear> gate_proj_, up_proj_, gate_up_proj_, down_proj_;
 };
 
@@ -200,15 +254,24 @@ class DecoderLayer : public torch::nn::Module {
   std::vector<at::Tensor> forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
                                   const at::Tensor& position_ids_BL) const {
     const BatchPositions batch{attention_mask_BL, position_ids_BL};
-    const at::Tensor h_BLD = added(
-        x_BLD,
-        normed(behind_attention_, self_attn_->forward(normed(before_attention_, x_BLD), batch)));
+    at::Tensor h_BLD = self_attn_->fused(x_BLD, batch, weights_of(before_attention_),
+                                         weights_of(behind_attention_), residual_scale_);
+    if (!h_BLD.defined()) {
+      h_BLD = added(x_BLD, normed(behind_attention_,
+                                  self_attn_->forward(normed(before_attention_, x_BLD), batch)));
+    }
+    const at::Tensor y_BLD = feed_forward_->fused(
+        h_BLD, weights_of(before_feed_forward_), weights_of(behind_feed_forward_), residual_scale_);
+    if (y_BLD.defined()) return {y_BLD};
     auto [fed_BLD, written] = feed_forward_->forward(normed(before_feed_forward_, h_BLD), batch);
     written.insert(written.begin(), added(h_BLD, normed(behind_feed_forward_, fed_BLD)));
     return written;
   }
 
  private:
+  static ops::NormWeights weights_of(const std::shared_ptr<Norm>& norm) {
+    return norm ? norm->weights() : ops::NormWeights();
+  }
   static at::Tensor normed(const std::shared_ptr<Norm>& norm, const at::Tensor& x_BLD) {
     return norm ? norm->forward(x_BLD) : x_BLD;
   }
@@ -224,6 +287,20 @@ class DecoderLayer : public torch::nn::Module {
 };
 
 }  // namespace
+
+ops::Activation kernel_of(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return ops::Activation::kSilu;
+    case Activation::kGelu:
+      return ops::Activation::kGelu;
+    case Activation::kGeluTanh:
+      return ops::Activation::kGeluTanh;
+    case Activation::kRelu:
+      break;
+  }
+  return ops::Activation::kRelu;
+}
 
 at::Tensor activate(const at::Tensor& x, Activation activation) {
   switch (activation) {

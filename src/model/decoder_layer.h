@@ -13,6 +13,7 @@
 
 #include "model/attention_inputs.h"
 #include "model/modules.h"
+#include "ops/kernels/kernels.h"
 #include "plan/families/decoder_config.h"
 #include "sluice/causal_lm.h"
 
@@ -26,12 +27,18 @@ class FeedForward : public torch::nn::Module {
     std::vector<at::Tensor> written = {};  // BlockPart::writes
   };
   virtual Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const = 0;
+  // x + residual_scale * behind(this(before(x))) as one node; undefined where that cannot be.
+  virtual at::Tensor fused(const at::Tensor& /*x_BLD*/, const ops::NormWeights& /*before*/,
+                           const ops::NormWeights& /*behind*/, double /*residual_scale*/) const {
+    return {};
+  }
 };
 
 // down(activation(gate(x)) * up(x)). width: of its inner layer.
 std::shared_ptr<FeedForward> make_gated_mlp(const DecoderConfig& config, std::int64_t width,
                                             const LayerOptions& options);
 at::Tensor activate(const at::Tensor& x, Activation activation);
+ops::Activation kernel_of(Activation activation);
 
 std::shared_ptr<Norm> make_norm(const DecoderConfig& config, std::int64_t size,
                                 const LayerOptions& options);

@@ -82,7 +82,7 @@ Experts::Output Experts::forward(const at::Tensor& x_BLD, const BatchPositions& 
   const at::Tensor x_TD = x_BLD.flatten(0, 1);
   const at::Tensor logits_TE = gate_->forward(x_TD);
   auto [weights_TK, experts_TK] =
-      at::softmax(logits_TE, -1, at::kFloat).topk(config_.top_k, /*dim=*/-1);
+      at::softmax(logits_TE, -1, wide_type(logits_TE)).topk(config_.top_k, /*dim=*/-1);
   if (config_.normalizes) weights_TK = weights_TK / weights_TK.sum(-1, /*keepdim=*/true);
   if (!config_.wide_weights) weights_TK = weights_TK.to(logits_TE.scalar_type());
 

@@ -141,7 +141,9 @@ const detail::FamilyModules& family_of(const ModelSpec& model) {
 
 }  // namespace
 
-std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options) {
+std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& given) {
+  LayerOptions options = given;
+  if (options.adapter) options.fused = false;
   std::vector<LayerSpec> layers = family_of(model).make(model, options);
   detail::attach_adapter(model, options, layers);
   for (std::size_t i = 0; i < layers.size(); ++i) detail::freeze_as(model.layers[i], layers[i]);
@@ -153,7 +155,7 @@ Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
   return {.layers = make_layers(model, options),
           .inputs = {"input_ids", "labels", "attention_mask", "position_ids"},
           .outputs = {"logits"},
-          .loss = causal_lm_loss,
+          .loss = options.fused ? detail::fused_causal_lm_loss : causal_lm_loss,
           .count = [](const Values& batch) { return count_tokens(batch.get("labels")); },
           .auxiliary = auxiliary ? auxiliary(model) : std::vector<AuxiliaryLoss>(),
           .optional_inputs = {"attention_mask", "position_ids"}};

@@ -68,6 +68,9 @@ void set_module(LayerSpec& spec, Make make) {
   };
 }
 
+// As causal_lm_loss(), with the gradient in the place of the logits.
+LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
+
 // The layers of a family: each argument after `initial` makes a module for set_module(), that of
 // blocks from the number of the block.
 template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm, typename MakeHead>

@@ -7,6 +7,9 @@
 #include "model/attention_inputs.h"
 #include "model/families.h"
 #include "model/modules.h"
+#include "ops/attention_block.h"
+#include "ops/feed_forward_block.h"
+#include "plan/families/fused.h"
 #include "plan/families/gpt2.h"
 #include "sluice/error.h"
 
@@ -50,10 +53,31 @@ class Gpt2Attention : public torch::nn::Module {
       : head_dim_(config.hidden_size / config.num_attention_heads),
         inputs_(std::move(inputs)),
         attention_dropout_(config.attention_dropout),
-        residual_dropout_(config.residual_dropout) {
+        residual_dropout_(config.residual_dropout),
+        fused_(options.fused && head_dim_ % kFusedHeadMultiple == 0) {
     const std::int64_t d = config.hidden_size;
     c_attn_ = register_module("c_attn", std::make_shared<Conv1D>(d, 3 * d, options));
     c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(d, d, options));
+  }
+
+  // x + this(before(x)) as one node; undefined where that cannot be.
+  at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
+                   const ops::NormWeights& before) const {
+    const bool drops = is_training() && (attention_dropout_ > 0 || residual_dropout_ > 0);
+    if (!fused_ || drops || !takes_fused(x_BLD)) return {};
+    const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), x_BLD.size(1), 0);
+    if (!first_keys) return {};
+    const std::int64_t heads = x_BLD.size(2) / head_dim_;
+    return ops::attention_block(
+        x_BLD,
+        {.before = before,
+         .projections = {c_attn_->weights()},
+         .output = c_proj_->weights(),
+         .num_heads = heads,
+         .num_key_value_heads = heads,
+         .head_dim = head_dim_,
+         .score_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim_)))},
+        {.first_keys = *first_keys});
   }
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
@@ -69,16 +93,27 @@ class Gpt2Attention : public torch::nn::Module {
   std::int64_t head_dim_;
   std::shared_ptr<AttentionInputs> inputs_;
   double attention_dropout_, residual_dropout_;
+  bool fused_;
   std::shared_ptr<Conv1D> c_attn_, c_proj_;
 };
 
 class Gpt2Mlp : public torch::nn::Module {
  public:
   Gpt2Mlp(const Gpt2Config& config, const LayerOptions& options)
-      : dropout_(config.residual_dropout) {
+      : dropout_(config.residual_dropout), fused_(options.fused) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
     c_fc_ = register_module("c_fc", std::make_shared<Conv1D>(d, f, options));
     c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(f, d, options));
+  }
+
+  // x + this(before(x)) as one node; undefined where that cannot be.
+  at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before) const {
+    if (!fused_ || (is_training() && dropout_ > 0) || !takes_fused(x_BLD)) return {};
+    return ops::feed_forward_block(x_BLD, {.before = before,
+                                           .projections = {c_fc_->weights()},
+                                           .is_gated = false,
+                                           .activation = ops::Activation::kGeluTanh,
+                                           .down = c_proj_->weights()});
   }
 
   at::Tensor forward(const at::Tensor& x_BLD) const {
@@ -88,6 +123,7 @@ class Gpt2Mlp : public torch::nn::Module {
 
  private:
   double dropout_;
+  bool fused_;
   std::shared_ptr<Conv1D> c_fc_, c_proj_;
 };
 
@@ -107,9 +143,11 @@ class Gpt2Layer : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
                      const at::Tensor& position_ids_BL) const {
-    const at::Tensor h_BLD =
-        x_BLD + attn_->forward(ln_1_->forward(x_BLD), {attention_mask_BL, position_ids_BL});
-    return h_BLD + mlp_->forward(ln_2_->forward(h_BLD));
+    const BatchPositions batch{attention_mask_BL, position_ids_BL};
+    at::Tensor h_BLD = attn_->fused(x_BLD, batch, ln_1_->weights());
+    if (!h_BLD.defined()) h_BLD = x_BLD + attn_->forward(ln_1_->forward(x_BLD), batch);
+    const at::Tensor y_BLD = mlp_->fused(h_BLD, ln_2_->weights());
+    return y_BLD.defined() ? y_BLD : h_BLD + mlp_->forward(ln_2_->forward(h_BLD));
   }
 
  private:

@@ -2,10 +2,16 @@
 // arXiv:2204.06745. Legend of shapes: modules.h.
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <tuple>
+
 #include "model/attention_inputs.h"
 #include "model/decoder_layer.h"
 #include "model/families.h"
 #include "model/modules.h"
+#include "ops/attention_block.h"
+#include "ops/feed_forward_block.h"
+#include "plan/families/fused.h"
 #include "plan/families/gpt_neox.h"
 
 namespace sluice::detail {
@@ -31,6 +37,7 @@ class GptNeoxAttention : public torch::nn::Module {
                    const LayerOptions& options)
       : num_heads_(config.num_attention_heads),
         dropout_(config.attention_dropout),
+        fused_(options.fused && fuses(config)),
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size;
     const auto add = [&](const char* name, std::int64_t out) {
@@ -39,6 +46,30 @@ class GptNeoxAttention : public torch::nn::Module {
     };
     query_key_value_ = add("query_key_value", 3 * d);
     dense_ = add("dense", d);
+  }
+
+  // this(before(x)), and x where it adds it, as one node; undefined where that cannot be.
+  at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
+                   const ops::NormWeights& before, bool adds_input) const {
+    if (!fused_ || (is_training() && dropout_ > 0) || !takes_fused(x_BLD)) return {};
+    const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), x_BLD.size(1), 0);
+    if (!first_keys) return {};
+    ops::AttentionPositions positions{.first_keys = *first_keys};
+    std::tie(positions.cosines, positions.sines) =
+        inputs_->rotary(0, batch.position_ids, x_BLD.size(1), x_BLD.device());
+    const std::int64_t head_dim = x_BLD.size(2) / num_heads_;
+    return ops::attention_block(
+        x_BLD,
+        {.before = before,
+         .projections = {query_key_value_->weights()},
+         .interleaved_heads = true,
+         .output = dense_->weights(),
+         .num_heads = num_heads_,
+         .num_key_value_heads = num_heads_,
+         .head_dim = head_dim,
+         .score_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
+         .adds_input = adds_input},
+        positions);
   }
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
@@ -57,8 +88,13 @@ class GptNeoxAttention : public torch::nn::Module {
   }
 
  private:
+  static bool fuses(const GptNeoxConfig& config) {
+    return config.hidden_size / config.num_attention_heads % kFusedHeadMultiple == 0;
+  }
+
   std::int64_t num_heads_;
   double dropout_;
+  bool fused_;
   std::shared_ptr<AttentionInputs> inputs_;
   std::shared_ptr<Linear> query_key_value_, dense_;
 };
@@ -66,12 +102,23 @@ class GptNeoxAttention : public torch::nn::Module {
 class GptNeoxMlp : public torch::nn::Module {
  public:
   GptNeoxMlp(const GptNeoxConfig& config, const LayerOptions& options)
-      : activation_(config.activation) {
+      : activation_(config.activation), fused_(options.fused) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
     dense_h_to_4h_ =
         register_module("dense_h_to_4h", std::make_shared<Linear>(d, f, /*bias=*/true, options));
     dense_4h_to_h_ =
         register_module("dense_4h_to_h", std::make_shared<Linear>(f, d, /*bias=*/true, options));
+  }
+
+  // this(before(x)), and x where it adds it, as one node; undefined where that cannot be.
+  at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before, bool adds_input) const {
+    if (!fused_ || !takes_fused(x_BLD)) return {};
+    return ops::feed_forward_block(x_BLD, {.before = before,
+                                           .projections = {dense_h_to_4h_->weights()},
+                                           .is_gated = false,
+                                           .activation = kernel_of(activation_),
+                                           .down = dense_4h_to_h_->weights(),
+                                           .adds_input = adds_input});
   }
 
   at::Tensor forward(const at::Tensor& x_BLD) const {
@@ -80,6 +127,7 @@ class GptNeoxMlp : public torch::nn::Module {
 
  private:
   Activation activation_;
+  bool fused_;
   std::shared_ptr<Linear> dense_h_to_4h_, dense_4h_to_h_;
 };
 
@@ -101,8 +149,20 @@ class GptNeoxLayer : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
                      const at::Tensor& position_ids_BL) const {
-    const at::Tensor attended_BLD = dropped(attention_->forward(
-        input_layernorm_->forward(x_BLD), {attention_mask_BL, position_ids_BL}));
+    const BatchPositions batch{attention_mask_BL, position_ids_BL};
+    if (!is_training() || dropout_ == 0) {
+      // In parallel the attention adds x, and the feed-forward what it makes of x.
+      const at::Tensor h_BLD =
+          attention_->fused(x_BLD, batch, input_layernorm_->weights(), /*adds_input=*/true);
+      if (h_BLD.defined()) {
+        const at::Tensor y_BLD = mlp_->fused(parallel_ ? x_BLD : h_BLD,
+                                             post_attention_layernorm_->weights(), !parallel_);
+        if (y_BLD.defined()) return parallel_ ? y_BLD + h_BLD : y_BLD;
+        return fed(parallel_ ? x_BLD : h_BLD) + h_BLD;
+      }
+    }
+    const at::Tensor attended_BLD =
+        dropped(attention_->forward(input_layernorm_->forward(x_BLD), batch));
     if (parallel_) return fed(x_BLD) + attended_BLD + x_BLD;
     const at::Tensor h_BLD = attended_BLD + x_BLD;
     return fed(h_BLD) + h_BLD;

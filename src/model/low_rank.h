@@ -22,6 +22,7 @@ class AdaptableLinear : public torch::nn::Module {
  public:
   // Registers lora_A.weight [rank, in] and lora_B.weight [out, rank], float32.
   void adapt(const AdaptedLinear& layer, double scale, double dropout, c10::Device device);
+  bool is_adapted() const { return a_.defined(); }
 
  protected:
   // y + scale * B A dropout(x), in the type of y; y without an adapter.

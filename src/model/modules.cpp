@@ -1,9 +1,12 @@
 #include "model/modules.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 
 #include <cmath>
 
+#include "ops/embedding_block.h"
+#include "ops/linear_block.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -15,12 +18,19 @@ at::Tensor allocate(at::IntArrayRef sizes, const LayerOptions& options) {
 
 }  // namespace
 
-Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options) {
+bool takes_fused(const at::Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat && x.numel() > 0 &&
+         !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options)
+    : fused_(options.fused) {
   weight_ = register_parameter("weight", allocate({out, in}, options));
   if (bias) bias_ = register_parameter("bias", allocate({out}, options));
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
+  if (fused_ && !is_adapted() && takes_fused(x)) return ops::linear_block(x, weights());
   return adapted(at::linear(x, weight_, bias_), x);
 }
 
@@ -36,12 +46,20 @@ at::Tensor Conv1D::forward(const at::Tensor& x) const {
 }
 
 RmsNorm::RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale)
-    : eps_(eps), scale_(scale) {
+    : eps_(eps), scale_(scale), fused_(options.fused) {
   weight_ = register_parameter("weight", allocate({size}, options));
 }
 
+ops::NormWeights RmsNorm::weights() const {
+  return {.kind = ops::NormWeights::Kind::kRms,
+          .weight = weight_,
+          .eps = eps_,
+          .offset = scale_ == Scale::kWideWeightAndOne ? 1.0F : 0.0F};
+}
+
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  const at::Tensor wide = x.to(at::kFloat);
+  if (fused_ && takes_fused(x)) return ops::norm_block(x, weights());
+  const at::Tensor wide = x.to(wide_type(x));
   const at::Tensor normalized = wide * at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + eps_);
   switch (scale_) {
     case Scale::kWeight:
@@ -51,26 +69,33 @@ at::Tensor RmsNorm::forward(const at::Tensor& x) const {
     case Scale::kWideWeightAndOne:
       break;
   }
-  return (normalized * (weight_.to(at::kFloat) + 1.0)).to(x.scalar_type());
+  return (normalized * (weight_.to(wide_type(x)) + 1.0)).to(x.scalar_type());
 }
 
-LayerNorm::LayerNorm(std::int64_t size, double eps, const LayerOptions& options) : eps_(eps) {
+LayerNorm::LayerNorm(std::int64_t size, double eps, const LayerOptions& options)
+    : eps_(eps), fused_(options.fused) {
   weight_ = register_parameter("weight", allocate({size}, options));
   bias_ = register_parameter("bias", allocate({size}, options));
 }
 
+ops::NormWeights LayerNorm::weights() const {
+  return {.kind = ops::NormWeights::Kind::kLayer, .weight = weight_, .bias = bias_, .eps = eps_};
+}
+
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  if (fused_ && takes_fused(x)) return ops::norm_block(x, weights());
   return at::layer_norm(x, weight_.sizes(), weight_, bias_, eps_);
 }
 
 Embedding::Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
                      const LayerOptions& options)
-    : padding_row_(padding_row) {
+    : padding_row_(padding_row), fused_(options.fused) {
   weight_ = register_parameter("weight", allocate({rows, size}, options));
 }
 
 at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
   try {
+    if (fused_ && takes_fused(weight_)) return ops::embedding_block(ids_BL, weight_, padding_row_);
     return at::embedding(weight_, ids_BL, padding_row_);
   } catch (const c10::IndexError&) {
     throw Error(
@@ -113,7 +138,7 @@ at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
   // In place where no backward reads what was there: these are the largest tensors of the model.
   at::Tensor scores = at::matmul(q_BHLE, k_BHLE.transpose(2, 3)).mul_(scale);
   if (cap) scores = scores.div_(*cap).tanh_() * *cap;
-  at::Tensor weights = at::softmax(scores.add_(mask), -1, at::kFloat).to(q_BHLE.scalar_type());
+  at::Tensor weights = at::softmax(scores.add_(mask), -1, wide_type(scores)).to(q_BHLE.scalar_type());
   scores.reset();
   if (settings.dropout > 0) weights = at::dropout(weights, settings.dropout, /*train=*/true);
   return at::matmul(weights, v_BHLE).transpose(1, 2).flatten(2);

@@ -16,6 +16,8 @@
 #include <optional>
 
 #include "model/low_rank.h"
+#include "ops/norm.h"
+#include "ops/products.h"
 #include "sluice/causal_lm.h"
 
 namespace sluice {
@@ -24,9 +26,11 @@ class Linear : public AdaptableLinear {
  public:
   Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options);
   at::Tensor forward(const at::Tensor& x) const;  // [.., in] -> [.., out]
+  ops::LinearWeights weights() const { return {weight_, bias_}; }
 
  private:
   at::Tensor weight_, bias_;  // [out, in], [out] or undefined
+  bool fused_;
 };
 
 // Linear with its weight stored as [in, out].
@@ -34,6 +38,7 @@ class Conv1D : public AdaptableLinear {
  public:
   Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
+  ops::LinearWeights weights() const { return {weight_, bias_, /*is_transposed=*/true}; }
 
  private:
   at::Tensor weight_, bias_;
@@ -43,6 +48,7 @@ class Conv1D : public AdaptableLinear {
 class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
+  virtual ops::NormWeights weights() const = 0;
 };
 
 // Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019. Computed in float32.
@@ -53,21 +59,25 @@ class RmsNorm : public Norm {
   enum class Scale { kWeight, kWideWeight, kWideWeightAndOne };
   RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale = Scale::kWeight);
   at::Tensor forward(const at::Tensor& x) const override;
+  ops::NormWeights weights() const override;
 
  private:
   at::Tensor weight_;
   double eps_;
   Scale scale_;
+  bool fused_;
 };
 
 class LayerNorm : public Norm {
  public:
   LayerNorm(std::int64_t size, double eps, const LayerOptions& options);
   at::Tensor forward(const at::Tensor& x) const override;
+  ops::NormWeights weights() const override;
 
  private:
   at::Tensor weight_, bias_;
   double eps_;
+  bool fused_;
 };
 
 // padding_row: takes no gradient; -1: none.
@@ -82,7 +92,16 @@ class Embedding : public torch::nn::Module {
  private:
   at::Tensor weight_;
   std::int64_t padding_row_;
+  bool fused_;
 };
+
+// In which norms, probabilities and turned queries are computed: float32, or float64 of float64.
+inline at::ScalarType wide_type(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// Whether fused operators take a layer's input: float32 on the CPU, not under autocast.
+bool takes_fused(const at::Tensor& x);
 
 struct AttentionSettings {
   double dropout = 0.0;

@@ -1,6 +1,8 @@
 // From a model to a proven program: one step after the other.
 #include <utility>
 
+#include "plan/auto_schedule.h"
+#include "plan/balance.h"
 #include "plan/data_parallel.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/predict/memory.h"
@@ -53,6 +55,16 @@ detail::SplitSchedule split_and_schedule(const ModelSpec& model, const PipelineO
   return detail::split_with_own_schedule(model, options);
 }
 
+detail::SplitSchedule split_balanced(const ModelSpec& model, detail::SplitBalance& balance) {
+  const PipelineOptions options = balance.options();
+  try {
+    return split_and_schedule(model, options);
+  } catch (const Error&) {
+    if (const std::optional<Error> shortage = balance.shortage()) throw Error(*shortage);
+    throw;
+  }
+}
+
 std::vector<RankPrediction> predict(const Plan& plan, const PipelineOptions& options) {
   std::vector<RankPrediction> ranks;
   for (const RankMemory& memory :
@@ -73,6 +85,7 @@ RefusedSchedule::RefusedSchedule(const Error& error, Program program, VerifyRepo
       refused_(std::make_shared<const Refused>(Refused{std::move(program), std::move(report)})) {}
 
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
+  if (options.auto_schedule) return detail::plan_fastest(std::move(model), options);
   require_positive(options.microbatch_size, "microbatch_size");
   require_positive(options.seq_len, "seq_len");
   Plan plan;
@@ -85,7 +98,10 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   require_positions(plan.model, options.seq_len);
   warn_of_positions(plan.model, options.seq_len, plan.warnings);
 
-  detail::SplitSchedule made = split_and_schedule(plan.model, options);
+  detail::SplitBalance balance(plan.model, options);
+  plan.balance = options.balance;
+  plan.memory_per_rank = options.memory_per_rank;
+  detail::SplitSchedule made = split_balanced(plan.model, balance);
   plan.partition = std::move(made.partition);
   plan.schedule = std::move(made.schedule);
   plan.notes = std::move(made.notes);
@@ -101,21 +117,16 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   note(detail::frozen_notes(plan.partition));
   note(detail::set_recomputed(plan.model, plan.partition, options.activation_checkpoint));
 
-  LowerOptions lowering;
-  lowering.backwards = detail::backwards_of(plan.partition);
-  lowering.tie_groups = plan.partition.tie_groups;
-  lowering.loss = true;
-  lowering.optimizer_step = true;
-  lowering.norm = true;
-  lowering.partial_norms = true;
-  lowering.update_by_stage = true;
-  detail::set_lowering(plan.data_parallel, lowering);
-  plan.program = lower(plan.schedule, lowering);
+  plan.program = lower(plan.schedule, detail::lowering_of(plan.partition, plan.data_parallel));
   plan.program.mesh = mesh;
   plan.report = verify(plan.program);
   require_proof(plan.program, plan.report, plan.schedule.name);
-  plan.costs = detail::drop_frozen_costs(
-      detail::recomputation_costs(plan.model, plan.partition, plan.microbatch), plan.partition);
+  plan.costs = balance.has_costs()
+                   ? balance.costs(plan.partition)
+                   : detail::drop_frozen_costs(
+                         detail::recomputation_costs(plan.model, plan.partition, plan.microbatch),
+                         plan.partition);
+  plan.time_unit = balance.unit();
   plan.simulation = simulate(plan.program, plan.costs);
   plan.ranks = predict(plan, options);
   return plan;

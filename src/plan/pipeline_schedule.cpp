@@ -100,30 +100,43 @@ void require_fits(const Schedule& schedule, const char* what, int found, const c
                .remedy = option + (" = " + std::to_string(found))});
 }
 
+// How many stages there are does not depend on where the cuts are.
+bool has_several_stages_a_rank(const ModelSpec& model, const PipelineOptions& options,
+                               int num_ranks) {
+  PartitionOptions partition = partition_options(options, num_ranks, std::nullopt);
+  partition.layer_costs.clear();
+  partition.accepts = nullptr;
+  return split(model, partition).stages_per_rank() > 1;
+}
+
 }  // namespace
 
 SplitSchedule split_with_named_schedule(const ModelSpec& model, const PipelineOptions& options) {
   SplitSchedule made;
   const int num_ranks = options.num_ranks.value_or(1);
   ScheduleName name = options.schedule.value_or(ScheduleKind::k1F1B);
-  if (!options.schedule &&
-      split(model, partition_options(options, num_ranks, std::nullopt)).stages_per_rank() > 1) {
+  if (!options.schedule && has_several_stages_a_rank(model, options, num_ranks)) {
     name = ScheduleKind::kInterleaved1F1B;
     made.notes.push_back("several stages a rank and no schedule named: " + name.text() +
                          " is taken (schedule)");
   }
   made.partition = split(model, partition_options(options, num_ranks, name));
+  made.schedule = named_schedule(made.partition, options, name);
+  return made;
+}
+
+Schedule named_schedule(const Partition& partition, const PipelineOptions& options,
+                        const ScheduleName& name) {
+  Schedule schedule;
   try {
-    made.schedule = make_schedule(name, {.num_ranks = made.partition.num_ranks(),
-                                         .stages_per_rank = made.partition.stages_per_rank(),
-                                         .num_microbatches = options.num_microbatches.value_or(1)});
+    schedule = make_schedule(name, {.num_ranks = partition.num_ranks(),
+                                    .stages_per_rank = partition.stages_per_rank(),
+                                    .num_microbatches = options.num_microbatches.value_or(1)});
   } catch (const Error& error) {
     throw options.schedule ? error.at("schedule") : error;
   }
   const bool placed = options.partition.placement || !options.partition.stage_to_rank.empty();
-  made.schedule =
-      renumbered(std::move(made.schedule), made.partition, placed ? "stage_to_rank" : "");
-  return made;
+  return renumbered(std::move(schedule), partition, placed ? "stage_to_rank" : "");
 }
 
 SplitSchedule split_with_own_schedule(const ModelSpec& model, const PipelineOptions& options) {

@@ -20,6 +20,10 @@ struct SplitSchedule {
 // numbering of the schedule's ranks gives the placement of the partition.
 SplitSchedule split_with_named_schedule(const ModelSpec& model, const PipelineOptions& options);
 
+// The schedule of this name, its ranks numbered as the partition has its stages. Throws as above.
+Schedule named_schedule(const Partition& partition, const PipelineOptions& options,
+                        const ScheduleName& name);
+
 // Around options.own_schedule. Throws Error(kUsage) for another number of ranks or microbatches
 // than the options say. Precondition: it is given, and proven.
 SplitSchedule split_with_own_schedule(const ModelSpec& model, const PipelineOptions& options);

@@ -81,7 +81,8 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
 
 ShapePolynomial sum(const ShapePolynomial& a, const ShapePolynomial& b, double factor = 1.0) {
   return {a.constant + factor * b.constant, a.per_row + factor * b.per_row,
-          a.per_token + factor * b.per_token, a.per_pair + factor * b.per_pair};
+          a.per_token + factor * b.per_token, a.per_pair + factor * b.per_pair,
+          a.per_length + factor * b.per_length};
 }
 
 // It keeps what enters it, and what it kept otherwise is there when its backward begins.
@@ -100,6 +101,11 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
       entering = sum(entering, value->second);
   }
   cost.after_forward = entering;
+  // Of fused operators nothing waits for the backward.
+  const PooledBytes& pooled = layer.cost.pooled;
+  cost.pooled.in_backward = sum(sum(pooled.in_backward, pooled.until_input), pooled.until_weight);
+  cost.pooled.after_input = sum(pooled.after_input, pooled.until_weight);
+  cost.pooled.until_input = cost.pooled.until_weight = {};
   // What the last layer of a backward needs on top is in at_end.
   if (cost.at_end == ShapePolynomial())
     cost.on_entry = sum(sum(cost.on_entry, layer.cost.after_forward), entering, -1.0);

@@ -86,6 +86,26 @@ void GradientSum::add(const at::Tensor& gradient) {
     sum_ = at::empty(gradient.sizes(), gradient.options().dtype(dtype_).requires_grad(false));
     sum_.copy_(gradient);
   }
+  count_sums();
+}
+
+std::pair<at::Tensor, bool> GradientSum::add_in_place() {
+  if (dtype_ != parameter_.scalar_type() || !parameter_.is_contiguous()) return {};
+  if (sum_.defined()) {
+    if (!sum_.is_contiguous()) return {};
+    return {sum_, false};
+  }
+  if (const auto memory = free_memory(); memory != memory_.end()) {
+    sum_ = std::move(*memory);
+    memory_.erase(memory);
+  } else {
+    sum_ = at::empty(parameter_.sizes(), parameter_.options().dtype(dtype_).requires_grad(false));
+  }
+  count_sums();
+  return {sum_, true};
+}
+
+void GradientSum::count_sums() {
   const auto is_sum = [](const auto& subtree) { return subtree.second.sum.defined(); };
   num_sums_ = std::max(num_sums_, 1 + open_.size() +
                                       static_cast<std::size_t>(std::count_if(

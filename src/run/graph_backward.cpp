@@ -25,7 +25,7 @@ using Tensors = std::vector<at::Tensor>;
 
 class GraphBackward final : public ChunkBackward {
  public:
-  GraphBackward(Chunk& chunk, const ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {
+  GraphBackward(Chunk& chunk, ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {
     const auto runs_twice = [](const LayerSpec& layer) { return layer.recompute; };
     const std::vector<LayerSpec>& layers = chunk.layers();
     if (std::any_of(layers.begin(), layers.end(), runs_twice))
@@ -57,6 +57,7 @@ class GraphBackward final : public ChunkBackward {
   Tensors full(Tensors root_gradients) override {
     const auto [roots, gradients] = take_roots(std::move(root_gradients));
     if (!roots.empty()) {
+      const WeightSumsScope in_place(&hooks_);
       Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
                                            /*create_graph=*/false, /*accumulate_grad=*/true);
     }
@@ -66,6 +67,7 @@ class GraphBackward final : public ChunkBackward {
   Tensors input(Tensors root_gradients, bool hold_weights) override {
     InputBackward done;
     {
+      const WeightSumsScope handed_over(nullptr);
       const auto [roots, gradients] = take_roots(std::move(root_gradients));
       if (roots.empty()) return input_.by_input({});
       if (recomputed_) recomputed_->hold_early_weights(hold_weights);
@@ -88,7 +90,10 @@ class GraphBackward final : public ChunkBackward {
   }
 
   void weight() override {
-    std::move(deferred_).run();
+    {
+      const WeightSumsScope in_place(&hooks_);
+      std::move(deferred_).run();
+    }
     for (auto& [sum, gradient] : held_) sum->add(gradient);
   }
 
@@ -116,7 +121,7 @@ class GraphBackward final : public ChunkBackward {
   }
 
   Chunk& chunk_;
-  const ParameterHooks& hooks_;
+  ParameterHooks& hooks_;
   std::shared_ptr<Recomputation> recomputed_;  // null: no layer runs twice
   GraphInput input_;
   std::vector<NodePtr> inner_boundary_;  // without differentiable inputs: after the first layer

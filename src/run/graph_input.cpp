@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "run/make_node.h"
+#include "layer/autograd_node.h"
 
 namespace sluice {
 namespace {

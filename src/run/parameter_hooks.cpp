@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <utility>
+
 #include "sluice/error.h"
 
 namespace sluice {
@@ -52,6 +54,13 @@ void ParameterHooks::check(const std::vector<ParameterInfo>& parameters) const {
 GradientSum* ParameterHooks::sum_of(const torch::autograd::Node* node) const {
   const auto found = sums_.find(node);
   return found == sums_.end() ? nullptr : found->second;
+}
+
+SumTarget ParameterHooks::target(const torch::autograd::Node* leaf) {
+  GradientSum* sum = sum_of(leaf);
+  if (!sum) return {};
+  auto [tensor, is_empty] = sum->add_in_place();
+  return {std::move(tensor), is_empty};
 }
 
 }  // namespace sluice

@@ -1,6 +1,8 @@
 // Takes the gradients of a stage's parameters at the engine's edge into their sums, so that nothing
 // is ever written to `.grad` during backward and no gradient waits for the end of it.
 //
+// Nodes that add to the sums by themselves (weight_sums.h) find them here.
+//
 // Owns: the hooks, which stay as long as it lives. Does not own: the sums.
 // Thread-safety: one rank's thread; on CUDA the engine's thread calls the hooks meanwhile.
 #pragma once
@@ -9,12 +11,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "layer/weight_sums.h"
 #include "run/split_backward.h"
 #include "sluice/parts/chunk_backward.h"
 
 namespace sluice {
 
-class ParameterHooks {
+class ParameterHooks final : public WeightSums {
  public:
   // place: of the stage, for messages.
   ParameterHooks(const std::vector<ParameterInfo>& parameters, const GradientSums& sums,
@@ -25,6 +28,7 @@ class ParameterHooks {
   void check(const std::vector<ParameterInfo>& parameters) const;
   // Of the parameter whose AccumulateGrad node this is; null: a leaf that is no parameter.
   GradientSum* sum_of(const torch::autograd::Node* node) const;
+  SumTarget target(const torch::autograd::Node* leaf) override;
 
  private:
   std::string place_;

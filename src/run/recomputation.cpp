@@ -11,7 +11,7 @@
 
 #include "run/autocast.h"
 #include "run/graph_input.h"
-#include "run/make_node.h"
+#include "layer/autograd_node.h"
 #include "run/same_storage.h"
 #include "sluice/error.h"
 
@@ -145,6 +145,7 @@ class RecomputedLayer final : public Node {
     if (wants_inputs && !wants_weights && num_outputs() > num_reads_) {
       by_read = backward_input(input, roots, root_gradients);
     } else if (wants_weights && owner_->holds_early_weights_) {
+      const WeightSumsScope handed_over(nullptr);
       by_read = backward_handing_up(input, roots, root_gradients, result);
     } else {
       Engine::get_default_engine().execute(roots, root_gradients, /*keep_graph=*/false,

@@ -27,7 +27,7 @@ namespace sluice {
 class Recomputation : public std::enable_shared_from_this<Recomputation> {
  public:
   // Both outlive it and the graphs that it makes.
-  Recomputation(Chunk& chunk, const ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {}
+  Recomputation(Chunk& chunk, ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {}
 
   // Runs a layer with LayerSpec::recompute without a graph, others as they are. Throws
   // Error(kUsage), then or in the backward, for a layer that writes to what it reads.
@@ -43,7 +43,7 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   std::vector<at::Tensor> trained_parameters(std::size_t layer) const;
 
   Chunk& chunk_;
-  const ParameterHooks& hooks_;
+  ParameterHooks& hooks_;
   bool holds_early_weights_ = false;
 };
 

@@ -33,10 +33,9 @@
 #include <utility>
 #include <vector>
 
-namespace sluice {
+#include "layer/autograd_node.h"
 
-// std::shared_ptr in torch 2.11, c10::intrusive_ptr in torch 2.13.
-using NodePtr = decltype(torch::autograd::Edge::function);
+namespace sluice {
 
 // What I leaves for W.
 class DeferredWeights {

@@ -267,6 +267,21 @@ TEST_F(CommandLineTest, ReplacesItselfByTheProgramBesideIt) {
   }
 }
 
+TEST_F(CommandLineTest,
+       TellsTheAllocatorOfTheProgramBesideItToKeepMemoryUnlessItsUserSaysOtherwise) {
+  const std::string alone = folder_ / "bin/sluice", beside = folder_ / "bin/sluice-run";
+  std::filesystem::create_directories(folder_ / "bin");
+  std::filesystem::copy_file(SLUICE_PROGRAM, alone);
+  test::write_file(beside, "#!/bin/sh\necho \"$GLIBC_TUNABLES\"\n");
+  std::filesystem::permissions(beside, std::filesystem::perms::owner_all);
+  const std::string ours =
+      "glibc.malloc.mmap_threshold=1073741824:"
+      "glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=67108864";
+  EXPECT_EQ(run("train run.toml", {}, alone).out, ours + ":glibc.malloc.hugetlb=1\n");
+  const std::string given = "glibc.malloc.hugetlb=0:glibc.malloc.arena_max=2";
+  EXPECT_EQ(run("train run.toml", "GLIBC_TUNABLES=" + given, alone).out, given + ":" + ours + "\n");
+}
+
 TEST_F(CommandLineTest, SaysWhenTheResultCannotBeWritten) {
   write_config();
   for (const char* arguments :

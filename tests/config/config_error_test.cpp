@@ -300,9 +300,6 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
       {"model.graph", "\"model.pt2\""},
       {"model.rewrites", "false"},
       {"model.transformer_layer_cls", "\"LlamaDecoderLayer\""},
-      {"parallelism.partition", "\"measured\""},
-      {"parallelism.costs", "\"costs.json\""},
-      {"parallelism.device_memory", "\"80GB\""},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});
@@ -312,12 +309,42 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
   }
 }
 
-TEST_F(ConfigErrorTest, RefusesAScheduleThatWouldBeSearched) {
+TEST_F(ConfigErrorTest, TakesAScheduleThatIsChosen) {
   for (const std::string word : {"auto", "Auto"}) {
-    EXPECT_EQ(
-        refusal("[parallelism]\npipeline_parallel_schedule = \"" + word + "\"\n"),
-        "parallelism.pipeline_parallel_schedule = \"auto\" is not built yet; F:2:1; write the "
-        "name of a schedule, such as \"1F1B\"");
+    EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_schedule = \"" + word + "\"\n"),
+              "accepted");
+  }
+}
+
+TEST_F(ConfigErrorTest, RefusesAFileBesideAScheduleThatIsChosen) {
+  EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_schedule = \"auto\"\n"
+                    "pipeline_parallel_schedule_csv = \"own.csv\"\n"),
+            "parallelism.pipeline_parallel_schedule and "
+            "parallelism.pipeline_parallel_schedule_csv exclude each other; F:3:1; \"auto\" "
+            "chooses a schedule, the file has one: keep one of them");
+}
+
+TEST_F(ConfigErrorTest, RefusesCutsBesideASplitThatFindsThem) {
+  for (const std::string key :
+       {"pipeline_parallel_cuts = [\"model.layers.1\"]", "pipeline_parallel_layers_per_stage = 2",
+        "first_stage_weight = 1"}) {
+    const std::string message = refusal("[parallelism]\npartition = \"measured\"\n" + key + "\n");
+    EXPECT_EQ(message, "parallelism.partition and parallelism." + key.substr(0, key.find(' ')) +
+                           " exclude each other; F:3:1; \"measured\" finds the cuts itself: keep "
+                           "one of them");
+  }
+}
+
+TEST_F(ConfigErrorTest, TakesAmountsOfMemory) {
+  for (const char* text : {"80GB", "80gb", "1.5 GiB", "640MiB", "123456"})
+    EXPECT_EQ(refusal("", {{"parallelism.device_memory", "\"" + std::string(text) + "\""}}),
+              "accepted")
+        << text;
+  for (const char* text : {"lots", "80XB", "-1GB", "0", "GB", "1e3GB", "80GB80"}) {
+    EXPECT_EQ(refusal("", {{"parallelism.device_memory", "\"" + std::string(text) + "\""}}),
+              "parallelism.device_memory: '" + std::string(text) +
+                  "' is no amount of memory; --parallelism.device_memory; write \"80GB\", "
+                  "\"640MiB\" or a number of bytes");
   }
 }
 

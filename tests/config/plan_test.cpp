@@ -382,5 +382,78 @@ TEST_F(PlanTest, TheTextFitsTheTerminal) {
   }
 }
 
+// Of llama_untied with sequences of 32 tokens, as a measurement would write it.
+std::string costs_text(const RunConfig& run, double head) {
+  const ModelSpec model = read_model_spec(run.model.config);
+  LayerTimes times = without_times(model, {1, run.training.seq_len}, OptimizerKind::kAdamW);
+  times.of = timed_run_of(run, model);
+  for (LayerTime& layer : times.layers) {
+    layer.forward = layer.backward_input = layer.backward_weight =
+        layer.role == LayerRole::kHead    ? head
+        : layer.role == LayerRole::kBlock ? 1.0
+                                          : 0.0;
+    layer.backward = 2 * layer.forward;
+  }
+  return layer_times_json(times);
+}
+
+TEST_F(PlanTest, SplitsByMeasuredCosts) {
+  const std::string path = folder_ / "costs.json";
+  test::write_file(path, costs_text(config(), 2.0));
+  const RunConfig run =
+      config({{"parallelism.partition", "measured"}, {"parallelism.costs", path}});
+  EXPECT_FALSE(needs_measurement(run));
+  const Plan plan = plan_of_config(run);
+  EXPECT_EQ(plan.time_unit, "s");
+  EXPECT_EQ(plan.partition.stages[0].num_layers, 3);
+  EXPECT_EQ(plan.partition.stages[1].num_layers, 1);
+  // 4 microbatches, 3 layers of F and B on either rank, and the ramp of another stage.
+  EXPECT_DOUBLE_EQ(plan.simulation.makespan, (4 + 1) * 3 * 3.0);
+  EXPECT_NE(describe_plan(plan, {}).find("prediction: 45000.0 ms a step"), std::string::npos)
+      << describe_plan(plan, {});
+}
+
+TEST_F(PlanTest, RefusesMeasuredCostsOfAnotherRun) {
+  const std::string path = folder_ / "costs.json";
+  test::write_file(path, costs_text(config(), 2.0));
+  const Overrides measured = {{"parallelism.partition", "measured"}, {"parallelism.costs", path}};
+  Overrides longer = measured;
+  longer.emplace_back("training.seq_len", "64");
+  EXPECT_EQ(refusal(config(longer), 3),
+            "the costs are of another run: seq_len 32, not 64; D/costs.json; measure them anew: "
+            "sluice plan CONFIG.toml --measure COSTS.json");
+  EXPECT_NE(refusal(config(measured, "gpt2"), 3).find("the model has "), std::string::npos);
+  EXPECT_NE(refusal(config({{"parallelism.costs", folder_ / "none.json"}}), 3).find("none.json"),
+            std::string::npos);
+}
+
+TEST_F(PlanTest, WithoutAMeasurementCountsAndSaysSo) {
+  const RunConfig run = config({{"parallelism.pipeline_parallel_schedule", "auto"}});
+  EXPECT_TRUE(needs_measurement(run));
+  const Plan plan = plan_of_config(run);
+  EXPECT_EQ(plan.time_unit, "GFLOP");
+  EXPECT_EQ(plan.balance, Balance::kCost);
+  ASSERT_FALSE(plan.notes.empty());
+  EXPECT_TRUE(plan.notes.front().starts_with("nothing is measured here")) << plan.notes.front();
+  const MeasuredMachine measured = {costs_text(run, 2.0), std::int64_t{1} << 40};
+  const Plan of_machine = plan_of_config(run, &measured);
+  EXPECT_EQ(of_machine.time_unit, "s");
+  EXPECT_EQ(of_machine.balance, Balance::kMeasured);
+  EXPECT_FALSE(of_machine.candidates.empty());
+}
+
+TEST_F(PlanTest, AChosenScheduleKeepsToTheDevicesMemory) {
+  const Overrides chosen = {{"parallelism.pipeline_parallel_schedule", "auto"}};
+  Overrides small = chosen;
+  small.emplace_back("parallelism.device_memory", "1KB");
+  const std::string message = refusal(config(small), 7);
+  EXPECT_NE(message.find("no s"), std::string::npos) << message;
+  EXPECT_NE(message.find("parallelism.device_memory = 1000B"), std::string::npos) << message;
+  Overrides even = chosen;
+  even.emplace_back("parallelism.partition", "even");
+  EXPECT_FALSE(needs_measurement(config(even)));
+  EXPECT_EQ(plan_of_config(config(even)).balance, Balance::kEven);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -15,10 +15,12 @@ namespace {
 constexpr std::int64_t kLength = 16;
 
 ModelSpec spec_of(const std::string& model) {
-  return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);
+  return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model, {.fused = false});
 }
 
-ModelSpec measured(const ModelSpec& spec, const LayerOptions& options = {}) {
+// Of LibTorch's operators, of which alone describe() sees what they do.
+ModelSpec measured(const ModelSpec& spec, LayerOptions options = {}) {
+  options.fused = false;
   at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
   const TensorMeta ids{{2, kLength}, at::kLong};
   const TensorMeta absent{{}, at::ScalarType::Undefined};

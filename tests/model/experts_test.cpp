@@ -34,13 +34,13 @@ std::shared_ptr<Experts> make_experts(const detail::ExpertsConfig& config,
   return experts;
 }
 
-// The router's choice is made in float32.
+// The router's choice is made in float32, of float64 in float64.
 struct Choice {
   at::Tensor weights_TK, experts_TK;
 };
 Choice choose(Experts& experts, const detail::ExpertsConfig& config, const at::Tensor& x_TD) {
   const at::Tensor logits_TE = x_TD.matmul(experts.named_parameters()["gate.weight"].t());
-  auto [weights, indices] = at::softmax(logits_TE, -1, at::kFloat).topk(config.top_k);
+  auto [weights, indices] = at::softmax(logits_TE, -1, wide_type(logits_TE)).topk(config.top_k);
   if (config.normalizes) weights = weights / weights.sum(-1, true);
   return {weights.to(x_TD.scalar_type()), indices};
 }

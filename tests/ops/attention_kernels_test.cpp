@@ -10,25 +10,28 @@ struct Case {
   Index length = 1, group = 1, head_dim = 16;
   float cap = 0;
   std::vector<std::int32_t> first_key = {};
-  float scale_of_scores = 1;  // times 1 / sqrt(head_dim)
-  Index gap = 0;              // floats between what belongs together in a row
+  float scale_of_scores = 1;       // times 1 / sqrt(head_dim)
+  Index gap = 0;                   // floats between what belongs together in a row
+  bool rows_of_their_own = false;  // keys and values lie not in rows as long as those of queries
 };
 
 struct Inputs {
-  Index row_stride, out_stride;
+  Index row_stride, kv_stride, out_stride;
   std::vector<float> q, k, v, d_out;
 };
 
 Inputs inputs_of(const Case& c, float size = 1) {
   const Index row = (c.group + 2) * c.head_dim + c.gap, out = c.group * c.head_dim + c.gap;
+  const Index kv = c.rows_of_their_own ? c.head_dim + c.gap : row;
   const auto rows = [&](Index stride, Index width, unsigned seed) {
     return random_floats((c.length - 1) * stride + width, seed, size);
   };
   return {row,
+          kv,
           out,
           rows(row, c.group * c.head_dim, 1),
-          rows(row, c.head_dim, 2),
-          rows(row, c.head_dim, 3),
+          rows(kv, c.head_dim, 2),
+          rows(kv, c.head_dim, 3),
           rows(out, c.group * c.head_dim, 4)};
 }
 
@@ -56,6 +59,7 @@ Results attention_of(const Kernels& kernels, const Case& c, const Inputs& in,
   call.k = k.data();
   call.v = v.data();
   call.row_stride = in.row_stride;
+  if (c.rows_of_their_own) call.kv_stride = in.kv_stride;
   call.out = out.data();
   call.out_stride = in.out_stride;
   call.log_sums = log_sums.data();
@@ -64,7 +68,13 @@ Results attention_of(const Kernels& kernels, const Case& c, const Inputs& in,
   call.first_key = c.first_key.empty() ? nullptr : c.first_key.data();
   call.scratch = scratch.data();
   kernels.attention(call);
-  kernels.attention_gradient({call, d_out.data(), dq.data(), dk.data(), dv.data()});
+  AttentionGradientCall gradient;
+  gradient.forward = call;
+  gradient.d_out = d_out.data();
+  gradient.dq = dq.data();
+  gradient.dk = dk.data();
+  gradient.dv = dv.data();
+  kernels.attention_gradient(gradient);
   return {out.values(), log_sums.values(), dq.values(), dk.values(), dv.values()};
 }
 
@@ -82,7 +92,7 @@ Exact reference(const Case& c, const Inputs& in) {
   const double scale = c.scale_of_scores / std::sqrt(static_cast<double>(c.head_dim));
   for (Index l = 0; l < c.length; ++l) {
     for (Index e = 0; e < c.head_dim; ++e) {
-      exact.dk[l * in.row_stride + e] = exact.dv[l * in.row_stride + e] = 0;
+      exact.dk[l * in.kv_stride + e] = exact.dv[l * in.kv_stride + e] = 0;
       for (Index h = 0; h < c.group; ++h) {
         exact.dq[l * in.row_stride + h * c.head_dim + e] = 0;
         exact.out[l * in.out_stride + h * c.head_dim + e] = 0;
@@ -99,7 +109,7 @@ Exact reference(const Case& c, const Inputs& in) {
       for (Index j = first; j <= r; ++j) {
         double s = 0;
         for (Index e = 0; e < c.head_dim; ++e)
-          s += static_cast<double>(q[e]) * in.k[j * in.row_stride + e];
+          s += static_cast<double>(q[e]) * in.k[j * in.kv_stride + e];
         s *= scale;
         const double t = c.cap > 0 ? std::tanh(s / c.cap) : 0;
         slope[j] = 1 - t * t;
@@ -112,9 +122,9 @@ Exact reference(const Case& c, const Inputs& in) {
         p[j] /= total;
         dp[j] = 0;
         for (Index e = 0; e < c.head_dim; ++e) {
-          const double value = in.v[j * in.row_stride + e];
+          const double value = in.v[j * in.kv_stride + e];
           exact.out[r * in.out_stride + h * c.head_dim + e] += p[j] * value;
-          exact.dv[j * in.row_stride + e] += p[j] * d[e];
+          exact.dv[j * in.kv_stride + e] += p[j] * d[e];
           dp[j] += d[e] * value;
         }
         delta += p[j] * dp[j];
@@ -122,8 +132,8 @@ Exact reference(const Case& c, const Inputs& in) {
       for (Index j = first; j <= r; ++j) {
         const double ds = p[j] * (dp[j] - delta) * slope[j] * scale;
         for (Index e = 0; e < c.head_dim; ++e) {
-          exact.dq[r * in.row_stride + h * c.head_dim + e] += ds * in.k[j * in.row_stride + e];
-          exact.dk[j * in.row_stride + e] += ds * q[e];
+          exact.dq[r * in.row_stride + h * c.head_dim + e] += ds * in.k[j * in.kv_stride + e];
+          exact.dk[j * in.kv_stride + e] += ds * q[e];
         }
       }
     }
@@ -188,7 +198,7 @@ TEST_P(AttentionKernelTest, ScalesWhatWasAddedWhenALaterBlockHasALargerScore) {
   Inputs in = inputs_of(c);
   for (Index l = 0; l < c.length; ++l) {  // scores grow with the keys' places
     for (Index e = 0; e < c.head_dim; ++e)
-      in.k[l * in.row_stride + e] *= static_cast<float>(l) / 700.0f;
+      in.k[l * in.kv_stride + e] *= static_cast<float>(l) / 700.0f;
   }
   expect_near(kernels_, c, in);
 }
@@ -226,6 +236,12 @@ TEST_P(AttentionKernelTest, CapsScores) {
 TEST_P(AttentionKernelTest, LeavesWhatLiesBetweenRowsAlone) {
   for (const Index gap : {1, 7, 16})
     expect_near(kernels_, {.length = 70, .group = 2, .head_dim = 32, .gap = gap});
+}
+
+TEST_P(AttentionKernelTest, TakesKeysInRowsOfAnotherLengthThanThoseOfQueries) {
+  for (const Index gap : {0, 5})
+    expect_near(kernels_,
+                {.length = 70, .group = 3, .head_dim = 32, .gap = gap, .rows_of_their_own = true});
 }
 
 TEST_P(AttentionKernelTest, HasTheSameBitsWhereverItsMemoryLies) {
@@ -274,7 +290,7 @@ TEST_P(AttentionKernelTest, UnderflowsToZeroAndStaysFinite) {
 TEST_P(AttentionKernelTest, HandsOnWhatIsNoNumber) {
   const Case c = {.length = 60, .group = 1, .head_dim = 16};
   Inputs in = inputs_of(c);
-  in.k[30 * in.row_stride] = NAN;
+  in.k[30 * in.kv_stride] = NAN;
   const Results found = attention_of(kernels_, c, in);
   EXPECT_TRUE(std::isnan(found.out[59 * in.out_stride]));
   EXPECT_TRUE(std::isnan(found.log_sums[30]));

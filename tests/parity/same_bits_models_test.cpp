@@ -23,7 +23,7 @@ const char* const kGeneratedQwen2 = R"({
 std::string generated(const std::string& family, const std::string& more) {
   return R"({"model_type": ")" + family + R"(", "vocab_size": 96, "hidden_size": 32,
     "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "head_dim": 8, "pad_token_id": null, "initializer_range": 0.1, "sliding_window": 4)" +
+    "head_dim": 16, "pad_token_id": null, "initializer_range": 0.1, "sliding_window": 4)" +
          more + "}";
 }
 const char* const kGeneratedQwen3Moe = R"({

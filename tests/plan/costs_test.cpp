@@ -40,12 +40,9 @@ TEST(ParseCostsTest, PostsCostNothingUnlessTheyAreGiven) {
   EXPECT_EQ(error_of([] { parse_costs("REDUCE_LOSS=1,REDUCE_LOSS=1"); }).kind(), ErrorKind::kUsage);
 }
 
-TEST(ParseCostsTest, NormsAndUpdatesOfStagesCostNothingUnlessTheyAreGiven) {
+TEST(ParseCostsTest, NormsOfStagesCostNothingUnlessTheyAreGiven) {
   EXPECT_EQ(parse_costs("F=2").uniform.partial_norm, 0);
-  EXPECT_EQ(parse_costs("F=2").uniform.update, 0);
-  const Costs costs = parse_costs("PARTIAL_NORM=3,UPDATE=4");
-  EXPECT_EQ(costs.uniform.partial_norm, 3);
-  EXPECT_EQ(costs.uniform.update, 4);
+  EXPECT_EQ(parse_costs("PARTIAL_NORM=3").uniform.partial_norm, 3);
 }
 
 TEST(ParseCostsTest, RefusesWhatItCannotRead) {
@@ -100,14 +97,11 @@ TEST_F(CostsFileTest, HoldsTheCostsOfPosts) {
   EXPECT_EQ(refusal(R"({"stages": [{"REDUCE_LOSS": 1}]})").kind(), ErrorKind::kInput);
 }
 
-TEST_F(CostsFileTest, HoldsTheCostsOfNormsAndUpdates) {
-  const Costs costs =
-      read(R"({"PARTIAL_NORM": 1, "UPDATE": 2, "stages": [{"PARTIAL_NORM": 3}, {"UPDATE": 4}]})");
+TEST_F(CostsFileTest, HoldsTheCostsOfNormsOfStages) {
+  const Costs costs = read(R"({"PARTIAL_NORM": 1, "stages": [{"PARTIAL_NORM": 3}, {}]})");
   EXPECT_EQ(costs.per_stage[0].partial_norm, 3);
-  EXPECT_EQ(costs.per_stage[0].update, 2);
   EXPECT_EQ(costs.per_stage[1].partial_norm, 1);
-  EXPECT_EQ(costs.per_stage[1].update, 4);
-  EXPECT_EQ(refusal(R"({"UPDATE": -1})").fact(), "'UPDATE' is no number of at least 0");
+  EXPECT_EQ(refusal(R"({"PARTIAL_NORM": -1})").fact(), "'PARTIAL_NORM' is no number of at least 0");
 }
 
 TEST_F(CostsFileTest, MayBeAListOfStages) {

@@ -305,8 +305,8 @@ TEST(SimulatePostsTest, ANormOfAStageIsTakenWhileItsRankWaits) {
 TEST(SimulatePostsTest, AnUpdateKeepsItsRankAfterTheNorm) {
   Costs costs;
   costs.per_stage.assign(2, {});
-  costs.per_stage[0].update = 3;
-  costs.per_stage[1].update = 4;
+  costs.per_stage[0].optimizer_step = 3;
+  costs.per_stage[1].optimizer_step = 4;
   costs.reduce_norm = 1;
   for (const char* end : {"0UPDATE,1UPDATE", "1UPDATE,OPTIMIZER_STEP", "OPTIMIZER_STEP"}) {
     const Program program = program_of({std::string("0F0,1F0,1B0,0B0,REDUCE_NORM,") + end});

@@ -28,7 +28,8 @@ using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 //              for each operand that needs a gradient, a parameter's being the weight's. Bytes:
 //              what LibTorch's allocators have handed out in the layer and not got back: what is
 //              saved for the backward, input and output included where they are, never parameters
-//              and accumulators. The loss is nobody's.
+//              and accumulators. The loss is nobody's. Nodes of fused operators (ops.h) do their
+//              products unseen: native families are described with LayerOptions::fused off.
 //  roles       LayerSpec::role.
 //
 // Runs the modules: buffers such as running statistics change. Never holds more than one layer.

@@ -43,6 +43,10 @@ class GradientSum {
   void reserve();
   // Undefined: nothing. Throws Error(kUsage) for a sparse gradient.
   void add(const at::Tensor& gradient);
+  // For one gradient of the sum's own type that the caller adds by itself, at once: the sum, dense,
+  // and whether it is empty, when its numbers mean nothing and the gradient is written over them.
+  // Undefined where the sum has another type than the parameter, or no dense memory.
+  std::pair<at::Tensor, bool> add_in_place();
   // That of the shard that was selected last; when all are finished and [begin, end) is a subtree,
   // the sum of them all. Undefined: no gradient since clear().
   at::Tensor& value() { return sum_; }
@@ -67,6 +71,7 @@ class GradientSum {
   };
   std::vector<at::Tensor>::iterator free_memory();
   void recycle(at::Tensor& sum);
+  void count_sums();
 
   std::string name_;
   at::Tensor sum_;

@@ -14,12 +14,22 @@ struct MicrobatchShape {
   std::int64_t tokens() const { return rows * length; }
 };
 
-// constant + per_row * rows + per_token * rows * length + per_pair * rows * length^2. Plain
-// numbers: they may be derived from a configuration or measured.
+// constant + per_row * rows + per_token * rows * length + per_pair * rows * length^2 + per_length *
+// length. Plain numbers: they may be derived from a configuration or measured.
 struct ShapePolynomial {
-  double constant = 0, per_row = 0, per_token = 0, per_pair = 0;
+  double constant = 0, per_row = 0, per_token = 0, per_pair = 0, per_length = 0;
   double at(const MicrobatchShape& shape) const;
   friend bool operator==(const ShapePolynomial&, const ShapePolynomial&) = default;
+};
+
+// Bytes of fused operators, whose memory stays with the rank from microbatch to microbatch: what is
+// used at once of each of these, at most, is there all the time.
+struct PooledBytes {
+  ShapePolynomial until_input;   // from F to B or I
+  ShapePolynomial until_weight;  // from F to B or W
+  ShapePolynomial after_input;   // from I to W, and while B runs
+  ShapePolynomial in_backward;   // while B or I runs
+  friend bool operator==(const PooledBytes&, const PooledBytes&) = default;
 };
 
 struct LayerCost {
@@ -32,6 +42,7 @@ struct LayerCost {
   ShapePolynomial on_entry;       // more than is kept, when a backward begins
   ShapePolynomial at_end;         // more than is left, when a backward ends
   ShapePolynomial in_forward;     // while a forward runs that keeps nothing
+  PooledBytes pooled;             // beside them
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
 

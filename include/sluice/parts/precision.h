@@ -1,5 +1,5 @@
-// In which types a model of a family holds its numbers and computes with them: what its bytes
-// depend on.
+// In which types a model of a family holds its numbers and computes with them, and with which
+// operators: what its bytes depend on.
 //
 // Owns: the value, reading a model for it. Does not own: autocast, modules (causal_lm.h).
 // Thread-safety: values.
@@ -17,10 +17,15 @@ struct Precision {
   std::string
       products;  // operands and results of products of matrices, under autocast; "": the same
 
+  // Blocks run as fused operators where they can: LayerOptions::fused (causal_lm.h). A model with
+  // adapters is read without.
+  bool fused = true;
+
   std::int64_t parameter_bytes() const { return dtype_bytes(parameters); }
   std::int64_t product_bytes() const {
     return dtype_bytes(products.empty() ? parameters : products);
   }
+  bool fuses() const { return fused && parameters == "float32" && !casts(); }
   // Every product then keeps a copy of its weights and of its input.
   bool casts() const { return !products.empty() && products != parameters; }
 };

@@ -81,21 +81,25 @@ inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, f
   }
 }
 
-// scores[r, j] = q[r] . k[j], j up to a whole panel; `panels` of pack_transposed.
-inline void scores_of(Index rows, Index keys, Index head_dim, const float* q, Index stride,
-                      const float* panels, float* scores, Index scores_stride) {
+// scores[r, j] = q[r] . k[j] for j <= r + diagonal and some more; `panels` of pack_transposed.
+inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, const float* q,
+                      Index stride, const float* panels, float* scores, Index scores_stride) {
   for (Index j = 0; j < keys; j += kPanel) {
-    column_panel<kTileVectors>({.rows = rows,
-                                .depth = head_dim,
-                                .a = q,
-                                .a_row = stride,
-                                .a_column = 1,
-                                .b = panels + j * head_dim,
-                                .b_row = kPanel,
-                                .c = scores + j,
-                                .c_row = scores_stride,
-                                .add = false},
-                               0);
+    const Index first = most(0, j - diagonal) / kTileSums * kTileSums;
+    const Index vectors = (least(kPanel, keys - j) + kFloats - 1) / kFloats;
+    panel_of({.shape = Shape::kWhole,
+              .diagonal = 0,
+              .rows = rows,
+              .depth = head_dim,
+              .a = q,
+              .a_row = stride,
+              .a_column = 1,
+              .b = panels + j * head_dim,
+              .b_row = kPanel,
+              .c = scores + j,
+              .c_row = scores_stride,
+              .add = false},
+             0, vectors, first);
   }
 }
 
@@ -120,6 +124,7 @@ inline void fill(float* row, Index begin, Index end, float value) {
 struct Block {
   Index begin, rows;  // queries
   Index from, keys;   // keys, from the beginning of a whole panel of the block of keys
+  Index diagonal() const { return begin - from; }  // query r sees no key behind r + diagonal
 };
 
 inline Block block_of(const AttentionCall& call, Index begin, Index key_begin, Index key_end) {
@@ -127,6 +132,10 @@ inline Block block_of(const AttentionCall& call, Index begin, Index key_begin, I
   const Index first = call.first_key ? call.first_key[begin] : 0;
   const Index from = key_begin + most(first - key_begin, 0) / kPanel * kPanel;
   return {begin, end - begin, from, least(key_end, end) - from};
+}
+
+inline Index kv_stride_of(const AttentionCall& call) {
+  return call.kv_stride ? call.kv_stride : call.row_stride;
 }
 
 inline Index first_of(const AttentionCall& call, Index row) {
@@ -177,12 +186,12 @@ inline void exponentials(const AttentionCall& call, const Block& block, bool beg
 
 void attention(const AttentionCall& call) {
   const Index length = call.length, head_dim = call.head_dim;
-  const Index stride = forward_keys(length) + kSlack;
+  const Index stride = forward_keys(length) + kSlack, kv_stride = kv_stride_of(call);
   float* const keys = cache_line(call.scratch);
   float* const values = keys + padded(length) * head_dim;
   float* const scores = values + padded(length) * head_dim;
-  pack_transposed(length, head_dim, call.k, call.row_stride, call.scale, keys);
-  copy_rows(length, head_dim, call.v, call.row_stride, values, head_dim);
+  pack_transposed(length, head_dim, call.k, kv_stride, call.scale, keys);
+  copy_rows(length, head_dim, call.v, kv_stride, values, head_dim);
   for (Index head = 0; head < call.group; ++head) {
     for (Index begin = 0; begin < length; begin += kQueries) {
       const float* const q = call.q + begin * call.row_stride + head * head_dim;
@@ -194,10 +203,12 @@ void attention(const AttentionCall& call) {
       const Index first_block = first_of(call, begin) / kForwardKeys * kForwardKeys;
       for (Index key = first_block; key < begin + rows; key += kForwardKeys) {
         const Block block = block_of(call, begin, key, key + kForwardKeys);
-        scores_of(rows, block.keys, head_dim, q, call.row_stride, keys + block.from * head_dim,
-                  scores, stride);
+        scores_of(rows, block.keys, block.diagonal(), head_dim, q, call.row_stride,
+                  keys + block.from * head_dim, scores, stride);
         exponentials(call, block, begun, scores, stride, state, out);
-        multiply({.rows = rows,
+        multiply({.shape = Shape::kLower,
+                  .diagonal = block.diagonal(),
+                  .rows = rows,
                   .depth = block.keys,
                   .a = scores,
                   .a_row = stride,
@@ -260,17 +271,19 @@ void attention_gradient(const AttentionGradientCall& gradient) {
   const Index length = call.length, head_dim = call.head_dim;
   const Index block_keys = gradient_keys(head_dim), most_keys = gradient_keys(length, head_dim);
   const Index stride = most_keys + kSlack, size = most_keys * head_dim;
+  const Index kv_stride = kv_stride_of(call),
+              dq_stride = gradient.dq_stride ? gradient.dq_stride : call.row_stride,
+              dkv_stride = gradient.dkv_stride ? gradient.dkv_stride : kv_stride;
   float* const keys_t = cache_line(call.scratch);
   float *const values_t = keys_t + size, *const keys = values_t + size, *const dk = keys + size,
                *const dv = dk + size, *const p = dv + size, *const ds = p + kQueries * stride,
                *const q = ds + kQueries * stride, *const d_out = q + kQueries * head_dim;
   for (Index key = 0; key < length; key += block_keys) {
     const Index num_keys = least(block_keys, length - key);
-    const float* const k = call.k + key * call.row_stride;
-    pack_transposed(num_keys, head_dim, k, call.row_stride, call.scale, keys_t);
-    pack_transposed(num_keys, head_dim, call.v + key * call.row_stride, call.row_stride, 1.0f,
-                    values_t);
-    copy_rows(num_keys, head_dim, k, call.row_stride, keys, head_dim);
+    const float* const k = call.k + key * kv_stride;
+    pack_transposed(num_keys, head_dim, k, kv_stride, call.scale, keys_t);
+    pack_transposed(num_keys, head_dim, call.v + key * kv_stride, kv_stride, 1.0f, values_t);
+    copy_rows(num_keys, head_dim, k, kv_stride, keys, head_dim);
     fill(dk, 0, num_keys * head_dim, 0);
     fill(dv, 0, num_keys * head_dim, 0);
     for (Index head = 0; head < call.group; ++head) {
@@ -282,11 +295,14 @@ void attention_gradient(const AttentionGradientCall& gradient) {
                   call.row_stride, q, head_dim);
         copy_rows(block.rows, head_dim, gradient.d_out + begin * call.out_stride + head * head_dim,
                   call.out_stride, d_out, head_dim);
-        scores_of(block.rows, block.keys, head_dim, q, head_dim, keys_t + at * head_dim, p, stride);
-        scores_of(block.rows, block.keys, head_dim, d_out, head_dim, values_t + at * head_dim, ds,
-                  stride);
+        scores_of(block.rows, block.keys, block.diagonal(), head_dim, q, head_dim,
+                  keys_t + at * head_dim, p, stride);
+        scores_of(block.rows, block.keys, block.diagonal(), head_dim, d_out, head_dim,
+                  values_t + at * head_dim, ds, stride);
         gradients_of_scores(call, block, head, d_out, p, ds, stride);
-        const Product to_keys = {.rows = block.keys,
+        const Product to_keys = {.shape = Shape::kUpper,
+                                 .diagonal = block.diagonal(),
+                                 .rows = block.keys,
                                  .depth = block.rows,
                                  .a = p,
                                  .a_row = 1,
@@ -303,23 +319,23 @@ void attention_gradient(const AttentionGradientCall& gradient) {
         of_keys.c = dk + at * head_dim;
         multiply(of_keys, head_dim);
         const bool begun = first_of(call, begin) / block_keys * block_keys < key;
-        multiply({.rows = block.rows,
+        multiply({.shape = Shape::kLower,
+                  .diagonal = block.diagonal(),
+                  .rows = block.rows,
                   .depth = block.keys,
                   .a = ds,
                   .a_row = stride,
                   .a_column = 1,
                   .b = keys + at * head_dim,
                   .b_row = head_dim,
-                  .c = gradient.dq + begin * call.row_stride + head * head_dim,
-                  .c_row = call.row_stride,
+                  .c = gradient.dq + begin * dq_stride + head * head_dim,
+                  .c_row = dq_stride,
                   .add = begun},
                  head_dim);
       }
     }
-    copy_rows(num_keys, head_dim, dk, head_dim, gradient.dk + key * call.row_stride,
-              call.row_stride);
-    copy_rows(num_keys, head_dim, dv, head_dim, gradient.dv + key * call.row_stride,
-              call.row_stride);
+    copy_rows(num_keys, head_dim, dk, head_dim, gradient.dk + key * dkv_stride, dkv_stride);
+    copy_rows(num_keys, head_dim, dv, head_dim, gradient.dv + key * dkv_stride, dkv_stride);
   }
 }
 

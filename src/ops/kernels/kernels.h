@@ -36,14 +36,33 @@ struct AttentionCall {
   float cap = 0;              // scores become cap * tanh(score / cap); 0: none
   // [length], ascending, first_key[r] <= r: where the window or the document begins. Null: all 0.
   const std::int32_t* first_key = nullptr;
-  float* scratch = nullptr;  // attention_scratch() floats
+  float* scratch = nullptr;    // attention_scratch() floats
+  std::int64_t kv_stride = 0;  // between rows of k and v; 0: row_stride
 };
 
-// The gradients of q, k and v have the layout of q, k and v.
+// The gradients of q, k and v have the layout of q, k and v, but for the strides below.
 struct AttentionGradientCall {
-  AttentionCall forward;             // out and log_sums are read
-  const float* d_out = nullptr;      // as out
+  AttentionCall forward;         // out and log_sums are read
+  const float* d_out = nullptr;  // as out
   float *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  std::int64_t dq_stride = 0, dkv_stride = 0;  // between their rows; 0: as those of q, of k and v
+};
+
+// C [rows, columns] = scale * A B (+ C).
+struct ProductCall {
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  // Element (i, k) of A at a[i * a_row + k * a_column]: one of both is 1.
+  const float* a = nullptr;
+  std::int64_t a_row = 0, a_column = 1;
+  // Element (k, j) of B at b[k * b_row + j]; transposed: at b[j * b_row + k].
+  const float* b = nullptr;
+  std::int64_t b_row = 0;
+  bool b_transposed = false;
+  float* c = nullptr;
+  std::int64_t c_row = 0;
+  float scale = 1;
+  bool add = false;
+  float* scratch = nullptr;  // product_scratch() floats
 };
 
 struct AdamWCall {
@@ -59,8 +78,8 @@ struct Kernels {
   std::string_view name;  // "avx512", "avx2", "base"
 
   // ---- norms: rows of `width` floats, `x_stride` and `y_stride` apart ----
-  // y = x / rms(x) * (offset + weight); inverse[row] = 1 / rms(x). eps under the root. offset: 0, or
-  // 1 of Gemma. y may be x.
+  // y = x / rms(x) * (offset + weight); inverse[row] = 1 / rms(x). eps under the root. offset: 0,
+  // or 1 of Gemma. y may be x.
   void (*rms_norm)(std::int64_t rows, std::int64_t width, const float* x, std::int64_t x_stride,
                    const float* weight, float offset, float eps, float* y, std::int64_t y_stride,
                    float* inverse);
@@ -101,8 +120,8 @@ struct Kernels {
   void (*add_scaled)(std::int64_t size, float scale, const float* x, float* y);
   void (*sum_scaled)(std::int64_t size, const float* x, float scale, const float* z, float* y);
   // Turns, in place, the first 2 * half channels of `heads` heads of `head_dim` in every row: x[i],
-  // x[i + half] by the angle i of the row. cosines and sines: row r at r * half. direction: 1, or -1
-  // for the gradient.
+  // x[i + half] by the angle i of the row. cosines and sines: row r at r * half. direction: 1, or
+  // -1 for the gradient.
   void (*rotate)(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, std::int64_t half,
                  float* x, std::int64_t stride, const float* cosines, const float* sines,
                  float direction);
@@ -112,6 +131,12 @@ struct Kernels {
   std::int64_t (*attention_scratch)(std::int64_t length, std::int64_t head_dim);
   void (*attention)(const AttentionCall& call);
   void (*attention_gradient)(const AttentionGradientCall& call);
+
+  // ---- products ----
+  std::int64_t (*product_scratch)();
+  // Rows and columns of C are independent of each other: bits do not depend on how they are
+  // divided.
+  void (*product)(const ProductCall& call);
 
   // ---- loss ----
   // Softmax cross-entropy: rows of `classes` logits become scale * their gradient. labels[row] in
@@ -128,7 +153,10 @@ struct Kernels {
   void (*adamw)(const AdamWCall& call);
 };
 
-// The best that this processor has; SLUICE_CPU (base, avx2, avx512) caps it. Decided once a process.
+// The best that this processor has; SLUICE_CPU (base, avx2, avx512) caps it. Decided once a
+// process.
 const Kernels& kernels();
+// Whether product() is faster here than that of LibTorch (MKL): on AMD's processors with AVX-512.
+bool has_fast_products();
 
 }  // namespace sluice::ops

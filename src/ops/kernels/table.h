@@ -6,6 +6,7 @@
 #include "ops/kernels/attention_kernels.h"
 #include "ops/kernels/loss_kernels.h"
 #include "ops/kernels/norm_kernels.h"
+#include "ops/kernels/product_kernels.h"
 #include "ops/kernels/row_kernels.h"
 
 namespace sluice::ops {
@@ -29,6 +30,8 @@ constexpr Kernels table_of(std::string_view name) {
           .attention_scratch = attention_scratch,
           .attention = attention,
           .attention_gradient = attention_gradient,
+          .product_scratch = product_scratch,
+          .product = product,
           .cross_entropy = cross_entropy,
           .cross_entropy_value = cross_entropy_value,
           .adamw = adamw};

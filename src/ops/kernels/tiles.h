@@ -3,7 +3,8 @@
 //
 // Invariants:
 //  1. Every element of C is one chain of multiply-adds over the depth, first to last, whatever tile
-//     it falls into: bits do not depend on how many rows a product has.
+//     it falls into: bits do not depend on how many rows a product has. What a triangle leaves out
+//     are products with zeros of A.
 //  2. The columns of C are whole vectors.
 #pragma once
 
@@ -18,8 +19,14 @@ constexpr int kTileSums = kFloats == 16 ? 24 : 12;
 constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
 constexpr Index kPanel = kTileVectors * kFloats;  // columns
 
+// What of A may differ from 0: all, or elements (i, k) with k <= i + diagonal, or i <= k +
+// diagonal.
+enum class Shape : std::uint8_t { kWhole, kLower, kUpper };
+
 // Element (i, k) of A lies at a[i * a_row + k * a_column]: A or its transpose.
 struct Product {
+  Shape shape;
+  Index diagonal;
   Index rows, depth;
   const float* a;
   Index a_row, a_column;
@@ -34,7 +41,9 @@ template <int Rows, int Vectors>
 inline void tile(const Product& p, Index row, Index column) {
   const float *a = p.a + row * p.a_row, *b = p.b + column;
   float* c = p.c + row * p.c_row + column;
-  const Index depth = p.depth, a_row = p.a_row, a_column = p.a_column, b_row = p.b_row;
+  const Index a_row = p.a_row, a_column = p.a_column, b_row = p.b_row;
+  const Index begin = p.shape == Shape::kUpper ? most(0, row - p.diagonal) : 0;
+  const Index end = p.shape == Shape::kLower ? least(p.depth, row + Rows + p.diagonal) : p.depth;
   Floats sums[Rows][Vectors];
 #pragma GCC unroll 32
   for (int i = 0; i < Rows; ++i) {
@@ -42,7 +51,7 @@ inline void tile(const Product& p, Index row, Index column) {
     for (int j = 0; j < Vectors; ++j)
       sums[i][j] = p.add ? load(c + i * p.c_row + kFloats * j) : Floats{};
   }
-  for (Index k = 0; k < depth; ++k) {
+  for (Index k = begin; k < end; ++k) {
     Floats of_b[Vectors];
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) of_b[j] = load(b + k * b_row + kFloats * j);
@@ -59,13 +68,23 @@ inline void tile(const Product& p, Index row, Index column) {
   }
 }
 
+// The rows of C from `first`, a multiple of every tile's rows, at Vectors vectors of columns.
 template <int Vectors>
-inline void column_panel(const Product& p, Index column) {
+inline void column_panel(const Product& p, Index column, Index first = 0) {
   constexpr int kRows = kTileSums / Vectors;
-  Index row = 0;
+  Index row = first;
   for (; row + kRows <= p.rows; row += kRows) tile<kRows, Vectors>(p, row, column);
   for (; row + 4 <= p.rows; row += 4) tile<4, Vectors>(p, row, column);
   for (; row < p.rows; ++row) tile<1, Vectors>(p, row, column);
+}
+
+inline void panel_of(const Product& p, Index column, Index vectors, Index first = 0) {
+  if constexpr (kTileVectors == 4) {
+    if (vectors == 4) return column_panel<4>(p, column, first);
+    if (vectors == 3) return column_panel<3>(p, column, first);
+  }
+  if (vectors == 2) return column_panel<2>(p, column, first);
+  column_panel<1>(p, column, first);
 }
 
 // columns: a multiple of kFloats.
@@ -75,12 +94,7 @@ inline void multiply(const Product& p, Index columns) {
     // Widths as equal as can be: 5 vectors are 3 and 2.
     const Index panels = (vectors + kTileVectors - 1) / kTileVectors;
     const Index width = (vectors + panels - 1) / panels;
-    if constexpr (kTileVectors == 4) {
-      if (width == 4) column_panel<4>(p, column);
-      if (width == 3) column_panel<3>(p, column);
-    }
-    if (width == 2) column_panel<2>(p, column);
-    if (width == 1) column_panel<1>(p, column);
+    panel_of(p, column, width);
     column += width * kFloats;
     vectors -= width;
   }

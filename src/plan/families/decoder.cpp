@@ -36,10 +36,10 @@ LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameter
   const std::int64_t width = table.shape.at(1);
   LayerInfo layer = hidden_layer(std::move(name), LayerRole::kEmbedding, width);
   layer.reads = {"input_ids"};
-  // The ids; the gradient of the table is as large as the table.
+  // The ids; the gradient of the table is as large as the table, unless it is added in place.
   layer.cost.after_forward.per_token = kInt64 + (dropout > 0 ? bytes.stored(width) : 0.0);
   layer.cost.after_input.per_token = kInt64 + bytes.stored(width);
-  layer.cost.at_end.constant = bytes.stored(table.numel());
+  if (!bytes.fuses()) layer.cost.at_end.constant = bytes.stored(table.numel());
   // What is looked up, and twice as much with dropout.
   layer.cost.in_forward.per_token = bytes.stored(dropout > 0 ? 2 * width : width);
   layer.parameters = std::move(parameters);
@@ -61,7 +61,8 @@ LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::str
                               .per_token = NumberBytes::wide(vocab_size) + kInt64};
   layer.cost.after_input = {.constant = bytes.casted_weights(weights),
                             .per_token = bytes.product(vocab_size)};
-  layer.cost.on_entry.per_token = NumberBytes::wide(2 * vocab_size);
+  // Fused, the gradient takes the place of the logits.
+  layer.cost.on_entry.per_token = NumberBytes::wide(bytes.fuses() ? width : 2 * vocab_size);
   layer.frozen_cost = layer.cost;
   layer.frozen_cost->after_input = {};
   return layer;

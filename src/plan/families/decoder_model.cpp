@@ -6,6 +6,7 @@
 #include <map>
 
 #include "plan/families/decoder.h"
+#include "plan/families/fused.h"
 
 namespace sluice::detail {
 namespace {
@@ -28,7 +29,12 @@ void add_norm(BlockPart& part, const DecoderConfig& c, const std::string& name,
 struct NormBytes {
   double per_token = 0, frozen_per_token = 0, constant = 0;
 };
-NormBytes norm_bytes(NormKind kind, std::int64_t width, std::int64_t groups, double narrow) {
+NormBytes norm_bytes(NormKind kind, std::int64_t width, std::int64_t groups, double narrow,
+                     const NumberBytes& bytes) {
+  if (bytes.fuses()) {  // x and its statistics
+    const double kept = NumberBytes::wide(width + 2 * groups);
+    return {kept, kept, 0};
+  }
   const double wide = NumberBytes::wide(width + groups);
   const double again = NumberBytes::wide(width);
   switch (kind) {
@@ -46,11 +52,12 @@ NormBytes norm_bytes(NormKind kind, std::int64_t width, std::int64_t groups, dou
 
 ShapePolynomial sum(const ShapePolynomial& a, const ShapePolynomial& b) {
   return {a.constant + b.constant, a.per_row + b.per_row, a.per_token + b.per_token,
-          a.per_pair + b.per_pair};
+          a.per_pair + b.per_pair, a.per_length + b.per_length};
 }
 ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
   return {std::max(a.constant, b.constant), std::max(a.per_row, b.per_row),
-          std::max(a.per_token, b.per_token), std::max(a.per_pair, b.per_pair)};
+          std::max(a.per_token, b.per_token), std::max(a.per_pair, b.per_pair),
+          std::max(a.per_length, b.per_length)};
 }
 // One part runs after the other.
 LayerCost sum(const LayerCost& a, const LayerCost& b) {
@@ -79,7 +86,7 @@ void add_head_norms(BlockPart& part, const DecoderConfig& c, const NumberBytes& 
   const bool each = c.head_norms == HeadNorms::kEach;
   const auto add = [&](const std::string& name, std::int64_t width, std::int64_t heads) {
     add_norm(part, c, name, each ? c.head_dim : width);
-    const NormBytes norm = norm_bytes(c.norm, width, each ? heads : 1, bytes.product(width));
+    const NormBytes norm = norm_bytes(c.norm, width, each ? heads : 1, bytes.product(width), bytes);
     part.cost.after_forward.per_token += norm.per_token;
     part.cost.after_forward.constant += norm.constant;
     part.cost.after_input.per_token += bytes.product(2 * width);
@@ -158,6 +165,7 @@ BlockPart attention(const DecoderConfig& c, const BlockConfig& block, const Numb
   part.cost.after_input.per_token = bytes.operand(d, readers) + bytes.product(d + 2 * q + 2 * k);
   add_scores(part, c, block, bytes);
   add_head_norms(part, c, bytes);
+  part.fuses = bytes.fuses() && fuses_attention(c);
   return part;
 }
 
@@ -168,7 +176,38 @@ void append_parts(LayerInfo& layer, const std::vector<BlockPart>& parts) {
   }
 }
 
-BlockPart block_norms(const DecoderConfig& c, const NumberBytes& bytes) {
+// What fused halves need is counted apart.
+void keep_operations_alone(BlockPart& part) {
+  for (LayerCost* cost : {&part.cost, &part.frozen_cost}) {
+    *cost = {.forward_flops = cost->forward_flops,
+             .input_flops = cost->input_flops,
+             .weight_flops = cost->weight_flops};
+  }
+}
+
+FusedAttention fused_attention(const DecoderConfig& c) {
+  std::int64_t groups = 0;
+  if (c.head_norms == HeadNorms::kTogether) groups = 2;
+  if (c.head_norms == HeadNorms::kEach) groups = c.num_attention_heads + c.num_key_value_heads;
+  return {.hidden = c.hidden_size,
+          .heads = c.num_attention_heads,
+          .head_dim = c.head_dim,
+          .query_width = c.query_width(),
+          .key_width = c.key_value_width(),
+          .norm_before = c.norm_places != NormPlaces::kBehind,
+          .norm_behind = c.norm_places != NormPlaces::kBefore,
+          .head_norm_groups = groups};
+}
+
+FusedFeedForward fused_feed_forward(const DecoderConfig& c) {
+  return {.hidden = c.hidden_size,
+          .inner = c.intermediate_size,
+          .norm_before = c.norm_places != NormPlaces::kBehind,
+          .norm_behind = c.norm_places != NormPlaces::kBefore};
+}
+
+// num_plain: halves whose norms are operators of their own.
+BlockPart block_norms(const DecoderConfig& c, const NumberBytes& bytes, int num_plain) {
   const std::int64_t d = c.hidden_size;
   BlockPart part;
   switch (c.norm_places) {
@@ -187,8 +226,8 @@ BlockPart block_norms(const DecoderConfig& c, const NumberBytes& bytes) {
       add_norm(part, c, "post_feedforward_layernorm", d);
       break;
   }
-  const int count = c.norm_places == NormPlaces::kBoth ? 4 : 2;
-  const NormBytes norm = norm_bytes(c.norm, d, 1, bytes.stored(d));
+  const int count = num_plain * (c.norm_places == NormPlaces::kBoth ? 2 : 1);
+  const NormBytes norm = norm_bytes(c.norm, d, 1, bytes.stored(d), bytes);
   part.cost.after_forward = {.constant = count * norm.constant,
                              .per_token = count * norm.per_token};
   part.cost.after_input.per_token = count * bytes.stored(2 * d);
@@ -204,7 +243,16 @@ LayerInfo norm_layer(const DecoderConfig& c, const NumberBytes& bytes) {
   add_norm(part, c, "norm", d);
   for (const auto& [name, shape] : part.parameters)
     layer.parameters.push_back({"model." + name, shape, {}});
-  const NormBytes norm = norm_bytes(c.norm, d, 1, bytes.stored(d));
+  if (bytes.fuses()) {
+    add_fused_norm(d, layer.cost);
+    layer.cost.after_forward.per_token += bytes.operand(d);
+    layer.cost.after_input.per_token = bytes.stored(d) + bytes.operand(d);
+    layer.cost.in_forward.per_token = bytes.stored(d);
+    layer.frozen_cost = layer.cost;
+    layer.frozen_cost->after_input = {};
+    return layer;
+  }
+  const NormBytes norm = norm_bytes(c.norm, d, 1, bytes.stored(d), bytes);
   layer.cost.after_forward = {.constant = norm.constant,
                               .per_token = norm.per_token + bytes.operand(d)};
   layer.cost.after_input.per_token = bytes.stored(2 * d) + bytes.operand(d);
@@ -249,6 +297,7 @@ BlockPart gated_mlp(const DecoderConfig& c, std::int64_t width, const NumberByte
   part.cost.after_forward.per_token = bytes.operand(d, readers) + bytes.product((between + 1) * f);
   part.cost.after_input.per_token = bytes.operand(d, readers) + bytes.product(d + 3 * f);
   part.frozen_cost.after_forward.per_token = bytes.product(between * f);
+  part.fuses = bytes.fuses() && fuses_feed_forward(c);
   return part;
 }
 
@@ -266,20 +315,26 @@ ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
       embedding_layer("model.embed_tokens", {{embedding, {config.vocab_size, d}, {}}}, bytes));
   if (config.embedding_scale != 1.0)
     model.layers.back().cost.in_forward.per_token += bytes.stored(d);
-  const BlockPart norms = block_norms(config, bytes);
   const BlockPart mlp = gated_mlp(config, config.intermediate_size, bytes);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     const BlockConfig& block = config.blocks.at(static_cast<std::size_t>(i));
     LayerInfo layer = hidden_layer("model.layers." + std::to_string(i), LayerRole::kBlock, d);
     layer.reads = block_reads();
-    const BlockPart attends = attention(config, block, bytes);
-    const BlockPart feeds = feed_forward ? feed_forward(i, bytes) : mlp;
+    BlockPart attends = attention(config, block, bytes);
+    BlockPart feeds = feed_forward ? feed_forward(i, bytes) : mlp;
+    FusedBytes fused;
+    if (attends.fuses) fused.add(fused_attention(config));
+    if (feeds.fuses) fused.add(fused_feed_forward(config));
+    for (BlockPart* part : {&attends, &feeds})
+      if (part->fuses) keep_operations_alone(*part);
+    const BlockPart norms = block_norms(config, bytes, !attends.fuses + !feeds.fuses);
     append_parts(layer, {attends, feeds, norms});
     layer.writes.insert(layer.writes.end(), feeds.writes.begin(), feeds.writes.end());
     layer.cost = sum(sum(attends.cost, feeds.cost), norms.cost);
     layer.frozen_cost = sum(sum(attends.frozen_cost, feeds.frozen_cost), norms.frozen_cost);
     layer.frozen_cost->after_input = {};
     layer.frozen_cost->on_entry.constant = 0;
+    fused.add_to(layer.cost, *layer.frozen_cost);
     model.layers.push_back(std::move(layer));
   }
   model.layers.push_back(norm_layer(config, bytes));

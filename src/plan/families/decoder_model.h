@@ -23,6 +23,7 @@ struct BlockPart {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameters;  // below the block
   LayerCost cost, frozen_cost;         // frozen: nothing of the block is trained
   std::vector<ValueSpec> writes = {};  // beside what the block hands on
+  bool fuses = false;                  // as a fused half of a block, which keeps less (fused.h)
 };
 
 // gate_proj, up_proj, down_proj of Shazeer, "GLU Variants Improve Transformer", arXiv:2002.05202.

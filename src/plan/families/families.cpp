@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/families/decoder_model.h"
+#include "plan/families/fused.h"
 #include "plan/families/gemma.h"
 #include "plan/families/gpt2.h"
 #include "plan/families/gpt_neox.h"
@@ -84,6 +85,8 @@ double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::i
   const int first = model.block_range().first;
   for (const int layer : layers) {
     if (model.layers.at(layer).role != LayerRole::kBlock) continue;
+    const bool is_fused = !(model.layers.at(layer).cost.pooled == PooledBytes());
+    if (is_fused && fuses_attention(config)) continue;  // nothing of every pair is written down
     const std::int64_t window = config.blocks.at(layer - first).window;
     if (window > 0 && window < length)
       windows.insert(window);

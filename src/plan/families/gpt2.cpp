@@ -1,7 +1,11 @@
 // Field meanings and defaults are those of transformers' GPT2Config.
 #include "plan/families/gpt2.h"
 
+#include <tuple>
+#include <utility>
+
 #include "plan/families/decoder.h"
+#include "plan/families/fused.h"
 
 namespace sluice::detail {
 namespace {
@@ -33,6 +37,28 @@ LayerCost block_cost(const Gpt2Config& c, const NumberBytes& bytes) {
       .per_token = bytes.product(2 * f)};
   cost.in_forward.per_token = bytes.product(4 * d + 2 * f);
   return cost;
+}
+
+// Of operations alone, with what its fused halves keep.
+std::pair<LayerCost, LayerCost> fused_costs(const Gpt2Config& c, const LayerCost& plain) {
+  const std::int64_t d = c.hidden_size, h = c.num_attention_heads;
+  std::pair<LayerCost, LayerCost> costs;
+  for (LayerCost* cost : {&costs.first, &costs.second}) {
+    *cost = {.forward_flops = plain.forward_flops,
+             .input_flops = plain.input_flops,
+             .weight_flops = plain.weight_flops};
+  }
+  FusedBytes fused;
+  fused.add(
+      FusedAttention{.hidden = d, .heads = h, .head_dim = d / h, .query_width = d, .key_width = d});
+  fused.add(FusedFeedForward{.hidden = d, .inner = c.intermediate_size, .is_gated = false});
+  fused.add_to(costs.first, costs.second);
+  return costs;
+}
+
+bool fuses(const Gpt2Config& c, const NumberBytes& bytes) {
+  return bytes.fuses() && c.hidden_size / c.num_attention_heads % kFusedHeadMultiple == 0 &&
+         c.attention_dropout == 0 && c.residual_dropout == 0;
 }
 
 // No matrix keeps its input.
@@ -110,7 +136,8 @@ ModelSpec read_gpt2(const ConfigReader& reader, const Precision& precision) {
                       bytes, config.embedding_dropout));
   model.layers.back().reads.emplace_back("position_ids");
   model.layers.back().modules = {"transformer.wte", "transformer.wpe"};
-  const LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
+  LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
+  if (fuses(config, bytes)) std::tie(cost, frozen_cost) = fused_costs(config, cost);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("transformer.h." + std::to_string(i), LayerRole::kBlock, d);
     layer.reads = block_reads();

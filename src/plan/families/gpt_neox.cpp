@@ -2,13 +2,17 @@
 #include "plan/families/gpt_neox.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "plan/families/decoder.h"
+#include "plan/families/fused.h"
 
 namespace sluice::detail {
 namespace {
 
 double as_double(std::int64_t count) { return static_cast<double>(count); }
+double bytes_of_floats(std::int64_t count) { return 4.0 * as_double(count); }
 
 // Elements: D hidden size, F inner size, H heads.
 LayerCost block_cost(const GptNeoxConfig& c, const NumberBytes& bytes) {
@@ -51,6 +55,34 @@ LayerCost frozen_block_cost(const GptNeoxConfig& c, const NumberBytes& bytes) {
   cost.after_input = {};
   cost.on_entry.constant = 0;
   return cost;
+}
+
+bool fuses(const GptNeoxConfig& c, const NumberBytes& bytes) {
+  return bytes.fuses() && c.head_dim() % kFusedHeadMultiple == 0 && c.attention_dropout == 0 &&
+         c.hidden_dropout == 0;
+}
+
+// Of operations alone, with what its fused halves keep.
+std::pair<LayerCost, LayerCost> fused_costs(const GptNeoxConfig& c, const LayerCost& plain) {
+  const std::int64_t d = c.hidden_size;
+  std::pair<LayerCost, LayerCost> costs;
+  for (LayerCost* cost : {&costs.first, &costs.second}) {
+    *cost = {.forward_flops = plain.forward_flops,
+             .input_flops = plain.input_flops,
+             .weight_flops = plain.weight_flops};
+  }
+  FusedBytes fused;
+  fused.add(FusedAttention{.hidden = d,
+                           .heads = c.num_attention_heads,
+                           .head_dim = c.head_dim(),
+                           .query_width = d,
+                           .key_width = d});
+  fused.add(FusedFeedForward{.hidden = d, .inner = c.intermediate_size, .is_gated = false});
+  fused.add_to(costs.first, costs.second);
+  if (!c.parallel_residual) return costs;
+  for (LayerCost* cost : {&costs.first, &costs.second})  // both halves have one input
+    cost->after_forward.per_token -= bytes_of_floats(d);
+  return costs;
 }
 
 LayerInfo norm_layer(const GptNeoxConfig& c, const NumberBytes& bytes) {
@@ -109,7 +141,8 @@ ModelSpec read_gpt_neox(const ConfigReader& reader, const Precision& precision) 
   model.layers.push_back(embedding_layer("gpt_neox.embed_in",
                                          {{embedding, {config.vocab_size, d}, {}}}, bytes,
                                          config.hidden_dropout));
-  const LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
+  LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
+  if (fuses(config, bytes)) std::tie(cost, frozen_cost) = fused_costs(config, cost);
   using Shape = std::vector<std::int64_t>;
   const auto bias = [&](std::int64_t width) {
     return config.attention_bias ? Shape{width} : Shape();

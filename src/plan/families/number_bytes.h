@@ -12,10 +12,13 @@ class NumberBytes {
  public:
   explicit NumberBytes(const Precision& precision)
       : casts_(precision.casts()),
+        fuses_(precision.fuses()),
         stored_(static_cast<double>(precision.parameter_bytes())),
         product_(static_cast<double>(precision.product_bytes())) {}
 
   bool casts() const { return casts_; }
+  // What can be fused is.
+  bool fuses() const { return fuses_; }
   // Always float32: inside norms, the loss, the log-sums of attention.
   static double wide(std::int64_t count) { return 4.0 * static_cast<double>(count); }
   // What goes from layer to layer, and inside norms; parameters.
@@ -28,15 +31,16 @@ class NumberBytes {
   }
   // Copies of the weights, which every microbatch makes.
   double casted_weights(double count) const { return casts_ ? product_ * count : 0.0; }
-  // The gradient of a weight before it joins its sum.
+  // The gradient of a weight before it joins its sum, where it is not added in place.
   double weight_gradient(double count) const {
+    if (fuses_) return 0.0;
     return (casts_ ? product_ + stored_ : stored_) * count;
   }
   // A table of rotary positions for the products' type, of so many numbers.
   double casted_table(std::int64_t count) const { return product_ < 4 ? product(count) : 0.0; }
 
  private:
-  bool casts_;
+  bool casts_, fuses_;
   double stored_, product_;
 };
 

@@ -194,7 +194,26 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
   return adapter;
 }
 
+namespace {
+
+// Layers with adapters, and the others of their model, run plain operators.
+void count_plain_operators(ModelSpec& model, Precision precision) {
+  const detail::Family* family = detail::find_family(model.family);
+  if (!family || model.config_text.empty() || !precision.fuses()) return;
+  precision.fused = false;
+  const nlohmann::json document =
+      detail::language_config(detail::parse_config(model.config_text, "config.json"));
+  const ModelSpec plain = family->read(detail::ConfigReader(document, "config.json"), precision);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    model.layers[i].cost = plain.layers.at(i).cost;
+    model.layers[i].frozen_cost = plain.layers.at(i).frozen_cost;
+  }
+}
+
+}  // namespace
+
 ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision) {
+  count_plain_operators(model, precision);
   std::map<std::string, LinearLayer> linear;
   for (LinearLayer& layer : detail::linear_layers(model)) {
     std::string name = layer.name;

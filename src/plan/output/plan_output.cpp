@@ -18,11 +18,16 @@ std::vector<StageShape> shapes_of(const Plan& plan) {
 
 std::string split_text(const Plan& plan, int width) {
   const Partition& partition = plan.partition;
-  return wrapped("split: " + plan.model.family + ", " + with_commas(plan.model.num_parameters()) +
-                     " parameters, " + counted(partition.num_stages(), "stage") + " on " +
-                     counted(partition.num_ranks(), "rank") + ", convention " +
-                     partition.convention,
-                 width) +
+  return wrapped(
+             "split: " + plan.model.family + ", " + with_commas(plan.model.num_parameters()) +
+                 " parameters, " + counted(partition.num_stages(), "stage") + " on " +
+                 counted(partition.num_ranks(), "rank") + ", convention " + partition.convention +
+                 (plan.balance == Balance::kEven
+                      ? std::string()
+                      : ", as even as layers allow by their " +
+                            std::string(plan.balance == Balance::kCost ? "counted" : "measured") +
+                            " costs"),
+             width) +
          partition_text(plan.model, partition, {}, width, "  ");
 }
 
@@ -68,6 +73,98 @@ std::string replicas_text(const Plan& plan, int width) {
   return wrapped(text, width);
 }
 
+// In seconds: milliseconds, which is what steps of stages take.
+std::string time_text(const Plan& plan, double time) {
+  if (plan.time_unit == "s") return fixed(1000.0 * time, 1) + " ms";
+  if (plan.time_unit.empty()) return shortest(time);
+  return fixed(time, 3) + " " + plan.time_unit;
+}
+
+std::string step_text(const Plan& plan) {
+  return plan.time_unit.empty() ? shortest(plan.simulation.makespan) + " units of time"
+                                : time_text(plan, plan.simulation.makespan) + " a step";
+}
+
+std::string balance_word(Balance balance) {
+  switch (balance) {
+    case Balance::kEven:
+      return "even";
+    case Balance::kCost:
+      return "cost";
+    case Balance::kMeasured:
+      return "measured";
+  }
+  return {};
+}
+
+// What times are of: what the reader has to know of them.
+std::string basis_text(const Plan& plan) {
+  if (plan.time_unit == "s") return " (measured)";
+  if (!plan.time_unit.empty()) return " (counted products of matrices)";
+  const bool replicated = plan.data_parallel.degree > 1;
+  return std::string(" (F, I, W take 1, B takes 2, ") +
+         (replicated ? "transfers and reductions" : "transfers") + " nothing)";
+}
+
+std::string auto_text(const Plan& plan, int width) {
+  if (plan.candidates.empty()) return {};
+  TextTable table({{"schedule"},
+                   {"stages a rank", Align::kRight},
+                   {"step", Align::kRight},
+                   {"bubble", Align::kRight},
+                   {"peak", Align::kRight},
+                   {""}});
+  const ScheduleCandidate* next = nullptr;
+  for (const ScheduleCandidate& each : plan.candidates) {
+    if (each.refusal.empty() && !each.taken && (!next || each.step < next->step)) next = &each;
+    const bool is_planned = each.peak_bytes > 0;
+    table.add_row({each.name, std::to_string(each.stages_per_rank),
+                   is_planned ? time_text(plan, each.step) : "",
+                   is_planned ? fixed(100.0 * each.bubble_fraction, 1) + "%" : "",
+                   is_planned ? human_bytes(each.peak_bytes) : "",
+                   each.taken ? "taken" : each.refusal});
+  }
+  std::string why = "auto: " + plan.schedule.name + " with " +
+                    counted(plan.partition.stages_per_rank(), "stage") + " a rank is the fastest";
+  if (plan.memory_per_rank) why += " within " + human_bytes(*plan.memory_per_rank) + " a rank";
+  why += ": " + step_text(plan) + " expected";
+  if (next) {
+    const double more =
+        plan.simulation.makespan > 0 ? next->step / plan.simulation.makespan - 1 : 0;
+    why += ", " + fixed(100.0 * more, 1) + "% less than " + next->name + " (" +
+           counted(next->stages_per_rank, "stage") + " a rank)";
+  }
+  return wrapped(why, width) + table.to_string("  ", width);
+}
+
+nlohmann::ordered_json auto_json(const Plan& plan) {
+  nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
+  for (const ScheduleCandidate& each : plan.candidates) {
+    const bool is_planned = each.peak_bytes > 0;
+    nlohmann::ordered_json row = {{"name", each.name},
+                                  {"stages_per_rank", each.stages_per_rank},
+                                  {"placement", each.placement == Placement::kV ? "v" : "loop"}};
+    row["step"] = is_planned ? nlohmann::ordered_json(each.step) : nlohmann::ordered_json();
+    row["bubble_fraction"] =
+        is_planned ? nlohmann::ordered_json(each.bubble_fraction) : nlohmann::ordered_json();
+    row["peak_bytes"] =
+        is_planned ? nlohmann::ordered_json(each.peak_bytes) : nlohmann::ordered_json();
+    row["ok"] = each.refusal.empty();
+    row["reason"] = each.refusal;
+    row["taken"] = each.taken;
+    candidates.push_back(std::move(row));
+  }
+  nlohmann::ordered_json object;
+  object["schedule"] = plan.schedule.name;
+  object["stages_per_rank"] = plan.partition.stages_per_rank();
+  object["step"] = plan.simulation.makespan;
+  object["unit"] = plan.time_unit;
+  object["memory_per_rank"] = plan.memory_per_rank ? nlohmann::ordered_json(*plan.memory_per_rank)
+                                                   : nlohmann::ordered_json();
+  object["candidates"] = std::move(candidates);
+  return object;
+}
+
 std::string prediction_text(const Plan& plan, int width) {
   const Simulation& simulation = plan.simulation;
   const bool alike = std::adjacent_find(plan.ranks.begin(), plan.ranks.end(),
@@ -93,7 +190,7 @@ std::string prediction_text(const Plan& plan, int width) {
     const RankPrediction& of = plan.ranks[rank];
     const RankMemory& memory = of.memory;
     std::vector<std::string> row = {std::to_string(rank)};
-    if (!alike) row.push_back(shortest(of.busy));
+    if (!alike) row.push_back(time_text(plan, of.busy));
     row.push_back(std::to_string(of.peak_live));
     for (const std::int64_t bytes :
          {memory.parameter_bytes, memory.gradient_bytes, memory.optimizer_bytes})
@@ -106,12 +203,11 @@ std::string prediction_text(const Plan& plan, int width) {
       row.push_back(human_bytes(bytes));
     table.add_row(std::move(row));
   }
-  return wrapped("prediction: " + shortest(simulation.makespan) + " units of time" +
-                     (alike ? ", every rank busy for " + shortest(plan.ranks.front().busy)
+  return wrapped("prediction: " + step_text(plan) +
+                     (alike ? ", every rank busy for " + time_text(plan, plan.ranks.front().busy)
                             : std::string()) +
-                     ", bubble " + fixed(100.0 * simulation.bubble_fraction, 1) +
-                     "% (F, I, W take 1, B takes 2, " +
-                     (replicated ? "transfers and reductions" : "transfers") + " nothing)",
+                     ", bubble " + fixed(100.0 * simulation.bubble_fraction, 1) + "%" +
+                     basis_text(plan),
                  width) +
          table.to_string("  ", width);
 }
@@ -138,8 +234,8 @@ std::string notes_text(const Plan& plan, int width) {
 
 std::string describe_plan(const Plan& plan, const GridOptions& options) {
   return split_text(plan, options.width) + schedule_text(plan, options) +
-         replicas_text(plan, options.width) + prediction_text(plan, options.width) +
-         notes_text(plan, options.width);
+         replicas_text(plan, options.width) + auto_text(plan, options.width) +
+         prediction_text(plan, options.width) + notes_text(plan, options.width);
 }
 
 std::string plan_json(const Plan& plan) {
@@ -176,6 +272,10 @@ std::string plan_json(const Plan& plan) {
   object["data_parallel"] = replicas_json(plan);
   object["check"] = verify_json(plan.report);
   object["simulate"] = simulation_json(plan.simulation);
+  object["prediction"] = {{"step", plan.simulation.makespan},
+                          {"unit", plan.time_unit},
+                          {"partition", balance_word(plan.balance)}};
+  if (!plan.candidates.empty()) object["auto"] = auto_json(plan);
   object["memory"] = std::move(memory);
   object["notes"] = plan.notes;
   object["warnings"] = plan.warnings;

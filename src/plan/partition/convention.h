@@ -2,6 +2,7 @@
 // folder.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,14 @@ struct Split {
 Split split_at(const LayerNames& layers, std::vector<int> starts);
 // Decoder layers per stage; the embedding goes to the first, norm and head to the last.
 Split split_by_shares(const LayerNames& layers, const std::vector<int>& shares);
+
+// By options.layer_costs. Asks options.accepts for the partition that `partition_of` makes of a
+// split. Throws Error(kUsage) for costs of another number of layers, stages that cannot be filled,
+// and when nothing was accepted.
+struct ConventionRules;
+Split split_by_costs(const ModelSpec& model, const ConventionRules& convention,
+                     const PartitionOptions& options, const StageMap& stage_map,
+                     const std::function<Partition(Split)>& partition_of);
 
 // Explicit names. Each throws for unknown, unsorted or repeated names; modules also for layers that
 // are on no stage and stages without a layer.

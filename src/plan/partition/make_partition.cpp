@@ -131,6 +131,29 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& given) 
   detail::check_options(convention, options);
   detail::require_own_names(convention, model, options);
   const ScheduleInfo* schedule = options.schedule ? &find_schedule(*options.schedule) : nullptr;
+  const auto partition_of = [&](detail::Split split, StageMap stage_map) {
+    Partition made = partition;
+    made.stage_map = std::move(stage_map);
+    made.split_points = split.split_points;
+    made.stages = stage_contents(model, detail::hf_names(model), std::move(split), made.stage_map);
+    made.tie_groups = tie_groups(model, made.stages);
+    set_backwards(model, made);
+    check_invariants(model, made);
+    return made;
+  };
+  const auto placed = [&](int num_stages) {
+    return detail::place_stages(options, convention, schedule, num_ranks(options, num_stages),
+                                num_stages);
+  };
+  if (!options.layer_costs.empty()) {
+    const StageMap stage_map =
+        placed(detail::counted_stages(options, schedule, model.num_blocks()));
+    return partition_of(detail::split_by_costs(model, convention, options, stage_map,
+                                               [&](detail::Split split) {
+                                                 return partition_of(std::move(split), stage_map);
+                                               }),
+                        stage_map);
+  }
   detail::Split split = convention.split(model, options, schedule);
   if (convention.weights && !detail::has_names(options)) {
     partition.weights = detail::end_weights(convention, options);
@@ -139,15 +162,7 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& given) 
   const int num_stages = static_cast<int>(split.starts.size());
   detail::require_num_stages(options, num_stages);
   detail::require_layers(convention, options, num_stages, model.num_blocks());
-  partition.stage_map = detail::place_stages(options, convention, schedule,
-                                             num_ranks(options, num_stages), num_stages);
-  partition.split_points = split.split_points;
-  partition.stages =
-      stage_contents(model, detail::hf_names(model), std::move(split), partition.stage_map);
-  partition.tie_groups = tie_groups(model, partition.stages);
-  set_backwards(model, partition);
-  check_invariants(model, partition);
-  return partition;
+  return partition_of(std::move(split), placed(num_stages));
 }
 
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage) {

@@ -1,6 +1,7 @@
 // Options that contradict each other, or that the convention has no meaning for.
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
@@ -78,6 +79,31 @@ void require_one_source(const PartitionOptions& options) {
   }
   if (!counted_options.empty()) {
     refuse(names[0] + " and " + counted_options[0] + " exclude each other", "give one of them");
+  }
+}
+
+// Costs settle where the cuts are, counts how many.
+void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
+  if (options.layer_costs.empty()) {
+    if (options.accepts) refuse("accepts has no meaning without layer_costs", "leave it out");
+    return;
+  }
+  const std::pair<bool, const char*> others[] = {
+      {!options.split_points.empty(), "split points"},
+      {!options.cuts.empty(), "cuts"},
+      {!options.modules.empty(), "modules"},
+      {options.layers_per_stage != 0, "layers_per_stage"},
+      {options.first_stage_weight.has_value(), "a weight of the first stage"},
+      {options.last_stage_weight.has_value(), "a weight of the last stage"},
+      {options.remainder.has_value(), "a remainder"}};
+  for (const auto& [given, what] : others) {
+    if (given)
+      refuse("a split by costs and " + std::string(what) + " exclude each other",
+             "give one of them");
+  }
+  if (convention.ends) {
+    refuse("convention " + convention.name + " has no split by costs",
+           "use partition_convention = \"sluice\"");
   }
 }
 
@@ -184,6 +210,7 @@ void check_options(const ConventionRules& convention, const PartitionOptions& op
   require_counts(options);
   require_applicable(convention, options);
   require_one_source(options);
+  require_costs_alone(convention, options);
 }
 
 // Stages that the names make must be those that the counts ask for.

@@ -31,10 +31,79 @@ std::int64_t forward_peak(const ModelSpec& model, const StageContent& stage,
 
 ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape) {
   const LayerCost& cost = layer.cost;
-  return {bytes_of(cost.after_forward, shape), bytes_of(cost.after_input, shape),
-          bytes_of(cost.on_entry, shape), bytes_of(cost.at_end, shape),
-          bytes_of(cost.in_forward, shape)};
+  return {bytes_of(cost.after_forward, shape),
+          bytes_of(cost.after_input, shape),
+          bytes_of(cost.on_entry, shape),
+          bytes_of(cost.at_end, shape),
+          bytes_of(cost.in_forward, shape),
+          0,
+          0,
+          bytes_of(cost.pooled.until_input, shape),
+          bytes_of(cost.pooled.until_weight, shape),
+          bytes_of(cost.pooled.after_input, shape),
+          bytes_of(cost.pooled.after_input, shape),
+          bytes_of(cost.pooled.in_backward, shape)};
 }
+
+namespace {
+
+void add_pooled(const ActivationBytes& layer, ActivationBytes& sum) {
+  sum.pooled_until_input = saturating_add(sum.pooled_until_input, layer.pooled_until_input);
+  sum.pooled_until_weight = saturating_add(sum.pooled_until_weight, layer.pooled_until_weight);
+  sum.pooled_after_input = saturating_add(sum.pooled_after_input, layer.pooled_after_input);
+  sum.largest_after_input = std::max(sum.largest_after_input, layer.largest_after_input);
+  sum.pooled_in_backward = std::max(sum.pooled_in_backward, layer.pooled_in_backward);
+}
+
+// What is in use at once along a row of instructions, at most.
+class Pool {
+ public:
+  void count(ActionKind kind, const ActivationBytes& stage) {
+    switch (kind) {
+      case ActionKind::kForward:
+        take(until_input_, stage.pooled_until_input);
+        take(until_weight_, stage.pooled_until_weight);
+        return;
+      case ActionKind::kBackward:
+        take(after_input_, stage.largest_after_input);
+        give(after_input_, stage.largest_after_input);
+        give(until_input_, stage.pooled_until_input);
+        give(until_weight_, stage.pooled_until_weight);
+        break;
+      case ActionKind::kBackwardInput:
+        give(until_input_, stage.pooled_until_input);
+        take(after_input_, stage.pooled_after_input);
+        break;
+      case ActionKind::kBackwardWeight:
+        give(until_weight_, stage.pooled_until_weight);
+        give(after_input_, stage.pooled_after_input);
+        return;
+      default:
+        return;
+    }
+    in_backward_ = std::max(in_backward_, stage.pooled_in_backward);
+  }
+  std::int64_t bytes() const {
+    return saturating_add(saturating_add(until_input_.most, until_weight_.most),
+                          saturating_add(after_input_.most, in_backward_));
+  }
+
+ private:
+  struct Bytes {
+    std::int64_t now = 0, most = 0;
+  };
+  static void take(Bytes& bytes, std::int64_t more) {
+    bytes.now = saturating_add(bytes.now, more);
+    bytes.most = std::max(bytes.most, bytes.now);
+  }
+  static void give(Bytes& bytes, std::int64_t less) {
+    bytes.now = saturating_subtract(bytes.now, less);
+  }
+  Bytes until_input_, until_weight_, after_input_;
+  std::int64_t in_backward_ = 0;
+};
+
+}  // namespace
 
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape) {
@@ -51,6 +120,7 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
     }
     sum.after_forward = saturating_add(sum.after_forward, layer.after_forward);
     sum.after_input = saturating_add(sum.after_input, layer.after_input);
+    add_pooled(layer, sum);
     sum.on_entry = std::max(sum.on_entry, layer.on_entry);
     sum.at_end = std::max(sum.at_end, layer.at_end);
     on_input = std::max(on_input, saturating_add(layer.on_entry, waiting));
@@ -70,8 +140,10 @@ RowActivations row_activations(const std::vector<Action>& row,
                                const std::vector<ActivationBytes>& stages) {
   RowActivations result;
   std::int64_t held = 0;
+  Pool pool;
   auto count = [&](const Action& action) {
     const ActivationBytes& stage = stages.at(action.stage);
+    pool.count(action.kind, stage);
     const std::int64_t before = held;
     const bool ends = action.kind == ActionKind::kBackward;
     const bool turns = action.kind == ActionKind::kBackwardInput;
@@ -103,6 +175,7 @@ RowActivations row_activations(const std::vector<Action>& row,
       count(action);
     }
   }
+  result.pooled = pool.bytes();
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Costs from text and from files (docs/simulate.md).
 #include "plan/predict/costs.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -19,53 +20,73 @@ using Json = nlohmann::json;
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
-const std::vector<std::string> kActionNames = {
-    "F", "I", "W", "B", "UNSHARD", "REDUCE_GRAD", "PARTIAL_NORM", "UPDATE"};
 
-// Costs of collectives of all stages.
-struct CollectiveName {
+// Costs of one stage, by the names of the instructions; sizes only in files.
+struct StageCostName {
+  const char* name;
+  double StageCosts::*cost;
+  bool is_size = false;
+};
+constexpr std::array<StageCostName, 11> kStageCosts = {
+    {{"F", &StageCosts::forward},
+     {"I", &StageCosts::backward_input},
+     {"W", &StageCosts::backward_weight},
+     {"B", &StageCosts::backward},
+     {"UNSHARD", &StageCosts::unshard},
+     {"REDUCE_GRAD", &StageCosts::reduce_gradients},
+     {"PARTIAL_NORM", &StageCosts::partial_norm},
+     {"OPTIMIZER_STEP", &StageCosts::optimizer_step},
+     {"kept_bytes", &StageCosts::kept_bytes, true},
+     {"kept_after_input_bytes", &StageCosts::kept_after_input_bytes, true},
+     {"held_bytes", &StageCosts::held_bytes, true}}};
+
+std::vector<std::string> stage_cost_names(bool with_sizes) {
+  std::vector<std::string> names;
+  for (const StageCostName& cost : kStageCosts) {
+    if (with_sizes || !cost.is_size) names.emplace_back(cost.name);
+  }
+  return names;
+}
+
+// Costs that are no stage's.
+struct CostName {
   const char* name;
   double Costs::*cost;
 };
-constexpr std::array<CollectiveName, 4> kCollectives = {{{"REDUCE_TIED", &Costs::reduce_tied},
-                                                         {"REDUCE_LOSS", &Costs::reduce_loss},
-                                                         {"GATHER_OUTPUTS", &Costs::gather_outputs},
-                                                         {"REDUCE_NORM", &Costs::reduce_norm}}};
+constexpr std::array<CostName, 6> kCollectives = {{{"REDUCE_TIED", &Costs::reduce_tied},
+                                                   {"REDUCE_LOSS", &Costs::reduce_loss},
+                                                   {"GATHER_OUTPUTS", &Costs::gather_outputs},
+                                                   {"REDUCE_NORM", &Costs::reduce_norm},
+                                                   {"ACTION", &Costs::action},
+                                                   {"parallel_ranks", &Costs::parallel_ranks}}};
 
 // What a stage costs, as far as it is given.
-struct GivenCosts {
-  std::optional<double> forward, backward_input, backward_weight, backward, unshard,
-      reduce_gradients, partial_norm, update;
-
-  std::optional<double>* find(std::string_view name) {
-    if (name == "F") return &forward;
-    if (name == "I") return &backward_input;
-    if (name == "W") return &backward_weight;
-    if (name == "B") return &backward;
-    if (name == "UNSHARD") return &unshard;
-    if (name == "REDUCE_GRAD") return &reduce_gradients;
-    if (name == "PARTIAL_NORM") return &partial_norm;
-    if (name == "UPDATE") return &update;
+class GivenCosts {
+ public:
+  std::optional<double>* find(std::string_view name, bool with_sizes) {
+    for (std::size_t i = 0; i < kStageCosts.size(); ++i) {
+      if (name == kStageCosts[i].name && (with_sizes || !kStageCosts[i].is_size)) return &given_[i];
+    }
     return nullptr;
   }
 
   // What is not given is as in `otherwise`; B is I + W when one of these is given and B is not.
   StageCosts over(const StageCosts& otherwise) const {
     StageCosts costs = otherwise;
-    costs.forward = forward.value_or(otherwise.forward);
-    costs.unshard = unshard.value_or(otherwise.unshard);
-    costs.reduce_gradients = reduce_gradients.value_or(otherwise.reduce_gradients);
-    costs.partial_norm = partial_norm.value_or(otherwise.partial_norm);
-    costs.update = update.value_or(otherwise.update);
-    costs.backward_input = backward_input.value_or(otherwise.backward_input);
-    costs.backward_weight = backward_weight.value_or(otherwise.backward_weight);
-    if (backward)
-      costs.backward = *backward;
-    else if (backward_input || backward_weight) {
-      costs.backward = costs.backward_input + costs.backward_weight;
+    bool has_backward = false, has_part = false;
+    for (std::size_t i = 0; i < kStageCosts.size(); ++i) {
+      if (!given_[i]) continue;
+      const auto cost = kStageCosts[i].cost;
+      costs.*cost = *given_[i];
+      has_backward |= cost == &StageCosts::backward;
+      has_part |= cost == &StageCosts::backward_input || cost == &StageCosts::backward_weight;
     }
+    if (has_part && !has_backward) costs.backward = costs.backward_input + costs.backward_weight;
     return costs;
   }
+
+ private:
+  std::array<std::optional<double>, kStageCosts.size()> given_;
 };
 
 std::optional<double> parse_number(std::string_view text) {
@@ -91,27 +112,14 @@ class CostsFile {
       return costs;
     }
     if (!document_.is_object()) fail("", "are no object and no list", kFileRemedy);
-    static const std::vector<std::string> kKeys = {"F",
-                                                   "I",
-                                                   "W",
-                                                   "B",
-                                                   "UNSHARD",
-                                                   "REDUCE_GRAD",
-                                                   "PARTIAL_NORM",
-                                                   "UPDATE",
-                                                   "REDUCE_TIED",
-                                                   "REDUCE_LOSS",
-                                                   "GATHER_OUTPUTS",
-                                                   "REDUCE_NORM",
-                                                   "comm",
-                                                   "latency",
-                                                   "bandwidth",
-                                                   "message_bytes",
-                                                   "stages",
-                                                   "rank_speed"};
+    std::vector<std::string> keys = stage_cost_names(/*with_sizes=*/true);
+    for (const CostName& collective : kCollectives) keys.emplace_back(collective.name);
+    for (const char* key :
+         {"comm", "latency", "bandwidth", "message_bytes", "stages", "rank_speed"})
+      keys.emplace_back(key);
     for (const auto& [key, value] : document_.items()) {
-      if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-        fail(key, "is not a key of costs", suggest_name(key, kKeys));
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+        fail(key, "is not a key of costs", suggest_name(key, keys));
       }
     }
     if (document_.contains("comm") && document_.contains("latency")) {
@@ -167,12 +175,12 @@ class CostsFile {
     if (!object.is_object()) fail(field, "is not an object", "write {\"F\": 1, \"B\": 2}");
     GivenCosts given;
     for (const auto& [key, value] : object.items()) {
-      std::optional<double>* cost = given.find(key);
+      std::optional<double>* cost = given.find(key, /*with_sizes=*/true);
       const std::string where = field.empty() ? key : field + "." + key;
       if (cost)
         *cost = number(value, where);
       else if (!other_keys)
-        fail(where, "is not a cost", suggest_name(key, kActionNames));
+        fail(where, "is not a cost", suggest_name(key, stage_cost_names(/*with_sizes=*/true)));
     }
     return given.over(otherwise);
   }
@@ -206,11 +214,11 @@ Costs parse_costs(std::string_view text) {
     for (std::size_t i = 0; i < kCollectives.size(); ++i) {
       if (name == kCollectives[i].name) return &collectives[i];
     }
-    return given.find(name);
+    return given.find(name, /*with_sizes=*/false);
   };
-  std::vector<std::string> names = kActionNames;
+  std::vector<std::string> names = stage_cost_names(/*with_sizes=*/false);
   names.emplace_back("comm");
-  for (const CollectiveName& collective : kCollectives) names.emplace_back(collective.name);
+  for (const CostName& collective : kCollectives) names.emplace_back(collective.name);
   if (trim(text).empty()) {
     throw Error(ErrorKind::kUsage,
                 {.what = "no costs are given", .where = "--costs", .remedy = kTextRemedy});
@@ -292,11 +300,8 @@ class FittingCheck {
   }
 
   void check_stage(const StageCosts& stage) const {
-    for (const double cost :
-         {stage.forward, stage.backward_input, stage.backward_weight, stage.backward, stage.unshard,
-          stage.reduce_gradients, stage.partial_norm, stage.update}) {
-      require_number(cost, "a cost");
-    }
+    for (const StageCostName& each : kStageCosts)
+      require_number(stage.*each.cost, each.is_size ? each.name : "a cost");
   }
 
   // An empty list says nothing.

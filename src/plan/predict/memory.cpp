@@ -128,7 +128,8 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
           (saves_adapter ? parameters[rank].of_adapters : of.parameter_bytes) + of.optimizer_bytes;
     }
     const RowActivations row = row_activations(plan.program.ranks[rank], activations);
-    of.activation_bytes = saturating_add(row.kept, mask_bytes_of(plan, static_cast<int>(rank)));
+    of.activation_bytes = saturating_add(saturating_add(row.kept, row.pooled),
+                                         mask_bytes_of(plan, static_cast<int>(rank)));
     of.running_bytes = row.peak - row.kept;
   }
   return memory;

@@ -52,10 +52,17 @@ class Simulator {
         collectives_(static_cast<std::size_t>(detail::num_collectives(program))) {
     const std::size_t count = program.ranks.size();
     result_.busy_per_rank.assign(count, 0.0);
+    result_.update_per_rank.assign(count, 0.0);
     result_.peak_live_per_rank.assign(count, 0);
     result_.peak_live_until_grad_input_per_rank.assign(count, 0);
     result_.live_per_rank.resize(count);
     result_.timeline.resize(count);
+    for (int stage = 0; stage < program.num_stages(); ++stage) {
+      const StageCosts& stage_costs = costs_of(stage);
+      const int rank = program.stage_map.rank_of(stage);
+      if (rank >= 0) ranks_[rank].bytes += stage_costs.held_bytes;
+    }
+    for (const Rank& rank : ranks_) result_.peak_bytes_per_rank.push_back(rank.bytes);
     for (std::size_t rank = 0; rank < count; ++rank) {
       result_.live_per_rank[rank].reserve(program.ranks[rank].size());
     }
@@ -101,6 +108,7 @@ class Simulator {
     Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may begin
     std::int32_t last_compute = -1;    // instruction
     int live = 0, live_until_grad_input = 0;
+    double bytes = 0;
     bool is_queued = true;
   };
   struct Collective {
@@ -141,17 +149,11 @@ class Simulator {
       done = meet(rank, action);
     } else if (action.kind == ActionKind::kPartialNorm) {
       ranks_[rank].idle_works.push_back(
-          {action, at_speed_of(rank, costs_of(action.stage).partial_norm)});
+          {action, at_speed(rank, costs_of(action.stage).partial_norm)});
     } else if (action.kind == ActionKind::kUpdate) {
       update(rank, action.stage);
     } else if (action.kind == ActionKind::kOptimizerStep) {
-      for (int stage = 0; stage < program_.num_stages(); ++stage) {
-        const std::vector<int>& updated = ranks_[rank].updated;
-        const bool is_left = program_.stage_map.rank_of(stage) == rank &&
-                             has_weight_gradients(program_.backward_of(stage)) &&
-                             std::find(updated.begin(), updated.end(), stage) == updated.end();
-        if (is_left) update(rank, stage);
-      }
+      update_rest(rank);
     } else if (is_post(action.kind)) {
       begin_alone(rank, action);
     }
@@ -204,17 +206,27 @@ class Simulator {
     if (half.kind == ActionKind::kBackward) cost = costs.backward;
     if (half.kind == ActionKind::kBackwardInput) cost = costs.backward_input;
     if (half.kind == ActionKind::kBackwardWeight) cost = costs.backward_weight;
-    return at_speed_of(rank, cost);
+    return at_speed(rank, cost + costs_.action);
   }
-
-  double at_speed_of(int rank, double cost) const {
+  double at_speed(int rank, double cost) const {
     return costs_.rank_speed.empty() ? cost : cost / costs_.rank_speed[rank];
   }
 
   void update(int rank, int stage) {
-    Rank& state = ranks_[rank];
-    state.free.time += at_speed_of(rank, costs_of(stage).update);
-    state.updated.push_back(stage);
+    const double cost = at_speed(rank, costs_of(stage).optimizer_step);
+    ranks_[rank].free.time += cost;
+    ranks_[rank].updated.push_back(stage);
+    result_.busy_per_rank[rank] += cost;
+    result_.update_per_rank[rank] += cost;
+  }
+
+  // The stages of the rank that no UPDATE was about.
+  void update_rest(int rank) {
+    const std::vector<int> updated = ranks_[rank].updated;
+    for (int stage = 0; stage < program_.num_stages(); ++stage) {
+      if (program_.stage_map.rank_of(stage) != rank) continue;
+      if (std::find(updated.begin(), updated.end(), stage) == updated.end()) update(rank, stage);
+    }
   }
 
   // The rank would wait this long.
@@ -252,6 +264,13 @@ class Simulator {
     }
     const bool ends = has_weight_gradients(backward) ? detail::makes_weight_gradient(kind)
                                                      : detail::makes_input_gradient(kind);
+    const StageCosts& costs = costs_of(half.stage);
+    if (kind == ActionKind::kForward) state.bytes += costs.kept_bytes;
+    if (kind == ActionKind::kBackwardInput && !ends) state.bytes += costs.kept_after_input_bytes;
+    if (detail::makes_input_gradient(kind)) state.bytes -= costs.kept_bytes;
+    if (kind == ActionKind::kBackwardWeight) state.bytes -= costs.kept_after_input_bytes;
+    double& peak_bytes = result_.peak_bytes_per_rank[rank];
+    peak_bytes = std::max(peak_bytes, state.bytes);
     if (ends) --state.live;
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "plan/predict/costs.h"
 
@@ -30,7 +31,9 @@ double divide_idle_time(Simulation& result) {
   for (std::size_t rank = 0; rank < result.timeline.size(); ++rank) {
     const std::vector<TimedAction>& row = result.timeline[rank];
     const double warmup = row.empty() ? result.makespan : row.front().start;
-    const double drain = row.empty() ? 0.0 : result.makespan - row.back().end;
+    const double update = result.update_per_rank[rank];
+    const double drain =
+        row.empty() ? 0.0 : std::max(0.0, result.makespan - row.back().end - update);
     const double all = result.makespan - result.busy_per_rank[rank];
     result.warmup_per_rank.push_back(warmup);
     result.drain_per_rank.push_back(drain);
@@ -48,6 +51,11 @@ void summarize(const Program& program, const Costs& costs,
   if (end.time > result.makespan) {
     result.makespan = end.time;
     last = end.cause;
+  }
+  if (costs.parallel_ranks > 0) {
+    const double busy =
+        std::accumulate(result.busy_per_rank.begin(), result.busy_per_rank.end(), 0.0);
+    result.makespan = std::max(result.makespan, busy / costs.parallel_ranks);
   }
   if (!std::isfinite(result.makespan)) {
     throw wrong_costs(costs, "the costs add up to more than a number can hold",

@@ -1,13 +1,17 @@
 // A node of autograd's graph, in the pointer that this version of torch holds nodes by.
 #pragma once
 
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
 #include <memory>
 #include <type_traits>
 #include <utility>
 
-#include "run/split_backward.h"
-
 namespace sluice {
+
+// std::shared_ptr in torch 2.11, c10::intrusive_ptr in torch 2.13.
+using NodePtr = decltype(torch::autograd::Edge::function);
 
 template <typename Type, typename Pointer = NodePtr, typename... Args>
 Pointer make_node(Args&&... args) {

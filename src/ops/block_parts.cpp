@@ -1,0 +1,40 @@
+#include "ops/block_parts.h"
+
+#include <cstring>
+
+#include "ops/kernels/kernels.h"
+
+namespace sluice::ops {
+
+void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, const float* x,
+                float scale, float* y) {
+  const std::int64_t hidden = last.out();
+  if (x) std::memcpy(y, x, static_cast<std::size_t>(rows * hidden) * sizeof(float));
+  linear(rows, last, inner, {y, hidden}, scale, x != nullptr);
+}
+
+void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
+                 ConstRows x, float scale, WeightGradients& gradients) {
+  if (gradients.wants(index)) {
+    const WeightGradients::Target target = gradients.begin(index);
+    linear_weight_gradient(rows, weights, dy, x, target.data, scale, target.adds);
+  }
+  if (gradients.wants(index + 1)) {
+    std::vector<float> sums(static_cast<std::size_t>(weights.out()));
+    kernels().add_rows(rows, weights.out(), dy.data, dy.stride, sums.data());
+    gradients.give(index + 1, sums.data());
+  }
+}
+
+void give_norm(const NormWeights& norm, std::size_t index, const float* gradient,
+               WeightGradients& gradients) {
+  if (gradients.wants(index)) gradients.give(index, gradient);
+  if (gradients.wants(index + 1)) gradients.give(index + 1, gradient + norm.width());
+}
+
+void scale_all(std::int64_t size, float scale, float* values) {
+  if (scale == 1) return;
+  for (std::int64_t i = 0; i < size; ++i) values[i] *= scale;
+}
+
+}  // namespace sluice::ops

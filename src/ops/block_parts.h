@@ -1,0 +1,59 @@
+// What the nodes of both halves of a decoder block share.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "ops/norm.h"
+#include "ops/products.h"
+#include "ops/split_node.h"
+
+namespace sluice::ops {
+
+// One after another in a block of memory.
+class Floats {
+ public:
+  explicit Floats(float* begin) : next_(begin) {}
+  float* take(std::int64_t floats) { return std::exchange(next_, next_ + floats); }
+
+ private:
+  float* next_;
+};
+
+// y = scale * what a half of a block computes, at which it has no norm, + x (null: 0).
+void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, const float* x,
+                float scale, float* y);
+
+// Gradients of weight `index` and the bias behind it.
+void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
+                 ConstRows x, float scale, WeightGradients& gradients);
+// Of a norm's weight `index` and the bias behind it. gradient: as norm_gradient() writes it.
+void give_norm(const NormWeights& norm, std::size_t index, const float* gradient,
+               WeightGradients& gradients);
+
+void scale_all(std::int64_t size, float scale, float* values);
+
+// Runs the forward of a node and hangs the node into the graph, where anything wants a gradient.
+template <typename NodeType, typename... Arguments>
+at::Tensor run_node(const at::Tensor& x, Arguments&&... arguments) {
+  const at::Tensor input = x.contiguous();
+  const NodePtr pointer =
+      make_node<NodeType>(input.detach(), std::forward<Arguments>(arguments)...);
+  auto& node = static_cast<NodeType&>(*pointer);
+  const std::vector<at::Tensor> weights = node.weights();
+  const bool wants = SplitNode::wants_gradients(input, weights);
+  at::Tensor y;
+  {
+    const at::AutoGradMode no_graph(false);
+    y = node.forward();
+  }
+  if (wants) node.connect(input, weights, y);
+  return y;
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,47 @@
+// Memory of activations that is kept from microbatch to microbatch, so that its pages are mapped
+// once.
+//
+// Owns: blocks of floats of this thread, free ones by their size.
+// Does not own: what is in them. Blocks are tensors of LibTorch's allocator, so that a ledger of
+// memory counts them, free ones too.
+//
+// Invariants:
+//  1. A block comes back to the thread that took it, whoever lets it go; when that thread has ended
+//     it is freed.
+//  2. What is kept is at most what was in use at once, size by size; sizes that nobody takes any
+//     longer are let go.
+// Thread-safety: blocks may be let go on any thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace sluice::ops {
+
+class KeptPool;
+
+// Some floats, or none; their numbers mean nothing at first.
+class KeptBlock {
+ public:
+  KeptBlock() = default;
+  ~KeptBlock() { reset(); }
+  KeptBlock(KeptBlock&& other) noexcept;
+  KeptBlock& operator=(KeptBlock&& other) noexcept;
+
+  float* data() const { return data_; }
+  explicit operator bool() const { return data_ != nullptr; }
+  void reset();
+
+ private:
+  friend KeptBlock take_memory(std::int64_t floats);
+  std::shared_ptr<KeptPool> pool_;
+  at::Tensor memory_;
+  float* data_ = nullptr;
+};
+
+// floats: at least 0. Throws what LibTorch's allocator throws.
+KeptBlock take_memory(std::int64_t floats);
+
+}  // namespace sluice::ops

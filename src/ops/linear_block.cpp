@@ -1,0 +1,107 @@
+#include "ops/linear_block.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <utility>
+#include <vector>
+
+#include "ops/block_parts.h"
+#include "ops/kept_memory.h"
+
+namespace sluice::ops {
+namespace {
+
+class LinearNode final : public SplitNode {
+ public:
+  LinearNode(const at::Tensor& x, LinearWeights weights)
+      : x_(x), w_(std::move(weights)), rows_(x.numel() / w_.in()) {}
+
+  std::string name() const override { return "LinearBlock"; }
+  std::vector<at::Tensor> weights() const { return {w_.weight, w_.bias}; }
+
+  at::Tensor forward() {
+    std::vector<std::int64_t> sizes = x_.sizes().vec();
+    sizes.back() = w_.out();
+    at::Tensor y = at::empty(sizes, x_.options());
+    linear(rows_, w_, {x_.const_data_ptr<float>(), w_.in()},
+           {y.mutable_data_ptr<float>(), w_.out()});
+    return y;
+  }
+
+ protected:
+  at::Tensor input_half(const at::Tensor& gradient, bool wanted) override {
+    if (!wanted) return {};
+    at::Tensor dx = at::empty_like(x_);
+    linear_input_gradient(rows_, w_, {gradient.const_data_ptr<float>(), w_.out()},
+                          {dx.mutable_data_ptr<float>(), w_.in()});
+    return dx;
+  }
+  void weight_half(const at::Tensor& gradient, WeightGradients& gradients) override {
+    give_linear(rows_, w_, 0, {gradient.const_data_ptr<float>(), w_.out()},
+                {x_.const_data_ptr<float>(), w_.in()}, 1, gradients);
+  }
+  void free_input_half() override {}
+  void free_all() override { x_.reset(); }
+
+ private:
+  at::Tensor x_;
+  const LinearWeights w_;
+  const std::int64_t rows_;
+};
+
+class NormNode final : public SplitNode {
+ public:
+  NormNode(const at::Tensor& x, NormWeights weights)
+      : x_(x), w_(std::move(weights)), width_(w_.width()), rows_(x.numel() / width_) {}
+
+  std::string name() const override { return "NormBlock"; }
+  std::vector<at::Tensor> weights() const { return {w_.weight, w_.bias}; }
+
+  at::Tensor forward() {
+    statistics_ = take_memory(rows_ * kNormFloats);
+    at::Tensor y = at::empty_like(x_);
+    norm(w_, rows_, {x_.const_data_ptr<float>(), width_}, {y.mutable_data_ptr<float>(), width_},
+         statistics_.data());
+    return y;
+  }
+
+ protected:
+  at::Tensor input_half(const at::Tensor& gradient, bool /*wanted*/) override {
+    gradients_ = take_memory(w_.weight_floats());
+    at::Tensor dx = at::empty_like(x_);
+    norm_gradient(w_, rows_, {gradient.const_data_ptr<float>(), width_},
+                  {x_.const_data_ptr<float>(), width_}, statistics_.data(), nullptr,
+                  {dx.mutable_data_ptr<float>(), width_}, gradients_.data());
+    return dx;
+  }
+  void weight_half(const at::Tensor& /*gradient*/, WeightGradients& gradients) override {
+    give_norm(w_, 0, gradients_.data(), gradients);
+  }
+  void free_input_half() override {
+    statistics_.reset();
+    x_.reset();
+  }
+  void free_all() override {
+    free_input_half();
+    gradients_.reset();
+  }
+
+ private:
+  at::Tensor x_;
+  const NormWeights w_;
+  const std::int64_t width_, rows_;
+  KeptBlock statistics_, gradients_;
+};
+
+}  // namespace
+
+at::Tensor linear_block(const at::Tensor& x, const LinearWeights& weights) {
+  return run_node<LinearNode>(x, weights);
+}
+
+at::Tensor norm_block(const at::Tensor& x, const NormWeights& weights) {
+  return run_node<NormNode>(x, weights);
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,81 @@
+// A node of autograd's graph with a backward in two halves: the gradient of what enters it, then
+// those of its weights, which it adds where they add up (weight_sums.h).
+//
+// Owns: which half the engine asks for, where gradients of weights go.
+// Does not own: the arithmetic (attention_block.h, feed_forward_block.h, ...), when a half runs
+// (split_backward.h in src/run).
+//
+// Invariants:
+//  1. Both halves in one run of the engine have the bits of the first and then the second.
+//  2. The first half runs once. What only it reads is free behind it; the rest when the second is
+//     over, or is not wanted at all.
+//  3. A weight without requires_grad is left out. One that was written to since the forward is
+//     refused.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layer/autograd_node.h"
+#include "layer/weight_sums.h"
+
+namespace sluice::ops {
+
+// Where the second half writes gradients: that of weight i of SplitNode::connect().
+class WeightGradients {
+ public:
+  // True once for each weight whose gradient is asked for.
+  bool wants(std::size_t weight) const { return wanted_[weight]; }
+  // [as the weight]; adds: the gradient is added to what is there, else written over it.
+  struct Target {
+    float* data = nullptr;
+    bool adds = false;
+  };
+  Target begin(std::size_t weight);
+  // gradient [as the weight], already computed.
+  void give(std::size_t weight, const float* gradient);
+
+ private:
+  friend class SplitNode;
+  std::vector<bool> wanted_;
+  std::vector<at::Tensor> weights_;
+  std::vector<const torch::autograd::Node*> leaves_;
+  std::vector<at::Tensor> handed_over_;  // undefined: added in place, or not wanted
+};
+
+class SplitNode : public torch::autograd::Node {
+ public:
+  // Its result, with this node behind it, where anything wants a gradient: else the result itself.
+  // Called once, after the forward; undefined weights are none.
+  static bool wants_gradients(const at::Tensor& input, const std::vector<at::Tensor>& weights);
+  void connect(const at::Tensor& input, const std::vector<at::Tensor>& weights, at::Tensor& output);
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) final;
+  void release_variables() final;
+
+ protected:
+  // gradient: of the output, contiguous. wanted: whether the gradient of the input is; else the
+  // result is undefined.
+  virtual at::Tensor input_half(const at::Tensor& gradient, bool wanted) = 0;
+  virtual void weight_half(const at::Tensor& gradient, WeightGradients& gradients) = 0;
+  // What only input_half() reads, behind it.
+  virtual void free_input_half() = 0;
+  virtual void free_all() = 0;
+
+  bool has_weights() const { return has_weights_; }
+  bool is_weight(std::size_t weight) const {
+    return static_cast<bool>(next_edge(1 + weight).function);
+  }
+
+ private:
+  void require_unchanged() const;
+
+  std::vector<at::Tensor> weights_;
+  std::vector<std::int64_t> versions_;
+  bool has_weights_ = false;
+  bool input_done_ = false;
+};
+
+}  // namespace sluice::ops

@@ -1,0 +1,99 @@
+#include "plan/families/fused.h"
+
+#include <algorithm>
+
+namespace sluice::detail {
+namespace {
+
+constexpr double kFloat = 4;
+// What a norm keeps of a row beside its input (src/ops/norm.h).
+constexpr double kNormFloats = 2;
+// Queries of a block in the kernel of attention, and matrices of a head's width beside them.
+constexpr double kQueryBlock = 48, kTransposed = 4;
+
+double as_double(std::int64_t count) { return static_cast<double>(count); }
+
+void add_per_token(ShapePolynomial& bytes, double floats) { bytes.per_token += kFloat * floats; }
+
+}  // namespace
+
+bool fuses_attention(const DecoderConfig& config) {
+  const bool norms_fit = config.head_norms == HeadNorms::kNone || config.norm != NormKind::kLayer;
+  const bool scale_fits = config.residual_scale == 1.0 || !config.output_bias;
+  return config.head_dim % kFusedHeadMultiple == 0 && config.attention_dropout == 0 && norms_fit &&
+         scale_fits;
+}
+
+bool fuses_feed_forward(const DecoderConfig& config) {
+  return config.residual_scale == 1.0 || !config.mlp_bias;
+}
+
+void FusedBytes::add_half(std::int64_t hidden, bool norm_before, bool norm_behind) {
+  const double d = as_double(hidden);
+  inputs_ += d;
+  gradients_ += d;  // of the half's result
+  if (norm_before) {
+    until_weight_ += d;
+    until_input_ += kNormFloats;
+    running_.insert(hidden);
+    once_ += d;
+  } else {
+    inputs_until_weight_ += d;
+  }
+  if (norm_behind) {
+    until_input_ += d + kNormFloats;
+    after_input_ += d;
+    once_ += d;
+  }
+}
+
+void FusedBytes::add(const FusedAttention& a) {
+  add_half(a.hidden, a.norm_before, a.norm_behind);
+  const double width = as_double(a.query_width + 2 * a.key_width);
+  until_weight_ += as_double(a.query_width);
+  until_input_ += width + as_double(a.heads);
+  if (a.head_norm_groups > 0)
+    until_input_ += as_double(a.query_width + a.key_width + a.head_norm_groups);
+  after_input_ += width;
+  running_.insert(a.query_width);
+  scratch_ = kTransposed * as_double(a.head_dim) + 2 * kQueryBlock;
+  forward_ = std::max(forward_, width + as_double(a.query_width + 2 * a.hidden));
+}
+
+void FusedBytes::add(const FusedFeedForward& f) {
+  add_half(f.hidden, f.norm_before, f.norm_behind);
+  const double inner = as_double((f.is_gated ? 3 : 2) * f.inner);
+  until_weight_ += inner;
+  running_.insert(f.inner);
+  forward_ = std::max(forward_, inner + as_double(2 * f.hidden));
+}
+
+void FusedBytes::add_to(LayerCost& cost, LayerCost& frozen_cost) const {
+  double running = 0;
+  for (const std::int64_t width : running_) running += as_double(width);
+  for (LayerCost* of : {&cost, &frozen_cost}) {
+    add_per_token(of->after_forward, inputs_);
+    add_per_token(of->on_entry, inputs_);  // the gradients of both halves' inputs
+    add_per_token(of->in_forward, forward_);
+    add_per_token(of->pooled.in_backward, running);
+    of->pooled.in_backward.per_length += kFloat * scratch_;
+    of->pooled.after_input.constant += kFloat * once_;
+    add_per_token(of->pooled.after_input, after_input_);
+  }
+  add_per_token(cost.after_input, gradients_ + inputs_until_weight_);
+  add_per_token(cost.pooled.until_input, until_input_);
+  add_per_token(cost.pooled.until_weight, until_weight_);
+  // Without weights to come everything ends with the gradient of the input.
+  add_per_token(frozen_cost.pooled.until_input, until_input_ + until_weight_);
+  frozen_cost.pooled.in_backward.constant += frozen_cost.pooled.after_input.constant;
+  frozen_cost.pooled.in_backward.per_token += frozen_cost.pooled.after_input.per_token;
+  frozen_cost.pooled.after_input = {};
+}
+
+void add_fused_norm(std::int64_t hidden, LayerCost& cost) {
+  add_per_token(cost.after_forward, as_double(hidden));
+  add_per_token(cost.pooled.until_input, kNormFloats);
+  cost.pooled.after_input.constant += kFloat * as_double(hidden);
+}
+
+}  // namespace sluice::detail

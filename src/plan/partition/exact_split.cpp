@@ -1,0 +1,306 @@
+#include "plan/partition/exact_split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace sluice::detail {
+namespace {
+
+using Starts = std::vector<int>;
+using Cost = std::int64_t;  // in steps of 1e-12 of the sum, so that equal sums are equal
+
+constexpr Cost kNone = std::numeric_limits<Cost>::max();
+constexpr double kSteps = 1e12;
+constexpr std::int64_t kMostSplits = 200'000;  // of which all are looked at
+constexpr std::int64_t kMostNodes = 300'000;
+constexpr int kMostAsked = 2'000;
+
+// What a split is judged by: smaller is better.
+struct Merit {
+  Cost slowest = kNone, largest_stage = kNone;
+  friend auto operator<=>(const Merit&, const Merit&) = default;
+};
+
+// Longer first stages first.
+struct Better {
+  bool operator()(const std::pair<Merit, Starts>& a, const std::pair<Merit, Starts>& b) const {
+    return a.first != b.first ? a.first < b.first : a.second > b.second;
+  }
+};
+
+class Splitter {
+ public:
+  explicit Splitter(const SplitProblem& problem)
+      : problem_(problem),
+        num_layers_(static_cast<int>(problem.costs.size())),
+        num_stages_(static_cast<int>(problem.stage_to_rank.size())) {
+    for (const int rank : problem.stage_to_rank) num_ranks_ = std::max(num_ranks_, rank + 1);
+    const double sum = std::accumulate(problem.costs.begin(), problem.costs.end(), 0.0);
+    before_.push_back(0);
+    for (const double cost : problem.costs) {
+      costs_.push_back(sum > 0 ? std::llround(cost / sum * kSteps) : 0);
+      before_.push_back(before_.back() + costs_.back());
+    }
+  }
+
+  ExactSplit solve(const std::function<bool(const Starts&)>& accepts) {
+    if (num_splits() <= kMostSplits) return of_all(accepts);
+    bool is_exact = true;
+    Starts best = num_ranks_ == num_stages_ ? by_programming() : by_bounding(is_exact);
+    return around(std::move(best), is_exact, accepts);
+  }
+
+ private:
+  Cost sum_of(int first, int stop) const { return before_[stop] - before_[first]; }
+  int stop_of(const Starts& starts, std::size_t stage) const {
+    return stage + 1 < starts.size() ? starts[stage + 1] : num_layers_;
+  }
+
+  Merit merit_of(const Starts& starts) const {
+    std::vector<Cost> loads(static_cast<std::size_t>(num_ranks_), 0);
+    Merit merit{0, 0};
+    for (std::size_t s = 0; s < starts.size(); ++s) {
+      const Cost cost = sum_of(starts[s], stop_of(starts, s));
+      Cost& load = loads[static_cast<std::size_t>(problem_.stage_to_rank[s])];
+      load += cost;
+      merit.slowest = std::max(merit.slowest, load);
+      merit.largest_stage = std::max(merit.largest_stage, cost);
+    }
+    return merit;
+  }
+
+  ExactSplit result(Starts starts, bool is_exact) const {
+    ExactSplit split{std::move(starts), 0, is_exact};
+    std::vector<double> loads(static_cast<std::size_t>(num_ranks_), 0);
+    for (std::size_t s = 0; s < split.starts.size(); ++s) {
+      double& load = loads[static_cast<std::size_t>(problem_.stage_to_rank[s])];
+      for (int i = split.starts[s]; i < stop_of(split.starts, s); ++i)
+        load += problem_.costs[static_cast<std::size_t>(i)];
+      split.slowest = std::max(split.slowest, load);
+    }
+    return split;
+  }
+
+  // Ways to choose the cuts, up to a little more than are looked at.
+  std::int64_t num_splits() const {
+    const int places = problem_.last_cut - problem_.first_cut + 1;
+    const int cuts = std::min(num_stages_ - 1, places - (num_stages_ - 1));
+    std::int64_t count = 1;
+    for (int i = 0; i < cuts; ++i) {
+      count = count * (places - i) / (i + 1);
+      if (count > kMostSplits) return count;
+    }
+    return count;
+  }
+
+  // ---- all splits, in order ----
+
+  template <typename Visit>
+  void visit_all(Starts& starts, const Visit& visit) const {
+    const int left = num_stages_ - static_cast<int>(starts.size());
+    if (left == 0) {
+      visit(starts);
+      return;
+    }
+    const int from = std::max(problem_.first_cut, starts.back() + 1);
+    for (int next = problem_.last_cut - (left - 1); next >= from; --next) {
+      starts.push_back(next);
+      visit_all(starts, visit);
+      starts.pop_back();
+    }
+  }
+
+  ExactSplit of_all(const std::function<bool(const Starts&)>& accepts) const {
+    Starts starts = {0};
+    if (!accepts) {
+      std::pair<Merit, Starts> best;
+      visit_all(starts, [&](const Starts& each) {  // the longest first stages come first
+        if (const Merit merit = merit_of(each); merit < best.first) best = {merit, each};
+      });
+      return result(std::move(best.second), true);
+    }
+    std::vector<std::pair<Merit, Starts>> splits;
+    visit_all(starts, [&](const Starts& each) { splits.emplace_back(merit_of(each), each); });
+    std::sort(splits.begin(), splits.end(), Better());
+    for (auto& [merit, each] : splits) {
+      if (accepts(each)) return result(std::move(each), true);
+    }
+    return {};
+  }
+
+  // ---- one stage a rank: dynamic programming ----
+
+  // The least largest stage; then, of the splits with it, the longest first stages.
+  Starts by_programming() const {
+    // least[s][i]: of the largest stage when layers i.. are the stages s.. .
+    std::vector<std::vector<Cost>> least(
+        static_cast<std::size_t>(num_stages_),
+        std::vector<Cost>(static_cast<std::size_t>(num_layers_) + 1, kNone));
+    for (int i = 0; i < num_layers_; ++i) least[num_stages_ - 1][i] = sum_of(i, num_layers_);
+    for (int s = num_stages_ - 2; s >= 0; --s) {
+      for (int i = 0; i < num_layers_; ++i) {
+        for (int next = std::max(i + 1, problem_.first_cut); next <= problem_.last_cut; ++next) {
+          const Cost rest = least[s + 1][next];
+          if (rest != kNone) least[s][i] = std::min(least[s][i], std::max(rest, sum_of(i, next)));
+        }
+      }
+    }
+    Starts starts = {0};
+    const Cost bound = least[0][0];
+    for (int s = 1; s < num_stages_; ++s) {
+      int next = problem_.last_cut;
+      while (least[s][next] > bound || sum_of(starts.back(), next) > bound) --next;
+      starts.push_back(next);
+    }
+    return starts;
+  }
+
+  // ---- several stages a rank: branch and bound ----
+
+  struct Search {
+    Starts starts = {0};
+    std::vector<Cost> loads;
+    Cost largest = 0;
+    std::pair<Merit, Starts> best;
+    std::int64_t nodes = 0;
+    bool only_faster = true;  // a smaller largest stage alone is not looked for
+  };
+
+  // Whether ranks with these loads can take the layers from `position` on and stay at or below
+  // `bound`: together, and each in whole layers no smaller than the smallest left.
+  bool may_hold(const std::vector<Cost>& loads, int position, Cost bound) const {
+    const Cost smallest = smallest_from_[static_cast<std::size_t>(position)];
+    Cost room = 0;
+    std::int64_t layers = 0;
+    for (const Cost load : loads) {
+      if (load > bound) return false;
+      room += bound - load;
+      layers += smallest > 0 ? (bound - load) / smallest : num_layers_;
+    }
+    return room >= sum_of(position, num_layers_) && layers >= num_heavy_from_[position];
+  }
+
+  // Ends of the chain may cost next to nothing: only blocks between them count as whole layers.
+  void count_blocks() {
+    smallest_from_.assign(static_cast<std::size_t>(num_layers_) + 1, 0);
+    num_heavy_from_.assign(static_cast<std::size_t>(num_layers_) + 1, 0);
+    Cost smallest = kNone;
+    for (int i = num_layers_ - 1; i >= 0; --i) {
+      if (i >= problem_.first_cut && i < problem_.last_cut) {
+        smallest = std::min(smallest, costs_[i]);
+        num_heavy_from_[i] = num_heavy_from_[i + 1] + 1;
+      } else {
+        num_heavy_from_[i] = num_heavy_from_[i + 1];
+      }
+      smallest_from_[i] = smallest == kNone ? 0 : smallest;
+    }
+  }
+
+  void branch(Search& search) const {
+    if (++search.nodes > kMostNodes) return;
+    const auto stage = search.starts.size() - 1;
+    const int begin = search.starts.back();
+    Cost& load = search.loads[static_cast<std::size_t>(problem_.stage_to_rank[stage])];
+    const int left = num_stages_ - static_cast<int>(search.starts.size());
+    const Cost largest = search.largest;
+    const auto with_stage_to = [&](int stop, const auto& go_on) {
+      const Cost cost = sum_of(begin, stop);
+      load += cost;
+      search.largest = std::max(largest, cost);
+      const Merit& best = search.best.first;
+      const bool may_equal = !search.only_faster && search.largest < best.largest_stage;
+      const Cost bound = may_equal ? best.slowest : best.slowest - 1;
+      if (may_hold(search.loads, stop, bound)) go_on();
+      load -= cost;
+      search.largest = largest;
+    };
+    if (left == 0) {
+      with_stage_to(num_layers_, [&] {
+        const Merit merit{*std::max_element(search.loads.begin(), search.loads.end()),
+                          search.largest};
+        if (merit < search.best.first) search.best = {merit, search.starts};
+      });
+      return;
+    }
+    // From even lengths outwards, so that a good split comes early.
+    const int from = std::max(problem_.first_cut, begin + 1), to = problem_.last_cut - (left - 1);
+    const Cost even = before_[begin] + (before_.back() - before_[begin]) / (left + 1);
+    std::vector<int> nexts(static_cast<std::size_t>(to - from + 1));
+    std::iota(nexts.begin(), nexts.end(), from);
+    std::stable_sort(nexts.begin(), nexts.end(), [&](int a, int b) {
+      const Cost of_a = std::abs(before_[a] - even), of_b = std::abs(before_[b] - even);
+      return of_a != of_b ? of_a < of_b : a > b;
+    });
+    for (const int next : nexts) {
+      with_stage_to(next, [&] {
+        search.starts.push_back(next);
+        branch(search);
+        search.starts.pop_back();
+      });
+    }
+  }
+
+  Starts by_bounding(bool& is_exact) {
+    count_blocks();
+    Search search;
+    search.loads.assign(static_cast<std::size_t>(num_ranks_), 0);
+    search.best = {merit_of(by_programming()), by_programming()};
+    branch(search);
+    is_exact = search.nodes <= kMostNodes;
+    search.only_faster = false;
+    search.nodes = 0;
+    branch(search);
+    return search.best.second;
+  }
+
+  // ---- too many to look at all: those that differ from the best by few layers ----
+
+  ExactSplit around(Starts best, bool is_exact, const std::function<bool(const Starts&)>& accepts) {
+    if (!accepts || accepts(best)) return result(std::move(best), is_exact);
+    std::set<std::pair<Merit, Starts>, Better> open;
+    std::set<Starts> seen = {best};
+    const auto add_neighbours = [&](const Starts& of) {
+      for (std::size_t s = 1; s < of.size(); ++s) {
+        for (const int step : {1, -1}) {
+          Starts moved = of;
+          moved[s] += step;
+          const int low = std::max(problem_.first_cut, moved[s - 1] + 1);
+          const int high = s + 1 < of.size() ? moved[s + 1] - 1 : problem_.last_cut;
+          if (moved[s] < low || moved[s] > high || !seen.insert(moved).second) continue;
+          const Merit merit = merit_of(moved);
+          open.emplace(merit, std::move(moved));
+        }
+      }
+    };
+    add_neighbours(best);
+    for (int asked = 0; asked < kMostAsked && !open.empty(); ++asked) {
+      const Starts next = open.begin()->second;
+      open.erase(open.begin());
+      if (accepts(next)) return result(next, false);
+      add_neighbours(next);
+    }
+    return {{}, 0, false};
+  }
+
+  const SplitProblem& problem_;
+  const int num_layers_, num_stages_;
+  int num_ranks_ = 0;
+  std::vector<Cost> costs_;
+  std::vector<Cost> before_;  // of the layers before each
+  std::vector<Cost> smallest_from_;
+  std::vector<std::int64_t> num_heavy_from_;
+};
+
+}  // namespace
+
+ExactSplit exact_split(const SplitProblem& problem,
+                       const std::function<bool(const std::vector<int>& starts)>& accepts) {
+  return Splitter(problem).solve(accepts);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,204 @@
+#include "sluice/parts/layer_times.h"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "base/content_hash.h"
+#include "base/text.h"
+#include "plan/option_words.h"
+#include "plan/predict/activation_memory.h"
+#include "plan/predict/layer_kinds.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
+  constexpr double kFloat32 = 4;
+  const double moments = optimizer == OptimizerKind::kAdamW ? 2 : 0;
+  double bytes = 0;
+  for (const ParameterSpec& parameter : layer.parameters) {
+    const auto count = static_cast<double>(parameter.numel());
+    bytes += static_cast<double>(dtype_bytes(parameter.dtype)) * count;
+    if (parameter.trainable) bytes += (1 + moments) * kFloat32 * count;
+  }
+  return bytes;
+}
+
+// What differs, if anything: "seq_len 256, not 512".
+void compare(const std::string& what, const std::string& theirs, const std::string& own,
+             std::vector<std::string>& differences) {
+  if (theirs == own) return;
+  const auto shown = [](const std::string& text) { return text.empty() ? "none" : text; };
+  differences.push_back(what + " " + shown(theirs) + ", not " + shown(own));
+}
+
+std::string model_difference(const LayerTimes& times, const ModelSpec& model) {
+  if (times.layers.size() != model.layers.size()) {
+    return counted(static_cast<std::int64_t>(times.layers.size()), "layer") + ", not " +
+           std::to_string(model.layers.size());
+  }
+  for (std::size_t i = 0; i < times.layers.size(); ++i) {
+    if (times.layers[i].name != model.layers[i].name)
+      return "layer '" + times.layers[i].name + "', not '" + model.layers[i].name + "'";
+  }
+  return times.of.family == model.family
+             ? "layers of the same names, but of other sizes or with others frozen"
+             : "family " + times.of.family + ", not " + model.family;
+}
+
+}  // namespace
+
+std::string fingerprint_of(const ModelSpec& model) {
+  std::string text = model.family + "\n";
+  for (const LayerInfo& layer : model.layers)
+    text += layer.name + " " + detail::kind_text(layer) + "\n";
+  return content_hash(text);
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t colon = line.find(':');
+    if (line.starts_with("model name") && colon != std::string::npos)
+      return std::string(trim(std::string_view(line).substr(colon + 1)));
+  }
+  return {};
+}
+
+std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
+                             const TimedRun& wanted) {
+  std::vector<std::string> differences;
+  const TimedRun& of = times.of;
+  if (of.model != wanted.model)
+    differences.push_back("the model has " + model_difference(times, model));
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  compare("microbatch_size", number(of.microbatch.rows), number(wanted.microbatch.rows),
+          differences);
+  compare("seq_len", number(of.microbatch.length), number(wanted.microbatch.length), differences);
+  compare("threads_per_rank", number(of.threads_per_rank), number(wanted.threads_per_rank),
+          differences);
+  compare("dtype", of.dtype, wanted.dtype, differences);
+  compare("mixed_precision", of.mixed_precision, wanted.mixed_precision, differences);
+  compare("operators", of.operators, wanted.operators, differences);
+  compare("optimizer", of.optimizer, wanted.optimizer, differences);
+  compare("recomputed", of.recomputed, wanted.recomputed, differences);
+  if (!differences.empty()) {
+    throw Error(ErrorKind::kInput,
+                {.what = "the costs are of another run: " + join(differences, "; "),
+                 .where = times.file,
+                 .remedy = "measure them anew: sluice plan CONFIG.toml "
+                           "--measure COSTS.json"});
+  }
+  if (of.cpu == wanted.cpu || of.cpu.empty() || wanted.cpu.empty()) return {};
+  return "the costs of " + times.file + " were measured on '" + of.cpu + "', this is '" +
+         wanted.cpu + "'";
+}
+
+LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,
+                         OptimizerKind optimizer) {
+  LayerTimes times;
+  for (const LayerInfo& layer : model.layers) {
+    LayerTime& of = times.layers.emplace_back();
+    of.name = layer.name;
+    of.role = layer.role;
+    const ActivationBytes bytes = layer_activations(layer, microbatch);
+    of.kept_bytes = static_cast<double>(bytes.after_forward);
+    of.kept_after_input_bytes = static_cast<double>(bytes.after_input);
+    of.held_bytes = held_bytes(layer, optimizer);
+    for (const ValueSpec& value : layer.writes) of.output_bytes += value.bytes_at(microbatch);
+  }
+  times.of.family = model.family;
+  times.of.model = fingerprint_of(model);
+  times.of.microbatch = microbatch;
+  times.of.optimizer = detail::word_of(detail::words_of(optimizer), optimizer);
+  return times;
+}
+
+LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbatch,
+                         OptimizerKind optimizer) {
+  LayerTimes times = without_times(model, microbatch, optimizer);
+  times.unit = "GFLOP";
+  double all = 0;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const LayerCost& cost = model.layers[i].cost;
+    LayerTime& of = times.layers[i];
+    of.forward = cost.forward_flops.at(microbatch) / kGiga;
+    of.backward_input = cost.input_flops.at(microbatch) / kGiga;
+    of.backward_weight = cost.weight_flops.at(microbatch) / kGiga;
+    of.backward = of.backward_input + of.backward_weight;
+    all += of.forward;
+  }
+  if (all > 0) return times;
+  times.unit = "";
+  for (LayerTime& layer : times.layers) {
+    if (layer.role != LayerRole::kBlock) continue;
+    layer.forward = layer.backward_input = layer.backward_weight = 1;
+    layer.backward = 2;
+  }
+  return times;
+}
+
+ModelSpec model_of_times(const LayerTimes& times) {
+  ModelSpec model;
+  model.family = times.of.family;
+  for (const LayerTime& layer : times.layers) {
+    LayerInfo& info = model.layers.emplace_back();
+    info.name = layer.name;
+    info.role = layer.role;
+  }
+  return model;
+}
+
+double step_time(const LayerTime& layer, int num_microbatches) {
+  return num_microbatches * (layer.forward + layer.backward_input + layer.backward_weight) +
+         layer.optimizer_step;
+}
+
+std::vector<double> step_times(const LayerTimes& times, int num_microbatches) {
+  std::vector<double> result;
+  for (const LayerTime& layer : times.layers) result.push_back(step_time(layer, num_microbatches));
+  return result;
+}
+
+Costs stage_costs(const LayerTimes& times, const Partition& partition) {
+  Costs costs;
+  const bool is_measured = times.unit == "s";
+  for (const StageContent& stage : partition.stages) {
+    StageCosts sum{.forward = 0, .backward_input = 0, .backward_weight = 0, .backward = 0};
+    for (const int index : stage.layers) {
+      const LayerTime& layer = times.layers.at(static_cast<std::size_t>(index));
+      const bool again = !is_measured && std::find(stage.recomputed.begin(), stage.recomputed.end(),
+                                                   index) != stage.recomputed.end();
+      const double more = again ? layer.forward : 0;
+      sum.forward += layer.forward;
+      sum.backward_input += layer.backward_input + more;
+      sum.backward_weight += layer.backward_weight;
+      sum.backward += layer.backward + more;
+      sum.optimizer_step += layer.optimizer_step;
+      sum.kept_bytes += layer.kept_bytes;
+      sum.kept_after_input_bytes += layer.kept_after_input_bytes;
+      sum.held_bytes += layer.held_bytes;
+    }
+    costs.per_stage.push_back(sum);
+    const bool is_last = stage.stage + 1 == partition.num_stages();
+    if (!is_last) {
+      costs.message_bytes.push_back(
+          times.layers.at(static_cast<std::size_t>(stage.layers.back())).output_bytes);
+    }
+  }
+  costs.latency = times.latency;
+  costs.bandwidth = times.bandwidth;
+  costs.action = times.action;
+  costs.reduce_loss = times.reduce_loss;
+  costs.reduce_norm = times.reduce_norm;
+  costs.parallel_ranks = times.parallel_ranks;
+  costs.file = times.file;
+  return costs;
+}
+
+}  // namespace sluice

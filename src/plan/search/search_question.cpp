@@ -1,0 +1,274 @@
+#include "plan/search/search_question.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "plan/auto_schedule.h"
+#include "plan/output/program_output.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+constexpr double kSame = 1e-9;  // share of a makespan that makes no difference
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where,
+                         const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
+}
+
+bool knows_bytes(const Costs& costs) {
+  const auto has_any = [](const StageCosts& stage) {
+    return stage.kept_bytes > 0 || stage.kept_after_input_bytes > 0 || stage.held_bytes > 0;
+  };
+  return has_any(costs.uniform) ||
+         std::any_of(costs.per_stage.begin(), costs.per_stage.end(), has_any);
+}
+
+void require_bytes(const ScheduleQuestion& question, const Costs& costs) {
+  if (!question.max_bytes || knows_bytes(costs)) return;
+  refuse("--max-memory needs to know what a microbatch keeps", "--costs",
+         "give kept_bytes of every stage in the file of costs");
+}
+
+std::vector<StageMap> maps_of(const ScheduleQuestion& question, int stages_per_rank) {
+  const int num_stages = stages_per_rank * question.num_ranks;
+  if (!question.stage_to_rank.empty()) {
+    const std::vector<int> ranks =
+        parse_stage_to_rank(question.stage_to_rank, question.num_ranks, num_stages);
+    if (static_cast<int>(ranks.size()) != num_stages) {
+      refuse("the map has " + counted(std::ssize(ranks), "stage") + ", not " +
+                 std::to_string(num_stages),
+             "--stage-to-rank", "give one rank for every stage");
+    }
+    for (int rank = 0; rank < question.num_ranks; ++rank) {
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
+        refuse("rank " + std::to_string(rank) + " has no stage", "--stage-to-rank",
+               "give every rank a stage");
+    }
+    if (*std::max_element(ranks.begin(), ranks.end()) >= question.num_ranks)
+      refuse("the map names a rank that is not there", "--stage-to-rank", "count ranks from 0");
+    return {StageMap(question.num_ranks, ranks)};
+  }
+  std::vector<StageMap> maps = {make_stage_map(Placement::kLoop, question.num_ranks, num_stages)};
+  if (stages_per_rank == 2)
+    maps.push_back(make_stage_map(Placement::kV, question.num_ranks, num_stages));
+  return maps;
+}
+
+class Questioner {
+ public:
+  explicit Questioner(const ScheduleQuestion& question) : question_(question) {
+    result_.max_bytes = question.max_bytes;
+  }
+
+  // Named schedules on this map, and a search.
+  void ask(const StageMap& stage_map, const Costs& costs) {
+    SearchOptions options;
+    options.max_bytes = question_.max_bytes;
+    options.effort = question_.effort;
+    for (const ScheduleInfo& info : schedule_table()) {
+      ScheduleAnswer answer;
+      try {
+        answer.schedule =
+            make_schedule(info.kind, {.num_ranks = stage_map.num_ranks(),
+                                      .stages_per_rank = stage_map.stages_per_rank(),
+                                      .num_microbatches = question_.num_microbatches});
+      } catch (const Error& error) {
+        continue;  // not with so many stages a rank, or so few microbatches
+      }
+      if (answer.schedule.stage_map != stage_map) continue;
+      judge(answer, costs);
+      if (answer.refusal.empty()) options.starts.push_back(answer.schedule);
+      result_.named.push_back(std::move(answer));
+    }
+    std::optional<Schedule> found =
+        search_schedule(stage_map, question_.num_microbatches, costs, options);
+    if (!found) return;
+    ScheduleAnswer answer{std::move(*found), {}, {}, {}};
+    judge(answer, costs);
+    if (!answer.refusal.empty()) {
+      throw Error(
+          ErrorKind::kInternal,
+          {.what = "the search has found an order that cannot be taken: " + answer.refusal});
+    }
+    const bool is_first = !result_.found;
+    if (is_first || answer.simulation.makespan < result_.found->simulation.makespan * (1 - kSame))
+      result_.found = std::move(answer);
+  }
+
+  SearchResult result() {
+    for (std::size_t i = 0; i < result_.named.size(); ++i) {
+      const ScheduleAnswer& each = result_.named[i];
+      if (!each.refusal.empty()) continue;
+      const auto best = result_.best_named;
+      if (!best ||
+          each.simulation.makespan < result_.named[*best].simulation.makespan * (1 - kSame))
+        result_.best_named = i;
+    }
+    if (result_.found) {
+      result_.is_better = !result_.best_named ||
+                          result_.found->simulation.makespan <
+                              result_.named[*result_.best_named].simulation.makespan * (1 - kSame);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void judge(ScheduleAnswer& answer, const Costs& costs) const {
+    const Program program = lower(answer.schedule);
+    answer.report = verify(program);
+    if (!answer.report.ok()) {
+      answer.refusal = answer.report.violations.front().reason;
+      return;
+    }
+    answer.simulation = simulate(program, costs);
+    answer.refusal = detail::order_of_sums_violation(program);
+    if (!answer.refusal.empty() || !question_.max_bytes) return;
+    const auto& peaks = answer.simulation.peak_bytes_per_rank;
+    const double peak = *std::max_element(peaks.begin(), peaks.end());
+    if (peak > *question_.max_bytes) {
+      answer.refusal = "needs " + human_bytes(static_cast<std::int64_t>(peak)) + " on a rank";
+    }
+  }
+
+  const ScheduleQuestion question_;
+  SearchResult result_;
+};
+
+// Layers that are split for each map.
+SearchResult search_with_layers(const ScheduleQuestion& question, const LayerTimes& times) {
+  const ModelSpec model = model_of_times(times);
+  Questioner questioner(question);
+  std::vector<int> counts = {question.stages_per_rank};
+  if (question.stages_per_rank == 0) {
+    counts = {1};
+    if (2 * question.num_ranks <= model.num_blocks()) counts.push_back(2);
+  }
+  for (const int each : counts) {
+    for (const StageMap& stage_map : maps_of(question, each)) {
+      PartitionOptions options;
+      options.num_ranks = question.num_ranks;
+      options.schedule.reset();
+      options.num_stages = stage_map.num_stages();
+      options.stage_to_rank = stage_map.ranks();
+      options.layer_costs = step_times(times, question.num_microbatches);
+      const Costs costs = stage_costs(times, make_partition(model, options));
+      require_bytes(question, costs);
+      questioner.ask(stage_map, costs);
+    }
+  }
+  return questioner.result();
+}
+
+double peak_of(const ScheduleAnswer& answer) {
+  const auto& peaks = answer.simulation.peak_bytes_per_rank;
+  return peaks.empty() ? 0.0 : *std::max_element(peaks.begin(), peaks.end());
+}
+
+Json answer_json(const ScheduleAnswer& answer) {
+  Json object;
+  object["name"] = answer.schedule.name;
+  object["stage_to_rank"] = answer.schedule.stage_map.ranks();
+  object["ok"] = answer.refusal.empty();
+  object["reason"] = answer.refusal;
+  if (answer.report.ok()) {
+    object.update(simulation_json(answer.simulation));
+    object["peak_bytes_per_rank"] = answer.simulation.peak_bytes_per_rank;
+  }
+  return object;
+}
+
+}  // namespace
+
+SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs) {
+  require_bytes(question, costs);
+  std::vector<int> counts = {question.stages_per_rank};
+  if (question.stages_per_rank == 0) {
+    const auto given = static_cast<int>(costs.per_stage.size());
+    if (given % question.num_ranks != 0) {
+      refuse("the costs are of " + counted(given, "stage") + ", which " +
+                 counted(question.num_ranks, "rank") + " cannot share evenly",
+             costs.file, "give --pp as a divisor of the stages");
+    }
+    counts = given > 0 ? std::vector{given / question.num_ranks} : std::vector{1, 2};
+  }
+  Questioner questioner(question);
+  for (const int each : counts) {
+    for (const StageMap& stage_map : maps_of(question, each)) questioner.ask(stage_map, costs);
+  }
+  return questioner.result();
+}
+
+SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path) {
+  const std::string text = read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput);
+  if (!holds_layer_times(text)) return search_with_costs(question, parse_costs_json(text, path));
+  return search_with_layers(question, parse_layer_times(text, path));
+}
+
+Json search_json(const SearchResult& result) {
+  Json object;
+  object["better"] = result.is_better;
+  object["best_named"] =
+      result.best_named ? Json(result.named[*result.best_named].schedule.name) : Json();
+  object["max_memory"] = result.max_bytes ? Json(*result.max_bytes) : Json();
+  if (result.found) {
+    object["found"] = answer_json(*result.found);
+    object["found"]["check"] = verify_json(result.found->report);
+    object["found"].update(
+        rows_json(to_program(result.found->schedule), result.found->schedule.rows));
+  } else {
+    object["found"] = Json();
+  }
+  Json& named = object["named"] = Json::array();
+  for (const ScheduleAnswer& each : result.named) named.push_back(answer_json(each));
+  return object;
+}
+
+std::string search_text(const SearchResult& result, const GridOptions& options) {
+  TextTable table({{"schedule"},
+                   {"stages a rank", Align::kRight},
+                   {"makespan", Align::kRight},
+                   {"bubble", Align::kRight},
+                   {"peak", Align::kRight},
+                   {""}});
+  const auto add = [&](const ScheduleAnswer& each) {
+    const bool has_bytes = peak_of(each) > 0;
+    table.add_row({each.schedule.name, std::to_string(each.schedule.stage_map.stages_per_rank()),
+                   each.report.ok() ? shortest(each.simulation.makespan) : "",
+                   each.report.ok() ? fixed(100.0 * each.simulation.bubble_fraction, 1) + "%" : "",
+                   has_bytes ? human_bytes(static_cast<std::int64_t>(peak_of(each))) : "",
+                   each.refusal});
+  };
+  for (const ScheduleAnswer& each : result.named) add(each);
+  if (result.found) add(*result.found);
+  std::string text;
+  if (!result.found) {
+    text = "no order fits into " +
+           human_bytes(static_cast<std::int64_t>(result.max_bytes.value_or(0))) + " on a rank\n";
+    return text + table.to_string("  ", options.width);
+  }
+  const double makespan = result.found->simulation.makespan;
+  if (!result.best_named) {
+    text = "found: " + shortest(makespan) + "; no named schedule can be taken\n";
+  } else if (result.is_better) {
+    const ScheduleAnswer& best = result.named[*result.best_named];
+    text = "found: " + shortest(makespan) + ", " +
+           fixed(100.0 * (1 - makespan / best.simulation.makespan), 1) + "% less than " +
+           best.schedule.name + ", the best of the named schedules\n";
+  } else {
+    const ScheduleAnswer& best = result.named[*result.best_named];
+    text = "none is better than " + best.schedule.name + ": " + shortest(best.simulation.makespan) +
+           "\n";
+  }
+  text += table.to_string("  ", options.width);
+  text += draw_grid(result.found->simulation, options);
+  return text + verify_text(result.found->report, "instruction");
+}
+
+}  // namespace sluice

@@ -1,0 +1,254 @@
+// Fused blocks beside the operators of LibTorch, both against float64.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/support.h"
+#include "sluice/causal_lm.h"
+#include "sluice/error.h"
+
+namespace sluice::testing {
+namespace {
+
+struct Case {
+  std::string name, config;
+};
+
+std::string decoder(const std::string& family, const std::string& more = "",
+                    int key_value_heads = 2) {
+  return R"({"model_type": ")" + family + R"(", "vocab_size": 67, "hidden_size": 40,
+    "intermediate_size": 56, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "head_dim": 16, "pad_token_id": null, "initializer_range": 0.2,
+    "num_key_value_heads": )" +
+         std::to_string(key_value_heads) + more + "}";
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"llama", decoder("llama")},
+      {"llama with biases", decoder("llama", R"(, "attention_bias": true, "mlp_bias": true)")},
+      {"llama of one key-value head", decoder("llama", "", 1)},
+      {"llama of ReLU", decoder("llama", R"(, "hidden_act": "relu")")},
+      {"llama of GELU", decoder("llama", R"(, "hidden_act": "gelu")")},
+      {"llama with a tied head", decoder("llama", R"(, "tie_word_embeddings": true)")},
+      {"mistral", decoder("mistral", R"(, "sliding_window": 5)")},
+      {"qwen3", decoder("qwen3")},
+      {"gemma2", decoder("gemma2", R"(, "sliding_window": 7, "attn_logit_softcapping": 2.0,
+                                        "query_pre_attn_scalar": 24)")},
+      {"gemma3", decoder("gemma3_text", R"(, "sliding_window": 4, "sliding_window_pattern": 2,
+                                             "query_pre_attn_scalar": 24)")},
+      {"olmo2", decoder("olmo2")},
+      {"granite", decoder("granite", R"(, "residual_multiplier": 0.5,
+                                          "attention_multiplier": 0.3)")},
+      {"smollm3", decoder("smollm3", R"(, "no_rope_layer_interval": 2)")},
+      {"phi3", R"({"model_type": "phi3", "vocab_size": 67, "hidden_size": 64,
+         "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "pad_token_id": null, "initializer_range": 0.2,
+         "partial_rotary_factor": 0.5, "resid_pdrop": 0.0, "embd_pdrop": 0.0})"},
+      {"gpt2", R"({"model_type": "gpt2", "vocab_size": 67, "n_embd": 64, "n_layer": 2, "n_head": 4,
+         "n_positions": 64, "initializer_range": 0.2, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+         "attn_pdrop": 0.0})"},
+      {"gpt_neox", R"({"model_type": "gpt_neox", "vocab_size": 67, "hidden_size": 64,
+         "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "initializer_range": 0.2})"},
+      {"gpt_neox in turn", R"({"model_type": "gpt_neox", "vocab_size": 67, "hidden_size": 64,
+         "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "initializer_range": 0.2, "use_parallel_residual": false})"},
+      {"mixtral", decoder("mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 2)")},
+  };
+  return all;
+}
+
+std::vector<at::Tensor> parameters_of(ChunkChain& model) {
+  std::vector<at::Tensor> all;
+  for (Chunk& chunk : model.chunks())
+    for (const ParameterInfo& parameter : chunk.parameters()) all.push_back(parameter.tensor);
+  return all;
+}
+
+// The same model three times.
+struct Models {
+  ChunkChain fused, plain, exact;
+
+  explicit Models(const std::string& config)
+      : fused(parse_model_spec(config, "config.json"), {}, {.fused = true}),
+        plain(parse_model_spec(config, "config.json"), {}, {.fused = false}),
+        exact(parse_model_spec(config, "config.json"), {}, {.dtype = at::kDouble, .fused = false}) {
+    const at::NoGradGuard no_grad;
+    plain.initialize(11);
+    const auto of_plain = parameters_of(plain), of_fused = parameters_of(fused),
+               of_exact = parameters_of(exact);
+    for (std::size_t i = 0; i < of_plain.size(); ++i) {
+      // Norms and biases, too, that matter.
+      if (of_plain[i].dim() == 1)
+        of_plain[i].add_(at::sin(at::arange(of_plain[i].numel()).to(at::kFloat)) * 0.3);
+      of_fused[i].copy_(of_plain[i]);
+      of_exact[i].copy_(of_plain[i]);
+    }
+  }
+};
+
+struct Run {
+  at::Tensor logits;
+  std::map<std::string, at::Tensor> gradients;
+};
+
+Run run(ChunkChain& model, const Values& batch) {
+  model.train(true);
+  const at::Tensor logits = model.forward(batch).get("logits");
+  const at::Tensor weights =
+      at::cos(at::arange(logits.numel(), logits.options().requires_grad(false)).view_as(logits));
+  model.backward((logits * weights).sum());
+  Run result{logits.detach().clone(), model.gradients()};
+  for (auto& [name, gradient] : result.gradients) gradient = gradient.clone();
+  model.clear_gradients();
+  return result;
+}
+
+double distance(const at::Tensor& found, const at::Tensor& exact) {
+  return (found.to(at::kDouble) - exact).norm().item<double>();
+}
+
+Values batch_of(std::int64_t rows, std::int64_t length) {
+  const at::Tensor ids =
+      (at::arange(rows * length, at::kLong) * 7 + 3).remainder(61).view({rows, length});
+  return {{"input_ids", ids}, {"labels", ids}};
+}
+
+// Squares of distances to float64.
+struct Errors {
+  double of_fused = 0, of_plain = 0, of_exact = 0;
+  void add(const at::Tensor& fused, const at::Tensor& plain, const at::Tensor& exact) {
+    of_fused += std::pow(distance(fused, exact), 2);
+    of_plain += std::pow(distance(plain, exact), 2);
+    of_exact += std::pow(exact.norm().item<double>(), 2);
+  }
+  // One part in 10^7 of its size is what rounding a result costs at least.
+  bool are_alike() const {
+    return std::sqrt(of_fused) <= 1.5 * std::sqrt(of_plain) + 2e-7 * std::sqrt(of_exact);
+  }
+};
+
+class Comparison {
+ public:
+  explicit Comparison(const std::string& config) : models_(config) {}
+
+  void add(const Values& batch, const std::string& what) {
+    const Run exact = run(models_.exact, batch), plain = run(models_.plain, batch),
+              fused = run(models_.fused, batch);
+    logits_.add(fused.logits, plain.logits, exact.logits);
+    ASSERT_EQ(fused.gradients.size(), exact.gradients.size());
+    double largest = 0;
+    for (const auto& [name, gradient] : exact.gradients)
+      largest = std::max(largest, gradient.norm().item<double>());
+    for (const auto& [name, gradient] : exact.gradients) {
+      ASSERT_TRUE(fused.gradients.at(name).defined()) << what << " " << name;
+      gradients_.add(fused.gradients.at(name), plain.gradients.at(name), gradient);
+      EXPECT_LE(distance(fused.gradients.at(name), gradient),
+                1e-5 * gradient.norm().item<double>() + 1e-6 * largest)
+          << what << " " << name;
+    }
+  }
+  void expect_as_exact_as_plain(const std::string& what) const {
+    for (const Errors* errors : {&logits_, &gradients_}) {
+      EXPECT_TRUE(errors->are_alike()) << what << (errors == &logits_ ? " logits " : " gradients ")
+                                       << errors->of_fused << " " << errors->of_plain;
+    }
+  }
+
+ private:
+  Models models_;
+  Errors logits_, gradients_;
+};
+
+TEST(FusedTest, EveryFamilyIsAsNearToFloat64AsItsPlainOperators) {
+  for (const Case& c : cases()) {
+    Comparison comparison(c.config);
+    for (const auto& [rows, length] :
+         {std::pair<std::int64_t, std::int64_t>{2, 21}, {1, 1}, {3, 16}, {1, 50}})
+      comparison.add(batch_of(rows, length), c.name);
+    comparison.expect_as_exact_as_plain(c.name);
+  }
+}
+
+TEST(FusedTest, DocumentsOfARowAreToldApart) {
+  for (const Case& c : cases()) {
+    if (c.name == "gpt2") continue;  // its positions are learned: checked below
+    Comparison comparison(c.config);
+    Values batch = batch_of(2, 18);
+    at::Tensor positions = at::arange(18, at::kLong).repeat({2, 1});
+    positions[0].slice(0, 5).sub_(5);
+    positions[1].slice(0, 11).sub_(11);
+    batch.set("position_ids", positions);
+    comparison.add(batch, c.name + " of documents");
+    comparison.expect_as_exact_as_plain(c.name + " of documents");
+  }
+}
+
+TEST(FusedTest, AMaskTakesThePlainOperators) {
+  Comparison comparison(cases().front().config);
+  Values batch = batch_of(2, 9);
+  at::Tensor mask = at::ones({2, 9}, at::kLong);
+  mask[1].narrow(0, 0, 3).zero_();
+  batch.set("attention_mask", mask);
+  comparison.add(batch, "a mask");
+  comparison.expect_as_exact_as_plain("a mask");
+}
+
+TEST(FusedTest, EvaluationWithoutAGraphHasTheSameBits) {
+  for (const Case& c : cases()) {
+    ChunkChain model(parse_model_spec(c.config, "config.json"), {});
+    model.initialize(3);
+    const at::Tensor with_graph = model.forward(batch_of(2, 13)).get("logits").detach();
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(at::equal(model.forward(batch_of(2, 13)).get("logits"), with_graph)) << c.name;
+  }
+}
+
+TEST(FusedTest, RowsHaveTheSameBitsWhateverIsBesideThem) {
+  ChunkChain model(parse_model_spec(cases().front().config, "config.json"), {});
+  model.initialize(3);
+  const at::NoGradGuard no_grad;
+  const Values batch = batch_of(3, 14);
+  const at::Tensor all = model.forward(batch).get("logits");
+  for (int row = 0; row < 3; ++row) {
+    const at::Tensor ids = batch.get("input_ids").narrow(0, row, 1);
+    const at::Tensor one = model.forward({{"input_ids", ids}, {"labels", ids}}).get("logits");
+    EXPECT_TRUE(at::equal(one[0], all[row])) << row;
+  }
+}
+
+TEST(FusedTest, AWeightWrittenToBetweenForwardAndBackwardIsRefused) {
+  ChunkChain model(parse_model_spec(cases().front().config, "config.json"), {});
+  model.initialize(3);
+  const at::Tensor logits = model.forward(batch_of(1, 8)).get("logits");
+  {
+    const at::NoGradGuard no_grad;
+    parameters_of(model)[2].add_(1);
+  }
+  EXPECT_THROW(logits.sum().backward(), Error);
+}
+
+TEST(FusedTest, TheLossAndItsGradientAreThoseOfThePlainOne) {
+  const Model fused = causal_lm(parse_model_spec(cases().front().config, "c"), {.fused = true}),
+              plain = causal_lm(parse_model_spec(cases().front().config, "c"), {.fused = false});
+  at::Tensor labels = (at::arange(14, at::kLong) * 5).remainder(67).view({2, 7});
+  labels[0][2] = -100;
+  const at::Tensor numbers = at::sin(at::arange(2 * 7 * 67).to(at::kFloat) * 0.7) * 4;
+  const auto loss = [&](const Model& model) {
+    const at::Tensor leaf = numbers.clone().requires_grad_();
+    const at::Tensor logits = (leaf * 1.0).view({2, 7, 67});
+    const LossValue value = model.loss({{"logits", logits}}, {{"labels", labels}});
+    (value.loss * 0.25).backward();
+    EXPECT_EQ(value.count, 11);
+    return std::pair(value.loss.detach(), leaf.grad());
+  };
+  const auto [found, gradient] = loss(fused);
+  const auto [expected, expected_gradient] = loss(plain);
+  EXPECT_TRUE(at::allclose(found, expected, 1e-6)) << found << expected;
+  EXPECT_TRUE(at::allclose(gradient, expected_gradient, 1e-5, 1e-7));
+}
+
+}  // namespace
+}  // namespace sluice::testing

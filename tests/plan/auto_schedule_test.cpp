@@ -1,0 +1,148 @@
+// The schedule that is chosen: the fastest of the proven ones that fit.
+#include "plan/auto_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "sluice/plan.h"
+#include "support/expect_error.h"
+
+namespace sluice {
+namespace {
+
+ModelSpec llama() {
+  return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/llama_untied");
+}
+
+PipelineOptions some_options(int num_microbatches = 8) {
+  PipelineOptions options{.num_ranks = 2, .auto_schedule = true};
+  options.num_microbatches = num_microbatches;
+  options.balance = Balance::kCost;
+  options.seq_len = 64;
+  return options;
+}
+
+std::int64_t peak_of(const Plan& plan) {
+  std::int64_t peak = 0;
+  for (const RankPrediction& rank : plan.ranks) peak = std::max(peak, rank.memory.total_bytes());
+  return peak;
+}
+
+TEST(AutoScheduleTest, NoNamedScheduleIsFaster) {
+  const Plan plan = plan_pipeline(llama(), some_options());
+  EXPECT_TRUE(plan.report.ok());
+  EXPECT_EQ(detail::order_of_sums_violation(plan.program), "");
+  for (const ScheduleInfo& schedule : schedule_table()) {
+    for (const int stages : {1, 2}) {
+      PipelineOptions options = some_options();
+      options.auto_schedule = false;
+      options.schedule = schedule.kind;
+      options.partition.stages_per_rank = stages;
+      try {
+        const Plan other = plan_pipeline(llama(), options);
+        if (!detail::order_of_sums_violation(other.program).empty()) continue;
+        EXPECT_LE(plan.simulation.makespan, other.simulation.makespan * (1 + 1e-9))
+            << schedule.name << " with " << stages;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();  // not with so many stages
+      }
+    }
+  }
+}
+
+TEST(AutoScheduleTest, SaysWhatItLookedAtAndWhyNot) {
+  const Plan plan = plan_pipeline(llama(), some_options());
+  int taken = 0;
+  bool has_bfs = false;
+  for (const ScheduleCandidate& each : plan.candidates) {
+    taken += each.taken ? 1 : 0;
+    if (each.taken) {
+      EXPECT_EQ(each.name, plan.schedule.name);
+      EXPECT_EQ(each.step, plan.simulation.makespan);
+      EXPECT_EQ(each.peak_bytes, peak_of(plan));
+    }
+    if (each.name == "LoopedBFS") {
+      has_bfs = true;
+      EXPECT_NE(each.refusal.find("add up in another order"), std::string::npos) << each.refusal;
+    }
+  }
+  EXPECT_EQ(taken, 1);
+  EXPECT_TRUE(has_bfs);
+  const std::string text = describe_plan(plan, {});
+  EXPECT_NE(text.find("auto: " + plan.schedule.name), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(plan_json(plan)).at("auto");
+  EXPECT_EQ(json.at("candidates").size(), plan.candidates.size());
+  EXPECT_EQ(json.at("schedule"), plan.schedule.name);
+}
+
+TEST(AutoScheduleTest, TakesTheSimplerOfEqualOnes) {
+  // One microbatch: nothing can overlap.
+  const Plan plan = plan_pipeline(llama(), some_options(1));
+  EXPECT_EQ(plan.partition.stages_per_rank(), 1);
+  EXPECT_NE(plan.schedule.name, "searched");
+}
+
+TEST(AutoScheduleTest, KeepsToTheMemoryThatThereIs) {
+  PipelineOptions options = some_options(16);
+  const Plan free = plan_pipeline(llama(), options);
+  std::int64_t least = peak_of(free), most = least;
+  for (const ScheduleCandidate& each : free.candidates) {
+    if (!each.refusal.empty()) continue;
+    least = std::min(least, each.peak_bytes);
+    most = std::max(most, each.peak_bytes);
+  }
+  ASSERT_LT(least, most);
+  options.memory_per_rank = least;
+  const Plan small = plan_pipeline(llama(), options);
+  EXPECT_LE(peak_of(small), least);
+  EXPECT_GE(small.simulation.makespan, free.simulation.makespan * (1 - 1e-9));
+  options.memory_per_rank = least / 8;
+  const Error error = test::error_of([&] { plan_pipeline(llama(), options); });
+  EXPECT_EQ(error.kind(), ErrorKind::kMemory) << error.what();
+}
+
+TEST(AutoScheduleTest, ChoosesTheSameEveryTime) {
+  const Plan first = plan_pipeline(llama(), some_options());
+  const Plan again = plan_pipeline(llama(), some_options());
+  EXPECT_EQ(plan_json(first), plan_json(again));
+  EXPECT_EQ(first.program.ranks, again.program.ranks);
+}
+
+TEST(AutoScheduleTest, RefusesAScheduleBesideIt) {
+  PipelineOptions options = some_options();
+  options.schedule = ScheduleKind::k1F1B;
+  EXPECT_NE(test::message_of([&] {
+              plan_pipeline(llama(), options);
+            }).find("auto_schedule and schedule exclude each other"),
+            std::string::npos);
+}
+
+TEST(AutoScheduleTest, TakesTheStagesThatAreAskedFor) {
+  PipelineOptions options = some_options();
+  options.partition.stages_per_rank = 1;
+  EXPECT_EQ(plan_pipeline(llama(), options).partition.stages_per_rank(), 1);
+}
+
+TEST(AutoScheduleTest, OneRankNeedsNoChoice) {
+  PipelineOptions options = some_options();
+  options.num_ranks = 1;
+  EXPECT_EQ(plan_pipeline(llama(), options).partition.num_stages(), 1);
+}
+
+TEST(OrderOfSumsTest, FindsAStageWhoseGradientsAddUpInAnotherOrder) {
+  const auto of = [](const char* name) {
+    return detail::order_of_sums_violation(
+        to_program(make_schedule(name, {.num_ranks = 2, .num_microbatches = 4})));
+  };
+  for (const char* name : {"GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble"})
+    EXPECT_EQ(of(name), "") << name;
+  EXPECT_NE(of("LoopedBFS"), "");
+  const Program split = to_program(parse_schedule_csv("0F0,0F1,0I0,0I1,0W1,0W0\n", "own.csv"));
+  EXPECT_EQ(detail::order_of_sums_violation(split),
+            "gradients of stage 0 add up in another order than that of the microbatches: '0W0' "
+            "after microbatch 1");
+}
+
+}  // namespace
+}  // namespace sluice
