@@ -32,6 +32,7 @@ class AdamW : public Optimizer {
   void step(std::span<const std::size_t> members, double lr, double grad_scale) override {
     const at::NoGradGuard no_grad;
     std::vector<ops::AdamWCall> calls;
+    std::vector<at::Tensor> read;  // gradients in the layout of their parameters, until run()
     for (const ParameterGroup& group : group_parameters(parameters_, members, decays_)) {
       std::vector<at::Tensor> values, gradients, means, squares, steps;
       for (std::size_t i : group.members) {
@@ -44,6 +45,7 @@ class AdamW : public Optimizer {
         }
         if (has_kernel(parameters_[i].value)) {
           calls.push_back(call_of(i, gradient, lr, grad_scale, group.weight_decay));
+          read.push_back(gradient);
           continue;
         }
         values.push_back(parameters_[i].value);
