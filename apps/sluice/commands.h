@@ -28,6 +28,7 @@ namespace sluice {
 // Of the program sluice-run.
 void add_checkpoint_command(CLI::App& app);
 void add_eval_command(CLI::App& app, const Overrides& overrides);
+void add_measure_command(CLI::App& app, const Overrides& overrides);  // plan --measure
 void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code);
 
 // Of the program sluice.

@@ -84,6 +84,13 @@ bool asks_help(const std::vector<std::string>& arguments) {
                      [](const std::string& text) { return text == "--help" || text == "-h"; });
 }
 
+// To measure needs torch, to plan does not.
+bool measures(const std::vector<std::string>& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& text) {
+    return text == "--measure" || text.starts_with("--measure=");
+  });
+}
+
 // The words after `help` name a command.
 void require_command(const std::vector<std::string>& words) {
   std::vector<std::string> names = {"help",     "plan",   "config", "split",
@@ -160,6 +167,8 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (find_command(kSibling, command)) execute_sibling(command, argv);
+  if (command == "plan" && measures(arguments) && !asks_help(arguments))
+    execute_sibling("plan --measure", argv);
 
   // What is launched has options of its own.
   const std::vector<std::string> launched =

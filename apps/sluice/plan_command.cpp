@@ -1,14 +1,9 @@
 // sluice plan: what a run would do, without starting it.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <memory>
 
-#include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
-#include "sluice/plan.h"
 #include "sluice/run_config.h"
 #include "warned_plan.h"
 
@@ -22,13 +17,7 @@ struct PlanArguments {
 
 void plan(const PlanArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
-  const Plan made = make_warned_plan(config);
-  if (arguments.json) {
-    std::cout << plan_json(made);
-  } else {
-    std::cout << describe_plan(made, {use_color(STDOUT_FILENO), terminal_width(STDOUT_FILENO)});
-  }
-  print_warnings(made);
+  print_plan(make_warned_plan(config), arguments.json);
 }
 
 }  // namespace
@@ -41,8 +30,10 @@ void add_plan_command(CLI::App& app, const Overrides& overrides) {
   command->add_flag("--json", arguments->json, "as JSON");
   add_not_built(*command, "--draw", "FILE: picture of the schedule",
                 "leave it out: the schedule is drawn on the terminal");
-  add_not_built(*command, "--measure", "COSTS.json: costs of the stages, timed on this machine",
-                "leave it out: the costs are estimated");
+  // Carried out by sluice-run: main.cpp.
+  command->add_option("--measure",
+                      "COSTS.json: time the layers on this machine, write their costs "
+                      "there, and plan with them");
   command->footer("Overrides: --section.key value or --section.key=value, see `config reference`.");
   command->callback([arguments, overrides] { plan(*arguments, overrides); });
 }

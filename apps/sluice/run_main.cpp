@@ -40,6 +40,7 @@ int run(const std::string& name, std::vector<std::string> arguments) {
   app.require_subcommand(1);
   add_checkpoint_command(app);
   add_eval_command(app, overrides);
+  add_measure_command(app, overrides);
   add_train_command(app, overrides, exit_code);
   return run_app(app, std::move(arguments), exit_code, override_names);
 }

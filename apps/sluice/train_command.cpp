@@ -21,7 +21,6 @@
 #include "sluice/job.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
-#include "sluice/plan.h"
 #include "sluice/run_config.h"
 
 namespace sluice {
@@ -99,7 +98,7 @@ int train(const TrainArguments& arguments, const Overrides& overrides) {
   set_log_level(config.metrics.log_level);
   const std::optional<StepRange> traced = traced_steps(arguments);
   StopSignal stop;
-  TrainingJob job(config, plan_of_config(config), stop, traced);
+  TrainingJob job(config, stop, traced);
   try {
     job.train();
   } catch (...) {

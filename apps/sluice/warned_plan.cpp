@@ -1,7 +1,11 @@
 #include "warned_plan.h"
 
+#include <unistd.h>
+
+#include <iostream>
 #include <optional>
 
+#include "base/text.h"
 #include "command_line.h"
 #include "config/machine_memory.h"
 #include "sluice/parts/log.h"
@@ -14,6 +18,15 @@ Plan make_warned_plan(const RunConfig& config) {
     plan.warnings.push_back(shortage->what());
   }
   return plan;
+}
+
+void print_plan(const Plan& plan, bool json) {
+  if (json) {
+    std::cout << plan_json(plan);
+  } else {
+    std::cout << describe_plan(plan, {use_color(STDOUT_FILENO), terminal_width(STDOUT_FILENO)});
+  }
+  print_warnings(plan);
 }
 
 void print_warnings(const Plan& plan) {

@@ -12,6 +12,9 @@ namespace sluice {
 // plan_of_config(), and a warning when this machine has too little memory for it.
 Plan make_warned_plan(const RunConfig& config);
 
+// The plan on stdout, for people or as JSON; then its warnings.
+void print_plan(const Plan& plan, bool json);
+
 // A line for each warning, once stdout has taken the result: a command that fails says only why.
 // Throws what finish_stdout() throws.
 void print_warnings(const Plan& plan);

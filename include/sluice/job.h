@@ -49,6 +49,10 @@ class TrainingJob {
               std::optional<StepRange> traced = {});
   ~TrainingJob();
 
+  // The same, with the plan of the configuration; where that goes by measured times that no file
+  // has (needs_measurement()), one process measures them when all have met, and all plan alike.
+  TrainingJob(const RunConfig& config, StopSignal& stop, std::optional<StepRange> traced = {});
+
   // Trains until the last step or a request to stop, and saves the weights; says that nothing is
   // left to do where the last step is done already. When a rank fails, the
   // weights of the last finished step are saved, stderr gets what the ranks did last, and the
@@ -75,6 +79,13 @@ struct Evaluation {
   bool told_here = true;    // of several processes one is to print it
   double perplexity() const;
 };
+
+// Times what layers of the configuration's model, the update and transfers take on this machine, in
+// about `seconds`, or one pass of each kind of layer where that takes longer: as many ranks at once
+// as will share its cores. Layers that are alike are timed once. Needs no weights and no data.
+// Throws Error(kUsage) for a configuration without a model or that does not fit it, Error(kMemory)
+// where a layer of each kind does not fit.
+MeasuredMachine measure_machine(const RunConfig& config, double seconds = 1.5);
 
 // The loss on all sequences of data.files, once each and in the order of the files, in batches of
 // training.local_batch_size (the last may be smaller), forward only through the pipeline of `plan`,

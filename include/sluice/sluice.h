@@ -20,6 +20,7 @@
 #include "sluice/checkpoint.h"
 #include "sluice/layer.h"
 #include "sluice/model.h"
+#include "sluice/ops.h"
 #include "sluice/optimizer.h"
 #include "sluice/parts/describe.h"
 #include "sluice/pipeline.h"

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <numbers>
@@ -12,6 +14,7 @@
 #include "base/text.h"
 #include "job/local_ranks.h"
 #include "job/model_options.h"
+#include "ops/bfloat16_speed.h"
 #include "run/replicas.h"
 #include "sluice/parts/log.h"
 
@@ -71,8 +74,22 @@ void RunLog::begin() {
         describe_plan(plan_, grid) + "kernels: " + kernels_of(config_) + "\n" + data_text() +
         resume_text() + "\n");
   for (const std::string& warning : plan_.warnings) log_warning(warning);
+  warn_of_slow_bfloat16();
   began_ = std::chrono::steady_clock::now();
   next_note_ = began_ + kNoteInterval;
+}
+
+// What is asked for is done all the same.
+void RunLog::warn_of_slow_bfloat16() const {
+  if (config_.training.mixed_precision != "bfloat16") return;
+  const double time = ops::bfloat16_time();
+  constexpr double kSlower = 1.1;  // beyond what a measurement of 30 ms is off by
+  if (time <= kSlower) return;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f", time);
+  log_warning(std::string("on this processor a product in bfloat16 takes ") + text.data() +
+              " times as long as in float32; training.mixed_precision = \"none\" is faster, and "
+              "takes more memory");
 }
 
 // Stdout breaks with a closed pipe or terminal, or a full disk.
@@ -118,6 +135,7 @@ void RunLog::instruction_done(int index) {
 
 void RunLog::skip_step(double seconds) {
   stepped_ = true;
+  step_times_.add(seconds);
   time_left_.add_step(seconds);
 }
 
@@ -188,9 +206,11 @@ void RunLog::unsplit_stages(const std::vector<int>& stages) const {
   const Simulation simulation = simulate(
       plan_.program, charge_unsplit_stages(plan_.costs, plan_.program.num_stages(), stages));
   print("note: the backward of stage " + join(names, ", ") +
-        " does not split: all its gradients are computed at I. " +
-        "With that: " + fixed(simulation.makespan, 0) + " units of time, bubble " +
-        fixed(100 * simulation.bubble_fraction, 1) + "%\n");
+        " does not split: all its gradients are computed at I. " + "With that: " +
+        (plan_.time_unit.empty()  ? fixed(simulation.makespan, 0) + " units of time"
+         : plan_.time_unit == "s" ? fixed(1000 * simulation.makespan, 1) + " ms"
+                                  : fixed(simulation.makespan, 3) + " " + plan_.time_unit) +
+        ", bubble " + fixed(100 * simulation.bubble_fraction, 1) + "%\n");
 }
 
 void RunLog::end(Ending ending, std::int64_t step, const std::string& weights) {
@@ -200,7 +220,7 @@ void RunLog::end(Ending ending, std::int64_t step, const std::string& weights) {
     give_up_metrics(error, "");
     file_.reset();
   }
-  std::string text = memory_text();
+  std::string text = memory_text() + step_text();
   if (ending != Ending::kFinished) {
     text += ending == Ending::kStopped ? "stopped by a signal" : "ended by an error";
     text += " after step " + std::to_string(step) + " of " +
@@ -232,6 +252,19 @@ std::string RunLog::memory_text() const {
                    fixed(static_cast<double>(measured) / static_cast<double>(predicted), 2)});
   }
   return "\npeak memory, bytes of tensors\n" + table.to_string("  ");
+}
+
+// What a plan of measured times expected of a step, beside what came.
+std::string RunLog::step_text() const {
+  const std::optional<double> measured = step_times_.median();
+  if (plan_.time_unit != "s" || !measured) return {};
+  const double predicted = plan_.simulation.makespan;
+  std::string text = "step time: " + fixed(1000 * predicted, 1) + " ms predicted, " +
+                     fixed(1000 * *measured, 1) + " ms measured (median of " +
+                     counted(step_times_.num_counted(), "step") + "), measured / predicted " +
+                     fixed(*measured / predicted, 2);
+  if (!plan_.candidates.empty()) text += "; " + plan_.schedule.name + " was chosen for it";
+  return text + "\n";
 }
 
 }  // namespace sluice

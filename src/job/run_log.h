@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "job/resume.h"
+#include "job/step_times_seen.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
 #include "sluice/parts/metrics.h"
@@ -65,7 +66,9 @@ class RunLog {
   void print(const std::string& text) const;
   std::string data_text() const;
   std::string resume_text() const;
+  void warn_of_slow_bfloat16() const;
   std::string memory_text() const;
+  std::string step_text() const;
 
   const RunConfig& config_;
   const Plan& plan_;
@@ -77,6 +80,7 @@ class RunLog {
   std::optional<Error> metrics_error_;
   const ResumePoint& resume_;
   TimeLeft time_left_;
+  StepTimesSeen step_times_;
   bool stepped_ = false;
   std::chrono::steady_clock::time_point began_, next_note_;
   StepMetrics last_;

@@ -44,6 +44,18 @@ std::string hash_of(const Program& program) {
   return content_hash(text);
 }
 
+// Processes may read costs or memory of their own: the same order of instructions over other cuts
+// would train a model without some of its layers.
+std::string hash_of(const Partition& partition) {
+  std::string text;
+  for (const StageContent& stage : partition.stages) {
+    text += std::to_string(stage.rank) + ":";
+    for (const int layer : stage.layers) text += " " + std::to_string(layer);
+    text += "\n";
+  }
+  return content_hash(text);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> identity_of(const RunConfig& config, const Plan& plan,
@@ -54,6 +66,7 @@ std::map<std::string, std::string> identity_of(const RunConfig& config, const Pl
       {"version of torch", TORCH_VERSION},
       {"ATEN_CPU_CAPABILITY", at::get_cpu_capability()},
       {"order of instructions", hash_of(plan.program)},
+      {"split into stages", hash_of(plan.partition)},
       {"kernels", kernels_of(config)},
       {"training.threads_per_rank", std::to_string(threads_per_rank)}};
   for (const auto& [name, fingerprint] : made_of.of) {

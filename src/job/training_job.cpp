@@ -4,6 +4,7 @@
 #include "comm/process_job.h"
 #include "io/published_directory.h"
 #include "job/job_processes.h"
+#include "job/measured_once.h"
 #include "job/process_run.h"
 #include "run/out_of_memory.h"
 #include "sluice/job.h"
@@ -34,6 +35,23 @@ TrainingJob::TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop,
   told_to_all(impl_->processes, [&] {
     impl_->run.emplace(config, std::move(plan), stop, ranks_of(impl_->processes, num_ranks),
                        traced);
+  });
+}
+
+TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
+                         std::optional<StepRange> traced) {
+  if (!needs_measurement(config)) {
+    TrainingJob planned(config, plan_of_config(config), stop, traced);
+    std::swap(impl_, planned.impl_);
+    return;
+  }
+  const PipelineOptions& pipeline = config.parallelism.pipeline;
+  const int num_ranks = pipeline.num_ranks.value_or(1) * pipeline.data_parallel.degree;
+  impl_ = std::make_unique<Impl>(config, num_ranks);
+  told_to_all(impl_->processes, [&] {
+    const MeasuredMachine measured = measured_once(config, impl_->processes);
+    impl_->run.emplace(config, plan_of_config(config, &measured), stop,
+                       ranks_of(impl_->processes, num_ranks), traced);
   });
 }
 TrainingJob::~TrainingJob() = default;

@@ -141,9 +141,16 @@ const detail::FamilyModules& family_of(const ModelSpec& model) {
 
 }  // namespace
 
+namespace {
+
+// Layers with adapters, and the others of their model, are plain.
+bool fuses(const LayerOptions& options) { return options.fused && !options.adapter; }
+
+}  // namespace
+
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& given) {
   LayerOptions options = given;
-  if (options.adapter) options.fused = false;
+  options.fused = fuses(given);
   std::vector<LayerSpec> layers = family_of(model).make(model, options);
   detail::attach_adapter(model, options, layers);
   for (std::size_t i = 0; i < layers.size(); ++i) detail::freeze_as(model.layers[i], layers[i]);
@@ -155,7 +162,7 @@ Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
   return {.layers = make_layers(model, options),
           .inputs = {"input_ids", "labels", "attention_mask", "position_ids"},
           .outputs = {"logits"},
-          .loss = options.fused ? detail::fused_causal_lm_loss : causal_lm_loss,
+          .loss = fuses(options) ? detail::fused_causal_lm_loss : causal_lm_loss,
           .count = [](const Values& batch) { return count_tokens(batch.get("labels")); },
           .auxiliary = auxiliary ? auxiliary(model) : std::vector<AuxiliaryLoss>(),
           .optional_inputs = {"attention_mask", "position_ids"}};

@@ -138,7 +138,8 @@ at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
   // In place where no backward reads what was there: these are the largest tensors of the model.
   at::Tensor scores = at::matmul(q_BHLE, k_BHLE.transpose(2, 3)).mul_(scale);
   if (cap) scores = scores.div_(*cap).tanh_() * *cap;
-  at::Tensor weights = at::softmax(scores.add_(mask), -1, wide_type(scores)).to(q_BHLE.scalar_type());
+  at::Tensor weights =
+      at::softmax(scores.add_(mask), -1, wide_type(scores)).to(q_BHLE.scalar_type());
   scores.reset();
   if (settings.dropout > 0) weights = at::dropout(weights, settings.dropout, /*train=*/true);
   return at::matmul(weights, v_BHLE).transpose(1, 2).flatten(2);

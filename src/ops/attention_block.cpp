@@ -170,6 +170,7 @@ class AttentionNode final : public SplitNode {
 
   void free_input_half() override {
     only_input_.reset();
+    if (b_.before.is_there()) x_.reset();  // else the weights' half reads it
     p_ = {};
   }
   void free_all() override {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ops/kernels/kernels.h"
+#include "ops/parallel_rows.h"
 
 namespace sluice::ops {
 
@@ -21,7 +22,11 @@ void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t in
   }
   if (gradients.wants(index + 1)) {
     std::vector<float> sums(static_cast<std::size_t>(weights.out()));
-    kernels().add_rows(rows, weights.out(), dy.data, dy.stride, sums.data());
+    for_rows_with_sums(rows, weights.out(), sums.data(),
+                       [&](std::int64_t begin, std::int64_t end, float* of_block) {
+                         kernels().add_rows(end - begin, weights.out(), dy.data + begin * dy.stride,
+                                            dy.stride, of_block);
+                       });
     gradients.give(index + 1, sums.data());
   }
 }

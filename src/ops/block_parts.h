@@ -12,6 +12,7 @@
 #include "ops/norm.h"
 #include "ops/products.h"
 #include "ops/split_node.h"
+#include "sluice/error.h"
 
 namespace sluice::ops {
 
@@ -46,6 +47,13 @@ at::Tensor run_node(const at::Tensor& x, Arguments&&... arguments) {
       make_node<NodeType>(input.detach(), std::forward<Arguments>(arguments)...);
   auto& node = static_cast<NodeType&>(*pointer);
   const std::vector<at::Tensor> weights = node.weights();
+  for (const at::Tensor& weight : weights) {
+    if (!weight.defined() || weight.is_contiguous()) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = "a weight of " + node.name() + " is not contiguous",
+                 .where = "fused operators",
+                 .remedy = "give the layer a contiguous one, or set LayerOptions::fused off"});
+  }
   const bool wants = SplitNode::wants_gradients(input, weights);
   at::Tensor y;
   {

@@ -27,11 +27,13 @@ class CrossEntropyNode final : public SplitNode {
     const std::int64_t rows = logits_.size(0), classes = logits_.size(1);
     const auto* logits = logits_.const_data_ptr<float>();
     const auto* labels = labels_.const_data_ptr<std::int64_t>();
-    std::vector<double> of_blocks(static_cast<std::size_t>((rows + kRowBlock - 1) / kRowBlock));
-    for_rows(rows, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t first = begin; first < end; first += kRowBlock) {
-        of_blocks[static_cast<std::size_t>(first / kRowBlock)] = kernels().cross_entropy_value(
-            std::min(kRowBlock, end - first), classes, logits + first * classes, labels + first);
+    const std::int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
+    std::vector<double> of_blocks(static_cast<std::size_t>(blocks));
+    at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t first = block * kRowBlock;
+        of_blocks[static_cast<std::size_t>(block)] = kernels().cross_entropy_value(
+            std::min(kRowBlock, rows - first), classes, logits + first * classes, labels + first);
       }
     });
     return std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0);

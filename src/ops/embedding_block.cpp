@@ -64,7 +64,8 @@ at::Tensor embedding_block(const at::Tensor& ids, const at::Tensor& table_VD,
     found = at::embedding(table_VD, ids);
   }
   if (!SplitNode::wants_gradients({}, {table_VD})) return found;
-  const NodePtr node = make_node<EmbeddingNode>(ids.contiguous(), table_VD, padding_row);
+  const NodePtr node =
+      make_node<EmbeddingNode>(ids.to(at::kLong).contiguous(), table_VD, padding_row);
   static_cast<EmbeddingNode&>(*node).connect({}, {table_VD}, found);
   return found;
 }

@@ -102,7 +102,10 @@ class FeedForwardNode final : public SplitNode {
     give_norm(b_.behind, kBehind, d_behind_, gradients);
   }
 
-  void free_input_half() override { only_input_.reset(); }
+  void free_input_half() override {
+    only_input_.reset();
+    if (b_.before.is_there()) x_.reset();  // else the weights' half reads it
+  }
   void free_all() override {
     for (KeptBlock* memory : {&kept_, &only_input_, &gradients_}) memory->reset();
     x_.reset();

@@ -5,16 +5,16 @@
 #include <sys/mman.h>
 #endif
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
 namespace sluice::ops {
 namespace {
 
-// Takes of other sizes after which a size that nobody took is let go.
-constexpr std::int64_t kPatience = 4096;
 constexpr std::uintptr_t kHugePage = std::uintptr_t{1} << 21;
 
 // Whole 2 MiB pages inside the block, where it spans any.
@@ -35,29 +35,39 @@ class KeptPool {
  public:
   at::Tensor take(std::int64_t floats) {
     const std::lock_guard lock(mutex_);
-    ++takes_;
     Size& size = sizes_[floats];
-    size.last_take = takes_;
+    size.last_take = ++takes_;
+    at::Tensor memory;
     if (!size.free.empty()) {
-      at::Tensor memory = std::move(size.free.back());
+      memory = std::move(size.free.back());
       size.free.pop_back();
-      return memory;
+      free_ -= floats;
+    } else {
+      while (free_ > most_in_use_) drop_oldest();
+      memory = allocate(floats);
     }
-    drop_forgotten();
-    at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));
-    ask_for_huge_pages(memory);
+    in_use_ += floats;
+    most_in_use_ = std::max(most_in_use_, in_use_);
     return memory;
   }
 
   void give_back(at::Tensor memory) {
     const std::lock_guard lock(mutex_);
+    in_use_ -= memory.numel();
+    const std::int64_t floats = memory.numel();
     if (closed_) return;
-    sizes_[memory.numel()].free.push_back(std::move(memory));
+    try {
+      sizes_[floats].free.push_back(std::move(memory));
+      free_ += floats;
+    } catch (const std::bad_alloc&) {
+      // It is freed instead.
+    }
   }
 
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
+    free_ = 0;
     sizes_.clear();
   }
 
@@ -67,14 +77,39 @@ class KeptPool {
     std::vector<at::Tensor> free;
   };
 
-  void drop_forgotten() {
-    std::erase_if(sizes_,
-                  [&](const auto& size) { return size.second.last_take + kPatience < takes_; });
+  // What is free of other sizes goes first, where there is no more memory.
+  at::Tensor allocate(std::int64_t floats) {
+    const auto memory_of = [floats] {
+      at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));
+      ask_for_huge_pages(memory);
+      return memory;
+    };
+    if (free_ == 0) return memory_of();
+    try {
+      return memory_of();
+    } catch (const c10::Error&) {
+    } catch (const std::bad_alloc&) {
+    }
+    while (free_ > 0) drop_oldest();
+    return memory_of();
+  }
+
+  // Precondition: something is free.
+  void drop_oldest() {
+    auto oldest = sizes_.end();
+    for (auto size = sizes_.begin(); size != sizes_.end(); ++size) {
+      if (size->second.free.empty()) continue;
+      if (oldest == sizes_.end() || size->second.last_take < oldest->second.last_take)
+        oldest = size;
+    }
+    free_ -= oldest->first * static_cast<std::int64_t>(oldest->second.free.size());
+    sizes_.erase(oldest);
   }
 
   std::mutex mutex_;
   std::map<std::int64_t, Size> sizes_;
   std::int64_t takes_ = 0;
+  std::int64_t in_use_ = 0, most_in_use_ = 0, free_ = 0;  // floats
   bool closed_ = false;
 };
 

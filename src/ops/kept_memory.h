@@ -8,8 +8,9 @@
 // Invariants:
 //  1. A block comes back to the thread that took it, whoever lets it go; when that thread has ended
 //     it is freed.
-//  2. What is kept is at most what was in use at once, size by size; sizes that nobody takes any
-//     longer are let go.
+//  2. Of each size at most what was in use at once is kept, and of all together what was in use at
+//     once, at most, beside what is in use: sizes that nobody has taken for the longest time are
+//     let go first.
 // Thread-safety: blocks may be let go on any thread.
 #pragma once
 

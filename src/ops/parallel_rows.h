@@ -23,11 +23,12 @@ void for_rows(std::int64_t rows, const Run& run) {
 }
 
 // run(begin, end, sums): adds to sums[width], which are zero at first, from the first row to the
-// last; with several threads block by block.
+// last. Block by block, so that the sums of long microbatches stay exact, and depend on no number
+// of threads.
 template <typename Run>
 void for_rows_with_sums(std::int64_t rows, std::int64_t width, float* sums, const Run& run) {
   std::fill_n(sums, width, 0.0F);
-  if (at::get_num_threads() == 1 || rows <= kRowBlock) return run(0, rows, sums);
+  if (rows <= kRowBlock) return run(0, rows, sums);
   const std::int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
   std::vector<float> of_blocks(static_cast<std::size_t>(blocks * width));
   at::parallel_for(0, blocks, 1, [&](std::int64_t first, std::int64_t last) {

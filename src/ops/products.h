@@ -1,10 +1,12 @@
 // Products of float32 matrices with the weights of linear layers, on rows that may lie in columns
 // of a wider matrix.
 //
-// Owns: LinearWeights, the calls of the matrix library behind LibTorch.
+// Owns: LinearWeights, the choice between our own products (kernels.h) and those of the matrix
+// library behind LibTorch: by the processor alone.
 // Does not own: what is computed between products (kernels.h), autograd (split_node.h).
 //
-// Invariant: the bits of a result are a function of its operands and the number of threads.
+// Invariant: the bits of a result are a function of its operands and, of the library's, of the
+// number of threads.
 // Thread-safety: pure functions; as many threads as at::get_num_threads() on the calling thread.
 #pragma once
 

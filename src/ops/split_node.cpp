@@ -53,7 +53,11 @@ void SplitNode::connect(const at::Tensor& input, const std::vector<at::Tensor>& 
     const bool trains = weight.defined() && weight.requires_grad();
     edges.push_back(trains ? torch::autograd::impl::gradient_edge(weight) : Edge());
     versions_.push_back(weight.defined() ? static_cast<std::int64_t>(weight._version()) : 0);
-    has_weights_ |= trains;
+    weights_left_.push_back(trains);
+  }
+  if (input.defined()) {
+    input_version_ = torch::autograd::impl::version_counter(input);
+    if (input_version_.enabled()) entered_with_ = input_version_.current_version();
   }
   weights_ = weights;
   set_next_edges(std::move(edges));
@@ -61,6 +65,19 @@ void SplitNode::connect(const at::Tensor& input, const std::vector<at::Tensor>& 
 }
 
 void SplitNode::require_unchanged() const {
+  if (is_over_) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "the backward of " + name() + " has run: what it needs is gone",
+                 .where = "a second backward through the same graph",
+                 .remedy = "run the forward again, or use plain operators (training.fused = "
+                           "\"off\") with retain_graph"});
+  }
+  if (input_version_.enabled() && input_version_.current_version() != entered_with_) {
+    throw Error(ErrorKind::kUsage, {.what = "what entered " + name() +
+                                            " was written to in place between forward and backward",
+                                    .where = "the gradients of that forward",
+                                    .remedy = "write to a copy"});
+  }
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (!weights_[i].defined() || static_cast<std::int64_t>(weights_[i]._version()) == versions_[i])
       continue;
@@ -85,9 +102,10 @@ variable_list SplitNode::apply(variable_list&& gradients) {
   WeightGradients weights;
   bool any_weight = false;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    weights.wanted_.push_back(task_should_compute_output(1 + i));
+    weights.wanted_.push_back(weights_left_[i] && task_should_compute_output(1 + i));
     weights.leaves_.push_back(next_edge(1 + i).function.get());
     any_weight |= weights.wanted_.back();
+    if (weights.wanted_.back()) weights_left_[i] = false;
   }
   if (!input_done_) {
     result[0] = input_half(gradient, task_should_compute_output(0));
@@ -100,10 +118,15 @@ variable_list SplitNode::apply(variable_list&& gradients) {
     weight_half(gradient, weights);
     std::move(weights.handed_over_.begin(), weights.handed_over_.end(), result.begin() + 1);
   }
-  if (any_weight || !has_weights_) free_all();
+  const bool has_more =
+      std::find(weights_left_.begin(), weights_left_.end(), true) != weights_left_.end();
+  if (!has_more) release_variables();
   return result;
 }
 
-void SplitNode::release_variables() { free_all(); }
+void SplitNode::release_variables() {
+  is_over_ = true;
+  free_all();
+}
 
 }  // namespace sluice::ops

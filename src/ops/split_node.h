@@ -10,7 +10,7 @@
 //  2. The first half runs once. What only it reads is free behind it; the rest when the second is
 //     over, or is not wanted at all.
 //  3. A weight without requires_grad is left out. One that was written to since the forward is
-//     refused.
+//     refused, and so is an input, and a second backward.
 // Thread-safety: one rank's thread.
 #pragma once
 
@@ -64,7 +64,6 @@ class SplitNode : public torch::autograd::Node {
   virtual void free_input_half() = 0;
   virtual void free_all() = 0;
 
-  bool has_weights() const { return has_weights_; }
   bool is_weight(std::size_t weight) const {
     return static_cast<bool>(next_edge(1 + weight).function);
   }
@@ -74,8 +73,11 @@ class SplitNode : public torch::autograd::Node {
 
   std::vector<at::Tensor> weights_;
   std::vector<std::int64_t> versions_;
-  bool has_weights_ = false;
+  c10::VariableVersion input_version_;  // of what entered, without holding it
+  std::uint32_t entered_with_ = 0;
+  std::vector<bool> weights_left_;  // whose gradients nobody has asked for yet
   bool input_done_ = false;
+  bool is_over_ = false;
 };
 
 }  // namespace sluice::ops

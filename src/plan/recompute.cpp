@@ -79,36 +79,32 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
   return lengths == 1 ? ShapePolynomial{.per_token = count} : ShapePolynomial{.per_pair = count};
 }
 
-ShapePolynomial sum(const ShapePolynomial& a, const ShapePolynomial& b, double factor = 1.0) {
-  return {a.constant + factor * b.constant, a.per_row + factor * b.per_row,
-          a.per_token + factor * b.per_token, a.per_pair + factor * b.per_pair,
-          a.per_length + factor * b.per_length};
-}
-
 // It keeps what enters it, and what it kept otherwise is there when its backward begins.
 LayerCost cost_of_running_twice(const LayerInfo& layer,
                                 const std::map<std::string, ShapePolynomial>& values) {
   LayerCost cost = layer.cost;
   if (cost.after_forward == ShapePolynomial()) return cost;  // no backward, or nothing to save
   if (layer.role == LayerRole::kHead) {  // its input is all that it keeps; the rest is the loss's
-    for (const ValueSpec& value : layer.writes) cost.on_entry = sum(cost.on_entry, bytes_of(value));
+    for (const ValueSpec& value : layer.writes)
+      cost.on_entry = ShapePolynomial::sum(cost.on_entry, bytes_of(value));
     return cost;
   }
   ShapePolynomial entering;
   const std::set<std::string> read(layer.reads.begin(), layer.reads.end());
   for (const std::string& name : read) {
     if (const auto value = values.find(name); value != values.end())
-      entering = sum(entering, value->second);
+      entering = ShapePolynomial::sum(entering, value->second);
   }
   cost.after_forward = entering;
   // Of fused operators nothing waits for the backward.
   const PooledBytes& pooled = layer.cost.pooled;
-  cost.pooled.in_backward = sum(sum(pooled.in_backward, pooled.until_input), pooled.until_weight);
-  cost.pooled.after_input = sum(pooled.after_input, pooled.until_weight);
+  cost.pooled.in_backward = ShapePolynomial::sum(pooled.in_backward, pooled.until_input);
+  cost.pooled.after_input = ShapePolynomial::sum(pooled.after_input, pooled.until_weight);
   cost.pooled.until_input = cost.pooled.until_weight = {};
   // What the last layer of a backward needs on top is in at_end.
   if (cost.at_end == ShapePolynomial())
-    cost.on_entry = sum(sum(cost.on_entry, layer.cost.after_forward), entering, -1.0);
+    cost.on_entry = ShapePolynomial::sum(
+        ShapePolynomial::sum(cost.on_entry, layer.cost.after_forward), entering, -1.0);
   return cost;
 }
 

@@ -24,6 +24,10 @@ LayerCost cost_of_frozen(const LayerInfo& layer, bool flows) {
   cost.forward_flops = layer.cost.forward_flops;
   cost.in_forward = layer.cost.in_forward;
   cost.weight_flops = {};
+  // A forward alone takes as much for one layer at a time.
+  if (!flows)
+    cost.pooled.in_forward =
+        ShapePolynomial::sum(layer.cost.pooled.until_input, layer.cost.pooled.until_weight);
   return cost;
 }
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <utility>
 
+#include "layer/autograd_node.h"
 #include "run/autocast.h"
 #include "run/graph_input.h"
-#include "layer/autograd_node.h"
 #include "run/same_storage.h"
 #include "sluice/error.h"
 

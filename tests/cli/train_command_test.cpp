@@ -113,7 +113,10 @@ TEST_F(TrainCommandTest, PredictsThePeakMemoryOfFrozenLayersAndOfThoseThatRunTwi
       // depends on timing.
       const bool only_forwards = option.starts_with("--training.trainable") && schedule == "GPipe";
       for (std::size_t rank = only_forwards ? 1 : 0; rank < 2; ++rank) {
-        EXPECT_NEAR(memory[rank].at("total_bytes").get<double>() / measured[rank], 1, 0.04)
+        // Messages under way are not predicted (docs/memory.md): two count on a model as small.
+        constexpr double kMessage = 4 * 16 * 64 * 4;
+        EXPECT_NEAR(memory[rank].at("total_bytes").get<double>(), measured[rank],
+                    0.04 * measured[rank] + 2 * kMessage)
             << option << schedule << " rank " << rank;
       }
       if (option.empty())

@@ -230,6 +230,48 @@ TEST(FusedTest, AWeightWrittenToBetweenForwardAndBackwardIsRefused) {
   EXPECT_THROW(logits.sum().backward(), Error);
 }
 
+TEST(FusedTest, ASecondBackwardAndAnInputWrittenToAreRefused) {
+  ChunkChain model(parse_model_spec(cases().front().config, "config.json"), {1});
+  model.initialize(3);
+  const at::Tensor logits = model.forward(batch_of(1, 8)).get("logits");
+  logits.sum().backward({}, /*retain_graph=*/true);
+  EXPECT_THROW(logits.sum().backward(), Error);
+
+  const at::Tensor again = model.forward(batch_of(1, 8)).get("logits");
+  {
+    const at::NoGradGuard no_grad;
+    at::Tensor entered = model.inputs()[1].begin()->second;
+    entered.add_(1);
+  }
+  EXPECT_THROW(again.sum().backward(), Error);
+}
+
+TEST(FusedTest, SeveralThreadsComputeTheSameLossAndGradients) {
+  ChunkChain model(parse_model_spec(cases().front().config, "config.json"), {});
+  model.initialize(3);
+  const Values batch = batch_of(1, 150);
+  const Model whole = causal_lm(parse_model_spec(cases().front().config, "c"));
+  const auto losses = [&](int threads) {
+    at::set_num_threads(threads);
+    const at::Tensor loss = whole.loss(model.forward(batch), batch).loss;
+    loss.backward();
+    std::map<std::string, at::Tensor> gradients = model.gradients();
+    for (auto& [name, gradient] : gradients) gradient = gradient.clone();
+    model.clear_gradients();
+    at::set_num_threads(1);
+    return std::pair(loss.detach(), gradients);
+  };
+  const auto [loss, gradients] = losses(1);
+  for (const int threads : {2, 3}) {
+    const auto [other, other_gradients] = losses(threads);
+    EXPECT_TRUE(at::allclose(other, loss, 1e-6)) << other << loss;
+    for (const auto& [name, gradient] : gradients)
+      EXPECT_LE((other_gradients.at(name) - gradient).norm().item<double>(),
+                1e-5 * gradient.norm().item<double>() + 1e-7)
+          << name;
+  }
+}
+
 TEST(FusedTest, TheLossAndItsGradientAreThoseOfThePlainOne) {
   const Model fused = causal_lm(parse_model_spec(cases().front().config, "c"), {.fused = true}),
               plain = causal_lm(parse_model_spec(cases().front().config, "c"), {.fused = false});

@@ -184,6 +184,8 @@ TEST_P(AttentionKernelTest, IsNearFloat64AtEveryLength) {
 TEST_P(AttentionKernelTest, IsNearFloat64AtEveryHeadSizeAndGroup) {
   for (Index head_dim = 16; head_dim <= 256; head_dim += 16)
     expect_near(kernels_, {.length = 101, .group = 1 + head_dim / 16 % 4, .head_dim = head_dim});
+  for (const Index head_dim : {400, 512, 1024})
+    expect_near(kernels_, {.length = 101, .group = 1, .head_dim = head_dim});
 }
 
 TEST_P(AttentionKernelTest, KeepsKeysInSeveralBlocks) {

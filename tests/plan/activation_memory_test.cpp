@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/saturate.h"
+#include "sluice/parts/precision.h"
 
 namespace sluice {
 namespace {
@@ -12,7 +13,7 @@ ModelSpec llama(const std::string& attention_dropout = "0") {
     "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_key_value_heads": 1, "attention_dropout": )" +
                               attention_dropout + "}",
-                          "config.json");
+                          "config.json", {.fused = false});
 }
 
 TEST(ActivationMemoryTest, CountsWhatADecoderLayerKeepsForEveryToken) {

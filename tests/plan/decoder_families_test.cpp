@@ -11,6 +11,7 @@
 #include "plan/families/olmo2.h"
 #include "plan/families/qwen.h"
 #include "sluice/error.h"
+#include "sluice/parts/precision.h"
 #include "support/expect_error.h"
 
 namespace sluice {
@@ -25,7 +26,10 @@ Json tiny(const std::string& family) {
           {"num_key_value_heads", 2}, {"pad_token_id", nullptr}};
 }
 
-ModelSpec parse(const Json& config) { return parse_model_spec(config.dump(), "config.json"); }
+// With what LibTorch's operators keep.
+ModelSpec parse(const Json& config) {
+  return parse_model_spec(config.dump(), "config.json", {.fused = false});
+}
 
 DecoderConfig config_of(const Json& config, DecoderConfig (*read)(const detail::ConfigReader&)) {
   return detail::config_of(parse(config), read);

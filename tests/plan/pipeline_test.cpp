@@ -1,6 +1,7 @@
 // plan_pipeline() as a library calls it: options in, a proven plan out, no configuration.
 #include <gtest/gtest.h>
 
+#include "sluice/parts/precision.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 
@@ -8,7 +9,9 @@ namespace sluice {
 namespace {
 
 ModelSpec model_of(const std::string& name) {
-  return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
+  // With what LibTorch's operators keep.
+  return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name,
+                         {.fused = false});
 }
 
 // llama_untied has 4 decoder layers.

@@ -670,9 +670,12 @@ TEST(TrainerTest, ARankAllocatesItsOwnParametersAndTheirStateAndNothingElse) {
         largest = std::max(largest, static_cast<std::int64_t>(info.tensor.nbytes()));
       }
       const std::int64_t expected = own + trainer.optimizer().state_bytes();
-      EXPECT_EQ(ledger.live_bytes(transport.rank()), expected) << ranks;
+      // Each moment of a parameter begins at a cache line.
+      const auto lines = static_cast<std::int64_t>(2 * 64 * trainer.parameters().size());
+      EXPECT_GE(ledger.live_bytes(transport.rank()), expected) << ranks;
+      EXPECT_LT(ledger.live_bytes(transport.rank()), expected + lines) << ranks;
       // Modules draw initial values of their own before ours; one more copy of a tensor at a time.
-      EXPECT_LE(ledger.peak_bytes(transport.rank()), expected + 2 * largest) << ranks;
+      EXPECT_LT(ledger.peak_bytes(transport.rank()), expected + lines + 2 * largest) << ranks;
     };
     run_training(run);
   }

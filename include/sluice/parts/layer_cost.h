@@ -19,6 +19,9 @@ struct MicrobatchShape {
 struct ShapePolynomial {
   double constant = 0, per_row = 0, per_token = 0, per_pair = 0, per_length = 0;
   double at(const MicrobatchShape& shape) const;
+  // a + factor * b.
+  static ShapePolynomial sum(const ShapePolynomial& a, const ShapePolynomial& b,
+                             double factor = 1.0);
   friend bool operator==(const ShapePolynomial&, const ShapePolynomial&) = default;
 };
 
@@ -29,6 +32,7 @@ struct PooledBytes {
   ShapePolynomial until_weight;  // from F to B or W
   ShapePolynomial after_input;   // from I to W, and while B runs
   ShapePolynomial in_backward;   // while B or I runs
+  ShapePolynomial in_forward;    // while a forward runs that keeps nothing
   friend bool operator==(const PooledBytes&, const PooledBytes&) = default;
 };
 

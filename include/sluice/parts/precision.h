@@ -33,5 +33,7 @@ struct Precision {
 // As read_model_spec(path), with the types of parameters and values and the costs of this
 // precision.
 ModelSpec read_model_spec(const std::string& path, const Precision& precision);
+ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name,
+                           const Precision& precision);
 
 }  // namespace sluice

@@ -28,7 +28,9 @@ constexpr Index kForwardKeys = 1024;  // of a block: its scores take 192 KiB
 constexpr Index kSlack = 16;  // between rows of scores: no two of them in the same cache set
 
 // Keys of a gradient's block: K, K^T, V^T, dK and dV of it stay within 480 KiB.
-inline Index gradient_keys(Index head_dim) { return least(1024, 24576 / head_dim / 64 * 64); }
+inline Index gradient_keys(Index head_dim) {
+  return most(64, least(1024, 24576 / head_dim / 64 * 64));
+}
 inline Index padded(Index length) { return (length + 63) / 64 * 64; }
 inline Index forward_keys(Index length) { return least(padded(length), kForwardKeys); }
 inline Index gradient_keys(Index length, Index head_dim) {

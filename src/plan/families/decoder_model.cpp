@@ -50,10 +50,6 @@ NormBytes norm_bytes(NormKind kind, std::int64_t width, std::int64_t groups, dou
   return {narrow + NumberBytes::wide(2 * groups), narrow + NumberBytes::wide(2 * groups), 0};
 }
 
-ShapePolynomial sum(const ShapePolynomial& a, const ShapePolynomial& b) {
-  return {a.constant + b.constant, a.per_row + b.per_row, a.per_token + b.per_token,
-          a.per_pair + b.per_pair, a.per_length + b.per_length};
-}
 ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
   return {std::max(a.constant, b.constant), std::max(a.per_row, b.per_row),
           std::max(a.per_token, b.per_token), std::max(a.per_pair, b.per_pair),
@@ -61,11 +57,11 @@ ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
 }
 // One part runs after the other.
 LayerCost sum(const LayerCost& a, const LayerCost& b) {
-  return {.forward_flops = sum(a.forward_flops, b.forward_flops),
-          .input_flops = sum(a.input_flops, b.input_flops),
-          .weight_flops = sum(a.weight_flops, b.weight_flops),
-          .after_forward = sum(a.after_forward, b.after_forward),
-          .after_input = sum(a.after_input, b.after_input),
+  return {.forward_flops = ShapePolynomial::sum(a.forward_flops, b.forward_flops),
+          .input_flops = ShapePolynomial::sum(a.input_flops, b.input_flops),
+          .weight_flops = ShapePolynomial::sum(a.weight_flops, b.weight_flops),
+          .after_forward = ShapePolynomial::sum(a.after_forward, b.after_forward),
+          .after_input = ShapePolynomial::sum(a.after_input, b.after_input),
           .on_entry = larger(a.on_entry, b.on_entry),
           .at_end = larger(a.at_end, b.at_end),
           .in_forward = larger(a.in_forward, b.in_forward)};

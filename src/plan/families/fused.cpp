@@ -57,7 +57,7 @@ void FusedBytes::add(const FusedAttention& a) {
   after_input_ += width;
   running_.insert(a.query_width);
   scratch_ = kTransposed * as_double(a.head_dim) + 2 * kQueryBlock;
-  forward_ = std::max(forward_, width + as_double(a.query_width + 2 * a.hidden));
+  forward_ = std::max(forward_, as_double(2 * a.hidden));
 }
 
 void FusedBytes::add(const FusedFeedForward& f) {
@@ -65,7 +65,7 @@ void FusedBytes::add(const FusedFeedForward& f) {
   const double inner = as_double((f.is_gated ? 3 : 2) * f.inner);
   until_weight_ += inner;
   running_.insert(f.inner);
-  forward_ = std::max(forward_, inner + as_double(2 * f.hidden));
+  forward_ = std::max(forward_, as_double(2 * f.hidden));
 }
 
 void FusedBytes::add_to(LayerCost& cost, LayerCost& frozen_cost) const {

@@ -47,7 +47,7 @@ class FusedBytes {
   double once_ = 0;                 // sums of the weights of norms
   double scratch_ = 0;              // for each token of a sequence
   std::set<std::int64_t> running_;  // widths of what a backward takes for a moment
-  double forward_ = 0;              // while a half runs that keeps nothing
+  double forward_ = 0;              // tensors while a half runs that keeps nothing
 };
 
 // One norm by itself.

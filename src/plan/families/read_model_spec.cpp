@@ -146,7 +146,12 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name) {
-  return parse_model_spec(config_json, file_name, /*directory=*/"", Precision());
+  return parse_model_spec(config_json, file_name, Precision());
+}
+
+ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name,
+                           const Precision& precision) {
+  return parse_model_spec(config_json, file_name, /*directory=*/"", precision);
 }
 
 ModelSpec read_model_spec(const std::string& path) { return read_model_spec(path, Precision()); }

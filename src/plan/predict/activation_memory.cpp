@@ -42,7 +42,8 @@ ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape&
           bytes_of(cost.pooled.until_weight, shape),
           bytes_of(cost.pooled.after_input, shape),
           bytes_of(cost.pooled.after_input, shape),
-          bytes_of(cost.pooled.in_backward, shape)};
+          bytes_of(cost.pooled.in_backward, shape),
+          bytes_of(cost.pooled.in_forward, shape)};
 }
 
 namespace {
@@ -53,6 +54,7 @@ void add_pooled(const ActivationBytes& layer, ActivationBytes& sum) {
   sum.pooled_after_input = saturating_add(sum.pooled_after_input, layer.pooled_after_input);
   sum.largest_after_input = std::max(sum.largest_after_input, layer.largest_after_input);
   sum.pooled_in_backward = std::max(sum.pooled_in_backward, layer.pooled_in_backward);
+  sum.pooled_in_forward = std::max(sum.pooled_in_forward, layer.pooled_in_forward);
 }
 
 // What is in use at once along a row of instructions, at most.
@@ -63,6 +65,10 @@ class Pool {
       case ActionKind::kForward:
         take(until_input_, stage.pooled_until_input);
         take(until_weight_, stage.pooled_until_weight);
+        // Blocks as large as those that stay, of which some may be free.
+        with_forward_ = std::max(with_forward_,
+                                 saturating_add(saturating_add(until_input_.now, until_weight_.now),
+                                                stage.pooled_in_forward));
         return;
       case ActionKind::kBackward:
         take(after_input_, stage.largest_after_input);
@@ -84,8 +90,9 @@ class Pool {
     in_backward_ = std::max(in_backward_, stage.pooled_in_backward);
   }
   std::int64_t bytes() const {
-    return saturating_add(saturating_add(until_input_.most, until_weight_.most),
-                          saturating_add(after_input_.most, in_backward_));
+    const std::int64_t until_later =
+        std::max(saturating_add(until_input_.most, until_weight_.most), with_forward_);
+    return saturating_add(until_later, saturating_add(after_input_.most, in_backward_));
   }
 
  private:
@@ -100,7 +107,7 @@ class Pool {
     bytes.now = saturating_subtract(bytes.now, less);
   }
   Bytes until_input_, until_weight_, after_input_;
-  std::int64_t in_backward_ = 0;
+  std::int64_t in_backward_ = 0, with_forward_ = 0;
 };
 
 }  // namespace

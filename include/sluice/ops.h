@@ -1,0 +1,53 @@
+// Fused operators by name, for modules of one's own: causal attention, RMS norm and gated
+// activations that run on kernels for CPU (float32; AVX-512, AVX2 or any processor) and on
+// LibTorch's operators elsewhere.
+//
+// Owns: the choice between kernel and operators, autograd.
+// Does not own: products with weights, parameters, modules (causal_lm.h has those of native
+// families).
+//
+//   const at::Tensor y_BLHE = sluice::fused_attention(q_BLHE, k_BLGE, v_BLGE, {.window = 512});
+//
+// Invariants:
+//  1. Which of the two runs depends on types, devices, sizes and LibTorch's modes alone
+//     (docs/ops.md has the conditions); both are checked against float64.
+//  2. Kernels give the same bits for any strides, addresses, batch sizes and number of threads.
+//  3. A backward that is itself differentiated (create_graph) runs on LibTorch's operators.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace sluice {
+
+struct FusedAttentionOptions {
+  std::optional<double> scale = {};  // of the scores; without: 1 / sqrt(E)
+  double cap = 0;                    // scores become cap * tanh(score / cap); 0: none
+  std::int64_t window = 0;           // keys that a query sees, itself included; 0: all before it
+  // int64 or int32 [B, L], ascending along L, 0 <= first_key[b, l] <= l: the first token of the
+  // document that l belongs to. Undefined: one document a row.
+  at::Tensor first_key = {};
+};
+
+// softmax(scale * q k^T) v where query l sees the keys [max(first_key[l], l - window + 1), l].
+// q [B, L, H, E]; k, v [B, L, G, E], H a multiple of G: query head h reads key head h / (H / G).
+// The result is [B, L, H, E]. Views are read where they lie if a head's numbers are side by side
+// and the heads of a row too, as columns of one matrix are; others are copied. Throws Error(kUsage)
+// at shapes that do not fit, or a first_key outside of [0, l] or descending.
+at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
+                           const at::Tensor& v_BLGE, const FusedAttentionOptions& options = {});
+
+// x / sqrt(mean(x^2) + eps) * (offset + weight) over the last dimension; x [.., D], weight [D].
+// offset 1 is Gemma's. Throws Error(kUsage) at shapes that do not fit.
+at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
+                          double offset = 0);
+
+// activation(gate) * up, element by element. activation: silu, gelu, gelu_tanh, relu. Throws
+// Error(kUsage) at another one, with the nearest, and at shapes that differ.
+at::Tensor fused_gated(std::string_view activation, const at::Tensor& gate, const at::Tensor& up);
+
+}  // namespace sluice

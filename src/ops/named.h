@@ -1,0 +1,53 @@
+// What the operators of sluice/ops.h share.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "sluice/error.h"
+
+namespace sluice::ops {
+
+[[noreturn]] inline void refuse(const char* op, const std::string& what,
+                                const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = op, .remedy = remedy});
+}
+
+// Kernels take plain float32 on the CPU: no other layout, no subclass, no transform (vmap, forward
+// mode) that would have to see operators.
+inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.device() != at::kCPU || tensor.scalar_type() != at::kFloat ||
+        tensor.layout() != at::kStrided || tensor.is_neg() || tensor._is_zerotensor() ||
+        tensor.numel() == 0 || at::isTensorSubclassLike(tensor) || tensor._fw_grad(0).defined())
+      return false;
+  }
+  return true;
+}
+
+// The gradients of `operators`, which can be differentiated again: for create_graph.
+template <typename Operators>
+std::vector<at::Tensor> differentiable_gradients(const std::vector<at::Tensor>& inputs,
+                                                 const at::Tensor& gradient,
+                                                 const Operators& operators) {
+  std::vector<at::Tensor> wanted;
+  for (const at::Tensor& input : inputs) {
+    if (input.requires_grad()) wanted.push_back(input);
+  }
+  const auto found = torch::autograd::grad({operators(inputs)}, wanted, {gradient},
+                                           /*retain_graph=*/true, /*create_graph=*/true);
+  std::vector<at::Tensor> all(inputs.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].requires_grad()) all[i] = found[next++];
+  }
+  return all;
+}
+
+}  // namespace sluice::ops
