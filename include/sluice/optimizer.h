@@ -9,16 +9,21 @@
 //     or on the number of threads.
 //  2. A parameter without a gradient is left alone, and so is its state.
 //
-// Float32 and float64 parameters on CPU and CUDA are updated by LibTorch's fused kernels. Other
+// AdamW of float32 parameters on the CPU is our own kernel (ops/kernels), compiled for several
+// instruction sets: its last bits depend on the processor, not on layout, threads or any option.
+// SGD of them, float64 parameters and those on CUDA are updated by LibTorch's fused kernels. Other
 // devices, half-precision parameters and float32 gradients of half-precision parameters are updated
-// by elementary operators in float32 (float64 state stays float64), with float32 state.
+// by elementary operators in float32 (float64 state stays float64), with float32 state. On the CPU
+// all state of one type lies side by side in one buffer, on 2 MiB pages where the system has them.
 // Thread-safety: one rank's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,12 +42,15 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One update with gradients divided by `grad_scale` (clipping: 1 / coefficient). May overwrite
-  // the gradients.
-  virtual void step(double lr, double grad_scale = 1.0) = 0;
+  // One update of the parameters with these indices, with gradients divided by `grad_scale`
+  // (clipping: 1 / coefficient). May overwrite the gradients.
+  virtual void step(std::span<const std::size_t> members, double lr, double grad_scale) = 0;
+  // Of all.
+  void step(double lr, double grad_scale = 1.0);
 
   // {"exp_avg/model.norm.weight", tensor}, ...: what a checkpoint has to hold beside parameters.
   virtual std::vector<std::pair<std::string, at::Tensor>> state() const = 0;
+  virtual std::size_t num_parameters() const = 0;
   std::int64_t state_bytes() const;
 };
 

@@ -10,14 +10,23 @@
 //
 // REDUCE_TIED, REDUCE_LOSS, GATHER_OUTPUTS and REDUCE_NORM are collectives of this program's ranks:
 // every rank concerned executes them, in the same order. UNSHARD and REDUCE_GRAD are collectives
-// along other axes (axes_of), where all ranks run the same row. All six are posts: they begin and
-// go on, and the first instruction below that uses the result waits for it:
+// along other axes (axes_of), where all ranks run the same row, and so is an UPDATE whose blocks
+// replicas share. All seven are posts: they begin and go on, and the first instruction below that
+// uses the result waits for it:
 //   UNSHARD of a stage       a compute action, or the RESHARD, of the stage
-//   REDUCE_GRAD of a stage   REDUCE_TIED of a group with a member in the stage, REDUCE_NORM,
-//                            OPTIMIZER_STEP
-//   REDUCE_TIED              REDUCE_NORM, OPTIMIZER_STEP
-//   REDUCE_LOSS, GATHER_OUTPUTS, REDUCE_NORM   OPTIMIZER_STEP
+//   REDUCE_GRAD of a stage   REDUCE_TIED of a group with a member in the stage, PARTIAL_NORM and
+//                            UPDATE of the stage, REDUCE_NORM, OPTIMIZER_STEP
+//   REDUCE_TIED              PARTIAL_NORM and UPDATE of a member, REDUCE_NORM, OPTIMIZER_STEP
+//   REDUCE_LOSS, GATHER_OUTPUTS, REDUCE_NORM   UPDATE, OPTIMIZER_STEP
+//   UPDATE                   OPTIMIZER_STEP
 // What nobody used is waited for at the end of the row.
+//
+// PARTIAL_NORM is work of its rank alone that has time: the rank does it, from where it stands,
+// whenever it would otherwise wait for a message, and what is left of it when its user comes:
+// REDUCE_NORM, UPDATE of the stage, OPTIMIZER_STEP. REDUCE_NORM takes the norms of what no
+// PARTIAL_NORM was about; OPTIMIZER_STEP updates the stages that no UPDATE above it was about. No
+// weight is written before REDUCE_LOSS and REDUCE_NORM of the whole step are known: after a step
+// that is not finite all weights are those of the step before.
 //
 // Every pass is Program -> Program, keeps the order of what was there, and can be tested alone.
 // Thread-safety: values.
@@ -104,12 +113,21 @@ Program add_reduce_grad(Program program, bool per_microbatch = false);
 // {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that
 // holds a member, after all compute of that rank.
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
-// REDUCE_LOSS on every rank: above its REDUCE_NORM or OPTIMIZER_STEP, else at the end.
+// REDUCE_LOSS on every rank: above its REDUCE_NORM, UPDATE or OPTIMIZER_STEP, else at the end.
 Program add_loss_reduction(Program program);
 // GATHER_OUTPUTS on every rank: at the same place.
 Program add_output_gathering(Program program);
 // REDUCE_NORM (with_norm), OPTIMIZER_STEP at the end of every rank.
 Program add_optimizer_step(Program program, bool with_norm);
+// {s}PARTIAL_NORM in every row with REDUCE_NORM, of its stages with gradients of weights: where
+// they are known, that is behind the last of them and the SEND of the same action, or behind the
+// last REDUCE_TIED with a member in the stage; of a stage with REDUCE_GRAD directly above
+// REDUCE_NORM, since waiting for it earlier would end its overlap with compute.
+Program add_partial_norms(Program program);
+// OPTIMIZER_STEP becomes {s}UPDATE of every stage of its row that has gradients of weights, in the
+// order in which the row computes with them first: so the next step's first forward waits for one.
+// A row without such a stage keeps its OPTIMIZER_STEP.
+Program split_optimizer_step(Program program);
 
 struct LowerOptions {
   bool shard_parameters = false;  // UNSHARD / RESHARD
@@ -126,11 +144,13 @@ struct LowerOptions {
   bool outputs = false;  // GATHER_OUTPUTS
   bool optimizer_step = false;
   bool norm = false;
+  bool partial_norms = false;    // PARTIAL_NORM
+  bool update_by_stage = false;  // UPDATE in place of OPTIMIZER_STEP
 };
 
 // The passes by name, in the order in which lower() applies them for these options: forward only,
 // frozen, merge, unshard, reduce gradients, transfers, defer, tied reductions, loss, outputs,
-// optimizer step.
+// optimizer step, partial norms, update by stage.
 struct NamedPass {
   std::string name;
   Program (*apply)(Program, const LowerOptions&) = nullptr;

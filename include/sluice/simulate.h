@@ -7,10 +7,11 @@
 // arrives `latency` later. UNSHARD and the reductions are posts that take no time on the rank: they
 // last as long as their cost says, those of one kind on one rank one after another, beside compute;
 // REDUCE_TIED, REDUCE_LOSS and REDUCE_NORM begin when all members have posted them; the first user,
-// or the end of the row, waits. OPTIMIZER_STEP keeps its rank for the updates of its stages;
-// RESHARD takes no time. A program without transfers hands over at the end of each action. Units:
-// any one unit of time; sizes in bytes, bandwidth in bytes per unit of time. Thread-safety: pure
-// functions.
+// or the end of the row, waits. PARTIAL_NORM takes of its rank the time that it waits anyway, and
+// what is left when its user comes. UPDATE keeps its rank for the update of its stage,
+// OPTIMIZER_STEP for those of the stages that no UPDATE was about; RESHARD takes no time. A program
+// without transfers hands over at the end of each action. Units: any one unit of time; sizes in
+// bytes, bandwidth in bytes per unit of time. Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -28,7 +29,8 @@ struct StageCosts {
   double backward = 2.0;          // B
   double unshard = 0.0;           // UNSHARD
   double reduce_gradients = 0.0;  // REDUCE_GRAD
-  double optimizer_step = 0.0;    // its share of the rank's OPTIMIZER_STEP
+  double partial_norm = 0.0;      // PARTIAL_NORM
+  double optimizer_step = 0.0;    // UPDATE; its share of the rank's OPTIMIZER_STEP
   // Bytes: of a microbatch from F to B or I, of one from I to W, and of the stage all the time.
   double kept_bytes = 0.0, kept_after_input_bytes = 0.0, held_bytes = 0.0;
   friend bool operator==(const StageCosts&, const StageCosts&) = default;
@@ -51,7 +53,7 @@ struct Costs {
   std::string file;                   // that they were read from; for errors
 };
 
-// "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,REDUCE_GRAD=0,OPTIMIZER_STEP=0,REDUCE_TIED=0,..": any
+// "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,REDUCE_GRAD=0,PARTIAL_NORM=0,OPTIMIZER_STEP=0,..": any
 // of them, in any order; comm is the latency, and B is I + W where it is not given. Throws
 // Error(kUsage).
 Costs parse_costs(std::string_view text);
@@ -71,7 +73,7 @@ struct Simulation {
   double makespan = 0;  // end of the last compute action, of the update, of what a row waits for
   double bubble_fraction = 0;           // idle / (ranks * makespan)
   std::vector<double> busy_per_rank;    // in compute actions and the update
-  std::vector<double> update_per_rank;  // of it: in OPTIMIZER_STEP
+  std::vector<double> update_per_rank;  // of it: in UPDATE, OPTIMIZER_STEP
   std::vector<double> finish_per_rank;
   // Idle time of every rank, split: before its first action, between, after its last.
   std::vector<double> warmup_per_rank, waiting_per_rank, drain_per_rank;

@@ -37,6 +37,15 @@ class NodeTransport final : public Transport {
     return next_ticket_++;
   }
 
+  bool has_arrived(Ticket ticket) const override {
+    const auto found = posts_.find(ticket);
+    if (found == posts_.end() || node_->failure().happened()) return true;
+    const Post& post = found->second;
+    Inbox& inbox = node_->inbox_of(rank_);
+    const std::lock_guard lock(inbox.mutex);
+    return inbox.channels[{post.source, post.kind}].has(post.number);
+  }
+
   Message wait(Ticket ticket) override {
     const auto found = posts_.find(ticket);
     if (found == posts_.end()) {

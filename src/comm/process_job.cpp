@@ -77,6 +77,7 @@ class Listed final : public Transport {
                       const std::optional<ExpectedTensors>& tensors) override {
     return endpoint_->post_receive(source, kind, tag, tensors);
   }
+  bool has_arrived(Ticket ticket) const override { return endpoint_->has_arrived(ticket); }
   Message wait(Ticket ticket) override { return endpoint_->wait(ticket); }
   Group world() const override { return endpoint_->world(); }
   void abort(const Failure& failure) noexcept override { endpoint_->abort(failure); }

@@ -3,14 +3,18 @@
 //   m <- b1 m + (1 - b1) g          v <- b2 v + (1 - b2) g^2
 //   p <- p - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
 
+#include "ops/kernels/kernels.h"
 #include "optim/optimizers.h"
 #include "optim/state_memory.h"
+#include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
 namespace {
@@ -20,13 +24,16 @@ class AdamW : public Optimizer {
   AdamW(const OptimizerOptions& options, std::vector<OptimizedParameter> parameters)
       : options_(options),
         parameters_(std::move(parameters)),
-        groups_(group_parameters(parameters_, options_)) {
+        decays_(weight_decays(parameters_, options_)) {
     make_moments();
   }
 
-  void step(double lr, double grad_scale) override {
+  using Optimizer::step;
+  void step(std::span<const std::size_t> members, double lr, double grad_scale) override {
     const at::NoGradGuard no_grad;
-    for (const ParameterGroup& group : groups_) {
+    std::vector<ops::AdamWCall> calls;
+    std::vector<at::Tensor> read;  // gradients in the layout of their parameters, until run()
+    for (const ParameterGroup& group : group_parameters(parameters_, members, decays_)) {
       std::vector<at::Tensor> values, gradients, means, squares, steps;
       for (std::size_t i : group.members) {
         const at::Tensor gradient = gradient_like(parameters_[i].value);
@@ -34,6 +41,11 @@ class AdamW : public Optimizer {
         moments_[i].step += 1;
         if (!can_fuse(parameters_[i].value, gradient)) {
           step_by_operators(i, gradient, lr, grad_scale, group.weight_decay);
+          continue;
+        }
+        if (has_kernel(parameters_[i].value)) {
+          calls.push_back(call_of(i, gradient, lr, grad_scale, group.weight_decay));
+          read.push_back(gradient);
           continue;
         }
         values.push_back(parameters_[i].value);
@@ -47,6 +59,7 @@ class AdamW : public Optimizer {
                         options_.betas[1], group.weight_decay, options_.eps, /*amsgrad=*/false,
                         /*maximize=*/false, grad_scale_tensor(grad_scale, values.front()));
     }
+    run(calls);
   }
 
   std::vector<std::pair<std::string, at::Tensor>> state() const override {
@@ -58,12 +71,63 @@ class AdamW : public Optimizer {
     }
     return tensors;
   }
+  std::size_t num_parameters() const override { return parameters_.size(); }
 
  private:
   struct Moments {
     at::Tensor mean, square;  // state type, layout of the parameter
     at::Tensor step;          // float32 scalar, as the fused kernel reads it
   };
+
+  // Of those that can_fuse(): by our own kernel.
+  static bool has_kernel(const at::Tensor& value) {
+    return value.is_cpu() && value.scalar_type() == at::kFloat;
+  }
+
+  ops::AdamWCall call_of(std::size_t i, const at::Tensor& gradient, double lr, double grad_scale,
+                         double weight_decay) const {
+    const Moments& moments = moments_[i];
+    const double steps = moments.step.item<float>();
+    parameters_[i].value.unsafeGetTensorImpl()->bump_version();  // as operators do
+    return {.size = gradient.numel(),
+            .value = parameters_[i].value.mutable_data_ptr<float>(),
+            .mean = moments.mean.mutable_data_ptr<float>(),
+            .square = moments.square.mutable_data_ptr<float>(),
+            .gradient = gradient.const_data_ptr<float>(),
+            .lr = lr,
+            .beta1 = options_.betas[0],
+            .beta2 = options_.betas[1],
+            .eps = options_.eps,
+            .weight_decay = weight_decay,
+            .correction1 = 1.0 - std::pow(options_.betas[0], steps),
+            .correction2 = 1.0 - std::pow(options_.betas[1], steps),
+            .gradient_divisor = grad_scale};
+  }
+
+  // Threads share the blocks of all parameters. The kernel goes element by element: no bit depends
+  // on where a block ends.
+  static void run(const std::vector<ops::AdamWCall>& calls) {
+    const auto adamw = ops::kernels().adamw;
+    if (at::get_num_threads() == 1) {
+      for (const ops::AdamWCall& call : calls) adamw(call);
+      return;
+    }
+    std::vector<ops::AdamWCall> blocks;
+    for (const ops::AdamWCall& call : calls) {
+      for (std::int64_t begin = 0; begin < call.size; begin += kGradientBlock) {
+        ops::AdamWCall& block = blocks.emplace_back(call);
+        block.size = std::min(kGradientBlock, call.size - begin);
+        block.value += begin;
+        block.mean += begin;
+        block.square += begin;
+        block.gradient += begin;
+      }
+    }
+    at::parallel_for(0, static_cast<std::int64_t>(blocks.size()), 1,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t i = begin; i < end; ++i) adamw(blocks[i]);
+                     });
+  }
 
   // On the CPU all of a type in one buffer.
   void make_moments() {
@@ -118,7 +182,7 @@ class AdamW : public Optimizer {
 
   OptimizerOptions options_;
   std::vector<OptimizedParameter> parameters_;
-  std::vector<ParameterGroup> groups_;
+  std::vector<double> decays_;    // of parameters_[i]
   std::vector<Moments> moments_;  // of parameters_[i]
 };
 

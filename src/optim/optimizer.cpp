@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/name_pattern.h"
@@ -13,6 +14,12 @@
 #include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
+
+void Optimizer::step(double lr, double grad_scale) {
+  std::vector<std::size_t> all(num_parameters());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  step(all, lr, grad_scale);
+}
 
 std::int64_t Optimizer::state_bytes() const {
   std::int64_t bytes = 0;
@@ -31,13 +38,23 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
   throw Error(ErrorKind::kInternal, {.what = "an optimizer of no kind"});
 }
 
+std::vector<double> weight_decays(const std::vector<OptimizedParameter>& parameters,
+                                  const OptimizerOptions& options) {
+  std::vector<double> decays;
+  for (const OptimizedParameter& parameter : parameters) {
+    const bool decays_not = matches_any(options.no_decay, parameter.name);
+    decays.push_back(decays_not ? 0.0 : options.weight_decay);
+  }
+  return decays;
+}
+
 std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParameter>& parameters,
-                                             const OptimizerOptions& options) {
+                                             std::span<const std::size_t> members,
+                                             const std::vector<double>& weight_decays) {
   std::vector<ParameterGroup> groups;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  for (const std::size_t i : members) {
     const at::Tensor& value = parameters[i].value;
-    const bool decays = !matches_any(options.no_decay, parameters[i].name);
-    const double weight_decay = decays ? options.weight_decay : 0.0;
+    const double weight_decay = weight_decays[i];
     auto fits = [&](const ParameterGroup& group) {
       const at::Tensor& first = parameters[group.members.front()].value;
       return group.weight_decay == weight_decay && first.device() == value.device() &&

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,13 @@ struct ParameterGroup {
   std::vector<std::size_t> members;  // indices into the optimizer's parameters
 };
 
+// By parameter.
+std::vector<double> weight_decays(const std::vector<OptimizedParameter>& parameters,
+                                  const OptimizerOptions& options);
+// members: of the parameters.
 std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParameter>& parameters,
-                                             const OptimizerOptions& options);
+                                             std::span<const std::size_t> members,
+                                             const std::vector<double>& weight_decays);
 
 // The gradient with the memory layout of the parameter, so that both can be walked as flat arrays;
 // undefined where there is none.

@@ -12,11 +12,12 @@ namespace {
 class Sgd : public Optimizer {
  public:
   Sgd(const OptimizerOptions& options, std::vector<OptimizedParameter> parameters)
-      : parameters_(std::move(parameters)), groups_(group_parameters(parameters_, options)) {}
+      : parameters_(std::move(parameters)), decays_(weight_decays(parameters_, options)) {}
 
-  void step(double lr, double grad_scale) override {
+  using Optimizer::step;
+  void step(std::span<const std::size_t> members, double lr, double grad_scale) override {
     const at::NoGradGuard no_grad;
-    for (const ParameterGroup& group : groups_) {
+    for (const ParameterGroup& group : group_parameters(parameters_, members, decays_)) {
       std::vector<at::Tensor> values, gradients;
       for (std::size_t i : group.members) {
         const at::Tensor gradient = gradient_like(parameters_[i].value);
@@ -37,6 +38,7 @@ class Sgd : public Optimizer {
   }
 
   std::vector<std::pair<std::string, at::Tensor>> state() const override { return {}; }
+  std::size_t num_parameters() const override { return parameters_.size(); }
 
  private:
   static void step_by_operators(const at::Tensor& parameter, const at::Tensor& gradient, double lr,
@@ -52,7 +54,7 @@ class Sgd : public Optimizer {
   }
 
   std::vector<OptimizedParameter> parameters_;
-  std::vector<ParameterGroup> groups_;
+  std::vector<double> decays_;  // of parameters_[i]
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Spelling {
   Microbatch microbatch;
 };
 
-constexpr std::array<Spelling, 16> kSpellings = {{
+constexpr std::array<Spelling, 18> kSpellings = {{
     {ActionKind::kForward, "F", Target::kStage, Microbatch::kRequired},
     {ActionKind::kBackward, "B", Target::kStage, Microbatch::kRequired},
     {ActionKind::kBackwardInput, "I", Target::kStage, Microbatch::kRequired},
@@ -41,6 +41,8 @@ constexpr std::array<Spelling, 16> kSpellings = {{
     {ActionKind::kReduceLoss, "REDUCE_LOSS", Target::kNone, Microbatch::kNone},
     {ActionKind::kGatherOutputs, "GATHER_OUTPUTS", Target::kNone, Microbatch::kNone},
     {ActionKind::kReduceNorm, "REDUCE_NORM", Target::kNone, Microbatch::kNone},
+    {ActionKind::kUpdate, "UPDATE", Target::kStage, Microbatch::kNone},
+    {ActionKind::kPartialNorm, "PARTIAL_NORM", Target::kStage, Microbatch::kNone},
     {ActionKind::kOptimizerStep, "OPTIMIZER_STEP", Target::kNone, Microbatch::kNone},
 }};
 constexpr std::string_view kOverlapWord = "OVERLAP_F_B";
@@ -160,6 +162,7 @@ AxisSet axes_of(ActionKind kind) {
     case ActionKind::kReshard:
       return {Axis::kDpShard};
     case ActionKind::kReduceGrad:
+    case ActionKind::kUpdate:
       return {Axis::kDpReplicate, Axis::kDpShard};
     case ActionKind::kReduceLoss:
     case ActionKind::kReduceNorm:

@@ -37,6 +37,8 @@ LowerOptions lowering_of(const Partition& partition, const DataParallel& replica
   lowering.loss = true;
   lowering.optimizer_step = true;
   lowering.norm = true;
+  lowering.partial_norms = true;
+  lowering.update_by_stage = true;
   set_lowering(replicas, lowering);
   return lowering;
 }

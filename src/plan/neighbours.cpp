@@ -17,6 +17,13 @@ bool any_action(const Program& program, Wanted wanted) {
 
 bool in_range(int value, int count) { return value >= 0 && value < count; }
 
+// Whether the stage has a use of the parameter that a REDUCE_TIED is about.
+bool is_member(const Program& program, int stage, const Action& reduce_tied) {
+  if (number_of(program, reduce_tied) < 0) return false;
+  const std::vector<int>& stages = program.tie_groups[reduce_tied.group].stages;
+  return std::find(stages.begin(), stages.end(), stage) != stages.end();
+}
+
 bool fits(const Program& program, const Action& action) {
   if (!names_stage(action.kind)) return true;
   if (!in_range(action.stage, program.num_stages())) return false;
@@ -36,6 +43,12 @@ bool holds_transfers(const Program& program) { return any_action(program, is_tra
 
 bool holds(const Program& program, ActionKind kind) {
   return any_action(program, [kind](ActionKind each) { return each == kind; });
+}
+
+bool updates(const Program& program) {
+  return any_action(program, [](ActionKind kind) {
+    return kind == ActionKind::kOptimizerStep || kind == ActionKind::kUpdate;
+  });
 }
 
 int number_of(const Program& program, const Action& collective) {
@@ -62,19 +75,28 @@ std::vector<int> members_of(const Program& program, const Action& collective) {
 
 bool uses(const Program& program, const Action& user, const Action& post) {
   if (user.kind == ActionKind::kOptimizerStep) return post.kind != ActionKind::kUnshard;
+  // Of one stage: what its gradients come to, and what the update waits for.
+  const bool is_update = user.kind == ActionKind::kUpdate;
+  const bool ends_stage = is_update || user.kind == ActionKind::kPartialNorm;
   switch (post.kind) {
     case ActionKind::kUnshard:
       if (user.kind == ActionKind::kReshard) return user.stage == post.stage;
       return is_compute(user.kind) &&
              (user.stage == post.stage || user.backward_stage == post.stage);
     case ActionKind::kReduceGrad:
-      if (user.kind == ActionKind::kReduceTied && number_of(program, user) >= 0) {
-        const std::vector<int>& stages = program.tie_groups[user.group].stages;
-        return std::find(stages.begin(), stages.end(), post.stage) != stages.end();
-      }
+      if (user.kind == ActionKind::kReduceTied && number_of(program, user) >= 0)
+        return is_member(program, post.stage, user);
+      if (ends_stage) return user.stage == post.stage;
       return user.kind == ActionKind::kReduceNorm;
     case ActionKind::kReduceTied:
+      if (ends_stage) return is_member(program, user.stage, post);
       return user.kind == ActionKind::kReduceNorm;
+    case ActionKind::kPartialNorm:
+      return user.kind == ActionKind::kReduceNorm || (is_update && user.stage == post.stage);
+    case ActionKind::kReduceLoss:
+    case ActionKind::kGatherOutputs:
+    case ActionKind::kReduceNorm:
+      return is_update;
     default:
       return false;
   }

@@ -83,7 +83,8 @@ inline Action counterpart(const Program& program, const Action& transfer) {
 // Whether an action of this kind names a stage of the program.
 inline bool names_stage(ActionKind kind) {
   return is_compute(kind) || is_transfer(kind) || kind == ActionKind::kUnshard ||
-         kind == ActionKind::kReshard || kind == ActionKind::kReduceGrad;
+         kind == ActionKind::kReshard || kind == ActionKind::kReduceGrad ||
+         kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
 // Whether ranks of one program meet in it; what spans other axes alone is the same row on all.
@@ -97,12 +98,14 @@ int number_of(const Program& program, const Action& collective);
 // The ranks that execute it, ascending. Precondition: number_of() is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
-// Whether an instruction uses what a post above it in its row began, and so waits for it
-// (program.h).
+// Whether an instruction uses what a post, or a PARTIAL_NORM, above it in its row began, and so
+// waits for it (program.h).
 bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);
+// Whether it updates parameters: by OPTIMIZER_STEP or by UPDATE.
+bool updates(const Program& program);
 
 // "rank 2, instruction 17 '1RECV_B3'".
 std::string location_text(const Program& program, int rank, int index);

@@ -50,8 +50,16 @@ Program apply_output_gathering(Program program, const LowerOptions&) {
   return add_output_gathering(std::move(program));
 }
 Program apply_optimizer_step(Program program, const LowerOptions& options) {
-  if (holds(program, ActionKind::kOptimizerStep)) return program;
+  if (detail::updates(program)) return program;
   return add_optimizer_step(std::move(program), options.norm);
+}
+Program apply_partial_norms(Program program, const LowerOptions&) {
+  if (holds(program, ActionKind::kPartialNorm)) return program;
+  return add_partial_norms(std::move(program));
+}
+Program apply_split_optimizer_step(Program program, const LowerOptions&) {
+  if (holds(program, ActionKind::kUpdate)) return program;
+  return split_optimizer_step(std::move(program));
 }
 
 #ifdef NDEBUG
@@ -95,6 +103,8 @@ std::vector<NamedPass> lowering_passes(const LowerOptions& options) {
   add(options.loss, "add_loss_reduction", apply_loss_reduction);
   add(options.outputs, "add_output_gathering", apply_output_gathering);
   add(options.optimizer_step && trains, "add_optimizer_step", apply_optimizer_step);
+  add(options.partial_norms && trains, "add_partial_norms", apply_partial_norms);
+  add(options.update_by_stage && trains, "split_optimizer_step", apply_split_optimizer_step);
   return passes;
 }
 

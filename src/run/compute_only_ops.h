@@ -18,6 +18,8 @@ class ComputeOnlyOps final : public StepOps {
   Work<void> reduce_loss() override { return Work<void>::done(); }
   Work<void> gather_outputs() override { return Work<void>::done(); }
   Work<void> reduce_norm() override { return Work<void>::done(); }
+  IdleWork partial_norm(int /*stage*/) override { return {}; }
+  Work<void> update(int /*stage*/) override { return Work<void>::done(); }
   void optimizer_step() override {}
 
  private:

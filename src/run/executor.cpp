@@ -11,6 +11,7 @@
 #include "run/finite_check.h"
 #include "run/flight_recorder.h"
 #include "run/gradient_metas.h"
+#include "run/idle_works.h"
 #include "run/input_metas.h"
 #include "run/instruction_failure.h"
 #include "run/mailbox.h"
@@ -60,6 +61,7 @@ struct Executor::Impl {
   ProfilerRanges ranges;
   ObserverList observers;
   Posts posts;
+  IdleWorks idle_works;
 
   // Of the step that runs.
   const StepBatch* batch = nullptr;
@@ -81,7 +83,8 @@ struct Executor::Impl {
         auxiliary(std::move(options.auxiliary)),
         recorder(options.flight_recorder_size),
         observers({&recorder, &timer, &ranges}),
-        posts(program, observers) {
+        posts(program, observers),
+        idle_works(program, observers) {
     for (ExecutorObserver* observer : options.observers) observers.add(*observer);
     for (Stage* stage : the_stages) stages[stage->index()] = stage;
     check_layout(program, rank, stages, transport);
@@ -133,6 +136,10 @@ struct Executor::Impl {
       observers.begin(index, action);
       if (auto failure = transport.failure())
         throw Error(failure->kind, {.what = failure->message});
+      idle_works.end_used(action);
+      // Nobody can say whether this will be a wait; what is left would follow it at once.
+      if (action.kind == ActionKind::kPartialNorm && posts.has_used(action))
+        idle_works.run_until([] { return false; });
       posts.wait_for_used(action);
       execute(action);
       if (static_cast<std::size_t>(index) + 1 == row().size()) posts.wait_for_rest(action);
@@ -199,6 +206,12 @@ struct Executor::Impl {
       case ActionKind::kReduceNorm:
         posts.add(action, ops->reduce_norm());
         break;
+      case ActionKind::kPartialNorm:
+        idle_works.add(action, ops->partial_norm(action.stage));
+        break;
+      case ActionKind::kUpdate:
+        posts.add(action, ops->update(action.stage));
+        break;
       case ActionKind::kOptimizerStep:
         ops->optimizer_step();
         break;
@@ -222,6 +235,7 @@ struct Executor::Impl {
   void drop_everything() {
     mailbox.clear();
     posts.clear();
+    idle_works.clear();
     for (auto& [index, stage] : stages) stage->reset();
     losses.clear();
     auxiliary.clear();
@@ -291,6 +305,7 @@ struct Executor::Impl {
   Tensors take_inputs(ChannelKind kind, const Action& action) {
     auto [tensors, ticket] = mailbox.take_arriving(kind, action.stage, action.microbatch);
     if (!ticket) return std::move(tensors);
+    idle_works.run_until([&] { return transport.has_arrived(*ticket); });
     observers.waiting(action);
     Message message = transport.wait(*ticket);
     observers.arrived(action, message.tensors);

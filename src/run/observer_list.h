@@ -51,6 +51,12 @@ class ObserverList final : public ExecutorObserver {
   void arrived(const Action& action, const std::vector<at::Tensor>& tensors) override {
     for (ExecutorObserver* observer : observers_) observer->arrived(action, tensors);
   }
+  void begin_idle_work(const Action& action) override {
+    for (ExecutorObserver* observer : observers_) observer->begin_idle_work(action);
+  }
+  void end_idle_work(const Action& action) override {
+    for (ExecutorObserver* observer : observers_) observer->end_idle_work(action);
+  }
   void sending(const Action& action, const std::vector<at::Tensor>& tensors) override {
     for (ExecutorObserver* observer : observers_) observer->sending(action, tensors);
   }

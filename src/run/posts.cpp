@@ -1,5 +1,6 @@
 #include "run/posts.h"
 
+#include <algorithm>
 #include <string>
 
 #include "plan/neighbours.h"
@@ -19,6 +20,11 @@ void finish(const Action& post, Work<void>& work) {
 }
 
 }  // namespace
+
+bool Posts::has_used(const Action& user) const {
+  return std::any_of(posts_.begin(), posts_.end(),
+                     [&](const Post& post) { return detail::uses(program_, user, post.action); });
+}
 
 void Posts::wait(const Action& user, bool all) {
   std::vector<Post> used, rest;

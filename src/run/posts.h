@@ -21,6 +21,7 @@ class Posts {
       : program_(program), observer_(observer) {}
 
   void add(const Action& post, Work<void> work) { posts_.push_back({post, std::move(work)}); }
+  bool has_used(const Action& user) const;
   // Waits for those that `user` uses. What a work throws is thrown on as an Error that names its
   // post.
   void wait_for_used(const Action& user) {

@@ -15,6 +15,7 @@ double* share_of(ActionKind kind, StepTimes& times) {
     case ActionKind::kRecvForward:
     case ActionKind::kRecvBackward:
       return &times.wait_receive;
+    case ActionKind::kUpdate:
     case ActionKind::kOptimizerStep:
       return &times.optimizer;
     case ActionKind::kIdle:
@@ -49,6 +50,18 @@ void StepTimer::end(int /*index*/, const Action& action) {
   if (double* share = share_of(action.kind, times_))
     *share += seconds_since(action_start_) - waited_;
   if (is_compute(action.kind)) times_.compute_cpu += thread_cpu_seconds() - cpu_start_;
+}
+
+void StepTimer::begin_idle_work(const Action& /*action*/) {
+  work_start_ = Clock::now();
+  work_cpu_start_ = thread_cpu_seconds();
+}
+
+void StepTimer::end_idle_work(const Action& /*action*/) {
+  const double seconds = seconds_since(work_start_);
+  waited_ += seconds;
+  times_.reduction += seconds;
+  cpu_start_ += thread_cpu_seconds() - work_cpu_start_;
 }
 
 void StepTimer::waiting(const Action& /*action*/) { wait_start_ = Clock::now(); }

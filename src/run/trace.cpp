@@ -59,6 +59,14 @@ void TraceRecorder::arrived(const Action& action, const std::vector<at::Tensor>&
   if (!is_pair_) action_start_ = Clock::now();
 }
 
+void TraceRecorder::begin_idle_work(const Action& /*action*/) {
+  if (is_on()) work_start_ = Clock::now();
+}
+
+void TraceRecorder::end_idle_work(const Action& action) {
+  if (is_on()) add(to_text(action), row_of(action.kind), work_start_);
+}
+
 void TraceRecorder::add(std::string name, TraceRow row, Clock::time_point start) {
   events_.push_back({std::move(name), row, rank_, step_, microseconds(start.time_since_epoch()),
                      microseconds(Clock::now() - start)});

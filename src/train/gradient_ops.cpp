@@ -66,6 +66,8 @@ Work<void> GradientOps::reduce_loss() {
 Work<void> GradientOps::gather_outputs() { return outputs_.gather(groups_.pipeline); }
 
 Work<void> GradientOps::reduce_norm() { refuse("REDUCE_NORM"); }
+IdleWork GradientOps::partial_norm(int /*stage*/) { refuse("PARTIAL_NORM"); }
+Work<void> GradientOps::update(int /*stage*/) { refuse("UPDATE"); }
 void GradientOps::optimizer_step() { refuse("OPTIMIZER_STEP"); }
 
 }  // namespace sluice

@@ -40,6 +40,8 @@ class GradientOps final : public StepOps {
   Work<void> reduce_loss() override;
   Work<void> gather_outputs() override;
   Work<void> reduce_norm() override;
+  IdleWork partial_norm(int stage) override;
+  Work<void> update(int stage) override;
   void optimizer_step() override;
 
  private:

@@ -5,17 +5,14 @@
 #include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
+namespace {
 
-Work<GradientNorms> post_gradient_norms(
-    const std::vector<SharedParameter>& parameters, const Group& world,
-    const std::function<at::Tensor(const ParameterUse&)>& gradient_of) {
-  WireWriter own;  // of the parameters that this rank owns, in layer order
-  for (const SharedParameter& parameter : parameters) {
-    if (parameter.owner() != world.rank()) continue;
-    const at::Tensor gradient = gradient_of(parameter.uses.front());
-    own.add(gradient.defined() ? tensor_norm(gradient) : 0.0);
-  }
-  return post_messages(world, own, "gradient norms")
+// own: of the parameters that this rank owns, in layer order.
+Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters, const Group& world,
+                               const std::vector<double>& own) {
+  WireWriter writer;
+  for (const double norm : own) writer.add(norm);
+  return post_messages(world, writer, "gradient norms")
       .then([&parameters](std::vector<WireReader> messages) {
         GradientNorms norms;
         std::vector<double> values;
@@ -29,20 +26,73 @@ Work<GradientNorms> post_gradient_norms(
       });
 }
 
-Work<GradientNorms> post_gradient_norms(const std::vector<SharedParameter>& parameters,
-                                        const BlockOwners& owners, const RunGroups& groups,
-                                        const Mesh& mesh) {
-  WireWriter own;
+double norm_of(const at::Tensor& gradient) {
+  return gradient.defined() ? tensor_norm(gradient) : 0.0;
+}
+
+}  // namespace
+
+Work<GradientNorms> post_gradient_norms(
+    const std::vector<SharedParameter>& parameters, const Group& world,
+    const std::function<at::Tensor(const ParameterUse&)>& gradient_of) {
+  std::vector<double> own;
   for (const SharedParameter& parameter : parameters) {
-    if (parameter.owner() != groups.place()) continue;
-    const ParameterUse& use = parameter.uses.front();
-    const auto range = owners.range(use.stage->index(), use.index, groups.replica);
-    const bool is_there = range && use.gradient().defined();
-    own.add(is_there ? block_squares(elements_of(use.gradient(), *range)) : std::vector<double>());
+    if (parameter.owner() == world.rank())
+      own.push_back(norm_of(gradient_of(parameter.uses.front())));
   }
-  return post_messages(groups.world, own, "gradient norms")
-      .then([&parameters, &mesh,
-             num_replicas = groups.num_replicas](std::vector<WireReader> messages) {
+  return post_norms(parameters, world, own);
+}
+
+bool StepNorms::is_owned(const SharedParameter& parameter) const {
+  return parameter.owner() == groups_.place();
+}
+
+std::vector<double> StepNorms::take(const SharedParameter& parameter) const {
+  const ParameterUse& use = parameter.uses.front();
+  if (!owners_) return {norm_of(use.gradient())};
+  const auto range = owners_->range(use.stage->index(), use.index, groups_.replica);
+  const bool is_there = range && use.gradient().defined();
+  return is_there ? block_squares(elements_of(use.gradient(), *range)) : std::vector<double>();
+}
+
+IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
+  std::vector<const SharedParameter*> left;  // from the back
+  for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
+    if (is_owned(*parameter) && parameter->uses.front().stage->index() == stage &&
+        is_known(*parameter))
+      left.push_back(&*parameter);
+  }
+  if (left.empty()) return {};
+  return [this, left = std::move(left)]() mutable {
+    taken_[left.back()] = take(*left.back());
+    left.pop_back();
+    return !left.empty();
+  };
+}
+
+Work<GradientNorms> StepNorms::post() {
+  std::vector<std::vector<double>> own;
+  for (const SharedParameter& parameter : parameters_) {
+    if (!is_owned(parameter)) continue;
+    const auto taken = taken_.find(&parameter);
+    own.push_back(taken == taken_.end() ? take(parameter) : std::move(taken->second));
+  }
+  taken_.clear();
+  return owners_ ? post_blocks(own) : post_whole(own);
+}
+
+Work<GradientNorms> StepNorms::post_whole(const std::vector<std::vector<double>>& own) const {
+  std::vector<double> norms;
+  for (const std::vector<double>& norm : own) norms.push_back(norm.front());
+  return post_norms(parameters_, groups_.pipeline, norms);
+}
+
+Work<GradientNorms> StepNorms::post_blocks(const std::vector<std::vector<double>>& own) const {
+  WireWriter writer;
+  for (const std::vector<double>& squares : own) writer.add(squares);
+  return post_messages(groups_.world, writer, "gradient norms")
+      .then([&parameters = parameters_, &mesh = mesh_,
+             num_replicas = groups_.num_replicas](std::vector<WireReader> messages) {
         GradientNorms norms;
         std::vector<double> values;
         for (const SharedParameter& parameter : parameters) {

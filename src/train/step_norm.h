@@ -5,10 +5,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "sluice/parts/executor.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/run_groups.h"
 #include "train/block_owners.h"
@@ -27,10 +29,35 @@ Work<GradientNorms> post_gradient_norms(
     const std::vector<SharedParameter>& parameters, const Group& world,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
-// The same bits, each replica summing the blocks that it owns. Collective over all ranks of the
-// mesh.
-Work<GradientNorms> post_gradient_norms(const std::vector<SharedParameter>& parameters,
-                                        const BlockOwners& owners, const RunGroups& groups,
-                                        const Mesh& mesh);
+// The norms of a training step, taken stage by stage as gradients become known, and the rest at the
+// end. What a rank sends, and so every bit, is the same whenever it was taken.
+class StepNorms {
+ public:
+  // owners: of blocks, where each replica sums those that it owns; null: each has all. References
+  // must outlive it and its works.
+  StepNorms(const std::vector<SharedParameter>& parameters, const BlockOwners* owners,
+            const RunGroups& groups, const Mesh& mesh)
+      : parameters_(parameters), owners_(owners), groups_(groups), mesh_(mesh) {}
+
+  // Gradient by gradient, those of a stage that this rank owns; is_known: this one is what it will
+  // be at the end of the step.
+  IdleWork of_stage(int stage, std::function<bool(const SharedParameter&)> is_known);
+  // Takes what is left. Collective over the ranks of the pipeline, with owners of the mesh. What
+  // was taken is forgotten.
+  Work<GradientNorms> post();
+
+ private:
+  bool is_owned(const SharedParameter& parameter) const;
+  // Of a whole gradient its norm alone; else the sums of squares of the blocks owned here.
+  std::vector<double> take(const SharedParameter& parameter) const;
+  Work<GradientNorms> post_whole(const std::vector<std::vector<double>>& own) const;
+  Work<GradientNorms> post_blocks(const std::vector<std::vector<double>>& own) const;
+
+  const std::vector<SharedParameter>& parameters_;
+  const BlockOwners* const owners_;
+  const RunGroups groups_;
+  const Mesh& mesh_;
+  std::map<const SharedParameter*, std::vector<double>> taken_;
+};
 
 }  // namespace sluice

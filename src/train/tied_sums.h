@@ -22,6 +22,11 @@ class TiedSums {
 
   // REDUCE_TIED; nothing for a frozen group.
   Work<void> reduce(int group);
+  // Whether the gradients of its uses are what they will be at the end of the step: a parameter of
+  // one use, or summed already.
+  bool is_summed(const SharedParameter& parameter) const {
+    return parameter.uses.size() == 1 || summed_.contains(parameter.name);
+  }
   // The ties within this rank that no REDUCE_TIED of the step was about: those within one stage are
   // no business of the program's.
   void sum_others();

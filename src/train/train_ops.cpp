@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "sluice/error.h"
@@ -47,11 +48,13 @@ struct TrainOps::Impl {
   std::unique_ptr<ShardedParameters> sharded;  // null: whole
   ReplicaSums replicas;
   StepLoss loss;
+  StepNorms norms;
   const OptimizerKind kind;
   Update update;
 
   double lr = 0;
-  bool loss_known = false, norm_known = false;  // since the last update
+  bool loss_known = false, norm_known = false;  // of this step
+  std::set<int> updated;                        // stages, since then
   StepReport report;
 
   Impl(const Program& program, std::vector<Stage*> the_stages, const RunGroups& the_groups,
@@ -73,6 +76,7 @@ struct TrainOps::Impl {
                                        std::size_t parameter) { return is_tied(stage, parameter); }
                               : std::function<bool(int, std::size_t)>()),
         loss(groups.world, std::move(requested)),
+        norms(parameters, shards_state ? &owners : nullptr, groups, mesh),
         kind(options.kind),
         update(options, parameters, shards_state ? &owners : nullptr, groups, sharded.get()),
         lr(options.lr) {
@@ -91,6 +95,29 @@ struct TrainOps::Impl {
   }
 
   ShardedState sharded_state() const { return {kind, update.optimizer(), parameters, owners}; }
+
+  void require_known(const char* instruction) const {
+    if (loss_known && norm_known) return;
+    throw Error(ErrorKind::kInternal,
+                {.what = std::string(instruction) + " without " +
+                         (loss_known ? "REDUCE_NORM" : "REDUCE_LOSS") + " before it"});
+  }
+
+  void begin_end_of_step() {
+    loss_known = norm_known = false;
+    updated.clear();
+  }
+
+  // The step's gradients end with the first UPDATE: whatever ties there were is summed.
+  Work<void> update_stage(int index) {
+    const auto stage = std::find_if(stages.begin(), stages.end(),
+                                    [&](const Stage* own) { return own->index() == index; });
+    Work<void> work = report.finite ? update.run(index, lr, report.grad_norm) : Work<void>::done();
+    (*stage)->clear_gradients();
+    ties.clear();
+    updated.insert(index);
+    return work;
+  }
 
   void judge() { report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm); }
 };
@@ -135,20 +162,22 @@ Work<void> TrainOps::reduce_gradients(int stage, std::optional<int> microbatch) 
 Work<void> TrainOps::reduce_tied(int group) { return impl_->ties.reduce(group); }
 
 Work<void> TrainOps::reduce_loss() {
+  impl_->begin_end_of_step();
   return impl_->loss.reduce(impl_->report).then([impl = impl_.get()] {
     impl->loss_known = true;
     impl->judge();
   });
 }
 
+IdleWork TrainOps::partial_norm(int stage) {
+  return impl_->norms.of_stage(stage, [impl = impl_.get()](const SharedParameter& parameter) {
+    return impl->ties.is_summed(parameter);
+  });
+}
+
 Work<void> TrainOps::reduce_norm() {
   impl_->ties.sum_others();
-  Work<GradientNorms> work =
-      impl_->shards_state
-          ? post_gradient_norms(impl_->parameters, impl_->owners, impl_->groups, impl_->mesh)
-          : post_gradient_norms(impl_->parameters, impl_->groups.pipeline,
-                                [](const ParameterUse& use) { return use.gradient(); });
-  return std::move(work).then([impl = impl_.get()](GradientNorms norms) {
+  return impl_->norms.post().then([impl = impl_.get()](GradientNorms norms) {
     impl->report.grad_norm = norms.total;
     impl->report.parameter_norms = std::move(norms.of_parameters);
     impl->norm_known = true;
@@ -161,17 +190,20 @@ Work<void> TrainOps::gather_outputs() {
   return Work<void>::done();
 }
 
+Work<void> TrainOps::update(int stage) {
+  impl_->require_known("UPDATE");
+  return impl_->update_stage(stage);
+}
+
 void TrainOps::optimizer_step() {
-  if (!impl_->loss_known || !impl_->norm_known) {
-    throw Error(
-        ErrorKind::kInternal,
-        {.what = "OPTIMIZER_STEP without " +
-                 std::string(impl_->loss_known ? "REDUCE_NORM" : "REDUCE_LOSS") + " before it"});
+  impl_->require_known("OPTIMIZER_STEP");
+  std::vector<Work<void>> works;
+  for (const Stage* stage : impl_->stages) {
+    if (!impl_->updated.contains(stage->index()))
+      works.push_back(impl_->update_stage(stage->index()));
   }
-  if (impl_->report.finite) impl_->update.run(impl_->lr, impl_->report.grad_norm);
-  for (Stage* stage : impl_->stages) stage->clear_gradients();
-  impl_->ties.clear();
-  impl_->loss_known = impl_->norm_known = false;
+  for (Work<void>& work : works) work.wait();
+  impl_->begin_end_of_step();  // of the next
 }
 
 }  // namespace sluice

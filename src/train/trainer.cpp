@@ -36,15 +36,16 @@ struct CurrentInstruction final : ExecutorObserver {
 };
 
 // Knows which step's update the weights hold. An update begins when the loss and the norm that it
-// waits for have arrived: until then the weights are those of the step before.
+// waits for have arrived, and ends with the row: until then the weights are those of the step
+// before.
 struct UpdateWatch final : ExecutorObserver {
   explicit UpdateWatch(const std::unique_ptr<TrainOps>& of) : ops(of) {}
   void begin_step(std::int64_t step) override { running = step; }
   void arrived(const Action& action, const std::vector<at::Tensor>& /*tensors*/) override {
-    if (action.kind == ActionKind::kOptimizerStep) updating = true;
+    if (action.kind == ActionKind::kUpdate || action.kind == ActionKind::kOptimizerStep)
+      updating = ops->report().finite;
   }
-  void end(int /*index*/, const Action& action) override {
-    if (action.kind != ActionKind::kOptimizerStep) return;
+  void end_step() override {
     updating = false;
     if (ops->report().finite) updated = running;
   }

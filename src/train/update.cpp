@@ -1,5 +1,6 @@
 #include "train/update.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sluice/parts/gradient_norm.h"
@@ -62,30 +63,37 @@ bool Update::is_sharded(const ParameterUse& use) const {
   return sharded_ && sharded_->is_sharded(use.stage->index(), use.index);
 }
 
-void Update::run(double lr, double grad_norm) {
+Work<void> Update::run(int stage, double lr, double grad_norm) {
+  std::vector<std::size_t> members;
   {
     GradGuard grads;
-    for (Target& target : targets_) {
+    for (std::size_t i = 0; i < targets_.size(); ++i) {
+      Target& target = targets_[i];
+      if (target.use->stage->index() != stage) continue;
+      members.push_back(i);
       const at::Tensor& gradient = target.use->gradient();
       const bool is_part = owners_ && target.value.dim() == 1 && gradient.defined();
       grads.lend(target.value, is_part ? elements_of(gradient, target.range) : gradient);
     }
-    optimizer_->step(lr, 1.0 / clip_coefficient(grad_norm, max_norm_));
+    optimizer_->step(members, lr, 1.0 / clip_coefficient(grad_norm, max_norm_));
   }
-  if (owners_) share();
+  return owners_ ? share(stage) : Work<void>::done();
 }
 
-void Update::share() {
+Work<void> Update::share(int stage) {
   std::vector<std::vector<TensorBlock>> blocks(static_cast<std::size_t>(groups_.num_replicas));
   for (const SharedParameter& parameter : parameters_) {
     const ParameterUse* use = parameter.local_use();
-    if (!use || is_sharded(*use)) continue;
+    if (!use || use->stage->index() != stage || is_sharded(*use)) continue;
     for (int replica = 0; replica < groups_.num_replicas; ++replica) {
       if (const auto range = owners_->range(use->stage->index(), use->index, replica))
         blocks[static_cast<std::size_t>(replica)].push_back({use->value(), *range});
     }
   }
-  gather_blocks(groups_, std::move(blocks)).wait();
+  // The same on all replicas.
+  const bool is_nothing = std::all_of(blocks.begin(), blocks.end(),
+                                      [](const auto& of_replica) { return of_replica.empty(); });
+  return is_nothing ? Work<void>::done() : gather_blocks(groups_, std::move(blocks));
 }
 
 }  // namespace sluice

@@ -1,9 +1,12 @@
-// The update of this rank's parameters: clipping, the optimizer, its state.
+// The update of this rank's parameters, stage by stage: clipping, the optimizer, its state.
 //
 // Does not own: gradients (Stage), the decision to update (train_ops.h).
 //
-// Invariant: where the state is sharded, a replica updates the blocks that it owns and gives them
-// to the others. The numbers are those of whole parameters: an update goes element by element.
+// Invariants:
+//  1. Where the state is sharded, a replica updates the blocks that it owns and gives them to the
+//     others. The numbers are those of whole parameters: an update goes element by element.
+//  2. A parameter with several uses on this rank belongs to the stage of the first, so that all
+//     stages together update each parameter once.
 // Thread-safety: one rank's thread.
 #pragma once
 
@@ -26,9 +29,9 @@ class Update {
          const BlockOwners* owners, const RunGroups& groups,
          const ShardedParameters* sharded = nullptr);
 
-  // grad_norm: of all gradients, for clipping. Collective over the replicas where the state is
-  // sharded.
-  void run(double lr, double grad_norm);
+  // grad_norm: of all gradients, for clipping. Where the state is sharded, collective over the
+  // replicas: when the work is done, this one has the blocks of the others.
+  Work<void> run(int stage, double lr, double grad_norm);
   const Optimizer& optimizer() const { return *optimizer_; }
 
  private:
@@ -39,14 +42,14 @@ class Update {
     ElementRange range;  // of the parameter; sharded alone
   };
   bool is_sharded(const ParameterUse& use) const;
-  void share();
+  Work<void> share(int stage);
 
   const std::vector<SharedParameter>& parameters_;
   const BlockOwners* owners_;
   const ShardedParameters* sharded_;
   const RunGroups groups_;
   const double max_norm_;
-  std::vector<Target> targets_;
+  std::vector<Target> targets_;  // in the order of the optimizer's parameters
   std::unique_ptr<Optimizer> optimizer_;
 };
 

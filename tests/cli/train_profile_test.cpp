@@ -46,7 +46,7 @@ TEST_F(TrainProfileTest, WritesTheFirstTenStepsOfEveryRankUnderTheNamesOfTheCsv)
       const std::string own = std::to_string(rank) + name;
       EXPECT_EQ(std::count(actions.at(1).begin(), actions.at(1).end(), own), 1) << own;
     }
-    EXPECT_EQ(actions.at(1).back(), "OPTIMIZER_STEP");
+    EXPECT_EQ(actions.at(1).back(), std::to_string(rank) + "UPDATE");
   }
   std::map<std::string, std::set<int>> rows;
   for (const nlohmann::json& event : events()) {

@@ -55,7 +55,7 @@ TEST_F(PlanTest, GoesFromTheConfigurationToAProvenProgram) {
   EXPECT_EQ(plan.report.required_capacity, verify(plan.program).required_capacity);
   for (const auto& rank : plan.program.ranks) {
     ASSERT_GE(rank.size(), 2u);
-    EXPECT_EQ(rank.back().kind, ActionKind::kOptimizerStep);
+    EXPECT_EQ(rank.back().kind, ActionKind::kUpdate);
     EXPECT_EQ(rank[rank.size() - 2].kind, ActionKind::kReduceNorm);
   }
   // F = 1, B = 2: (4 microbatches + 2 ranks - 1) x 3.

@@ -141,12 +141,12 @@ TEST_F(LastWeightsTest, AreNotSavedWhenOnlySomeRanksHaveUpdated) {
   run(9, [&](int rank, CallbackObserver& observer) {
     if (rank == 0) {
       observer.on_end = [&](int, const Action& action) {
-        updates += action.kind == ActionKind::kOptimizerStep;
+        updates += action.kind == ActionKind::kUpdate;
       };
       return;
     }
     observer.on_begin = [&, seen = 0](int, const Action& action) mutable {
-      if (action.kind != ActionKind::kOptimizerStep || ++seen < 3) return;
+      if (action.kind != ActionKind::kUpdate || ++seen < 3) return;
       while (updates < 3) std::this_thread::yield();
       throw std::runtime_error("injected");
     };

@@ -40,6 +40,11 @@ TEST(ParseCostsTest, PostsCostNothingUnlessTheyAreGiven) {
   EXPECT_EQ(error_of([] { parse_costs("REDUCE_LOSS=1,REDUCE_LOSS=1"); }).kind(), ErrorKind::kUsage);
 }
 
+TEST(ParseCostsTest, NormsOfStagesCostNothingUnlessTheyAreGiven) {
+  EXPECT_EQ(parse_costs("F=2").uniform.partial_norm, 0);
+  EXPECT_EQ(parse_costs("PARTIAL_NORM=3").uniform.partial_norm, 3);
+}
+
 TEST(ParseCostsTest, RefusesWhatItCannotRead) {
   for (const char* text : {"F", "F=", "F=x", "F=1x", "F=-1", "F=nan", "F=inf", "F=1e999", "X=1",
                            "f=1", "F=1,F=2", "F=1,,B=2", "="}) {
@@ -90,6 +95,13 @@ TEST_F(CostsFileTest, HoldsTheCostsOfPosts) {
   EXPECT_EQ(costs.per_stage[1].reduce_gradients, 8);
   EXPECT_EQ(refusal(R"({"REDUCE_NORM": -1})").fact(), "'REDUCE_NORM' is no number of at least 0");
   EXPECT_EQ(refusal(R"({"stages": [{"REDUCE_LOSS": 1}]})").kind(), ErrorKind::kInput);
+}
+
+TEST_F(CostsFileTest, HoldsTheCostsOfNormsOfStages) {
+  const Costs costs = read(R"({"PARTIAL_NORM": 1, "stages": [{"PARTIAL_NORM": 3}, {}]})");
+  EXPECT_EQ(costs.per_stage[0].partial_norm, 3);
+  EXPECT_EQ(costs.per_stage[1].partial_norm, 1);
+  EXPECT_EQ(refusal(R"({"PARTIAL_NORM": -1})").fact(), "'PARTIAL_NORM' is no number of at least 0");
 }
 
 TEST_F(CostsFileTest, MayBeAListOfStages) {

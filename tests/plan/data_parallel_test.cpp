@@ -56,10 +56,10 @@ TEST(DataParallelPlanTest, EveryStageReducesOnceAfterItsLastBackward) {
       plan_of({.num_ranks = 2, .num_microbatches = 2, .data_parallel = {.degree = 2}});
   EXPECT_EQ(row_text(plan, 0),
             "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0REDUCE_GRAD REDUCE_LOSS "
-            "REDUCE_NORM OPTIMIZER_STEP");
+            "0PARTIAL_NORM REDUCE_NORM 0UPDATE");
   EXPECT_EQ(row_text(plan, 1),
             "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1 1REDUCE_GRAD REDUCE_LOSS "
-            "REDUCE_NORM OPTIMIZER_STEP");
+            "1PARTIAL_NORM REDUCE_NORM 1UPDATE");
   EXPECT_EQ(plan.program.mesh, Mesh({.pp = 2, .dp_replicate = 2}));
   EXPECT_TRUE(plan.report.ok());
 }
@@ -69,15 +69,16 @@ TEST(DataParallelPlanTest, OrReducesEveryMicrobatch) {
                              .num_microbatches = 2,
                              .data_parallel = {.degree = 3, .per_microbatch = true}});
   EXPECT_EQ(row_text(plan, 0),
-            "0F0 0B0 0REDUCE_GRAD0 0F1 0B1 0REDUCE_GRAD1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+            "0F0 0B0 0REDUCE_GRAD0 0F1 0B1 0REDUCE_GRAD1 REDUCE_LOSS 0PARTIAL_NORM REDUCE_NORM "
+            "0UPDATE");
 }
 
 TEST(DataParallelPlanTest, Zero3GathersAStageForItsUses) {
   const Plan plan = plan_of(
       {.num_ranks = 2, .num_microbatches = 1, .data_parallel = {.degree = 2, .zero3 = true}});
   EXPECT_EQ(row_text(plan, 1),
-            "1UNSHARD 1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD 1RESHARD REDUCE_LOSS REDUCE_NORM "
-            "OPTIMIZER_STEP");
+            "1UNSHARD 1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD 1RESHARD REDUCE_LOSS 1PARTIAL_NORM "
+            "REDUCE_NORM 1UPDATE");
   EXPECT_EQ(plan.program.mesh, Mesh({.pp = 2, .dp_shard = 2}));
 }
 
@@ -205,7 +206,7 @@ TEST(DataParallelPlanTest, AScheduleOfOnesOwnReducesAsTheOptionsSay) {
                            .data_parallel = {.degree = 2}};
   };
   EXPECT_EQ(row_text(plan_of(options("0F0,0B0,0REDUCE_GRAD\n")), 0),
-            "0F0 0B0 0REDUCE_GRAD REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
+            "0F0 0B0 0REDUCE_GRAD REDUCE_LOSS 0PARTIAL_NORM REDUCE_NORM 0UPDATE");
   EXPECT_EQ(refusal(options("0F0,0B0,0REDUCE_GRAD0\n")),
             "the schedule holds REDUCE_GRAD of single microbatches; own_schedule; "
             "data_parallel.per_microbatch = true, or leave it out of the schedule");

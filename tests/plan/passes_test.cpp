@@ -303,6 +303,58 @@ TEST(AddOptimizerStepTest, EndsEveryRank) {
             (Rows{"0F0,0B0,REDUCE_NORM,OPTIMIZER_STEP", "1F0,1B0,REDUCE_NORM,OPTIMIZER_STEP"}));
 }
 
+TEST(SplitOptimizerStepTest, UpdatesEveryStageOfARankInTheOrderOfItsFirstUse) {
+  const Program program = program_of(
+      {"2F0,0F0,0B0,2B0,REDUCE_NORM,OPTIMIZER_STEP", "1F0,1B0,REDUCE_NORM,OPTIMIZER_STEP"});
+  EXPECT_EQ(rows_of(split_optimizer_step(program)),
+            (Rows{"2F0,0F0,0B0,2B0,REDUCE_NORM,2UPDATE,0UPDATE", "1F0,1B0,REDUCE_NORM,1UPDATE"}));
+  const Program without = program_of({"0F0,0B0"});
+  EXPECT_EQ(rows_of(split_optimizer_step(without)), (Rows{"0F0,0B0"}));
+}
+
+TEST(SplitOptimizerStepTest, ARankThatTrainsNothingKeepsItsOptimizerStep) {
+  Program program = drop_frozen(program_of({"0F0,0B0", "1F0,1B0"}),
+                                {StageBackward::kNone, StageBackward::kWeights});
+  program = split_optimizer_step(add_optimizer_step(std::move(program), true));
+  EXPECT_EQ(rows_of(program),
+            (Rows{"0F0,REDUCE_NORM,OPTIMIZER_STEP", "1F0,1B0,REDUCE_NORM,1UPDATE"}));
+  EXPECT_TRUE(verify(program).ok());
+}
+
+TEST(AddPartialNormsTest, StandWhereTheGradientsOfTheirStageAreKnown) {
+  // Behind the last W or B, and what its action sends.
+  EXPECT_EQ(rows_of(add_partial_norms(
+                program_of({"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0I0,0RECV_B1,0B1,0W0,REDUCE_NORM",
+                            "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,REDUCE_NORM"}))),
+            (Rows{"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0I0,0RECV_B1,0B1,0W0,0PARTIAL_NORM,"
+                  "REDUCE_NORM",
+                  "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1PARTIAL_NORM,"
+                  "REDUCE_NORM"}));
+  // One stage before another one's backward.
+  EXPECT_EQ(rows_of(add_partial_norms(
+                program_of({"0F0,3F0,3B0,0B0,REDUCE_NORM", "1F0,2F0,2B0,1B0,REDUCE_NORM"}))),
+            (Rows{"0F0,3F0,3B0,3PARTIAL_NORM,0B0,0PARTIAL_NORM,REDUCE_NORM",
+                  "1F0,2F0,2B0,2PARTIAL_NORM,1B0,1PARTIAL_NORM,REDUCE_NORM"}));
+  // Without a norm there is nothing to prepare.
+  EXPECT_EQ(rows_of(add_partial_norms(program_of({"0F0,0B0,OPTIMIZER_STEP"}))),
+            (Rows{"0F0,0B0,OPTIMIZER_STEP"}));
+}
+
+TEST(AddPartialNormsTest, WaitForTiesAndForReplicasAtTheEndOfTheRow) {
+  Program program =
+      add_tied_reductions(program_of({"0F0,2F0,2B0,0B0", "1F0,3F0,3B0,1B0"}), {{"t", {0, 3}}});
+  program = add_partial_norms(add_optimizer_step(std::move(program), true));
+  EXPECT_EQ(rows_of(program),
+            (Rows{"0F0,2F0,2B0,2PARTIAL_NORM,0B0,0REDUCE_TIED,0PARTIAL_NORM,REDUCE_NORM,"
+                  "OPTIMIZER_STEP",
+                  "1F0,3F0,3B0,1B0,1PARTIAL_NORM,0REDUCE_TIED,3PARTIAL_NORM,REDUCE_NORM,"
+                  "OPTIMIZER_STEP"}));
+  EXPECT_EQ(rows_of(add_partial_norms(
+                program_of({"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD,REDUCE_LOSS,REDUCE_NORM"}))),
+            (Rows{"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD,REDUCE_LOSS,0PARTIAL_NORM,"
+                  "1PARTIAL_NORM,REDUCE_NORM"}));
+}
+
 TEST(AddLossReductionTest, StandsAboveTheNormAndTheUpdate) {
   EXPECT_EQ(rows_of(add_loss_reduction(program_of({"0F0,0B0", "1F0,1B0"}))),
             (Rows{"0F0,0B0,REDUCE_LOSS", "1F0,1B0,REDUCE_LOSS"}));

@@ -25,6 +25,8 @@ LowerOptions options_at_random(std::mt19937& random) {
   options.merge_backward = chance(random, 20);
   options.forward_only = chance(random, 10);
   options.optimizer_step = options.norm = chance(random, 50);
+  options.partial_norms = chance(random, 50);
+  options.update_by_stage = chance(random, 50);
   return options;
 }
 

@@ -285,6 +285,36 @@ TEST(SimulatePostsTest, TiedSumsWaitForTheReductionsOfTheirStages) {
   EXPECT_EQ(simulate(program, costs).makespan, 4 + 100 + 1000);  // 1B0 ends at 4
 }
 
+TEST(SimulatePostsTest, ANormOfAStageIsTakenWhileItsRankWaits) {
+  // Rank 0 waits from 5 to 7, behind its stage 2, for the gradient of stage 1.
+  const Program program = program_of({"0F0,2F0,2B0,2PARTIAL_NORM,0B0,0PARTIAL_NORM,REDUCE_NORM",
+                                      "1F0,1B0,1PARTIAL_NORM,REDUCE_NORM"});
+  const double bare = simulate(program).makespan;
+  EXPECT_EQ(bare, 9);  // 0F0 1F0 2F0 2B0 1B0 0B0
+  Costs costs;
+  costs.per_stage.assign(3, {});
+  costs.per_stage[1].partial_norm = 2;  // while rank 1 waits for the norm
+  costs.per_stage[2].partial_norm = 2;
+  EXPECT_EQ(simulate(program, costs).makespan, bare);
+  costs.per_stage[2].partial_norm = 3;  // what is left at the end
+  EXPECT_EQ(simulate(program, costs).makespan, bare + 1);
+  costs.per_stage[0].partial_norm = 5;  // nothing to wait for any more
+  EXPECT_EQ(simulate(program, costs).makespan, bare + 1 + 5);
+}
+
+TEST(SimulatePostsTest, AnUpdateKeepsItsRankAfterTheNorm) {
+  Costs costs;
+  costs.per_stage.assign(2, {});
+  costs.per_stage[0].optimizer_step = 3;
+  costs.per_stage[1].optimizer_step = 4;
+  costs.reduce_norm = 1;
+  for (const char* end : {"0UPDATE,1UPDATE", "1UPDATE,OPTIMIZER_STEP", "OPTIMIZER_STEP"}) {
+    const Program program = program_of({std::string("0F0,1F0,1B0,0B0,REDUCE_NORM,") + end});
+    EXPECT_EQ(simulate(program, costs).makespan, 6 + 1 + 3 + 4) << end;
+    EXPECT_EQ(simulate(program, costs).finish_per_rank, (Doubles{6})) << end;
+  }
+}
+
 TEST(SimulatePostsTest, AMissingMemberIsMissedAtTheEndOfTheRow) {
   const Error error = error_of([] { simulate(program_of({"0F0,REDUCE_NORM,0B0", "1F0,1B0"})); });
   EXPECT_EQ(error.where(), "rank 0, instruction 2 '0B0'");

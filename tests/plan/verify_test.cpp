@@ -284,6 +284,40 @@ TEST(VerifyTest, RejectsTiedReductionsInAnotherOrderAsADeadlock) {
   expect_found(program, {{0, 2, "0REDUCE_TIED", "deadlock"}, {1, 2, "1REDUCE_TIED", "deadlock"}});
 }
 
+TEST(VerifyTest, ChecksWhereAStagesNormAndUpdateStand) {
+  const auto rows = [](const char* first) {
+    return program_of({first, "1F0,1B0,1PARTIAL_NORM,REDUCE_NORM,1UPDATE"});
+  };
+  EXPECT_TRUE(verify(rows("0F0,0B0,0PARTIAL_NORM,REDUCE_NORM,0UPDATE")).ok());
+  EXPECT_TRUE(verify(rows("0F0,0B0,REDUCE_NORM,0UPDATE")).ok());  // the norm takes it itself
+  EXPECT_TRUE(verify(rows("0F0,0B0,REDUCE_NORM,OPTIMIZER_STEP")).ok());
+  EXPECT_TRUE(verify(rows("0F0,0B0,REDUCE_NORM,0UPDATE,OPTIMIZER_STEP")).ok());
+  expect_found(rows("0F0,0PARTIAL_NORM,0B0,REDUCE_NORM,0UPDATE"),
+               {{0, 1, "0PARTIAL_NORM", "runs before '0B0'"}});
+  expect_found(rows("0F0,0B0,REDUCE_NORM,0PARTIAL_NORM,0UPDATE"),
+               {{0, 2, "REDUCE_NORM", "runs before '0PARTIAL_NORM'"}});
+  expect_found(rows("0F0,0B0,0PARTIAL_NORM,0PARTIAL_NORM,REDUCE_NORM,0UPDATE"),
+               {{0, 3, "0PARTIAL_NORM", "runs a second time"}});
+  expect_found(rows("0F0,0B0,0UPDATE,REDUCE_NORM"),
+               {{0, 2, "0UPDATE", "runs before 'REDUCE_NORM'"}});
+  expect_found(rows("0F0,0B0,REDUCE_NORM"), {{0, -1, "0UPDATE", "never runs on this rank"}});
+  expect_found(rows("0F0,0B0,REDUCE_NORM,0UPDATE,0UPDATE"),
+               {{0, 4, "0UPDATE", "runs a second time"}});
+  expect_found(rows("0F0,0B0,REDUCE_NORM,OPTIMIZER_STEP,0UPDATE"),
+               {{0, 3, "OPTIMIZER_STEP", "runs before '0UPDATE'"}});
+  Program elsewhere = rows("0F0,0B0,REDUCE_NORM,0UPDATE");
+  elsewhere.ranks[0].push_back(Action::make(ActionKind::kUpdate, 1));
+  expect_found(elsewhere, {{0, 4, "1UPDATE", "stage 1 lives on rank 1"}});
+  expect_found(program_of({"0F0,0B0,0PARTIAL_NORM"}),
+               {{0, 2, "0PARTIAL_NORM", "no 'REDUCE_NORM' of this rank uses it"}});
+  Program frozen = program_of({"0F0,REDUCE_NORM,0UPDATE", "1F0,1B0,REDUCE_NORM,1UPDATE"});
+  frozen.backwards = {StageBackward::kNone, StageBackward::kWeights};
+  expect_found(frozen, {{0, 2, "0UPDATE", "nothing up to stage 0 is trained"}});
+  Program replicas = program_of({"0F0,0B0,REDUCE_NORM,0UPDATE"});
+  replicas.mesh = Mesh({.dp_replicate = 2});
+  expect_found(replicas, {{0, -1, "0REDUCE_GRAD", "never runs"}});
+}
+
 TEST(VerifyTest, ChecksTheEndOfTheStep) {
   const Program program = add_optimizer_step(program_of({"0F0,0B0", "1F0,1B0"}), true);
   EXPECT_TRUE(verify(program).ok());

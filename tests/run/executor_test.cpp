@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
+#include "run/idle_works.h"
 #include "sluice/simulate.h"
 #include "support/expect_error.h"
 #include "support/user_batches.h"
@@ -450,6 +453,15 @@ class RecordingOps final : public StepOps {
   Work<void> reduce_loss() override { return post("reduce_loss"); }
   Work<void> gather_outputs() override { return post("gather_outputs"); }
   Work<void> reduce_norm() override { return post("reduce_norm"); }
+  // Two pieces.
+  IdleWork partial_norm(int stage) override {
+    calls.push_back("partial_norm " + std::to_string(stage));
+    return [this, stage, left = 2]() mutable {
+      calls.push_back("piece of " + std::to_string(stage));
+      return --left > 0;
+    };
+  }
+  Work<void> update(int stage) override { return post("update " + std::to_string(stage)); }
   void optimizer_step() override { calls.push_back("optimizer_step"); }
 
  private:
@@ -509,6 +521,82 @@ TEST(ExecutorTest, WaitsForAPostAtItsFirstUserAndForTheRestAtTheEndOfTheRow) {
                            "end of 0B0", "0REDUCE_GRAD", "reduce_gradients 0",
                            "end of 0REDUCE_GRAD", "0RESHARD", "reshard 0", "waits for reduce_loss",
                            "waits for reduce_gradients 0", "end of 0RESHARD"}));
+}
+
+TEST(ExecutorTest, ANormOfAStageIsTakenToItsEndByWhatUsesIt) {
+  OneStage one(program_of_row(
+      {"0F0", "0B0", "0PARTIAL_NORM", "REDUCE_LOSS", "REDUCE_NORM", "0UPDATE", "OPTIMIZER_STEP"}));
+  RecordingOps ops;
+  Executor executor(one.program, 0, {&one.stage}, *one.transports[0], ops, &squared_error, {});
+  executor.run_step(user_batches(1, 1, {2})[0]);
+  EXPECT_EQ(ops.calls, (std::vector<std::string>{
+                           "partial_norm 0", "reduce_loss", "piece of 0", "piece of 0",
+                           "reduce_norm", "waits for reduce_loss", "waits for reduce_norm",
+                           "update 0", "waits for update 0", "optimizer_step"}));
+}
+
+// Rank 1 does not go on with the gradient that rank 0 waits for until rank 0 has done its work.
+TEST(ExecutorTest, ANormOfAStageIsTakenWhileItsRankWaitsForAMessage) {
+  Program program = lower(make_schedule("LoopedBFS", {2, 2, 2}), {});
+  program = add_partial_norms(add_optimizer_step(std::move(program), /*with_norm=*/true));
+  require_verified(verify(program), "LoopedBFS");
+  struct Pieces final : ExecutorObserver {
+    void begin(int, const Action& action) override { running = action; }
+    void begin_idle_work(const Action& action) override {
+      places.push_back(to_text(action) + " in " + to_text(running));
+    }
+    void end_idle_work(const Action&) override { ++done; }
+    Action running;
+    std::vector<std::string> places;
+    std::atomic<int> done{0};
+  } pieces;
+  HarnessOptions options;
+  options.observers_of = [&](int rank) {
+    return rank == 0 ? std::vector<ExecutorObserver*>{&pieces} : std::vector<ExecutorObserver*>{};
+  };
+  Action delayed;  // rank 1's first backward of stage 1
+  for (const Action& action : program.ranks[1]) {
+    if (action.kind != ActionKind::kBackward || action.stage != 1) continue;
+    delayed = action;
+    break;
+  }
+  options.per_rank = [&](int rank, CallbackObserver& observer) {
+    if (rank == 0) return;
+    observer.on_begin = [&](int, const Action& action) {
+      const auto end = Clock::now() + std::chrono::seconds(20);
+      while (action == delayed && pieces.done < 2 && Clock::now() < end) std::this_thread::yield();
+    };
+  };
+  const TrainedModel got =
+      train_in_pipeline(user_model(UserModel::kMlp, 4), program, user_batches(1, 2, {2}), options);
+  for (const std::string& error : got.errors) EXPECT_EQ(error, "");
+  const std::string place = "2PARTIAL_NORM in 0B" + std::to_string(delayed.microbatch);
+  EXPECT_EQ(pieces.places, (std::vector<std::string>{place, place}));
+}
+
+TEST(IdleWorksTest, AreDonePieceByPieceUntilTheWaitIsOver) {
+  const Program program = program_of_row({"0F0", "0B0", "0PARTIAL_NORM", "REDUCE_NORM"});
+  struct Count final : ExecutorObserver {
+    void begin_idle_work(const Action& action) override { begun.push_back(to_text(action)); }
+    std::vector<std::string> begun;
+  } count;
+  IdleWorks works(program, count);
+  int pieces = 0;
+  const Action norm = Action::make(ActionKind::kPartialNorm, 0);
+  works.add(norm, [&] { return ++pieces < 4; });
+  works.add(norm, {});  // nothing to do
+  works.run_until([] { return true; });
+  EXPECT_EQ(pieces, 0);
+  works.run_until([&] { return pieces == 2; });
+  EXPECT_EQ(pieces, 2);
+  EXPECT_EQ(count.begun, (std::vector<std::string>{"0PARTIAL_NORM", "0PARTIAL_NORM"}));
+  works.end_used(Action::make(ActionKind::kReduceLoss));
+  EXPECT_EQ(pieces, 2);
+  works.end_used(Action::make(ActionKind::kReduceNorm));
+  EXPECT_EQ(pieces, 4);
+  EXPECT_EQ(count.begun.size(), 2u);
+  works.run_until([] { return false; });
+  EXPECT_EQ(pieces, 4);
 }
 
 TEST(ExecutorTest, APostThatFailsIsNamedWithTheInstructionThatWaitsForIt) {

@@ -93,6 +93,8 @@ TEST(StepTimerTest, CountsEveryInstructionToTheShareThatItBelongsTo) {
       {"REDUCE_LOSS", &StepTimes::reduction},
       {"0REDUCE_GRAD", &StepTimes::reduction},
       {"0UNSHARD", &StepTimes::reduction},
+      {"0PARTIAL_NORM", &StepTimes::reduction},
+      {"0UPDATE", &StepTimes::optimizer},
       {"OPTIMIZER_STEP", &StepTimes::optimizer}};
   for (const auto& [text, share] : expected) {
     const Action action = parse_action(text);

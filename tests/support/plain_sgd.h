@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,11 @@ class PlainSgd final : public StepOps {
   Work<void> reduce_loss() override { return Work<void>::done(); }
   Work<void> gather_outputs() override { return Work<void>::done(); }
   Work<void> reduce_norm() override { return Work<void>::done(); }
+  // Needs no norm: two pieces of nothing.
+  IdleWork partial_norm(int) override {
+    return [left = 2]() mutable { return --left > 0; };
+  }
+  Work<void> update(int) override { throw std::logic_error("PlainSgd updates all stages at once"); }
   void optimizer_step() override {
     if (lr_ == 0) return;
     at::NoGradGuard no_grad;

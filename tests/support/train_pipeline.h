@@ -65,6 +65,7 @@ inline Program training_program(const std::string& schedule, int num_ranks, int 
   options.tie_groups = std::move(tie_groups);
   options.loss = true;
   options.optimizer_step = true;
+  options.partial_norms = options.update_by_stage = true;
   options.norm = true;
   Program program = lower(make_schedule(schedule, shape), options);
   require_verified(verify(program), schedule);
@@ -82,6 +83,7 @@ inline Program replicated_program(const std::string& schedule, int num_ranks, in
   options.tie_groups = std::move(tie_groups);
   options.loss = true;
   options.optimizer_step = true;
+  options.partial_norms = options.update_by_stage = true;
   options.norm = true;
   detail::set_lowering(data_parallel, options);
   Program program =

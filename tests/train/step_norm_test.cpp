@@ -55,6 +55,41 @@ TEST(StepNormTest, AParameterCountsOnceForAllRanksOverWhichItIsReplicated) {
   }
 }
 
+TEST(StepNormTest, WhatIsTakenEarlyGivesTheSameBits) {
+  const auto transports = make_local_transports(1);
+  run_ranks(transports, 1, nullptr, [&](Transport& transport) {
+    Stage first(0, Chunk({linear("a"), linear("b")}, 0, {"hidden"}, {"hidden"}));
+    Stage second(1, Chunk({linear("c")}, 2, {"hidden"}, {"hidden"}));
+    first.gradient(0) = at::full({2, 2}, 0.1);
+    first.gradient(1) = at::full({2, 2}, 0.3);
+    second.gradient(0) = at::full({2, 2}, 0.7);
+    const Mesh mesh({.pp = 1});
+    const RunGroups groups = make_run_groups(transport.world(), mesh);
+    const std::vector<SharedParameter> parameters =
+        list_parameters({&first, &second}, groups.pipeline, mesh);
+    const BlockOwners owners({&first, &second}, 1);
+    for (const BlockOwners* by : {static_cast<const BlockOwners*>(nullptr), &owners}) {
+      StepNorms norms(parameters, by, groups, mesh);
+      const GradientNorms expected = norms.post().wait();
+      EXPECT_DOUBLE_EQ(expected.total, 2 * std::sqrt(0.01 + 0.09 + 0.49));
+      const auto all = [](const SharedParameter&) { return true; };
+      const auto none = [](const SharedParameter&) { return false; };
+      EXPECT_FALSE(norms.of_stage(1, none));
+      EXPECT_FALSE(norms.of_stage(2, all));
+      IdleWork pieces = norms.of_stage(0, all);
+      EXPECT_TRUE(pieces());
+      first.gradient(0) = at::zeros({2, 2});  // it is taken
+      EXPECT_FALSE(pieces());
+      const GradientNorms early = norms.post().wait();
+      EXPECT_EQ(early.total, expected.total);
+      EXPECT_EQ(early.of_parameters, expected.of_parameters);
+      // What was taken is forgotten.
+      EXPECT_EQ(norms.post().wait().of_parameters.front().second, 0.0);
+      first.gradient(0) = at::full({2, 2}, 0.1);
+    }
+  });
+}
+
 TEST(StepNormTest, AParameterOnTwoRanksThatIsNotReplicatedIsRefused) {
   const Error error = error_of([] { norms_of_replicas([](std::vector<ParameterInfo>&) {}); });
   EXPECT_EQ(error.kind(), ErrorKind::kInternal);

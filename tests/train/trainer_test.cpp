@@ -80,13 +80,13 @@ TEST(TrainerTest, AnEvaluationLeavesNoTraceAndHasTheSameBitsForEveryLayout) {
 TEST(TrainerTest, TheFlightRecordIsThatOfTheStepOrEvaluationThatRanLast) {
   TrainingRun run = mlp_run("1F1B", 2);
   run.after_steps = [](Trainer& trainer, Transport& /*transport*/) {
-    EXPECT_NE(trainer.flight_record().find("OPTIMIZER_STEP"), std::string::npos);
+    EXPECT_NE(trainer.flight_record().find("UPDATE"), std::string::npos);
     trainer.evaluate(random_steps(1, 2).front());
     const std::string record = trainer.flight_record();
     EXPECT_NE(record.find("F1"), std::string::npos) << record;
-    EXPECT_EQ(record.find("OPTIMIZER_STEP"), std::string::npos) << record;
+    EXPECT_EQ(record.find("UPDATE"), std::string::npos) << record;
     trainer.step(random_steps(5).back(), 0.1);
-    EXPECT_NE(trainer.flight_record().find("OPTIMIZER_STEP"), std::string::npos);
+    EXPECT_NE(trainer.flight_record().find("UPDATE"), std::string::npos);
   };
   run_training(run);
 }
@@ -509,6 +509,33 @@ TEST(TrainerTest, AProgramThatGathersParametersTrainsToTheSameBits) {
   run.program = lower(make_schedule("1F1B", {2, 0, run.program.num_microbatches}), options);
   require_verified(verify(run.program), "1F1B");
   EXPECT_TRUE(same_bits(run_training(run), expected));
+}
+
+// One OPTIMIZER_STEP a rank, no norm before REDUCE_NORM.
+Program with_whole_updates(Program program) {
+  for (std::vector<Action>& row : program.ranks) {
+    std::erase_if(row, [](const Action& action) {
+      return action.kind == ActionKind::kPartialNorm || action.kind == ActionKind::kUpdate;
+    });
+    row.push_back(Action::make(ActionKind::kOptimizerStep));
+  }
+  require_verified(verify(program), "with whole updates");
+  return program;
+}
+
+TEST(TrainerTest, NormsAndUpdatesOfStagesGiveTheBitsOfThoseOfWholeRanks) {
+  for (const char* schedule : {"1F1B", "Interleaved1F1B", "ZBVZeroBubble"}) {
+    for (const bool tied : {false, true}) {
+      TrainingRun run = mlp_run(schedule, 2, tied);
+      const TrainingResult by_stage = run_training(run);
+      run.program = with_whole_updates(std::move(run.program));
+      const TrainingResult whole = run_training(run);
+      EXPECT_TRUE(same_bits(by_stage, whole)) << schedule << " " << tied;
+      ASSERT_EQ(by_stage.reports.size(), whole.reports.size());
+      for (std::size_t step = 0; step < whole.reports.size(); ++step)
+        EXPECT_EQ(by_stage.reports[step].parameter_norms, whole.reports[step].parameter_norms);
+    }
+  }
 }
 
 TEST(TrainerTest, AForwardOnlyProgramTellsEveryRankTheLossAndChangesNothing) {

@@ -13,6 +13,7 @@
 // Ours, beyond torch:
 //   {stage}REDUCE_GRAD{mb}                                    of one microbatch alone
 //   {group}REDUCE_TIED  REDUCE_LOSS  GATHER_OUTPUTS  REDUCE_NORM  OPTIMIZER_STEP   end of a step
+//   {stage}PARTIAL_NORM  {stage}UPDATE                        of one stage: its norms, its update
 //
 // Thread-safety: values.
 #pragma once
@@ -44,7 +45,9 @@ enum class ActionKind : std::uint8_t {
   kReduceLoss,      // every rank learns the loss of the step and its counted tokens
   kGatherOutputs,   // every rank learns what leaves the model
   kReduceNorm,      // global gradient norm over all ranks
-  kOptimizerStep,   // update this rank's parameters
+  kUpdate,          // update the stage's parameters
+  kPartialNorm,     // the norms of the stage's gradients, when the rank has time for them
+  kOptimizerStep,   // update the parameters of this rank's stages that no kUpdate was about
 };
 
 // 20 bytes, plain value: plans have millions. Fields that a kind does not use hold their defaults,
@@ -107,17 +110,18 @@ constexpr bool is_compute(ActionKind kind) {
 constexpr bool is_transfer(ActionKind kind) {
   return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
 }
-// UNSHARD, REDUCE_*, GATHER_OUTPUTS: begins what its first user, further down its row, waits for
-// (program.h).
+// UNSHARD, REDUCE_*, GATHER_OUTPUTS, UPDATE: begins what its first user, further down its row,
+// waits for (program.h).
 constexpr bool is_post(ActionKind kind) {
   return kind == ActionKind::kUnshard ||
-         (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kReduceNorm);
+         (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kUpdate);
 }
 
 // The axes of the mesh that an instruction spans. SEND, RECV and REDUCE_TIED: pp. UNSHARD, and
-// RESHARD that undoes it: dp_shard. REDUCE_GRAD: dp_replicate and dp_shard. REDUCE_LOSS and
-// REDUCE_NORM: every axis of the grid, that is all ranks of the run. GATHER_OUTPUTS: pp. What a
-// rank does alone, compute and OPTIMIZER_STEP: none.
+// RESHARD that undoes it: dp_shard. REDUCE_GRAD and UPDATE: dp_replicate and dp_shard.
+// REDUCE_LOSS and REDUCE_NORM: every axis of the grid, that is all ranks of the run.
+// GATHER_OUTPUTS: pp. What a rank does alone, compute and PARTIAL_NORM, and OPTIMIZER_STEP, which
+// stands for updates: none.
 AxisSet axes_of(ActionKind kind);
 
 // The text form; "" for kIdle.

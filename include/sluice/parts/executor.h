@@ -26,12 +26,18 @@
 
 namespace sluice {
 
+// Does a piece of some work, and returns whether more is left; empty: there is nothing to do.
+using IdleWork = std::function<bool()>;
+
 // What is done with parameters and gradients between the actions: declared here, implemented by
 // train (or by a user). Every such instruction of the program is called, none is skipped.
 //
 // What returns a Work is a post (program.h): it begins and returns. The executor waits for the Work
 // before the first instruction that uses the result, once, at the latest at the end of the row, and
 // in any order; after a failure it drops the Work. Work<void>::done(): nothing is to be waited for.
+//
+// What returns an IdleWork is done in pieces whenever the rank would otherwise wait for a message,
+// and to its end when its user comes (program.h).
 class StepOps {
  public:
   virtual ~StepOps() = default;
@@ -43,6 +49,8 @@ class StepOps {
   virtual Work<void> reduce_loss() = 0;           // REDUCE_LOSS
   virtual Work<void> gather_outputs() = 0;        // GATHER_OUTPUTS
   virtual Work<void> reduce_norm() = 0;           // REDUCE_NORM
+  virtual IdleWork partial_norm(int stage) = 0;   // PARTIAL_NORM
+  virtual Work<void> update(int stage) = 0;       // UPDATE
   virtual void optimizer_step() = 0;              // OPTIMIZER_STEP
 };
 

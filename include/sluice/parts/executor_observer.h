@@ -11,7 +11,9 @@
 //     arrived once for each half of an overlapped pair, with the half as their action, as produced;
 //     of posts (program.h), once for all that the instruction waits for, at its beginning, or at
 //     the end of the row's last one.
-//  3. Observers are told in the order of their list. What one of them throws is the failure of the
+//  3. begin_idle_work() and end_idle_work() come between the begin() and end() of whatever
+//     instruction would wait, before its waiting(), once for each piece of the work.
+//  4. Observers are told in the order of their list. What one of them throws is the failure of the
 //     instruction.
 // Thread-safety: called on the rank's thread.
 #pragma once
@@ -46,6 +48,9 @@ class ExecutorObserver {
   // posts above it in its row, which bring no tensors.
   virtual void waiting(const Action& /*action*/) {}
   virtual void arrived(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
+  // The rank does a piece of a PARTIAL_NORM above in its row.
+  virtual void begin_idle_work(const Action& /*action*/) {}
+  virtual void end_idle_work(const Action& /*action*/) {}
   // A SEND is about to hand these over.
   virtual void sending(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
 

@@ -24,8 +24,9 @@ struct StepTimes {
   double compute = 0;       // in F, B, I, W and pairs, less waiting
   double wait_receive = 0;  // of those for messages; in RECV
   double wait_send = 0;     // in SEND: handing over, and waiting where a transport makes it wait
-  double reduction = 0;     // in REDUCE_*, UNSHARD, RESHARD, and waiting for what they began
-  double optimizer = 0;     // in OPTIMIZER_STEP, less waiting
+  double reduction = 0;     // in REDUCE_*, UNSHARD, RESHARD, PARTIAL_NORM, wherever it is done, and
+                            // waiting for what they began
+  double optimizer = 0;     // in UPDATE and OPTIMIZER_STEP, less waiting
   // Not a share of total: what the rank's thread spent on a core in F, B, I, W and pairs. Unlike
   // `compute` it does not grow while the thread has no core.
   double compute_cpu = 0;
@@ -47,6 +48,8 @@ class StepTimer final : public ExecutorObserver {
   void end(int index, const Action& action) override;
   void waiting(const Action& action) override;
   void arrived(const Action& action, const std::vector<at::Tensor>& tensors) override;
+  void begin_idle_work(const Action& action) override;
+  void end_idle_work(const Action& action) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -55,9 +58,10 @@ class StepTimer final : public ExecutorObserver {
   }
 
   StepTimes times_;
-  Clock::time_point step_start_, action_start_, wait_start_;
-  double waited_ = 0;     // in this action
-  double cpu_start_ = 0;  // of the thread, when the action began
+  Clock::time_point step_start_, action_start_, wait_start_, work_start_;
+  double waited_ = 0;     // in this action, or at idle work
+  double cpu_start_ = 0;  // of the thread, when the action began, less idle work
+  double work_cpu_start_ = 0;
 };
 
 }  // namespace sluice

@@ -46,6 +46,8 @@ class TraceRecorder final : public ExecutorObserver {
   void end(int index, const Action& action) override;
   void waiting(const Action& action) override;
   void arrived(const Action& action, const std::vector<at::Tensor>& tensors) override;
+  void begin_idle_work(const Action& action) override;
+  void end_idle_work(const Action& action) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -55,7 +57,7 @@ class TraceRecorder final : public ExecutorObserver {
   int rank_;
   std::int64_t first_step_, last_step_, step_ = 0;
   bool is_pair_ = false;  // the instruction that runs
-  Clock::time_point action_start_, wait_start_;
+  Clock::time_point action_start_, wait_start_, work_start_;
   std::vector<TraceEvent> events_;
 };
 

@@ -87,7 +87,10 @@ class TrainOps : public StepOps {
   Work<void> reduce_loss() override;
   Work<void> gather_outputs() override;
   Work<void> reduce_norm() override;
-  // Throws Error(kInternal) without REDUCE_LOSS and REDUCE_NORM before it.
+  IdleWork partial_norm(int stage) override;
+  // Both throw Error(kInternal) without REDUCE_LOSS and REDUCE_NORM before them. After a step that
+  // is not finite they leave all as it is, but for the gradients, which are cleared.
+  Work<void> update(int stage) override;
   void optimizer_step() override;
 
   // Of the last step, complete at its end.

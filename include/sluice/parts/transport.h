@@ -76,6 +76,8 @@ class Transport {
   // Reserves the next message of the channel. tensors: what will come, when anything is known.
   virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
                               const std::optional<ExpectedTensors>& tensors) = 0;
+  // Whether wait() would return, or throw, at once.
+  virtual bool has_arrived(Ticket ticket) const = 0;
   // Throws Error(kPeer) on deadline, Error(kInternal) when another tag or other metas arrive.
   virtual Message wait(Ticket ticket) = 0;
 

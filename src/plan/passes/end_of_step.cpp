@@ -11,7 +11,8 @@ namespace {
 Program add_to_end_of_step(Program program, ActionKind kind) {
   for (std::vector<Action>& row : program.ranks) {
     const auto update = std::find_if(row.begin(), row.end(), [](const Action& action) {
-      return action.kind == ActionKind::kReduceNorm || action.kind == ActionKind::kOptimizerStep;
+      return action.kind == ActionKind::kReduceNorm || action.kind == ActionKind::kUpdate ||
+             action.kind == ActionKind::kOptimizerStep;
     });
     row.insert(update, Action::make(kind));
   }

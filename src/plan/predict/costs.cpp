@@ -27,13 +27,14 @@ struct StageCostName {
   double StageCosts::*cost;
   bool is_size = false;
 };
-constexpr std::array<StageCostName, 10> kStageCosts = {
+constexpr std::array<StageCostName, 11> kStageCosts = {
     {{"F", &StageCosts::forward},
      {"I", &StageCosts::backward_input},
      {"W", &StageCosts::backward_weight},
      {"B", &StageCosts::backward},
      {"UNSHARD", &StageCosts::unshard},
      {"REDUCE_GRAD", &StageCosts::reduce_gradients},
+     {"PARTIAL_NORM", &StageCosts::partial_norm},
      {"OPTIMIZER_STEP", &StageCosts::optimizer_step},
      {"kept_bytes", &StageCosts::kept_bytes, true},
      {"kept_after_input_bytes", &StageCosts::kept_after_input_bytes, true},

@@ -92,12 +92,19 @@ class Simulator {
     Action action;
     Moment end;  // time kUnknown: see the collective
   };
+  // A PARTIAL_NORM that its rank has not ended yet.
+  struct IdleWork {
+    Action action;
+    double left = 0.0;
+  };
   struct Rank {
     std::size_t at = 0;
     bool forward_half_done = false;  // of the pair at `at`
     bool is_done = false;            // the row, and all that it posted
     Moment free;
     std::vector<Post> posts;
+    std::vector<IdleWork> idle_works;
+    std::vector<int> updated;          // stages, by an UPDATE
     Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may begin
     std::int32_t last_compute = -1;    // instruction
     int live = 0, live_until_grad_input = 0;
@@ -120,6 +127,7 @@ class Simulator {
 
   bool try_run(int rank) {
     const Action& action = program_.ranks[rank][ranks_[rank].at];
+    end_idle_works(rank, action);
     if (!try_wait(rank, [&](const Action& post) { return detail::uses(program_, action, post); })) {
       return false;
     }
@@ -139,10 +147,15 @@ class Simulator {
       work(action).inputs[detail::channel_kind_of(action.kind)].is_received = true;
     } else if (detail::is_collective(action.kind)) {
       done = meet(rank, action);
+    } else if (action.kind == ActionKind::kPartialNorm) {
+      ranks_[rank].idle_works.push_back(
+          {action, at_speed(rank, costs_of(action.stage).partial_norm)});
+    } else if (action.kind == ActionKind::kUpdate) {
+      update(rank, action.stage);
+    } else if (action.kind == ActionKind::kOptimizerStep) {
+      update_rest(rank);
     } else if (is_post(action.kind)) {
       begin_alone(rank, action);
-    } else if (action.kind == ActionKind::kOptimizerStep) {
-      update(rank, action);
     }
     if (done) result_.live_per_rank[rank].push_back(ranks_[rank].live);
     return done;
@@ -169,6 +182,7 @@ class Simulator {
     if (ready.time == kUnknown) return false;
     Rank& state = ranks_[rank];
     const bool waits = ready.time > state.free.time;
+    if (waits) spend_idle(rank, ready.time - state.free.time);
     const double start = waits ? ready.time : state.free.time;
     const double end = start + duration(rank, half);
     causes_[rank].push_back(waits ? ready.cause : state.free.cause);
@@ -198,17 +212,43 @@ class Simulator {
     return costs_.rank_speed.empty() ? cost : cost / costs_.rank_speed[rank];
   }
 
-  // Of all stages of the rank, or of the one that the instruction names.
-  void update(int rank, const Action& step) {
-    double cost = 0;
-    for (int stage = 0; stage < program_.num_stages(); ++stage) {
-      if (program_.stage_map.rank_of(stage) != rank) continue;
-      if (step.stage < 0 || step.stage == stage) cost += costs_of(stage).optimizer_step;
-    }
-    cost = at_speed(rank, cost);
+  void update(int rank, int stage) {
+    const double cost = at_speed(rank, costs_of(stage).optimizer_step);
     ranks_[rank].free.time += cost;
+    ranks_[rank].updated.push_back(stage);
     result_.busy_per_rank[rank] += cost;
     result_.update_per_rank[rank] += cost;
+  }
+
+  // The stages of the rank that no UPDATE was about.
+  void update_rest(int rank) {
+    const std::vector<int> updated = ranks_[rank].updated;
+    for (int stage = 0; stage < program_.num_stages(); ++stage) {
+      if (program_.stage_map.rank_of(stage) != rank) continue;
+      if (std::find(updated.begin(), updated.end(), stage) == updated.end()) update(rank, stage);
+    }
+  }
+
+  // The rank would wait this long.
+  void spend_idle(int rank, double time) {
+    std::vector<IdleWork>& works = ranks_[rank].idle_works;
+    while (!works.empty() && time > 0.0) {
+      const double spent = std::min(time, works.front().left);
+      time -= spent;
+      works.front().left -= spent;
+      if (works.front().left > 0.0) return;
+      works.erase(works.begin());
+    }
+  }
+
+  // What is left of those that the instruction uses, before it.
+  void end_idle_works(int rank, const Action& user) {
+    Rank& state = ranks_[rank];
+    std::erase_if(state.idle_works, [&](const IdleWork& work) {
+      if (!detail::uses(program_, user, work.action)) return false;
+      state.free.time += work.left;
+      return true;
+    });
   }
 
   void count_live(int rank, const Action& half) {
@@ -300,6 +340,7 @@ class Simulator {
         all_known = false;
         return false;
       }
+      spend_idle(rank, end.time - state.free.time);
       state.free = end;
       return true;
     });

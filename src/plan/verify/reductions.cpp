@@ -1,5 +1,5 @@
-// The end of a step: every reduction once, after the gradients that it reduces, and the optimizer
-// step after all of them. A program without any reduction of a kind is complete without it.
+// The end of a step: every reduction once, after the gradients that it reduces, and the update
+// after all of them. A program without any reduction of a kind is complete without it.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -15,7 +15,7 @@ constexpr int kNowhere = -1;
 bool must_reduce(const Program& program) {
   const bool replicas =
       program.mesh.size(Axis::kDpReplicate) > 1 || program.mesh.size(Axis::kDpShard) > 1;
-  return replicas && holds(program, ActionKind::kOptimizerStep);
+  return replicas && updates(program);
 }
 
 // Whether gradients are reduced a microbatch at a time.
@@ -28,6 +28,16 @@ bool reduces_single(const Program& program) {
   return false;
 }
 
+// What has happened to a stage of the row, by index.
+struct StageEnd {
+  int compute = kNowhere;  // last of each
+  int gradient = kNowhere;
+  int reduced = kNowhere;
+  int tied = kNowhere;
+  int norm = kNowhere;  // PARTIAL_NORM
+  int update = kNowhere;
+};
+
 // What has happened in a row, by index.
 struct RowEnd {
   int compute = kNowhere;  // last compute action
@@ -38,6 +48,7 @@ struct RowEnd {
   int outputs = kNowhere;
   int norm = kNowhere;  // first of each
   int optimizer = kNowhere;
+  int update = kNowhere;  // last UPDATE
 };
 
 class Reductions {
@@ -49,9 +60,9 @@ class Reductions {
         with_outputs_(holds(v.program, ActionKind::kGatherOutputs)),
         with_norm_(holds(v.program, ActionKind::kReduceNorm)),
         with_optimizer_(holds(v.program, ActionKind::kOptimizerStep)),
+        with_updates_(holds(v.program, ActionKind::kUpdate)),
         with_single_(reduces_single(v.program)),
-        last_gradient_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
-        reduced_(static_cast<std::size_t>(v.program.num_stages()), kNowhere),
+        stages_(static_cast<std::size_t>(v.program.num_stages())),
         tied_(v.program.tie_groups.size(), kNowhere) {}
 
   void check_rank(int rank) {
@@ -61,6 +72,7 @@ class Reductions {
     check_stages();
     check_ties();
     check_end();
+    check_updates();
     forget_row();
   }
 
@@ -87,10 +99,11 @@ class Reductions {
       const Action& action = row()[index];
       for_each_half(action, [&](const Action& half) {
         end_.compute = index;
+        if (is_ours(half.stage)) stages_[half.stage].compute = index;
         if (leaves_the_model(half)) end_.last_output = index;
         if (!makes_weight_gradient(half.kind)) return;
         end_.weight_gradient = index;
-        if (is_ours(half.stage)) last_gradient_[half.stage] = index;
+        if (is_ours(half.stage)) stages_[half.stage].gradient = index;
         if (with_single_) unreduced_.insert({half.stage, half.microbatch});
       });
       switch (action.kind) {
@@ -101,6 +114,7 @@ class Reductions {
         case ActionKind::kReduceTied:
           end_.reduction = index;
           if (knows_tie(action.group)) once(tied_[action.group], index);
+          read_tie(action, index);
           break;
         case ActionKind::kReduceLoss:
           once(end_.loss, index);
@@ -110,6 +124,13 @@ class Reductions {
           continue;
         case ActionKind::kReduceNorm:
           once(end_.norm, index);
+          break;
+        case ActionKind::kPartialNorm:
+          if (is_ours(action.stage)) once(stages_[action.stage].norm, index);
+          break;
+        case ActionKind::kUpdate:
+          end_.update = index;
+          if (is_ours(action.stage)) once(stages_[action.stage].update, index);
           break;
         case ActionKind::kOptimizerStep:
           once(end_.optimizer, index);
@@ -121,13 +142,20 @@ class Reductions {
     }
   }
 
+  void read_tie(const Action& action, int index) {
+    if (!knows_tie(action.group)) return;
+    for (const int stage : v_.program.tie_groups[action.group].stages) {
+      if (is_ours(stage)) stages_[stage].tied = std::max(stages_[stage].tied, index);
+    }
+  }
+
   // REDUCE_GRAD of all microbatches once, or of each once.
   void read_reduction(const Action& action, int index) {
     if (!with_single_) {
-      once(reduced_[action.stage], index);
+      once(stages_[action.stage].reduced, index);
       return;
     }
-    reduced_[action.stage] = index;
+    stages_[action.stage].reduced = index;
     if (action.microbatch < 0)
       v_.report(rank_, index, "others reduce one microbatch, this one all");
     else if (!unreduced_.erase({action.stage, action.microbatch}))
@@ -146,19 +174,48 @@ class Reductions {
       absent(Action::make(ActionKind::kReduceGrad, stage, microbatch));
     unreduced_.clear();
     if (with_single_) return;
+    for (const int stage : stages_of_row()) {
+      const StageEnd& end = stages_[stage];
+      if (end.reduced != kNowhere)
+        must_follow(end.reduced, end.gradient);
+      else if (end.gradient != kNowhere)
+        absent(Action::make(ActionKind::kReduceGrad, stage));
+    }
+  }
+
+  // Those of this rank that the row names, ascending.
+  std::vector<int> stages_of_row() const {
     std::vector<int> stages;
     for (const Action& action : row()) {
       for_each_half(action, [&](const Action& half) { stages.push_back(half.stage); });
-      if (action.kind == ActionKind::kReduceGrad) stages.push_back(action.stage);
+      if (ends_stage(action.kind)) stages.push_back(action.stage);
     }
+    std::erase_if(stages, [&](int stage) { return !is_ours(stage); });
     std::sort(stages.begin(), stages.end());
     stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
-    for (const int stage : stages) {
-      if (!is_ours(stage)) continue;
-      if (reduced_[stage] != kNowhere)
-        must_follow(reduced_[stage], last_gradient_[stage]);
-      else if (last_gradient_[stage] != kNowhere)
-        absent(Action::make(ActionKind::kReduceGrad, stage));
+    return stages;
+  }
+  static bool ends_stage(ActionKind kind) {
+    return kind == ActionKind::kReduceGrad || kind == ActionKind::kPartialNorm ||
+           kind == ActionKind::kUpdate;
+  }
+
+  // PARTIAL_NORM between the gradients of its stage and the norm of all; UPDATE after both and all
+  // that the stage computes.
+  void check_updates() {
+    for (const int stage : stages_of_row()) {
+      const StageEnd& end = stages_[stage];
+      const int gradients = std::max({end.gradient, end.reduced, end.tied});
+      must_follow(end.norm, gradients);
+      if (end.norm != kNowhere && end_.norm == kNowhere)
+        v_.report(rank_, end.norm, "no 'REDUCE_NORM' of this rank uses it");
+      else if (end.norm != kNowhere)
+        must_follow(end_.norm, end.norm);
+      must_follow(end.update,
+                  std::max({gradients, end.compute, end_.loss, end_.outputs, end_.norm, end.norm}));
+      const bool is_trained = end.gradient != kNowhere;
+      if (with_updates_ && is_trained && end.update == kNowhere && end_.optimizer == kNowhere)
+        absent(Action::make(ActionKind::kUpdate, stage));
     }
   }
 
@@ -172,7 +229,7 @@ class Reductions {
       } else if (tied_[group] != kNowhere) {
         for (const int stage : stages) {
           if (!is_ours(stage)) continue;
-          must_follow(tied_[group], std::max(last_gradient_[stage], reduced_[stage]));
+          must_follow(tied_[group], std::max(stages_[stage].gradient, stages_[stage].reduced));
         }
       } else if (is_member && stages.size() > 1 && !row().empty() && !v_.program.forward_only) {
         absent(Action::reduce_tied(group));
@@ -184,12 +241,12 @@ class Reductions {
     must_follow(end_.loss, end_.last_output);
     must_follow(end_.outputs, end_.last_output);
     must_follow(end_.norm, std::max(end_.weight_gradient, end_.reduction));
-    must_follow(end_.optimizer,
-                std::max({end_.compute, end_.reduction, end_.loss, end_.outputs, end_.norm}));
+    must_follow(end_.optimizer, std::max({end_.compute, end_.reduction, end_.loss, end_.outputs,
+                                          end_.norm, end_.update}));
     if (with_loss_ && end_.loss == kNowhere) absent(Action::make(ActionKind::kReduceLoss));
     if (with_outputs_ && end_.outputs == kNowhere) absent(Action::make(ActionKind::kGatherOutputs));
     if (with_norm_ && end_.norm == kNowhere) absent(Action::make(ActionKind::kReduceNorm));
-    if (with_optimizer_ && end_.optimizer == kNowhere) {
+    if (with_optimizer_ && end_.optimizer == kNowhere && !with_updates_) {
       absent(Action::make(ActionKind::kOptimizerStep));
     }
   }
@@ -204,24 +261,25 @@ class Reductions {
   void forget_row() {
     for (const Action& action : row()) {
       const auto forget = [&](int stage) {
-        if (is_ours(stage)) last_gradient_[stage] = reduced_[stage] = kNowhere;
+        if (is_ours(stage)) stages_[stage] = {};
       };
       for_each_half(action, [&](const Action& half) { forget(half.stage); });
-      if (action.kind == ActionKind::kReduceGrad) forget(action.stage);
+      if (ends_stage(action.kind)) forget(action.stage);
       if (action.kind == ActionKind::kReduceTied && knows_tie(action.group)) {
         tied_[action.group] = kNowhere;
+        for (const int stage : v_.program.tie_groups[action.group].stages) forget(stage);
       }
     }
   }
 
   Verification& v_;
   const bool with_reduce_grad_, with_loss_, with_outputs_, with_norm_, with_optimizer_;
-  const bool with_single_;
+  const bool with_updates_, with_single_;
   int rank_ = 0;
   RowEnd end_;
-  std::set<std::pair<int, int>> unreduced_;   // stage, microbatch; with_single_ only
-  std::vector<int> last_gradient_, reduced_;  // by stage: index in its rank's row
-  std::vector<int> tied_;                     // by group: index in this row
+  std::set<std::pair<int, int>> unreduced_;  // stage, microbatch; with_single_ only
+  std::vector<StageEnd> stages_;             // of this row's; the others' are empty
+  std::vector<int> tied_;                    // by group: index in this row
 };
 
 }  // namespace

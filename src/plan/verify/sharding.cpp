@@ -73,8 +73,7 @@ class Sharding {
 }  // namespace
 
 void check_sharding(Verification& v) {
-  const bool has_shards =
-      v.program.mesh.size(Axis::kDpShard) > 1 && holds(v.program, ActionKind::kOptimizerStep);
+  const bool has_shards = v.program.mesh.size(Axis::kDpShard) > 1 && updates(v.program);
   if (!has_shards && !holds(v.program, ActionKind::kUnshard) &&
       !holds(v.program, ActionKind::kReshard)) {
     return;

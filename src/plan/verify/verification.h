@@ -62,7 +62,7 @@ void check_order(Verification& verification);
 void check_transfers(Verification& verification);
 // UNSHARD and RESHARD.
 void check_sharding(Verification& verification);
-// REDUCE_GRAD, REDUCE_TIED, REDUCE_LOSS, REDUCE_NORM, OPTIMIZER_STEP.
+// REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE, OPTIMIZER_STEP.
 void check_reductions(Verification& verification);
 // No cycle of ranks that wait for each other.
 void check_deadlock(Verification& verification);

@@ -66,7 +66,8 @@ std::string frozen(const Program& program, const Action& action) {
   const std::string stage = "stage " + std::to_string(action.stage);
   const bool sends = action.kind == ActionKind::kSendBackward;
   const bool of_weights =
-      makes_weight_gradient(action.kind) || action.kind == ActionKind::kReduceGrad;
+      makes_weight_gradient(action.kind) || action.kind == ActionKind::kReduceGrad ||
+      action.kind == ActionKind::kPartialNorm || action.kind == ActionKind::kUpdate;
   const bool of_backward = of_weights || sends || makes_input_gradient(action.kind) ||
                            action.kind == ActionKind::kRecvBackward;
   if (of_backward && backward == StageBackward::kNone)
