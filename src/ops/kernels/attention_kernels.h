@@ -41,15 +41,8 @@ Index attention_scratch(Index length, Index head_dim) {
   const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
   const Index keys = gradient_keys(length, head_dim);
   const Index gradient = 5 * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
-  return most(forward, gradient) + 16;  // to begin at a whole cache line
+  return most(forward, gradient) + kLine;  // to begin at a whole cache line
 }
-
-inline float* cache_line(float* p) {
-  return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
-}
-
-inline Four load_four(const float* p) { return *reinterpret_cast<const FourInMemory*>(p); }
-inline void store_four(float* p, Four v) { *reinterpret_cast<FourInMemory*>(p) = v; }
 
 // X^T * factor by panels of kPanel columns, each [head_dim, kPanel]; zeros behind `length`.
 inline void pack_transposed(Index length, Index head_dim, const float* x, Index stride,
