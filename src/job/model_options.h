@@ -12,9 +12,9 @@ namespace sluice {
 
 // model.dtype, and the adapter of the run.
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
-// By which operators blocks run on the CPU: "plain", or "fused, avx512", the kernels' instruction
-// set. A function of settings and processor alone.
-std::string kernels_of(const RunConfig& config);
+// By which operators blocks run on the CPU: "plain", or "fused, avx512, own products", the kernels'
+// instruction set and whose matrix products. A function of settings and processor alone.
+std::string kernels_text(const RunConfig& config);
 // training.mixed_precision.
 std::optional<at::ScalarType> autocast_type(const RunConfig& config);
 

@@ -34,6 +34,9 @@ LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameter
                           const NumberBytes& bytes, double dropout = 0.0);
 // hidden -> logits; `lm_head`, tied to the parameter `embedding` unless that is "". Its cost has
 // the loss in it.
+// Of two parts of a layer that run one after the other.
+LayerCost one_after_other(const LayerCost& a, const LayerCost& b);
+
 LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding,
                      const NumberBytes& bytes);
 
