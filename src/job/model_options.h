@@ -12,9 +12,10 @@ namespace sluice {
 
 // model.dtype, and the adapter of the run.
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
-// By which operators blocks run on the CPU: "plain", or "fused, avx512", the kernels' instruction
-// set. A function of settings and processor alone.
-std::string kernels_of(const RunConfig& config);
+// By which operators the model runs on the CPU: "plain", or "fused, avx512", the kernels'
+// instruction set, and whether the loss is computed by blocks. A function of model, settings and
+// processor alone.
+std::string kernels_of(const RunConfig& config, const ModelSpec& model);
 // training.mixed_precision.
 std::optional<at::ScalarType> autocast_type(const RunConfig& config);
 
