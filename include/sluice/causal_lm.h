@@ -45,6 +45,8 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 // every batch, "hidden" [batch, length, hidden_size] between the layers, "logits" [batch, length,
 // vocab_size] behind the last. A batch may have "attention_mask" and "position_ids" too, int64
 // [batch, length], as TokenRows means them (data.h).
+// Where `model` was read with Precision::loss_chunks (parts/precision.h), its head may compute the
+// loss too, by blocks of the vocabulary: then "loss", its sum, is behind the last layer.
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
 // A step (1-based) of the native families: consecutive rows in microbatches of microbatch_size (the

@@ -43,6 +43,7 @@ struct TrainingOptions {
   std::string mixed_precision = "none";
   ActivationCheckpoint activation_checkpoint = {};  // not kClasses
   std::string fused = "auto";
+  std::string loss_chunks = "auto";
 };
 struct ParallelismOptions {
   // Its own_schedule, microbatches, sequences and optimizer are not here, but in schedule_csv and

@@ -179,6 +179,13 @@ std::vector<Key> make_table() {
           .means("`auto`: blocks, norms, head and loss run as fused operators where these take "
                  "them (docs/fused.md says when); `off`: LibTorch's operators. The numbers "
                  "differ by rounding."),
+      key<&C::training, &Training::loss_chunks>("training", "loss_chunks")
+          .decides_the_numbers()
+          .one_of({"auto", "on", "off"})
+          .means(
+              "Head and loss by blocks of the vocabulary, so that all logits of a microbatch are "
+              "never in memory, for about a third more time in the head: `auto`: from a "
+              "vocabulary of 32768 on. Where operators are not fused, whole logits."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()

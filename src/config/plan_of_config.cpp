@@ -11,6 +11,7 @@
 #include "config/memory_size.h"
 #include "config/origins.h"
 #include "config/plan_words.h"
+#include "plan/families/fused.h"
 #include "plan/option_words.h"
 #include "plan/trainable.h"
 #include "sluice/error.h"
@@ -25,6 +26,10 @@ Precision precision_of(const RunConfig& config) {
   if (config.training.mixed_precision != "none")
     precision.products = config.training.mixed_precision;
   precision.fused = config.training.fused == "auto";
+  if (config.training.loss_chunks != "off") {
+    precision.loss_chunks =
+        config.training.loss_chunks == "on" ? LossChunks::kOn : LossChunks::kAuto;
+  }
   return precision;
 }
 
@@ -219,6 +224,7 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
   run.dtype = config.model.dtype;
   run.mixed_precision = config.training.mixed_precision;
   run.operators = config.training.fused;
+  if (detail::computes_loss(model.layers.back())) run.operators += ", loss by blocks";
   run.optimizer = detail::word_of(detail::words_of(config.optimizer.kind), config.optimizer.kind);
   run.recomputed = recomputed_text(config.training.activation_checkpoint);
   run.transport = config.parallelism.transport;

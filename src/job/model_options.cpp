@@ -2,6 +2,7 @@
 
 #include "ops/kernels/kernels.h"
 #include "ops/products.h"
+#include "plan/families/fused.h"
 
 namespace sluice {
 
@@ -14,12 +15,13 @@ LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>
   return options;
 }
 
-std::string kernels_text(const RunConfig& config) {
+std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
   const bool has_adapter = !config.model.adapter.empty() || config.lora.rank > 0;
   if (config.training.fused != "auto" || config.model.dtype != "float32" ||
       config.training.mixed_precision != "none" || has_adapter)
     return "plain";
-  return "fused, " + std::string(ops::kernels().name) + ", " + ops::products_name();
+  return "fused, " + std::string(ops::kernels().name) + ", " + ops::products_name() +
+         (detail::computes_loss(model.layers.back()) ? ", loss by blocks" : "");
 }
 
 std::optional<at::ScalarType> autocast_type(const RunConfig& config) {

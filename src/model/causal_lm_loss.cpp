@@ -3,6 +3,7 @@
 
 #include "model/families.h"
 #include "model/modules.h"
+#include "model/next_token_loss.h"
 #include "ops/cross_entropy_block.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
@@ -21,42 +22,34 @@ namespace {
                          " for labels that do not count"});
 }
 
-at::Tensor fused_sum(const at::Tensor& logits_RV, const at::Tensor& targets_R) {
-  const at::Tensor counted_R = targets_R.masked_select(targets_R.ne(kIgnoredLabel));
-  if (counted_R.numel() > 0) {
-    const auto [least, most] = at::aminmax(counted_R);
-    if (least.item<std::int64_t>() < 0 || most.item<std::int64_t>() >= logits_RV.size(1))
-      C10_THROW_ERROR(IndexError, "a label is not of the vocabulary");
-  }
-  return ops::cross_entropy_block(logits_RV, targets_R);
+// x: logits, or what enters the head.
+void require_shapes(const std::string& what, const at::Tensor& x, const at::Tensor& labels_BL) {
+  if (x.dim() == 3 && labels_BL.sizes() == x.sizes().slice(0, 2)) return;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = what + " are " + to_text(meta_of(x)) + ", labels " + to_text(meta_of(labels_BL)),
+       .where = "next-token loss",
+       .remedy = "give logits [batch, length, vocabulary] and labels [batch, length]"});
 }
 
-LossValue next_token_loss(const Values& outputs, const Values& batch, bool fused) {
-  const at::Tensor& logits_BLV = outputs.get("logits");
-  const at::Tensor& labels_BL = batch.get("labels");
-  if (logits_BLV.dim() != 3 || labels_BL.sizes() != logits_BLV.sizes().slice(0, 2)) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "logits are " + to_text(meta_of(logits_BLV)) + ", labels " +
-                         to_text(meta_of(labels_BL)),
-                 .where = "next-token loss",
-                 .remedy = "give logits [batch, length, vocabulary] and labels [batch, length]"});
-  }
-  // Labels move, not logits, which stay one contiguous block without a copy.
+// Labels move, not logits, which stay one contiguous block without a copy.
+at::Tensor targets_of(const at::Tensor& labels_BL) {
   const std::int64_t length = labels_BL.size(1);
   at::Tensor targets_BL = at::full_like(labels_BL, kIgnoredLabel, at::kLong);
   if (length > 1) targets_BL.narrow(1, 0, length - 1).copy_(labels_BL.narrow(1, 1, length - 1));
-  try {
-    const at::Tensor logits_RV = logits_BLV.flatten(0, 1);
-    const at::Tensor targets_R = targets_BL.flatten().to(logits_BLV.device());
-    const at::Tensor loss =
-        fused && takes_fused(logits_BLV)
-            ? fused_sum(logits_RV, targets_R)
-            : at::cross_entropy_loss(logits_RV.to(at::kFloat), targets_R,
-                                     /*weight=*/{}, at::Reduction::Sum, kIgnoredLabel);
-    return {loss, count_tokens(labels_BL)};
-  } catch (const c10::IndexError&) {
-    refuse_labels(labels_BL, logits_BLV.size(2));
-  }
+  return targets_BL.flatten();
+}
+
+bool are_in_vocabulary(const at::Tensor& targets_R, std::int64_t vocab_size) {
+  const at::Tensor counted_R = targets_R.masked_select(targets_R.ne(kIgnoredLabel));
+  if (counted_R.numel() == 0) return true;
+  const auto [least, most] = at::aminmax(counted_R);
+  return least.item<std::int64_t>() >= 0 && most.item<std::int64_t>() < vocab_size;
+}
+
+LossValue next_token_loss(const Values& outputs, const Values& batch, bool fused) {
+  const at::Tensor& labels_BL = batch.get("labels");
+  return {detail::next_token_sum(outputs.get("logits"), labels_BL, fused), count_tokens(labels_BL)};
 }
 
 }  // namespace
@@ -69,6 +62,35 @@ namespace detail {
 
 LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch) {
   return next_token_loss(outputs, batch, /*fused=*/true);
+}
+
+LossValue loss_of_head(const Values& outputs, const Values& batch) {
+  return {outputs.get("loss"), count_tokens(batch.get("labels"))};
+}
+
+at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels_BL, bool fused) {
+  require_shapes("logits", logits_BLV, labels_BL);
+  const std::int64_t vocab_size = logits_BLV.size(2);
+  const at::Tensor logits_RV = logits_BLV.flatten(0, 1);
+  const at::Tensor targets_R = targets_of(labels_BL).to(logits_BLV.device());
+  if (fused && takes_fused(logits_BLV)) {
+    if (!are_in_vocabulary(targets_R, vocab_size)) refuse_labels(labels_BL, vocab_size);
+    return ops::cross_entropy_block(logits_RV, targets_R);
+  }
+  try {
+    return at::cross_entropy_loss(logits_RV.to(at::kFloat), targets_R,
+                                  /*weight=*/{}, at::Reduction::Sum, kIgnoredLabel);
+  } catch (const c10::IndexError&) {
+    refuse_labels(labels_BL, vocab_size);
+  }
+}
+
+at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
+                          const at::Tensor& labels_BL) {
+  require_shapes("the head's inputs", x_BLD, labels_BL);
+  const at::Tensor targets_R = targets_of(labels_BL);
+  if (!are_in_vocabulary(targets_R, head.linear.out())) refuse_labels(labels_BL, head.linear.out());
+  return ops::linear_cross_entropy_block(x_BLD, head, targets_R);
 }
 
 }  // namespace detail

@@ -35,24 +35,6 @@ class DecoderEmbedding : public Embedding {
   double scale_;
 };
 
-class DecoderHead : public Linear {
- public:
-  DecoderHead(const DecoderConfig& config, const LayerOptions& options)
-      : Linear(config.hidden_size, config.vocab_size, /*bias=*/false, options),
-        divisor_(config.logit_divisor),
-        cap_(config.logit_cap) {}
-
-  at::Tensor forward(const at::Tensor& x_BLD) const {
-    at::Tensor logits_BLV = Linear::forward(x_BLD);
-    if (divisor_ != 1.0) logits_BLV = logits_BLV / divisor_;
-    return cap_ ? soft_cap(logits_BLV, *cap_) : logits_BLV;
-  }
-
- private:
-  double divisor_;
-  std::optional<double> cap_;
-};
-
 class DecoderAttention : public torch::nn::Module {
  public:
   DecoderAttention(const DecoderConfig& config, const BlockConfig& block,
@@ -359,7 +341,10 @@ std::vector<LayerSpec> make_decoder_layers(const DecoderConfig& config, const Mo
       model, options, {[=](const std::string&) { return std; }, config.padding_row, norm},
       [=] { return std::make_shared<DecoderEmbedding>(config, options); }, make_block,
       [=] { return make_norm(config, config.hidden_size, options); },
-      [=] { return std::make_shared<DecoderHead>(config, options); });
+      {.hidden_size = config.hidden_size,
+       .vocab_size = config.vocab_size,
+       .logit_divisor = config.logit_divisor,
+       .logit_cap = config.logit_cap});
 }
 
 }  // namespace sluice::detail

@@ -16,6 +16,11 @@ namespace {
 
 std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_function(
     const LayerInfo& info, at::ScalarType dtype) {
+  if (computes_loss(info)) {
+    return [](const std::vector<TensorMeta>&) {
+      return std::vector<TensorMeta>{TensorMeta{{}, at::kFloat}};
+    };
+  }
   const std::int64_t width = info.writes.front().sizes.back();
   const bool appends = info.role == LayerRole::kEmbedding;
   const std::size_t num_written = info.writes.size();
@@ -159,10 +164,12 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& g
 
 Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
   const auto auxiliary = family_of(model).auxiliary;
+  const bool has_loss = detail::computes_loss(model.layers.back());
+  const LossFunction of_logits = fuses(options) ? detail::fused_causal_lm_loss : causal_lm_loss;
   return {.layers = make_layers(model, options),
           .inputs = {"input_ids", "labels", "attention_mask", "position_ids"},
-          .outputs = {"logits"},
-          .loss = fuses(options) ? detail::fused_causal_lm_loss : causal_lm_loss,
+          .outputs = {has_loss ? "loss" : "logits"},
+          .loss = has_loss ? detail::loss_of_head : of_logits,
           .count = [](const Values& batch) { return count_tokens(batch.get("labels")); },
           .auxiliary = auxiliary ? auxiliary(model) : std::vector<AuxiliaryLoss>(),
           .optional_inputs = {"attention_mask", "position_ids"}};

@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "model/head.h"
 #include "model/modules.h"
 #include "plan/families/families.h"
+#include "plan/families/fused.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 
@@ -71,13 +73,16 @@ void set_module(LayerSpec& spec, Make make) {
 // As causal_lm_loss(), with the gradient in the place of the logits.
 LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
 
-// The layers of a family: each argument after `initial` makes a module for set_module(), that of
+// Of a head that computes the loss.
+LossValue loss_of_head(const Values& outputs, const Values& batch);
+
+// The layers of a family: each function after `initial` makes a module for set_module(), that of
 // blocks from the number of the block.
-template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm, typename MakeHead>
+template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm>
 std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOptions& options,
                                        const InitialValues& initial, MakeEmbedding make_embedding,
                                        MakeBlock make_block, MakeNorm make_norm,
-                                       MakeHead make_head) {
+                                       const HeadConfig& head) {
   std::vector<LayerSpec> layers;
   std::int64_t num_blocks = 0;
   for (const LayerInfo& info : model.layers) {
@@ -93,7 +98,11 @@ std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOption
         set_module(spec, make_norm);
         break;
       case LayerRole::kHead:
-        set_module(spec, make_head);
+        if (computes_loss(info)) {
+          set_module(spec, [=] { return std::make_shared<LossHead>(head, options); });
+        } else {
+          set_module(spec, [=] { return std::make_shared<Head>(head, options); });
+        }
         break;
       case LayerRole::kOther:
         throw Error(ErrorKind::kInternal, {.what = "layer '" + info.name + "' has no module"});

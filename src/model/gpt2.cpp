@@ -171,10 +171,7 @@ std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptio
       [=] { return std::make_shared<Gpt2Embedding>(config, options); },
       [=](std::int64_t) { return std::make_shared<Gpt2Layer>(config, inputs, options); },
       [=] { return std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options); },
-      [=] {
-        return std::make_shared<Linear>(config.hidden_size, config.vocab_size, /*bias=*/false,
-                                        options);
-      });
+      {.hidden_size = config.hidden_size, .vocab_size = config.vocab_size});
 }
 
 }  // namespace sluice::detail

@@ -4,6 +4,7 @@
 
 #include "ops/kernels/kernels.h"
 #include "ops/parallel_rows.h"
+#include "sluice/error.h"
 
 namespace sluice::ops {
 
@@ -35,6 +36,14 @@ void give_norm(const NormWeights& norm, std::size_t index, const float* gradient
                WeightGradients& gradients) {
   if (gradients.wants(index)) gradients.give(index, gradient);
   if (gradients.wants(index + 1)) gradients.give(index + 1, gradient + norm.width());
+}
+
+void require_contiguous(const std::string& node, const at::Tensor& weight) {
+  if (!weight.defined() || weight.is_contiguous()) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "a weight of " + node + " is not contiguous",
+               .where = "fused operators",
+               .remedy = "give the layer a contiguous one, or set LayerOptions::fused off"});
 }
 
 void scale_all(std::int64_t size, float scale, float* values) {

@@ -6,13 +6,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "ops/norm.h"
 #include "ops/products.h"
 #include "ops/split_node.h"
-#include "sluice/error.h"
 
 namespace sluice::ops {
 
@@ -40,6 +40,9 @@ void give_norm(const NormWeights& norm, std::size_t index, const float* gradient
 
 void scale_all(std::int64_t size, float scale, float* values);
 
+// node: its name, for the message. An undefined weight is none.
+void require_contiguous(const std::string& node, const at::Tensor& weight);
+
 // Runs the forward of a node and hangs the node into the graph, where anything wants a gradient.
 template <typename NodeType, typename... Arguments>
 at::Tensor run_node(const at::Tensor& x, Arguments&&... arguments) {
@@ -48,13 +51,7 @@ at::Tensor run_node(const at::Tensor& x, Arguments&&... arguments) {
       make_node<NodeType>(input.detach(), std::forward<Arguments>(arguments)...);
   auto& node = static_cast<NodeType&>(*pointer);
   const std::vector<at::Tensor> weights = node.weights();
-  for (const at::Tensor& weight : weights) {
-    if (!weight.defined() || weight.is_contiguous()) continue;
-    throw Error(ErrorKind::kUsage,
-                {.what = "a weight of " + node.name() + " is not contiguous",
-                 .where = "fused operators",
-                 .remedy = "give the layer a contiguous one, or set LayerOptions::fused off"});
-  }
+  for (const at::Tensor& weight : weights) require_contiguous(node.name(), weight);
   const bool wants = SplitNode::wants_gradients(input, weights);
   at::Tensor y;
   {

@@ -3,6 +3,7 @@
 
 #include "sluice/causal_lm.h"
 #include "sluice/model_spec.h"
+#include "sluice/parts/precision.h"
 #include "support/pipeline_harness.h"
 
 namespace sluice::test {
@@ -20,8 +21,9 @@ const char* const kGeneratedQwen2 = R"({
   "initializer_range": 0.1})";
 
 // Of a family, with windows that are shorter than the sequences.
-std::string generated(const std::string& family, const std::string& more) {
-  return R"({"model_type": ")" + family + R"(", "vocab_size": 96, "hidden_size": 32,
+std::string generated(const std::string& family, const std::string& more, int vocabulary = 96) {
+  return R"({"model_type": ")" + family + R"(", "vocab_size": )" + std::to_string(vocabulary) +
+         R"(, "hidden_size": 32,
     "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
     "head_dim": 16, "pad_token_id": null, "initializer_range": 0.1, "sliding_window": 4)" +
          more + "}";
@@ -44,6 +46,17 @@ ModelSpec spec_of(const std::string& name) {
       {"smollm3", R"(, "use_sliding_window": true, "no_rope_layer_interval": 2)"}};
   for (const auto& [family, more] : families)
     if (name == family) return parse_model_spec(generated(family, more), family + ".json");
+  // Vocabularies of two blocks and a part of one, by blocks.
+  const std::vector<std::pair<std::string, std::string>> by_blocks = {
+      {"llama", ""},
+      {"llama", R"(, "tie_word_embeddings": true)"},
+      {"gemma2", R"(, "query_pre_attn_scalar": 8, "final_logit_softcapping": 3.0)"},
+      {"granite", R"(, "logits_scaling": 4.0)"}};
+  for (const auto& [family, more] : by_blocks) {
+    if (name == family + more)
+      return parse_model_spec(generated(family, more, 4196), family + ".json",
+                              {.loss_chunks = LossChunks::kOn});
+  }
   if (name == "generated_qwen2") return parse_model_spec(kGeneratedQwen2, "generated_qwen2.json");
   if (name == "generated_qwen3_moe")
     return parse_model_spec(kGeneratedQwen3Moe, "generated_qwen3_moe.json");
@@ -194,6 +207,20 @@ TEST(SameBitsModelsTest, HoldsForASampleOfModelsSchedulesAndLayouts) {
   ASSERT_GT(cases.size(), 150u);
   SameBits same_bits;
   for (std::size_t i = 0; i < cases.size(); i += 7) same_bits.expect(cases[i]);
+}
+
+// One process runs B, the zero-bubble schedules I and W.
+TEST(SameBitsModelsTest, HoldsForLossesByBlocksOfTheVocabulary) {
+  SameBits same_bits;
+  for (const char* model : {"llama", R"(llama, "tie_word_embeddings": true)",
+                            R"(gemma2, "query_pre_attn_scalar": 8, "final_logit_softcapping": 3.0)",
+                            R"(granite, "logits_scaling": 4.0)"}) {
+    same_bits.expect({model, "GPipe", 1, 1, 2});
+    same_bits.expect({model, "1F1B", 4, 1, 2});
+    same_bits.expect({model, "ZBVZeroBubble", 2, 2, 2});
+    same_bits.expect({model, "InterleavedZeroBubble", 2, 3, 1});
+    same_bits.expect({model, "InterleavedZeroBubble", 2, 2, 2, Beside::kNothing, true});
+  }
 }
 
 TEST(SlowSameBitsModelsTest, HoldsForEveryModelScheduleAndLayout) {

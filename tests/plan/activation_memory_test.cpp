@@ -36,6 +36,37 @@ TEST(ActivationMemoryTest, AttentionDropoutCostsTheSquareOfTheLength) {
   EXPECT_EQ(kept(with, 64) - 2 * kept(with, 32), 4 * 3 * 2 * (64 * 64 - 2 * 32 * 32));
 }
 
+TEST(ActivationMemoryTest, HeadsOfLargeVocabulariesKeepNoLogits) {
+  const auto head = [](int vocabulary, const Precision& precision) {
+    return parse_model_spec(R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 12,
+      "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": )" +
+                                std::to_string(vocabulary) + "}",
+                            "config.json", precision)
+        .layers.back();
+  };
+  const LayerInfo large = head(32768, {.loss_chunks = LossChunks::kAuto});
+  EXPECT_EQ(large.reads, (std::vector<std::string>{"hidden", "labels"}));
+  EXPECT_EQ(large.writes.front().name, "loss");
+  const ActivationBytes bytes = layer_activations(large, {3, 5});
+  EXPECT_EQ(bytes.after_forward, 15 * (4 * 8 + 8));  // a gradient as large as hidden, and labels
+  EXPECT_EQ(bytes.on_entry, 15 * 4 * 2048);
+  EXPECT_EQ(large.cost.forward_flops.per_token + large.cost.input_flops.per_token +
+                large.cost.weight_flops.per_token,
+            4 * 2.0 * 32768 * 8);
+
+  EXPECT_EQ(head(100, {.loss_chunks = LossChunks::kOn}).writes.front().name, "loss");
+  for (const auto& [vocabulary, precision] :
+       {std::pair<int, Precision>{32767, {.loss_chunks = LossChunks::kAuto}},
+        {200000, {}},
+        {200000, {.fused = false, .loss_chunks = LossChunks::kOn}},
+        {200000, {.products = "bfloat16", .loss_chunks = LossChunks::kOn}},
+        {200000, {.parameters = "bfloat16", .loss_chunks = LossChunks::kOn}}}) {
+    const LayerInfo whole = head(vocabulary, precision);
+    EXPECT_EQ(whole.writes.front().name, "logits") << vocabulary;
+    EXPECT_GT(layer_activations(whole, {1, 1}).after_forward, 4 * vocabulary);
+  }
+}
+
 TEST(ActivationMemoryTest, SizesThatCannotBeCountedStayTheLargestNumber) {
   const ModelSpec model = llama("0.1");
   const MicrobatchShape huge = {1 << 20, 1 << 30};

@@ -12,6 +12,12 @@
 
 namespace sluice {
 
+// Whether the head computes the loss too, by blocks of the vocabulary, so that all logits of a
+// microbatch are never there at once. The model's last value is then "loss", not "logits".
+enum class LossChunks { kOff, kAuto, kOn };
+// The vocabulary from which on kAuto does so.
+inline constexpr std::int64_t kLargeVocabulary = 32768;
+
 struct Precision {
   std::string parameters = "float32";  // and what goes from layer to layer
   std::string
@@ -21,11 +27,17 @@ struct Precision {
   // adapters is read without.
   bool fused = true;
 
+  LossChunks loss_chunks = LossChunks::kOff;  // where operators are fused
+
   std::int64_t parameter_bytes() const { return dtype_bytes(parameters); }
   std::int64_t product_bytes() const {
     return dtype_bytes(products.empty() ? parameters : products);
   }
   bool fuses() const { return fused && parameters == "float32" && !casts(); }
+  bool chunks_loss(std::int64_t vocab_size) const {
+    return fuses() && loss_chunks != LossChunks::kOff &&
+           (loss_chunks == LossChunks::kOn || vocab_size >= kLargeVocabulary);
+  }
   // Every product then keeps a copy of its weights and of its input.
   bool casts() const { return !products.empty() && products != parameters; }
 };

@@ -65,6 +65,19 @@ struct ProductCall {
   float* scratch = nullptr;  // product_scratch() floats
 };
 
+// Logits of some of the classes, and what is known of each row: behind the first blocks, of these.
+struct LossBlock {
+  std::int64_t rows = 0, columns = 0;
+  float* logits = nullptr;               // [rows, columns]
+  std::int64_t first = 0;                // class of column 0
+  const std::int64_t* labels = nullptr;  // [rows], among all classes; below 0: does not count
+  float scale = 1, cap = 0;              // z = scale * logit, then cap * tanh(z / cap); cap 0: none
+  float* top = nullptr;                  // the largest z; at first kNoLogit
+  double* total = nullptr;               // the sum of e^(z - top); at first 0
+  float* chosen = nullptr;               // z of the label, once its block has been
+};
+inline constexpr float kNoLogit = -3.402823466e+38F;
+
 struct AdamWCall {
   std::int64_t size = 0;
   float *value = nullptr, *mean = nullptr, *square = nullptr;  // updated
@@ -147,6 +160,13 @@ struct Kernels {
   // The same sum; logits stay as they are.
   double (*cross_entropy_value)(std::int64_t rows, std::int64_t classes, const float* logits,
                                 const std::int64_t* labels);
+
+  // The same by blocks of the classes. Forward, from the first block to the last: a logit becomes
+  // e^(z - top), times the slope of the cap; 0 in rows that do not count. rescale[row]: what is
+  // made of the blocks before has to be multiplied with it, since top has grown.
+  void (*loss_block)(const LossBlock& block, float* rescale);
+  // Backward, with top and total behind the last block: logits become scale * their gradient.
+  void (*loss_block_gradient)(const LossBlock& block, float scale);
 
   // ---- optimizer ----
   // Element by element: the same bits wherever an element stands.

@@ -1,5 +1,7 @@
 // Softmax cross-entropy over rows of logits. See vectors.h for how these headers are used.
 //   loss = log(sum of e^z) - z[label];   dz = softmax(z) - [label]
+// By blocks of the classes the sums are those of the blocks so far, relative to the largest so far,
+// as Milakov and Gimelshein do it (arXiv:1805.02867).
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -53,6 +55,84 @@ double cross_entropy_value(Index rows, Index classes, const float* z, const std:
             static_cast<double>(z[label]);
   }
   return loss;
+}
+
+// z of a row's logits.
+inline void scale_and_cap(const LossBlock& b, float* logits) {
+  if (b.cap > 0) {
+    const float inner = b.scale / b.cap;
+    each_vector(b.columns, [&](Index i, auto part) {
+      part.write(logits + i, b.cap * tanh_of(part.read(logits + i) * inner));
+    });
+  } else if (b.scale != 1) {
+    each_vector(b.columns, [&](Index i, auto part) {
+      part.write(logits + i, part.read(logits + i) * b.scale);
+    });
+  }
+}
+
+// e^(z - top) in the place of a row, times the slope of the cap; returns the sum of e^(z - top).
+inline float exponentials(const LossBlock& b, float* z, float top) {
+  if (b.cap > 0) {
+    const float inverse = 1 / b.cap;
+    return sum_of(b.columns, [&](Index i, auto part) {
+      const Floats capped = part.read(z + i), x = capped * inverse;
+      const Floats e = part.keep(exp_of(capped - top), Floats{});
+      part.write(z + i, e * (1.0f - x * x));
+      return e;
+    });
+  }
+  return sum_of(b.columns, [&](Index i, auto part) {
+    const Floats e = part.keep(exp_of(part.read(z + i) - top), Floats{});
+    part.write(z + i, e);
+    return e;
+  });
+}
+
+inline void clear_row(const LossBlock& b, float* logits) {
+  __builtin_memset(logits, 0, static_cast<std::size_t>(b.columns) * sizeof(float));
+}
+
+void loss_block(const LossBlock& b, float* rescale) {
+  float* z = b.logits;
+  for (Index row = 0; row < b.rows; ++row, z += b.columns) {
+    rescale[row] = 1;
+    const Index label = b.labels[row];
+    if (label < 0) {
+      clear_row(b, z);
+      continue;
+    }
+    scale_and_cap(b, z);
+    if (label >= b.first && label < b.first + b.columns) b.chosen[row] = z[label - b.first];
+    const float before = b.top[row], largest = largest_of(b.columns, z);
+    const float top = before > largest ? before : largest;
+    if (top != before) {
+      rescale[row] = exp_of(all(before - top))[0];
+      b.top[row] = top;
+    }
+    const float sum = exponentials(b, z, top);
+    b.total[row] = b.total[row] * static_cast<double>(rescale[row]) + static_cast<double>(sum);
+  }
+}
+
+void loss_block_gradient(const LossBlock& b, float scale) {
+  float* z = b.logits;
+  for (Index row = 0; row < b.rows; ++row, z += b.columns) {
+    const Index label = b.labels[row];
+    if (label < 0) {
+      clear_row(b, z);
+      continue;
+    }
+    scale_and_cap(b, z);
+    const bool has_label = label >= b.first && label < b.first + b.columns;
+    const float x = b.cap > 0 && has_label ? z[label - b.first] / b.cap : 0;
+    exponentials(b, z, b.top[row]);
+    const float whole = scale * b.scale;
+    const auto factor = static_cast<float>(static_cast<double>(whole) / b.total[row]);
+    each_vector(b.columns,
+                [&](Index i, auto part) { part.write(z + i, part.read(z + i) * factor); });
+    if (has_label) z[label - b.first] -= whole * (1 - x * x);
+  }
 }
 
 }  // namespace

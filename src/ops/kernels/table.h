@@ -34,6 +34,8 @@ constexpr Kernels table_of(std::string_view name) {
           .product = product,
           .cross_entropy = cross_entropy,
           .cross_entropy_value = cross_entropy_value,
+          .loss_block = loss_block,
+          .loss_block_gradient = loss_block_gradient,
           .adamw = adamw};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/families/fused.h"
+
 namespace sluice::detail {
 namespace {
 
@@ -70,6 +72,10 @@ LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::str
   LayerInfo layer = hidden_layer("lm_head", LayerRole::kHead, vocab_size);
   layer.writes.front().name = "logits";
   layer.parameters = {{"lm_head.weight", {vocab_size, width}, embedding}};
+  if (bytes.chunks_loss(vocab_size)) {
+    set_loss_by_blocks(vocab_size, width, layer);
+    return layer;
+  }
   const double weights = static_cast<double>(vocab_size) * static_cast<double>(width);
   const double flops = 2.0 * weights;
   layer.cost.forward_flops.per_token = flops;

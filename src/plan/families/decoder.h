@@ -33,11 +33,10 @@ LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width);
 LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameters,
                           const NumberBytes& bytes, double dropout = 0.0);
 // hidden -> logits; `lm_head`, tied to the parameter `embedding` unless that is "". Its cost has
-// the loss in it.
-// Of two parts of a layer that run one after the other.
-LayerCost one_after_other(const LayerCost& a, const LayerCost& b);
-
+// the loss in it. Where the loss is computed by blocks: hidden, labels -> loss.
 LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding,
                      const NumberBytes& bytes);
+// Of two parts of a layer that run one after the other.
+LayerCost one_after_other(const LayerCost& a, const LayerCost& b);
 
 }  // namespace sluice::detail

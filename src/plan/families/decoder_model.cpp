@@ -236,7 +236,7 @@ LayerInfo norm_layer(const DecoderConfig& c, const NumberBytes& bytes) {
 LayerInfo decoder_head(const DecoderConfig& c, const std::string& embedding,
                        const NumberBytes& bytes) {
   LayerInfo layer = head_layer(c.vocab_size, c.hidden_size, embedding, bytes);
-  if (!c.logit_cap) return layer;
+  if (!c.logit_cap || computes_loss(layer)) return layer;
   for (LayerCost* cost : {&layer.cost, &*layer.frozen_cost})  // the hyperbolic tangents
     cost->after_forward.per_token += bytes.product(c.vocab_size);
   return layer;

@@ -12,6 +12,8 @@ constexpr double kNormFloats = 2;
 // between their rows of scores, matrices of a head's width as long as the keys.
 constexpr double kQueryBlock = 48, kSlack = 16, kKeyMatrices = 5;
 
+constexpr const char* kLossValue = "loss";
+
 double as_double(std::int64_t count) { return static_cast<double>(count); }
 
 void add_per_token(ShapePolynomial& bytes, double floats) { bytes.per_token += kFloat * floats; }
@@ -99,6 +101,32 @@ void FusedBytes::add_to(LayerCost& cost, LayerCost& frozen_cost) const {
   frozen_cost.pooled.in_backward.constant += frozen_cost.pooled.after_input.constant;
   frozen_cost.pooled.in_backward.per_token += frozen_cost.pooled.after_input.per_token;
   frozen_cost.pooled.after_input = {};
+}
+
+// In the forward the logits and, of their exponentials, the gradient of what enters; the weight's
+// gradient makes the logits again.
+void set_loss_by_blocks(std::int64_t vocab_size, std::int64_t width, LayerInfo& head) {
+  constexpr double kLabel = 8;
+  head.reads = {"hidden", "labels"};
+  head.writes = {{kLossValue, {}}};
+  const double flops = 2.0 * as_double(vocab_size) * as_double(width);
+  const double block = kFloat * as_double(std::min(kLossBlock, vocab_size));
+  LayerCost cost;
+  cost.forward_flops.per_token = 2 * flops;
+  cost.weight_flops.per_token = 2 * flops;
+  cost.in_forward.per_token = block;
+  cost.on_entry.per_token = block;
+  head.frozen_cost = cost;
+  // What entered is not kept for a frozen weight, but its gradient is all the same.
+  head.frozen_cost->after_forward.per_token = kLabel;
+  head.cost = cost;
+  head.cost.after_forward.per_token = kFloat * as_double(width) + kLabel;
+  head.cost.after_input.per_token = kLabel;
+}
+
+bool computes_loss(const LayerInfo& layer) {
+  return layer.role == LayerRole::kHead && !layer.writes.empty() &&
+         layer.writes.front().name == kLossValue;
 }
 
 void add_fused_norm(std::int64_t hidden, LayerCost& cost) {

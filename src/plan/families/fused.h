@@ -7,12 +7,15 @@
 #include <set>
 
 #include "plan/families/decoder_config.h"
-#include "sluice/parts/layer_cost.h"
+#include "sluice/model_spec.h"
 
 namespace sluice::detail {
 
 // Channels of a head that the kernels take.
 inline constexpr std::int64_t kFusedHeadMultiple = 16;
+
+// Entries of the vocabulary of which a head that computes the loss makes logits at once.
+inline constexpr std::int64_t kLossBlock = 2048;
 
 bool fuses_attention(const DecoderConfig& config);
 bool fuses_feed_forward(const DecoderConfig& config);
@@ -53,6 +56,10 @@ class FusedBytes {
   std::set<std::int64_t> running_;  // widths of what a backward takes for a moment
   double forward_ = 0;              // tensors while a half runs that keeps nothing
 };
+
+// A head that computes the loss by blocks of the vocabulary (Precision::loss_chunks).
+void set_loss_by_blocks(std::int64_t vocab_size, std::int64_t width, LayerInfo& head);
+bool computes_loss(const LayerInfo& layer);
 
 // One norm by itself.
 void add_fused_norm(std::int64_t hidden, LayerCost& cost);

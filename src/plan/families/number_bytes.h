@@ -13,12 +13,15 @@ class NumberBytes {
   explicit NumberBytes(const Precision& precision)
       : casts_(precision.casts()),
         fuses_(precision.fuses()),
+        precision_(precision),
         stored_(static_cast<double>(precision.parameter_bytes())),
         product_(static_cast<double>(precision.product_bytes())) {}
 
   bool casts() const { return casts_; }
   // What can be fused is.
   bool fuses() const { return fuses_; }
+  // The head has the loss in it (Precision::loss_chunks).
+  bool chunks_loss(std::int64_t vocab_size) const { return precision_.chunks_loss(vocab_size); }
   // Always float32: inside norms, the loss, the log-sums of attention.
   static double wide(std::int64_t count) { return 4.0 * static_cast<double>(count); }
   // What goes from layer to layer, and inside norms; parameters.
@@ -41,6 +44,7 @@ class NumberBytes {
 
  private:
   bool casts_, fuses_;
+  Precision precision_;
   double stored_, product_;
 };
 

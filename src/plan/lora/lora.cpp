@@ -205,6 +205,8 @@ void count_plain_operators(ModelSpec& model, Precision precision) {
       detail::language_config(detail::parse_config(model.config_text, "config.json"));
   const ModelSpec plain = family->read(detail::ConfigReader(document, "config.json"), precision);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    model.layers[i].reads = plain.layers.at(i).reads;
+    model.layers[i].writes = plain.layers.at(i).writes;
     model.layers[i].cost = plain.layers.at(i).cost;
     model.layers[i].frozen_cost = plain.layers.at(i).frozen_cost;
   }

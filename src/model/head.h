@@ -1,0 +1,38 @@
+// Heads of decoders: hidden -> logits, or hidden and labels -> loss.
+// Legend of shapes: modules.h. Thread-safety: a module belongs to one thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "model/modules.h"
+
+namespace sluice {
+
+struct HeadConfig {
+  std::int64_t hidden_size = 0, vocab_size = 0;
+  double logit_divisor = 1.0;
+  std::optional<double> logit_cap = {};  // logits then become cap * tanh(logit / cap)
+};
+
+class Head : public Linear {
+ public:
+  Head(const HeadConfig& config, const LayerOptions& options);
+  at::Tensor forward(const at::Tensor& x_BLD) const;  // logits_BLV
+
+ protected:
+  HeadConfig config_;
+  bool fused_;
+};
+
+// The sum of the losses of the next tokens, a scalar. By blocks of the vocabulary where fused
+// operators take it, else from all logits.
+class LossHead : public Head {
+ public:
+  using Head::Head;
+  at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& labels_BL) const;
+};
+
+}  // namespace sluice

@@ -1,0 +1,20 @@
+// The sum of the cross-entropies of a microbatch's next tokens, of logits or of what enters the
+// head. Legend of shapes: modules.h.
+// Labels are int64 [B, L]: token t predicts label t + 1. Both throw Error(kUsage) where these are
+// of another shape, Error(kInput) for a label outside of the vocabulary.
+// Thread-safety: pure functions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/linear_cross_entropy_block.h"
+
+namespace sluice::detail {
+
+// fused: the gradient takes the place of the logits, where it can.
+at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels_BL, bool fused);
+// By blocks of the vocabulary. Precondition: takes_fused(x).
+at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
+                          const at::Tensor& labels_BL);
+
+}  // namespace sluice::detail
