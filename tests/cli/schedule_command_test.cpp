@@ -367,7 +367,7 @@ TEST_F(ScheduleSearchTest, ExitsWithSevenWhereNothingFits) {
   const ProgramResult result = search({"--max-memory", "106"});
   EXPECT_EQ(result.exit_code, 7) << result.err;
   EXPECT_TRUE(
-      result.err.starts_with("sluice: error: no order fits into 106 B on a rank, of the "
+      result.err.starts_with("sluice: error: no order fits into 106B on a rank, of the "
                              "named ones "))
       << result.err;
   EXPECT_NE(result.err.find("; --max-memory; "), std::string::npos) << result.err;

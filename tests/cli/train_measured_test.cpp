@@ -45,6 +45,27 @@ class MeasuredCommandTest : public TrainCommandTest {
     return text;
   }
 
+  // With this option, in one process and in two. Of processes one plans for all: they refuse each
+  // other's order or split where these differ.
+  void expect_bits_of_1f1b(const std::string& option) const {
+    ASSERT_EQ(train_in(1, {}).exit_code, 0);
+    const std::string expected = numbers();
+    const bool is_auto = option.ends_with("=auto");
+    for (const int processes : {1, 2}) {
+      SCOPED_TRACE(processes);
+      const ProgramResult result = train_in(processes, {option});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_EQ(result.err, "");
+      EXPECT_EQ(numbers(), expected);
+      expect_says(result.out, "as even as layers allow by their measured");
+      expect_says(result.out, "\nstep time: ");
+      expect_says(result.out, " ms predicted, ");
+      expect_says(result.out, " ms measured (median of 2 steps), measured / predicted ");
+      EXPECT_EQ(result.out.find("\nauto: ") != std::string::npos, is_auto) << result.out;
+      EXPECT_EQ(result.out.find(" was chosen for it") != std::string::npos, is_auto) << result.out;
+    }
+  }
+
   static void expect_says(const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
@@ -62,7 +83,7 @@ TEST_F(MeasuredCommandTest, PlanMeasureWritesAFileThatPlansAndSearchesTake) {
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
   EXPECT_EQ(measured.err, "");
   expect_says(measured.out, " ms a step");
-  expect_says(measured.out, "measured costs");
+  expect_says(measured.out, "as even as layers allow by their measured");
   EXPECT_EQ(measured.out.find("nothing is measured"), std::string::npos) << measured.out;
   const nlohmann::json file = nlohmann::json::parse(test::read_file(costs()));
   EXPECT_EQ(file.at("layers").size(), 7u);
@@ -130,37 +151,21 @@ TEST_F(MeasuredCommandTest, CostsThatAreNotOfTheModelAreRefusedWithTheLayer) {
   refused(layers, "layers[7] is 'more', where the model has no more layers");
 }
 
-TEST_F(MeasuredCommandTest, ARunThatMeasuresHasTheBitsOfOneThatDoesNot) {
-  ASSERT_EQ(train_in(1, {}).exit_code, 0);  // 1F1B, even
-  const std::string expected = numbers();
-  const std::vector<std::vector<std::string>> runs = {
-      {"--parallelism.partition=measured"}, {"--parallelism.pipeline_parallel_schedule=auto"}};
-  for (const int processes : {1, 2}) {
-    for (const std::vector<std::string>& options : runs) {
-      SCOPED_TRACE(options.front() + ", " + std::to_string(processes));
-      const ProgramResult result = train_in(processes, options);
-      ASSERT_EQ(result.exit_code, 0) << result.err;
-      EXPECT_EQ(result.err, "");
-      EXPECT_EQ(numbers(), expected);
-      // Of processes one plans for all: others would refuse another order or another split.
-      expect_says(result.out, "as even as layers allow by their measured costs");
-      expect_says(result.out, "\nstep time: ");
-      expect_says(result.out, " ms predicted, ");
-      expect_says(result.out, " ms measured (median of 2 steps), measured / predicted ");
-      const bool is_auto = options.front().ends_with("auto");
-      EXPECT_EQ(result.out.find("\nauto: ") != std::string::npos, is_auto) << result.out;
-      EXPECT_EQ(result.out.find(" was chosen for it") != std::string::npos, is_auto) << result.out;
-    }
-  }
+TEST_F(MeasuredCommandTest, AMeasuredSplitHasTheBitsOfTheEvenOne) {
+  expect_bits_of_1f1b("--parallelism.partition=measured");
+}
+
+TEST_F(MeasuredCommandTest, AMeasuredScheduleHasTheBitsOf1F1B) {
+  expect_bits_of_1f1b("--parallelism.pipeline_parallel_schedule=auto");
 }
 
 TEST_F(MeasuredCommandTest, WhatIsWrongIsToldBeforeProcessesMeetAndMeasure) {
   const std::string alone =
       "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " +  // nobody is there
       quoted_for_shell(SLUICE_PROGRAM) + " train " + quoted_for_shell(config());
-  for (const char* wrong : {"--training.activation_checkpoint='[\"nope\"]'",
-                            "--parallelism.pipeline_parallel_cuts='[\"nope\"]'",
-                            "--model.path=" SLUICE_TEST_DATA "/nope"}) {
+  for (const char* wrong :
+       {"--training.activation_checkpoint='[\"nope\"]'", "--training.trainable='[\"nope\"]'",
+        "--model.path=" SLUICE_TEST_DATA "/nope"}) {
     for (const char* options : {" --parallelism.partition=measured ",
                                 " --parallelism.pipeline_parallel_schedule=auto "}) {
       const auto begin = std::chrono::steady_clock::now();

@@ -117,6 +117,7 @@ std::vector<MeasuredMachine> told(const RunConfig& run, int num_processes, int o
   environment.launcher = Launcher::kByHand;
   environment.master_address = "127.0.0.1";
   environment.master_port = free_port();
+  environment.secret = "0123456789abcdef0123456789abcdef";  // several machines need one
   std::vector<std::future<MeasuredMachine>> processes;
   for (int process = 0; process < num_processes; ++process) {
     environment.layout = {.num_processes = num_processes,

@@ -30,7 +30,7 @@ TEST(SampledTimesTest, OneSampleAThousandTimesItsKindDecidesNothing) {
   }
 }
 
-TEST(SampledTimesTest, AQuarterOfManySamplesMayBeTooShortAndTheRestTooLong) {
+TEST(SampledTimesTest, TheLowerQuartileOfManySamplesCountsAndTheShortestOfFew) {
   EXPECT_EQ(typical_time({}), 0);
   EXPECT_EQ(typical_time({3}), 3);
   EXPECT_EQ(typical_time({9, 3, 5}), 3);
