@@ -4,6 +4,16 @@
 namespace sluice::testing {
 namespace {
 
+// head_dim 40 is none that fused attention takes.
+std::string llama(int heads, const std::string& attention_dropout) {
+  return R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 256,
+    "hidden_size": 240, "intermediate_size": 640, "num_hidden_layers": 4,
+    "num_attention_heads": )" +
+         std::to_string(heads) + R"(, "num_key_value_heads": 3, "max_position_embeddings": 128,
+    "attention_dropout": )" +
+         attention_dropout + "}";
+}
+
 const std::string kLlama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
   "vocab_size": 256, "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
   "num_attention_heads": 6, "num_key_value_heads": 3, "max_position_embeddings": 128,
@@ -100,6 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
                    replicated({"--parallelism.pipeline_parallel_schedule=Interleaved1F1B",
                                "--parallelism.zero3=true"})},
         MemoryCase{"ZeroBubble", {"--parallelism.pipeline_parallel_schedule=ZBVZeroBubble"}},
+        MemoryCase{"DropoutOfAttention", {}, llama(15, "0.1")},
+        MemoryCase{"HeadsThatFusedAttentionDoesNotTake", {}, llama(6, "0.0")},
         MemoryCase{"Gpt2", {}, gpt2("0.0", "0.0")},
         MemoryCase{"Gpt2WithDropoutOfAttention", {}, gpt2("0.1", "0.0")},
         MemoryCase{"Gpt2WithDropoutOfResiduals", {}, gpt2("0.0", "0.1")},

@@ -17,6 +17,13 @@ ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
 
 }  // namespace
 
+// The gradients of queries, keys, values and the result; of every pair, where attention drops some,
+// that of its probability, in whose place that of the score comes.
+ShapePolynomial entry_of_plain_attention(std::int64_t width, std::int64_t heads, bool drops,
+                                         const NumberBytes& bytes) {
+  return {.per_token = bytes.product(width), .per_pair = drops ? bytes.product(heads) : 0.0};
+}
+
 LayerCost one_after_other(const LayerCost& a, const LayerCost& b) {
   return {.forward_flops = ShapePolynomial::sum(a.forward_flops, b.forward_flops),
           .input_flops = ShapePolynomial::sum(a.input_flops, b.input_flops),

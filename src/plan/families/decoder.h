@@ -39,4 +39,9 @@ LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::str
 // Of two parts of a layer that run one after the other.
 LayerCost one_after_other(const LayerCost& a, const LayerCost& b);
 
+// What the backward of plain attention needs on top where the feed-forward behind it is fused: what
+// that has kept is free for fused operators alone. width: of queries, keys and values together.
+ShapePolynomial entry_of_plain_attention(std::int64_t width, std::int64_t heads, bool drops,
+                                         const NumberBytes& bytes);
+
 }  // namespace sluice::detail

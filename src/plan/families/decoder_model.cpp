@@ -300,6 +300,11 @@ ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
       keep_operations_alone(part->cost);
       keep_operations_alone(part->frozen_cost);
     }
+    if (feeds.fuses && !attends.fuses && !config.attention_cap) {
+      attends.cost.on_entry = attends.frozen_cost.on_entry =
+          entry_of_plain_attention(2 * (config.query_width() + config.key_value_width()),
+                                   config.num_attention_heads, config.attention_dropout > 0, bytes);
+    }
     const BlockPart norms = block_norms(config, bytes, !attends.fuses + !feeds.fuses);
     append_parts(layer, {attends, feeds, norms});
     layer.writes.insert(layer.writes.end(), feeds.writes.begin(), feeds.writes.end());

@@ -79,6 +79,10 @@ std::pair<LayerCost, LayerCost> block_costs(const Gpt2Config& c, const NumberByt
     fused.add(FusedFeedForward{.hidden = d, .inner = f, .is_gated = false});
     keep_operations_alone(feeds);
     keep_operations_alone(frozen_feeds);
+    if (!fuses_attention(c)) {
+      attends.on_entry = frozen_attends.on_entry =
+          entry_of_plain_attention(4 * d, h, c.attention_dropout > 0, bytes);
+    }
   }
   std::pair<LayerCost, LayerCost> costs{one_after_other(attends, feeds),
                                         one_after_other(frozen_attends, frozen_feeds)};
