@@ -1,6 +1,8 @@
 // sluice plan --measure: times the layers on this machine, writes their costs, plans with them.
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -23,19 +25,33 @@ struct MeasureArguments {
   bool json = false;
 };
 
+// Costs replace nothing but costs.
+void require_apart(const std::string& costs, const std::string& config_file) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::kUsage, {.what = what,
+                                    .where = std::string(kMeasure) + " " + costs,
+                                    .remedy = "name another file"});
+  };
+  std::error_code unknown;
+  if (std::filesystem::equivalent(costs, config_file, unknown))
+    refuse("the costs would take the place of the configuration");
+  if (!std::filesystem::is_regular_file(costs, unknown)) return;
+  if (std::filesystem::file_size(costs, unknown) == 0) return;
+  std::ifstream file(costs);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (text.find("\"sluice_costs\"") == std::string::npos)
+    refuse("the file exists and holds no measured costs");
+}
+
 void measure(const MeasureArguments& arguments, const Overrides& overrides) {
   RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
-  std::error_code not_there;
-  if (std::filesystem::equivalent(arguments.costs, arguments.file, not_there)) {
-    throw Error(ErrorKind::kUsage, {.what = "the costs would take the place of the configuration",
-                                    .where = std::string(kMeasure) + " " + arguments.costs,
-                                    .remedy = "name another file"});
-  }
+  require_apart(arguments.costs, arguments.file);
   check_output_file(arguments.costs, kMeasure);
-  write_output_file(arguments.costs, measure_machine(config).times, kMeasure);
-  config.parallelism.costs = arguments.costs;
-  config.origins["parallelism.costs"] = kMeasure;
-  print_plan(make_warned_plan(config), arguments.json);
+  config.parallelism.costs.clear();
+  require_plannable(config);
+  const MeasuredMachine measured = measure_machine(config);
+  write_output_file(arguments.costs, measured.times, kMeasure);
+  print_plan(make_warned_plan(config, &measured), arguments.json);
 }
 
 }  // namespace

@@ -216,6 +216,10 @@ void search(const ScheduleArguments& arguments) {
   }
   std::cout << (arguments.json ? search_json(result).dump() + "\n"
                                : search_text(result, grid_options()));
+  if (const std::optional<Error> shortage = search_shortage(result)) {
+    finish_stdout();
+    throw Error(*shortage);
+  }
 }
 
 void run(const ScheduleArguments& arguments, int& exit_code) {

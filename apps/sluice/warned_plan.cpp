@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-Plan make_warned_plan(const RunConfig& config) {
-  Plan plan = plan_of_config(config);
+Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured) {
+  Plan plan = plan_of_config(config, measured);
   if (const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes())) {
     plan.warnings.push_back(shortage->what());
   }

@@ -10,7 +10,7 @@
 namespace sluice {
 
 // plan_of_config(), and a warning when this machine has too little memory for it.
-Plan make_warned_plan(const RunConfig& config);
+Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
 // The plan on stdout, for people or as JSON; then its warnings.
 void print_plan(const Plan& plan, bool json);

@@ -49,8 +49,9 @@ class TrainingJob {
               std::optional<StepRange> traced = {});
   ~TrainingJob();
 
-  // The same, with the plan of the configuration; where that goes by measured times that no file
-  // has (needs_measurement()), one process measures them when all have met, and all plan alike.
+  // The same, with the plan of the configuration; where that goes by what only the machine tells
+  // (depends_on_machine()), one process says it when all have met, and all plan alike. What is
+  // wrong with the configuration or the model is thrown before that.
   TrainingJob(const RunConfig& config, StopSignal& stop, std::optional<StepRange> traced = {});
 
   // Trains until the last step or a request to stop, and saves the weights; says that nothing is
@@ -81,10 +82,10 @@ struct Evaluation {
 };
 
 // Times what layers of the configuration's model, the update and transfers take on this machine, in
-// about `seconds`, or one pass of each kind of layer where that takes longer: as many ranks at once
-// as will share its cores. Layers that are alike are timed once. Needs no weights and no data.
-// Throws Error(kUsage) for a configuration without a model or that does not fit it, Error(kMemory)
-// where a layer of each kind does not fit.
+// about `seconds`, or two passes of each kind of layer where these take longer, and a few more
+// where they contradict each other: as many ranks at once as will share its cores. Layers that are
+// alike are timed once. Needs no weights and no data. Throws Error(kUsage) for a configuration
+// without a model or that does not fit it, Error(kMemory) where a layer of each kind does not fit.
 MeasuredMachine measure_machine(const RunConfig& config, double seconds = 1.5);
 
 // The loss on all sequences of data.files, once each and in the order of the files, in batches of

@@ -119,24 +119,35 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
 // The variables of this process that start with SLUICE_.
 std::map<std::string, std::string> sluice_environment();
 
-// What one process has measured for a plan, so that all plan alike.
+// What one process says of its machine for a plan, so that all plan alike.
 struct MeasuredMachine {
-  std::string times;                 // layer_times_json()
-  std::int64_t memory_per_rank = 0;  // bytes, where parallelism.device_memory does not say
+  std::string times;                  // layer_times_json(); "": nothing was timed
+  std::int64_t memory_per_rank = 0;   // bytes, where parallelism.device_memory does not say
+  std::int64_t threads_per_rank = 1;  // that were timed, or would be
 };
 // The plan of the configuration goes by measured times, and no file has them: they are to be
 // measured where the run starts. Without that, its plan goes by counted costs, and a note says so.
 bool needs_measurement(const RunConfig& config);
-// What times have to be of, to be of this run.
-TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model);
+// The plan goes by something of the machine that the configuration does not say, times or memory:
+// of several processes one is to say it for all.
+bool depends_on_machine(const RunConfig& config);
+// What times have to be of, to be of this run. threads_per_rank: of a run whose configuration
+// leaves them open; without it, this machine's share for each of all ranks.
+TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
+                      std::optional<std::int64_t> threads_per_rank = {});
 // parallelism.device_memory in bytes; none: "".
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 
 // plan_pipeline() of the model that the configuration names, of which only config.json is read. Its
-// notes, warnings and errors speak of keys and of the places where they were given. Throws
+// notes, warnings and errors speak of keys and of the places where they were given. measured: what
+// all processes were told; without it, this machine counts, as if all ranks were on it. Throws
 // Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput) for the
 // files that it names, and what plan_pipeline() throws.
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
+
+// Throws what plan_of_config() would, whatever is measured: what is wrong with the configuration or
+// the model, but not that memory is short, which may depend on it.
+void require_plannable(const RunConfig& config);
 
 // The adapter that model.adapter or [lora] asks for, of the model (with or without it); none: all
 // of the model trains, as far as training.trainable says. Throws Error(kUsage) for keys that

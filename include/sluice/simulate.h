@@ -31,8 +31,9 @@ struct StageCosts {
   double reduce_gradients = 0.0;  // REDUCE_GRAD
   double partial_norm = 0.0;      // PARTIAL_NORM
   double optimizer_step = 0.0;    // UPDATE; its share of the rank's OPTIMIZER_STEP
-  // Bytes: of a microbatch from F to B or I, of one from I to W, and of the stage all the time.
-  double kept_bytes = 0.0, kept_after_input_bytes = 0.0, held_bytes = 0.0;
+  // Bytes: of a microbatch from F to B or I, of one from I to W, of the stage all the time, and
+  // more than these while one of its backwards runs.
+  double kept_bytes = 0.0, kept_after_input_bytes = 0.0, held_bytes = 0.0, running_bytes = 0.0;
   friend bool operator==(const StageCosts&, const StageCosts&) = default;
 };
 

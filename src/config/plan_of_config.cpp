@@ -89,18 +89,32 @@ Balance balance_of(const RunConfig& config) {
   return is_free ? Balance::kMeasured : Balance::kEven;
 }
 
-// Threads of a rank's operators, as the run will resolve them on this machine alone.
-std::int64_t threads_per_rank(const RunConfig& config) {
-  if (config.training.threads_per_rank > 0) return config.training.threads_per_rank;
+std::int64_t num_ranks(const RunConfig& config) {
   const PipelineOptions& pipeline = config.parallelism.pipeline;
-  const std::int64_t ranks =
-      std::int64_t{pipeline.num_ranks.value_or(1)} * pipeline.data_parallel.degree;
-  return std::max<std::int64_t>(1, std::int64_t{std::thread::hardware_concurrency()} / ranks);
+  return std::int64_t{pipeline.num_ranks.value_or(1)} * pipeline.data_parallel.degree;
+}
+
+// Of a rank's operators, where the configuration leaves them open and nobody has said.
+std::int64_t share_of_cores(const RunConfig& config) {
+  return std::max<std::int64_t>(
+      1, std::int64_t{std::thread::hardware_concurrency()} / num_ranks(config));
+}
+
+bool chooses_by_memory(const RunConfig& config) {
+  return config.parallelism.pipeline.auto_schedule || balance_of(config) != Balance::kEven;
 }
 
 std::string recomputed_text(const ActivationCheckpoint& which) {
   if (which.kind == ActivationCheckpoint::kNone) return "none";
   return which.kind == ActivationCheckpoint::kFull ? "full" : join(which.names, ",");
+}
+
+// Of a file: that they are of this run. Returns a warning, "" for none.
+std::string require_times_of_run(const RunConfig& config, const ModelSpec& model,
+                                 const MeasuredMachine* measured, const LayerTimes& times) {
+  std::optional<std::int64_t> threads;
+  if (measured) threads = measured->threads_per_rank;
+  return require_times_of(times, model, timed_run_of(config, model, threads));
 }
 
 // Sets what the plan goes by, of a file or of a measurement. Returns notes and warnings of it.
@@ -109,13 +123,15 @@ void set_times(const RunConfig& config, const ModelSpec& model, const MeasuredMa
                std::vector<std::string>& warnings) {
   const std::string& file = config.parallelism.costs;
   std::optional<LayerTimes> times;
-  if (!file.empty())
+  if (!file.empty()) {
     times = read_layer_times(file);
-  else if (measured)
-    times = parse_layer_times(measured->times, "the measurement");
-  if (times) {
-    std::string warning = require_times_of(*times, model, timed_run_of(config, model));
+    std::string warning = require_times_of_run(config, model, measured, *times);
     if (!warning.empty()) warnings.push_back(std::move(warning));
+  } else if (measured && !measured->times.empty()) {
+    // Of this run, whatever cores this process has: who measured has told it.
+    times = parse_layer_times(measured->times, "the measurement");
+  }
+  if (times) {
     options.times = std::make_shared<const LayerTimes>(std::move(*times));
   } else if (options.balance == Balance::kMeasured) {
     options.balance = Balance::kCost;
@@ -123,12 +139,10 @@ void set_times(const RunConfig& config, const ModelSpec& model, const MeasuredMa
         "nothing is measured here: counted costs stand for the times that a run measures at its "
         "start; parallelism.costs takes a file of `sluice plan --measure`");
   }
-  const bool chooses = options.auto_schedule || options.balance != Balance::kEven;
   options.memory_per_rank = device_memory_bytes(config);
-  if (options.memory_per_rank || !chooses) return;
-  const std::int64_t ranks =
-      std::int64_t{options.num_ranks.value_or(1)} * options.data_parallel.degree;
-  options.memory_per_rank = measured ? measured->memory_per_rank : machine_memory_bytes() / ranks;
+  if (options.memory_per_rank || !chooses_by_memory(config)) return;
+  options.memory_per_rank =
+      measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
 }
 
 // A batch is counted in sequences, of which the planner knows nothing.
@@ -186,19 +200,27 @@ bool needs_measurement(const RunConfig& config) {
   return config.parallelism.costs.empty() && balance_of(config) == Balance::kMeasured;
 }
 
+bool depends_on_machine(const RunConfig& config) {
+  return needs_measurement(config) ||
+         (chooses_by_memory(config) && config.parallelism.device_memory.empty());
+}
+
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config) {
   const std::string& text = config.parallelism.device_memory;
   return text.empty() ? std::nullopt : detail::bytes_of_text(text);
 }
 
-TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model) {
+TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
+                      std::optional<std::int64_t> threads_per_rank) {
   ModelSpec trained = model;
   detail::set_trainable(trained, config.training.trainable);
   TimedRun run;
   run.model = fingerprint_of(trained);
   run.family = model.family;
   run.microbatch = {config.training.microbatch_size, config.training.seq_len};
-  run.threads_per_rank = threads_per_rank(config);
+  run.threads_per_rank = config.training.threads_per_rank;
+  if (run.threads_per_rank == 0)
+    run.threads_per_rank = threads_per_rank.value_or(share_of_cores(config));
   run.dtype = config.model.dtype;
   run.mixed_precision = config.training.mixed_precision;
   run.operators = config.training.fused;
@@ -235,6 +257,14 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
   plan.warnings = warnings_of(config, plan);
   plan.warnings.insert(plan.warnings.end(), warnings.begin(), warnings.end());
   return plan;
+}
+
+void require_plannable(const RunConfig& config) {
+  try {
+    plan_of_config(config);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMemory) throw;
+  }
 }
 
 }  // namespace sluice

@@ -124,7 +124,7 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
                                 const OpenedWeights& weights) {
   RunFingerprints all;
   all.settings = settings(config);
-  all.settings["kernels"] = kernels_of(config, spec);
+  all.settings["kernels"] = kernels_text(config, spec);
   all.model_config = model_of(spec.config_text).dump();
   all.of["configuration"] = settings_fingerprint(all.settings);
   all.of["model"] = model_fingerprint(spec, weights);

@@ -1,13 +1,12 @@
 // A training run of a small model: one layer of each kind, each a stage of its own, so that the
 // times are those of the instructions that a run executes, whatever carries them out.
 //
-//   0F0 1F0 2F0 2B0 1B0 0B0   warms up
-//   0F1 1F1 2F1 2B1 1B1 0B1   F and B
-//   0F2 1F2 2F2 2I2 1I2 0I2 2W2 1W2 0W2   F, I and W
+//   0F0 1F0 2F0 2B0 1B0 0B0               F and B
+//   0F1 1F1 2F1 2I1 1I1 0I1 2W1 1W1 0W1   F, I and W
 //   REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP   the update
 //
-// As many of it run at once as ranks will share the cores; of every instruction the shortest time
-// counts, and of all that ran beside each other their mean.
+// As many of it run at once as ranks will share the cores; of all rounds the typical time of every
+// instruction counts (sampled_times.h), and of all that ran beside each other their mean.
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 
 #include "config/machine_memory.h"
 #include "job/model_options.h"
+#include "job/sampled_times.h"
 #include "job/trainer_options.h"
 #include "launch/launch_environment.h"
 #include "plan/predict/layer_kinds.h"
@@ -37,7 +37,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr int kMicrobatches = 3;  // of a round: to warm up, for B, for I and W
+constexpr int kMicrobatches = 2;  // of a round: for B, for I and W
+// However long they take: the first warms up, and no time comes from one sample. More of them where
+// samples contradict each other.
+constexpr int kFewestRounds = 2, kMostMoreRounds = 4;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return Seconds(to - from).count();
@@ -148,7 +151,7 @@ StepBatch some_batch(const RunConfig& config, const ModelSpec& spec, std::int64_
 
 // ---- one that runs ----
 
-// The shortest times of one rank's rounds.
+// What the instructions of one rank's rounds took.
 class InstructionTimes final : public ExecutorObserver {
  public:
   void begin_step(std::int64_t /*step*/) override {
@@ -169,34 +172,46 @@ class InstructionTimes final : public ExecutorObserver {
     const double seconds = seconds_between(began_, now);
     in_compute_ += seconds;
     ++num_compute_;
-    if (action.microbatch == 0) return;
-    const auto [at, is_new] = shortest_.emplace(std::pair(action.stage, action.kind), seconds);
-    if (!is_new) at->second = std::min(at->second, seconds);
+    samples_of(stages_[action.stage], action.kind).push_back(seconds);
   }
   void end_step() override {
     computed_all_ = false;
-    keep_shortest(update_, seconds_between(compute_ended_, Clock::now()));
+    updates_.push_back(seconds_between(compute_ended_, Clock::now()));
     const double between = seconds_between(row_began_, compute_ended_) - in_compute_;
-    keep_shortest(action_, between / std::max(1, num_compute_));
+    actions_.push_back(std::max(0.0, between / std::max(1, num_compute_)));
   }
 
-  double of(int stage, ActionKind kind) const {
-    const auto found = shortest_.find({stage, kind});
-    return found == shortest_.end() ? 0 : found->second;
+  LayerTime of(int stage) const {
+    const auto found = stages_.find(stage);
+    return found == stages_.end() ? LayerTime() : typical_times(found->second);
   }
-  double update() const { return update_; }
-  double action() const { return std::max(0.0, action_); }
+  double update() const { return typical_time(updates_); }
+  double action() const { return typical_time(actions_); }
+  bool needs_more() const {
+    return std::any_of(stages_.begin(), stages_.end(),
+                       [](const auto& stage) { return needs_more_samples(stage.second); });
+  }
 
  private:
-  static void keep_shortest(double& least, double seconds) { least = std::min(least, seconds); }
+  static std::vector<double>& samples_of(SampledTimes& stage, ActionKind kind) {
+    switch (kind) {
+      case ActionKind::kForward:
+        return stage.forward;
+      case ActionKind::kBackwardInput:
+        return stage.backward_input;
+      case ActionKind::kBackwardWeight:
+        return stage.backward_weight;
+      default:
+        return stage.backward;
+    }
+  }
 
   Clock::time_point began_, row_began_, compute_ended_;
   bool computed_all_ = false;
   double in_compute_ = 0;
   int num_compute_ = 0;
-  double update_ = std::numeric_limits<double>::max();
-  double action_ = std::numeric_limits<double>::max();
-  std::map<std::pair<int, ActionKind>, double> shortest_;
+  std::vector<double> updates_, actions_;
+  std::map<int, SampledTimes> stages_;
 };
 
 void run_rounds(const RunConfig& config, const SmallModel& small, Transport& transport,
@@ -207,14 +222,18 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   Trainer trainer(small.model, small.plan.partition, small.plan.program, transport, options);
   trainer.draw_weights();
   double longest = 0;
-  std::int64_t step = 1;
-  for (Clock::time_point now = Clock::now();; ++step) {
-    trainer.step(some_batch(config, small.spec, step), /*learning_rate=*/0);
+  int more = 0;  // rounds after the deadline
+  Clock::time_point now = Clock::now();
+  for (int round = 1;; ++round) {
+    trainer.step(some_batch(config, small.spec, round), /*learning_rate=*/0);
     const Clock::time_point after = Clock::now();
     longest = std::max(longest, seconds_between(now, after));
     now = after;
     // Rounds after the first are a little shorter, and no two rounds must end together.
-    if (now + std::chrono::duration_cast<Clock::duration>(Seconds(longest)) > deadline) return;
+    const bool is_late =
+        now + std::chrono::duration_cast<Clock::duration>(Seconds(longest)) > deadline;
+    if (!is_late || round < kFewestRounds) continue;
+    if (++more > kMostMoreRounds || !times.needs_more()) return;
   }
 }
 
@@ -256,6 +275,19 @@ double mean(const std::vector<InstructionTimes>& times,
   return sum / static_cast<double>(times.size());
 }
 
+LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
+  LayerTime sum;
+  const auto count = static_cast<double>(measured.size());
+  for (const InstructionTimes& each : measured) {
+    const LayerTime time = each.of(stage);
+    for (double LayerTime::*part : {&LayerTime::forward, &LayerTime::backward_input,
+                                    &LayerTime::backward_weight, &LayerTime::backward})
+      sum.*part += time.*part / count;
+  }
+  settle(sum);
+  return sum;
+}
+
 // A frozen layer below all that is trained in the small model may be above something in the whole
 // one: the gradient of its input has as many products as its forward.
 void set_unseen(LayerTime& time, const LayerInfo& layer, const MicrobatchShape& shape) {
@@ -285,15 +317,13 @@ LayerTimes times_of(const RunConfig& config, const ModelSpec& whole,
   for (const detail::LayerGroup& group : groups) {
     const auto place = std::find(small.groups.begin(), small.groups.end(), group.measured_as);
     const int stage = static_cast<int>(place - small.groups.begin());
-    const auto of_kind = [&](ActionKind kind) {
-      return mean(measured, [&](const InstructionTimes& each) { return each.of(stage, kind); });
-    };
+    const LayerTime measured_time = mean_times(measured, stage);
     // Of layers that are always together, the last has it all.
     LayerTime& time = times.layers[static_cast<std::size_t>(group.layers.back())];
-    time.forward = of_kind(ActionKind::kForward);
-    time.backward_input = of_kind(ActionKind::kBackwardInput);
-    time.backward_weight = of_kind(ActionKind::kBackwardWeight);
-    time.backward = of_kind(ActionKind::kBackward);
+    time.forward = measured_time.forward;
+    time.backward_input = measured_time.backward_input;
+    time.backward_weight = measured_time.backward_weight;
+    time.backward = measured_time.backward;
     set_unseen(time, whole.layers[static_cast<std::size_t>(group.layers.back())],
                times.of.microbatch);
     for (const int layer : group.layers) {
@@ -338,7 +368,7 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
   });
 
   LayerTimes times = times_of(one, whole.model, groups, small, measured);
-  times.of = timed_run_of(config, whole.model);
+  times.of = timed_run_of(config, whole.model, threads);
   double largest = 0;
   for (const LayerTime& layer : times.layers) {
     if (layer.role != LayerRole::kHead) largest = std::max(largest, layer.output_bytes);
@@ -347,7 +377,7 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
   const double parallel = std::max(1.0, static_cast<double>(cores()) / threads);
   if (layout.processes_on_machine == layout.num_processes && num_ranks > parallel)
     times.parallel_ranks = parallel;
-  return {layer_times_json(times), machine_memory_bytes() / std::max(1, ranks_here)};
+  return {layer_times_json(times), machine_memory_bytes() / std::max(1, ranks_here), threads};
 }
 
 }  // namespace sluice

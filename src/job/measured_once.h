@@ -1,4 +1,5 @@
-// One measurement for all processes of a run: they have to plan alike.
+// One answer for all processes of a run to what the plan has to know of the machine: they have to
+// plan alike.
 // Thread-safety: for the main thread.
 #pragma once
 
@@ -7,8 +8,8 @@
 
 namespace sluice {
 
-// Collective over the processes: the first measures, the others get its numbers. Throws what
-// measure_machine() throws, and Error(kPeer).
+// Collective over the processes: the first measures what the plan goes by (depends_on_machine()),
+// the others get its numbers. Throws what measure_machine() throws, and Error(kPeer).
 MeasuredMachine measured_once(const RunConfig& config, ProcessJob& processes);
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 #include "job/model_options.h"
 
 #include "ops/kernels/kernels.h"
+#include "ops/products.h"
 #include "plan/families/fused.h"
 
 namespace sluice {
@@ -14,13 +15,12 @@ LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>
   return options;
 }
 
-std::string kernels_of(const RunConfig& config, const ModelSpec& model) {
+std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
   const bool has_adapter = !config.model.adapter.empty() || config.lora.rank > 0;
   if (config.training.fused != "auto" || config.model.dtype != "float32" ||
       config.training.mixed_precision != "none" || has_adapter)
     return "plain";
-  return "fused, " + std::string(ops::kernels().name) +
-         (ops::has_fast_products() ? ", own products" : "") +
+  return "fused, " + std::string(ops::kernels().name) + ", " + ops::products_name() +
          (detail::computes_loss(model.layers.back()) ? ", loss by blocks" : "");
 }
 

@@ -71,7 +71,7 @@ void RunLog::begin() {
   unigram_entropy_ = data_.unigram_entropy();
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
   print(show_config_changes(config_) + "all values: sluice config show " + config_.file + "\n\n" +
-        describe_plan(plan_, grid) + "kernels: " + kernels_of(config_, plan_.model) + "\n" +
+        describe_plan(plan_, grid) + "kernels: " + kernels_text(config_, plan_.model) + "\n" +
         data_text() + resume_text() + "\n");
   for (const std::string& warning : plan_.warnings) log_warning(warning);
   warn_of_slow_bfloat16();

@@ -67,7 +67,7 @@ std::map<std::string, std::string> identity_of(const RunConfig& config, const Pl
       {"ATEN_CPU_CAPABILITY", at::get_cpu_capability()},
       {"order of instructions", hash_of(plan.program)},
       {"split into stages", hash_of(plan.partition)},
-      {"kernels", kernels_of(config, plan.model)},
+      {"kernels", kernels_text(config, plan.model)},
       {"training.threads_per_rank", std::to_string(threads_per_rank)}};
   for (const auto& [name, fingerprint] : made_of.of) {
     if (name != "configuration") identity[name] = fingerprint.hash;

@@ -40,11 +40,14 @@ TrainingJob::TrainingJob(const RunConfig& config, Plan plan, StopSignal& stop,
 
 TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
                          std::optional<StepRange> traced) {
-  if (!needs_measurement(config)) {
+  const bool has_others = read_launch_environment().layout.num_processes > 1;
+  const bool is_told = needs_measurement(config) || (has_others && depends_on_machine(config));
+  if (!is_told) {
     TrainingJob planned(config, plan_of_config(config), stop, traced);
     std::swap(impl_, planned.impl_);
     return;
   }
+  require_plannable(config);  // meeting and measuring take their time
   const PipelineOptions& pipeline = config.parallelism.pipeline;
   const int num_ranks = pipeline.num_ranks.value_or(1) * pipeline.data_parallel.degree;
   impl_ = std::make_unique<Impl>(config, num_ranks);

@@ -9,7 +9,6 @@
 #include "model/modules.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
-#include "plan/families/fused.h"
 #include "plan/families/gpt2.h"
 #include "sluice/error.h"
 
@@ -54,7 +53,7 @@ class Gpt2Attention : public torch::nn::Module {
         inputs_(std::move(inputs)),
         attention_dropout_(config.attention_dropout),
         residual_dropout_(config.residual_dropout),
-        fused_(options.fused && head_dim_ % kFusedHeadMultiple == 0) {
+        fused_(options.fused && fuses_attention(config)) {
     const std::int64_t d = config.hidden_size;
     c_attn_ = register_module("c_attn", std::make_shared<Conv1D>(d, 3 * d, options));
     c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(d, d, options));
@@ -63,8 +62,7 @@ class Gpt2Attention : public torch::nn::Module {
   // x + this(before(x)) as one node; undefined where that cannot be.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before) const {
-    const bool drops = is_training() && (attention_dropout_ > 0 || residual_dropout_ > 0);
-    if (!fused_ || drops || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !takes_fused(x_BLD)) return {};
     const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), x_BLD.size(1), 0);
     if (!first_keys) return {};
     const std::int64_t heads = x_BLD.size(2) / head_dim_;
@@ -100,7 +98,7 @@ class Gpt2Attention : public torch::nn::Module {
 class Gpt2Mlp : public torch::nn::Module {
  public:
   Gpt2Mlp(const Gpt2Config& config, const LayerOptions& options)
-      : dropout_(config.residual_dropout), fused_(options.fused) {
+      : dropout_(config.residual_dropout), fused_(options.fused && fuses_feed_forward(config)) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
     c_fc_ = register_module("c_fc", std::make_shared<Conv1D>(d, f, options));
     c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(f, d, options));
@@ -108,7 +106,7 @@ class Gpt2Mlp : public torch::nn::Module {
 
   // x + this(before(x)) as one node; undefined where that cannot be.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before) const {
-    if (!fused_ || (is_training() && dropout_ > 0) || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !takes_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.before = before,
                                            .projections = {c_fc_->weights()},
                                            .is_gated = false,

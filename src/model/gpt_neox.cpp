@@ -11,7 +11,6 @@
 #include "model/modules.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
-#include "plan/families/fused.h"
 #include "plan/families/gpt_neox.h"
 
 namespace sluice::detail {
@@ -51,7 +50,7 @@ class GptNeoxAttention : public torch::nn::Module {
   // this(before(x)), and x where it adds it, as one node; undefined where that cannot be.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, bool adds_input) const {
-    if (!fused_ || (is_training() && dropout_ > 0) || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !takes_fused(x_BLD)) return {};
     const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), x_BLD.size(1), 0);
     if (!first_keys) return {};
     ops::AttentionPositions positions{.first_keys = *first_keys};
@@ -88,10 +87,6 @@ class GptNeoxAttention : public torch::nn::Module {
   }
 
  private:
-  static bool fuses(const GptNeoxConfig& config) {
-    return config.hidden_size / config.num_attention_heads % kFusedHeadMultiple == 0;
-  }
-
   std::int64_t num_heads_;
   double dropout_;
   bool fused_;
@@ -102,7 +97,7 @@ class GptNeoxAttention : public torch::nn::Module {
 class GptNeoxMlp : public torch::nn::Module {
  public:
   GptNeoxMlp(const GptNeoxConfig& config, const LayerOptions& options)
-      : activation_(config.activation), fused_(options.fused) {
+      : activation_(config.activation), fused_(options.fused && fuses(config)) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
     dense_h_to_4h_ =
         register_module("dense_h_to_4h", std::make_shared<Linear>(d, f, /*bias=*/true, options));
@@ -135,7 +130,9 @@ class GptNeoxLayer : public torch::nn::Module {
  public:
   GptNeoxLayer(const GptNeoxConfig& config, std::shared_ptr<AttentionInputs> inputs,
                const LayerOptions& options)
-      : parallel_(config.parallel_residual), dropout_(config.hidden_dropout) {
+      : parallel_(config.parallel_residual),
+        dropout_(config.hidden_dropout),
+        fused_(options.fused && fuses(config)) {
     const auto norm = [&](const char* name) {
       return register_module(
           name, std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options));
@@ -150,7 +147,7 @@ class GptNeoxLayer : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x_BLD, const at::Tensor& attention_mask_BL,
                      const at::Tensor& position_ids_BL) const {
     const BatchPositions batch{attention_mask_BL, position_ids_BL};
-    if (!is_training() || dropout_ == 0) {
+    if (fused_) {
       // In parallel the attention adds x, and the feed-forward what it makes of x.
       const at::Tensor h_BLD =
           attention_->fused(x_BLD, batch, input_layernorm_->weights(), /*adds_input=*/true);
@@ -178,6 +175,7 @@ class GptNeoxLayer : public torch::nn::Module {
 
   bool parallel_;
   double dropout_;
+  bool fused_;
   std::shared_ptr<LayerNorm> input_layernorm_, post_attention_layernorm_;
   std::shared_ptr<GptNeoxAttention> attention_;
   std::shared_ptr<GptNeoxMlp> mlp_;

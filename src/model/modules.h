@@ -51,7 +51,8 @@ class Norm : public torch::nn::Module {
   virtual ops::NormWeights weights() const = 0;
 };
 
-// Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019. Computed in float32.
+// Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019. Computed in float32, of
+// float64 in float64.
 class RmsNorm : public Norm {
  public:
   // What the normalized x is multiplied with: the weight, in the type of x or still in float32, or

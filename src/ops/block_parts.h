@@ -26,7 +26,8 @@ class Floats {
   float* next_;
 };
 
-// y = scale * what a half of a block computes, at which it has no norm, + x (null: 0).
+// The end of a half of a block that has no norm behind it: y = scale * (inner W^T) + x (null: 0),
+// and the bias.
 void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, const float* x,
                 float scale, float* y);
 

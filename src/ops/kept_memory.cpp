@@ -1,9 +1,6 @@
 #include "ops/kept_memory.h"
 
 #include <ATen/ops/empty.h>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 #include <algorithm>
 #include <map>
@@ -12,24 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/large_pages.h"
+
 namespace sluice::ops {
-namespace {
-
-constexpr std::uintptr_t kHugePage = std::uintptr_t{1} << 21;
-
-// Whole 2 MiB pages inside the block, where it spans any.
-void ask_for_huge_pages(const at::Tensor& memory) {
-#ifdef MADV_HUGEPAGE
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory.const_data_ptr());
-  const std::uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
-  const std::uintptr_t end = (begin + memory.nbytes()) / kHugePage * kHugePage;
-  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
-#else
-  (void)memory;
-#endif
-}
-
-}  // namespace
 
 class KeptPool {
  public:
@@ -81,7 +63,7 @@ class KeptPool {
   at::Tensor allocate(std::int64_t floats) {
     const auto memory_of = [floats] {
       at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));
-      ask_for_huge_pages(memory);
+      want_large_pages(memory.mutable_data_ptr(), memory.nbytes());
       return memory;
     };
     if (free_ == 0) return memory_of();

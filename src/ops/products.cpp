@@ -1,5 +1,6 @@
 #include "ops/products.h"
 
+#include <limits>
 #include <memory>
 
 #include <ATen/core/grad_mode.h>
@@ -61,7 +62,10 @@ void run(const Product& p, float alpha, float beta) {
   if (p.m == 0 || p.n == 0) return;
   if (has_fast_products()) return run_own(p, alpha, beta != 0);
   if (sgemm_) {
-    const auto as_int = [](std::int64_t size) { return static_cast<int>(size); };
+    const auto as_int = [](std::int64_t size) {
+      TORCH_INTERNAL_ASSERT_DEBUG_ONLY(size <= std::numeric_limits<int>::max());
+      return static_cast<int>(size);
+    };
     const int m = as_int(p.m), n = as_int(p.n), k = as_int(p.k), lda = as_int(p.lda),
               ldb = as_int(p.ldb), ldc = as_int(p.ldc);
     sgemm_(p.transpose_a ? "T" : "N", p.transpose_b ? "T" : "N", &m, &n, &k, &alpha, p.a, &lda, p.b,
@@ -79,6 +83,11 @@ void run(const Product& p, float alpha, float beta) {
 }
 
 }  // namespace
+
+const char* products_name() {
+  if (has_fast_products()) return "own products";
+  return sgemm_ ? "products of LibTorch's BLAS" : "products of LibTorch";
+}
 
 void linear(std::int64_t rows, const LinearWeights& w, ConstRows x, Rows y, float scale,
             bool adds) {

@@ -2,7 +2,8 @@
 // of a wider matrix.
 //
 // Owns: LinearWeights, the choice between our own products (kernels.h) and those of the matrix
-// library behind LibTorch: by the processor alone.
+// library behind LibTorch: by the processor alone. A program that is linked with another BLAS gets
+// that one's, which then decides about threads.
 // Does not own: what is computed between products (kernels.h), autograd (split_node.h).
 //
 // Invariant: the bits of a result are a function of its operands and, of the library's, of the
@@ -36,6 +37,10 @@ struct ConstRows {
   ConstRows(const float* first, std::int64_t apart) : data(first), stride(apart) {}
   ConstRows(const Rows& rows) : data(rows.data), stride(rows.stride) {}  // NOLINT: as a span
 };
+
+// "own products", "products of LibTorch's BLAS", or "products of LibTorch" where that BLAS cannot
+// be called by name.
+const char* products_name();
 
 // y = scale * (x W^T) (+ y, where it adds), and the bias, which is not scaled.
 void linear(std::int64_t rows, const LinearWeights& weights, ConstRows x, Rows y, float scale = 1,

@@ -47,9 +47,9 @@ class WeightGradients {
 
 class SplitNode : public torch::autograd::Node {
  public:
-  // Its result, with this node behind it, where anything wants a gradient: else the result itself.
-  // Called once, after the forward; undefined weights are none.
+  // Whether anything of these does, and a graph is recorded; undefined ones do not.
   static bool wants_gradients(const at::Tensor& input, const std::vector<at::Tensor>& weights);
+  // Puts this node behind the result of its forward. Called once, where gradients are wanted.
   void connect(const at::Tensor& input, const std::vector<at::Tensor>& weights, at::Tensor& output);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) final;

@@ -1,24 +1,15 @@
 #include "optim/state_memory.h"
 
 #include <ATen/Functions.h>
-#include <sys/mman.h>
 
 #include <cstdint>
+
+#include "base/large_pages.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::uintptr_t kLargePage = std::uintptr_t{2} << 20;
 constexpr std::int64_t kCacheLine = 64;
-
-// Before anything is written: pages come as they are first touched. What lies in no whole large
-// page stays on small ones.
-void want_large_pages(void* begin, std::size_t size) {
-  const auto first = (reinterpret_cast<std::uintptr_t>(begin) + kLargePage - 1) & ~(kLargePage - 1);
-  const auto last = (reinterpret_cast<std::uintptr_t>(begin) + size) & ~(kLargePage - 1);
-  // Advice: a system without it keeps small pages.
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-}
 
 }  // namespace
 

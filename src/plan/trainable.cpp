@@ -26,8 +26,9 @@ LayerCost cost_of_frozen(const LayerInfo& layer, bool flows) {
   cost.weight_flops = {};
   // A forward alone takes as much for one layer at a time.
   if (!flows)
-    cost.pooled.in_forward =
-        ShapePolynomial::sum(layer.cost.pooled.until_input, layer.cost.pooled.until_weight);
+    cost.pooled.in_forward = ShapePolynomial::sum(
+        layer.cost.pooled.in_forward,
+        ShapePolynomial::sum(layer.cost.pooled.until_input, layer.cost.pooled.until_weight));
   return cost;
 }
 

@@ -28,7 +28,8 @@ at::Tensor header_of(const at::Tensor& packed, std::size_t num_parts) {
 
 }  // namespace
 
-at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device) {
+at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
+                      const at::Tensor& memory) {
   if (parts.empty()) return {};
   const at::NoGradGuard no_grad;
   std::int64_t at = header_bytes(parts.size());
@@ -40,7 +41,9 @@ at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device) {
     if (part.defined()) bytes += padded(*size);
     ++size;
   }
-  at::Tensor packed = at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte));
+  at::Tensor packed = memory.defined() && memory.numel() >= bytes
+                          ? memory.narrow(0, 0, bytes)
+                          : at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte));
   header_of(packed, parts.size()).copy_(sizes);
   for (const at::Tensor& part : parts) {
     if (!part.defined()) continue;

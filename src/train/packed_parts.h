@@ -17,9 +17,11 @@ struct PartMeta {
   at::ScalarType dtype = at::kFloat;
 };
 
-// parts: flat, or undefined. A new tensor of bytes on their device, which is `device`; undefined
-// where there are no parts.
-at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device);
+// parts: flat, or undefined. Bytes on their device, which is `device`; undefined where there are no
+// parts. In `memory`, an earlier message that nobody needs any more, where that is large enough:
+// its parts must be none of them. Else in new memory.
+at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
+                      const at::Tensor& memory = {});
 // Views of `packed`, flat; undefined where they were. Throws Error(kInternal) for a message of
 // other parts.
 std::vector<at::Tensor> unpack_parts(const at::Tensor& packed, const std::vector<PartMeta>& parts);

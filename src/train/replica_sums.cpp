@@ -181,13 +181,26 @@ struct ReplicaSums::Impl {
       Tensors gradients(partial->size());
       Works gatherings;
       for (std::size_t round = 0; round < of.num_rounds; ++round) {
-        const Tensors back = add_own(of, round, *partial, (*exchanges)[round].wait(), gradients);
-        gatherings.push_back(groups.replicas.all_gather(pack_parts(back, of.device())));
+        Tensors pieces = (*exchanges)[round].wait();
+        const Tensors back = add_own(of, round, *partial, pieces, gradients);
+        const at::Tensor memory = take_one(pieces);
+        gatherings.push_back(groups.replicas.all_gather(pack_parts(back, of.device(), memory)));
       }
       for (std::size_t round = 0; round < of.num_rounds; ++round)
         put_gathered(of, round, gatherings[round].wait(), *partial, gradients);
       keep(of, microbatch, std::move(gradients));
     });
+  }
+
+  // What a replica has given, and is added: its memory is this replica's. The rest is free, so that
+  // no more is there at once than was exchanged.
+  at::Tensor take_one(Tensors& pieces) const {
+    at::Tensor taken;
+    for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
+      if (giver != groups.replica) taken = std::move(pieces[static_cast<std::size_t>(giver)]);
+    }
+    pieces.clear();
+    return taken;
   }
 
   // The place of a range in the gradient that comes of it all: in the memory of a partial sum,

@@ -315,5 +315,79 @@ TEST_F(ScheduleCommandTest, ExplainsViolationsInWords) {
   EXPECT_NE(result.out.find("1 violation\n"), std::string::npos);
 }
 
+class ScheduleSearchTest : public ScheduleCommandTest {
+ protected:
+  // Two stages, the second slower; a microbatch keeps 4 bytes of 100 that are held.
+  ProgramResult search(Words more = {}) {
+    test::write_file(costs(), R"({"stages": [{"F": 1, "I": 1, "W": 1}, {"F": 2, "I": 2, "W": 1}],
+                                  "kept_bytes": 4, "kept_after_input_bytes": 2, "held_bytes": 100,
+                                  "running_bytes": 3, "latency": 0.1})");
+    Words words = {"--search", "--pp", "2", "--microbatches", "4", "--costs", costs()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+  std::string costs() const { return folder_ / "costs.json"; }
+};
+
+TEST_F(ScheduleSearchTest, ShowsWhatItFoundBesideTheNamedSchedules) {
+  const ProgramResult result = search();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_TRUE(result.out.starts_with("found: ") || result.out.starts_with("none is better than "))
+      << result.out;
+  for (const char* part : {"schedule", "makespan", "bubble", "peak", "GPipe", "1F1B",
+                           "InterleavedZeroBubble", "searched", "ok: completes"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+  EXPECT_EQ(result.out.find("-0.0%"), std::string::npos) << result.out;
+}
+
+TEST_F(ScheduleSearchTest, TellsItAsJson) {
+  const auto json = json_of(search({"--json", "--max-memory", "120"}));
+  EXPECT_EQ(json.at("max_memory"), 120);
+  ASSERT_TRUE(json.at("best_named").is_string());
+  double best = 1e9;
+  for (const auto& named : json.at("named")) {
+    if (named.at("ok") == true) best = std::min(best, named.at("makespan").get<double>());
+  }
+  const auto& found = json.at("found");
+  EXPECT_EQ(json.at("better"), found.at("makespan").get<double>() < best * (1 - 1e-9));
+  EXPECT_LE(found.at("makespan"), best);
+  EXPECT_EQ(found.at("check").at("ok"), true);
+  for (const auto& peak : found.at("peak_bytes_per_rank")) EXPECT_LE(peak, 120);
+  EXPECT_EQ(found.at("rows").size(), 2u);
+}
+
+TEST_F(ScheduleSearchTest, WritesAnOrderThatAScheduleFileMayHave) {
+  const std::string out = folder_ / "found.csv";
+  ASSERT_EQ(search({"--out", out}).exit_code, 0);
+  EXPECT_EQ(run({"--csv", out, "--check"}).exit_code, 0);
+}
+
+TEST_F(ScheduleSearchTest, ExitsWithSevenWhereNothingFits) {
+  const ProgramResult result = search({"--max-memory", "106"});
+  EXPECT_EQ(result.exit_code, 7) << result.err;
+  EXPECT_TRUE(
+      result.err.starts_with("sluice: error: no order fits into 106 B on a rank, of the "
+                             "named ones "))
+      << result.err;
+  EXPECT_NE(result.err.find("; --max-memory; "), std::string::npos) << result.err;
+  EXPECT_NE(result.out.find("needs "), std::string::npos) << result.out;  // the table
+  const ProgramResult json = search({"--max-memory", "106", "--json"});
+  EXPECT_EQ(json.exit_code, 7);
+  EXPECT_TRUE(nlohmann::json::parse(json.out).at("found").is_null());
+  // One microbatch at a time: held, kept, and what a backward takes.
+  EXPECT_EQ(search({"--max-memory", "107"}).exit_code, 0);
+}
+
+TEST_F(ScheduleSearchTest, RefusesWhatItCannotUse) {
+  expect_refused(run({"--search", "--pp", "2", "--microbatches", "4"}), 2,
+                 "--search needs --costs");
+  expect_refused(search({"--name", "1F1B"}), 2, "--search and --name exclude each other");
+  expect_refused(search({"--stages", "3"}), 2, "3 stages cannot be divided evenly over 2 ranks");
+  expect_refused(run({"--search", "--pp", "2", "--microbatches", "4", "--costs", "F=1",
+                      "--max-memory", "100"}),
+                 2, "--max-memory needs to know what a microbatch keeps");
+}
+
 }  // namespace
 }  // namespace sluice

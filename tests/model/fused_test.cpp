@@ -8,6 +8,7 @@
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 #include "sluice/parts/precision.h"
+#include "support/expect_error.h"
 
 namespace sluice::testing {
 namespace {
@@ -218,6 +219,39 @@ TEST(FusedTest, RowsHaveTheSameBitsWhateverIsBesideThem) {
     const at::Tensor one = model.forward({{"input_ids", ids}, {"labels", ids}}).get("logits");
     EXPECT_TRUE(at::equal(one[0], all[row])) << row;
   }
+}
+
+// Each is a sum over all rows.
+TEST(FusedTest, GradientsOfBiasesAndNormsOverManyRowsAreEachAsNearToFloat64AsPlainOnes) {
+  for (const Case& c : cases()) {
+    if (c.name != "llama with biases" && c.name != "qwen3" && c.name != "gpt_neox") continue;
+    Models models(c.config);
+    const Values batch = batch_of(8, 256);
+    const Run exact = run(models.exact, batch), plain = run(models.plain, batch),
+              fused = run(models.fused, batch);
+    int compared = 0;
+    for (const auto& [name, gradient] : exact.gradients) {
+      if (gradient.dim() != 1) continue;
+      Errors errors;
+      errors.add(fused.gradients.at(name), plain.gradients.at(name), gradient);
+      EXPECT_TRUE(errors.are_alike()) << c.name << " " << name << " " << errors.of_fused << " "
+                                      << errors.of_plain << " " << errors.of_exact;
+      ++compared;
+    }
+    EXPECT_GE(compared, 5) << c.name;
+  }
+}
+
+TEST(FusedTest, AWeightThatIsNotContiguousIsRefused) {
+  ChunkChain model(parse_model_spec(cases().front().config, "config.json"), {});
+  model.initialize(3);
+  for (at::Tensor parameter : parameters_of(model)) {
+    if (parameter.dim() == 2 && parameter.size(0) != 67)
+      parameter.set_data(parameter.detach().t().contiguous().t());
+  }
+  const Error error = test::error_of([&] { model.forward(batch_of(1, 8)); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_NE(std::string(error.what()).find("is not contiguous"), std::string::npos) << error.what();
 }
 
 TEST(FusedTest, AWeightWrittenToBetweenForwardAndBackwardIsRefused) {

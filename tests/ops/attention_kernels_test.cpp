@@ -173,6 +173,34 @@ std::vector<std::int32_t> documents_of(Index length, const std::vector<Index>& b
 }
 
 using AttentionKernelTest = KernelTest;
+TEST_P(AttentionKernelTest, AKeyOrValueThatIsNotFiniteReachesNoQueryInFrontOfIt) {
+  for (const Case& c : {Case{.length = 100, .group = 2}, Case{.length = 300, .head_dim = 64}}) {
+    const Inputs clean = inputs_of(c);
+    const Results expected = attention_of(kernels_, c, clean);
+    for (const float value : {NAN, INFINITY}) {
+      for (std::vector<float> Inputs::*const rows : {&Inputs::k, &Inputs::v}) {
+        for (const Index place : {Index{1}, Index{61}, c.length - 1}) {
+          Inputs in = clean;
+          (in.*rows)[place * in.kv_stride + 3] = value;
+          const Results found = attention_of(kernels_, c, in);
+          const auto in_front = [&](const std::vector<float>& all, Index stride) {
+            return std::vector<float>(all.begin(), all.begin() + place * stride);
+          };
+          EXPECT_TRUE(
+              same_bits(in_front(found.out, in.out_stride), in_front(expected.out, in.out_stride)));
+          EXPECT_TRUE(
+              same_bits(in_front(found.dq, in.row_stride), in_front(expected.dq, in.row_stride)));
+          EXPECT_TRUE(same_bits(in_front(found.log_sums, 1), in_front(expected.log_sums, 1)));
+          if (std::isinf(value) && rows == &Inputs::k) continue;  // a score of -infinity is none
+          const auto of_place = found.out.begin() + place * in.out_stride;
+          EXPECT_TRUE(std::any_of(of_place, of_place + c.group * c.head_dim,
+                                  [](float x) { return !std::isfinite(x); }));
+        }
+      }
+    }
+  }
+}
+
 SLUICE_AT_EVERY_LEVEL(AttentionKernelTest);
 
 TEST_P(AttentionKernelTest, IsNearFloat64AtEveryLength) {

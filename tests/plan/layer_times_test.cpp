@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/predict/layer_kinds.h"
+#include "sluice/parts/precision.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 
@@ -113,6 +114,62 @@ TEST(LayerTimesTest, RefusesTimesOfAnotherRunSayingWhatDiffers) {
             "the costs are of another run: threads_per_rank 1, not 4; operators auto, not off");
   EXPECT_NE(difference([](TimedRun& run) { run.model = "another"; }).find("the model has layers"),
             std::string::npos);
+}
+
+// What is said of a file whose fingerprint is right and whose layers are not.
+std::string layer_difference(const std::function<void(std::vector<LayerTime>&)>& change) {
+  LayerTimes times = some_times();
+  times.file = "costs.json";
+  const TimedRun wanted = times.of;
+  change(times.layers);
+  const Error error = test::error_of([&] { require_times_of(times, llama(), wanted); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.where(), "costs.json");
+  return error.fact().substr(std::string("the costs are of another run: ").size());
+}
+
+TEST(LayerTimesTest, NamesTheLayerThatIsNotTheModels) {
+  EXPECT_EQ(layer_difference([](auto& layers) { layers.erase(layers.begin() + 2); }),
+            "layers[2] is 'model.layers.2', where the model has 'model.layers.1'");
+  EXPECT_EQ(layer_difference([](auto& layers) { layers.pop_back(); }),
+            "layers[6] is missing, where the model has 'lm_head'");
+  EXPECT_EQ(layer_difference([](auto& layers) { layers.push_back(layers.back()); }),
+            "layers[7] is 'lm_head', where the model has no more layers");
+  EXPECT_EQ(layer_difference([](auto& layers) { layers[1].name = "zz"; }),
+            "layers[1] is 'zz', where the model has 'model.layers.0'");
+  EXPECT_EQ(layer_difference([](auto& layers) { layers[6].role = LayerRole::kBlock; }),
+            "layers[6] ('lm_head') has another role than in the model");
+}
+
+// A search knows no model: the bytes of its costs stand for what plan.h predicts. Weights that are
+// tied on one rank count twice there, and of layers that run again W needs less than I.
+TEST(LayerTimesTest, BytesOfStagesAddUpToThePredictedMemory) {
+  for (const char* name : {"llama_untied", "gpt2"}) {
+    for (const bool fused : {true, false}) {
+      for (const bool runs_again : {false, true}) {
+        for (const char* schedule : {"GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble",
+                                     "ZBVZeroBubble", "DualPipeV"}) {
+          PipelineOptions options{.num_ranks = 2, .num_microbatches = 8};
+          options.seq_len = 32;
+          options.schedule = schedule;
+          if (runs_again) options.activation_checkpoint = ActivationCheckpoint::kFull;
+          const std::string model = std::string(SLUICE_TEST_DATA) + "/reference/models/" + name;
+          const Plan plan = plan_pipeline(read_model_spec(model, {.fused = fused}), options);
+          const LayerTimes times = without_times(plan.model, plan.microbatch, options.optimizer);
+          const Simulation simulation = simulate(plan.program, stage_costs(times, plan.partition));
+          const bool ties_on_a_rank =
+              !plan.partition.tie_groups.empty() && plan.partition.stage_map.rank_of(3) == 0;
+          const double most = 1.05 + (runs_again ? 0.05 : 0) + (ties_on_a_rank ? 0.05 : 0);
+          for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+            const auto predicted = static_cast<double>(plan.ranks[rank].memory.total_bytes());
+            const double share = simulation.peak_bytes_per_rank[rank] / predicted;
+            EXPECT_GT(share, 0.95) << name << fused << runs_again << schedule << rank;
+            EXPECT_LT(share, most) << name << fused << runs_again << schedule << rank;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(LayerTimesTest, WarnsOfAnotherProcessor) {

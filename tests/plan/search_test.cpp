@@ -46,6 +46,7 @@ double peak_of(const Schedule& schedule, const Costs& costs) {
 
 TEST(OrderTimerTest, TellsWhatSimulateTells) {
   std::mt19937 random(3);
+  std::uniform_real_distribution<double> cost_of_running(0.5, 9.0);
   for (const char* name : {"GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble",
                            "ZBVZeroBubble", "DualPipeV"}) {
     const Schedule schedule = make_schedule(name, {.num_ranks = 3, .num_microbatches = 8});
@@ -53,6 +54,7 @@ TEST(OrderTimerTest, TellsWhatSimulateTells) {
     costs.message_bytes.assign(static_cast<std::size_t>(schedule.num_stages() - 1), 3.0);
     costs.bandwidth = 20.0;
     costs.action = 0.01;
+    for (StageCosts& stage : costs.per_stage) stage.running_bytes = cost_of_running(random);
     const auto problem = detail::order_problem(schedule.stage_map, 8, costs,
                                                std::numeric_limits<double>::infinity());
     const detail::Order order = detail::order_of(schedule);

@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "plan/block_shares.h"
 #include "sluice/parts/gradient_norm.h"
 #include "support/expect_error.h"
 #include "train/packed_parts.h"
@@ -44,6 +45,25 @@ TEST(BlockRangesTest, EveryElementHasOneOwnerAndRangesEndAtBlocks) {
   }
 }
 
+TEST(BlockRangesTest, ThePlanCountsWhatEachOwnerGets) {
+  const std::vector<std::vector<std::int64_t>> stages = {
+      {}, {7}, {3 * kGradientBlock}, {5 * kGradientBlock + 3, 7, 3 * kGradientBlock, 60'000, 1, 0}};
+  for (const std::vector<std::int64_t>& sizes : stages) {
+    std::vector<at::Tensor> parameters;
+    for (const std::int64_t size : sizes) parameters.push_back(at::empty({size}));
+    std::vector<std::size_t> all(sizes.size());
+    std::iota(all.begin(), all.end(), 0);
+    for (int owners = 1; owners <= 9; ++owners) {
+      std::vector<std::int64_t> shares;
+      for (const auto& ranges : divide_blocks(parameters, all, owners)) {
+        std::int64_t& own = shares.emplace_back(0);
+        for (const ElementRange& range : ranges) own += range.size();
+      }
+      EXPECT_EQ(detail::block_shares(sizes, owners), shares) << owners;
+    }
+  }
+}
+
 TEST(BlockRangesTest, APartIsAViewOfWhatIsContiguous) {
   const at::Tensor whole = at::arange(12, at::kFloat).view({3, 4});
   at::Tensor part = elements_of(whole, {0, 4, 8});
@@ -53,6 +73,17 @@ TEST(BlockRangesTest, APartIsAViewOfWhatIsContiguous) {
   const at::Tensor turned = at::arange(6, at::kFloat).view({2, 3}).t();
   set_elements(turned, {0, 0, 6}, elements_of(turned, {0, 0, 6}) * 2);
   EXPECT_TRUE(at::equal(turned, at::arange(6, at::kFloat).view({2, 3}).t() * 2));
+}
+
+TEST(PackedPartsTest, AMessageLiesInTheMemoryOfAnEarlierOneThatIsLargeEnough) {
+  const at::Tensor earlier = pack_parts({at::ones({100}), at::ones({7})}, at::kCPU);
+  const std::vector<at::Tensor> parts = {at::arange(100, at::kFloat), at::Tensor()};
+  const at::Tensor packed = pack_parts(parts, at::kCPU, earlier);
+  EXPECT_EQ(packed.data_ptr(), earlier.data_ptr());
+  const auto unpacked = unpack_parts(packed, {{100, at::kFloat}, {7, at::kFloat}});
+  EXPECT_TRUE(at::equal(unpacked[0], parts[0]));
+  EXPECT_FALSE(unpacked[1].defined());
+  EXPECT_NE(pack_parts({at::ones({1000})}, at::kCPU, earlier).data_ptr(), earlier.data_ptr());
 }
 
 TEST(PackedPartsTest, PartsComeOutAsTheyWentIn) {

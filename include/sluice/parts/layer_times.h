@@ -32,8 +32,11 @@ struct LayerTime {
   double backward_weight = 0;  // W
   double backward = 0;         // B, which may take less than I and W
   double optimizer_step = 0;   // its share of the update and the norm, once a step
-  // Bytes: kept from F to B or I, from I to W, all the time, and handed on to the next layer.
-  double kept_bytes = 0, kept_after_input_bytes = 0, held_bytes = 0, output_bytes = 0;
+  // Bytes: kept from F to B or I, from I to W, all the time; more than these while its backward
+  // runs; handed on to the next layer. Those of a rank's layers add up, but for running_bytes, of
+  // which it needs the most: about what its memory is predicted to be (plan.h).
+  double kept_bytes = 0, kept_after_input_bytes = 0, held_bytes = 0, running_bytes = 0,
+         output_bytes = 0;
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 

@@ -27,7 +27,8 @@ constexpr Index kQueries = 48;        // of a block: a multiple of every tile's 
 constexpr Index kForwardKeys = 1024;  // of a block: its scores take 192 KiB
 constexpr Index kSlack = 16;  // between rows of scores: no two of them in the same cache set
 
-// Keys of a gradient's block: K, K^T, V^T, dK and dV of it stay within 480 KiB.
+// Keys of a gradient's block: K, K^T, V^T, dK and dV of it take at most 480 KiB, but for heads so
+// wide that this were less than 64 keys.
 inline Index gradient_keys(Index head_dim) {
   return most(64, least(1024, 24576 / head_dim / 64 * 64));
 }
@@ -41,15 +42,8 @@ Index attention_scratch(Index length, Index head_dim) {
   const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
   const Index keys = gradient_keys(length, head_dim);
   const Index gradient = 5 * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
-  return most(forward, gradient) + 16;  // to begin at a whole cache line
+  return most(forward, gradient) + kLine;  // to begin at a whole cache line
 }
-
-inline float* cache_line(float* p) {
-  return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
-}
-
-inline Four load_four(const float* p) { return *reinterpret_cast<const FourInMemory*>(p); }
-inline void store_four(float* p, Four v) { *reinterpret_cast<FourInMemory*>(p) = v; }
 
 // X^T * factor by panels of kPanel columns, each [head_dim, kPanel]; zeros behind `length`.
 inline void pack_transposed(Index length, Index head_dim, const float* x, Index stride,
@@ -74,6 +68,18 @@ inline void pack_transposed(Index length, Index head_dim, const float* x, Index 
     }
   }
 }
+
+// Also those that a query does not see meet its probabilities, of 0, in a tile: 0 times infinity or
+// NaN would be NaN.
+inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
+  Floats sums{};
+  for (Index row = 0; row < rows; ++row) {
+    for (Index i = 0; i < width; i += kFloats) sums += load(x + row * stride + i) * 0.0f;
+  }
+  return sum(sums) == 0.0f;
+}
+// Queries of a block. One by one they meet no key behind their own.
+inline Index queries_at_once(bool finite) { return finite ? kQueries : 1; }
 
 inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, float* y,
                       Index y_stride) {
@@ -129,8 +135,9 @@ struct Block {
   Index diagonal() const { return begin - from; }  // query r sees no key behind r + diagonal
 };
 
-inline Block block_of(const AttentionCall& call, Index begin, Index key_begin, Index key_end) {
-  const Index end = least(call.length, begin + kQueries);
+inline Block block_of(const AttentionCall& call, Index begin, Index queries, Index key_begin,
+                      Index key_end) {
+  const Index end = least(call.length, begin + queries);
   const Index first = call.first_key ? call.first_key[begin] : 0;
   const Index from = key_begin + most(first - key_begin, 0) / kPanel * kPanel;
   return {begin, end - begin, from, least(key_end, end) - from};
@@ -194,17 +201,18 @@ void attention(const AttentionCall& call) {
   float* const scores = values + padded(length) * head_dim;
   pack_transposed(length, head_dim, call.k, kv_stride, call.scale, keys);
   copy_rows(length, head_dim, call.v, kv_stride, values, head_dim);
+  const Index at_once = queries_at_once(all_finite(length, head_dim, values, head_dim));
   for (Index head = 0; head < call.group; ++head) {
-    for (Index begin = 0; begin < length; begin += kQueries) {
+    for (Index begin = 0; begin < length; begin += at_once) {
       const float* const q = call.q + begin * call.row_stride + head * head_dim;
       float* const out = call.out + begin * call.out_stride + head * head_dim;
-      const Index rows = least(kQueries, length - begin);
+      const Index rows = least(at_once, length - begin);
       RowState state;
       for (Index r = 0; r < rows; ++r) state.top[r] = kLowest;
       bool begun = false;
       const Index first_block = first_of(call, begin) / kForwardKeys * kForwardKeys;
       for (Index key = first_block; key < begin + rows; key += kForwardKeys) {
-        const Block block = block_of(call, begin, key, key + kForwardKeys);
+        const Block block = block_of(call, begin, at_once, key, key + kForwardKeys);
         scores_of(rows, block.keys, block.diagonal(), head_dim, q, call.row_stride,
                   keys + block.from * head_dim, scores, stride);
         exponentials(call, block, begun, scores, stride, state, out);
@@ -288,10 +296,11 @@ void attention_gradient(const AttentionGradientCall& gradient) {
     copy_rows(num_keys, head_dim, k, kv_stride, keys, head_dim);
     fill(dk, 0, num_keys * head_dim, 0);
     fill(dv, 0, num_keys * head_dim, 0);
+    const Index at_once = queries_at_once(all_finite(num_keys, head_dim, keys, head_dim));
     for (Index head = 0; head < call.group; ++head) {
-      for (Index begin = key / kQueries * kQueries; begin < length; begin += kQueries) {
+      for (Index begin = key / at_once * at_once; begin < length; begin += at_once) {
         if (first_of(call, begin) >= key + num_keys) break;  // nor do any later queries see them
-        const Block block = block_of(call, begin, key, key + num_keys);
+        const Block block = block_of(call, begin, at_once, key, key + num_keys);
         const Index at = block.from - key;  // in the block of keys
         copy_rows(block.rows, head_dim, call.q + begin * call.row_stride + head * head_dim,
                   call.row_stride, q, head_dim);

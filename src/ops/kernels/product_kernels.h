@@ -27,6 +27,11 @@ template <int Rows, int Vectors>
 inline void product_tile(Index depth, const float* a, Index a_row, Index a_column, const float* b,
                          Index b_row, float* c, Index c_row, bool add) {
   Floats sums[Rows][Vectors] = {};
+#pragma GCC unroll 32
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) __builtin_prefetch(c + i * c_row + kFloats * j, /*write*/ 1);
+  }
   for (Index k = 0; k < depth; ++k) {
     Floats of_b[Vectors];
 #pragma GCC unroll 8
@@ -47,12 +52,39 @@ inline void product_tile(Index depth, const float* a, Index a_row, Index a_colum
   }
 }
 
+// The part of B that the next panel is made of, asked for line by line while tiles pass by this
+// one: weights come from memory, not from a cache.
+class NextPanel {
+ public:
+  NextPanel() = default;
+  NextPanel(const float* at, Index rows, Index width, Index stride)
+      : at_(at), rows_(rows), width_(width), stride_(stride) {}
+
+  Index num_lines() const { return rows_ * ((width_ + kLine - 1) / kLine); }
+  void ask_for(Index lines) {
+    for (; lines > 0 && row_ < rows_; --lines) {
+      __builtin_prefetch(at_ + row_ * stride_ + column_, /*write*/ 0, /*second cache*/ 2);
+      column_ += kLine;
+      if (column_ < width_) continue;
+      column_ = 0;
+      ++row_;
+    }
+  }
+
+ private:
+  const float* at_ = nullptr;
+  Index rows_ = 0, width_ = 0, stride_ = 0;
+  Index row_ = 0, column_ = 0;
+};
+
 template <int Vectors>
 inline void product_panel(Index rows, Index depth, const float* a, Index a_row, Index a_column,
-                          const float* b, Index b_row, float* c, Index c_row, bool add) {
+                          const float* b, Index b_row, float* c, Index c_row, bool add,
+                          NextPanel next) {
   constexpr int kRows = kTileSums / Vectors;
+  const Index tiles = most(1, rows / kRows), lines = (next.num_lines() + tiles - 1) / tiles;
   Index row = 0;
-  for (; row + kRows <= rows; row += kRows)
+  for (; row + kRows <= rows; row += kRows, next.ask_for(lines))
     product_tile<kRows, Vectors>(depth, a + row * a_row, a_row, a_column, b, b_row, c + row * c_row,
                                  c_row, add);
   for (; row + 2 <= rows; row += 2)
@@ -72,27 +104,82 @@ inline void copy_panel(Index depth, Index columns, const float* x, Index x_row, 
   }
 }
 
+#if SLUICE_KERNEL_FLOATS == 16
+// y = factor * the transpose of x, kTurn rows and columns; rows of y are kPanel apart.
+constexpr Index kTurn = 16;
+inline void turn_block(const float* x, Index x_row, float factor, float* y) {
+  Floats r[16], t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = load(x + i * x_row) * factor;
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28,
+                                   13, 29);
+    t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27,
+                                       14, 30, 15, 31);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      r[i + 2 * j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8,
+                                             9, 24, 25, 12, 13, 28, 29);
+      r[i + 2 * j + 1] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 18, 19, 6, 7, 22, 23,
+                                                 10, 11, 26, 27, 14, 15, 30, 31);
+    }
+  }
+  // r[4 g + c]: of the rows 4 g .. 4 g + 3, in each quarter q the column 4 q + c.
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    t[c] = __builtin_shufflevector(r[c], r[4 + c], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25,
+                                   26, 27);
+    t[4 + c] = __builtin_shufflevector(r[c], r[4 + c], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15,
+                                       28, 29, 30, 31);
+    t[8 + c] = __builtin_shufflevector(r[8 + c], r[12 + c], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10,
+                                       11, 24, 25, 26, 27);
+    t[12 + c] = __builtin_shufflevector(r[8 + c], r[12 + c], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14,
+                                        15, 28, 29, 30, 31);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    r[c] = __builtin_shufflevector(t[c], t[8 + c], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21,
+                                   22, 23);
+    r[8 + c] = __builtin_shufflevector(t[c], t[8 + c], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27,
+                                       28, 29, 30, 31);
+    r[4 + c] = __builtin_shufflevector(t[4 + c], t[12 + c], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19,
+                                       20, 21, 22, 23);
+    r[12 + c] = __builtin_shufflevector(t[4 + c], t[12 + c], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25,
+                                        26, 27, 28, 29, 30, 31);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) store(y + i * kPanel, r[i]);
+}
+#else
+constexpr Index kTurn = 4;
+inline void turn_block(const float* x, Index x_row, float factor, float* y) {
+  Four r[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) r[i] = load_four(x + i * x_row) * factor;
+  const Four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+             b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
+             c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+             d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  store_four(y, __builtin_shufflevector(a, b, 0, 1, 4, 5));
+  store_four(y + kPanel, __builtin_shufflevector(a, b, 2, 3, 6, 7));
+  store_four(y + 2 * kPanel, __builtin_shufflevector(c, d, 0, 1, 4, 5));
+  store_four(y + 3 * kPanel, __builtin_shufflevector(c, d, 2, 3, 6, 7));
+}
+#endif
+
 // y [depth, kPanel] = factor * the transpose of x [columns, depth].
 inline void turn_panel(Index depth, Index columns, const float* x, Index x_row, float factor,
                        float* y) {
-  const Index whole_columns = columns / 4 * 4, whole_depth = depth / 4 * 4;
-  for (Index column = 0; column < whole_columns; column += 4) {
-    for (Index k = 0; k < whole_depth; k += 4) {
-      Four r[4];
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) r[i] = load_four(x + (column + i) * x_row + k) * factor;
-      const Four a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
-                 b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
-                 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
-                 d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-      float* const to = y + k * kPanel + column;
-      store_four(to, __builtin_shufflevector(a, b, 0, 1, 4, 5));
-      store_four(to + kPanel, __builtin_shufflevector(a, b, 2, 3, 6, 7));
-      store_four(to + 2 * kPanel, __builtin_shufflevector(c, d, 0, 1, 4, 5));
-      store_four(to + 3 * kPanel, __builtin_shufflevector(c, d, 2, 3, 6, 7));
-    }
+  const Index whole_columns = columns / kTurn * kTurn, whole_depth = depth / kTurn * kTurn;
+  for (Index column = 0; column < whole_columns; column += kTurn) {
+    for (Index k = 0; k < whole_depth; k += kTurn)
+      turn_block(x + column * x_row + k, x_row, factor, y + k * kPanel + column);
     for (Index k = whole_depth; k < depth; ++k)
-      for (Index i = column; i < column + 4; ++i) y[k * kPanel + i] = x[i * x_row + k] * factor;
+      for (Index i = column; i < column + kTurn; ++i) y[k * kPanel + i] = x[i * x_row + k] * factor;
   }
   for (Index k = 0; k < depth; ++k) {
     for (Index i = whole_columns; i < columns; ++i) y[k * kPanel + i] = x[i * x_row + k] * factor;
@@ -107,7 +194,7 @@ inline Index rows_of_block(Index depth) {
 // Of columns that are no whole vectors, this many rows come about beside C.
 constexpr Index kNarrowRows = 4 * kTileSums;
 
-std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows); }
+std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows) + kLine; }
 
 // One part of the depth, one block of rows, one panel of columns.
 struct PanelProduct {
@@ -119,6 +206,7 @@ struct PanelProduct {
   float* c;
   Index c_row;
   bool add;
+  NextPanel next;
 
   void run() const {
     const Index vectors = (columns + kFloats - 1) / kFloats;
@@ -152,13 +240,21 @@ struct PanelProduct {
  private:
   template <int Vectors>
   void run_wide() const {
-    product_panel<Vectors>(rows, depth, a, a_row, a_column, b, b_row, c, c_row, add);
+    product_panel<Vectors>(rows, depth, a, a_row, a_column, b, b_row, c, c_row, add, next);
   }
 };
 
+// Of the columns from `column` on, in the same part of the depth.
+inline NextPanel next_panel(const ProductCall& p, Index k, Index depth, Index column) {
+  if (column >= p.columns) return {};
+  const Index columns = least(kPanel, p.columns - column);
+  if (p.b_transposed) return {p.b + column * p.b_row + k, columns, depth, p.b_row};
+  return {p.b + k * p.b_row + column, depth, columns, p.b_row};
+}
+
 void product(const ProductCall& p) {
   const Index part = p.a_column == 1 ? kShortDepth : kLongDepth;
-  float *const panel = p.scratch, *const beside = panel + kPanel * kLongDepth;
+  float *const panel = cache_line(p.scratch), *const beside = panel + kPanel * kLongDepth;
   for (Index k = 0; k == 0 || k < p.depth; k += part) {
     const Index depth = least(part, p.depth - k), block = rows_of_block(depth);
     for (Index row = 0; row < p.rows; row += block) {
@@ -173,7 +269,8 @@ void product(const ProductCall& p) {
                         .b_row = p.b_row,
                         .c = p.c + row * p.c_row + column,
                         .c_row = p.c_row,
-                        .add = p.add || k > 0};
+                        .add = p.add || k > 0,
+                        .next = next_panel(p, k, depth, column + kPanel)};
         const bool is_narrow = of.columns % kFloats != 0;
         if (p.b_transposed || is_narrow || p.scale != 1) {
           if (p.b_transposed) {

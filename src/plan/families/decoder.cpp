@@ -1,5 +1,7 @@
 #include "plan/families/decoder.h"
 
+#include <algorithm>
+
 #include "plan/families/fused.h"
 
 namespace sluice::detail {
@@ -7,7 +9,24 @@ namespace {
 
 constexpr double kInt64 = 8;
 
+ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
+  return {std::max(a.constant, b.constant), std::max(a.per_row, b.per_row),
+          std::max(a.per_token, b.per_token), std::max(a.per_pair, b.per_pair),
+          std::max(a.per_length, b.per_length)};
+}
+
 }  // namespace
+
+LayerCost one_after_other(const LayerCost& a, const LayerCost& b) {
+  return {.forward_flops = ShapePolynomial::sum(a.forward_flops, b.forward_flops),
+          .input_flops = ShapePolynomial::sum(a.input_flops, b.input_flops),
+          .weight_flops = ShapePolynomial::sum(a.weight_flops, b.weight_flops),
+          .after_forward = ShapePolynomial::sum(a.after_forward, b.after_forward),
+          .after_input = ShapePolynomial::sum(a.after_input, b.after_input),
+          .on_entry = larger(a.on_entry, b.on_entry),
+          .at_end = larger(a.at_end, b.at_end),
+          .in_forward = larger(a.in_forward, b.in_forward)};
+}
 
 std::vector<ValueSpec> decoder_inputs() {
   return {{"input_ids", {kMicrobatchRows, kMicrobatchLength}, "int64"},

@@ -36,5 +36,7 @@ LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameter
 // the loss in it. Where the loss is computed by blocks: hidden, labels -> loss.
 LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding,
                      const NumberBytes& bytes);
+// Of two parts of a layer that run one after the other.
+LayerCost one_after_other(const LayerCost& a, const LayerCost& b);
 
 }  // namespace sluice::detail

@@ -50,23 +50,6 @@ NormBytes norm_bytes(NormKind kind, std::int64_t width, std::int64_t groups, dou
   return {narrow + NumberBytes::wide(2 * groups), narrow + NumberBytes::wide(2 * groups), 0};
 }
 
-ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
-  return {std::max(a.constant, b.constant), std::max(a.per_row, b.per_row),
-          std::max(a.per_token, b.per_token), std::max(a.per_pair, b.per_pair),
-          std::max(a.per_length, b.per_length)};
-}
-// One part runs after the other.
-LayerCost sum(const LayerCost& a, const LayerCost& b) {
-  return {.forward_flops = ShapePolynomial::sum(a.forward_flops, b.forward_flops),
-          .input_flops = ShapePolynomial::sum(a.input_flops, b.input_flops),
-          .weight_flops = ShapePolynomial::sum(a.weight_flops, b.weight_flops),
-          .after_forward = ShapePolynomial::sum(a.after_forward, b.after_forward),
-          .after_input = ShapePolynomial::sum(a.after_input, b.after_input),
-          .on_entry = larger(a.on_entry, b.on_entry),
-          .at_end = larger(a.at_end, b.at_end),
-          .in_forward = larger(a.in_forward, b.in_forward)};
-}
-
 // Of `weights` numbers in matrices.
 LayerCost matrices(double weights, const NumberBytes& bytes) {
   LayerCost cost;
@@ -169,15 +152,6 @@ void append_parts(LayerInfo& layer, const std::vector<BlockPart>& parts) {
   for (const BlockPart& part : parts) {
     for (const auto& [name, shape] : part.parameters)
       layer.parameters.push_back({layer.name + "." + name, shape, {}});
-  }
-}
-
-// What fused halves need is counted apart.
-void keep_operations_alone(BlockPart& part) {
-  for (LayerCost* cost : {&part.cost, &part.frozen_cost}) {
-    *cost = {.forward_flops = cost->forward_flops,
-             .input_flops = cost->input_flops,
-             .weight_flops = cost->weight_flops};
   }
 }
 
@@ -321,13 +295,17 @@ ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
     FusedBytes fused;
     if (attends.fuses) fused.add(fused_attention(config));
     if (feeds.fuses) fused.add(fused_feed_forward(config));
-    for (BlockPart* part : {&attends, &feeds})
-      if (part->fuses) keep_operations_alone(*part);
+    for (BlockPart* part : {&attends, &feeds}) {
+      if (!part->fuses) continue;
+      keep_operations_alone(part->cost);
+      keep_operations_alone(part->frozen_cost);
+    }
     const BlockPart norms = block_norms(config, bytes, !attends.fuses + !feeds.fuses);
     append_parts(layer, {attends, feeds, norms});
     layer.writes.insert(layer.writes.end(), feeds.writes.begin(), feeds.writes.end());
-    layer.cost = sum(sum(attends.cost, feeds.cost), norms.cost);
-    layer.frozen_cost = sum(sum(attends.frozen_cost, feeds.frozen_cost), norms.frozen_cost);
+    layer.cost = one_after_other(one_after_other(attends.cost, feeds.cost), norms.cost);
+    layer.frozen_cost =
+        one_after_other(one_after_other(attends.frozen_cost, feeds.frozen_cost), norms.frozen_cost);
     layer.frozen_cost->after_input = {};
     layer.frozen_cost->on_entry.constant = 0;
     fused.add_to(layer.cost, *layer.frozen_cost);

@@ -8,8 +8,9 @@ namespace {
 constexpr double kFloat = 4;
 // What a norm keeps of a row beside its input (src/ops/norm.h).
 constexpr double kNormFloats = 2;
-// Queries of a block in the kernel of attention, and matrices of a head's width beside them.
-constexpr double kQueryBlock = 48, kTransposed = 4;
+// In the kernel of attention (src/ops/kernels/attention_kernels.h): queries of a block, floats
+// between their rows of scores, matrices of a head's width as long as the keys.
+constexpr double kQueryBlock = 48, kSlack = 16, kKeyMatrices = 5;
 
 constexpr const char* kLossValue = "loss";
 
@@ -28,6 +29,12 @@ bool fuses_attention(const DecoderConfig& config) {
 
 bool fuses_feed_forward(const DecoderConfig& config) {
   return config.residual_scale == 1.0 || !config.mlp_bias;
+}
+
+void keep_operations_alone(LayerCost& cost) {
+  cost = {.forward_flops = cost.forward_flops,
+          .input_flops = cost.input_flops,
+          .weight_flops = cost.weight_flops};
 }
 
 void FusedBytes::add_half(std::int64_t hidden, bool norm_before, bool norm_behind) {
@@ -58,8 +65,9 @@ void FusedBytes::add(const FusedAttention& a) {
     until_input_ += as_double(a.query_width + a.key_width + a.head_norm_groups);
   after_input_ += width;
   running_.insert(a.query_width);
-  scratch_ = kTransposed * as_double(a.head_dim) + 2 * kQueryBlock;
-  forward_ = std::max(forward_, as_double(2 * a.hidden));
+  scratch_ = kKeyMatrices * as_double(a.head_dim) + 2 * kQueryBlock;
+  fixed_scratch_ = 2 * kQueryBlock * (kSlack + as_double(a.head_dim)) + kSlack;
+  forward_ = std::max(forward_, as_double(3 * a.hidden));
 }
 
 void FusedBytes::add(const FusedFeedForward& f) {
@@ -67,7 +75,7 @@ void FusedBytes::add(const FusedFeedForward& f) {
   const double inner = as_double((f.is_gated ? 3 : 2) * f.inner);
   until_weight_ += inner;
   running_.insert(f.inner);
-  forward_ = std::max(forward_, as_double(2 * f.hidden));
+  forward_ = std::max(forward_, as_double(3 * f.hidden));
 }
 
 void FusedBytes::add_to(LayerCost& cost, LayerCost& frozen_cost) const {
@@ -78,7 +86,10 @@ void FusedBytes::add_to(LayerCost& cost, LayerCost& frozen_cost) const {
     add_per_token(of->on_entry, inputs_);  // the gradients of both halves' inputs
     add_per_token(of->in_forward, forward_);
     add_per_token(of->pooled.in_backward, running);
-    of->pooled.in_backward.per_length += kFloat * scratch_;
+    for (ShapePolynomial* bytes : {&of->pooled.in_backward, &of->pooled.in_forward}) {
+      bytes->per_length += kFloat * scratch_;
+      bytes->constant += kFloat * fixed_scratch_;
+    }
     of->pooled.after_input.constant += kFloat * once_;
     add_per_token(of->pooled.after_input, after_input_);
   }

@@ -20,6 +20,9 @@ inline constexpr std::int64_t kLossBlock = 2048;
 bool fuses_attention(const DecoderConfig& config);
 bool fuses_feed_forward(const DecoderConfig& config);
 
+// Of a half that fuses: what it keeps is counted apart, by FusedBytes.
+void keep_operations_alone(LayerCost& cost);
+
 // Numbers a token, as src/ops/attention_block.cpp and feed_forward_block.cpp take them.
 struct FusedAttention {
   std::int64_t hidden = 0, heads = 0, head_dim = 0;
@@ -47,8 +50,9 @@ class FusedBytes {
 
   double inputs_ = 0, inputs_until_weight_ = 0, gradients_ = 0;  // tensors
   double until_input_ = 0, until_weight_ = 0, after_input_ = 0;
-  double once_ = 0;                 // sums of the weights of norms
-  double scratch_ = 0;              // for each token of a sequence
+  double once_ = 0;     // sums of the weights of norms
+  double scratch_ = 0;  // for each token of a sequence
+  double fixed_scratch_ = 0;
   std::set<std::int64_t> running_;  // widths of what a backward takes for a moment
   double forward_ = 0;              // tensors while a half runs that keeps nothing
 };

@@ -1,7 +1,6 @@
 // Field meanings and defaults are those of transformers' GPT2Config.
 #include "plan/families/gpt2.h"
 
-#include <tuple>
 #include <utility>
 
 #include "plan/families/decoder.h"
@@ -15,23 +14,38 @@ namespace {
 double norm_bytes(std::int64_t d, const NumberBytes& bytes) { return bytes.stored(d + 2); }
 
 // Elements: D hidden size, F inner size, H heads.
-LayerCost block_cost(const Gpt2Config& c, const NumberBytes& bytes) {
-  const std::int64_t d = c.hidden_size, f = c.intermediate_size, h = c.num_attention_heads;
+LayerCost attention_cost(const Gpt2Config& c, const NumberBytes& bytes) {
+  const std::int64_t d = c.hidden_size, h = c.num_attention_heads;
   LayerCost cost;
-  const double weights = static_cast<double>(d) * static_cast<double>(4 * d + 2 * f);
+  const double weights = static_cast<double>(d) * static_cast<double>(4 * d);
   cost.forward_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(4 * d)};
   cost.input_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(8 * d)};
   cost.weight_flops = {.per_token = 2 * weights};
   cost.after_forward = {.constant = bytes.casted_weights(weights),
-                        .per_token = 2 * (norm_bytes(d, bytes) + bytes.operand(d)) +
-                                     bytes.product(4 * d + 2 * f) + NumberBytes::wide(h)};
-  if (c.residual_dropout > 0) cost.after_forward.per_token += bytes.product(2 * d);
+                        .per_token = norm_bytes(d, bytes) + bytes.operand(d) +
+                                     bytes.product(4 * d) + NumberBytes::wide(h)};
+  if (c.residual_dropout > 0) cost.after_forward.per_token += bytes.product(d);
   if (c.attention_dropout > 0) {
     cost.after_forward.per_token -= NumberBytes::wide(h);
     cost.after_forward.per_pair = bytes.product(3 * h);
   }
+  cost.after_input = {.constant = bytes.casted_weights(weights), .per_token = bytes.product(6 * d)};
+  cost.in_forward.per_token = bytes.product(4 * d);
+  return cost;
+}
+
+LayerCost feed_forward_cost(const Gpt2Config& c, const NumberBytes& bytes) {
+  const std::int64_t d = c.hidden_size, f = c.intermediate_size;
+  LayerCost cost;
+  const double weights = static_cast<double>(d) * static_cast<double>(2 * f);
+  cost.forward_flops.per_token = cost.input_flops.per_token = cost.weight_flops.per_token =
+      2 * weights;
+  cost.after_forward = {
+      .constant = bytes.casted_weights(weights),
+      .per_token = norm_bytes(d, bytes) + bytes.operand(d) + bytes.product(2 * f)};
+  if (c.residual_dropout > 0) cost.after_forward.per_token += bytes.product(d);
   cost.after_input = {.constant = bytes.casted_weights(weights),
-                      .per_token = bytes.product(8 * d + 2 * f)};
+                      .per_token = bytes.product(2 * d + 2 * f)};
   cost.on_entry = {
       .constant = bytes.weight_gradient(static_cast<double>(f) * static_cast<double>(d)),
       .per_token = bytes.product(2 * f)};
@@ -39,37 +53,37 @@ LayerCost block_cost(const Gpt2Config& c, const NumberBytes& bytes) {
   return cost;
 }
 
-// Of operations alone, with what its fused halves keep.
-std::pair<LayerCost, LayerCost> fused_costs(const Gpt2Config& c, const LayerCost& plain) {
-  const std::int64_t d = c.hidden_size, h = c.num_attention_heads;
-  std::pair<LayerCost, LayerCost> costs;
-  for (LayerCost* cost : {&costs.first, &costs.second}) {
-    *cost = {.forward_flops = plain.forward_flops,
-             .input_flops = plain.input_flops,
-             .weight_flops = plain.weight_flops};
-  }
-  FusedBytes fused;
-  fused.add(
-      FusedAttention{.hidden = d, .heads = h, .head_dim = d / h, .query_width = d, .key_width = d});
-  fused.add(FusedFeedForward{.hidden = d, .inner = c.intermediate_size, .is_gated = false});
-  fused.add_to(costs.first, costs.second);
-  return costs;
-}
-
-bool fuses(const Gpt2Config& c, const NumberBytes& bytes) {
-  return bytes.fuses() && c.hidden_size / c.num_attention_heads % kFusedHeadMultiple == 0 &&
-         c.attention_dropout == 0 && c.residual_dropout == 0;
-}
-
-// No matrix keeps its input.
-LayerCost frozen_block_cost(const Gpt2Config& c, const NumberBytes& bytes) {
-  const std::int64_t d = c.hidden_size, f = c.intermediate_size;
-  LayerCost cost = block_cost(c, bytes);
-  cost.after_forward.per_token -= bytes.operand(2 * d) + bytes.product(f);
-  if (c.attention_dropout > 0) cost.after_forward.per_token -= bytes.product(d);
+// Of nothing trained: no matrix keeps its input, which is `inputs` numbers a token.
+LayerCost frozen(LayerCost cost, double inputs) {
+  cost.after_forward.per_token -= inputs;
   cost.after_input = {};
   cost.on_entry.constant = 0;
   return cost;
+}
+
+// Of a block, trained and frozen.
+std::pair<LayerCost, LayerCost> block_costs(const Gpt2Config& c, const NumberBytes& bytes) {
+  const std::int64_t d = c.hidden_size, h = c.num_attention_heads, f = c.intermediate_size;
+  LayerCost attends = attention_cost(c, bytes), feeds = feed_forward_cost(c, bytes);
+  const double result = c.attention_dropout > 0 ? bytes.product(d) : 0.0;
+  LayerCost frozen_attends = frozen(attends, bytes.operand(d) + result);
+  LayerCost frozen_feeds = frozen(feeds, bytes.operand(d) + bytes.product(f));
+  FusedBytes fused;
+  if (bytes.fuses() && fuses_attention(c)) {
+    fused.add(FusedAttention{
+        .hidden = d, .heads = h, .head_dim = d / h, .query_width = d, .key_width = d});
+    keep_operations_alone(attends);
+    keep_operations_alone(frozen_attends);
+  }
+  if (bytes.fuses() && fuses_feed_forward(c)) {
+    fused.add(FusedFeedForward{.hidden = d, .inner = f, .is_gated = false});
+    keep_operations_alone(feeds);
+    keep_operations_alone(frozen_feeds);
+  }
+  std::pair<LayerCost, LayerCost> costs{one_after_other(attends, feeds),
+                                        one_after_other(frozen_attends, frozen_feeds)};
+  fused.add_to(costs.first, costs.second);
+  return costs;
 }
 
 LayerInfo norm_layer(const Gpt2Config& c, const NumberBytes& bytes) {
@@ -85,6 +99,13 @@ LayerInfo norm_layer(const Gpt2Config& c, const NumberBytes& bytes) {
 }
 
 }  // namespace
+
+bool fuses_attention(const Gpt2Config& c) {
+  return c.hidden_size / c.num_attention_heads % kFusedHeadMultiple == 0 &&
+         c.attention_dropout == 0 && c.residual_dropout == 0;
+}
+
+bool fuses_feed_forward(const Gpt2Config& c) { return c.residual_dropout == 0; }
 
 Gpt2Config read_gpt2_config(const ConfigReader& config) {
   Gpt2Config out;
@@ -136,8 +157,7 @@ ModelSpec read_gpt2(const ConfigReader& reader, const Precision& precision) {
                       bytes, config.embedding_dropout));
   model.layers.back().reads.emplace_back("position_ids");
   model.layers.back().modules = {"transformer.wte", "transformer.wpe"};
-  LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
-  if (fuses(config, bytes)) std::tie(cost, frozen_cost) = fused_costs(config, cost);
+  const auto [cost, frozen_cost] = block_costs(config, bytes);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     LayerInfo layer = hidden_layer("transformer.h." + std::to_string(i), LayerRole::kBlock, d);
     layer.reads = block_reads();

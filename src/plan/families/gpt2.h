@@ -21,6 +21,11 @@ struct Gpt2Config {
 };
 
 // Throws Error(kInput) naming the field.
+// Whether a half of a block runs as a fused operator while it is trained, as far as the model
+// decides it: the same in a plan and in a run.
+bool fuses_attention(const Gpt2Config& config);
+bool fuses_feed_forward(const Gpt2Config& config);
+
 Gpt2Config read_gpt2_config(const ConfigReader& config);
 
 ModelSpec read_gpt2(const ConfigReader& config, const Precision& precision);

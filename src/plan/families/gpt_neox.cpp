@@ -57,11 +57,6 @@ LayerCost frozen_block_cost(const GptNeoxConfig& c, const NumberBytes& bytes) {
   return cost;
 }
 
-bool fuses(const GptNeoxConfig& c, const NumberBytes& bytes) {
-  return bytes.fuses() && c.head_dim() % kFusedHeadMultiple == 0 && c.attention_dropout == 0 &&
-         c.hidden_dropout == 0;
-}
-
 // Of operations alone, with what its fused halves keep.
 std::pair<LayerCost, LayerCost> fused_costs(const GptNeoxConfig& c, const LayerCost& plain) {
   const std::int64_t d = c.hidden_size;
@@ -98,6 +93,11 @@ LayerInfo norm_layer(const GptNeoxConfig& c, const NumberBytes& bytes) {
 }
 
 }  // namespace
+
+bool fuses(const GptNeoxConfig& c) {
+  return c.head_dim() % kFusedHeadMultiple == 0 && c.attention_dropout == 0 &&
+         c.hidden_dropout == 0;
+}
 
 GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
   GptNeoxConfig out;
@@ -142,7 +142,7 @@ ModelSpec read_gpt_neox(const ConfigReader& reader, const Precision& precision) 
                                          {{embedding, {config.vocab_size, d}, {}}}, bytes,
                                          config.hidden_dropout));
   LayerCost cost = block_cost(config, bytes), frozen_cost = frozen_block_cost(config, bytes);
-  if (fuses(config, bytes)) std::tie(cost, frozen_cost) = fused_costs(config, cost);
+  if (bytes.fuses() && fuses(config)) std::tie(cost, frozen_cost) = fused_costs(config, cost);
   using Shape = std::vector<std::int64_t>;
   const auto bias = [&](std::int64_t width) {
     return config.attention_bias ? Shape{width} : Shape();

@@ -28,6 +28,10 @@ struct GptNeoxConfig {
   std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
 };
 
+// Whether blocks run as fused operators, as far as the model decides it: the same in a plan and in
+// a run.
+bool fuses(const GptNeoxConfig& config);
+
 // Throws Error(kInput) naming the field.
 GptNeoxConfig read_gpt_neox_config(const ConfigReader& config);
 

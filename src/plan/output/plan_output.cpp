@@ -129,9 +129,7 @@ std::string auto_text(const Plan& plan, int width) {
   if (plan.memory_per_rank) why += " within " + human_bytes(*plan.memory_per_rank) + " a rank";
   why += ": " + step_text(plan) + " expected";
   if (next) {
-    const double more =
-        plan.simulation.makespan > 0 ? next->step / plan.simulation.makespan - 1 : 0;
-    why += ", " + fixed(100.0 * more, 1) + "% less than " + next->name + " (" +
+    why += ", " + comparison_text(plan.simulation.makespan, next->step) + " " + next->name + " (" +
            counted(next->stages_per_rank, "stage") + " a rank)";
   }
   return wrapped(why, width) + table.to_string("  ", width);

@@ -83,4 +83,12 @@ std::string simulation_text(const Simulation& simulation) {
          fixed(100.0 * simulation.bubble_fraction, 1) + "%\n" + table.to_string();
 }
 
+std::string comparison_text(double time, double other) {
+  constexpr double kSame = 1e-9, kShown = 5e-4;  // shares
+  const double share = other > 0 ? 1 - time / other : 0;
+  if (share <= kSame) return "as much as";
+  const std::string percent = share < kShown ? "under 0.1" : fixed(100.0 * share, 1);
+  return percent + "% less than";
+}
+
 }  // namespace sluice

@@ -25,5 +25,8 @@ nlohmann::ordered_json rows_json(const Program& program,
 // Several lines. `place` is what an index counts: "cell" or "instruction".
 std::string verify_text(const VerifyReport& report, const std::string& place);
 std::string simulation_text(const Simulation& simulation);
+// "12.3% less than", "under 0.1% less than", "as much as": of a time that is no longer than
+// another.
+std::string comparison_text(double time, double other);
 
 }  // namespace sluice

@@ -63,12 +63,12 @@ class Pool {
   void count(ActionKind kind, const ActivationBytes& stage) {
     switch (kind) {
       case ActionKind::kForward:
-        take(until_input_, stage.pooled_until_input);
-        take(until_weight_, stage.pooled_until_weight);
-        // Blocks as large as those that stay, of which some may be free.
+        // Layers that keep nothing run before those that do, and leave blocks as large to them.
         with_forward_ = std::max(with_forward_,
                                  saturating_add(saturating_add(until_input_.now, until_weight_.now),
                                                 stage.pooled_in_forward));
+        take(until_input_, stage.pooled_until_input);
+        take(until_weight_, stage.pooled_until_weight);
         return;
       case ActionKind::kBackward:
         take(after_input_, stage.largest_after_input);
@@ -144,14 +144,22 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
 }
 
 RowActivations row_activations(const std::vector<Action>& row,
-                               const std::vector<ActivationBytes>& stages) {
+                               const std::vector<ActivationBytes>& stages,
+                               const std::vector<detail::ReplicaBytes>& replicas) {
   RowActivations result;
-  std::int64_t held = 0;
+  std::int64_t held = 0, peak_with_exchange = 0;
+  detail::RowExchange exchange(replicas);
   Pool pool;
+  const auto reach = [&](std::int64_t bytes, std::int64_t exchanged) {
+    result.peak = std::max(result.peak, bytes);
+    peak_with_exchange = std::max(peak_with_exchange, saturating_add(bytes, exchanged));
+  };
   auto count = [&](const Action& action) {
     const ActivationBytes& stage = stages.at(action.stage);
     pool.count(action.kind, stage);
     const std::int64_t before = held;
+    reach(before, exchange.next(action));
+    const std::int64_t exchanged = exchange.now();
     const bool ends = action.kind == ActionKind::kBackward;
     const bool turns = action.kind == ActionKind::kBackwardInput;
     if (action.kind == ActionKind::kForward) held = saturating_add(held, stage.after_forward);
@@ -161,18 +169,16 @@ RowActivations row_activations(const std::vector<Action>& row,
       held = saturating_subtract(held, stage.after_input);
     }
     result.kept = std::max(result.kept, held);
-    result.peak = std::max(result.peak, held);
-    if (action.kind == ActionKind::kForward) {
-      result.peak = std::max(result.peak, saturating_add(held, stage.in_forward));
-      return;
-    }
+    reach(held, exchanged);
+    if (action.kind == ActionKind::kForward)
+      return reach(saturating_add(held, stage.in_forward), exchanged);
     std::int64_t on_entry = stage.on_entry;
     if (turns) on_entry = saturating_add(on_entry, stage.more_in_input);
     if (action.kind == ActionKind::kBackwardWeight) {
       on_entry = saturating_subtract(on_entry, stage.less_in_weight);
     }
-    result.peak = std::max(
-        {result.peak, saturating_add(before, on_entry), saturating_add(held, stage.at_end)});
+    reach(saturating_add(before, on_entry), exchanged);
+    reach(saturating_add(held, stage.at_end), exchanged);
   };
   for (const Action& action : row) {
     if (action.kind == ActionKind::kOverlap) {
@@ -180,9 +186,13 @@ RowActivations row_activations(const std::vector<Action>& row,
       count(action.overlap_backward());
     } else if (is_compute(action.kind)) {
       count(action);
+    } else {
+      reach(held, exchange.next(action));
     }
   }
   result.pooled = pool.bytes();
+  result.exchanged = saturating_subtract(peak_with_exchange, result.peak);
+  result.gathered = exchange.most_gathered();
   return result;
 }
 

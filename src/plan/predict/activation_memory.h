@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/predict/replica_memory.h"
 #include "sluice/model_spec.h"
 #include "sluice/partition.h"
 #include "sluice/program.h"
@@ -36,9 +37,13 @@ struct RowActivations {
   std::int64_t kept = 0;    // the most that all live microbatches keep
   std::int64_t peak = 0;    // the most that is held at once; >= kept
   std::int64_t pooled = 0;  // of fused operators, beside them and all the time
+  // More than the peak, with what replicas exchange; and what of that is parameters, at most.
+  std::int64_t exchanged = 0, gathered = 0;
 };
-// stages: of the whole program, by index; those of other ranks are not looked at.
+// stages: of the whole program, by index; those of other ranks are not looked at. replicas: the
+// same, or none.
 RowActivations row_activations(const std::vector<Action>& row,
-                               const std::vector<ActivationBytes>& stages);
+                               const std::vector<ActivationBytes>& stages,
+                               const std::vector<detail::ReplicaBytes>& replicas = {});
 
 }  // namespace sluice

@@ -27,7 +27,7 @@ struct StageCostName {
   double StageCosts::*cost;
   bool is_size = false;
 };
-constexpr std::array<StageCostName, 11> kStageCosts = {
+constexpr std::array<StageCostName, 12> kStageCosts = {
     {{"F", &StageCosts::forward},
      {"I", &StageCosts::backward_input},
      {"W", &StageCosts::backward_weight},
@@ -38,7 +38,8 @@ constexpr std::array<StageCostName, 11> kStageCosts = {
      {"OPTIMIZER_STEP", &StageCosts::optimizer_step},
      {"kept_bytes", &StageCosts::kept_bytes, true},
      {"kept_after_input_bytes", &StageCosts::kept_after_input_bytes, true},
-     {"held_bytes", &StageCosts::held_bytes, true}}};
+     {"held_bytes", &StageCosts::held_bytes, true},
+     {"running_bytes", &StageCosts::running_bytes, true}}};
 
 std::vector<std::string> stage_cost_names(bool with_sizes) {
   std::vector<std::string> names;

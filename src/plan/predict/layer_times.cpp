@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <utility>
 
 #include "base/content_hash.h"
 #include "base/text.h"
+#include "plan/families/families.h"
 #include "plan/option_words.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/layer_kinds.h"
@@ -28,6 +30,19 @@ double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   return bytes;
 }
 
+// As predict/memory.h counts them, one layer by itself. Blocks of fused operators that stay with
+// the rank are as much as was ever in use of them: what a backward takes is there beside all that
+// is kept.
+void set_activations(const ActivationBytes& bytes, LayerTime& of) {
+  const auto as_double = [](std::int64_t count) { return static_cast<double>(count); };
+  of.kept_bytes = as_double(bytes.after_forward) + as_double(bytes.pooled_until_input) +
+                  as_double(bytes.pooled_until_weight);
+  of.kept_after_input_bytes = as_double(bytes.after_input) + as_double(bytes.pooled_until_weight) +
+                              as_double(bytes.pooled_after_input);
+  of.running_bytes = as_double(std::max(bytes.on_entry, bytes.at_end)) +
+                     as_double(bytes.pooled_in_backward) + as_double(bytes.largest_after_input);
+}
+
 // What differs, if anything: "seq_len 256, not 512".
 void compare(const std::string& what, const std::string& theirs, const std::string& own,
              std::vector<std::string>& differences) {
@@ -36,18 +51,31 @@ void compare(const std::string& what, const std::string& theirs, const std::stri
   differences.push_back(what + " " + shown(theirs) + ", not " + shown(own));
 }
 
+// "layers[2] is 'model.layers.5', where the model has 'model.layers.1'", "" for the same layers.
+std::string layer_difference(const LayerTimes& times, const ModelSpec& model) {
+  const std::size_t count = std::max(times.layers.size(), model.layers.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string at = "layers[" + std::to_string(i) + "]";
+    if (i >= times.layers.size())
+      return at + " is missing, where the model has '" + model.layers[i].name + "'";
+    const LayerTime& layer = times.layers[i];
+    if (i >= model.layers.size())
+      return at + " is '" + layer.name + "', where the model has no more layers";
+    const LayerInfo& expected = model.layers[i];
+    if (layer.name != expected.name)
+      return at + " is '" + layer.name + "', where the model has '" + expected.name + "'";
+    if (layer.role != expected.role)
+      return at + " ('" + layer.name + "') has another role than in the model";
+  }
+  return {};
+}
+
 std::string model_difference(const LayerTimes& times, const ModelSpec& model) {
-  if (times.layers.size() != model.layers.size()) {
-    return counted(static_cast<std::int64_t>(times.layers.size()), "layer") + ", not " +
-           std::to_string(model.layers.size());
-  }
-  for (std::size_t i = 0; i < times.layers.size(); ++i) {
-    if (times.layers[i].name != model.layers[i].name)
-      return "layer '" + times.layers[i].name + "', not '" + model.layers[i].name + "'";
-  }
+  const std::string layers = layer_difference(times, model);
+  if (!layers.empty()) return layers;
   return times.of.family == model.family
-             ? "layers of the same names, but of other sizes or with others frozen"
-             : "family " + times.of.family + ", not " + model.family;
+             ? "the model has layers of the same names, but of other sizes or with others frozen"
+             : "the model has family " + model.family + ", not " + times.of.family;
 }
 
 }  // namespace
@@ -74,8 +102,9 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted) {
   std::vector<std::string> differences;
   const TimedRun& of = times.of;
-  if (of.model != wanted.model)
-    differences.push_back("the model has " + model_difference(times, model));
+  // The fingerprint says nothing of the list beside it.
+  if (of.model != wanted.model || !layer_difference(times, model).empty())
+    differences.push_back(model_difference(times, model));
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   compare("microbatch_size", number(of.microbatch.rows), number(wanted.microbatch.rows),
           differences);
@@ -102,14 +131,17 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
 LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer) {
   LayerTimes times;
+  std::vector<int> all(model.layers.size());
+  std::iota(all.begin(), all.end(), 0);
+  const double masks =
+      detail::mask_bytes(model, all, microbatch.length);  // of a rank, all the time
   for (const LayerInfo& layer : model.layers) {
     LayerTime& of = times.layers.emplace_back();
     of.name = layer.name;
     of.role = layer.role;
-    const ActivationBytes bytes = layer_activations(layer, microbatch);
-    of.kept_bytes = static_cast<double>(bytes.after_forward);
-    of.kept_after_input_bytes = static_cast<double>(bytes.after_input);
     of.held_bytes = held_bytes(layer, optimizer);
+    set_activations(layer_activations(layer, microbatch), of);
+    if (layer.role == LayerRole::kBlock) of.running_bytes += masks;
     for (const ValueSpec& value : layer.writes) of.output_bytes += value.bytes_at(microbatch);
   }
   times.of.family = model.family;
@@ -183,6 +215,7 @@ Costs stage_costs(const LayerTimes& times, const Partition& partition) {
       sum.kept_bytes += layer.kept_bytes;
       sum.kept_after_input_bytes += layer.kept_after_input_bytes;
       sum.held_bytes += layer.held_bytes;
+      sum.running_bytes = std::max(sum.running_bytes, layer.running_bytes);
     }
     costs.per_stage.push_back(sum);
     const bool is_last = stage.stage + 1 == partition.num_stages();

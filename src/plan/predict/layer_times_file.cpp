@@ -1,6 +1,7 @@
 // The file of measured costs (docs/simulate.md): written with every field, read strictly.
 #include <array>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -27,7 +28,7 @@ struct NumberOfLayer {
   double LayerTime::*value;
   bool is_needed;
 };
-constexpr std::array<NumberOfLayer, 9> kNumbersOfLayer = {{
+constexpr std::array<NumberOfLayer, 10> kNumbersOfLayer = {{
     {"F", &LayerTime::forward, true},
     {"I", &LayerTime::backward_input, true},
     {"W", &LayerTime::backward_weight, true},
@@ -36,6 +37,7 @@ constexpr std::array<NumberOfLayer, 9> kNumbersOfLayer = {{
     {"kept_bytes", &LayerTime::kept_bytes, false},
     {"kept_after_input_bytes", &LayerTime::kept_after_input_bytes, false},
     {"held_bytes", &LayerTime::held_bytes, false},
+    {"running_bytes", &LayerTime::running_bytes, false},
     {"output_bytes", &LayerTime::output_bytes, false},
 }};
 
@@ -103,8 +105,17 @@ class TimesFile {
     const Json& layers = need(document_, "layers", "");
     if (!layers.is_array() || layers.empty())
       fail("layers", "is no list with one object per layer", kRemedy);
-    for (const Json& each : layers)
-      times.layers.push_back(layer(each, "layers[" + std::to_string(times.layers.size()) + "]"));
+    std::map<std::string, std::string> places;  // of layers, by name
+    for (const Json& each : layers) {
+      const std::string at = "layers[" + std::to_string(times.layers.size()) + "]";
+      times.layers.push_back(layer(each, at));
+      const std::string& name = times.layers.back().name;
+      const auto [first, is_new] = places.emplace(name, at);
+      if (!is_new) {
+        fail(at + ".name", "is '" + name + "', which " + first->second + " is already",
+             "every layer of the model is there once, in its order; " + std::string(kRemedy));
+      }
+    }
     return times;
   }
 

@@ -34,31 +34,38 @@ int moments_of(OptimizerKind optimizer) {
   return 0;
 }
 
-// Of one stage, by itself.
-struct StageBytes {
-  std::int64_t parameters = 0, gradients = 0;
-};
-
-StageBytes bytes_of(const ModelSpec& model, const StageContent& stage) {
-  StageBytes bytes;
-  std::set<std::string> held;
+// The gradients of all its uses.
+std::int64_t gradient_bytes_of(const ModelSpec& model, const StageContent& stage) {
+  std::int64_t bytes = 0;
+  if (!has_weight_gradients(stage.backward)) return bytes;
   for (const int layer : stage.layers) {
     for (const ParameterSpec& parameter : model.layers[layer].parameters) {
-      if (parameter.trainable && has_weight_gradients(stage.backward))
-        bytes.gradients += kFloat32 * parameter.numel();
-      const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
-      if (held.insert(name).second)
-        bytes.parameters += dtype_bytes(parameter.dtype) * parameter.numel();
+      if (parameter.trainable)
+        bytes = saturating_add(bytes, saturating_multiply(kFloat32, parameter.numel()));
     }
   }
   return bytes;
+}
+
+// Every use of a parameter by itself.
+detail::ExchangedParameters exchanged_parameters(const ModelSpec& model,
+                                                 const StageContent& stage) {
+  detail::ExchangedParameters exchanged;
+  exchanged.bytes_of_number = 1;
+  for (const int layer : stage.layers) {
+    for (const ParameterSpec& parameter : model.layers[layer].parameters) {
+      (parameter.trainable ? exchanged.trained : exchanged.frozen).push_back(parameter.numel());
+      exchanged.bytes_of_number =
+          std::max<std::int64_t>(exchanged.bytes_of_number, dtype_bytes(parameter.dtype));
+    }
+  }
+  return exchanged;
 }
 
 // What the parameters of a rank are together, each storage once.
 struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
-  std::int64_t widest = 1;       // bytes of a number
   std::int64_t of_adapters = 0;  // bytes
 };
 
@@ -69,7 +76,6 @@ void add_parameters(const ModelSpec& model, const StageContent& stage, RankParam
       const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
       if (!of.held.insert(name).second) continue;
       const std::int64_t width = dtype_bytes(parameter.dtype);
-      of.widest = std::max(of.widest, width);
       rank.num_parameters += parameter.numel();
       rank.parameter_bytes += width * parameter.numel();
       if (parameter.trainable) of.num_trained += parameter.numel();
@@ -98,39 +104,45 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
   std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks()));
   std::vector<RankParameters> parameters(memory.size());
   std::vector<ActivationBytes> activations;
-  std::vector<std::int64_t> stage_bytes;  // of parameters
+  std::vector<ReplicaBytes> exchanged;
+  std::vector<ReplicaBytes> shares(memory.size());  // of the stages of a rank together
   for (const StageContent& stage : plan.partition.stages) {
     activations.push_back(stage_activations(plan.model, stage, plan.microbatch));
-    const StageBytes bytes = bytes_of(plan.model, stage);
-    stage_bytes.push_back(bytes.parameters);
     RankMemory& rank = memory[stage.rank];
-    rank.gradient_bytes =
-        saturating_add(rank.gradient_bytes, saturating_multiply(sums, bytes.gradients));
-    if (replicas.degree > 1) rank.reduction_bytes = std::max(rank.reduction_bytes, bytes.gradients);
+    rank.gradient_bytes = saturating_add(
+        rank.gradient_bytes, saturating_multiply(sums, gradient_bytes_of(plan.model, stage)));
     add_parameters(plan.model, stage, parameters[stage.rank], rank);
+    if (replicas.degree == 1) continue;
+    exchanged.push_back(replica_bytes(exchanged_parameters(plan.model, stage), replicas));
+    ReplicaBytes& share = shares[stage.rank];
+    share.trained_numbers = saturating_add(share.trained_numbers, exchanged.back().trained_numbers);
+    share.trained_share = saturating_add(share.trained_share, exchanged.back().trained_share);
+    share.frozen_share = saturating_add(share.frozen_share, exchanged.back().frozen_share);
   }
+  const bool shards_state = replicas.degree > 1 && (replicas.zero1 || replicas.zero3);
   for (std::size_t rank = 0; rank < memory.size(); ++rank) {
     RankMemory& of = memory[rank];
-    of.optimizer_bytes = moments_of(optimizer) * kFloat32 * parameters[rank].num_trained;
-    if (replicas.zero1 || replicas.zero3) {
-      of.optimizer_bytes =
-          bytes_of_share(of.optimizer_bytes, moments_of(optimizer) * kFloat32, replicas.degree);
+    // A parameter with several uses here has one state.
+    const std::int64_t num_trained =
+        shards_state ? std::min(parameters[rank].num_trained, shares[rank].trained_numbers)
+                     : parameters[rank].num_trained;
+    of.optimizer_bytes = moments_of(optimizer) * kFloat32 * num_trained;
+    if (replicas.degree > 1 && replicas.zero3) {
+      of.parameter_bytes = std::min(of.parameter_bytes, saturating_add(shares[rank].trained_share,
+                                                                       shares[rank].frozen_share));
     }
-    if (replicas.zero3) {
-      of.parameter_bytes =
-          bytes_of_share(of.parameter_bytes, parameters[rank].widest, replicas.degree);
-    }
-    of.gathered_bytes = gathered_bytes(plan.program.ranks[rank], stage_bytes);
     // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
     // An adapter is saved alone.
     if (keeps_snapshot) {
       of.snapshot_bytes =
           (saves_adapter ? parameters[rank].of_adapters : of.parameter_bytes) + of.optimizer_bytes;
     }
-    const RowActivations row = row_activations(plan.program.ranks[rank], activations);
+    const RowActivations row = row_activations(plan.program.ranks[rank], activations, exchanged);
     of.activation_bytes = saturating_add(saturating_add(row.kept, row.pooled),
                                          mask_bytes_of(plan, static_cast<int>(rank)));
     of.running_bytes = row.peak - row.kept;
+    of.gathered_bytes = std::min(row.gathered, row.exchanged);
+    of.reduction_bytes = row.exchanged - of.gathered_bytes;
   }
   return memory;
 }

@@ -1,18 +1,34 @@
 #include "plan/predict/replica_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/saturate.h"
+#include "plan/block_shares.h"
 #include "plan/data_parallel.h"
 #include "plan/shard_tree.h"
 
 namespace sluice::detail {
 namespace {
 
-constexpr std::int64_t kNumbersOfABlock = 16384;
+constexpr std::int64_t kFloat = 4;
+constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;  // as in src/train/packed_parts.h
 
-std::int64_t divided_up(std::int64_t value, std::int64_t by) {
-  return value / by + (value % by != 0);
+std::int64_t sum_of(const std::vector<std::int64_t>& sizes) {
+  std::int64_t sum = 0;
+  for (const std::int64_t size : sizes) sum = saturating_add(sum, size);
+  return sum;
+}
+
+// Subtrees of shards that a replica sends the sums of, at most.
+std::int64_t most_subtrees(const DataParallel& options) {
+  if (!sums_in_shards(options)) return 1;
+  std::size_t most = 1;
+  for (int replica = 0; replica < options.degree; ++replica) {
+    const ShardRange owned = shards_of_replica(replica, options.degree, options.num_shards());
+    most = std::max(most, largest_subtrees(owned, options.num_shards()).size());
+  }
+  return static_cast<std::int64_t>(most);
 }
 
 }  // namespace
@@ -27,23 +43,91 @@ int open_sums(const DataParallel& options) {
   return most;
 }
 
-std::int64_t bytes_of_share(std::int64_t bytes, std::int64_t bytes_per_number, int degree) {
-  if (degree == 1) return bytes;
-  const std::int64_t block = kNumbersOfABlock * bytes_per_number;
-  return std::min(bytes, saturating_multiply(divided_up(divided_up(bytes, degree), block), block));
+ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel& options) {
+  const std::int64_t trained = sum_of(stage.trained), width = stage.bytes_of_number;
+  ReplicaBytes bytes;
+  bytes.gradients = saturating_multiply(kFloat, trained);
+  bytes.trained_numbers = trained;
+  bytes.trained_share = saturating_multiply(width, trained);
+  bytes.frozen_share = saturating_multiply(width, sum_of(stage.frozen));
+  if (options.degree == 1) return bytes;
+  const auto shares = block_shares(stage.trained, options.degree);
+  const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
+  if (options.reduction == Reduction::kFast) {
+    // A copy of all; and the sum of a bucket, which replicas make for themselves.
+    std::int64_t largest = kBucketBytes;
+    for (const std::int64_t size : stage.trained)
+      largest = std::max(largest, saturating_multiply(kFloat, size));
+    bytes.reduced = bytes.gradients;
+    bytes.finishing = std::min(bytes.gradients, largest);
+  } else {
+    // What others own goes to them; what comes back lies in the same memory.
+    bytes.reduced =
+        saturating_multiply(most_subtrees(options) * kFloat, saturating_subtract(trained, *least));
+  }
+  if (!options.zero1 && !options.zero3) return bytes;
+  if (options.zero3) {
+    bytes.gathered = saturating_add(bytes.trained_share, bytes.frozen_share);
+    const auto frozen = block_shares(stage.frozen, options.degree);
+    bytes.frozen_share =
+        saturating_multiply(width, *std::max_element(frozen.begin(), frozen.end()));
+  }
+  bytes.trained_numbers = *most;
+  bytes.trained_share = saturating_multiply(width, *most);
+  if (!options.zero3) bytes.updated = bytes.trained_share;
+  return bytes;
 }
 
-std::int64_t gathered_bytes(const std::vector<Action>& row,
-                            const std::vector<std::int64_t>& stage_bytes) {
-  std::int64_t gathered = 0, most = 0;
-  for (const Action& action : row) {
-    if (action.kind == ActionKind::kUnshard)
-      gathered = saturating_add(gathered, stage_bytes[action.stage]);
-    if (action.kind == ActionKind::kReshard)
-      gathered = saturating_subtract(gathered, stage_bytes[action.stage]);
-    most = std::max(most, gathered);
-  }
+// What a rank gave to an UNSHARD is gone when the stage is used.
+std::int64_t RowExchange::use(int stage) {
+  const auto found = messages_.find(stage);
+  if (found == messages_.end()) return now_;
+  const std::int64_t whole = stages_[static_cast<std::size_t>(stage)].gathered;
+  now_ = saturating_add(now_, whole);
+  gathered_ = saturating_add(gathered_, whole);
+  most_gathered_ = std::max(most_gathered_, gathered_);
+  const std::int64_t most = now_;
+  now_ = saturating_subtract(now_, found->second);
+  messages_.erase(found);
   return most;
+}
+
+std::int64_t RowExchange::next(const Action& action) {
+  if (stages_.empty() || action.stage < 0) return now_;
+  const ReplicaBytes& stage = stages_.at(static_cast<std::size_t>(action.stage));
+  std::int64_t most = now_;
+  switch (action.kind) {
+    case ActionKind::kUnshard:
+      messages_[action.stage] = saturating_add(stage.trained_share, stage.frozen_share);
+      now_ = saturating_add(now_, messages_[action.stage]);
+      break;
+    case ActionKind::kReshard:
+      most = use(action.stage);
+      now_ = saturating_subtract(now_, stage.gathered);
+      gathered_ = saturating_subtract(gathered_, stage.gathered);
+      break;
+    case ActionKind::kReduceGrad: {
+      // Of single microbatches each is a set of its own; one is counted as the sum.
+      std::int64_t& reducing = reducing_[action.stage];
+      const bool is_another = action.microbatch >= 0 && reducing > 0;
+      const std::int64_t more =
+          saturating_add(stage.reduced, is_another ? stage.gradients : std::int64_t{0});
+      reducing = saturating_add(reducing, more);
+      now_ = saturating_add(now_, more);
+      break;
+    }
+    case ActionKind::kPartialNorm:
+      most = saturating_add(now_, stage.finishing);
+      now_ = saturating_subtract(now_, std::exchange(reducing_[action.stage], 0));
+      break;
+    case ActionKind::kUpdate:
+      now_ = saturating_add(now_, stage.updated);
+      break;
+    default:
+      if (is_compute(action.kind)) most = use(action.stage);
+      break;
+  }
+  return std::max(most, now_);
 }
 
 }  // namespace sluice::detail

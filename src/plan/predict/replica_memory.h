@@ -1,10 +1,12 @@
-// What a rank holds because there are replicas: open sums of shards, and its share of what is
-// sharded.
+// What a rank holds because there are replicas: open sums of shards, its share of what is sharded,
+// and what is exchanged.
 //
-// Does not own: what a rank of one pipeline holds (memory.h). Thread-safety: pure functions.
+// Does not own: what a rank of one pipeline holds (memory.h). Thread-safety: pure functions,
+// values.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "sluice/parts/action.h"
@@ -16,11 +18,42 @@ namespace sluice::detail {
 // and with exact reductions those of the shards before it (shard_tree.h).
 int open_sums(const DataParallel& options);
 
-// Of numbers that are sharded by blocks of 16384: a replica's part, in whole blocks.
-std::int64_t bytes_of_share(std::int64_t bytes, std::int64_t bytes_per_number, int degree);
+// Parameters of one stage that replicas exchange.
+struct ExchangedParameters {
+  std::vector<std::int64_t> trained, frozen;  // their numbers, in the order of layers
+  std::int64_t bytes_of_number = 4;           // of parameters; gradients have float32
+};
 
-// The most that is gathered at once along a row; stage_bytes: by stage, of its parameters.
-std::int64_t gathered_bytes(const std::vector<Action>& row,
-                            const std::vector<std::int64_t>& stage_bytes);
+// Bytes of one stage, of whichever replica has most. A rank's own are those that it has written,
+// also when others read them: among the ranks of one process nothing is copied.
+struct ReplicaBytes {
+  std::int64_t gradients = 0;                        // one sum of all
+  std::int64_t reduced = 0;                          // from REDUCE_GRAD until its end
+  std::int64_t finishing = 0;                        // more when that ends
+  std::int64_t updated = 0;                          // from UPDATE on
+  std::int64_t trained_numbers = 0;                  // that it updates
+  std::int64_t trained_share = 0, frozen_share = 0;  // of parameters; all where nothing is sharded
+  std::int64_t gathered = 0;                         // from UNSHARD to RESHARD
+};
+ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel& options);
+
+// What is exchanged along a rank's row, beside everything else.
+class RowExchange {
+ public:
+  explicit RowExchange(const std::vector<ReplicaBytes>& stages) : stages_(stages) {}
+  // Takes the next action, the halves of a pair one after the other. Returns the most that is there
+  // when it begins; now() while it runs.
+  std::int64_t next(const Action& action);
+  std::int64_t now() const { return now_; }
+  std::int64_t most_gathered() const { return most_gathered_; }
+
+ private:
+  std::int64_t use(int stage);
+
+  const std::vector<ReplicaBytes>& stages_;  // of the program
+  std::int64_t now_ = 0, gathered_ = 0, most_gathered_ = 0;
+  std::map<int, std::int64_t> messages_;  // of UNSHARDs that nobody has waited for
+  std::map<int, std::int64_t> reducing_;  // of stages
+};
 
 }  // namespace sluice::detail

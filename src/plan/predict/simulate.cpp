@@ -265,11 +265,13 @@ class Simulator {
     const bool ends = has_weight_gradients(backward) ? detail::makes_weight_gradient(kind)
                                                      : detail::makes_input_gradient(kind);
     const StageCosts& costs = costs_of(half.stage);
+    double& peak_bytes = result_.peak_bytes_per_rank[rank];
+    if (kind != ActionKind::kForward)
+      peak_bytes = std::max(peak_bytes, state.bytes + costs.running_bytes);
     if (kind == ActionKind::kForward) state.bytes += costs.kept_bytes;
     if (kind == ActionKind::kBackwardInput && !ends) state.bytes += costs.kept_after_input_bytes;
     if (detail::makes_input_gradient(kind)) state.bytes -= costs.kept_bytes;
     if (kind == ActionKind::kBackwardWeight) state.bytes -= costs.kept_after_input_bytes;
-    double& peak_bytes = result_.peak_bytes_per_rank[rank];
     peak_bytes = std::max(peak_bytes, state.bytes);
     if (ends) --state.live;
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;

@@ -25,6 +25,7 @@ class ListScheduler {
       rank.stages.push_back(static_cast<int>(s));
       const StageCosts& costs = problem.stages[s];
       rank.bytes_of_microbatch += std::max(costs.kept_bytes, costs.kept_after_input_bytes);
+      rank.running_bytes = std::max(rank.running_bytes, costs.running_bytes);
       stages_[s].forward_in.assign(static_cast<std::size_t>(num_microbatches_), kNever);
       stages_[s].gradient_in.assign(static_cast<std::size_t>(num_microbatches_), kNever);
     }
@@ -33,7 +34,8 @@ class ListScheduler {
       const double extra = policy.more_before * static_cast<double>(num_ranks - 1 - r);
       const double most = policy.most_in_flight + extra;
       ranks_[r].most_in_flight = std::max(1, static_cast<int>(std::lround(most)));
-      ranks_[r].room = problem.max_bytes - problem.held_bytes(static_cast<int>(r));
+      ranks_[r].room =
+          problem.max_bytes - problem.held_bytes(static_cast<int>(r)) - ranks_[r].running_bytes;
     }
   }
 
@@ -60,7 +62,7 @@ class ListScheduler {
  private:
   struct Rank {
     std::vector<int> stages;
-    double free = 0, room = 0, bytes_of_microbatch = 0;
+    double free = 0, room = 0, bytes_of_microbatch = 0, running_bytes = 0;
     int most_in_flight = 1;
   };
   struct Stage {

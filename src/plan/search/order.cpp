@@ -133,6 +133,8 @@ bool OrderTimer::run(int rank, const Order& order) {
       if (ready == kUnknown) return true;
     }
     ++num_steps_;
+    if (step.kind != StepKind::kF && state.bytes + costs.running_bytes > problem_.max_bytes)
+      return false;
     state.free = std::max(state.free, ready) + problem_.cost(rank, step);
     switch (step.kind) {
       case StepKind::kF:

@@ -171,6 +171,8 @@ double peak_of(const ScheduleAnswer& answer) {
   return peaks.empty() ? 0.0 : *std::max_element(peaks.begin(), peaks.end());
 }
 
+std::string bytes_text(double bytes) { return human_bytes(static_cast<std::int64_t>(bytes)); }
+
 Json answer_json(const ScheduleAnswer& answer) {
   Json object;
   object["name"] = answer.schedule.name;
@@ -211,6 +213,24 @@ SearchResult search_with_file(const ScheduleQuestion& question, const std::strin
   return search_with_layers(question, parse_layer_times(text, path));
 }
 
+std::optional<Error> search_shortage(const SearchResult& result) {
+  if (result.found) return std::nullopt;
+  const ScheduleAnswer* smallest = nullptr;
+  for (const ScheduleAnswer& each : result.named) {
+    if (peak_of(each) > 0 && (!smallest || peak_of(each) < peak_of(*smallest))) smallest = &each;
+  }
+  std::string what =
+      "no order fits into " + bytes_text(result.max_bytes.value_or(0)) + " on a rank";
+  if (smallest) {
+    what += ", of the named ones " + smallest->schedule.name + " needs least, " +
+            bytes_text(peak_of(*smallest));
+  }
+  return Error(ErrorKind::kMemory,
+               {.what = std::move(what),
+                .where = "--max-memory",
+                .remedy = "give more, use more ranks, or measure smaller microbatches"});
+}
+
 Json search_json(const SearchResult& result) {
   Json object;
   object["better"] = result.is_better;
@@ -242,25 +262,20 @@ std::string search_text(const SearchResult& result, const GridOptions& options) 
     table.add_row({each.schedule.name, std::to_string(each.schedule.stage_map.stages_per_rank()),
                    each.report.ok() ? shortest(each.simulation.makespan) : "",
                    each.report.ok() ? fixed(100.0 * each.simulation.bubble_fraction, 1) + "%" : "",
-                   has_bytes ? human_bytes(static_cast<std::int64_t>(peak_of(each))) : "",
-                   each.refusal});
+                   has_bytes ? bytes_text(peak_of(each)) : "", each.refusal});
   };
   for (const ScheduleAnswer& each : result.named) add(each);
   if (result.found) add(*result.found);
   std::string text;
-  if (!result.found) {
-    text = "no order fits into " +
-           human_bytes(static_cast<std::int64_t>(result.max_bytes.value_or(0))) + " on a rank\n";
-    return text + table.to_string("  ", options.width);
-  }
+  if (!result.found) return table.to_string("  ", options.width);
   const double makespan = result.found->simulation.makespan;
   if (!result.best_named) {
     text = "found: " + shortest(makespan) + "; no named schedule can be taken\n";
   } else if (result.is_better) {
     const ScheduleAnswer& best = result.named[*result.best_named];
     text = "found: " + shortest(makespan) + ", " +
-           fixed(100.0 * (1 - makespan / best.simulation.makespan), 1) + "% less than " +
-           best.schedule.name + ", the best of the named schedules\n";
+           comparison_text(makespan, best.simulation.makespan) + " " + best.schedule.name +
+           ", the best of the named schedules\n";
   } else {
     const ScheduleAnswer& best = result.named[*result.best_named];
     text = "none is better than " + best.schedule.name + ": " + shortest(best.simulation.makespan) +

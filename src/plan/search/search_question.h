@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/error.h"
 #include "sluice/parts/draw.h"
 #include "sluice/parts/layer_times.h"
 #include "sluice/parts/search.h"
@@ -47,6 +48,9 @@ struct SearchResult {
 SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs);
 // A file of stages (read_costs), or of layers (read_layer_times), which are split for the ranks.
 SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path);
+
+// Where nothing was found: Error(kMemory), which names what needs least.
+std::optional<Error> search_shortage(const SearchResult& result);
 
 nlohmann::ordered_json search_json(const SearchResult& result);
 std::string search_text(const SearchResult& result, const GridOptions& options);

@@ -1,0 +1,63 @@
+#include "job/sampled_times.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kFewest = 2;
+// Of which samples and sums may differ before more of them are taken: shares, and what the clock
+// and the loop around an instruction make of very short ones.
+constexpr double kAlone = 2.0, kHalfOfWhole = 1.25, kHalvesOfWhole = 2.0, kWholeOfHalves = 1.5;
+constexpr double kSlack = 20e-6;  // seconds
+
+bool exceeds(double time, double share, double other) { return time > share * other + kSlack; }
+
+// The shortest has no other like it.
+bool is_unsure(std::vector<double> samples) {
+  if (samples.empty()) return false;  // there is no such instruction
+  if (samples.size() < kFewest) return true;
+  std::partial_sort(samples.begin(), samples.begin() + 2, samples.end());
+  return exceeds(samples[1], kAlone, samples[0]);
+}
+
+}  // namespace
+
+double typical_time(std::vector<double> samples) {
+  if (samples.empty()) return 0;
+  const auto place = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 4);
+  std::nth_element(samples.begin(), place, samples.end());
+  return *place;
+}
+
+LayerTime typical_times(const SampledTimes& samples) {
+  LayerTime time;
+  time.forward = typical_time(samples.forward);
+  time.backward_input = typical_time(samples.backward_input);
+  time.backward_weight = typical_time(samples.backward_weight);
+  time.backward = samples.backward.empty() ? time.backward_input : typical_time(samples.backward);
+  return time;
+}
+
+bool needs_more_samples(const SampledTimes& samples) {
+  for (const std::vector<double>* each :
+       {&samples.forward, &samples.backward_input, &samples.backward_weight, &samples.backward}) {
+    if (is_unsure(*each)) return true;
+  }
+  if (samples.backward.empty()) return false;
+  const LayerTime time = typical_times(samples);
+  const double halves = time.backward_input + time.backward_weight;
+  return exceeds(time.backward_input, kHalfOfWhole, time.backward) ||
+         exceeds(time.backward_weight, kHalfOfWhole, time.backward) ||
+         exceeds(halves, kHalvesOfWhole, time.backward) ||
+         exceeds(time.backward, kWholeOfHalves, halves);
+}
+
+void settle(LayerTime& time) {
+  time.backward = std::min(time.backward, time.backward_input + time.backward_weight);
+  time.backward_input = std::min(time.backward_input, time.backward);
+  time.backward_weight = std::min(time.backward_weight, time.backward);
+}
+
+}  // namespace sluice

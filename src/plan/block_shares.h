@@ -1,0 +1,16 @@
+// How many numbers of parameters each replica gets where they are divided among them.
+//
+// Does not own: which numbers these are (src/train/block_ranges.h, of which this is the count).
+// Thread-safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace sluice::detail {
+
+// By owner, of parameters of these sizes. Parameters go in blocks of 16384 numbers, so that small
+// ones are not divided.
+std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners);
+
+}  // namespace sluice::detail

@@ -1,0 +1,177 @@
+// Costs that are measured: `plan --measure`, the plans that go by them, and the runs that measure
+// for themselves.
+#include "train_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+class MeasuredCommandTest : public TrainCommandTest {
+ protected:
+  std::string costs() const { return folder_ / "costs.json"; }
+
+  ProgramResult plan(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"plan", config()});
+    return run_sluice(words);
+  }
+  ProgramResult measure(std::vector<std::string> words = {}) const {
+    words.insert(words.end(), {"--measure", costs()});
+    return plan(words);
+  }
+
+  // Train with 2 ranks, as threads or as processes.
+  ProgramResult train_in(int processes, const std::vector<std::string>& options) const {
+    fs::remove_all(out());
+    if (processes == 1) return train(options);
+    std::string line = quoted_for_shell(SLUICE_PROGRAM) + " launch -n " +
+                       std::to_string(processes) + " -- train " + quoted_for_shell(config());
+    for (const std::string& option : options) line += " " + quoted_for_shell(option);
+    return run_shell(line);
+  }
+
+  // Losses, norms and the hashes of what the last checkpoint holds.
+  std::string numbers() const {
+    std::string text;
+    for (const nlohmann::json& line : metrics())
+      text += line.at("loss").dump() + " " + line.at("grad_norm").dump() + "\n";
+    const nlohmann::json manifest =
+        nlohmann::json::parse(test::read_file(out() + "/checkpoint/step-00000003/manifest.json"));
+    std::set<std::string> hashes;
+    for (const char* list : {"weights", "optimizer"}) {
+      for (const nlohmann::json& tensor : manifest.at(list))
+        hashes.insert(tensor.at("name").get<std::string>() + " " +
+                      tensor.at("hash").get<std::string>());
+    }
+    for (const std::string& hash : hashes) text += hash + "\n";
+    return text;
+  }
+
+  static void expect_says(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  static void expect_one_error(const ProgramResult& result, int exit_code,
+                               const std::string& says) {
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_TRUE(result.err.starts_with("sluice: error: ")) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    expect_says(result.err, says);
+  }
+};
+
+TEST_F(MeasuredCommandTest, PlanMeasureWritesAFileThatPlansAndSearchesTake) {
+  const ProgramResult measured = measure({"--parallelism.partition=measured"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_EQ(measured.err, "");
+  expect_says(measured.out, " ms a step");
+  expect_says(measured.out, "measured costs");
+  EXPECT_EQ(measured.out.find("nothing is measured"), std::string::npos) << measured.out;
+  const nlohmann::json file = nlohmann::json::parse(test::read_file(costs()));
+  EXPECT_EQ(file.at("layers").size(), 7u);
+
+  // The plan of the file is that of the measurement.
+  const ProgramResult again =
+      plan({"--parallelism.partition=measured", "--parallelism.costs=" + costs()});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.out, measured.out);
+  const ProgramResult searched = run_sluice(
+      {"schedule", "--search", "--costs", costs(), "--pp", "2", "--microbatches", "2", "--json"});
+  EXPECT_EQ(searched.exit_code, 0) << searched.err;
+  EXPECT_GT(nlohmann::json::parse(searched.out).at("found").at("makespan"), 0);
+  // Costs are replaced by costs.
+  EXPECT_EQ(measure({"--json"}).exit_code, 0);
+}
+
+TEST_F(MeasuredCommandTest, PlanMeasureReplacesNothingButCosts) {
+  for (const std::string& path : {config(), std::string(folder_ / "text.txt")}) {
+    const std::string before = test::read_file(path);
+    expect_one_error(plan({"--measure", path}), 2, path);
+    EXPECT_EQ(test::read_file(path), before);
+  }
+  expect_one_error(plan({"--measure", folder_ / "no/such/costs.json"}), 2, "make its folder first");
+  test::write_file(costs(), R"({"stages": [{"F": 1}]})");
+  expect_one_error(measure(), 2, "holds no measured costs");
+}
+
+TEST_F(MeasuredCommandTest, PlanMeasureOfAWrongConfigurationWritesNothing) {
+  expect_one_error(measure({"--parallelism.pipeline_parallel_degree=9"}), 2, "9");
+  expect_one_error(measure({"--training.activation_checkpoint=[\"nope\"]"}), 2, "nope");
+  expect_one_error(measure({"--model.path=" + std::string(folder_ / "none")}), 3, "none");
+  EXPECT_FALSE(fs::exists(costs()));
+}
+
+TEST_F(MeasuredCommandTest, CostsThatAreNotOfTheModelAreRefusedWithTheLayer) {
+  ASSERT_EQ(measure().exit_code, 0);
+  const auto file = nlohmann::ordered_json::parse(test::read_file(costs()));
+  const auto refused = [&](const nlohmann::ordered_json& layers, const std::string& says) {
+    nlohmann::ordered_json changed = file;
+    changed["layers"] = layers;
+    test::write_file(costs(), changed.dump());
+    for (const char* partition : {"measured", "even"}) {
+      const ProgramResult result = plan(
+          {"--parallelism.costs=" + costs(), "--parallelism.partition=" + std::string(partition)});
+      expect_one_error(result, 3, says);
+      expect_says(result.err, costs());
+    }
+  };
+  auto layers = file["layers"];
+  layers.erase(2);
+  refused(layers, "layers[2] is 'model.layers.2', where the model has 'model.layers.1'");
+  layers = file["layers"];
+  layers.erase(6);
+  refused(layers, "layers[6] is missing, where the model has 'lm_head'");
+  layers = file["layers"];
+  layers[2]["name"] = "zz";
+  refused(layers, "layers[2] is 'zz', where the model has 'model.layers.1'");
+  layers = file["layers"];
+  layers.insert(layers.begin() + 3, layers[2]);
+  refused(layers, "'layers[3].name' is 'model.layers.1', which layers[2] is already");
+  layers = file["layers"];
+  layers.push_back(layers[6]);
+  layers[7]["name"] = "more";
+  refused(layers, "layers[7] is 'more', where the model has no more layers");
+}
+
+TEST_F(MeasuredCommandTest, ARunThatMeasuresHasTheBitsOfOneThatDoesNot) {
+  ASSERT_EQ(train_in(1, {}).exit_code, 0);  // 1F1B, even
+  const std::string expected = numbers();
+  const std::vector<std::vector<std::string>> runs = {
+      {"--parallelism.partition=measured"}, {"--parallelism.pipeline_parallel_schedule=auto"}};
+  for (const int processes : {1, 2}) {
+    for (const std::vector<std::string>& options : runs) {
+      SCOPED_TRACE(options.front() + ", " + std::to_string(processes));
+      const ProgramResult result = train_in(processes, options);
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_EQ(result.err, "");
+      EXPECT_EQ(numbers(), expected);
+      // Of processes one plans for all: others would refuse another order or another split.
+      expect_says(result.out, "as even as layers allow by their measured costs");
+      expect_says(result.out, "\nstep time: ");
+      expect_says(result.out, " ms predicted, ");
+      expect_says(result.out, " ms measured (median of 2 steps), measured / predicted ");
+      const bool is_auto = options.front().ends_with("auto");
+      EXPECT_EQ(result.out.find("\nauto: ") != std::string::npos, is_auto) << result.out;
+      EXPECT_EQ(result.out.find(" was chosen for it") != std::string::npos, is_auto) << result.out;
+    }
+  }
+}
+
+TEST_F(MeasuredCommandTest, WhatIsWrongIsToldBeforeProcessesMeetAndMeasure) {
+  const std::string alone =
+      "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " +  // nobody is there
+      quoted_for_shell(SLUICE_PROGRAM) + " train " + quoted_for_shell(config());
+  for (const char* wrong : {"--training.activation_checkpoint='[\"nope\"]'",
+                            "--parallelism.pipeline_parallel_cuts='[\"nope\"]'",
+                            "--model.path=" SLUICE_TEST_DATA "/nope"}) {
+    for (const char* options : {" --parallelism.partition=measured ",
+                                " --parallelism.pipeline_parallel_schedule=auto "}) {
+      const auto begin = std::chrono::steady_clock::now();
+      const ProgramResult result = run_shell(alone + options + wrong);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      EXPECT_NE(result.exit_code, 0);
+      expect_says(result.err, "nope");
+      EXPECT_LT(took.count(), 10) << wrong << options;  // they would meet for 300 s
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
