@@ -184,7 +184,7 @@ std::vector<Key> make_table() {
           .one_of({"auto", "on", "off"})
           .means(
               "Head and loss by blocks of the vocabulary, so that all logits of a microbatch are "
-              "never in memory, for about a third more time in the head: `auto`: from a "
+              "never in memory, for up to a third more time in the head. `auto`: from a "
               "vocabulary of 32768 on. Where operators are not fused, whole logits."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")

@@ -7,6 +7,7 @@
 #include "model/support.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
+#include "sluice/parts/precision.h"
 #include "support/expect_error.h"
 
 namespace sluice::testing {
@@ -324,6 +325,59 @@ TEST(FusedTest, TheLossAndItsGradientAreThoseOfThePlainOne) {
   const auto [expected, expected_gradient] = loss(plain);
   EXPECT_TRUE(at::allclose(found, expected, 1e-6)) << found << expected;
   EXPECT_TRUE(at::allclose(gradient, expected_gradient, 1e-5, 1e-7));
+}
+
+// fused off: the head that computes the loss has plain operators, and all logits.
+TEST(FusedTest, HeadsThatComputeTheLossGiveTheGradientsOfWholeLogits) {
+  for (const Case& c : cases()) {
+    Models models(c.config);
+    const ModelSpec spec =
+        parse_model_spec(c.config, "config.json", {.loss_chunks = LossChunks::kOn});
+    Values batch = batch_of(2, 21);
+    batch.set("labels", batch.get("labels").clone());
+    batch.get("labels")[1].narrow(0, 3, 9).fill_(kIgnoredLabel);
+    const auto whole = [&] {
+      const at::Tensor loss = causal_lm_loss(models.plain.forward(batch), batch).loss;
+      models.plain.backward(loss * 0.25);
+      return loss.item<double>();
+    };
+    const double expected = whole();
+    const auto gradients = models.plain.gradients();
+    double largest = 0;
+    for (const auto& [name, gradient] : gradients)
+      largest = std::max(largest, gradient.norm().item<double>());
+    for (const bool fused : {true, false}) {
+      ChunkChain by_blocks(spec, {1}, {.fused = fused});
+      {
+        const at::NoGradGuard no_grad;
+        const auto from = parameters_of(models.plain), to = parameters_of(by_blocks);
+        for (std::size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+      }
+      const Values outputs = by_blocks.forward(batch);
+      EXPECT_FALSE(outputs.has("logits"));
+      const LossValue found = causal_lm(spec).loss(outputs, batch);
+      EXPECT_EQ(found.count, 31) << c.name;
+      EXPECT_NEAR(found.loss.item<double>(), expected, 1e-6 * expected) << c.name;
+      by_blocks.backward(found.loss * 0.25);
+      const auto own = by_blocks.gradients();
+      ASSERT_EQ(own.size(), gradients.size()) << c.name;
+      for (const auto& [name, gradient] : gradients)
+        EXPECT_LE((own.at(name) - gradient).norm().item<double>(),
+                  1e-5 * gradient.norm().item<double>() + 2e-6 * largest)
+            << c.name << " " << name << (fused ? " fused" : " plain");
+    }
+  }
+}
+
+TEST(FusedTest, HeadsThatComputeTheLossRefuseLabelsOutsideOfTheVocabulary) {
+  ChunkChain model(parse_model_spec(cases().front().config, "c", {.loss_chunks = LossChunks::kOn}),
+                   {});
+  model.initialize(3);
+  Values batch = batch_of(1, 4);
+  for (const std::int64_t label : {67, -1}) {
+    batch.set("labels", at::full({1, 4}, label, at::kLong));
+    EXPECT_THROW(model.forward(batch), Error) << label;
+  }
 }
 
 }  // namespace
