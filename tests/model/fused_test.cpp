@@ -227,8 +227,8 @@ TEST(FusedTest, GradientsOfBiasesAndNormsOverManyRowsAreEachAsNearToFloat64AsPla
     if (c.name != "llama with biases" && c.name != "qwen3" && c.name != "gpt_neox") continue;
     Models models(c.config);
     const Values batch = batch_of(8, 256);
-    const Run exact = run(models.exact, batch), plain = run(models.plain, batch),
-              fused = run(models.fused, batch);
+    const auto exact = run(models.exact, batch), plain = run(models.plain, batch),
+               fused = run(models.fused, batch);
     int compared = 0;
     for (const auto& [name, gradient] : exact.gradients) {
       if (gradient.dim() != 1) continue;

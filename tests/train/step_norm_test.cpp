@@ -71,7 +71,7 @@ TEST(StepNormTest, WhatIsTakenEarlyGivesTheSameBits) {
     for (const BlockOwners* by : {static_cast<const BlockOwners*>(nullptr), &owners}) {
       StepNorms norms(parameters, by, groups, mesh);
       const GradientNorms expected = norms.post().wait();
-      EXPECT_DOUBLE_EQ(expected.total, 2 * std::sqrt(0.01 + 0.09 + 0.49));
+      EXPECT_NEAR(expected.total, 2 * std::sqrt(0.01 + 0.09 + 0.49), 1e-6);  // of floats
       const auto all = [](const SharedParameter&) { return true; };
       const auto none = [](const SharedParameter&) { return false; };
       EXPECT_FALSE(norms.of_stage(1, none));
