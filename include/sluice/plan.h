@@ -110,7 +110,7 @@ struct RankMemory {
   std::int64_t snapshot_bytes = 0;    // of a checkpoint; on the host, also where the rest is not
   std::int64_t activation_bytes = 0;  // of all live microbatches, when that is the most
   std::int64_t running_bytes = 0;     // more, at the peak, while an action runs
-  std::int64_t reduction_bytes = 0;   // of one stage's gradients while replicas add them up
+  std::int64_t reduction_bytes = 0;   // more, at the peak, of what replicas exchange
   std::int64_t gathered_bytes = 0;    // of sharded parameters, whole where stages need them
   // What is held all the time, and the peak.
   std::int64_t held_bytes() const {
