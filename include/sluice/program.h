@@ -125,8 +125,8 @@ Program add_optimizer_step(Program program, bool with_norm);
 // REDUCE_NORM, since waiting for it earlier would end its overlap with compute.
 Program add_partial_norms(Program program);
 // OPTIMIZER_STEP becomes {s}UPDATE of every stage of its row that has gradients of weights, in the
-// order in which the row computes with them first: so the next step's first forward waits for one.
-// A row without such a stage keeps its OPTIMIZER_STEP.
+// order in which the row computes with them first; a row without such a stage keeps its
+// OPTIMIZER_STEP. What replicas share of an update goes on while the next stage is updated.
 Program split_optimizer_step(Program program);
 
 struct LowerOptions {

@@ -100,6 +100,9 @@ std::int64_t share_of_cores(const RunConfig& config) {
       1, std::int64_t{std::thread::hardware_concurrency()} / num_ranks(config));
 }
 
+// Threads of a rank, before processes have met.
+constexpr std::int64_t kNotTold = 0;
+
 bool chooses_by_memory(const RunConfig& config) {
   return config.parallelism.pipeline.auto_schedule || balance_of(config) != Balance::kEven;
 }
@@ -114,6 +117,7 @@ std::string require_times_of_run(const RunConfig& config, const ModelSpec& model
                                  const MeasuredMachine* measured, const LayerTimes& times) {
   std::optional<std::int64_t> threads;
   if (measured) threads = measured->threads_per_rank;
+  if (threads == kNotTold) threads = times.of.threads_per_rank;
   return require_times_of(times, model, timed_run_of(config, model, threads));
 }
 
@@ -201,8 +205,10 @@ bool needs_measurement(const RunConfig& config) {
 }
 
 bool depends_on_machine(const RunConfig& config) {
-  return needs_measurement(config) ||
-         (chooses_by_memory(config) && config.parallelism.device_memory.empty());
+  const bool takes_memory = chooses_by_memory(config) && config.parallelism.device_memory.empty();
+  const bool takes_cores =
+      !config.parallelism.costs.empty() && config.training.threads_per_rank == 0;
+  return needs_measurement(config) || takes_memory || takes_cores;
 }
 
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config) {
@@ -260,8 +266,11 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
 }
 
 void require_plannable(const RunConfig& config) {
+  const MeasuredMachine untold = {.times = {},
+                                  .memory_per_rank = machine_memory_bytes() / num_ranks(config),
+                                  .threads_per_rank = kNotTold};
   try {
-    plan_of_config(config);
+    plan_of_config(config, &untold);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kMemory) throw;
   }

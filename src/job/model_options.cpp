@@ -19,7 +19,7 @@ std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
   const bool has_adapter = !config.model.adapter.empty() || config.lora.rank > 0;
   if (config.training.fused != "auto" || config.model.dtype != "float32" ||
       config.training.mixed_precision != "none" || has_adapter)
-    return "plain";
+    return "plain, " + std::string(ops::kernels().name);
   return "fused, " + std::string(ops::kernels().name) + ", " + ops::products_name() +
          (detail::computes_loss(model.layers.back()) ? ", loss by blocks" : "");
 }

@@ -12,9 +12,10 @@ namespace sluice {
 
 // model.dtype, and the adapter of the run.
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
-// By which operators the model runs on the CPU: "plain", or "fused, avx512, own products", the
-// kernels' instruction set and whose matrix products, and whether the loss is computed by blocks. A
-// function of model, settings and processor alone.
+// By which operators the model runs on the CPU: "fused, avx512, own products", the kernels'
+// instruction set and whose matrix products, and whether the loss is computed by blocks; or "plain,
+// avx512": AdamW is one of the kernels all the same. A function of model, settings and processor
+// alone.
 std::string kernels_text(const RunConfig& config, const ModelSpec& model);
 // training.mixed_precision.
 std::optional<at::ScalarType> autocast_type(const RunConfig& config);

@@ -134,8 +134,10 @@ struct Executor::Impl {
     running = action;
     try {
       observers.begin(index, action);
-      if (auto failure = transport.failure())
-        throw Error(failure->kind, {.what = failure->message});
+      if (!is_amid_updates(index)) {
+        if (auto failure = transport.failure())
+          throw Error(failure->kind, {.what = failure->message});
+      }
       idle_works.end_used(action);
       // Nobody can say whether this will be a wait; what is left would follow it at once.
       if (action.kind == ActionKind::kPartialNorm && posts.has_used(action))
@@ -148,6 +150,12 @@ struct Executor::Impl {
       observers.failed(index, action);
       fail(index, action);
     }
+  }
+
+  // A rank that has begun to update its stages ends it, whoever fails meanwhile: its weights are
+  // those of one step.
+  bool is_amid_updates(int index) const {
+    return index > 0 && row()[static_cast<std::size_t>(index) - 1].kind == ActionKind::kUpdate;
   }
 
   void execute(const Action& action) {

@@ -26,6 +26,15 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters, c
       });
 }
 
+// A piece of a norm: a message that comes meanwhile waits for one, not for a whole head.
+constexpr std::int64_t kPieceElements = 64 * kGradientBlock;
+
+bool is_summed_by_blocks(const at::Tensor& gradient) {
+  const bool is_float =
+      gradient.scalar_type() == at::kFloat || gradient.scalar_type() == at::kDouble;
+  return gradient.device().is_cpu() && is_float && gradient.is_contiguous();
+}
+
 double norm_of(const at::Tensor& gradient) {
   return gradient.defined() ? tensor_norm(gradient) : 0.0;
 }
@@ -55,6 +64,15 @@ std::vector<double> StepNorms::take(const SharedParameter& parameter) const {
   return is_there ? block_squares(elements_of(use.gradient(), *range)) : std::vector<double>();
 }
 
+at::Tensor StepNorms::blocks_of(const SharedParameter& parameter) const {
+  const ParameterUse& use = parameter.uses.front();
+  const at::Tensor& gradient = use.gradient();
+  if (!gradient.defined() || !is_summed_by_blocks(gradient)) return {};
+  if (!owners_) return gradient.view({-1});
+  const auto range = owners_->range(use.stage->index(), use.index, groups_.replica);
+  return range ? elements_of(gradient, *range) : at::Tensor();
+}
+
 IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
   std::vector<const SharedParameter*> left;  // from the back
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
@@ -63,8 +81,27 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       left.push_back(&*parameter);
   }
   if (left.empty()) return {};
-  return [this, left = std::move(left)]() mutable {
-    taken_[left.back()] = take(*left.back());
+  return [this, left = std::move(left), squares = std::vector<double>(),
+          begin = std::int64_t{0}]() mutable {
+    const SharedParameter& parameter = *left.back();
+    const at::Tensor blocks = blocks_of(parameter);
+    const auto add = [&](std::int64_t end) {
+      const std::vector<double> more = block_squares(blocks.slice(0, begin, end));
+      squares.insert(squares.end(), more.begin(), more.end());
+      begin = end;
+    };
+    if (blocks.defined() && begin + kPieceElements < blocks.numel()) {
+      add(begin + kPieceElements);
+      return true;
+    }
+    if (begin == 0) {
+      taken_[&parameter] = take(parameter);
+    } else {
+      add(blocks.numel());
+      taken_[&parameter] = owners_ ? std::move(squares) : std::vector{norm_of_blocks(squares)};
+      squares.clear();
+      begin = 0;
+    }
     left.pop_back();
     return !left.empty();
   };

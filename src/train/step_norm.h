@@ -39,8 +39,8 @@ class StepNorms {
             const RunGroups& groups, const Mesh& mesh)
       : parameters_(parameters), owners_(owners), groups_(groups), mesh_(mesh) {}
 
-  // Gradient by gradient, those of a stage that this rank owns; is_known: this one is what it will
-  // be at the end of the step.
+  // Piece by piece, of at most some milliseconds, those of a stage that this rank owns; is_known:
+  // this one is what it will be at the end of the step.
   IdleWork of_stage(int stage, std::function<bool(const SharedParameter&)> is_known);
   // Takes what is left. Collective over the ranks of the pipeline, with owners of the mesh. What
   // was taken is forgotten.
@@ -50,6 +50,9 @@ class StepNorms {
   bool is_owned(const SharedParameter& parameter) const;
   // Of a whole gradient its norm alone; else the sums of squares of the blocks owned here.
   std::vector<double> take(const SharedParameter& parameter) const;
+  // The elements, one after the other, whose blocks make up what take() gives; undefined: it is
+  // taken at once.
+  at::Tensor blocks_of(const SharedParameter& parameter) const;
   Work<GradientNorms> post_whole(const std::vector<std::vector<double>>& own) const;
   Work<GradientNorms> post_blocks(const std::vector<std::vector<double>>& own) const;
 

@@ -76,9 +76,10 @@ TEST_F(TrainLossChunksTest, EveryLayoutHasTheSameBits) {
   for (const std::string layout : {"1F1B 1", "GPipe 2", "ZBVZeroBubble 2"}) {
     const std::size_t space = layout.find(' ');
     const ProgramResult result =
-        train_anew({"--training.loss_chunks=on", "--training.microbatch_size=1",
-                    "--parallelism.pipeline_parallel_schedule=" + layout.substr(0, space),
-                    "--parallelism.pipeline_parallel_degree=" + layout.substr(space + 1)});
+        train_anew(large({"--training.loss_chunks=on", "--training.microbatch_size=1",
+                          "--training.local_batch_size=4", "--training.steps=2",
+                          "--parallelism.pipeline_parallel_schedule=" + layout.substr(0, space),
+                          "--parallelism.pipeline_parallel_degree=" + layout.substr(space + 1)}));
     ASSERT_EQ(result.exit_code, 0) << result.err;
     std::string numbers;
     for (const nlohmann::json& line : metrics())
@@ -86,6 +87,19 @@ TEST_F(TrainLossChunksTest, EveryLayoutHasTheSameBits) {
     if (expected.empty()) expected = numbers;
     EXPECT_EQ(numbers, expected) << layout;
   }
+}
+
+TEST_F(TrainLossChunksTest, PlanAndSplitShowTheShapeOfTheLogits) {
+  std::vector<std::string> planned = {"plan", config(), "--json"};
+  const std::vector<std::string> options = large({});
+  planned.insert(planned.end(), options.begin(), options.end());
+  const auto in_plan = nlohmann::json::parse(run_sluice(planned).out).at("split");
+  const auto split =
+      nlohmann::json::parse(run_sluice({"split", "--model", folder_ / "large.json", "--stages", "2",
+                                        "--microbatch-size", "4", "--seq-len", "128", "--json"})
+                                .out);
+  EXPECT_EQ(in_plan.at("stages").back().at("output_shape").dump(), "[4,128,50000]");
+  EXPECT_EQ(split.at("stages").back().at("output_shape").dump(), "[4,128,50000]");
 }
 
 TEST_F(TrainLossChunksTest, SmallVocabulariesAndPlainOperatorsKeepWholeLogits) {
@@ -99,8 +113,11 @@ TEST_F(TrainLossChunksTest, SmallVocabulariesAndPlainOperatorsKeepWholeLogits) {
 
 TEST_F(TrainLossChunksTest, EvaluationComputesTheSameLoss) {
   const auto evaluated = [&](const std::string& chunks) {
-    const ProgramResult result =
-        run_sluice({"eval", config(), "--training.loss_chunks=" + chunks, "--json"});
+    std::vector<std::string> command = {"eval", config(), "--training.loss_chunks=" + chunks,
+                                        "--json"};
+    const std::vector<std::string> options = large({});
+    command.insert(command.end(), options.begin(), options.end());
+    const ProgramResult result = run_sluice(command);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out).at("loss").get<double>();
   };

@@ -351,8 +351,8 @@ TEST(AddPartialNormsTest, WaitForTiesAndForReplicasAtTheEndOfTheRow) {
                   "OPTIMIZER_STEP"}));
   EXPECT_EQ(rows_of(add_partial_norms(
                 program_of({"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD,REDUCE_LOSS,REDUCE_NORM"}))),
-            (Rows{"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD,REDUCE_LOSS,0PARTIAL_NORM,"
-                  "1PARTIAL_NORM,REDUCE_NORM"}));
+            (Rows{"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD,REDUCE_LOSS,1PARTIAL_NORM,"
+                  "0PARTIAL_NORM,REDUCE_NORM"}));
 }
 
 TEST(AddLossReductionTest, StandsAboveTheNormAndTheUpdate) {

@@ -441,6 +441,7 @@ class RecordingOps final : public StepOps {
  public:
   std::vector<std::string> calls;
   std::string fails;  // waiting for this
+  std::function<void()> on_update;
   Work<void> unshard(int stage) override { return post("unshard " + std::to_string(stage)); }
   void reshard(int stage) override { calls.push_back("reshard " + std::to_string(stage)); }
   Work<void> reduce_gradients(int stage, std::optional<int> microbatch) override {
@@ -461,7 +462,10 @@ class RecordingOps final : public StepOps {
       return --left > 0;
     };
   }
-  Work<void> update(int stage) override { return post("update " + std::to_string(stage)); }
+  Work<void> update(int stage) override {
+    if (on_update) on_update();
+    return post("update " + std::to_string(stage));
+  }
   void optimizer_step() override { calls.push_back("optimizer_step"); }
 
  private:
@@ -533,6 +537,19 @@ TEST(ExecutorTest, ANormOfAStageIsTakenToItsEndByWhatUsesIt) {
                            "partial_norm 0", "reduce_loss", "piece of 0", "piece of 0",
                            "reduce_norm", "waits for reduce_loss", "waits for reduce_norm",
                            "update 0", "waits for update 0", "optimizer_step"}));
+}
+
+TEST(ExecutorTest, ARankThatHasBegunToUpdateItsStagesEndsItWhoeverFails) {
+  OneStage one(
+      program_of_row({"0F0", "0B0", "REDUCE_LOSS", "REDUCE_NORM", "0UPDATE", "OPTIMIZER_STEP"}));
+  RecordingOps ops;
+  ops.on_update = [&] {
+    one.transports[0]->abort({0, ErrorKind::kPeer, "another rank has failed"});
+  };
+  Executor executor(one.program, 0, {&one.stage}, *one.transports[0], ops, &squared_error, {});
+  executor.run_step(user_batches(1, 1, {2})[0]);
+  EXPECT_EQ(ops.calls.back(), "optimizer_step");
+  EXPECT_THROW(executor.run_step(user_batches(1, 1, {2})[0]), Error);
 }
 
 // Rank 1 does not go on with the gradient that rank 0 waits for until rank 0 has done its work.

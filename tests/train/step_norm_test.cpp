@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/rank_threads.h"
 #include "support/expect_error.h"
 
@@ -87,6 +88,26 @@ TEST(StepNormTest, WhatIsTakenEarlyGivesTheSameBits) {
       EXPECT_EQ(norms.post().wait().of_parameters.front().second, 0.0);
       first.gradient(0) = at::full({2, 2}, 0.1);
     }
+  });
+}
+
+TEST(StepNormTest, ALargeGradientIsTakenInPiecesAndGivesTheSameBits) {
+  const auto transports = make_local_transports(1);
+  run_ranks(transports, 1, nullptr, [&](Transport& transport) {
+    Stage stage(0, Chunk({linear("a")}, 0, {"hidden"}, {"hidden"}));
+    stage.gradient(0) = at::randn({3, 1'000'001});
+    const Mesh mesh({.pp = 1});
+    const RunGroups groups = make_run_groups(transport.world(), mesh);
+    const std::vector<SharedParameter> parameters =
+        list_parameters({&stage}, groups.pipeline, mesh);
+    StepNorms norms(parameters, nullptr, groups, mesh);
+    const GradientNorms expected = norms.post().wait();
+    EXPECT_EQ(expected.total, tensor_norm(stage.gradient(0)));
+    IdleWork piece = norms.of_stage(0, [](const SharedParameter&) { return true; });
+    int pieces = 1;
+    while (piece()) ++pieces;
+    EXPECT_EQ(pieces, 3);
+    EXPECT_EQ(norms.post().wait().total, expected.total);
   });
 }
 

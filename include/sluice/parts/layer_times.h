@@ -48,7 +48,7 @@ struct TimedRun {
   std::int64_t threads_per_rank = 1;
   std::string dtype = "float32";         // of the parameters
   std::string mixed_precision = "none";  // as training.mixed_precision
-  std::string operators = "auto";        // as training.fused
+  std::string operators = "auto";        // training.fused; ", loss by blocks"
   std::string optimizer = "AdamW";
   std::string recomputed = "none";  // layers that run twice: "none", "full", or their names
   std::string transport = "threads";

@@ -20,12 +20,12 @@ struct Gpt2Config {
   double embedding_dropout = 0.0, attention_dropout = 0.0, residual_dropout = 0.0;
 };
 
-// Throws Error(kInput) naming the field.
-// Whether a half of a block runs as a fused operator while it is trained, as far as the model
-// decides it: the same in a plan and in a run.
+// Whether a half of a block runs as a fused operator, as far as the model decides it: the same in a
+// plan and in a run.
 bool fuses_attention(const Gpt2Config& config);
 bool fuses_feed_forward(const Gpt2Config& config);
 
+// Throws Error(kInput) naming the field.
 Gpt2Config read_gpt2_config(const ConfigReader& config);
 
 ModelSpec read_gpt2(const ConfigReader& config, const Precision& precision);

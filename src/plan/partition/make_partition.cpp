@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "plan/families/fused.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
 #include "sluice/error.h"
@@ -207,6 +208,9 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
       }
     }
     of_stage.output = sizes_of(last.writes.empty() ? "" : last.writes.front().name, last);
+    // Of a head that computes the loss, too: the logits that it makes by blocks.
+    if (detail::computes_loss(last))
+      of_stage.output = {microbatch_size, seq_len, last.parameters.front().shape.front()};
   }
   return shapes;
 }

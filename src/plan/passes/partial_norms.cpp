@@ -7,30 +7,37 @@
 namespace sluice {
 namespace {
 
-// Behind which instruction of its row each stage's gradients are known, by stage.
-std::map<int, std::size_t> known_behind(const Program& program, const std::vector<Action>& row,
-                                        std::size_t norm) {
-  std::map<int, std::size_t> behind;
+struct Known {
+  std::size_t behind;  // this instruction of the row
+  std::size_t since;   // the last instruction that makes, or begins to reduce, the gradients
+};
+
+// Where each stage's gradients are known, by stage.
+std::map<int, Known> known_gradients(const Program& program, const std::vector<Action>& row,
+                                     std::size_t norm) {
+  std::map<int, Known> stages;
   for (std::size_t index = 0; index < norm; ++index) {
     detail::for_each_half(row[index], [&](const Action& half) {
-      if (detail::makes_weight_gradient(half.kind)) behind[half.stage] = index;
+      if (detail::makes_weight_gradient(half.kind)) stages[half.stage] = {index, index};
     });
   }
   // Others wait for what the compute action sends.
-  for (auto& [stage, known] : behind) {
-    while (known + 1 < norm && detail::is_send(row[known + 1].kind)) ++known;
+  for (auto& [stage, known] : stages) {
+    while (known.behind + 1 < norm && detail::is_send(row[known.behind + 1].kind)) ++known.behind;
   }
-  const auto move_down = [&](int stage, std::size_t index) {
-    if (const auto found = behind.find(stage); found != behind.end())
-      found->second = std::max(found->second, index);
+  const auto move_down = [&](int stage, std::size_t behind, std::size_t since) {
+    const auto found = stages.find(stage);
+    if (found == stages.end()) return;
+    found->second.behind = std::max(found->second.behind, behind);
+    found->second.since = std::max(found->second.since, since);
   };
   for (std::size_t index = 0; index < norm; ++index) {
     const Action& action = row[index];
-    if (action.kind == ActionKind::kReduceGrad) move_down(action.stage, norm - 1);
+    if (action.kind == ActionKind::kReduceGrad) move_down(action.stage, norm - 1, index);
     if (action.kind != ActionKind::kReduceTied || detail::number_of(program, action) < 0) continue;
-    for (const int stage : program.tie_groups[action.group].stages) move_down(stage, index);
+    for (const int stage : program.tie_groups[action.group].stages) move_down(stage, index, index);
   }
-  return behind;
+  return stages;
 }
 
 }  // namespace
@@ -41,16 +48,19 @@ Program add_partial_norms(Program program) {
     std::vector<Action>& row = program.ranks[rank];
     const auto norm = std::find(row.begin(), row.end(), Action::make(ActionKind::kReduceNorm));
     if (norm == row.end()) continue;
-    const auto behind = known_behind(program, row, static_cast<std::size_t>(norm - row.begin()));
-    std::multimap<std::size_t, int> stages;
-    for (const auto& [stage, known] : behind) stages.emplace(known, stage);
+    // At one place that first whose reduction began first.
+    std::map<std::size_t, std::multimap<std::size_t, int>> stages;
+    for (const auto& [stage, known] :
+         known_gradients(program, row, static_cast<std::size_t>(norm - row.begin())))
+      stages[known.behind].emplace(known.since, stage);
     std::vector<Action> with_norms;
-    with_norms.reserve(row.size() + stages.size());
+    with_norms.reserve(row.size() + static_cast<std::size_t>(program.num_stages()));
     for (std::size_t index = 0; index < row.size(); ++index) {
       with_norms.push_back(row[index]);
-      const auto [first, last] = stages.equal_range(index);
-      for (auto known = first; known != last; ++known)
-        with_norms.push_back(Action::make(ActionKind::kPartialNorm, known->second));
+      const auto here = stages.find(index);
+      if (here == stages.end()) continue;
+      for (const auto& [since, stage] : here->second)
+        with_norms.push_back(Action::make(ActionKind::kPartialNorm, stage));
     }
     row = std::move(with_norms);
   }
