@@ -66,8 +66,15 @@ Row schedule_key() {
         try {
           pipeline.schedule = name;
         } catch (const Error& error) {
+          const std::vector<std::string> ours = {"auto"};
+          std::string remedy = error.remedy();
+          if (!nearest_name(name, ours).empty()) {
+            remedy = suggest_name(name, ours);
+          } else if (remedy.starts_with("one of")) {
+            remedy += ", " + ours.front();
+          }
           throw Error(ErrorKind::kUsage,
-                      {.what = key + ": " + error.fact(), .remedy = error.remedy()});
+                      {.what = key + ": " + error.fact(), .remedy = std::move(remedy)});
         }
       });
 }

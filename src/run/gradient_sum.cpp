@@ -116,6 +116,8 @@ void GradientSum::recycle(at::Tensor& sum) {
   if (!sum.defined()) return;
   at::Tensor memory = std::move(sum);
   sum.reset();
+  // Of several uses of a tied parameter the last one keeps it: nobody else would ever give it back.
+  if (!is_alone(memory)) return;
   if (memory_.size() < num_sums_) {
     memory_.push_back(std::move(memory));
     return;

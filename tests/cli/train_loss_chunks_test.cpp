@@ -112,11 +112,15 @@ TEST_F(TrainLossChunksTest, SmallVocabulariesAndPlainOperatorsKeepWholeLogits) {
 }
 
 TEST_F(TrainLossChunksTest, EvaluationComputesTheSameLoss) {
+  const ProgramResult trained = train_anew(large({"--training.steps=1"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const auto evaluated = [&](const std::string& chunks) {
-    std::vector<std::string> command = {"eval", config(), "--training.loss_chunks=" + chunks,
+    std::vector<std::string> command = {"eval",
+                                        config(),
+                                        "--model.path=" + out() + "/checkpoint/step-00000001",
+                                        "--training.seq_len=128",
+                                        "--training.loss_chunks=" + chunks,
                                         "--json"};
-    const std::vector<std::string> options = large({});
-    command.insert(command.end(), options.begin(), options.end());
     const ProgramResult result = run_sluice(command);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out).at("loss").get<double>();

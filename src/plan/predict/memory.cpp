@@ -1,6 +1,7 @@
 #include "plan/predict/memory.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
@@ -94,6 +95,31 @@ std::int64_t mask_bytes_of(const Plan& plan, int rank) {
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
+// The float32 sum of a tied parameter, which is made beside the gradients of its uses when no
+// microbatch is live any more: of each rank that has a use, the largest.
+std::vector<std::int64_t> tied_sums(const Plan& plan) {
+  std::map<std::string, std::set<int>> ranks;
+  std::map<std::string, std::int64_t> numbers;
+  for (const StageContent& stage : plan.partition.stages) {
+    for (const int layer : stage.layers) {
+      for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
+        const bool is_first = parameter.tied_to.empty();
+        const std::string& name = is_first ? parameter.name : parameter.tied_to;
+        if (parameter.trainable) ranks[name].insert(stage.rank);
+        if (!is_first) numbers[name] = parameter.numel();
+      }
+    }
+  }
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(plan.partition.num_ranks()));
+  for (const auto& [name, count] : numbers) {
+    for (const int rank : ranks[name]) {
+      std::int64_t& sum = sums[static_cast<std::size_t>(rank)];
+      sum = std::max(sum, saturating_multiply(kFloat32, count));
+    }
+  }
+  return sums;
+}
+
 }  // namespace
 
 std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer,
@@ -119,6 +145,7 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
     share.trained_share = saturating_add(share.trained_share, exchanged.back().trained_share);
     share.frozen_share = saturating_add(share.frozen_share, exchanged.back().frozen_share);
   }
+  const std::vector<std::int64_t> sums_of_ties = tied_sums(plan);
   const bool shards_state = replicas.degree > 1 && (replicas.zero1 || replicas.zero3);
   for (std::size_t rank = 0; rank < memory.size(); ++rank) {
     RankMemory& of = memory[rank];
@@ -142,7 +169,7 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
                                          mask_bytes_of(plan, static_cast<int>(rank)));
     of.running_bytes = row.peak - row.kept;
     of.gathered_bytes = std::min(row.gathered, row.exchanged);
-    of.reduction_bytes = row.exchanged - of.gathered_bytes;
+    of.reduction_bytes = std::max(row.exchanged - of.gathered_bytes, sums_of_ties[rank] - row.peak);
   }
   return memory;
 }
