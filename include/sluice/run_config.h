@@ -123,7 +123,7 @@ std::map<std::string, std::string> sluice_environment();
 struct MeasuredMachine {
   std::string times;                  // layer_times_json(); "": nothing was timed
   std::int64_t memory_per_rank = 0;   // bytes, where parallelism.device_memory does not say
-  std::int64_t threads_per_rank = 1;  // that were timed, or would be
+  std::int64_t threads_per_rank = 1;  // that were timed, or would be; 0: not told yet
 };
 // The plan of the configuration goes by measured times, and no file has them: they are to be
 // measured where the run starts. Without that, its plan goes by counted costs, and a note says so.

@@ -56,21 +56,18 @@ bool StepNorms::is_owned(const SharedParameter& parameter) const {
   return parameter.owner() == groups_.place();
 }
 
-std::vector<double> StepNorms::take(const SharedParameter& parameter) const {
-  const ParameterUse& use = parameter.uses.front();
-  if (!owners_) return {norm_of(use.gradient())};
-  const auto range = owners_->range(use.stage->index(), use.index, groups_.replica);
-  const bool is_there = range && use.gradient().defined();
-  return is_there ? block_squares(elements_of(use.gradient(), *range)) : std::vector<double>();
-}
-
-at::Tensor StepNorms::blocks_of(const SharedParameter& parameter) const {
+at::Tensor StepNorms::own_elements(const SharedParameter& parameter) const {
   const ParameterUse& use = parameter.uses.front();
   const at::Tensor& gradient = use.gradient();
-  if (!gradient.defined() || !is_summed_by_blocks(gradient)) return {};
-  if (!owners_) return gradient.view({-1});
+  if (!owners_ || !gradient.defined()) return gradient;
   const auto range = owners_->range(use.stage->index(), use.index, groups_.replica);
   return range ? elements_of(gradient, *range) : at::Tensor();
+}
+
+std::vector<double> StepNorms::take(const SharedParameter& parameter) const {
+  const at::Tensor own = own_elements(parameter);
+  if (!owners_) return {norm_of(own)};
+  return own.defined() ? block_squares(own) : std::vector<double>();
 }
 
 IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
@@ -84,20 +81,20 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
   return [this, left = std::move(left), squares = std::vector<double>(),
           begin = std::int64_t{0}]() mutable {
     const SharedParameter& parameter = *left.back();
-    const at::Tensor blocks = blocks_of(parameter);
+    const at::Tensor own = own_elements(parameter);
     const auto add = [&](std::int64_t end) {
-      const std::vector<double> more = block_squares(blocks.slice(0, begin, end));
+      const std::vector<double> more = block_squares(own.view({-1}).slice(0, begin, end));
       squares.insert(squares.end(), more.begin(), more.end());
       begin = end;
     };
-    if (blocks.defined() && begin + kPieceElements < blocks.numel()) {
+    if (own.defined() && is_summed_by_blocks(own) && begin + kPieceElements < own.numel()) {
       add(begin + kPieceElements);
       return true;
     }
     if (begin == 0) {
       taken_[&parameter] = take(parameter);
     } else {
-      add(blocks.numel());
+      add(own.numel());
       taken_[&parameter] = owners_ ? std::move(squares) : std::vector{norm_of_blocks(squares)};
       squares.clear();
       begin = 0;

@@ -48,11 +48,10 @@ class StepNorms {
 
  private:
   bool is_owned(const SharedParameter& parameter) const;
+  // Of its gradient what this rank sums: with owners of blocks theirs; undefined: nothing.
+  at::Tensor own_elements(const SharedParameter& parameter) const;
   // Of a whole gradient its norm alone; else the sums of squares of the blocks owned here.
   std::vector<double> take(const SharedParameter& parameter) const;
-  // The elements, one after the other, whose blocks make up what take() gives; undefined: it is
-  // taken at once.
-  at::Tensor blocks_of(const SharedParameter& parameter) const;
   Work<GradientNorms> post_whole(const std::vector<std::vector<double>>& own) const;
   Work<GradientNorms> post_blocks(const std::vector<std::vector<double>>& own) const;
 

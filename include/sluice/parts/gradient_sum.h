@@ -6,9 +6,9 @@
 // Invariants:
 //  1. Additions happen in the order of the calls; half-precision gradients add up in float32.
 //  2. The memory of the sum is taken by reserve() and serves all steps, so that the peak depends
-//     neither on the number of microbatches nor on the step, and no pages are mapped anew. While
-//     somebody still holds the last sum, a gradient is taken over instead where nobody else holds
-//     its storage.
+//     neither on the number of microbatches nor on the step, and no pages are mapped anew. A sum
+//     that somebody else holds when it is cleared is let go; then a gradient is taken over instead,
+//     where nobody else holds its storage.
 //  3. With several shards each has a sum of its own, and sums of the tree (data_parallel.h) become
 //     one as soon as both halves are finished, whatever the order: finished shards leave their
 //     largest subtrees.
