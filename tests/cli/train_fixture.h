@@ -107,6 +107,21 @@ folder = "out"
     }
   }
 
+  // Of all weights and optimizer state in a checkpoint, a line each, sorted.
+  std::string hashes_of_step(const std::string& step) const {
+    const nlohmann::json manifest =
+        nlohmann::json::parse(test::read_file(out() + "/checkpoint/" + step + "/manifest.json"));
+    std::set<std::string> hashes;
+    for (const char* list : {"weights", "optimizer"}) {
+      for (const nlohmann::json& tensor : manifest.at(list))
+        hashes.insert(tensor.at("name").get<std::string>() + " " +
+                      tensor.at("hash").get<std::string>());
+    }
+    std::string text;
+    for (const std::string& hash : hashes) text += hash + "\n";
+    return text;
+  }
+
   // That the weights of the last logged step, and nothing else, are in the checkpoint folder.
   void expect_last_step_is_saved() const {
     const std::vector<nlohmann::json> lines = metrics();

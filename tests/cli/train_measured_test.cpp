@@ -33,16 +33,7 @@ class MeasuredCommandTest : public TrainCommandTest {
     std::string text;
     for (const nlohmann::json& line : metrics())
       text += line.at("loss").dump() + " " + line.at("grad_norm").dump() + "\n";
-    const nlohmann::json manifest =
-        nlohmann::json::parse(test::read_file(out() + "/checkpoint/step-00000003/manifest.json"));
-    std::set<std::string> hashes;
-    for (const char* list : {"weights", "optimizer"}) {
-      for (const nlohmann::json& tensor : manifest.at(list))
-        hashes.insert(tensor.at("name").get<std::string>() + " " +
-                      tensor.at("hash").get<std::string>());
-    }
-    for (const std::string& hash : hashes) text += hash + "\n";
-    return text;
+    return text + hashes_of_step("step-00000003");
   }
 
   // With this option, in one process and in two. Of processes one plans for all: they refuse each

@@ -102,6 +102,24 @@ TEST(GradientSumTest, AShardWithoutAGradientIsLeftOut) {
   EXPECT_FALSE(sum.value().defined());
 }
 
+// As the uses of a tied parameter do.
+TEST(GradientSumTest, OfSumsThatShareTheirMemoryOneKeepsIt) {
+  const at::Tensor weight = parameter();
+  GradientSum first(weight, "first"), second(weight, "second");
+  const at::Tensor gradient = gradient_of(0);
+  for (GradientSum* sum : {&first, &second}) sum->add(gradient);
+  at::Tensor shared = gradient + gradient;
+  first.value() = second.value() = shared;
+  const c10::weak_intrusive_ptr<c10::TensorImpl> watched(shared.getIntrusivePtr());
+  shared.reset();
+  for (GradientSum* sum : {&first, &second}) sum->clear();
+  EXPECT_EQ(watched.use_count(), 1u);
+  for (GradientSum* sum : {&first, &second}) sum->add(gradient);
+  EXPECT_FALSE(first.value().is_same(second.value()));
+  EXPECT_TRUE(at::equal(first.value(), gradient));
+  EXPECT_TRUE(at::equal(second.value(), gradient));
+}
+
 TEST(GradientSumTest, StepsUseTheMemoryOfTheFirstAgain) {
   const at::Tensor weight = parameter();
   GradientSum sum(weight, "weight");
