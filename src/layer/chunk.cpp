@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "layer/casted_weights.h"
 #include "sluice/error.h"
 #include "sluice/parts/chunk.h"
 #include "sluice/parts/keyed_random.h"
@@ -55,7 +56,8 @@ Chunk::Chunk(std::vector<LayerSpec> layers, int first_layer, Names inputs, Names
     : layers_(std::move(layers)),
       first_layer_(first_layer),
       inputs_(std::move(inputs)),
-      outputs_(std::move(outputs)) {
+      outputs_(std::move(outputs)),
+      casted_weights_(std::make_unique<CastedWeights>()) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LayerSpec& layer = layers_[i];
     check_layer(layer);
@@ -67,7 +69,11 @@ Chunk::Chunk(std::vector<LayerSpec> layers, int first_layer, Names inputs, Names
   }
   plan_releases();
   share_tied_storage({this});
+  for (const ParameterInfo& parameter : parameters_) casted_weights_->add(parameter.tensor);
 }
+
+Chunk::~Chunk() = default;
+Chunk::Chunk(Chunk&&) noexcept = default;
 
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];
@@ -136,6 +142,7 @@ std::vector<at::Tensor> Chunk::run_layer(std::size_t i, const std::vector<at::Te
                                          std::uint64_t seed, std::int64_t step,
                                          std::int64_t microbatch) {
   const KeyedRandomScope scope(seed, step, layers_[i].name, microbatch);
+  const CastedWeightsScope casts(*casted_weights_);
   return layers_[i].forward(*modules_[i], read);
 }
 

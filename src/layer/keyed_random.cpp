@@ -7,8 +7,6 @@
 // attention): around these the default generator is lent the state of the scope's stream.
 //
 // Backward needs no scope: what was drawn (masks, seeds) is saved by the forward.
-// The key is torch's TESTING_ONLY_GenericMode: nothing but torch's own C++ tests uses it, and every
-// other key that a thread may include by itself has a meaning of its own.
 #include "sluice/parts/keyed_random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -26,12 +24,10 @@
 
 #include "base/key_hash.h"
 #include "layer/default_generator_swap.h"
+#include "layer/interception_key.h"
 
 namespace sluice {
 namespace {
-
-constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
-constexpr c10::DispatchKeySet kBelowKey(c10::DispatchKeySet::FULL_AFTER, kKey);
 
 // Seeded by all of the Mersenne twister's state, of which its own seeding uses 32 bits only.
 at::Generator make_cpu_generator(std::uint64_t key) {
@@ -109,7 +105,7 @@ void fill_in_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
       if (!device.is_meta()) value = current_stream->generator(device);
     }
   }
-  op.redispatchBoxed(keys & kBelowKey, stack);
+  op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
 // Attention without dropout draws nothing, which spares it the lending.
@@ -127,16 +123,16 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
   const auto values = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   const c10::Device device = with_index(device_of_call(values, stack->end()));
   if (!current_stream || device.is_cpu() || device.is_meta() || draws_nothing(op, values)) {
-    op.redispatchBoxed(keys & kBelowKey, stack);
+    op.redispatchBoxed(keys & kBelowInterception, stack);
     return;
   }
   // Ranks that are threads may share a device, and its default generator with it.
   static std::mutex one_at_a_time;
   const std::lock_guard<std::mutex> lock(one_at_a_time);
-  const c10::impl::ExcludeDispatchKeyGuard inner_calls_too(kKey);
+  const c10::impl::ExcludeDispatchKeyGuard inner_calls_too(kInterceptionKey);
   const DefaultGeneratorSwap swap(current_stream->generator(device),
                                   at::globalContext().defaultGenerator(device));
-  op.redispatchBoxed(keys & kBelowKey, stack);
+  op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
 // Random, without a generator argument, and computed by a kernel of the accelerator itself rather
@@ -149,7 +145,7 @@ bool uses_default_generator(const c10::OperatorHandle& op) {
 void intercept_operators() {
   // Never freed: other threads may be inside an operator while the process ends.
   static auto* const library =
-      new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+      new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.getNamespace() != "aten") continue;
     const auto op = c10::Dispatcher::singleton().findSchema(name);
@@ -181,7 +177,7 @@ struct KeyedRandomScope::Impl {
   ~Impl() { current_stream = outer; }
   Stream stream;
   Stream* outer;
-  c10::impl::IncludeDispatchKeyGuard include{kKey};
+  c10::impl::IncludeDispatchKeyGuard include{kInterceptionKey};
 };
 
 KeyedRandomScope::KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,
@@ -195,8 +191,8 @@ KeyedRandomScope::~KeyedRandomScope() = default;
 
 }  // namespace sluice
 
-// Operators without a kernel under the key pass it by. Registered as the library loads, since it
-// touches every operator; the kernels above are added to a few operators when first needed.
+// Operators without a kernel under the interception key pass it by. Registered as the library
+// loads, since it touches every operator; kernels are added to a few operators when first needed.
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "layer/casted_weights.h"
 #include "layer/owner_of.h"
 #include "run/flop_counter.h"
 #include "sluice/error.h"
@@ -74,6 +75,8 @@ class Probe {
             hands_gradient_on_ ? 0.0 : kept + above,
             alone};
   }
+  // Which the layer has made since its first run, none of them in its numbers.
+  double casted_weights() { return static_cast<double>(stage_.chunk().casted_weights().bytes()); }
   // Of its module.
   std::string class_name() { return stage_.chunk().module(0).name(); }
 
@@ -129,7 +132,7 @@ class Probe {
     MemoryLedger ledger(1);
     const MemoryLedger::Scope scope(ledger, 0);
     run_forward(size);
-    stage_.reset();
+    stage_.forget(0);
     return ledger.peak_bytes(0);
   }
 
@@ -312,6 +315,7 @@ ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch
         }
       }
       info.cost = layer.cost.value_or(cost_of(measured, rows));
+      if (!layer.cost) info.cost.casted_weights = probe.casted_weights();
       for (auto& [name, value] : written) values[name] = std::move(value);
     }
     for (const std::string& name : layer.writes)

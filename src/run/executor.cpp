@@ -118,6 +118,7 @@ struct Executor::Impl {
     observers.begin_program(program, transport.rank());
     observers.begin_step(step_batch.step);
     for (std::size_t i = 0; i < row().size(); ++i) run_instruction(static_cast<int>(i), row()[i]);
+    for (auto& [index, stage] : stages) stage->end_step();
     observers.end_step();
   }
 
@@ -194,6 +195,7 @@ struct Executor::Impl {
         posts.add(action, ops->unshard(action.stage));
         break;
       case ActionKind::kReshard:
+        stage_at(action.stage).drop_derived();
         ops->reshard(action.stage);
         break;
       case ActionKind::kReduceGrad:

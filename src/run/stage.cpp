@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "layer/casted_weights.h"
 #include "layer/deferred.h"
 #include "run/graph_backward.h"
 #include "run/same_storage.h"
@@ -112,13 +113,14 @@ struct Stage::Impl {
     for_each_sum([&](GradientSum& sum) { sum.finish(shard); });
   }
 
-  InFlight& find(std::int64_t microbatch, const char* what) {
+  InFlight& begin_backward(std::int64_t microbatch, const char* what) {
     const auto found = in_flight.find(microbatch);
     if (found == in_flight.end() || !found->second.kept) {
       throw Error(ErrorKind::kInternal, {.what = std::string(what) + " without its forward",
                                          .where = "stage " + std::to_string(index) +
                                                   ", microbatch " + std::to_string(microbatch)});
     }
+    chunk.casted_weights().fill();  // what graphs have saved
     return found->second;
   }
 
@@ -170,7 +172,10 @@ void Stage::to_empty(at::Device device) {
 std::size_t Stage::num_live() const { return impl_->in_flight.size(); }
 bool Stage::splits_backward() const { return impl_->splits; }
 void Stage::hold_early_weights(bool on) { impl_->hold_early_weights = on; }
+void Stage::end_step() { impl_->chunk.casted_weights().clear(); }
+void Stage::drop_derived() { impl_->chunk.casted_weights().empty(); }
 void Stage::reset() {
+  end_step();
   impl_->in_flight.clear();
   impl_->chunk.take_first_layer_outputs();  // a forward that threw
   clear_gradients();
@@ -189,6 +194,7 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
                                              std::to_string(key.microbatch),
                                     .remedy = "run its backward first, or Stage::forget"});
   }
+  impl_->chunk.casted_weights().fill();
   InFlight& work = impl_->in_flight[key.microbatch];
   work = {impl_->make_backward(impl_->chunk, impl_->sums)};
   Values received;
@@ -210,7 +216,7 @@ void Stage::keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots) 
 
 std::vector<at::Tensor> Stage::backward(std::int64_t microbatch,
                                         std::vector<at::Tensor> root_gradients) {
-  InFlight& work = impl_->find(microbatch, "backward");
+  InFlight& work = impl_->begin_backward(microbatch, "backward");
   impl_->select_shard(microbatch);
   std::vector<at::Tensor> result = work.backward->full(std::move(root_gradients));
   impl_->in_flight.erase(microbatch);
@@ -220,7 +226,7 @@ std::vector<at::Tensor> Stage::backward(std::int64_t microbatch,
 
 std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
                                               std::vector<at::Tensor> root_gradients) {
-  InFlight& work = impl_->find(microbatch, "input backward");
+  InFlight& work = impl_->begin_backward(microbatch, "input backward");
   if (work.input_done) {
     throw Error(ErrorKind::kInternal, {.what = "input backward twice",
                                        .where = "microbatch " + std::to_string(microbatch)});
@@ -234,7 +240,7 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
 }
 
 void Stage::backward_weight(std::int64_t microbatch) {
-  InFlight& work = impl_->find(microbatch, "weight backward");
+  InFlight& work = impl_->begin_backward(microbatch, "weight backward");
   if (!work.input_done) {
     throw Error(ErrorKind::kInternal, {.what = "weight backward before its input backward",
                                        .where = "microbatch " + std::to_string(microbatch)});

@@ -6,20 +6,11 @@
 #include <map>
 #include <utility>
 
+#include "layer/storage_memory.h"
 #include "train/gather_blocks.h"
 
 namespace sluice {
 namespace {
-
-void resize_memory(const at::Tensor& tensor, std::size_t bytes) {
-  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
-  storage.set_data_ptr_noswap(c10::GetAllocator(tensor.device().type())->allocate(bytes));
-  storage.set_nbytes(bytes);
-}
-
-void take_memory(const at::Tensor& tensor) {
-  resize_memory(tensor, static_cast<std::size_t>(tensor.numel()) * tensor.element_size());
-}
 
 bool has_memory_of_its_own(const at::Tensor& tensor,
                            const std::map<const void*, int>& num_of_storage) {

@@ -185,6 +185,12 @@ TEST(DataParallelTest, MixedPrecisionHasTheSameBitsForEveryNumberOfReplicas) {
   EXPECT_FALSE(same_bits(alone, train({"GPipe", 1, replicas(1, 4)})));
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 2, replicas(2, 4)})));
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(4, 4)})));
+  // Weights, and their copies, are dropped while microbatches are in flight.
+  for (const char* schedule : {"Interleaved1F1B", "ZBVZeroBubble"}) {
+    EXPECT_TRUE(same_bits(
+        alone, run({schedule, 2, with_zero3(replicas(2, 4)), "pp,dp", /*max_active_stages=*/1})))
+        << schedule;
+  }
 }
 
 TEST(DataParallelTest, HalfPrecisionParametersHaveTheSameBitsForEveryNumberOfReplicas) {

@@ -1,6 +1,7 @@
 // The consecutive layers that one stage runs, as one callable.
 //
-// Owns: modules, parameters and storage of local layers; lifetime of values inside a forward.
+// Owns: modules, parameters and storage of local layers; lifetime of values inside a forward; under
+// autocast the copies of weights that products read.
 // Does not own: autograd of a stage (stage.h), weights on disk (hf_directory.h).
 // Thread-safety: a Chunk belongs to one rank's thread.
 #pragma once
@@ -16,6 +17,8 @@
 #include "sluice/layer.h"
 
 namespace sluice {
+
+class CastedWeights;
 
 // The layers [first, first + layers.size()) of the model on this rank, as one callable.
 //
@@ -37,6 +40,8 @@ class Chunk {
   // keyed by the layer's name. Throws Error(kUsage) for layers that contradict themselves.
   Chunk(std::vector<LayerSpec> layers, int first_layer, std::vector<std::string> inputs,
         std::vector<std::string> outputs);
+  ~Chunk();
+  Chunk(Chunk&&) noexcept;
 
   // received: exactly `inputs()`. batch: the microbatch's inputs, from every rank's own loader.
   // Returns the values named by `outputs()`, in order. Random numbers inside are keyed by
@@ -64,6 +69,9 @@ class Chunk {
   // Of the modules, as running statistics, by full name; not copied.
   std::vector<std::pair<std::string, at::Tensor>> buffers() const;
   void train(bool on);
+  // Under autocast products read copies of the weights in its type, which the microbatches share
+  // from the first one on until the weights change or are dropped: tell the copies.
+  CastedWeights& casted_weights() { return *casted_weights_; }
   // Of all layers, each before its submodules; those without a module of their own have an empty
   // one.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
@@ -82,6 +90,7 @@ class Chunk {
   std::vector<std::string> inputs_, outputs_;
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;
   std::vector<ParameterInfo> parameters_;
+  std::unique_ptr<CastedWeights> casted_weights_;
   std::vector<std::string> unused_inputs_;                // relayed to nobody, read by nobody
   std::vector<std::vector<std::string>> release_before_;  // per layer: values that it reads last
   std::vector<std::vector<std::string>> release_after_;   // per layer: written, never read

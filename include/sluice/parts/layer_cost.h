@@ -47,6 +47,8 @@ struct LayerCost {
   ShapePolynomial at_end;         // more than is left, when a backward ends
   ShapePolynomial in_forward;     // while a forward runs that keeps nothing
   PooledBytes pooled;             // beside them
+  // Copies of weights in the type of products, which the microbatches of a step share.
+  double casted_weights = 0;
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
 

@@ -32,7 +32,8 @@ LayerCost one_after_other(const LayerCost& a, const LayerCost& b) {
           .after_input = ShapePolynomial::sum(a.after_input, b.after_input),
           .on_entry = larger(a.on_entry, b.on_entry),
           .at_end = larger(a.at_end, b.at_end),
-          .in_forward = larger(a.in_forward, b.in_forward)};
+          .in_forward = larger(a.in_forward, b.in_forward),
+          .casted_weights = a.casted_weights + b.casted_weights};
 }
 
 std::vector<ValueSpec> decoder_inputs() {
@@ -89,10 +90,9 @@ LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::str
   layer.cost.input_flops.per_token = flops;
   layer.cost.weight_flops.per_token = flops;
   // The log-probabilities and targets of the loss.
-  layer.cost.after_forward = {.constant = bytes.casted_weights(weights),
-                              .per_token = NumberBytes::wide(vocab_size) + kInt64};
-  layer.cost.after_input = {.constant = bytes.casted_weights(weights),
-                            .per_token = bytes.product(vocab_size)};
+  layer.cost.casted_weights = bytes.casted_weights(weights);
+  layer.cost.after_forward = {.per_token = NumberBytes::wide(vocab_size) + kInt64};
+  layer.cost.after_input = {.per_token = bytes.product(vocab_size)};
   // Fused, the gradient takes the place of the logits.
   layer.cost.on_entry.per_token = NumberBytes::wide(bytes.fuses() ? width : 2 * vocab_size);
   layer.frozen_cost = layer.cost;

@@ -55,7 +55,7 @@ LayerCost matrices(double weights, const NumberBytes& bytes) {
   LayerCost cost;
   cost.forward_flops.per_token = cost.input_flops.per_token = cost.weight_flops.per_token =
       2 * weights;
-  cost.after_forward.constant = cost.after_input.constant = bytes.casted_weights(weights);
+  cost.casted_weights = bytes.casted_weights(weights);
   return cost;
 }
 

@@ -37,14 +37,14 @@ BlockPart experts_part(const ExpertsConfig& experts, std::int64_t hidden_size,
     part.parameters.push_back({expert + experts.up + ".weight", {f, d}});
     part.parameters.push_back({expert + experts.down + ".weight", {d, f}});
   }
-  // A token meets the router and K experts; what is held does not depend on which, but for casted
-  // weights, which are those of all.
+  // A token meets the router and K experts; what is held does not depend on which. Casted weights
+  // are those of all.
   LayerCost& cost = part.cost;
   cost.forward_flops.per_token =
       2 * as_double(d) * (as_double(e) + 3 * as_double(k) * as_double(f));
   cost.input_flops = cost.weight_flops = cost.forward_flops;
   const double weights = as_double(d) * as_double(e) * (1 + 3 * as_double(f));
-  cost.after_forward.constant = cost.after_input.constant = bytes.casted_weights(weights);
+  cost.casted_weights = bytes.casted_weights(weights);
   if (experts.balance_coefficient) cost.after_forward.constant += NumberBytes::wide(e);
   cost.on_entry = {.constant = bytes.weight_gradient(as_double(f) * as_double(d)),
                    .per_token = bytes.product(2 * k * d)};

@@ -21,15 +21,15 @@ LayerCost attention_cost(const Gpt2Config& c, const NumberBytes& bytes) {
   cost.forward_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(4 * d)};
   cost.input_flops = {.per_token = 2 * weights, .per_pair = static_cast<double>(8 * d)};
   cost.weight_flops = {.per_token = 2 * weights};
-  cost.after_forward = {.constant = bytes.casted_weights(weights),
-                        .per_token = norm_bytes(d, bytes) + bytes.operand(d) +
+  cost.casted_weights = bytes.casted_weights(weights);
+  cost.after_forward = {.per_token = norm_bytes(d, bytes) + bytes.operand(d) +
                                      bytes.product(4 * d) + NumberBytes::wide(h)};
   if (c.residual_dropout > 0) cost.after_forward.per_token += bytes.product(d);
   if (c.attention_dropout > 0) {
     cost.after_forward.per_token -= NumberBytes::wide(h);
     cost.after_forward.per_pair = bytes.product(3 * h);
   }
-  cost.after_input = {.constant = bytes.casted_weights(weights), .per_token = bytes.product(6 * d)};
+  cost.after_input = {.per_token = bytes.product(6 * d)};
   cost.in_forward.per_token = bytes.product(4 * d);
   return cost;
 }
@@ -40,12 +40,11 @@ LayerCost feed_forward_cost(const Gpt2Config& c, const NumberBytes& bytes) {
   const double weights = static_cast<double>(d) * static_cast<double>(2 * f);
   cost.forward_flops.per_token = cost.input_flops.per_token = cost.weight_flops.per_token =
       2 * weights;
-  cost.after_forward = {
-      .constant = bytes.casted_weights(weights),
-      .per_token = norm_bytes(d, bytes) + bytes.operand(d) + bytes.product(2 * f)};
+  cost.casted_weights = bytes.casted_weights(weights);
+  cost.after_forward = {.per_token =
+                            norm_bytes(d, bytes) + bytes.operand(d) + bytes.product(2 * f)};
   if (c.residual_dropout > 0) cost.after_forward.per_token += bytes.product(d);
-  cost.after_input = {.constant = bytes.casted_weights(weights),
-                      .per_token = bytes.product(2 * d + 2 * f)};
+  cost.after_input = {.per_token = bytes.product(2 * d + 2 * f)};
   cost.on_entry = {
       .constant = bytes.weight_gradient(static_cast<double>(f) * static_cast<double>(d)),
       .per_token = bytes.product(2 * f)};

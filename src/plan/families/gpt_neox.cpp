@@ -27,8 +27,8 @@ LayerCost block_cost(const GptNeoxConfig& c, const NumberBytes& bytes) {
   // rows; what the activation keeps and makes.
   const int inputs = c.parallel_residual ? 1 : 2;
   const int between = c.activation == Activation::kRelu ? 1 : 2;
-  cost.after_forward = {.constant = bytes.casted_weights(weights),
-                        .per_token = bytes.stored(inputs * d + 4) + bytes.operand(2 * d) +
+  cost.casted_weights = bytes.casted_weights(weights);
+  cost.after_forward = {.per_token = bytes.stored(inputs * d + 4) + bytes.operand(2 * d) +
                                      bytes.product(5 * d + between * f) + NumberBytes::wide(h) +
                                      bytes.casted_table(2 * c.rotary_dim)};
   if (c.hidden_dropout > 0) cost.after_forward.per_token += bytes.product(2 * d);
@@ -37,8 +37,7 @@ LayerCost block_cost(const GptNeoxConfig& c, const NumberBytes& bytes) {
     cost.after_forward.per_pair = bytes.product(3 * h);
   }
   // Of every matrix its input and the gradient of its output, and so of the norms.
-  cost.after_input = {.constant = bytes.casted_weights(weights),
-                      .per_token = bytes.stored((2 + inputs) * d) + bytes.operand(2 * d) +
+  cost.after_input = {.per_token = bytes.stored((2 + inputs) * d) + bytes.operand(2 * d) +
                                    bytes.product(6 * d + 2 * f)};
   cost.on_entry = {.constant = bytes.weight_gradient(as_double(f) * as_double(d)),
                    .per_token = bytes.product(2 * f)};

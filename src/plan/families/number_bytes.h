@@ -32,7 +32,7 @@ class NumberBytes {
   double operand(std::int64_t count, int readers = 1) const {
     return product(count) * (casts_ ? readers : 1);
   }
-  // Copies of the weights, which every microbatch makes.
+  // Copies of the weights, one of each for all microbatches of a step.
   double casted_weights(double count) const { return casts_ ? product_ * count : 0.0; }
   // The gradient of a weight before it joins its sum, where it is not added in place.
   double weight_gradient(double count) const {

@@ -81,9 +81,7 @@ void add_adapter_cost(LayerInfo& layer, const std::vector<AdaptedLinear>& adapte
     cost.after_forward.per_token += kept;
     // For W also the gradients of h and y.
     cost.after_input.per_token += kept + inputs.number() * (r + out);
-    const double casted = bytes.casted_weights(r * (in + out));
-    cost.after_forward.constant += casted;
-    cost.after_input.constant += casted;
+    cost.casted_weights += bytes.casted_weights(r * (in + out));
     widest = std::max(widest, inputs.number() * out);
   }
   cost.in_forward.per_token += widest;

@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/saturate.h"
 
 namespace sluice {
 namespace {
 
+std::int64_t whole_bytes(double bytes) {
+  const double whole = std::round(bytes);
+  return whole < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(whole) : kTooMuch;
+}
+
 std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape) {
-  const double bytes = std::round(cost.at(shape));
-  return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
+  return whole_bytes(cost.at(shape));
 }
 
 // The most that a forward holds while it runs a layer that keeps nothing: of others, what they keep
@@ -43,7 +48,8 @@ ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape&
           bytes_of(cost.pooled.after_input, shape),
           bytes_of(cost.pooled.after_input, shape),
           bytes_of(cost.pooled.in_backward, shape),
-          bytes_of(cost.pooled.in_forward, shape)};
+          bytes_of(cost.pooled.in_forward, shape),
+          whole_bytes(cost.casted_weights)};
 }
 
 namespace {
@@ -127,6 +133,7 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
     }
     sum.after_forward = saturating_add(sum.after_forward, layer.after_forward);
     sum.after_input = saturating_add(sum.after_input, layer.after_input);
+    sum.casted_weights = saturating_add(sum.casted_weights, layer.casted_weights);
     add_pooled(layer, sum);
     sum.on_entry = std::max(sum.on_entry, layer.on_entry);
     sum.at_end = std::max(sum.at_end, layer.at_end);
@@ -150,6 +157,7 @@ RowActivations row_activations(const std::vector<Action>& row,
   std::int64_t held = 0, peak_with_exchange = 0;
   detail::RowExchange exchange(replicas);
   Pool pool;
+  std::set<int> casted;  // stages
   const auto reach = [&](std::int64_t bytes, std::int64_t exchanged) {
     result.peak = std::max(result.peak, bytes);
     peak_with_exchange = std::max(peak_with_exchange, saturating_add(bytes, exchanged));
@@ -157,6 +165,7 @@ RowActivations row_activations(const std::vector<Action>& row,
   auto count = [&](const Action& action) {
     const ActivationBytes& stage = stages.at(action.stage);
     pool.count(action.kind, stage);
+    if (casted.insert(action.stage).second) held = saturating_add(held, stage.casted_weights);
     const std::int64_t before = held;
     reach(before, exchange.next(action));
     const std::int64_t exchanged = exchange.now();
@@ -187,6 +196,8 @@ RowActivations row_activations(const std::vector<Action>& row,
     } else if (is_compute(action.kind)) {
       count(action);
     } else {
+      if (action.kind == ActionKind::kReshard && casted.erase(action.stage) > 0)
+        held = saturating_subtract(held, stages.at(action.stage).casted_weights);
       reach(held, exchange.next(action));
     }
   }

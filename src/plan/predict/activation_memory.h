@@ -25,6 +25,8 @@ struct ActivationBytes {
   // PooledBytes; of a stage that of its layers together, and of the largest.
   std::int64_t pooled_until_input = 0, pooled_until_weight = 0, pooled_after_input = 0;
   std::int64_t largest_after_input = 0, pooled_in_backward = 0, pooled_in_forward = 0;
+  // LayerCost's, of all microbatches together.
+  std::int64_t casted_weights = 0;
 };
 
 ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape);
@@ -34,7 +36,7 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
                                   const MicrobatchShape& shape);
 
 struct RowActivations {
-  std::int64_t kept = 0;    // the most that all live microbatches keep
+  std::int64_t kept = 0;    // the most that all live microbatches keep, and copies of weights
   std::int64_t peak = 0;    // the most that is held at once; >= kept
   std::int64_t pooled = 0;  // of fused operators, beside them and all the time
   // More than the peak, with what replicas exchange; and what of that is parameters, at most.

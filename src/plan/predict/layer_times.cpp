@@ -27,7 +27,7 @@ double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
     bytes += static_cast<double>(dtype_bytes(parameter.dtype)) * count;
     if (parameter.trainable) bytes += (1 + moments) * kFloat32 * count;
   }
-  return bytes;
+  return bytes + layer.cost.casted_weights;
 }
 
 // As predict/memory.h counts them, one layer by itself. Blocks of fused operators that stay with

@@ -1,0 +1,157 @@
+#include "layer/casted_weights.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/library.h>
+
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "layer/autograd_node.h"
+#include "layer/interception_key.h"
+#include "layer/storage_memory.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::array kDevices = {at::kCPU, at::kCUDA};
+// Which autocast computes in the lower type on both devices, and which read parameters.
+constexpr std::array kProducts = {"aten::linear", "aten::addmm",   "aten::mm",     "aten::matmul",
+                                  "aten::bmm",    "aten::baddbmm", "aten::addbmm", "aten::conv1d",
+                                  "aten::conv2d", "aten::conv3d"};
+
+thread_local CastedWeights* current = nullptr;
+
+// Widens the gradient of a copy: the backward of a cast.
+class CastedWeight : public torch::autograd::Node {
+ public:
+  CastedWeight(torch::autograd::edge_list edges, at::ScalarType type)
+      : Node(std::move(edges)), type_(type) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    if (!gradients[0].defined()) return {at::Tensor()};
+    return {gradients[0].to(type_)};
+  }
+
+ private:
+  const at::ScalarType type_;
+};
+
+// What autocast would cast to `type`.
+bool is_cast(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.defined() && tensor.is_floating_point() && tensor.scalar_type() != at::kDouble &&
+         tensor.scalar_type() != type;
+}
+
+void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                 torch::jit::Stack* stack) {
+  if (current) {
+    const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+    for (auto value = stack->end() - count; value != stack->end(); ++value) {
+      if (!value->isTensor()) continue;
+      const at::Tensor tensor = value->toTensor();
+      if (!tensor.defined() || !current->has(tensor)) continue;
+      const c10::DeviceType device = tensor.device().type();
+      if (device != at::kCPU && device != at::kCUDA) continue;
+      if (!at::autocast::is_autocast_enabled(device)) continue;
+      const at::ScalarType type = at::autocast::get_autocast_dtype(device);
+      if (is_cast(tensor, type)) *value = current->cast(tensor, type);
+    }
+  }
+  op.redispatchBoxed(keys & kBelowInterception, stack);
+}
+
+void intercept_products() {
+  // Never freed: other threads may be inside an operator while the process ends.
+  static auto* const library =
+      new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
+  for (const char* name : kProducts)
+    library->impl(name, torch::CppFunction::makeFromBoxedFunction<&take_copies>());
+}
+
+bool is_under_autocast() {
+  for (const at::DeviceType device : kDevices) {
+    if (at::autocast::is_autocast_enabled(device)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void CastedWeights::add(const at::Tensor& weight) {
+  copies_[weight.unsafeGetTensorImpl()].weight = weight;
+}
+
+bool CastedWeights::has(const at::Tensor& weight) const {
+  return copies_.contains(weight.unsafeGetTensorImpl());
+}
+
+at::Tensor CastedWeights::cast(const at::Tensor& weight, at::ScalarType type) {
+  Copy& copy = copies_.at(weight.unsafeGetTensorImpl());
+  const auto version = static_cast<std::int64_t>(weight._version());
+  const bool is_current = copy.value.defined() && copy.value.scalar_type() == type &&
+                          copy.value.device() == weight.device() && copy.version == version;
+  if (!is_current) {
+    const at::NoGradGuard no_grad;
+    const c10::impl::ExcludeDispatchKeyGuard no_interception(kInterceptionKey);
+    copy.value = weight.detach().to(type);
+    copy.version = version;
+  }
+  at::Tensor result = copy.value.detach();
+  if (at::GradMode::is_enabled() && weight.requires_grad()) {
+    auto node = make_node<CastedWeight>(
+        torch::autograd::edge_list{torch::autograd::impl::gradient_edge(weight)},
+        weight.scalar_type());
+    const std::uint32_t number = node->add_input_metadata(result);
+    torch::autograd::impl::set_gradient_edge(result,
+                                             torch::autograd::Edge(std::move(node), number));
+  }
+  return result;
+}
+
+void CastedWeights::clear() {
+  for (auto& [impl, copy] : copies_) copy.value.reset();
+  is_empty_ = false;
+}
+
+void CastedWeights::empty() {
+  for (auto& [impl, copy] : copies_) {
+    if (copy.value.defined()) resize_memory(copy.value, 0);
+  }
+  is_empty_ = true;
+}
+
+void CastedWeights::fill() {
+  if (!is_empty_) return;
+  is_empty_ = false;
+  const at::NoGradGuard no_grad;
+  for (auto& [impl, copy] : copies_) {
+    if (!copy.value.defined()) continue;
+    take_memory(copy.value);
+    // With a version counter of its own: for the graphs that saved it nothing has changed.
+    copy.value.variable_data().copy_(copy.weight.detach());
+  }
+}
+
+std::int64_t CastedWeights::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [impl, copy] : copies_) {
+    if (copy.value.defined()) bytes += static_cast<std::int64_t>(copy.value.storage().nbytes());
+  }
+  return bytes;
+}
+
+CastedWeightsScope::CastedWeightsScope(CastedWeights& weights)
+    : outer_(std::exchange(current, is_under_autocast() ? &weights : nullptr)) {
+  if (!current) return;
+  static std::once_flag intercepted;
+  std::call_once(intercepted, intercept_products);
+}
+
+CastedWeightsScope::~CastedWeightsScope() { current = outer_; }
+
+}  // namespace sluice
