@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "config/memory_size.h"
 #include "output_file.h"
 #include "plan/output/program_output.h"
 #include "plan/search/search_question.h"
@@ -26,12 +28,11 @@ namespace {
 
 struct ScheduleArguments {
   std::string name, csv;
-  std::optional<std::string> stage_to_rank, costs, out;
+  std::optional<std::string> stage_to_rank, costs, out, max_memory;
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
   bool check = false, simulate = false, search = false, json = false;
-  std::optional<double> max_memory;
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
@@ -199,6 +200,15 @@ std::string rows_text(const ScheduleArguments& arguments, const Program& program
   return to_csv(rows);
 }
 
+double bytes_of_max_memory(const std::string& text) {
+  const std::optional<std::int64_t> bytes = detail::bytes_of_text(text);
+  if (!bytes) {
+    refuse("--max-memory: '" + text + "' is no amount of memory",
+           "write 80GB, 640MiB or a number of bytes");
+  }
+  return static_cast<double>(*bytes);
+}
+
 void search(const ScheduleArguments& arguments) {
   ScheduleQuestion question;
   question.num_ranks = *arguments.num_ranks;
@@ -206,7 +216,7 @@ void search(const ScheduleArguments& arguments) {
   question.stages_per_rank = arguments.stages_per_rank.value_or(
       arguments.num_stages ? *arguments.num_stages / *arguments.num_ranks : 0);
   question.stage_to_rank = arguments.stage_to_rank.value_or("");
-  question.max_bytes = arguments.max_memory;
+  if (arguments.max_memory) question.max_bytes = bytes_of_max_memory(*arguments.max_memory);
   const std::string& text = *arguments.costs;
   const bool is_file = !text.empty() && text.find('=') == std::string::npos;
   const SearchResult result =
@@ -295,10 +305,9 @@ void add_schedule_command(CLI::App& app, int& exit_code) {
   command->add_flag("--search", arguments->search,
                     "the best order that can be found under --costs, beside the named ones; with "
                     "--pp and --microbatches");
-  command
-      ->add_option("--max-memory", arguments->max_memory,
-                   "with --search: bytes of a rank, by the kept_bytes and held_bytes of the costs")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--max-memory", arguments->max_memory,
+                      "with --search: of a rank, 80GB, 640MiB or a number of bytes, by the "
+                      "kept_bytes and held_bytes of the costs");
   command->callback(
       [arguments, &exit_code] { at_command("schedule", [&] { run(*arguments, exit_code); }); });
 }

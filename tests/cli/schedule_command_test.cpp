@@ -377,12 +377,16 @@ TEST_F(ScheduleSearchTest, ExitsWithSevenWhereNothingFits) {
   EXPECT_TRUE(nlohmann::json::parse(json.out).at("found").is_null());
   // One microbatch at a time: held, kept, and what a backward takes.
   EXPECT_EQ(search({"--max-memory", "107"}).exit_code, 0);
+  EXPECT_EQ(search({"--max-memory", "0.107kB"}).exit_code, 0);
 }
 
 TEST_F(ScheduleSearchTest, RefusesWhatItCannotUse) {
   expect_refused(run({"--search", "--pp", "2", "--microbatches", "4"}), 2,
                  "--search needs --costs");
   expect_refused(search({"--name", "1F1B"}), 2, "--search and --name exclude each other");
+  for (const char* text : {"1 apple", "0", "-5", ""})
+    expect_refused(search({"--max-memory", text}), 2,
+                   "--max-memory: '" + std::string(text) + "' is no amount of memory");
   expect_refused(search({"--stages", "3"}), 2, "3 stages cannot be divided evenly over 2 ranks");
   expect_refused(run({"--search", "--pp", "2", "--microbatches", "4", "--costs", "F=1",
                       "--max-memory", "100"}),
