@@ -4,11 +4,14 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "layer/autograd_node.h"
@@ -19,10 +22,22 @@ namespace sluice {
 namespace {
 
 constexpr std::array kDevices = {at::kCPU, at::kCUDA};
-// Which autocast computes in the lower type on both devices, and which read parameters.
-constexpr std::array kProducts = {"aten::linear", "aten::addmm",   "aten::mm",     "aten::matmul",
-                                  "aten::bmm",    "aten::baddbmm", "aten::addbmm", "aten::conv1d",
-                                  "aten::conv2d", "aten::conv3d"};
+// Of the operators that autocast computes in the lower type on both devices, those that read
+// weights.
+constexpr std::array kProducts = {"aten::linear",
+                                  "aten::addmm",
+                                  "aten::mm",
+                                  "aten::matmul",
+                                  "aten::bmm",
+                                  "aten::baddbmm",
+                                  "aten::addbmm",
+                                  "aten::conv1d",
+                                  "aten::conv2d",
+                                  "aten::conv3d",
+                                  "aten::conv_transpose1d",
+                                  "aten::conv_transpose2d.input",
+                                  "aten::conv_transpose3d.input",
+                                  "aten::conv_tbc"};
 
 thread_local CastedWeights* current = nullptr;
 
@@ -41,10 +56,36 @@ class CastedWeight : public torch::autograd::Node {
   const at::ScalarType type_;
 };
 
-// What autocast would cast to `type`.
-bool is_cast(const at::Tensor& tensor, at::ScalarType type) {
-  return tensor.defined() && tensor.is_floating_point() && tensor.scalar_type() != at::kDouble &&
-         tensor.scalar_type() != type;
+// What a product may read of a weight in place of itself: as torch::nn::Linear does, its transpose.
+bool is_transpose_of(const at::Tensor& view, const at::Tensor& weight) {
+  return weight.dim() == 2 && view.dim() == 2 && view.storage_offset() == weight.storage_offset() &&
+         view.size(0) == weight.size(1) && view.size(1) == weight.size(0) &&
+         view.stride(0) == weight.stride(1) && view.stride(1) == weight.stride(0);
+}
+
+// The lower type in which autocast would have a tensor, if it does.
+std::optional<at::ScalarType> lower_type(const at::Tensor& tensor) {
+  const c10::DeviceType device = tensor.device().type();
+  if (std::find(kDevices.begin(), kDevices.end(), device) == kDevices.end()) return std::nullopt;
+  if (!at::autocast::is_autocast_enabled(device)) return std::nullopt;
+  const at::ScalarType type = at::autocast::get_autocast_dtype(device);
+  const bool is_cast = tensor.is_floating_point() && tensor.scalar_type() != at::kDouble &&
+                       tensor.scalar_type() != type;
+  return is_cast ? std::optional(type) : std::nullopt;
+}
+
+// The tensor, or what a product reads in its place.
+at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
+  if (!tensor.defined()) return tensor;
+  const bool is_weight = weights.has(tensor);
+  const at::Tensor weight = !is_weight && tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
+  if (!weights.has(weight)) return tensor;
+  const std::optional<at::ScalarType> type = lower_type(tensor);
+  if (!type) return tensor;
+  if (is_weight) return weights.cast(weight, *type);
+  if (!is_transpose_of(tensor, weight)) return tensor;
+  const at::Tensor copy = weights.cast(weight, *type).t();
+  return tensor.grad_fn() ? copy : copy.detach();  // without a graph its gradient ends here
 }
 
 void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -52,14 +93,7 @@ void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   if (current) {
     const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
     for (auto value = stack->end() - count; value != stack->end(); ++value) {
-      if (!value->isTensor()) continue;
-      const at::Tensor tensor = value->toTensor();
-      if (!tensor.defined() || !current->has(tensor)) continue;
-      const c10::DeviceType device = tensor.device().type();
-      if (device != at::kCPU && device != at::kCUDA) continue;
-      if (!at::autocast::is_autocast_enabled(device)) continue;
-      const at::ScalarType type = at::autocast::get_autocast_dtype(device);
-      if (is_cast(tensor, type)) *value = current->cast(tensor, type);
+      if (value->isTensor()) *value = copy_of(value->toTensor(), *current);
     }
   }
   op.redispatchBoxed(keys & kBelowInterception, stack);
@@ -82,6 +116,12 @@ bool is_under_autocast() {
 
 }  // namespace
 
+CastedWeights::CastedWeights() {
+  // While modules are made, not while ranks run.
+  static std::once_flag intercepted;
+  std::call_once(intercepted, intercept_products);
+}
+
 void CastedWeights::add(const at::Tensor& weight) {
   copies_[weight.unsafeGetTensorImpl()].weight = weight;
 }
@@ -92,14 +132,17 @@ bool CastedWeights::has(const at::Tensor& weight) const {
 
 at::Tensor CastedWeights::cast(const at::Tensor& weight, at::ScalarType type) {
   Copy& copy = copies_.at(weight.unsafeGetTensorImpl());
-  const auto version = static_cast<std::int64_t>(weight._version());
+  const auto version =
+      weight.is_inference() ? std::int64_t{0} : static_cast<std::int64_t>(weight._version());
   const bool is_current = copy.value.defined() && copy.value.scalar_type() == type &&
-                          copy.value.device() == weight.device() && copy.version == version;
+                          copy.data == weight.const_data_ptr() && copy.version == version;
   if (!is_current) {
+    const c10::InferenceMode graphs_may_save_it(false);
     const at::NoGradGuard no_grad;
     const c10::impl::ExcludeDispatchKeyGuard no_interception(kInterceptionKey);
     copy.value = weight.detach().to(type);
     copy.version = version;
+    copy.data = weight.const_data_ptr();
   }
   at::Tensor result = copy.value.detach();
   if (at::GradMode::is_enabled() && weight.requires_grad()) {
@@ -127,14 +170,16 @@ void CastedWeights::empty() {
 
 void CastedWeights::fill() {
   if (!is_empty_) return;
-  is_empty_ = false;
+  const c10::InferenceMode graphs_may_save_it(false);
   const at::NoGradGuard no_grad;
   for (auto& [impl, copy] : copies_) {
     if (!copy.value.defined()) continue;
     take_memory(copy.value);
     // With a version counter of its own: for the graphs that saved it nothing has changed.
     copy.value.variable_data().copy_(copy.weight.detach());
+    copy.data = copy.weight.const_data_ptr();
   }
+  is_empty_ = false;
 }
 
 std::int64_t CastedWeights::bytes() const {
@@ -146,11 +191,7 @@ std::int64_t CastedWeights::bytes() const {
 }
 
 CastedWeightsScope::CastedWeightsScope(CastedWeights& weights)
-    : outer_(std::exchange(current, is_under_autocast() ? &weights : nullptr)) {
-  if (!current) return;
-  static std::once_flag intercepted;
-  std::call_once(intercepted, intercept_products);
-}
+    : outer_(std::exchange(current, is_under_autocast() ? &weights : nullptr)) {}
 
 CastedWeightsScope::~CastedWeightsScope() { current = outer_; }
 

@@ -10,7 +10,8 @@
 //     microbatch rounded to the lower type, then widened and added up in the weight's own type.
 //  2. A copy serves several graphs and ties none to another: each has its own node above the
 //  weight.
-//  3. A weight that an operator has written to since is cast anew.
+//  3. A weight that an operator has written to since, or that has other memory, is cast anew. Not
+//     seen: writes through data(), through another use of a tied weight, and to raw memory.
 // Thread-safety: one rank's thread; on CUDA the engine's thread runs layers again while that thread
 // waits for it.
 #pragma once
@@ -24,6 +25,7 @@ namespace sluice {
 
 class CastedWeights {
  public:
+  CastedWeights();
   // A parameter whose copies are kept.
   void add(const at::Tensor& weight);
   bool has(const at::Tensor& weight) const;
@@ -44,6 +46,7 @@ class CastedWeights {
     at::Tensor weight;
     at::Tensor value;  // without a graph; undefined: none
     std::int64_t version = 0;
+    const void* data = nullptr;  // of the weight
   };
   std::unordered_map<const c10::TensorImpl*, Copy> copies_;
   bool is_empty_ = false;  // between empty() and fill()

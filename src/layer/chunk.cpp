@@ -74,6 +74,9 @@ Chunk::Chunk(std::vector<LayerSpec> layers, int first_layer, Names inputs, Names
 
 Chunk::~Chunk() = default;
 Chunk::Chunk(Chunk&&) noexcept = default;
+Chunk& Chunk::operator=(Chunk&&) noexcept = default;
+
+void Chunk::clear_casted_weights() { casted_weights_->clear(); }
 
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];

@@ -23,6 +23,7 @@ LayerCost cost_of_frozen(const LayerInfo& layer, bool flows) {
   LayerCost cost = flows ? layer.frozen_cost.value_or(layer.cost) : LayerCost();
   cost.forward_flops = layer.cost.forward_flops;
   cost.in_forward = layer.cost.in_forward;
+  cost.casted_weights = layer.cost.casted_weights;
   cost.weight_flops = {};
   // A forward alone takes as much for one layer at a time.
   if (!flows)

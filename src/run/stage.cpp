@@ -60,6 +60,7 @@ struct Stage::Impl {
     if (uses_graph) make_backward = nullptr;  // it refers to the sums
     sums = make_sums(chunk.parameters());
     begin_sums();
+    chunk.clear_casted_weights();
     if (!chunk.parameters().empty()) device = chunk.parameters().front().tensor.device();
     if (uses_graph) make_backward = graph_backward(chunk, sums, "stage " + std::to_string(index));
   }
@@ -146,7 +147,10 @@ at::Tensor& Stage::gradient(std::size_t parameter) {
   GradientSum* sum = impl_->sums.at(parameter).get();
   return sum ? sum->value() : impl_->none;
 }
-void Stage::clear_gradients() { impl_->clear_sums(); }
+void Stage::clear_gradients() {
+  impl_->clear_sums();
+  end_step();
+}
 void Stage::set_shards(const StageShards& shards) {
   impl_->clear_sums();
   if (shards == impl_->shards) return;
@@ -172,10 +176,9 @@ void Stage::to_empty(at::Device device) {
 std::size_t Stage::num_live() const { return impl_->in_flight.size(); }
 bool Stage::splits_backward() const { return impl_->splits; }
 void Stage::hold_early_weights(bool on) { impl_->hold_early_weights = on; }
-void Stage::end_step() { impl_->chunk.casted_weights().clear(); }
+void Stage::end_step() { impl_->chunk.clear_casted_weights(); }
 void Stage::drop_derived() { impl_->chunk.casted_weights().empty(); }
 void Stage::reset() {
-  end_step();
   impl_->in_flight.clear();
   impl_->chunk.take_first_layer_outputs();  // a forward that threw
   clear_gradients();

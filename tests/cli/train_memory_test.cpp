@@ -45,6 +45,11 @@ std::string name_of(const ::testing::TestParamInfo<MemoryCase>& info) { return i
 const std::vector<std::string> kTwoReplicas = {"--parallelism.data_parallel_degree=2",
                                                "--training.local_batch_size=4"};
 
+std::vector<std::string> mixed(std::vector<std::string> more) {
+  more.emplace_back("--training.mixed_precision=bfloat16");
+  return more;
+}
+
 std::vector<std::string> replicated(std::vector<std::string> more) {
   more.insert(more.begin(), kTwoReplicas.begin(), kTwoReplicas.end());
   return more;
@@ -110,6 +115,14 @@ INSTANTIATE_TEST_SUITE_P(
                    replicated({"--parallelism.pipeline_parallel_schedule=Interleaved1F1B",
                                "--parallelism.zero3=true"})},
         MemoryCase{"ZeroBubble", {"--parallelism.pipeline_parallel_schedule=ZBVZeroBubble"}},
+        MemoryCase{"MixedPrecision", mixed({})},
+        MemoryCase{"MixedPrecisionOfLayersThatRunTwice",
+                   mixed({"--training.activation_checkpoint=full"})},
+        MemoryCase{"MixedPrecisionOverFrozenLayers",
+                   mixed({"--training.trainable=[\"*layers.3*\"]"})},
+        MemoryCase{"MixedPrecisionOfShardedParameters",
+                   mixed(replicated({"--parallelism.pipeline_parallel_schedule=Interleaved1F1B",
+                                     "--parallelism.zero3=true"}))},
         MemoryCase{"DropoutOfAttention", {}, llama(15, "0.1")},
         MemoryCase{"HeadsThatFusedAttentionDoesNotTake", {}, llama(6, "0.0")},
         MemoryCase{"Gpt2", {}, gpt2("0.0", "0.0")},

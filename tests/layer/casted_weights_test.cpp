@@ -3,7 +3,9 @@
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
+#include <torch/nn/functional/linear.h>
 
 #include <functional>
 #include <map>
@@ -34,7 +36,7 @@ class Autocast {
 
 at::Tensor numbers(at::IntArrayRef sizes, double start) {
   const std::int64_t count = c10::multiply_integers(sizes);
-  return at::sin(at::arange(count, at::kFloat) * 0.7 + start).reshape(sizes);
+  return at::sin(at::arange(count, at::kFloat) * 0.7 + start).reshape(sizes).clone();
 }
 
 using Product = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
@@ -67,6 +69,23 @@ const std::map<std::string, std::pair<std::vector<std::int64_t>, Product>>& prod
         [](const at::Tensor& x, const at::Tensor& w) {
           return at::addbmm(at::ones({4, 5}), x, w);
         }}},
+      {"transposed",
+       {{5, kWidth},
+        [](const at::Tensor& x, const at::Tensor& w) {
+          return torch::nn::functional::linear(x, w) +
+                 torch::nn::functional::linear(x.flatten(0, 1), w, at::ones({5})).view({3, 4, 5});
+        }}},
+      {"conv2d",
+       {{6, 3, 2, 3},
+        [](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x.unsqueeze(0), w); }}},
+      {"conv3d",
+       {{6, 1, 2, 2, 3},
+        [](const at::Tensor& x, const at::Tensor& w) {
+          return at::conv3d(x.unsqueeze(0).unsqueeze(0), w);
+        }}},
+      {"conv_transpose1d",
+       {{4, 6, 3},
+        [](const at::Tensor& x, const at::Tensor& w) { return at::conv_transpose1d(x, w); }}},
       {"conv1d",
        {{6, 4, 3}, [](const at::Tensor& x, const at::Tensor& w) { return at::conv1d(x, w); }}},
       {"twice", {{kWidth, kWidth}, [](const at::Tensor& x, const at::Tensor& w) {
@@ -76,14 +95,14 @@ const std::map<std::string, std::pair<std::vector<std::int64_t>, Product>>& prod
 }
 
 // One layer, which multiplies.
-Chunk chunk_of(const Product& product, const at::Tensor& weight) {
+Chunk chunk_of(const Product& product, const at::Tensor& weight, bool trains = true) {
   LayerSpec layer;
   layer.name = "product";
   layer.reads = {"x"};
   layer.writes = {"y"};
-  layer.make = [weight] {
+  layer.make = [weight, trains] {
     auto module = std::make_shared<torch::nn::Module>();
-    module->register_parameter("weight", weight);
+    module->register_parameter("weight", weight, trains);
     return module;
   };
   layer.forward = [product](torch::nn::Module& module, const std::vector<at::Tensor>& read) {
@@ -212,6 +231,65 @@ TEST(CastedWeightsTest, FrozenWeightsAndForwardsWithoutAGraphShareTheCopy) {
   EXPECT_TRUE(is_zero(y));
   y.sum().backward();
   EXPECT_TRUE(trained.parameters().front().tensor.grad().defined());
+}
+
+TEST(CastedWeightsTest, ATransposeThatWasTakenWithoutAGraphHasNone) {
+  Chunk chunk = chunk_of(
+      [](const at::Tensor& x, const at::Tensor& w) {
+        at::Tensor transposed;
+        {
+          const at::NoGradGuard no_grad;
+          transposed = w.t();
+        }
+        return at::matmul(x, transposed);
+      },
+      numbers({5, kWidth}, 0));
+  at::Tensor x = numbers({3, 4, kWidth}, 0.1).requires_grad_();
+  const Autocast autocast;
+  run(chunk, x).sum().backward();
+  EXPECT_TRUE(x.grad().defined());
+  EXPECT_FALSE(chunk.parameters().front().tensor.grad().defined());
+  EXPECT_GT(chunk.casted_weights().bytes(), 0);
+}
+
+TEST(CastedWeightsTest, ACopyThatInferenceModeHasMadeServesAGraph) {
+  const auto product = [](const at::Tensor& x, const at::Tensor& w) {
+    at::Tensor scale;
+    {
+      const c10::InferenceMode inference;
+      scale = at::linear(x.detach(), w).sum();
+    }
+    return at::linear(x, w) * scale.clone().item<double>();
+  };
+  Chunk chunk = chunk_of(product, numbers({5, kWidth}, 0));
+  at::Tensor x = numbers({3, 4, kWidth}, 0.1).requires_grad_();
+  const Autocast autocast;
+  run(chunk, x).sum().backward();
+  at::Tensor plain = numbers({5, kWidth}, 0).requires_grad_();
+  product(x.detach(), plain).sum().backward();
+  EXPECT_TRUE(at::equal(chunk.parameters().front().tensor.grad(), plain.grad()));
+
+  at::Tensor made_there;
+  {
+    const c10::InferenceMode inference;
+    made_there = numbers({5, kWidth}, 0);
+  }
+  const auto linear = [](const at::Tensor& input, const at::Tensor& w) {
+    return at::linear(input, w);
+  };
+  Chunk frozen = chunk_of(linear, made_there, /*trains=*/false);
+  EXPECT_TRUE(at::equal(run(frozen, x), at::linear(x, numbers({5, kWidth}, 0))));
+}
+
+TEST(CastedWeightsTest, AWeightOfOtherMemoryIsCastAnew) {
+  Chunk chunk = chunk_of([](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w); },
+                         numbers({5, kWidth}, 0));
+  const at::Tensor x = numbers({3, 4, kWidth}, 0.1);
+  const Autocast autocast;
+  run(chunk, x);
+  at::Tensor weight = chunk.parameters().front().tensor;
+  weight.set_data(numbers({5, kWidth}, 1));
+  EXPECT_TRUE(at::equal(run(chunk, x), at::linear(x, numbers({5, kWidth}, 1))));
 }
 
 TEST(CastedWeightsTest, GraphsOutliveTheMemoryOfTheCopies) {

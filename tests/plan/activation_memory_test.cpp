@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/saturate.h"
+#include "plan/trainable.h"
 #include "sluice/parts/precision.h"
 
 namespace sluice {
@@ -126,6 +127,44 @@ TEST(ActivationMemoryTest, FollowsTheRowOfTheRank) {
   // Stage 1 needs its 90 when its 40 are gone.
   EXPECT_EQ(peak({A::forward(0, 0), A::forward(1, 0), A::backward(1, 0), A::backward(0, 0)}),
             (std::pair<std::int64_t, std::int64_t>(140, 190)));
+}
+
+// One of each stage, from its first microbatch to the end of the row, or to a RESHARD.
+TEST(ActivationMemoryTest, MicrobatchesShareTheCastedWeightsOfTheirStage) {
+  ActivationBytes first, second;
+  first.after_forward = second.after_forward = 10;
+  first.casted_weights = 100;
+  second.casted_weights = 1000;
+  const auto peak = [&](const std::vector<Action>& row) {
+    return row_activations(row, {first, second}).peak;
+  };
+  using A = Action;
+  EXPECT_EQ(peak({A::forward(0, 0), A::forward(0, 1), A::backward(0, 0), A::backward(0, 1)}), 120);
+  EXPECT_EQ(peak({A::forward(0, 0), A::backward(0, 0), A::forward(1, 0), A::backward(1, 0)}), 1110);
+  const A reshard = A::make(ActionKind::kReshard, 0), unshard = A::make(ActionKind::kUnshard, 0);
+  EXPECT_EQ(peak({A::forward(0, 0), reshard, A::forward(1, 0), A::backward(1, 0), unshard,
+                  A::backward(0, 0)}),
+            1110);  // the backward needs its own again
+  EXPECT_EQ(peak({A::forward(0, 0), A::backward(0, 0), reshard, A::forward(1, 0)}), 1010);
+}
+
+TEST(ActivationMemoryTest, CastedWeightsOfFrozenLayersCountToo) {
+  const auto model_of = [](const std::vector<std::string>& trainable) {
+    ModelSpec model = parse_model_spec(R"({"model_type": "llama", "vocab_size": 100,
+      "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
+      "num_key_value_heads": 1})",
+                                       "config.json", {.products = "bfloat16"});
+    detail::set_trainable(model, trainable);
+    return model;
+  };
+  const double block = 2.0 * (8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 12);
+  for (const ModelSpec& model :
+       {model_of({"*"}), model_of({"lm_head*"}), model_of({"*layers.0*"})}) {
+    EXPECT_EQ(model.layers[0].cost.casted_weights, 0);
+    EXPECT_EQ(model.layers[1].cost.casted_weights, block);
+    EXPECT_EQ(model.layers[2].cost.casted_weights, block);
+    EXPECT_EQ(model.layers.back().cost.casted_weights, 2.0 * 8 * 100);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <limits>
 #include <thread>
 
+#include "layer/casted_weights.h"
+#include "run/autocast.h"
 #include "run/one_stage.h"
 #include "sluice/simulate.h"
 #include "support/expect_error.h"
@@ -368,6 +370,30 @@ TEST(ExecutorTest, RecordsTheLastActionsWithTheFailedOne) {
   EXPECT_NE(last.find("1B2"), std::string::npos) << record;
   EXPECT_NE(last.find("FAILED"), std::string::npos) << record;
   EXPECT_NE(record.find("bytes"), std::string::npos);
+}
+
+TEST(ExecutorTest, CopiesOfWeightsUnderAutocastEndWithTheStep) {
+  OneStage one(program_of("GPipe", 1, 2));
+  const AutocastScope autocast(at::kBFloat16);
+  CastedWeights& copies = one.stage.chunk().casted_weights();
+  std::vector<std::int64_t> bytes;
+  bool fails = false;
+  CallbackObserver observer;
+  observer.on_end = [&](int, const Action&) {
+    bytes.push_back(copies.bytes());
+    if (fails) throw std::runtime_error("injected fault");
+  };
+  ExecutorOptions options;
+  options.observers = {&observer};
+  options.scale = GradientScale::kMicrobatches;
+  Executor executor = one.executor(options);
+  executor.run_step(user_batches(1, 2, {2})[0]);
+  EXPECT_GT(bytes.front(), 0);
+  EXPECT_EQ(bytes, std::vector<std::int64_t>(bytes.size(), bytes.front()));
+  EXPECT_EQ(copies.bytes(), 0);
+  fails = true;
+  EXPECT_THROW(executor.run_step(user_batches(1, 2, {2})[0]), Error);
+  EXPECT_EQ(copies.bytes(), 0);
 }
 
 TEST(ExecutorTest, RefusesABatchOfAnotherNumberOfMicrobatchesAndWakesTheOtherRanks) {

@@ -42,6 +42,7 @@ class Chunk {
         std::vector<std::string> outputs);
   ~Chunk();
   Chunk(Chunk&&) noexcept;
+  Chunk& operator=(Chunk&&) noexcept;
 
   // received: exactly `inputs()`. batch: the microbatch's inputs, from every rank's own loader.
   // Returns the values named by `outputs()`, in order. Random numbers inside are keyed by
@@ -69,9 +70,11 @@ class Chunk {
   // Of the modules, as running statistics, by full name; not copied.
   std::vector<std::pair<std::string, at::Tensor>> buffers() const;
   void train(bool on);
-  // Under autocast products read copies of the weights in its type, which the microbatches share
-  // from the first one on until the weights change or are dropped: tell the copies.
-  CastedWeights& casted_weights() { return *casted_weights_; }
+  // Under autocast products read copies of the weights in its type, made once for all forwards. To
+  // be called when weights have changed otherwise than by operators on the parameters themselves.
+  // (An Executor does so after each step, a Stage with its gradients.)
+  void clear_casted_weights();
+  CastedWeights& casted_weights() { return *casted_weights_; }  // for the stage
   // Of all layers, each before its submodules; those without a module of their own have an empty
   // one.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;

@@ -92,8 +92,8 @@ class Stage {
   // False once a backward_input had to compute every weight gradient itself
   // (docs/split-backward.md).
   bool splits_backward() const;
-  // Nothing is in flight any more, and the weights are about to change. Lets go of what was derived
-  // from them for the step, as under autocast their copies in its type.
+  // Nothing is in flight any more. Lets go of what was derived from the weights for the step, as
+  // under autocast their copies in its type; clear_gradients() does so too.
   void end_step();
   // The weights are about to lose their memory while microbatches are in flight, and what was
   // derived from them does too: the next forward or backward makes it again.
