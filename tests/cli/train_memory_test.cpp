@@ -118,8 +118,6 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"MixedPrecision", mixed({})},
         MemoryCase{"MixedPrecisionOfLayersThatRunTwice",
                    mixed({"--training.activation_checkpoint=full"})},
-        MemoryCase{"MixedPrecisionOverFrozenLayers",
-                   mixed({"--training.trainable=[\"*layers.3*\"]"})},
         MemoryCase{"MixedPrecisionOfShardedParameters",
                    mixed(replicated({"--parallelism.pipeline_parallel_schedule=Interleaved1F1B",
                                      "--parallelism.zero3=true"}))},
