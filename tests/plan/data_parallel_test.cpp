@@ -264,6 +264,24 @@ TEST(DataParallelPlanTest, WhatOthersOwnIsCopiedOnceWhileReplicasAddUp) {
   }
 }
 
+// When no microbatch is live any more, a rank with a use of a tied parameter adds the uses up.
+TEST(DataParallelPlanTest, TheSumOfATiedParameterIsThereOncePerRankThatUsesIt) {
+  const Plan plan =
+      plan_of({.num_ranks = 3, .num_microbatches = 4, .partition = {.num_stages = 3}, .seq_len = 1},
+              "llama_tied");
+  const ParameterSpec& table = plan.model.layers.front().parameters.front();
+  const std::int64_t bytes = 4 * table.numel();
+  for (const int rank : {0, 2}) {
+    // Beside it memory of fused operators stays; what microbatches kept is gone.
+    const RankMemory& memory = plan.ranks[rank].memory;
+    EXPECT_GT(memory.reduction_bytes, 0) << rank;
+    EXPECT_LE(memory.reduction_bytes, bytes) << rank;
+    EXPECT_GE(memory.reduction_bytes + memory.activation_bytes + memory.running_bytes, bytes)
+        << rank;
+  }
+  EXPECT_EQ(plan.ranks[1].memory.reduction_bytes, 0);
+}
+
 TEST(DataParallelPlanTest, ActivationsThatAreMoreThanTheCopiesHideThem) {
   EXPECT_EQ(plan_of({.num_ranks = 1,
                      .schedule = "GPipe",
