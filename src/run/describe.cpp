@@ -214,6 +214,7 @@ ValueSpec value_spec(const std::string& name, const Value& value, std::int64_t r
 
 std::vector<ParameterSpec> parameter_specs(const std::vector<ParameterInfo>& parameters) {
   std::vector<ParameterSpec> specs;
+  specs.reserve(parameters.size());
   for (const ParameterInfo& parameter : parameters) {
     specs.push_back({parameter.name, parameter.global_shape, parameter.tied_to,
                      dtype_name(parameter.tensor.scalar_type()), parameter.trainable});

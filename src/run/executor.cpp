@@ -313,11 +313,12 @@ struct Executor::Impl {
   // ---- transfers ----
 
   Tensors take_inputs(ChannelKind kind, const Action& action) {
-    auto [tensors, ticket] = mailbox.take_arriving(kind, action.stage, action.microbatch);
-    if (!ticket) return std::move(tensors);
-    idle_works.run_until([&] { return transport.has_arrived(*ticket); });
+    auto arriving = mailbox.take_arriving(kind, action.stage, action.microbatch);
+    if (!arriving.second) return std::move(arriving.first);
+    const Transport::Ticket ticket = *arriving.second;
+    idle_works.run_until([&] { return transport.has_arrived(ticket); });
     observers.waiting(action);
-    Message message = transport.wait(*ticket);
+    Message message = transport.wait(ticket);
     observers.arrived(action, message.tensors);
     return std::move(message.tensors);
   }
