@@ -8,8 +8,7 @@
 // Invariants:
 //  1. Numbers are those of autocast without copies: the weight rounded, its gradient of a
 //     microbatch rounded to the lower type, then widened and added up in the weight's own type.
-//  2. A copy serves several graphs and ties none to another: each has its own node above the
-//  weight.
+//  2. A copy serves several graphs and ties none to another: each has a node of its own.
 //  3. A weight that an operator has written to since, or that has other memory, is cast anew. Not
 //     seen: writes through data(), through another use of a tied weight, and to raw memory.
 // Thread-safety: one rank's thread; on CUDA the engine's thread runs layers again while that thread
