@@ -96,7 +96,8 @@ TEST_F(RendezvousTest, ProcessesOfOneMachineMeetThroughAPrivateFile) {
 }
 
 TEST_F(RendezvousTest, TheFileIsForThisUserAlone) {
-  std::jthread first([] { (void)join_job(here(0, 2, "job"), kLong); });
+  JobStore kept;  // until both have heard from it that all have come
+  std::jthread first([&kept] { kept = join_job(here(0, 2, "job"), kLong); });
   EXPECT_TRUE(testing::eventually([&] {
     return std::filesystem::exists(folder_ / ("sluice-" + std::to_string(::geteuid()))) &&
            files().size() == 1 && files().begin()->find(".tmp") == std::string::npos;
