@@ -355,7 +355,7 @@ struct Executor::Impl {
   }
 };
 
-Executor::Executor(const Program& program, int rank, std::vector<Stage*> stages,
+Executor::Executor(const Program& program, int rank, const std::vector<Stage*>& stages,
                    Transport& transport, StepOps& ops, LossFunction loss, ExecutorOptions options)
     : impl_(std::make_unique<Impl>(program, rank, stages, transport, ops, std::move(loss),
                                    std::move(options))) {}

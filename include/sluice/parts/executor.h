@@ -98,8 +98,8 @@ class Executor {
   // the mesh has. The program must have passed verify(); one that is forward_only builds no graph.
   // References must outlive the executor. Throws Error(kUsage) for stages or a transport of another
   // rank, and for shards that do not fit replicas and microbatches.
-  Executor(const Program& program, int rank, std::vector<Stage*> stages, Transport& transport,
-           StepOps& ops, LossFunction loss, ExecutorOptions options);
+  Executor(const Program& program, int rank, const std::vector<Stage*>& stages,
+           Transport& transport, StepOps& ops, LossFunction loss, ExecutorOptions options);
   ~Executor();
 
   // Runs this rank's row once. Throws Error naming rank, instruction, stage and microbatch, after
