@@ -95,7 +95,7 @@ TEST_F(TrainCommandTest, PredictsThePeakMemoryOfEveryRank) {
 TEST_F(TrainCommandTest, PredictsThePeakMemoryOfFrozenLayersAndOfThoseThatRunTwice) {
   const std::string upper = "[\"model.layers.2.*\", \"model.layers.3.*\", \"lm_head.weight\"]";
   std::vector<double> plain;
-  for (const std::string option :
+  for (const std::string& option :
        {std::string(), std::string("--training.activation_checkpoint=full"),
         "--training.trainable=" + upper}) {
     for (const std::string schedule : {"GPipe", "ZBVZeroBubble"}) {

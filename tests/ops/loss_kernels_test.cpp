@@ -133,7 +133,9 @@ TEST_P(LossKernelTest, ByBlocksIsNearFloat64) {
             continue;
           }
           loss += std::log(total[row]) + static_cast<double>(top[row] - chosen[row]);
-          if (cap == 0) EXPECT_NEAR(sums[row] / total[row], 1, 1e-5);
+          if (cap == 0) {
+            EXPECT_NEAR(sums[row] / total[row], 1, 1e-5);
+          }
         }
         EXPECT_NEAR(loss, exact.loss, 2e-6 * std::max(1.0, exact.loss)) << classes << " " << width;
         EXPECT_LT(distance(gradient, exact.gradient), 4e-6) << classes << " " << width;

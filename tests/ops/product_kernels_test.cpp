@@ -40,7 +40,9 @@ std::vector<float> run(const Kernels& kernels, const Case& c, Place place = Plac
                    .scratch = scratch.data()});
   const std::vector<float> after = of_c.values();
   for (std::size_t i = 0; i < after.size(); ++i) {
-    if (static_cast<Index>(i) % c_row >= c.columns) EXPECT_EQ(after[i], before[i]) << i;
+    if (static_cast<Index>(i) % c_row >= c.columns) {
+      EXPECT_EQ(after[i], before[i]) << i;
+    }
   }
   return after;
 }
@@ -117,7 +119,9 @@ TEST_P(ProductKernelTest, AddsAsIfTheProductWereAddedAsAWhole) {
   const std::vector<float> added = run(kernels_, c),
                            before = random_floats((c.rows - 1) * 51 + c.columns, 3);
   for (std::size_t i = 0; i < added.size(); ++i) {
-    if (i % 51 < 48) ASSERT_EQ(added[i], before[i] + alone[i]);
+    if (i % 51 < 48) {
+      ASSERT_EQ(added[i], before[i] + alone[i]);
+    }
   }
 }
 

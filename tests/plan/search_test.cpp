@@ -96,7 +96,9 @@ TEST(SearchTest, IsAtLeastAsFastAsEveryNamedScheduleUnderUnequalCosts) {
     EXPECT_LE(result.found->simulation.makespan, best * (1 + 1e-9));
     EXPECT_EQ(result.is_better, result.found->simulation.makespan < best * (1 - 1e-9));
     for (const ScheduleAnswer& each : result.named) {
-      if (each.refusal.empty()) EXPECT_GE(each.simulation.makespan, best * (1 - 1e-9));
+      if (each.refusal.empty()) {
+        EXPECT_GE(each.simulation.makespan, best * (1 - 1e-9));
+      }
     }
   }
 }
@@ -142,7 +144,9 @@ TEST(SearchTest, KeepsToTheMemoryThatItIsGiven) {
     EXPECT_TRUE(verify(lower(*found)).ok());
     EXPECT_LE(peak_of(*found, costs), *options.max_bytes);
     const double makespan = makespan_of(*found, costs);
-    if (before > 0) EXPECT_LE(makespan, before * 1.02);
+    if (before > 0) {
+      EXPECT_LE(makespan, before * 1.02);
+    }
     before = makespan;
   }
   options.max_bytes = 13.0;
