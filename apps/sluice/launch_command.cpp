@@ -31,7 +31,7 @@ struct LaunchArguments {
   std::string log_folder, rdzv, secret_file;
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_launch(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = kWhere, .remedy = remedy});
 }
 
@@ -50,15 +50,15 @@ StoreAddress meeting_place(const std::string& text) {
       return place;
     }
   }
-  refuse("'" + text + "' is not a value of --rdzv",
-         "give the machine of node 0 and a free port of it, as node0:29500");
+  refuse_launch("'" + text + "' is not a value of --rdzv",
+                "give the machine of node 0 and a free port of it, as node0:29500");
 }
 
 std::string secret_of(const LaunchArguments& arguments) {
   if (arguments.secret_file.empty()) {
     const char* const value = std::getenv("SLUICE_JOB_SECRET");
     if (value && *value) return value;
-    refuse(
+    refuse_launch(
         "launchers on several machines need a secret that all of them know",
         "give --secret-file FILE or set SLUICE_JOB_SECRET to the same random text everywhere, as "
         "of 'openssl rand -hex 32'");
@@ -85,19 +85,19 @@ void read_nodes(const LaunchArguments& arguments, LaunchOptions& options) {
   options.node = arguments.node.value_or(0);
   if (options.num_nodes == 1) {
     if (arguments.node || !arguments.rdzv.empty() || !arguments.secret_file.empty()) {
-      refuse("--node-rank, --rdzv and --secret-file are for several machines",
-             "give --nnodes, or leave them out");
+      refuse_launch("--node-rank, --rdzv and --secret-file are for several machines",
+                    "give --nnodes, or leave them out");
     }
     return;
   }
   if (!arguments.node || arguments.rdzv.empty()) {
-    refuse("several machines need --node-rank and --rdzv",
-           "give every machine its number, and all the same --rdzv HOST:PORT");
+    refuse_launch("several machines need --node-rank and --rdzv",
+                  "give every machine its number, and all the same --rdzv HOST:PORT");
   }
   if (options.node >= options.num_nodes) {
-    refuse("--node-rank " + std::to_string(options.node) + " is not below --nnodes " +
-               std::to_string(options.num_nodes),
-           "number the machines from 0");
+    refuse_launch("--node-rank " + std::to_string(options.node) + " is not below --nnodes " +
+                      std::to_string(options.num_nodes),
+                  "number the machines from 0");
   }
   options.meeting = meeting_place(arguments.rdzv);
   options.secret = secret_of(arguments);
@@ -106,14 +106,15 @@ void read_nodes(const LaunchArguments& arguments, LaunchOptions& options) {
 void require_command(const std::vector<std::string>& command) {
   const std::vector<std::string> known = {"train", "eval"};
   if (command.empty())
-    refuse("there is no command to launch", "write it after --, as in -- train run.toml");
+    refuse_launch("there is no command to launch", "write it after --, as in -- train run.toml");
   if (std::find(known.begin(), known.end(), command.front()) != known.end()) return;
-  refuse("'" + command.front() + "' cannot be launched", suggest_name(command.front(), known));
+  refuse_launch("'" + command.front() + "' cannot be launched",
+                suggest_name(command.front(), known));
 }
 
 int launch(const LaunchArguments& arguments, const std::vector<std::string>& command) {
   if (!arguments.processes)
-    refuse("-n is missing", "give the number of processes on this machine, as -n 4");
+    refuse_launch("-n is missing", "give the number of processes on this machine, as -n 4");
   require_command(command);
   LaunchOptions options;
   options.processes = *arguments.processes;

@@ -92,7 +92,7 @@ bool measures(const std::vector<std::string>& arguments) {
 }
 
 // The words after `help` name a command.
-void require_command(const std::vector<std::string>& words) {
+void require_known_command(const std::vector<std::string>& words) {
   std::vector<std::string> names = {"help",     "plan",   "config", "split",
                                     "schedule", "launch", "debug",  "data"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
@@ -156,7 +156,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && arguments.front() == "help") {
     arguments.erase(arguments.begin());
-    require_command(arguments);
+    require_known_command(arguments);
     arguments.emplace_back("--help");
   }
   const std::string command = arguments.empty() ? std::string() : arguments.front();

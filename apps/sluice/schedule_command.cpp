@@ -35,13 +35,13 @@ struct ScheduleArguments {
   bool check = false, simulate = false, search = false, json = false;
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
+[[noreturn]] void refuse_schedule(const std::string& what, const std::string& remedy = {}) {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
 void require(bool given, const char* option, bool needed, const char* needs) {
   if (given && !needed) {
-    refuse(std::string(option) + " needs " + needs, "give " + std::string(needs) + " too");
+    refuse_schedule(std::string(option) + " needs " + needs, "give " + std::string(needs) + " too");
   }
 }
 
@@ -56,17 +56,18 @@ void check_search(const ScheduleArguments& arguments) {
       {arguments.simulate, "--simulate"},  {arguments.forward_only, "--forward-only"}};
   for (const auto& [given, option] : others) {
     if (given) {
-      refuse(std::string("--search and ") + option + " exclude each other",
-             "leave " + std::string(option) + " out: what is found is proven and simulated");
+      refuse_schedule(
+          std::string("--search and ") + option + " exclude each other",
+          "leave " + std::string(option) + " out: what is found is proven and simulated");
     }
   }
   if (arguments.num_stages && arguments.stages_per_rank) {
-    refuse("both --stages and --stages-per-rank", "give one of them");
+    refuse_schedule("both --stages and --stages-per-rank", "give one of them");
   }
   if (arguments.num_stages && *arguments.num_stages % *arguments.num_ranks != 0) {
-    refuse(counted(*arguments.num_stages, "stage") + " cannot be divided evenly over " +
-               counted(*arguments.num_ranks, "rank"),
-           "give --stages as a multiple of --pp");
+    refuse_schedule(counted(*arguments.num_stages, "stage") + " cannot be divided evenly over " +
+                        counted(*arguments.num_ranks, "rank"),
+                    "give --stages as a multiple of --pp");
   }
 }
 
@@ -78,13 +79,13 @@ void check_arguments(const ScheduleArguments& arguments) {
   }
   const bool from_name = !arguments.name.empty(), from_file = !arguments.csv.empty();
   if (from_name == from_file) {
-    refuse(from_name ? "both --name and --csv" : "neither --name nor --csv",
-           "give --name NAME --pp P --microbatches M, or --csv FILE");
+    refuse_schedule(from_name ? "both --name and --csv" : "neither --name nor --csv",
+                    "give --name NAME --pp P --microbatches M, or --csv FILE");
   }
   if (arguments.num_stages && arguments.stages_per_rank) {
-    refuse("both --stages and --stages-per-rank", "give one of them");
+    refuse_schedule("both --stages and --stages-per-rank", "give one of them");
   }
-  if (arguments.out && arguments.out->empty()) refuse("--out is empty", "name a file");
+  if (arguments.out && arguments.out->empty()) refuse_schedule("--out is empty", "name a file");
   require(from_name, "--name", arguments.num_ranks.has_value(), "--pp");
   require(from_name, "--name", arguments.num_microbatches.has_value(), "--microbatches");
   require(arguments.stage_to_rank.has_value(), "--stage-to-rank", from_file, "--csv");
@@ -104,9 +105,9 @@ Schedule make_named(const ScheduleArguments& arguments) {
   shape.stages_per_rank = arguments.stages_per_rank.value_or(0);
   if (arguments.num_stages) {
     if (*arguments.num_stages % shape.num_ranks != 0) {
-      refuse(counted(*arguments.num_stages, "stage") + " cannot be divided evenly over " +
-                 counted(shape.num_ranks, "rank"),
-             "give --stages as a multiple of --pp");
+      refuse_schedule(counted(*arguments.num_stages, "stage") + " cannot be divided evenly over " +
+                          counted(shape.num_ranks, "rank"),
+                      "give --stages as a multiple of --pp");
     }
     shape.stages_per_rank = *arguments.num_stages / shape.num_ranks;
   }
@@ -203,8 +204,8 @@ std::string rows_text(const ScheduleArguments& arguments, const Program& program
 double bytes_of_max_memory(const std::string& text) {
   const std::optional<std::int64_t> bytes = detail::bytes_of_text(text);
   if (!bytes) {
-    refuse("--max-memory: '" + text + "' is no amount of memory",
-           "write 80GB, 640MiB or a number of bytes");
+    refuse_schedule("--max-memory: '" + text + "' is no amount of memory",
+                    "write 80GB, 640MiB or a number of bytes");
   }
   return static_cast<double>(*bytes);
 }

@@ -30,7 +30,7 @@ struct SplitArguments {
   bool json = false;
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) {
+[[noreturn]] void refuse_split(const std::string& what, const std::string& remedy = {}) {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
@@ -42,7 +42,7 @@ Value word_of(const char* option, const std::string& word,
     if (name == word) return value;
     names.push_back(name);
   }
-  refuse(std::string("unknown value '") + word + "' of " + option, suggest_name(word, names));
+  refuse_split(std::string("unknown value '") + word + "' of " + option, suggest_name(word, names));
 }
 
 std::vector<std::string> list_of(const char* option, const std::optional<std::string>& text) {
@@ -50,8 +50,8 @@ std::vector<std::string> list_of(const char* option, const std::optional<std::st
   if (!text) return names;
   for (const std::string& part : split(*text, ',')) names.emplace_back(trim(part));
   if (names.empty() || std::count(names.begin(), names.end(), "") > 0) {
-    refuse(std::string(option) + " has an empty name in '" + *text + "'",
-           "separate names by single commas");
+    refuse_split(std::string(option) + " has an empty name in '" + *text + "'",
+                 "separate names by single commas");
   }
   return names;
 }
@@ -72,16 +72,16 @@ ModuleNames modules_of(const std::optional<std::string>& text) {
     return is_list_of(stage, [](const nlohmann::json& name) { return name.is_string(); });
   });
   if (!valid) {
-    refuse("--modules must be a list of stages, each a list of names",
-           R"(write [["model.embed_tokens","model.layers.0"],["model.layers.1",...]])");
+    refuse_split("--modules must be a list of stages, each a list of names",
+                 R"(write [["model.embed_tokens","model.layers.0"],["model.layers.1",...]])");
   }
   return document.get<ModuleNames>();
 }
 
 ModelSpec model_of(const SplitArguments& arguments) {
   if (arguments.model.has_value() == arguments.layers.has_value()) {
-    refuse(arguments.model ? "--model and --layers exclude each other" : "no model is given",
-           "give --model DIR_OR_CONFIG_JSON or --layers N");
+    refuse_split(arguments.model ? "--model and --layers exclude each other" : "no model is given",
+                 "give --model DIR_OR_CONFIG_JSON or --layers N");
   }
   return arguments.model ? read_language_model_spec(*arguments.model)
                          : model_spec_of_blocks(*arguments.layers);
@@ -97,7 +97,7 @@ PartitionOptions options_of(const SplitArguments& arguments) {
     const ScheduleInfo& schedule = find_schedule(*arguments.schedule);
     options.schedule = schedule.kind;
     if (!arguments.pp && !schedule.single_stage && !arguments.stage_to_rank) {
-      refuse(schedule.name + " needs the number of ranks", "give --pp");
+      refuse_split(schedule.name + " needs the number of ranks", "give --pp");
     }
   }
   options.num_stages = arguments.stages.value_or(0);
@@ -138,10 +138,10 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const ModelSp
                                   const Partition& partition) {
   if (!arguments.microbatch_size && !arguments.seq_len) return {};
   if (!arguments.microbatch_size || !arguments.seq_len) {
-    refuse("shapes need both --microbatch-size and --seq-len", "give both");
+    refuse_split("shapes need both --microbatch-size and --seq-len", "give both");
   }
   if (!arguments.model) {
-    refuse("shapes need the sizes of a model, which --layers does not give", "give --model");
+    refuse_split("shapes need the sizes of a model, which --layers does not give", "give --model");
   }
   return stage_shapes(model, partition, *arguments.microbatch_size, *arguments.seq_len);
 }

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kLeader = 0;
+constexpr int kGatherer = 0;
 
 struct Named {
   std::string name;
@@ -54,10 +54,10 @@ at::Tensor packed(const NamedTensors& tensors) {
 NamedTensors gather_adapter(const NamedTensors& own, const Group& world) {
   const std::vector<std::vector<Named>> names = gather_names(own, world);
   std::vector<at::Tensor> pieces(static_cast<std::size_t>(world.size()));
-  pieces[kLeader] = packed(own);
+  pieces[kGatherer] = packed(own);
   const std::vector<at::Tensor> given = world.all_to_all(std::move(pieces)).wait();
   NamedTensors all;
-  if (world.rank() != kLeader) return all;
+  if (world.rank() != kGatherer) return all;
   for (std::size_t rank = 0; rank < names.size(); ++rank) {
     std::int64_t begin = 0;
     for (const Named& named : names[rank]) {

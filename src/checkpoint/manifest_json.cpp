@@ -19,7 +19,8 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kRemedy = "it is damaged or was edited: go on from another checkpoint";
+constexpr const char* kManifestRemedy =
+    "it is damaged or was edited: go on from another checkpoint";
 
 enum class Form { kText, kNumber, kTextMap, kNumberMap, kRecordMap, kRecordList };
 struct Section {
@@ -287,7 +288,7 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
 void refuse_manifest(const std::string& file, const std::string& what, const std::string& place) {
   throw Error(ErrorKind::kCheckpoint, {.what = "not a manifest: " + what,
                                        .where = place.empty() ? file : file + ", " + place,
-                                       .remedy = kRemedy});
+                                       .remedy = kManifestRemedy});
 }
 
 Manifest read_manifest_json(std::string_view text, const std::string& file) {

@@ -13,8 +13,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kLeader = 0;
-
 std::vector<std::string> names_of(const NamedTensors& tensors) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors) names.push_back(name);

@@ -18,6 +18,8 @@
 
 namespace sluice {
 
+inline constexpr int kLeader = 0;  // the rank that decides for all
+
 struct TensorFile {
   std::string name;  // in the checkpoint
   NamedTensors tensors;

@@ -17,8 +17,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kLeader = 0;
-
 enum class Phase : std::uint8_t { kIdle, kWriting, kCommitting };
 
 // Or there is nothing (left) to wait for.

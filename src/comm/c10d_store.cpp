@@ -12,15 +12,15 @@ using Bytes = std::vector<std::uint8_t>;
 std::string text(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 Bytes bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-class JobStore final : public c10d::Store {
+class C10dJobStore final : public c10d::Store {
  public:
   using c10d::Store::compareSet, c10d::Store::set;
 
-  JobStore(std::shared_ptr<StoreClient> client, std::chrono::milliseconds timeout)
+  C10dJobStore(std::shared_ptr<StoreClient> client, std::chrono::milliseconds timeout)
       : Store(timeout), client_(std::move(client)) {}
 
   c10::intrusive_ptr<Store> clone() override {
-    return c10::make_intrusive<JobStore>(
+    return c10::make_intrusive<C10dJobStore>(
         std::make_shared<StoreClient>(client_->address(), client_->secret(), timeout_), timeout_);
   }
   void set(const std::string& key, const Bytes& value) override { client_->set(key, text(value)); }
@@ -62,7 +62,7 @@ class JobStore final : public c10d::Store {
 
 c10::intrusive_ptr<c10d::Store> make_job_store(std::shared_ptr<StoreClient> client,
                                                std::chrono::milliseconds timeout) {
-  return c10::make_intrusive<JobStore>(std::move(client), timeout);
+  return c10::make_intrusive<C10dJobStore>(std::move(client), timeout);
 }
 
 }  // namespace sluice

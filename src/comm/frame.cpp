@@ -14,7 +14,7 @@ struct Match : Cases... {
   using Cases::operator()...;
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& where) {
+[[noreturn]] void refuse_frame(const std::string& what, const std::string& where) {
   throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: " + what, .where = where});
 }
 
@@ -27,7 +27,7 @@ FrameHead read_head(WireReader& reader, const std::string& where) {
     const int kind = reader.take<int>();
     head.kind = static_cast<ChannelKind>(kind);
     if (head.kind != ChannelKind::kActivation && head.kind != ChannelKind::kGradient)
-      refuse("channel kind " + std::to_string(kind), where);
+      refuse_frame("channel kind " + std::to_string(kind), where);
     head.tag.stage = reader.take<std::int32_t>();
     head.tag.microbatch = reader.take<std::int32_t>();
     head.tag.step = reader.take<std::int64_t>();
@@ -49,14 +49,14 @@ FrameHead read_head(WireReader& reader, const std::string& where) {
     const int kind = reader.take<int>();
     if (kind < static_cast<int>(ErrorKind::kInternal) ||
         kind > static_cast<int>(ErrorKind::kMemory)) {
-      refuse("error kind " + std::to_string(kind), where);
+      refuse_frame("error kind " + std::to_string(kind), where);
     }
     head.failure.kind = static_cast<ErrorKind>(kind);
     head.failure.message = reader.take<std::string>();
     return head;
   }
   if (index == 3) return GoodbyeHead{};
-  refuse("frame of kind " + std::to_string(index), where);
+  refuse_frame("frame of kind " + std::to_string(index), where);
 }
 
 }  // namespace
@@ -96,14 +96,14 @@ FrameOutline read_outline(std::string bytes, const std::string& where) {
   WireReader reader(std::move(bytes), where);
   FrameOutline outline{read_head(reader, where), {}};
   const auto count = reader.take<std::size_t>();
-  if (count > kMaxTensors) refuse(std::to_string(count) + " tensors", where);
+  if (count > kMaxTensors) refuse_frame(std::to_string(count) + " tensors", where);
   for (std::size_t i = 0; i < count; ++i)
     outline.layouts.push_back(TensorLayout::read(reader, where));
   reader.finish();
   if (const auto* collective = std::get_if<CollectiveHead>(&outline.head)) {
     for (const std::int64_t piece : collective->pieces) {
       if (piece < -1 || piece >= static_cast<std::int64_t>(count))
-        refuse("piece " + std::to_string(piece) + " of " + std::to_string(count), where);
+        refuse_frame("piece " + std::to_string(piece) + " of " + std::to_string(count), where);
     }
   }
   return outline;

@@ -44,7 +44,7 @@ class Place {
 
 // Where a member is given below, it is a GroupBackend or a Place.
 template <typename Member>
-[[noreturn]] void refuse(const Member& backend, const std::string& what) {
+[[noreturn]] void refuse_call(const Member& backend, const std::string& what) {
   throw Error(ErrorKind::kInternal,
               {.what = what,
                .where = "rank " + std::to_string(backend.members()[backend.rank()]),
@@ -91,16 +91,16 @@ std::vector<at::Tensor> pieces_of(Exchanged exchanged) { return std::move(exchan
 void require_one_for_each(const GroupBackend& backend, const std::string& call,
                           std::size_t num_pieces) {
   if (num_pieces == backend.members().size()) return;
-  refuse(backend, call + " of " + counted(static_cast<std::int64_t>(num_pieces), "piece") +
-                      " in a group of " +
-                      counted(static_cast<std::int64_t>(backend.members().size()), "member"));
+  refuse_call(backend, call + " of " + counted(static_cast<std::int64_t>(num_pieces), "piece") +
+                           " in a group of " +
+                           counted(static_cast<std::int64_t>(backend.members().size()), "member"));
 }
 
 std::size_t require_member(const GroupBackend& backend, int rank) {
   const auto index = static_cast<std::size_t>(rank);
   if (rank < 0 || index >= backend.members().size()) {
-    refuse(backend, "no member " + std::to_string(rank) + " in the group of " +
-                        ranks_text(backend.members()));
+    refuse_call(backend, "no member " + std::to_string(rank) + " in the group of " +
+                             ranks_text(backend.members()));
   }
   return index;
 }
@@ -110,7 +110,7 @@ template <typename Member>
 at::Tensor sum(const Member& backend, const Exchanged& exchanged) {
   const at::Tensor& own = exchanged.pieces[backend.rank()];
   if (!own.defined() || own.scalar_type() == at::kBool) {
-    refuse(backend, "there is no sum of " + describe({own}));
+    refuse_call(backend, "there is no sum of " + describe({own}));
   }
   return sum_in_order(exchanged.pieces, own.device());
 }

@@ -18,7 +18,7 @@ constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 36;
 constexpr std::size_t kMaxDimensions = 64;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& where) {
+[[noreturn]] void refuse_layout(const std::string& what, const std::string& where) {
   throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: " + what, .where = where});
 }
 
@@ -99,14 +99,14 @@ TensorLayout TensorLayout::read(WireReader& reader, const std::string& where) {
   if (!layout.defined_) return layout;
   const int dtype = reader.take<int>();
   if (dtype < 0 || dtype >= static_cast<int>(at::ScalarType::Undefined))
-    refuse("dtype number " + std::to_string(dtype), where);
+    refuse_layout("dtype number " + std::to_string(dtype), where);
   layout.dtype_ = static_cast<at::ScalarType>(dtype);
   if (at::isQIntType(layout.dtype_) || at::isBitsType(layout.dtype_))
-    refuse("dtype number " + std::to_string(dtype), where);
+    refuse_layout("dtype number " + std::to_string(dtype), where);
   const int device = reader.take<int>(), index = reader.take<int>();
   if ((device != static_cast<int>(at::kCPU) && device != static_cast<int>(at::kCUDA)) ||
       index < -1 || index > 127) {
-    refuse("device " + std::to_string(device) + ":" + std::to_string(index), where);
+    refuse_layout("device " + std::to_string(device) + ":" + std::to_string(index), where);
   }
   layout.device_ = device == static_cast<int>(at::kCPU)
                        ? at::Device(at::kCPU)
@@ -114,12 +114,12 @@ TensorLayout TensorLayout::read(WireReader& reader, const std::string& where) {
   layout.requires_grad_ = reader.take<bool>();
   if (layout.requires_grad_ && !at::isFloatingType(layout.dtype_) &&
       !at::isComplexType(layout.dtype_)) {
-    refuse("a gradient of integers", where);
+    refuse_layout("a gradient of integers", where);
   }
   layout.alignment_ = reader.take<std::int64_t>();
   const auto element = static_cast<std::int64_t>(c10::elementSize(layout.dtype_));
   if (layout.alignment_ < 0 || layout.alignment_ >= kAlignment || layout.alignment_ % element != 0)
-    refuse("alignment " + std::to_string(layout.alignment_), where);
+    refuse_layout("alignment " + std::to_string(layout.alignment_), where);
   layout.sizes_ = reader.take<std::vector<std::int64_t>>();
   layout.strides_ = reader.take<std::vector<std::int64_t>>();
   const bool wrong = layout.sizes_.size() != layout.strides_.size() ||
@@ -129,17 +129,18 @@ TensorLayout TensorLayout::read(WireReader& reader, const std::string& where) {
                      std::any_of(layout.strides_.begin(), layout.strides_.end(),
                                  [](std::int64_t stride) { return stride < 0; });
   if (wrong) {
-    refuse("sizes " + shape_text(layout.sizes_) + " with strides " + shape_text(layout.strides_),
-           where);
+    refuse_layout(
+        "sizes " + shape_text(layout.sizes_) + " with strides " + shape_text(layout.strides_),
+        where);
   }
   layout.derive();
   std::int64_t numel = 1;  // with what is repeated: an int64 must hold it
   for (const std::int64_t size : layout.sizes_) numel = bounded_product(size, numel);
   if (layout.extent_ > kMaxBytes / element || layout.num_distinct_ > kMaxBytes / element ||
       numel == std::numeric_limits<std::int64_t>::max()) {
-    refuse("a tensor of " + shape_text(layout.sizes_) + " that spans more than " +
-               human_bytes(kMaxBytes),
-           where);
+    refuse_layout("a tensor of " + shape_text(layout.sizes_) + " that spans more than " +
+                      human_bytes(kMaxBytes),
+                  where);
   }
   return layout;
 }

@@ -15,7 +15,7 @@ constexpr const char* kFiles = "`data.files`";
 constexpr const char* kRecorded = "nothing (the last instructions are always recorded)";
 constexpr const char* kEnds = "`parallelism.module_fqns_per_model_part`";
 
-std::vector<PeerKey> make_table() {
+std::vector<PeerKey> make_peer_table() {
   return {
       {"`sluice schedule`", "microbatches", kNumMicrobatches},
 
@@ -244,7 +244,7 @@ std::vector<PeerKey> make_table() {
 }  // namespace
 
 const std::vector<PeerKey>& peer_keys() {
-  static const std::vector<PeerKey> table = make_table();
+  static const std::vector<PeerKey> table = make_peer_table();
   return table;
 }
 

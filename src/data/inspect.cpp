@@ -16,7 +16,7 @@
 namespace sluice::data {
 namespace {
 
-constexpr std::size_t kShownTokens = 32, kShownBytes = 160, kBlock = std::size_t{1} << 16;
+constexpr std::size_t kShownTokens = 32, kShownBytes = 160, kTokensAtOnce = std::size_t{1} << 16;
 constexpr std::size_t kMaxFields = 64;  // names of others are one: "..."
 
 class Inspection {
@@ -81,7 +81,7 @@ class Inspection {
 
   // Every token of the stream.
   void read_stream(const TokenStream& stream) {
-    std::vector<std::int32_t> ids(kBlock);
+    std::vector<std::int32_t> ids(kTokensAtOnce);
     for (std::uint64_t first = 0; first < stream.num_tokens();) {
       const std::size_t size = std::min<std::uint64_t>(ids.size(), stream.num_tokens() - first);
       stream.read(first, size, ids.data());

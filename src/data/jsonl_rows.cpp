@@ -9,7 +9,7 @@
 namespace sluice::data {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+constexpr std::size_t kRowBlockBytes = std::size_t{1} << 20;
 // A longer row is no sequence but a broken file, and would be held in memory as a whole.
 constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
@@ -25,7 +25,7 @@ Error too_long(const std::string& where) {
 // Offsets of the rows that are not blank, then the file's size.
 std::vector<std::uint64_t> find_rows(const File& file) {
   std::vector<std::uint64_t> rows;
-  std::vector<char> block(kBlockBytes);
+  std::vector<char> block(kRowBlockBytes);
   std::uint64_t offset = 0, row = 0, lines = 1;
   bool has_text = false;
   while (const std::size_t count = file.read_some(block.data(), block.size(), offset)) {
@@ -50,7 +50,7 @@ std::vector<std::uint64_t> find_rows(const File& file) {
 }
 
 std::uint64_t line_number(const File& file, std::uint64_t offset) {
-  std::vector<char> block(kBlockBytes);
+  std::vector<char> block(kRowBlockBytes);
   std::uint64_t lines = 1;
   for (std::uint64_t done = 0; done < offset;) {
     const std::size_t count =
@@ -67,7 +67,7 @@ std::uint64_t line_number(const File& file, std::uint64_t offset) {
 bool first_row_has_ids(const std::string& path) {
   const File file = File::open(path);
   std::string text;
-  std::vector<char> block(kBlockBytes);
+  std::vector<char> block(kRowBlockBytes);
   while (text.size() <= kMaxRowBytes) {
     const std::size_t count = file.read_some(block.data(), block.size(), text.size());
     text.append(block.data(), count);

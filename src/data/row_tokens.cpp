@@ -18,7 +18,7 @@ constexpr auto kIgnored = static_cast<std::int32_t>(kIgnoredLabel);
 // find out which tokens are whose.
 constexpr std::size_t kMaxRepeatedBytes = std::size_t{64} << 20;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_row(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kInput, {.what = what, .remedy = remedy});
 }
 
@@ -26,18 +26,19 @@ Ids narrowed(const Numbers& numbers) { return {numbers.begin(), numbers.end()}; 
 
 void require_size(const char* field, std::size_t size, std::size_t num_ids) {
   if (size == num_ids) return;
-  refuse("'" + std::string(field) + "' has " + counted(static_cast<std::int64_t>(size), "value") +
-             " for " + counted(static_cast<std::int64_t>(num_ids), "token"),
-         "give one for each token, or leave it out");
+  refuse_row("'" + std::string(field) + "' has " +
+                 counted(static_cast<std::int64_t>(size), "value") + " for " +
+                 counted(static_cast<std::int64_t>(num_ids), "token"),
+             "give one for each token, or leave it out");
 }
 
 void check_mask(const Numbers& mask, std::size_t num_ids) {
   require_size("attention_mask", mask.size(), num_ids);
   for (std::size_t i = 0; i < mask.size(); ++i) {
     if (mask[i] == 0 || mask[i] == 1) continue;
-    refuse("attention_mask[" + std::to_string(i) + "] = " + std::to_string(mask[i]) +
-               " is neither 0 nor 1",
-           "1 stands for a token, 0 for padding");
+    refuse_row("attention_mask[" + std::to_string(i) + "] = " + std::to_string(mask[i]) +
+                   " is neither 0 nor 1",
+               "1 stands for a token, 0 for padding");
   }
 }
 
@@ -121,9 +122,10 @@ Ids assistant_labels(const TextTokens& tokens, const std::vector<Turn>& turns, c
   }
   const std::string text = joined(turns);
   if (text.size() * turns.size() > kMaxRepeatedBytes) {
-    refuse("the conversation has " + counted(static_cast<std::int64_t>(turns.size()), "message") +
-               ", too many to say which tokens are the assistant's with this tokenizer",
-           "make several rows of it, or give input_ids and labels");
+    refuse_row("the conversation has " +
+                   counted(static_cast<std::int64_t>(turns.size()), "message") +
+                   ", too many to say which tokens are the assistant's with this tokenizer",
+               "make several rows of it, or give input_ids and labels");
   }
   std::size_t offset = 0;
   for (const Turn& turn : turns) {
@@ -136,10 +138,10 @@ Ids assistant_labels(const TextTokens& tokens, const std::vector<Turn>& turns, c
 
 const Speech& sound(const Speech& speech, const char* field) {
   if (!speech.wrong.empty())
-    refuse("'" + std::string(field) + "': " + speech.wrong,
-           std::string(field) == "messages"
-               ? "messages are a list of {\"role\": \"user\", \"content\": \"...\"}"
-               : "it is a text, or a list of {\"role\": \"user\", \"content\": \"...\"}");
+    refuse_row("'" + std::string(field) + "': " + speech.wrong,
+               std::string(field) == "messages"
+                   ? "messages are a list of {\"role\": \"user\", \"content\": \"...\"}"
+                   : "it is a text, or a list of {\"role\": \"user\", \"content\": \"...\"}");
   return speech;
 }
 
@@ -150,7 +152,7 @@ Sequence RowTokens::sequence(JsonlRow row) const {
   if (row.input_ids) {
     made = of_ids(row);
   } else {
-    if (row.labels) refuse("'labels' without 'input_ids'", "labels stand for ids one by one");
+    if (row.labels) refuse_row("'labels' without 'input_ids'", "labels stand for ids one by one");
     if (row.text) {
       made.ids = options_.tokens->encode(*row.text, true);
       made.labels = made.ids;
@@ -159,17 +161,17 @@ Sequence RowTokens::sequence(JsonlRow row) const {
     } else if (row.prompt && row.completion) {
       made = of_completion(row);
     } else {
-      refuse("the row has none of 'text', 'input_ids', 'messages', 'prompt' with 'completion'",
-             "give it one of them");
+      refuse_row("the row has none of 'text', 'input_ids', 'messages', 'prompt' with 'completion'",
+                 "give it one of them");
     }
     check_tokens(made.ids);
   }
   const auto length = static_cast<std::size_t>(options_.seq_len);
   if (made.ids.size() <= length) return made;
   if (!options_.truncate) {
-    refuse("the row has " + std::to_string(made.ids.size()) +
-               " tokens, more than training.seq_len = " + std::to_string(length),
-           "raise training.seq_len or set data.truncate = true");
+    refuse_row("the row has " + std::to_string(made.ids.size()) +
+                   " tokens, more than training.seq_len = " + std::to_string(length),
+               "raise training.seq_len or set data.truncate = true");
   }
   made.ids.resize(length);
   made.labels.resize(length);
@@ -180,7 +182,7 @@ Sequence RowTokens::sequence(JsonlRow row) const {
 
 Sequence RowTokens::of_ids(JsonlRow& row) const {
   const Numbers& ids = *row.input_ids;
-  if (ids.empty()) refuse("the row has no tokens", "remove the line");
+  if (ids.empty()) refuse_row("the row has no tokens", "remove the line");
   if (row.attention_mask) check_mask(*row.attention_mask, ids.size());
   if (!row.labels) {
     row.labels = ids;
@@ -197,9 +199,9 @@ Sequence RowTokens::of_ids(JsonlRow& row) const {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const std::int64_t position = (*row.position_ids)[i];
       if (position >= 0 && position < end) continue;
-      refuse("position_ids[" + std::to_string(i) + "] = " + std::to_string(position) +
-                 " is not one of the model's " + std::to_string(end) + " positions",
-             "positions begin at 0");
+      refuse_row("position_ids[" + std::to_string(i) + "] = " + std::to_string(position) +
+                     " is not one of the model's " + std::to_string(end) + " positions",
+                 "positions begin at 0");
     }
     made.positions = narrowed(*row.position_ids);
   }
@@ -221,8 +223,8 @@ Sequence RowTokens::of_completion(const JsonlRow& row) const {
   const Speech& prompt = sound(*row.prompt, "prompt");
   const Speech& completion = sound(*row.completion, "completion");
   if (prompt.text.has_value() != completion.text.has_value()) {
-    refuse("of 'prompt' and 'completion' one is a text, the other a list of messages",
-           "make both the same");
+    refuse_row("of 'prompt' and 'completion' one is a text, the other a list of messages",
+               "make both the same");
   }
   if (!prompt.text) return of_spoken_completion(prompt, completion);
   const TextTokens& tokens = *options_.tokens;
@@ -243,7 +245,7 @@ Sequence RowTokens::of_spoken_completion(const Speech& prompt, const Speech& com
   const std::size_t given = messages.size();
   messages.insert(messages.end(), completion.messages->begin(), completion.messages->end());
   if (given == 0 || given == messages.size())
-    refuse("'prompt' or 'completion' has no messages", "give both at least one");
+    refuse_row("'prompt' or 'completion' has no messages", "give both at least one");
   const TextTokens& tokens = *options_.tokens;
   const std::vector<Turn> turns = chat().turns(messages, false);
   Sequence made;
@@ -258,15 +260,15 @@ Sequence RowTokens::of_spoken_completion(const Speech& prompt, const Speech& com
 
 void RowTokens::check_ids(const Numbers& ids, const Numbers& labels) const {
   if (labels.size() != ids.size()) {
-    refuse(
+    refuse_row(
         std::to_string(labels.size()) + " labels for " + std::to_string(ids.size()) + " input_ids",
         "labels are aligned with ids; -100 is not counted");
   }
   const auto check = [&](const char* field, std::size_t i, std::int64_t id) {
     if (id >= 0 && id < options_.vocab_size) return;
-    refuse(std::string(field) + "[" + std::to_string(i) + "] = " + std::to_string(id) +
-               " is outside of the vocabulary of " + std::to_string(options_.vocab_size),
-           "were the rows made with another tokenizer?");
+    refuse_row(std::string(field) + "[" + std::to_string(i) + "] = " + std::to_string(id) +
+                   " is outside of the vocabulary of " + std::to_string(options_.vocab_size),
+               "were the rows made with another tokenizer?");
   };
   for (std::size_t i = 0; i < ids.size(); ++i) {
     check("input_ids", i, ids[i]);
@@ -276,13 +278,13 @@ void RowTokens::check_ids(const Numbers& ids, const Numbers& labels) const {
 
 // Of a tokenizer, which may have special tokens that the model has not.
 void RowTokens::check_tokens(const Ids& ids) const {
-  if (ids.empty()) refuse("the row has no tokens", "remove the line");
+  if (ids.empty()) refuse_row("the row has no tokens", "remove the line");
   for (const std::int32_t id : ids) {
     if (id < options_.vocab_size) continue;
-    refuse("the token '" + options_.tokens->tokenizer().token_of(id) + "', id " +
-               std::to_string(id) + ", is outside of the vocabulary of " +
-               std::to_string(options_.vocab_size),
-           "the model has no embedding for it: take it out of the text");
+    refuse_row("the token '" + options_.tokens->tokenizer().token_of(id) + "', id " +
+                   std::to_string(id) + ", is outside of the vocabulary of " +
+                   std::to_string(options_.vocab_size),
+               "the model has no embedding for it: take it out of the text");
   }
 }
 

@@ -31,7 +31,7 @@ void add_to(int event, std::uint64_t value) {
   [[maybe_unused]] const ssize_t written = ::write(event, &value, sizeof value);
 }
 
-void on_signal(int /*number*/) {
+void on_record_signal(int /*number*/) {
   const int saved = errno;
   if (const int event = signal_event.load(); event >= 0) add_to(event, 1);
   errno = saved;
@@ -129,7 +129,7 @@ struct FlightSignal::Impl {
 FlightSignal::FlightSignal(FlightRecords& records) : impl_(std::make_unique<Impl>(records)) {
   signal_event = impl_->event;
   struct sigaction action = {};
-  action.sa_handler = on_signal;
+  action.sa_handler = on_record_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaction(SIGUSR2, &action, nullptr);

@@ -18,11 +18,11 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kLook{20};
+constexpr milliseconds kNodeLook{20};
 // For the others to hear the verdict, or see the difference, before the store ends.
 constexpr milliseconds kHeard{2000};
 constexpr const char* kVerdict = "launch/verdict";
-constexpr milliseconds kTry{500};
+constexpr milliseconds kNodeTry{500};
 // The store of the attempt before, which has another secret, may still be there.
 constexpr milliseconds kEarlierAttempt{15'000};
 
@@ -30,13 +30,13 @@ std::unique_ptr<StoreClient> connect(const StoreAddress& address, const std::str
                                      Deadline deadline, const std::function<void()>& tick) {
   for (const Deadline begin = Clock::now();; tick()) {
     try {
-      return std::make_unique<StoreClient>(address, secret, kTry);
+      return std::make_unique<StoreClient>(address, secret, kNodeTry);
     } catch (const Error& error) {
       const bool refused = error.remedy() == kSecretRemedy;
       const auto waited = Clock::now() - begin;
       if (Clock::now() >= deadline || (refused && waited > kEarlierAttempt)) throw;
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kNodeLook);
   }
 }
 
@@ -113,7 +113,7 @@ bool NodeGroup::await(const std::string& wanted, milliseconds timeout) {
   while (!client_->has({wanted})) {
     if (Clock::now() >= deadline) return false;
     options_.while_waiting();
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kNodeLook);
   }
   return true;
 }

@@ -12,12 +12,11 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kFirstPause{10}, kLongestPause{200};
+constexpr milliseconds kFirstRetry{10}, kLongestRetry{200};
 // Of the other side's part of the proofs.
 constexpr milliseconds kGreetingTime{5000};
 // A server that is crowded may end a connection before it was heard.
 constexpr int kMaxRefusals = 3;
-constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
 
 enum class Greeted { kYes, kSilence, kRefused, kLiar };
 
@@ -73,7 +72,7 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
     : writer_(""), reader_("") {
   int refusals = 0;
   std::string reason = "no time to try";
-  for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+  for (milliseconds pause = kFirstRetry;; pause = std::min(2 * pause, kLongestRetry)) {
     const Deadline greeted_by = std::min(deadline, deadline_in(kGreetingTime));
     socket_ = connect_to(address.host, address.port, greeted_by, reason);
     if (socket_) {

@@ -27,8 +27,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
-constexpr milliseconds kGreetingTime{2000};
-constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
+constexpr milliseconds kGreetedWithin{2000};
 // Who does not read what it is told is not asked, nor told, more than that.
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
@@ -198,7 +197,7 @@ struct StoreServer::Impl {
       if (strangers >= static_cast<std::ptrdiff_t>(kMaxStrangers)) end_oldest_stranger();
       Connection& connection = connections.emplace_back();
       connection.socket = std::move(socket);
-      connection.greet_by = deadline_in(kGreetingTime);
+      connection.greet_by = deadline_in(kGreetedWithin);
       connection.nonce = random_bytes(kNonceBytes);
       connection.to_send = connection.nonce;
     }

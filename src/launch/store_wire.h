@@ -32,6 +32,8 @@ namespace sluice {
 inline constexpr std::size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr std::size_t kMaxGreeting = kNonceBytes + kProofBytes;
 inline constexpr std::size_t kMaxFrame = std::size_t{1} << 24;
+// Bytes that are asked of a socket in one call.
+inline constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
 
 enum class Ask : int {
   kSet,

@@ -19,7 +19,7 @@ constexpr int kStopped = 75;
 // The signals that one key or one kill of a whole group makes come within this time.
 constexpr milliseconds kOneRequest{1000};
 // How often it is looked whether somebody was judged lost.
-constexpr milliseconds kLook{200}, kIdleLook{1000};
+constexpr milliseconds kChildLook{200}, kIdleLook{1000};
 
 }  // namespace
 
@@ -162,7 +162,7 @@ bool Supervisor::is_lost(std::size_t index) const {
 }
 
 Deadline Supervisor::next_deadline() const {
-  Deadline next = Clock::now() + kLook;
+  Deadline next = Clock::now() + kChildLook;
   if (!first_failed_ && !kill_at_) return next + kIdleLook;
   if (terminate_at_) next = std::min(next, *terminate_at_);
   if (kill_at_) next = std::min(next, *kill_at_);

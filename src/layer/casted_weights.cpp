@@ -39,7 +39,7 @@ constexpr std::array kProducts = {"aten::linear",
                                   "aten::conv_transpose3d.input",
                                   "aten::conv_tbc"};
 
-thread_local CastedWeights* current = nullptr;
+thread_local CastedWeights* current_copies = nullptr;
 
 // Widens the gradient of a copy: the backward of a cast.
 class CastedWeight : public torch::autograd::Node {
@@ -90,10 +90,10 @@ at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
 
 void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  torch::jit::Stack* stack) {
-  if (current) {
+  if (current_copies) {
     const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
     for (auto value = stack->end() - count; value != stack->end(); ++value) {
-      if (value->isTensor()) *value = copy_of(value->toTensor(), *current);
+      if (value->isTensor()) *value = copy_of(value->toTensor(), *current_copies);
     }
   }
   op.redispatchBoxed(keys & kBelowInterception, stack);
@@ -191,8 +191,8 @@ std::int64_t CastedWeights::bytes() const {
 }
 
 CastedWeightsScope::CastedWeightsScope(CastedWeights& weights)
-    : outer_(std::exchange(current, is_under_autocast() ? &weights : nullptr)) {}
+    : outer_(std::exchange(current_copies, is_under_autocast() ? &weights : nullptr)) {}
 
-CastedWeightsScope::~CastedWeightsScope() { current = outer_; }
+CastedWeightsScope::~CastedWeightsScope() { current_copies = outer_; }
 
 }  // namespace sluice

@@ -51,7 +51,7 @@ void put_in_place(const at::Tensor& variable, at::Device device) {
       variable, c10::weak_intrusive_ptr<Node>(c10::intrusive_ptr<Node>()));
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_deferred(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage,
               {.what = what, .where = "StageOptions::deferred", .remedy = remedy});
 }
@@ -63,7 +63,7 @@ std::shared_ptr<torch::nn::Module> make_without_memory(
     return make();
   } catch (const c10::Error& error) {
     const std::string what = error.what_without_backtrace();
-    refuse(
+    refuse_deferred(
         "layer '" + layer + "' cannot be made without memory: " + what.substr(0, what.find('\n')),
         "say the device (torch::kCPU) of tensors whose numbers its constructor reads");
   }
@@ -76,14 +76,14 @@ std::shared_ptr<torch::nn::Module> make_deferred(
   std::shared_ptr<torch::nn::Module> module = make_without_memory(make, layer);
   if (!module) return module;
   if (module.use_count() > 1) {
-    refuse("the module of layer '" + layer +
-               "' is held by somebody else, for whom it would be emptied",
-           "make a new one in LayerSpec::make");
+    refuse_deferred("the module of layer '" + layer +
+                        "' is held by somebody else, for whom it would be emptied",
+                    "make a new one in LayerSpec::make");
   }
   for (const auto& item : module->named_buffers()) {
     if (!item.value().defined() || !item.value().is_meta()) continue;
-    refuse("buffer '" + item.key() + "' of layer '" + layer + "' would lose its numbers",
-           "say its device (torch::kCPU) where it is made");
+    refuse_deferred("buffer '" + item.key() + "' of layer '" + layer + "' would lose its numbers",
+                    "say its device (torch::kCPU) where it is made");
   }
   for (const at::Tensor& parameter : module->parameters()) {
     if (parameter.defined() && is_large(parameter.sizes().size()) && !parameter.is_meta())

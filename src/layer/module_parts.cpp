@@ -18,7 +18,7 @@ namespace {
 
 using torch::nn::Module;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_parts(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "from_module", .remedy = remedy});
 }
 
@@ -47,8 +47,8 @@ class PartFinder {
       std::set<std::string> classes;
       for (const auto& module : root.modules(/*include_self=*/false))
         classes.insert(short_class_name(module->name()));
-      refuse("the module has no '" + block_class_ + "' in it",
-             suggest_name(block_class_, std::vector(classes.begin(), classes.end())));
+      refuse_parts("the module has no '" + block_class_ + "' in it",
+                   suggest_name(block_class_, std::vector(classes.begin(), classes.end())));
     }
   }
 
@@ -106,10 +106,10 @@ void require_distinct(const std::vector<FoundPart>& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (std::size_t k = 0; k < parts.size(); ++k) {
       if (i == k || !is_or_is_in(parts[i].name, parts[k].name)) continue;
-      refuse("part '" + parts[i].name + "' is " +
-                 (parts[i].name == parts[k].name ? "named twice"
-                                                 : "within part '" + parts[k].name + "'"),
-             "name every part of the module once");
+      refuse_parts("part '" + parts[i].name + "' is " +
+                       (parts[i].name == parts[k].name ? "named twice"
+                                                       : "within part '" + parts[k].name + "'"),
+                   "name every part of the module once");
     }
   }
 }
@@ -128,8 +128,8 @@ Chosen choose(const ModuleTree& tree, const std::vector<FoundPart>& in_module) {
     for (const FoundPart& part : in_module)
       if (is_or_is_in(part.name, given.name)) meant.push_back(part);
     if (meant.empty()) {
-      refuse("the module has no part '" + given.name + "'",
-             suggest_name(given.name, names_of(in_module)));
+      refuse_parts("the module has no part '" + given.name + "'",
+                   suggest_name(given.name, names_of(in_module)));
     }
     for (FoundPart& part : meant) {
       covered.insert(part.name);
@@ -139,8 +139,8 @@ Chosen choose(const ModuleTree& tree, const std::vector<FoundPart>& in_module) {
   }
   for (const FoundPart& part : in_module) {
     if (covered.contains(part.name)) continue;
-    refuse("'" + part.name + "' of the module is in none of the parts",
-           "name it, or what holds it, where forward runs it");
+    refuse_parts("'" + part.name + "' of the module is in none of the parts",
+                 "name it, or what holds it, where forward runs it");
   }
   return chosen;
 }
@@ -174,8 +174,8 @@ std::vector<bool> choose_blocks(const ModuleTree& tree, const std::vector<FoundP
       return is_or_is_in(part.name, holder);
     });
     if (!found)
-      refuse("no part is '" + holder + "' of the blocks, or in it",
-             suggest_name(holder, names_of(parts)));
+      refuse_parts("no part is '" + holder + "' of the blocks, or in it",
+                   suggest_name(holder, names_of(parts)));
   }
   for (const FoundPart& part : parts) {
     if (!tree.block_class.empty()) {
@@ -213,15 +213,15 @@ bool is_complete(const ModuleTree& tree) { return !tree.parts.empty() && tree.bl
 
 std::vector<PlacedPart> place_parts(const ModuleTree& tree, const Module* module) {
   if (!tree.block_class.empty() && !tree.blocks.empty())
-    refuse("blocks and block_class are both given", "give one of the two");
+    refuse_parts("blocks and block_class are both given", "give one of the two");
   Chosen chosen = all_parts(tree, module);
-  if (chosen.parts.empty()) refuse("the module has no children", "give it at least one");
+  if (chosen.parts.empty()) refuse_parts("the module has no children", "give it at least one");
   require_distinct(chosen.found);
   const std::vector<bool> blocks = choose_blocks(tree, chosen.found);
   std::vector<PlacedPart> placed;
   for (std::size_t i = 0; i < chosen.parts.size(); ++i) {
     if (chosen.parts[i].reads.empty())
-      refuse("part '" + chosen.parts[i].name + "' reads no value", "name what it reads");
+      refuse_parts("part '" + chosen.parts[i].name + "' reads no value", "name what it reads");
     placed.push_back(
         {std::move(chosen.parts[i]), role_of(i, blocks), std::move(chosen.found[i].class_name)});
   }

@@ -47,7 +47,8 @@ void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
     own[item.key()].set_requires_grad(item.value().requires_grad());
 }
 
-[[noreturn]] void refuse(const char* where, const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_child(const char* where, const std::string& what,
+                               const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
@@ -56,7 +57,8 @@ void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
 // parameter, so that its gradient is that of this use.
 Model chain(std::vector<Child> children, const std::string& input, const char* where,
             const std::function<Child(std::size_t i)>& make_clone) {
-  if (children.empty()) refuse(where, "the module has no children", "give it at least one module");
+  if (children.empty())
+    refuse_child(where, "the module has no children", "give it at least one module");
   Model model;
   FirstUses first_uses;
   for (std::size_t i = 0; i < children.size(); ++i) {
@@ -73,11 +75,11 @@ Model chain(std::vector<Child> children, const std::string& input, const char* w
         freeze_alike(*clone.module, *child.module);
         child = std::move(clone);
       } catch (const c10::Error&) {
-        refuse(where,
-               "child '" + layer.name +
-                   "' shares a parameter with an earlier one and cannot be cloned",
-               "derive its class from torch::nn::Cloneable, or write LayerSpecs with "
-               "LayerSpec::ties");
+        refuse_child(where,
+                     "child '" + layer.name +
+                         "' shares a parameter with an earlier one and cannot be cloned",
+                     "derive its class from torch::nn::Cloneable, or write LayerSpecs with "
+                     "LayerSpec::ties");
       }
     }
     layer.make = [module = child.module] { return module; };
@@ -137,8 +139,8 @@ Model from_children(const torch::nn::Module& parent, ChildCall call,
   std::vector<Child> children;
   for (const auto& [name, module] : held) {
     if (!is_block(*module))
-      refuse("from_children", "child '" + name + "' is a " + module->name(),
-             "give a module whose children are all of the class that `call` takes");
+      refuse_child("from_children", "child '" + name + "' is a " + module->name(),
+                   "give a module whose children are all of the class that `call` takes");
     children.push_back(child_of(name, module));
   }
   return chain(std::move(children), input, "from_children",

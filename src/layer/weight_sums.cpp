@@ -5,13 +5,13 @@
 namespace sluice {
 namespace {
 
-thread_local WeightSums* current = nullptr;
+thread_local WeightSums* current_sums = nullptr;
 
 }  // namespace
 
-WeightSumsScope::WeightSumsScope(WeightSums* sums) : outer_(std::exchange(current, sums)) {}
-WeightSumsScope::~WeightSumsScope() { current = outer_; }
+WeightSumsScope::WeightSumsScope(WeightSums* sums) : outer_(std::exchange(current_sums, sums)) {}
+WeightSumsScope::~WeightSumsScope() { current_sums = outer_; }
 
-WeightSums* current_weight_sums() { return current; }
+WeightSums* current_weight_sums() { return current_sums; }
 
 }  // namespace sluice

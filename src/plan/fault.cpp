@@ -30,7 +30,7 @@ const std::vector<std::string>& selectors() {
 
 constexpr const char* kExample = "write KIND:rank=R,step=S,instruction=I, as kill:rank=1,step=3";
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_fault(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = kFaultVariable, .remedy = remedy});
 }
 
@@ -41,8 +41,9 @@ Integer number(const std::string& name, std::string_view text, std::int64_t leas
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (error != std::errc() || rest != end || value < least || value > kMost) {
-    refuse("'" + std::string(text) + "' is not a value of '" + name + "'",
-           "give a whole number from " + std::to_string(least) + " to " + std::to_string(kMost));
+    refuse_fault(
+        "'" + std::string(text) + "' is not a value of '" + name + "'",
+        "give a whole number from " + std::to_string(least) + " to " + std::to_string(kMost));
   }
   return static_cast<Integer>(value);
 }
@@ -84,8 +85,8 @@ std::string action_selector(const std::string& text) {
     if (action.kind != ActionKind::kIdle) return to_text(action);
   } catch (const Error&) {
   }
-  refuse("'" + text + "' is no action",
-         "write one as in a schedule's CSV, 1F0, or a kind: " + suggest_name(text, words));
+  refuse_fault("'" + text + "' is no action",
+               "write one as in a schedule's CSV, 1F0, or a kind: " + suggest_name(text, words));
 }
 
 void set(Fault& fault, const std::string& name, const std::string& value) {
@@ -121,17 +122,17 @@ void add_selector(Fault& fault, const std::string& text, std::set<std::string>& 
   const std::string name(trim(text.substr(0, equals)));
   const auto& names = selectors();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    refuse(name.empty() ? "a selector is empty" : "unknown selector '" + name + "'",
-           suggest_name(name, names));
+    refuse_fault(name.empty() ? "a selector is empty" : "unknown selector '" + name + "'",
+                 suggest_name(name, names));
   }
-  if (!seen.insert(name).second) refuse("'" + name + "' is given twice", "leave one of them");
+  if (!seen.insert(name).second) refuse_fault("'" + name + "' is given twice", "leave one of them");
   const bool is_flag = name == "busy" || name == "always";
   if (is_flag != (equals == std::string::npos)) {
-    refuse(is_flag ? "'" + name + "' takes no value" : "'" + name + "' has no value",
-           "write " + name + (is_flag ? "" : "=VALUE"));
+    refuse_fault(is_flag ? "'" + name + "' takes no value" : "'" + name + "' has no value",
+                 "write " + name + (is_flag ? "" : "=VALUE"));
   }
   if ((name == "ms" || name == "busy") && fault.kind != FaultKind::kDelay)
-    refuse("'" + name + "' is of delay alone", "leave it out");
+    refuse_fault("'" + name + "' is of delay alone", "leave it out");
   set(fault, name, is_flag ? "" : std::string(trim(text.substr(equals + 1))));
 }
 
@@ -155,8 +156,8 @@ Fault parse_fault(const std::string& text) {
   const std::string kind(trim(text.substr(0, colon)));
   const std::vector<std::string> names = detail::words_in(kinds());
   if (std::find(names.begin(), names.end(), kind) == names.end()) {
-    refuse(kind.empty() ? "a fault is empty" : "unknown fault '" + kind + "'",
-           kind.empty() ? kExample : suggest_name(kind, names));
+    refuse_fault(kind.empty() ? "a fault is empty" : "unknown fault '" + kind + "'",
+                 kind.empty() ? kExample : suggest_name(kind, names));
   }
   fault.kind = detail::meaning_of(kinds(), kind);
   if (colon == std::string::npos) return fault;
@@ -164,9 +165,10 @@ Fault parse_fault(const std::string& text) {
   for (const std::string& selector : split_outside(text.substr(colon + 1), ','))
     add_selector(fault, selector, seen);
   if (!can_meet_selected(fault)) {
-    refuse("'" + kind + "' does not act at action=" + fault.action,
-           fault.kind == FaultKind::kNan ? "name an F, B or I, which hands values on"
-                                         : "name a SEND_F or SEND_B, which hands a message over");
+    refuse_fault("'" + kind + "' does not act at action=" + fault.action,
+                 fault.kind == FaultKind::kNan
+                     ? "name an F, B or I, which hands values on"
+                     : "name a SEND_F or SEND_B, which hands a message over");
   }
   return fault;
 }

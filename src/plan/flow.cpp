@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_routes(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
@@ -18,11 +18,11 @@ int count_stages(const std::vector<std::vector<int>>& routes) {
   for (const std::vector<int>& route : routes) most += route.size();
   int count = 0;
   for (const std::vector<int>& route : routes) {
-    if (route.empty()) refuse("a route passes no stage", "give every route a stage");
+    if (route.empty()) refuse_routes("a route passes no stage", "give every route a stage");
     for (const int stage : route) {
-      if (stage < 0) refuse("a route passes stage " + std::to_string(stage), "count from 0");
+      if (stage < 0) refuse_routes("a route passes stage " + std::to_string(stage), "count from 0");
       if (static_cast<std::size_t>(stage) >= most) {
-        refuse(
+        refuse_routes(
             "a route passes stage " + std::to_string(stage) + ", and one below it is on no route",
             "leave no stage out");
       }
@@ -41,7 +41,7 @@ Flow Flow::chain(int num_stages) {
 }
 
 Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of) {
-  if (routes.empty()) refuse("no route is given", "give at least one, or take the chain");
+  if (routes.empty()) refuse_routes("no route is given", "give at least one, or take the chain");
   Flow flow = chain(count_stages(routes));
   std::vector<bool> on_a_route(static_cast<std::size_t>(flow.num_stages_), false);
   for (const std::vector<int>& stages : routes) {
@@ -53,7 +53,7 @@ Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> r
     for (const int stage : stages) {
       Step& step = route.steps[stage];
       if (step.is_passed) {
-        refuse("a route passes stage " + std::to_string(stage) + " twice", "name it once");
+        refuse_routes("a route passes stage " + std::to_string(stage) + " twice", "name it once");
       }
       step = {before, kNone, true};
       if (before != kNone) route.steps[before].consumer = stage;
@@ -63,14 +63,14 @@ Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> r
   }
   const auto left_out = std::find(on_a_route.begin(), on_a_route.end(), false);
   if (left_out != on_a_route.end()) {
-    refuse("stage " + std::to_string(left_out - on_a_route.begin()) + " is on no route",
-           "leave no stage out");
+    refuse_routes("stage " + std::to_string(left_out - on_a_route.begin()) + " is on no route",
+                  "leave no stage out");
   }
   for (const int route : route_of) {
     if (route < 0 || route >= static_cast<int>(routes.size())) {
-      refuse("a microbatch takes route " + std::to_string(route) + " of " +
-                 std::to_string(routes.size()),
-             "count routes from 0");
+      refuse_routes("a microbatch takes route " + std::to_string(route) + " of " +
+                        std::to_string(routes.size()),
+                    "count routes from 0");
     }
   }
   flow.route_of_ = std::move(route_of);

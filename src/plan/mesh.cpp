@@ -16,7 +16,7 @@ constexpr std::size_t index_of(Axis axis) { return static_cast<std::size_t>(axis
 
 bool is_of_experts(Axis axis) { return axis == Axis::kEp || axis == Axis::kEpShard; }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_mesh(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
@@ -31,26 +31,26 @@ Mesh::Mesh(const MeshSizes& sizes, const Order& order)
   std::int64_t stride = 1;
   for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
     if (is_of_experts(*axis) || strides_[index_of(*axis)] != 0) {
-      refuse("the order of ranks names " + std::string(to_text(*axis)) +
-                 (is_of_experts(*axis) ? "" : " twice"),
-             "name pp, dp_replicate, dp_shard, cp and tp once each");
+      refuse_mesh("the order of ranks names " + std::string(to_text(*axis)) +
+                      (is_of_experts(*axis) ? "" : " twice"),
+                  "name pp, dp_replicate, dp_shard, cp and tp once each");
     }
     if (size_at(*axis) < 1) {
-      refuse("the mesh has " + std::to_string(size_at(*axis)) + " ranks along " +
-                 std::string(to_text(*axis)),
-             "give at least 1");
+      refuse_mesh("the mesh has " + std::to_string(size_at(*axis)) + " ranks along " +
+                      std::string(to_text(*axis)),
+                  "give at least 1");
     }
     strides_[index_of(*axis)] = static_cast<int>(stride);
     stride *= size_at(*axis);
     if (stride > std::numeric_limits<int>::max()) {
-      refuse("the mesh has more than 2147483647 ranks", "make an axis smaller");
+      refuse_mesh("the mesh has more than 2147483647 ranks", "make an axis smaller");
     }
   }
   const int shared = sizes.dp_replicate * sizes.dp_shard * sizes.cp;
   if (ep_ < 1 || shared % ep_ != 0) {
-    refuse("ep = " + std::to_string(ep_) + " does not divide the " + std::to_string(shared) +
-               " ranks of dp_replicate x dp_shard x cp",
-           "give a divisor of it");
+    refuse_mesh("ep = " + std::to_string(ep_) + " does not divide the " + std::to_string(shared) +
+                    " ranks of dp_replicate x dp_shard x cp",
+                "give a divisor of it");
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_recompute(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage,
               {.what = what, .where = "activation_checkpoint", .remedy = remedy});
 }
@@ -30,7 +30,8 @@ Names names_in(const ModelSpec& model, bool of_classes) {
 void require_names(const ModelSpec& model, const ActivationCheckpoint& which) {
   const bool of_classes = which.kind == ActivationCheckpoint::kClasses;
   if (which.names.empty()) {
-    refuse("activation_checkpoint is an empty list", "name layers, or write \"none\" or \"full\"");
+    refuse_recompute("activation_checkpoint is an empty list",
+                     "name layers, or write \"none\" or \"full\"");
   }
   const Names known = names_in(model, of_classes);
   for (const std::string& name : which.names) {
@@ -38,10 +39,10 @@ void require_names(const ModelSpec& model, const ActivationCheckpoint& which) {
       return of_classes ? is_class(other, name) : other == name;
     };
     if (std::any_of(known.begin(), known.end(), is_meant)) continue;
-    refuse("activation_checkpoint: no layer is " +
-               std::string(of_classes ? "of class " : "named ") + "'" + name + "'",
-           known.empty() ? "name layers: their classes are not known before they are made"
-                         : suggest_name(name, known));
+    refuse_recompute("activation_checkpoint: no layer is " +
+                         std::string(of_classes ? "of class " : "named ") + "'" + name + "'",
+                     known.empty() ? "name layers: their classes are not known before they are made"
+                                   : suggest_name(name, known));
   }
 }
 

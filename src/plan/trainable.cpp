@@ -14,7 +14,7 @@ const std::string& first_use(const ParameterSpec& parameter) {
   return parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+[[noreturn]] void refuse_trainable(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "trainable", .remedy = remedy});
 }
 
@@ -89,11 +89,13 @@ void lower_frozen_costs(ModelSpec& model) {
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
   if (patterns == std::vector<std::string>{"*"}) return;
   if (patterns.empty())
-    refuse("trainable = [] freezes every parameter", "name what to train, such as \"*norm*\"");
+    refuse_trainable("trainable = [] freezes every parameter",
+                     "name what to train, such as \"*norm*\"");
   for (const LayerInfo& layer : model.layers) {
     if (model.family.empty() && !layer.parameters_known)
-      refuse("the plan does not know the parameters of layer '" + layer.name + "'",
-             "set requires_grad, in LayerSpec::make, or plan with describe(layers, batch)");
+      refuse_trainable(
+          "the plan does not know the parameters of layer '" + layer.name + "'",
+          "set requires_grad, in LayerSpec::make, or plan with describe(layers, batch)");
   }
   std::vector<std::string> names;
   std::set<std::string> trained;  // first uses
@@ -108,7 +110,8 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
       return matches_pattern(pattern, name);
     });
     if (matches) continue;
-    refuse("trainable: '" + pattern + "' matches no parameter", suggestion(pattern, names));
+    refuse_trainable("trainable: '" + pattern + "' matches no parameter",
+                     suggestion(pattern, names));
   }
   for (LayerInfo& layer : model.layers) {
     for (ParameterSpec& parameter : layer.parameters)
@@ -122,7 +125,7 @@ void require_something_to_train(const ModelSpec& model) {
                   [](const LayerInfo& layer) { return layer.trains(); })) {
     return;
   }
-  refuse("every parameter of the model is frozen", "leave something to train");
+  refuse_trainable("every parameter of the model is frozen", "leave something to train");
 }
 
 std::vector<StageBackward> backwards_of(const Partition& partition) {

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-using Names = std::set<std::string>;
+using NameSet = std::set<std::string>;
 
 NamedMesh view(const Mesh& mesh, int rank, const AxisNames& names,
                const std::map<Axis, Group>& groups, const std::vector<Axis>& axes) {
@@ -33,8 +33,8 @@ void require_distinct(const AxisNames& names) {
   }
 }
 
-Names parameter_names(const std::vector<LayerSpec>& layers, const LocalChunk& chunk) {
-  Names names;
+NameSet parameter_names(const std::vector<LayerSpec>& layers, const LocalChunk& chunk) {
+  NameSet names;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!chunk.modules[i]) continue;
     for (const auto& item : chunk.modules[i]->named_parameters())
@@ -53,7 +53,7 @@ void require_modules(const std::vector<LayerSpec>& layers, const LocalChunk& chu
   }
 }
 
-void require_declared(const LocalChunk& chunk, Names before, const Names& after) {
+void require_declared(const LocalChunk& chunk, NameSet before, const NameSet& after) {
   const auto refuse = [&](const std::string& what, const std::string& remedy) {
     throw Error(ErrorKind::kUsage, {.what = what,
                                     .where = "parallelize, stage " + std::to_string(chunk.stage),
@@ -140,7 +140,7 @@ void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Paralle
     chunk.modules.push_back(layer.make ? layer.make() : nullptr);
   }
   require_modules(layers, chunk);
-  const Names before = parameter_names(layers, chunk);
+  const NameSet before = parameter_names(layers, chunk);
   hook(chunk);
   require_modules(layers, chunk);
   require_declared(chunk, before, parameter_names(layers, chunk));

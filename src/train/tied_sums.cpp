@@ -13,9 +13,9 @@ namespace {
 
 // The gradients of all uses, in layer order: one round of gathering for the first use of every
 // rank, one for the second, and so on.
-class Gathering {
+class TiedGathering {
  public:
-  Gathering(const SharedParameter& parameter, int rank)
+  TiedGathering(const SharedParameter& parameter, int rank)
       : parameter_(parameter), gradients_(parameter.uses.size()) {
     std::size_t num_rounds = 0;
     for (std::size_t u = 0; u < parameter.uses.size(); ++u) {
@@ -77,7 +77,7 @@ const SharedParameter* TiedSums::parameter_of(int group) const {
 Work<void> TiedSums::reduce(int group) {
   const SharedParameter* parameter = parameter_of(group);
   if (!parameter) return Work<void>::done();
-  auto gathering = std::make_shared<Gathering>(*parameter, rank_);
+  auto gathering = std::make_shared<TiedGathering>(*parameter, rank_);
   return Work<void>([this, parameter, gathering = std::move(gathering)] {
     put_sum(*parameter, gathering->wait());
   });
@@ -88,7 +88,7 @@ void TiedSums::sum_others() {
     const bool tied_here =
         parameter.uses.size() > 1 && parameter.ranks.size() == 1 && parameter.local_use();
     if (tied_here && !summed_.count(parameter.name))
-      put_sum(parameter, Gathering(parameter, rank_).wait());
+      put_sum(parameter, TiedGathering(parameter, rank_).wait());
   }
 }
 

@@ -45,7 +45,7 @@ std::string body_of(const Manifest& manifest) {
   return std::string(unsealed(to_json(manifest), "manifest.json"));
 }
 
-Error refusal_of(const std::string& text) {
+Error refusal_of_text(const std::string& text) {
   return error_of([&] { parse_manifest(text, "manifest.json"); });
 }
 
@@ -79,7 +79,7 @@ TEST(ManifestTest, IsJsonWithOneTensorALineAndTheHashOfAllBeforeAtItsEnd) {
 TEST(ManifestTest, ATextThatIsTornAnywhereIsRefused) {
   const std::string text = to_json(sample());
   for (std::size_t length = 0; length < text.size(); ++length) {
-    const Error error = refusal_of(text.substr(0, length));
+    const Error error = refusal_of_text(text.substr(0, length));
     ASSERT_EQ(error.kind(), ErrorKind::kCheckpoint) << length;
     ASSERT_EQ(error.where(), "manifest.json") << length;
   }
@@ -91,7 +91,7 @@ TEST(ManifestTest, AByteThatIsFlippedAnywhereIsRefused) {
     for (const char bit : {1, 32}) {
       std::string flipped = text;
       flipped[at] = static_cast<char>(flipped[at] ^ bit);
-      ASSERT_EQ(refusal_of(flipped).kind(), ErrorKind::kCheckpoint) << at;
+      ASSERT_EQ(refusal_of_text(flipped).kind(), ErrorKind::kCheckpoint) << at;
     }
   }
 }
@@ -178,7 +178,7 @@ TEST(ManifestTest, AnInvariantThatIsBrokenIsRefusedByTheReaderAndNeverWritten) {
     }
     std::string text = json.dump();
     text.pop_back();
-    const Error error = refusal_of(seal(text));
+    const Error error = refusal_of_text(seal(text));
     EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
     EXPECT_NE(error.fact().find(item.says), std::string::npos) << error.what();
     EXPECT_TRUE(error.where().starts_with("manifest.json, ")) << error.what();
@@ -239,13 +239,13 @@ TEST(ManifestTest, AFormThatIsNotOfItsVersionIsRefused) {
     const std::size_t at = text.find(item.from);
     ASSERT_NE(at, std::string::npos);
     text.replace(at, std::string_view(item.from).size(), item.to);
-    const Error error = refusal_of(seal(text));
+    const Error error = refusal_of_text(seal(text));
     EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
     EXPECT_NE(error.fact().find(item.says), std::string::npos) << error.what();
   }
   std::string with_nul = body;
   with_nul[with_nul.find("0.1.0")] = '\0';
-  EXPECT_NE(refusal_of(seal(with_nul)).fact().find("a NUL character"), std::string::npos);
+  EXPECT_NE(refusal_of_text(seal(with_nul)).fact().find("a NUL character"), std::string::npos);
   for (const char* key :
        {"format", "version", "sluice", "run", "step", "data", "seed", "settings", "fingerprints",
         "ties", "extra", "weights", "optimizer", "extra_tensors", "files"}) {
@@ -253,7 +253,7 @@ TEST(ManifestTest, AFormThatIsNotOfItsVersionIsRefused) {
     json.erase(key);
     std::string text = json.dump();
     text.pop_back();
-    EXPECT_EQ(refusal_of(seal(text)).fact(),
+    EXPECT_EQ(refusal_of_text(seal(text)).fact(),
               "not a manifest: key '" + std::string(key) + "' is missing");
   }
 }
@@ -268,11 +268,11 @@ TEST(ManifestTest, AHostileTextIsRefusedInBoundedTimeAndMemory) {
   for (const std::string& text :
        {lists, objects, many, numbers, std::string(std::size_t{60} << 20, ' '),
         std::string(kMaxManifestBytes + 1, '{'), "{\"weights\": [" + std::string(1 << 20, ' ')}) {
-    EXPECT_EQ(refusal_of(seal(text)).kind(), ErrorKind::kCheckpoint);
-    EXPECT_EQ(refusal_of(text).kind(), ErrorKind::kCheckpoint);
+    EXPECT_EQ(refusal_of_text(seal(text)).kind(), ErrorKind::kCheckpoint);
+    EXPECT_EQ(refusal_of_text(text).kind(), ErrorKind::kCheckpoint);
   }
   EXPECT_NE(
-      refusal_of(std::string(kMaxManifestBytes + 1, '{')).fact().find("larger than 256.00MiB"),
+      refusal_of_text(std::string(kMaxManifestBytes + 1, '{')).fact().find("larger than 256.00MiB"),
       std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }

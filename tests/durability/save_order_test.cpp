@@ -96,8 +96,7 @@ class SaveOrderTest : public WatchedRunTest {
 
 const std::vector<std::string> kAnew = {"--training.steps=1", "--optimizer.lr=1e-2",
                                         "--checkpoint.resume=none"};
-const std::vector<std::string> kInsteadOfOlder = {"--training.steps=2",
-                                                  "--checkpoint.keep_latest_k=1"};
+const std::vector<std::string> kKeepsOne = {"--training.steps=2", "--checkpoint.keep_latest_k=1"};
 
 TEST_F(SaveOrderTest, AFirstSaveAndOneBesideItSurviveAPowerLoss) {
   Tree before = record({"--training.steps=1"});
@@ -114,7 +113,7 @@ TEST_F(SaveOrderTest, ACheckpointThatIsReplacedSurvivesAPowerLoss) {
 
 TEST_F(SaveOrderTest, OlderCheckpointsGoOnlyWhenALaterOneSurvivesAPowerLoss) {
   record({"--training.steps=1"});
-  const Tree before = record(kInsteadOfOlder);
+  const Tree before = record(kKeepsOne);
   EXPECT_EQ(listed_here(checkpoints()), std::set<int>{2});
   expect_survives(before, {}, {"checkpoint/" + step_name(2)});
 }
@@ -123,7 +122,7 @@ TEST_F(SaveOrderTest, WithAMarkerSavesAndRemovalsSurviveAPowerLoss) {
   const test::Saving marker{.marker = true};
   Tree before = record({"--training.steps=1", "--checkpoint.commit=marker"});
   expect_survives(before, marker, {"checkpoint/" + step_name(1)});
-  std::vector<std::string> more = kInsteadOfOlder;
+  std::vector<std::string> more = kKeepsOne;
   more.push_back("--checkpoint.commit=marker");
   before = record(more);
   EXPECT_EQ(listed_here(checkpoints()), std::set<int>{2});

@@ -8,12 +8,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/bytes_read.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
 namespace sluice {
 namespace {
 
+using test::bytes_read_so_far;
 using test::error_of;
 using test::TempDirectory;
 namespace fs = std::filesystem;
@@ -274,14 +276,6 @@ TEST(LoadParametersTest, RefusesQuantizedAndIntegerWeights) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_NE(error.fact().find("no weight that can be trained"), std::string::npos);
   }
-}
-
-std::uint64_t bytes_read_so_far() {
-  std::ifstream io("/proc/self/io");
-  std::string key;
-  std::uint64_t value = 0;
-  io >> key >> value;
-  return value;
 }
 
 TEST(LoadParametersTest, ReadsOnlyTheTensorsOfThisRank) {

@@ -46,8 +46,8 @@ std::string write_step(const std::string& path, const std::string& value,
 
 class PublishedDirectoryTest : public testing::TestWithParam<Commit> {};
 INSTANTIATE_TEST_SUITE_P(Commits, PublishedDirectoryTest,
-                         testing::Values(Commit::kRename, Commit::kMarker), [](const auto& info) {
-                           return info.param == Commit::kRename ? "Rename" : "Marker";
+                         testing::Values(Commit::kRename, Commit::kMarker), [](const auto& made) {
+                           return made.param == Commit::kRename ? "Rename" : "Marker";
                          });
 
 TEST_P(PublishedDirectoryTest, AppearsAsAWholeInFoldersThatItMakes) {

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "sluice/error.h"
+#include "support/bytes_read.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -19,18 +20,8 @@ namespace {
 const std::string kLlama = SLUICE_TEST_DATA "/reference/models/llama_untied/model.safetensors";
 const std::string kDtypes = SLUICE_TEST_DATA "/reference/dtypes.safetensors";
 
+using test::bytes_read_so_far;
 using test::error_of;
-
-// Bytes that this process has asked read() and pread() for.
-std::uint64_t bytes_read_so_far() {
-  std::ifstream io("/proc/self/io");
-  std::string key;
-  std::uint64_t value = 0;
-  while (io >> key >> value) {
-    if (key == "rchar:") return value;
-  }
-  return 0;
-}
 
 SafetensorsWriter::Plan plan_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
   SafetensorsWriter::Plan plan;

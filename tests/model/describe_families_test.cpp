@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kLength = 16;
 
-ModelSpec spec_of(const std::string& model) {
+ModelSpec plain_spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model, {.fused = false});
 }
 
@@ -29,24 +29,24 @@ ModelSpec measured(const ModelSpec& spec, LayerOptions options = {}) {
       {{"input_ids", ids}, {"labels", ids}, {"attention_mask", absent}, {"position_ids", absent}});
 }
 
-const std::vector<std::string> kModels = {"models/llama_tied",
-                                          "models/gpt2",
-                                          "models_extra/grouped_query",
-                                          "models_extra/biases",
-                                          "models_extra/mistral",
-                                          "models_extra/qwen3",
-                                          "models_extra/gemma2",
-                                          "models_extra/gemma3",
-                                          "models_extra/olmo2_biases",
-                                          "models_extra/granite",
-                                          "models_extra/smollm3",
-                                          "models_extra/llama_relu",
-                                          "models_extra/mixtral",
-                                          "models_extra/qwen3_moe_some",
-                                          "models_extra/olmoe",
-                                          "models_extra/gpt_neox",
-                                          "models_extra/gpt_neox_in_turn",
-                                          "models_extra/phi3"};
+const std::vector<std::string> kDescribed = {"models/llama_tied",
+                                             "models/gpt2",
+                                             "models_extra/grouped_query",
+                                             "models_extra/biases",
+                                             "models_extra/mistral",
+                                             "models_extra/qwen3",
+                                             "models_extra/gemma2",
+                                             "models_extra/gemma3",
+                                             "models_extra/olmo2_biases",
+                                             "models_extra/granite",
+                                             "models_extra/smollm3",
+                                             "models_extra/llama_relu",
+                                             "models_extra/mixtral",
+                                             "models_extra/qwen3_moe_some",
+                                             "models_extra/olmoe",
+                                             "models_extra/gpt_neox",
+                                             "models_extra/gpt_neox_in_turn",
+                                             "models_extra/phi3"};
 
 void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
   ASSERT_EQ(found.parameters.size(), expected.parameters.size()) << expected.name;
@@ -60,8 +60,8 @@ void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
 
 TEST(DescribeFamiliesTest, LayersParametersAndValuesAreThoseOfTheFamily) {
   const MicrobatchShape shape{5, kLength};
-  for (const std::string& model : kModels) {
-    const ModelSpec spec = spec_of(model), found = measured(spec);
+  for (const std::string& model : kDescribed) {
+    const ModelSpec spec = plain_spec_of(model), found = measured(spec);
     ASSERT_EQ(found.layers.size(), spec.layers.size()) << model;
     for (std::size_t i = 0; i < found.layers.size(); ++i) {
       const LayerInfo &layer = found.layers[i], &expected = spec.layers[i];
@@ -82,8 +82,8 @@ TEST(DescribeFamiliesTest, LayersParametersAndValuesAreThoseOfTheFamily) {
 }
 
 TEST(DescribeFamiliesTest, OperationsAreThoseOfTheFamily) {
-  for (const std::string& model : kModels) {
-    const ModelSpec spec = spec_of(model), found = measured(spec);
+  for (const std::string& model : kDescribed) {
+    const ModelSpec spec = plain_spec_of(model), found = measured(spec);
     for (std::size_t i = 0; i < found.layers.size(); ++i) {
       const LayerCost &cost = found.layers[i].cost, &expected = spec.layers[i].cost;
       for (const std::int64_t rows : {2, 7}) {
@@ -102,8 +102,8 @@ TEST(DescribeFamiliesTest, OperationsAreThoseOfTheFamily) {
 TEST(DescribeFamiliesTest, KeptBytesAreThoseOfTheFamily) {
   const MicrobatchShape shape{3, kLength};
   const auto kept = [&](const LayerInfo& layer) { return layer.cost.after_forward.at(shape); };
-  for (const std::string& model : kModels) {
-    const ModelSpec spec = spec_of(model), found = measured(spec);
+  for (const std::string& model : kDescribed) {
+    const ModelSpec spec = plain_spec_of(model), found = measured(spec);
     const std::size_t norm = spec.layers.size() - 2, head = norm + 1;
     for (std::size_t i = 0; i < norm; ++i)
       EXPECT_EQ(kept(found.layers[i]), kept(spec.layers[i])) << model << " " << spec.layers[i].name;
@@ -123,7 +123,7 @@ TEST(DescribeFamiliesTest, KeptBytesAreNearThoseOfTheFamilyInHalfPrecision) {
        {Precision{.parameters = "bfloat16"}, Precision{.parameters = "float16"},
         Precision{.products = "bfloat16"}}) {
     const bool whole = !precision.casts();
-    for (const std::string& model : kModels) {
+    for (const std::string& model : kDescribed) {
       const ModelSpec spec =
           read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model, precision);
       const AutocastScope autocast(whole ? std::nullopt
@@ -154,8 +154,8 @@ TEST(DescribeFamiliesTest, KeptBytesAreNearThoseOfTheFamilyInHalfPrecision) {
 
 TEST(DescribeFamiliesTest, BytesThatWaitForTheWeightsAreNearThoseOfLlama) {
   const MicrobatchShape shape{3, kLength};
-  for (const std::string& model : kModels) {
-    const ModelSpec spec = spec_of(model);
+  for (const std::string& model : kDescribed) {
+    const ModelSpec spec = plain_spec_of(model);
     if (spec.family != "llama") continue;
     const ModelSpec found = measured(spec);
     const double expected = spec.layers[1].cost.after_input.at(shape);
@@ -166,8 +166,8 @@ TEST(DescribeFamiliesTest, BytesThatWaitForTheWeightsAreNearThoseOfLlama) {
 // The first block trains: those behind it pass gradients on, what is before it does nothing.
 TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
   const MicrobatchShape shape{3, kLength};
-  for (const std::string& model : kModels) {
-    const ModelSpec all = spec_of(model);
+  for (const std::string& model : kDescribed) {
+    const ModelSpec all = plain_spec_of(model);
     const ModelSpec spec =
         plan_pipeline(all, {.seq_len = kLength, .trainable = {all.layers[1].name + ".*"}}).model;
     const ModelSpec found = measured(spec);
@@ -189,7 +189,7 @@ TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
 }
 
 TEST(DescribeFamiliesTest, ADescriptionIsSplitAndPredictedAsTheFamilyIs) {
-  const ModelSpec spec = spec_of("models/llama_untied"), found = measured(spec);
+  const ModelSpec spec = plain_spec_of("models/llama_untied"), found = measured(spec);
   PartitionOptions options;
   options.num_ranks = 2;
   const Partition partition = make_partition(found, options);

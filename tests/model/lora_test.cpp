@@ -140,7 +140,7 @@ TEST_P(PeftTest, LossLogitsAndGradientsAgree) {
 
 INSTANTIATE_TEST_SUITE_P(Adapters, PeftTest,
                          ::testing::Values("plain", "all_linear", "patterns", "head", "conv1d"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& made) { return std::string(made.param); });
 
 TEST(LoraLayersTest, RefusesOptionsWithoutTheAdapterOfTheDescription) {
   const ModelSpec base = read_model_spec(below_tests("reference/models_extra/grouped_query"));

@@ -13,7 +13,7 @@
 namespace sluice::test {
 namespace {
 
-constexpr std::int64_t kWidth = 8;
+constexpr std::int64_t kDeferredWidth = 8;
 
 Model model_of(std::vector<LayerSpec> layers) {
   return {std::move(layers), {"x", "y"}, {"prediction"}, &squared_error};
@@ -21,8 +21,8 @@ Model model_of(std::vector<LayerSpec> layers) {
 
 // With a running mean and variance between the blocks.
 Model small_model() {
-  std::vector<LayerSpec> layers = make_user_layers(UserModel::kShared, 4, kWidth, 0.1);
-  layers[3] = layer_of<torch::nn::BatchNorm1dImpl>("norm", kWidth);
+  std::vector<LayerSpec> layers = make_user_layers(UserModel::kShared, 4, kDeferredWidth, 0.1);
+  layers[3] = layer_of<torch::nn::BatchNorm1dImpl>("norm", kDeferredWidth);
   return model_of(std::move(layers));
 }
 
@@ -43,8 +43,8 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_of(const RankStages& sta
 
 // Outputs of all stages and the gradients of their parameters.
 std::vector<at::Tensor> step_of(const RankStages& stages) {
-  const Values batch{{"x", at::linspace(-1, 1, 4 * kWidth).reshape({4, kWidth})},
-                     {"y", at::ones({4, kWidth})}};
+  const Values batch{{"x", at::linspace(-1, 1, 4 * kDeferredWidth).reshape({4, kDeferredWidth})},
+                     {"y", at::ones({4, kDeferredWidth})}};
   std::vector<at::Tensor> inputs, found;
   std::vector<Values> outputs;
   for (const auto& stage : stages.stages()) {
@@ -124,7 +124,7 @@ TEST(DeferredStagesTest, WithMemoryTheyAreTheStagesThatTheyWouldHaveBeen) {
 }
 
 TEST(DeferredStagesTest, TiedParametersShareStorageOnceTheyHaveSome) {
-  Model model = model_of(make_user_layers(UserModel::kMlp, 2, kWidth, 0.0));
+  Model model = model_of(make_user_layers(UserModel::kMlp, 2, kDeferredWidth, 0.0));
   model.layers.back().ties = {{"weight", "first.weight"}};
   RankStages stages = all_stages(model, {.deferred = true});
   stages.to_empty(at::kCPU);
@@ -150,8 +150,8 @@ struct WithConstants : torch::nn::Module {
 };
 
 TEST(DeferredStagesTest, BuffersKeepTheNumbersThatModulesGiveThem) {
-  std::vector<LayerSpec> layers = {layer_of<WithConstants>("constants", kWidth),
-                                   layer_of<torch::nn::BatchNorm1dImpl>("norm", kWidth)};
+  std::vector<LayerSpec> layers = {layer_of<WithConstants>("constants", kDeferredWidth),
+                                   layer_of<torch::nn::BatchNorm1dImpl>("norm", kDeferredWidth)};
   layers.front().reads = {"x"};
   layers.back().writes = {"prediction"};
   const Model model = model_of(std::move(layers));

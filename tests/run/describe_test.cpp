@@ -12,15 +12,15 @@
 namespace sluice::test {
 namespace {
 
-constexpr std::int64_t kWidth = 16;
+constexpr std::int64_t kModelWidth = 16;
 
 BatchMetas batch_of(std::int64_t rows) {
-  const TensorMeta meta{{rows, kWidth}, at::kFloat};
+  const TensorMeta meta{{rows, kModelWidth}, at::kFloat};
   return {{"x", meta}, {"y", meta}};
 }
 
 ModelSpec described(UserModel model) {
-  return describe(make_user_layers(model, 2, kWidth, 0.1), batch_of(4));
+  return describe(make_user_layers(model, 2, kModelWidth, 0.1), batch_of(4));
 }
 
 std::vector<std::string> names(const LayerInfo& layer) {
@@ -37,17 +37,19 @@ TEST(DescribeTest, NamesParametersAndValuesOfAUsersLayers) {
   EXPECT_EQ(names(model.layers[1]),
             (std::vector<std::string>{"block0.norm.weight", "block0.norm.bias", "block0.up.weight",
                                       "block0.up.bias", "block0.down.weight", "block0.down.bias"}));
-  EXPECT_EQ(model.layers[1].parameters[2].shape, (std::vector<std::int64_t>{2 * kWidth, kWidth}));
+  EXPECT_EQ(model.layers[1].parameters[2].shape,
+            (std::vector<std::int64_t>{2 * kModelWidth, kModelWidth}));
   EXPECT_EQ(model.layers[0].reads, std::vector<std::string>{"x"});
   EXPECT_EQ(model.layers[3].writes[0].name, "prediction");
-  EXPECT_EQ(model.layers[3].writes[0].sizes, (std::vector<std::int64_t>{kMicrobatchRows, kWidth}));
-  EXPECT_EQ(model.layers[3].writes[0].bytes_at({9, 0}), 9 * kWidth * 4);
+  EXPECT_EQ(model.layers[3].writes[0].sizes,
+            (std::vector<std::int64_t>{kMicrobatchRows, kModelWidth}));
+  EXPECT_EQ(model.layers[3].writes[0].bytes_at({9, 0}), 9 * kModelWidth * 4);
 }
 
 TEST(DescribeTest, CountsTheProductsOfForwardAndBackward) {
   const ModelSpec model = described(UserModel::kShared);
   const MicrobatchShape shape{10, 0};
-  const double product = 2.0 * 10 * kWidth * kWidth;
+  const double product = 2.0 * 10 * kModelWidth * kModelWidth;
   const auto flops = [&](std::size_t layer) {
     const LayerCost& cost = model.layers[layer].cost;
     return std::vector<double>{cost.forward_flops.at(shape) / product,
@@ -74,12 +76,13 @@ TEST(DescribeTest, CountsWhatIsKeptForTheBackwardAndForTheWeightsAlone) {
   const ModelSpec model = described(UserModel::kMlp);
   const LayerCost& linear = model.layers[3].cost;
   const MicrobatchShape shape{10, 0};
-  const double value = 10 * kWidth * 4;
+  const double value = 10 * kModelWidth * 4;
   EXPECT_EQ(linear.after_forward.at(shape), value);    // its input
   EXPECT_EQ(linear.after_input.at(shape), 2 * value);  // and the gradient of its output
   // x, mean and inverse root of the norm, its result, two inner values of twice the width, and the
   // mask of the dropout.
-  EXPECT_EQ(model.layers[1].cost.after_forward.at(shape), 10 * 4 * (6 * kWidth + 2 + kWidth));
+  EXPECT_EQ(model.layers[1].cost.after_forward.at(shape),
+            10 * 4 * (6 * kModelWidth + 2 + kModelWidth));
 }
 
 TEST(DescribeTest, ADescriptionIsSplitByNamesAndPredicted) {
@@ -90,7 +93,8 @@ TEST(DescribeTest, ADescriptionIsSplitByNamesAndPredicted) {
   const Partition partition = make_partition(model, options);
   ASSERT_EQ(partition.num_stages(), 2);
   EXPECT_EQ(partition.stages[0].layers, (std::vector<int>{0, 1}));
-  EXPECT_EQ(stage_shapes(model, partition, 3, 1)[1].input, (std::vector<std::int64_t>{3, kWidth}));
+  EXPECT_EQ(stage_shapes(model, partition, 3, 1)[1].input,
+            (std::vector<std::int64_t>{3, kModelWidth}));
   const MicrobatchShape shape{3, 1};
   std::vector<ActivationBytes> stages;
   for (const StageContent& stage : partition.stages)
@@ -102,7 +106,7 @@ TEST(DescribeTest, ADescriptionIsSplitByNamesAndPredicted) {
 }
 
 TEST(DescribeTest, ALayerThatSaysWhatItCostsIsNotRun) {
-  std::vector<LayerSpec> layers = make_user_layers(UserModel::kMlp, 2, kWidth, 0.0);
+  std::vector<LayerSpec> layers = make_user_layers(UserModel::kMlp, 2, kModelWidth, 0.0);
   LayerCost cost;
   cost.forward_flops.per_row = 7;
   layers[1].cost = cost;
@@ -115,7 +119,7 @@ TEST(DescribeTest, ALayerThatSaysWhatItCostsIsNotRun) {
   EXPECT_EQ(model.layers[1].cost, cost);
   EXPECT_EQ(model.layers[1].role, LayerRole::kOther);
   EXPECT_EQ(model.layers[1].parameters.size(), 6u);
-  EXPECT_EQ(model.layers[2].cost.input_flops.at({1, 0}), 2.0 * 4 * kWidth * kWidth);
+  EXPECT_EQ(model.layers[2].cost.input_flops.at({1, 0}), 2.0 * 4 * kModelWidth * kModelWidth);
 }
 
 TEST(DescribeTest, AValueThatIsNotThereHasNoElements) {
@@ -127,13 +131,13 @@ TEST(DescribeTest, AValueThatIsNotThereHasNoElements) {
     return std::vector<at::Tensor>{inputs[0] * 2, at::Tensor()};
   };
   const ModelSpec model = describe({layer}, batch_of(2));
-  EXPECT_EQ(model.layers[0].writes[0].bytes_at({2, 0}), 2 * kWidth * 4);
+  EXPECT_EQ(model.layers[0].writes[0].bytes_at({2, 0}), 2 * kModelWidth * 4);
   EXPECT_EQ(model.layers[0].writes[1].bytes_at({2, 0}), 0);
   EXPECT_EQ(model.layers[0].cost.after_forward.at({2, 0}), 0);
 }
 
 TEST(DescribeTest, RefusesABatchWithoutRowsAndValuesThatNobodyWrites) {
-  const auto layers = make_user_layers(UserModel::kMlp, 1, kWidth, 0.0);
+  const auto layers = make_user_layers(UserModel::kMlp, 1, kModelWidth, 0.0);
   const auto refusal = [&](const BatchMetas& batch) {
     const Error error = error_of([&] { describe(layers, batch); });
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
@@ -141,9 +145,9 @@ TEST(DescribeTest, RefusesABatchWithoutRowsAndValuesThatNobodyWrites) {
   };
   EXPECT_EQ(refusal({}), "the batch has no inputs");
   EXPECT_EQ(refusal({{"x", {{}, at::kFloat}}}), "'x' has no rows");
-  EXPECT_EQ(refusal({{"x", {{4, kWidth}, at::kFloat}}, {"y", {{3, kWidth}, at::kFloat}}}),
+  EXPECT_EQ(refusal({{"x", {{4, kModelWidth}, at::kFloat}}, {"y", {{3, kModelWidth}, at::kFloat}}}),
             "'y' has 3 rows, 'x' has 4");
-  EXPECT_EQ(refusal({{"z", {{4, kWidth}, at::kFloat}}}),
+  EXPECT_EQ(refusal({{"z", {{4, kModelWidth}, at::kFloat}}}),
             "layer 'first' reads 'x', which no earlier layer writes");
 }
 

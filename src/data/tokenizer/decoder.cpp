@@ -14,7 +14,7 @@
 namespace sluice::data {
 namespace {
 
-class ByteLevel final : public DecoderPart {
+class ByteLevelDecoder final : public DecoderPart {
  public:
   void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
     std::string bytes, text;
@@ -24,9 +24,9 @@ class ByteLevel final : public DecoderPart {
   }
 };
 
-class Metaspace final : public DecoderPart {
+class MetaspaceDecoder final : public DecoderPart {
  public:
-  Metaspace(char32_t replacement, bool prepends) : prepends_(prepends) {
+  MetaspaceDecoder(char32_t replacement, bool prepends) : prepends_(prepends) {
     append_utf8(replacement_, replacement);
   }
   void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
@@ -93,9 +93,9 @@ class Fuse final : public DecoderPart {
   }
 };
 
-class Replace final : public DecoderPart {
+class ReplaceDecoder final : public DecoderPart {
  public:
-  Replace(TextMatcher pattern, std::string content)
+  ReplaceDecoder(TextMatcher pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(std::vector<std::string>& tokens, PatternScratch& scratch,
              std::size_t most) const override {
@@ -121,9 +121,10 @@ class Replace final : public DecoderPart {
   std::string content_;
 };
 
-class Strip final : public DecoderPart {
+class StripDecoder final : public DecoderPart {
  public:
-  Strip(char32_t content, std::int64_t start, std::int64_t stop) : start_(start), stop_(stop) {
+  StripDecoder(char32_t content, std::int64_t start, std::int64_t stop)
+      : start_(start), stop_(stop) {
     append_utf8(content_, content);
   }
   void apply(std::vector<std::string>& tokens, PatternScratch&, std::size_t) const override {
@@ -172,20 +173,20 @@ void Decoder::add(const JsonField& field) {
   if (type == "Sequence") {
     for (const JsonField& part : field["decoders"].items()) add(part);
   } else if (type == "ByteLevel") {
-    add_part(ByteLevel());
+    add_part(ByteLevelDecoder());
   } else if (type == "Metaspace") {
     const bool prepends = field["add_prefix_space"].flag_or(true) &&
                           field["prepend_scheme"].text_or("always") != "never";
-    add_part(Metaspace(field["replacement"].character(), prepends));
+    add_part(MetaspaceDecoder(field["replacement"].character(), prepends));
   } else if (type == "ByteFallback") {
     add_part(ByteFallback());
   } else if (type == "Fuse") {
     add_part(Fuse());
   } else if (type == "Replace") {
-    add_part(Replace(TextMatcher(field["pattern"]), field["content"].short_text()));
+    add_part(ReplaceDecoder(TextMatcher(field["pattern"]), field["content"].short_text()));
   } else if (type == "Strip") {
-    add_part(Strip(field["content"].character(), field["start"].number(kMaxTokenId),
-                   field["stop"].number(kMaxTokenId)));
+    add_part(StripDecoder(field["content"].character(), field["start"].number(kMaxTokenId),
+                          field["stop"].number(kMaxTokenId)));
   } else if (type == "BPEDecoder") {
     const JsonField suffix = field["suffix"];
     if (suffix.text().empty()) suffix.refuse("an empty suffix");

@@ -72,9 +72,9 @@ class ByteLevelNormalizer final : public NormalizerPart {
   }
 };
 
-class Prepend final : public NormalizerPart {
+class PrependNormalizer final : public NormalizerPart {
  public:
-  explicit Prepend(std::string text) : text_(std::move(text)) {}
+  explicit PrependNormalizer(std::string text) : text_(std::move(text)) {}
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const override {
     if (piece.text.empty() || (scratch.goes_on && piece.at_start > 0)) return;
     piece.text.insert(0, text_);
@@ -85,9 +85,9 @@ class Prepend final : public NormalizerPart {
   std::string text_;
 };
 
-class Replace final : public NormalizerPart {
+class ReplaceNormalizer final : public NormalizerPart {
  public:
-  Replace(TextMatcher pattern, std::string content)
+  ReplaceNormalizer(TextMatcher pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const override {
     std::string& made = scratch.spare;
@@ -117,9 +117,9 @@ class Replace final : public NormalizerPart {
   std::string content_;
 };
 
-class Strip final : public NormalizerPart {
+class StripNormalizer final : public NormalizerPart {
  public:
-  Strip(bool left, bool right) : left_(left), right_(right) {}
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
   void apply(OwnedPiece& piece, EncodeScratch&) const override {
     const CodepointBits& spaces = bits_of(CodepointSet::kWhitespace);
     const auto is_space = [&](std::size_t at) {
@@ -181,11 +181,11 @@ void Normalizer::add(const JsonField& field) {
   } else if (type == "ByteLevel") {
     add_part(ByteLevelNormalizer());
   } else if (type == "Prepend") {
-    add_part(Prepend(field["prepend"].short_text()));
+    add_part(PrependNormalizer(field["prepend"].short_text()));
   } else if (type == "Replace") {
-    add_part(Replace(TextMatcher(field["pattern"]), field["content"].short_text()));
+    add_part(ReplaceNormalizer(TextMatcher(field["pattern"]), field["content"].short_text()));
   } else if (type == "Strip") {
-    add_part(Strip(field["strip_left"].flag(), field["strip_right"].flag()));
+    add_part(StripNormalizer(field["strip_left"].flag(), field["strip_right"].flag()));
   } else {
     field.refuse("the normalizer '" + type + "'");
   }

@@ -149,18 +149,18 @@ class Whitespace final : public PreTokenizerPart {
   void split(TextPiece piece, EncodeScratch&, PieceSink next) const override {
     const CodepointBits &words = bits_of(CodepointSet::kWholeWord),
                         &spaces = bits_of(CodepointSet::kWhitespace);
-    enum class Kind { kSpace, kWord, kOther } open = Kind::kSpace;
+    enum class Word { kNone, kWhole, kOther } open = Word::kNone;
     std::size_t begin = 0;
     for (std::size_t at = 0; at < piece.text.size();) {
       const std::size_t start = at;
       const char32_t c = next_codepoint(piece.text, at);
-      const Kind kind = words.has(c) ? Kind::kWord : spaces.has(c) ? Kind::kSpace : Kind::kOther;
-      if (kind == open) continue;
-      if (open != Kind::kSpace) next(piece.part(begin, start));
-      open = kind;
+      const Word word = words.has(c) ? Word::kWhole : spaces.has(c) ? Word::kNone : Word::kOther;
+      if (word == open) continue;
+      if (open != Word::kNone) next(piece.part(begin, start));
+      open = word;
       begin = start;
     }
-    if (open != Kind::kSpace) next(piece.part(begin, piece.text.size()));
+    if (open != Word::kNone) next(piece.part(begin, piece.text.size()));
   }
 };
 

@@ -7,8 +7,6 @@
 namespace sluice::detail {
 namespace {
 
-constexpr double kInt64 = 8;
-
 ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
   return {std::max(a.constant, b.constant), std::max(a.per_row, b.per_row),
           std::max(a.per_token, b.per_token), std::max(a.per_pair, b.per_pair),

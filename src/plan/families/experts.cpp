@@ -6,10 +6,6 @@
 namespace sluice::detail {
 namespace {
 
-constexpr double kInt64 = 8;
-
-double as_double(std::int64_t count) { return static_cast<double>(count); }
-
 // What the router keeps for every token: probabilities of all experts; of the K chosen these,
 // their numbers and their weights; where a choice goes among the tokens sorted by expert, and back.
 double routing_bytes(const ExpertsConfig& experts, const NumberBytes& bytes) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/families/number_bytes.h"
+
 namespace sluice::detail {
 namespace {
 
@@ -13,8 +15,6 @@ constexpr double kNormFloats = 2;
 constexpr double kQueryBlock = 48, kSlack = 16, kKeyMatrices = 5;
 
 constexpr const char* kLossValue = "loss";
-
-double as_double(std::int64_t count) { return static_cast<double>(count); }
 
 void add_per_token(ShapePolynomial& bytes, double floats) { bytes.per_token += kFloat * floats; }
 

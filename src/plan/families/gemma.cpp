@@ -6,13 +6,13 @@
 namespace sluice::detail {
 namespace {
 
-constexpr double kSmallest = 1e-6, kLargest = 1e9;
+constexpr double kLeastGemma = 1e-6, kMostGemma = 1e9;
 
 std::optional<double> read_cap(const ConfigReader& config, const char* key,
                                std::optional<double> absent) {
   if (config.is_null(key)) return std::nullopt;
   if (!config.has(key)) return absent;
-  return config.number(key, 0.0, kSmallest, kLargest);
+  return config.number(key, 0.0, kLeastGemma, kMostGemma);
 }
 
 DecoderConfig read_gemma(const ConfigReader& config, std::int64_t max_position_embeddings) {
@@ -30,7 +30,7 @@ DecoderConfig read_gemma(const ConfigReader& config, std::int64_t max_position_e
   out.norm = NormKind::kRmsPlusOne;
   out.norm_places = NormPlaces::kBoth;
   out.attention_scale =
-      1.0 / std::sqrt(config.number("query_pre_attn_scalar", 256.0, kSmallest, kLargest));
+      1.0 / std::sqrt(config.number("query_pre_attn_scalar", 256.0, kLeastGemma, kMostGemma));
   out.embedding_scale = std::sqrt(static_cast<double>(out.hidden_size));
   out.embedding_scale_in_weight_type = true;
   return out;

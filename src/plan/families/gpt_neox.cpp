@@ -11,7 +11,6 @@
 namespace sluice::detail {
 namespace {
 
-double as_double(std::int64_t count) { return static_cast<double>(count); }
 double bytes_of_floats(std::int64_t count) { return 4.0 * as_double(count); }
 
 // Elements: D hidden size, F inner size, H heads.

@@ -8,6 +8,10 @@
 
 namespace sluice::detail {
 
+inline constexpr double kInt64 = 8;  // bytes of one
+
+inline double as_double(std::int64_t count) { return static_cast<double>(count); }
+
 class NumberBytes {
  public:
   explicit NumberBytes(const Precision& precision)

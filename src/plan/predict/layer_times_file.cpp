@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxTimesBytes = std::size_t{64} << 20;
 constexpr const char* kVersionKey = "sluice_costs";
 constexpr int kVersion = 1;
 constexpr const char* kRemedy = "make the file with sluice plan CONFIG.toml --measure COSTS.json";
@@ -235,7 +235,7 @@ LayerTimes parse_layer_times(std::string_view text, const std::string& file_name
 }
 
 LayerTimes read_layer_times(const std::string& path) {
-  return parse_layer_times(read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput), path);
+  return parse_layer_times(read_text_or_pipe(path, kMaxTimesBytes, ErrorKind::kInput), path);
 }
 
 bool holds_layer_times(std::string_view text) {

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 namespace sluice::detail {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class ListScheduler {
  public:

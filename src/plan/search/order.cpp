@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "base/text.h"
@@ -12,7 +11,6 @@ namespace sluice::detail {
 namespace {
 
 constexpr double kUnknown = -1;
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kCounts = 3;  // of a stage: F; I or B; W or B
 
 bool makes_input(StepKind kind) { return kind == StepKind::kI || kind == StepKind::kB; }

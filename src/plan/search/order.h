@@ -7,12 +7,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"
 
 namespace sluice::detail {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();  // a time
 
 enum class StepKind : std::uint8_t { kF, kI, kW, kB };
 
