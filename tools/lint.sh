@@ -21,5 +21,5 @@ need clang-tidy
 # clang cannot read the precompiled headers of g++.
 mkdir -p build-lint
 cmake --preset release -B build-lint -DTORCH_DIR="$libtorch" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
-  -DSLUICE_BUILD_TESTS=OFF >build-lint/setup.log 2>&1 || { cat build-lint/setup.log >&2; exit 1; }
+  -DSLUICE_BUILD_TESTS=OFF -DSLUICE_JOIN_SOURCES=OFF >build-lint/setup.log 2>&1 || { cat build-lint/setup.log >&2; exit 1; }
 printf '%s\n' "$@" | xargs -P "$jobs" -n 1 clang-tidy --quiet -p build-lint
