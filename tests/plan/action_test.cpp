@@ -4,7 +4,7 @@
 
 #include "sluice/error.h"
 
-namespace sluice {
+namespace sluice::action_test {
 namespace {
 
 std::string refusal(std::string_view text) {
@@ -143,4 +143,4 @@ TEST(ActionTest, RefusalsSayWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::action_test

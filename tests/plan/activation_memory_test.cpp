@@ -6,7 +6,7 @@
 #include "plan/trainable.h"
 #include "sluice/parts/precision.h"
 
-namespace sluice {
+namespace sluice::activation_memory_test {
 namespace {
 
 ModelSpec llama(const std::string& attention_dropout = "0") {
@@ -168,4 +168,4 @@ TEST(ActivationMemoryTest, CastedWeightsOfFrozenLayersCountToo) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::activation_memory_test

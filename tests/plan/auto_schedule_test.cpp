@@ -8,7 +8,7 @@
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 
-namespace sluice {
+namespace sluice::auto_schedule_test {
 namespace {
 
 ModelSpec llama() {
@@ -141,4 +141,4 @@ TEST(OrderOfSumsTest, FindsAStageWhoseGradientsAddUpInAnotherOrder) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::auto_schedule_test

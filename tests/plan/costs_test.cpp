@@ -6,7 +6,7 @@
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
-namespace sluice {
+namespace sluice::costs_test {
 namespace {
 
 using test::error_of;
@@ -154,4 +154,4 @@ TEST_F(CostsFileTest, RefusesAFileThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::costs_test

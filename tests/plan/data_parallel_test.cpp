@@ -7,7 +7,7 @@
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 
-namespace sluice {
+namespace sluice::data_parallel_test {
 namespace {
 
 ModelSpec model_of(const std::string& name) {
@@ -355,4 +355,4 @@ TEST(DataParallelPlanTest, ThousandsOfReplicasCostAPlanNothing) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::data_parallel_test

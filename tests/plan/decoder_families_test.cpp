@@ -14,7 +14,7 @@
 #include "sluice/parts/precision.h"
 #include "support/expect_error.h"
 
-namespace sluice {
+namespace sluice::decoder_families_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -339,4 +339,4 @@ TEST(DecoderFamiliesTest, UnknownActivationsAreRefusedWithThoseThatAreKnown) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::decoder_families_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::draw_test {
 namespace {
 
 // 1F1B of 2 ranks and 2 microbatches on the unit grid.
@@ -134,4 +134,4 @@ TEST(DrawViolationsTest, CountsTheViolationsThatItDoesNotDraw) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::draw_test

@@ -11,7 +11,7 @@
 #include "sluice/partition.h"
 #include "support/expect_error.h"
 
-namespace sluice {
+namespace sluice::exact_split_test {
 namespace {
 
 using detail::exact_split;
@@ -192,4 +192,4 @@ TEST(CostSplitTest, NeedsALayerForEveryStage) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::exact_split_test

@@ -4,7 +4,7 @@
 
 #include "support/expect_error.h"
 
-namespace sluice::test {
+namespace sluice::test::fault_test {
 namespace {
 
 std::string refusal(const std::string& text) {
@@ -103,4 +103,4 @@ TEST(FaultTest, WhatIsMalformedIsNamedWithTheNearest) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::fault_test

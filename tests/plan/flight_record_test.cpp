@@ -6,7 +6,7 @@
 
 #include "support/expect_error.h"
 
-namespace sluice::test {
+namespace sluice::test::flight_record_test {
 namespace {
 
 FlightRecord sample() {
@@ -123,4 +123,4 @@ TEST(FlightRecordTest, FilesAreNamedByTheirRank) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::flight_record_test

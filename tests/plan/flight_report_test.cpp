@@ -9,7 +9,7 @@
 #include "sluice/program.h"
 #include "support/expect_error.h"
 
-namespace sluice::test {
+namespace sluice::test::flight_report_test {
 namespace {
 
 Program program_of(int num_ranks, int num_microbatches) {
@@ -291,4 +291,4 @@ TEST(FlightReportTest, ARecordMayClaimAnyNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::flight_report_test

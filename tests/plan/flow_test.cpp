@@ -10,7 +10,7 @@
 #include "support/expect_error.h"
 #include "support/programs.h"
 
-namespace sluice {
+namespace sluice::flow_test {
 namespace {
 
 using testing::program_of;
@@ -177,4 +177,4 @@ TEST(FlowTest, AProgramNeedsAFlowOfItsSize) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::flow_test

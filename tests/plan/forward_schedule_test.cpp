@@ -6,7 +6,7 @@
 #include "sluice/schedule.h"
 #include "sluice/verify.h"
 
-namespace sluice::test {
+namespace sluice::test::forward_schedule_test {
 namespace {
 
 TEST(ForwardScheduleTest, RunsTheDeepestStageOfARankFirst) {
@@ -28,4 +28,4 @@ TEST(ForwardScheduleTest, IsProvenForAnyNumberOfMicrobatchesAndAnyPlacement) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::forward_schedule_test

@@ -10,7 +10,7 @@ extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size);
 
-namespace sluice {
+namespace sluice::fuzz_corpus_test {
 namespace {
 
 using testing::replay;
@@ -30,4 +30,4 @@ TEST(FuzzCorpusTest, ReplaysTheModelConfigurationsFoundSoFar) {
 TEST(FuzzCorpusTest, ReplaysTheCostsFoundSoFar) { replay("costs", fuzz_costs); }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::fuzz_corpus_test

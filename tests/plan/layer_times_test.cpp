@@ -11,7 +11,7 @@
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 
-namespace sluice {
+namespace sluice::layer_times_test {
 namespace {
 
 ModelSpec llama() {
@@ -293,4 +293,4 @@ TEST(LayerTimesTest, ASplitThatDoesNotFitIsNotTaken) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::layer_times_test

@@ -11,7 +11,7 @@
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
-namespace sluice {
+namespace sluice::lora_test {
 namespace {
 
 std::string below_tests(const std::string& path) {
@@ -267,4 +267,4 @@ TEST_F(AdapterDirectoryTest, PatternsThatContradictEachOtherAreRefused) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::lora_test

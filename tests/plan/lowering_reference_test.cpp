@@ -8,7 +8,7 @@
 #include "support/programs.h"
 #include "support/reference_cases.h"
 
-namespace sluice {
+namespace sluice::lowering_reference_test {
 namespace {
 
 using testing::program_of;
@@ -155,4 +155,4 @@ TEST_F(LoweringReferenceTest, AcceptsAndRefusesSchedulesAsTorchButForItsHazards)
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::lowering_reference_test

@@ -9,7 +9,7 @@
 #include "support/expect_error.h"
 #include "support/programs.h"
 
-namespace sluice {
+namespace sluice::mesh_test {
 namespace {
 
 using Ranks = std::vector<int>;
@@ -100,4 +100,4 @@ TEST(MeshTest, AProgramIsOnePipelineOfItsMesh) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::mesh_test

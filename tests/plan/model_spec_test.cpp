@@ -13,7 +13,7 @@
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
-namespace sluice {
+namespace sluice::model_spec_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -275,4 +275,4 @@ TEST(ModelSpecTest, SaysWhichPathIsMissing) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::model_spec_test

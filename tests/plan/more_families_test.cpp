@@ -11,7 +11,7 @@
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
 
-namespace sluice {
+namespace sluice::more_families_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -182,4 +182,4 @@ TEST(MoreFamiliesTest, TheHeadOfGptNeoxIsEmbedOut) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::more_families_test

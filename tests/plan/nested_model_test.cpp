@@ -13,7 +13,7 @@
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
-namespace sluice {
+namespace sluice::nested_model_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -162,4 +162,4 @@ TEST(NestedModelTest, TheFirstConfigurationsOfQwen2VlAreOneObject) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::nested_model_test

@@ -6,7 +6,7 @@
 #include "plan/output/partition_output.h"
 #include "plan/output/program_output.h"
 
-namespace sluice {
+namespace sluice::output_test {
 namespace {
 
 const std::string kModels = std::string(SLUICE_TEST_DATA) + "/reference/models/";
@@ -81,4 +81,4 @@ TEST(OutputTest, AProofHasItsViolations) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::output_test

@@ -10,7 +10,7 @@
 #include "sluice/parts/stage_values.h"
 #include "support/reference_cases.h"
 
-namespace sluice {
+namespace sluice::partition_reference_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -409,4 +409,4 @@ TEST(PartitionReferenceTest, DistributesParametersAndShapesAsAutoModelDoes) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::partition_reference_test

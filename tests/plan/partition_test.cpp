@@ -8,7 +8,7 @@
 #include "sluice/error.h"
 #include "sluice/parts/stage_values.h"
 
-namespace sluice {
+namespace sluice::partition_test {
 namespace {
 
 const std::string kModels = std::string(SLUICE_TEST_DATA) + "/reference/models/";
@@ -288,4 +288,4 @@ TEST(PartitionTest, AConventionIsSaidByNameOrKind) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::partition_test

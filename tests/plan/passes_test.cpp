@@ -8,7 +8,7 @@
 #include "support/expect_error.h"
 #include "support/programs.h"
 
-namespace sluice {
+namespace sluice::passes_test {
 namespace {
 
 using test::error_of;
@@ -400,4 +400,4 @@ TEST(LowerTest, LeavesOutWhatAScheduleHoldsAlready) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::passes_test

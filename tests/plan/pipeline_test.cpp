@@ -5,7 +5,7 @@
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 
-namespace sluice {
+namespace sluice::pipeline_test {
 namespace {
 
 ModelSpec model_of(const std::string& name) {
@@ -299,4 +299,4 @@ TEST(PlanPipelineTest, CountsTheSnapshotOfCheckpointsThatAreWrittenBehind) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::pipeline_test

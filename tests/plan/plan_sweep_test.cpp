@@ -8,7 +8,7 @@
 #include "sluice/verify.h"
 #include "support/programs.h"
 
-namespace sluice {
+namespace sluice::plan_sweep_test {
 namespace {
 
 using testing::chance;
@@ -101,4 +101,4 @@ TEST(PlanSweepSlowTest, AllSizesVerifyCleanOrAreRefused) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::plan_sweep_test

@@ -5,7 +5,7 @@
 #include "sluice/error.h"
 #include "sluice/schedule.h"
 
-namespace sluice {
+namespace sluice::schedule_csv_test {
 namespace {
 
 constexpr const char* kTwoRanks = "0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n";
@@ -146,4 +146,4 @@ TEST(ScheduleCsvTest, ReadsAFileAndNamesItInErrors) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::schedule_csv_test

@@ -8,7 +8,7 @@
 #include "sluice/verify.h"
 #include "support/golden.h"
 
-namespace sluice {
+namespace sluice::schedule_golden_test {
 namespace {
 
 std::string picture(const std::string& name, const ScheduleShape& shape, bool color = false) {
@@ -68,4 +68,4 @@ TEST(InterleavedZeroBubbleTest, KeepsItsIdleTimeWithARemainder) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::schedule_golden_test

@@ -8,7 +8,7 @@
 #include "sluice/schedule.h"
 #include "support/reference_cases.h"
 
-namespace sluice {
+namespace sluice::schedule_reference_test {
 namespace {
 
 using testing::read_test_file;
@@ -181,4 +181,4 @@ TEST(ScheduleReferenceTest, PlacesStagesAsTheScheduleNeeds) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::schedule_reference_test

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "sluice/error.h"
 
-namespace sluice {
+namespace sluice::schedule_test {
 namespace {
 
 std::string refusal(const std::string& name, const ScheduleShape& shape) {
@@ -184,4 +184,4 @@ TEST(ScheduleTest, KindsAreInTheOrderOfTheTableAndHaveItsNames) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::schedule_test

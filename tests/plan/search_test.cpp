@@ -13,7 +13,7 @@
 #include "sluice/verify.h"
 #include "support/expect_error.h"
 
-namespace sluice {
+namespace sluice::search_test {
 namespace {
 
 constexpr std::int64_t kEffort = 2'000'000;
@@ -189,4 +189,4 @@ TEST(SearchTest, ALimitNeedsCostsThatKnowBytes) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::search_test

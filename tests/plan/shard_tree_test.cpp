@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-namespace sluice::detail {
+namespace sluice::detail::shard_tree_test {
 namespace {
 
 using Ranges = std::vector<ShardRange>;
@@ -94,4 +94,4 @@ TEST(ShardTreeTest, HoldsOneSumMoreForEveryLevelOfItsSubtree) {
 }
 
 }  // namespace
-}  // namespace sluice::detail
+}  // namespace sluice::detail::shard_tree_test

@@ -11,7 +11,7 @@
 #include "support/programs.h"
 #include "support/reference_cases.h"
 
-namespace sluice {
+namespace sluice::simulate_test {
 namespace {
 
 using test::error_of;
@@ -371,4 +371,4 @@ TEST(SimulateTest, TakesCostsOfZero) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::simulate_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::stage_map_test {
 namespace {
 
 using Stages = std::vector<int>;
@@ -35,4 +35,4 @@ TEST(StageMapTest, KnowsLoopsAndVs) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::stage_map_test

@@ -7,7 +7,7 @@
 #include "sluice/verify.h"
 #include "support/programs.h"
 
-namespace sluice {
+namespace sluice::verify_channels_test {
 namespace {
 
 // Every rank's knowledge of how many receives each channel has certainly had, by plain maps.
@@ -112,4 +112,4 @@ TEST(VerifyChannelsTest, OneForwardOneBackwardIsBoundedByItsWarmUp) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::verify_channels_test

@@ -8,7 +8,7 @@
 #include "support/interpreter.h"
 #include "support/programs.h"
 
-namespace sluice {
+namespace sluice::verify_mutation_test {
 namespace {
 
 using testing::chance;
@@ -228,4 +228,4 @@ TEST(VerifyMutationTest, MeasuresAComputeOrderAsItsTransfersPlaced) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::verify_mutation_test

@@ -9,7 +9,7 @@
 #include "support/expect_error.h"
 #include "support/programs.h"
 
-namespace sluice {
+namespace sluice::verify_test {
 namespace {
 
 using test::error_of;
@@ -437,4 +437,4 @@ TEST(RequireVerifiedTest, ThrowsTheFirstViolationAndTheirNumber) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::verify_test

@@ -12,7 +12,7 @@
 #include "support/expect_error.h"
 #include "train/pipeline_support.h"
 
-namespace sluice::test {
+namespace sluice::test::autocast_test {
 namespace {
 
 constexpr int kSteps = 20;
@@ -183,4 +183,4 @@ TEST(AutocastTest, RefusesRanksUnderDifferentStates) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::autocast_test

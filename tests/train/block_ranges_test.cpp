@@ -11,7 +11,7 @@
 #include "support/expect_error.h"
 #include "train/packed_parts.h"
 
-namespace sluice::test {
+namespace sluice::test::block_ranges_test {
 namespace {
 
 TEST(BlockRangesTest, EveryElementHasOneOwnerAndRangesEndAtBlocks) {
@@ -116,4 +116,4 @@ TEST(PackedPartsTest, AMessageOfOtherPartsIsRefused) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::block_ranges_test

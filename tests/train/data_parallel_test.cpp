@@ -15,7 +15,7 @@
 #include "support/temp_directory.h"
 #include "train/trainer_support.h"
 
-namespace sluice::test {
+namespace sluice::test::data_parallel_test {
 namespace {
 
 struct Layout {
@@ -66,7 +66,8 @@ LossValue weighted_error(const Values& outputs, const Values& batch) {
 
 Model weighted_mlp(bool tied, std::int64_t width) {
   Model model;
-  model.layers = make_user_layers(UserModel::kMlp, width > kWidth ? 2 : 6, width, /*dropout=*/0.1);
+  model.layers =
+      make_user_layers(UserModel::kMlp, width > kTrainerWidth ? 2 : 6, width, /*dropout=*/0.1);
   if (tied) model.layers.back().ties = {{"weight", "first.weight"}};
   model.inputs = {"x", "y", "w"};
   model.outputs = {"prediction"};
@@ -76,7 +77,7 @@ Model weighted_mlp(bool tied, std::int64_t width) {
 
 struct RunOf {
   bool tied = false;
-  std::int64_t width = kWidth;
+  std::int64_t width = kTrainerWidth;
   int num_microbatches = 8;  // of all replicas
   int num_steps = 5;
 };
@@ -175,7 +176,7 @@ TEST(DataParallelTest, MixedPrecisionHasTheSameBitsForEveryNumberOfReplicas) {
     TrainingRun mixed = run_of(layout);
     mixed.options.autocast = at::kBFloat16;
     mixed.model = [] {
-      Model model = weighted_mlp(false, kWidth);
+      Model model = weighted_mlp(false, kTrainerWidth);
       for (LayerSpec& layer : model.layers) layer.shapes = nullptr;  // types differ
       return model;
     };
@@ -197,7 +198,7 @@ TEST(DataParallelTest, HalfPrecisionParametersHaveTheSameBitsForEveryNumberOfRep
   const auto run = [](const Layout& layout) {
     TrainingRun half = run_of(layout);
     half.model = [] {
-      Model model = weighted_mlp(false, kWidth);
+      Model model = weighted_mlp(false, kTrainerWidth);
       for (LayerSpec& layer : model.layers) {
         layer.make = [make = layer.make] {
           auto module = make();
@@ -234,7 +235,7 @@ TEST(DataParallelTest, AParameterMayHaveAGradientOnSomeReplicasOnly) {
   const auto run = [](const Layout& layout) {
     TrainingRun skipping = run_of(layout);
     skipping.model = [] {
-      Model model = weighted_mlp(false, kWidth);
+      Model model = weighted_mlp(false, kTrainerWidth);
       LayerSpec& layer = model.layers[2];
       layer.reads = {"hidden", "w"};
       layer.forward = [forward = layer.forward](torch::nn::Module& module,
@@ -294,7 +295,7 @@ TEST(DataParallelTest, EvaluationsOfReplicasAreThoseOfOne) {
   const auto evaluate = [&](const Layout& layout) {
     TrainingRun run = run_of(layout);
     const Mesh mesh = run.program.mesh;
-    const StepBatch all = uneven_steps(1, 3, kWidth).front();
+    const StepBatch all = uneven_steps(1, 3, kTrainerWidth).front();
     run.after_steps = [&, mesh](Trainer& trainer, Transport& transport) {
       // The first replica has the first two, the second one, others none.
       StepBatch own;
@@ -341,7 +342,7 @@ TEST(DataParallelTest, AGradientThatIsNotFiniteIsNamedByItsMicrobatchWithAnyNumb
                                Layout{"1F1B", 1, replicas(2, 4)}}) {
     TrainingRun run = run_of(layout);
     run.model = [] {
-      Model model = weighted_mlp(false, kWidth);
+      Model model = weighted_mlp(false, kTrainerWidth);
       model.loss = [](const Values& outputs, const Values& batch) {
         const at::Tensor prediction = outputs.get("prediction");
         const bool spoils = batch.get("x").flatten()[0].item<float>() == 7.0f;
@@ -598,7 +599,7 @@ DoorResult through_the_door(int ranks, const DataParallel& how, const std::strin
         DoorResult own;
         for (int step = 0; step < 3; ++step) {
           const at::Tensor x =
-              at::sin(at::arange(16 * kWidth, at::kFloat) * 0.3 + step).view({16, -1});
+              at::sin(at::arange(16 * kTrainerWidth, at::kFloat) * 0.3 + step).view({16, -1});
           const at::Tensor rows = x.tensor_split(how.degree)[pipeline.replica()];
           const StepResult trained = pipeline.train_step({{"x", rows}, {"y", at::cos(2 * rows)}});
           EXPECT_EQ(trained.microbatch_losses.size(), 8U);
@@ -684,4 +685,4 @@ TEST(DataParallelTest, ThePipelineRefusesShardedStateAndAHookBesideReplicas) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::data_parallel_test

@@ -8,7 +8,7 @@
 #include "support/even_partition.h"
 #include "support/train_pipeline.h"
 
-namespace sluice::test {
+namespace sluice::test::experts_training_test {
 namespace {
 
 constexpr int kMicrobatches = 4;
@@ -129,4 +129,4 @@ TEST(ExpertsTrainingTest, TheLossOfAStepIsThatOfItsTokensAndTheMeanBalanceOfItsL
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::experts_training_test

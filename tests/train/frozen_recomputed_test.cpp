@@ -18,7 +18,7 @@
 #include "support/expect_error.h"
 #include "support/user_models.h"
 
-namespace sluice::test {
+namespace sluice::test::frozen_recomputed_test {
 namespace {
 
 constexpr std::int64_t kWidth = 8, kRows = 32;
@@ -239,4 +239,4 @@ TEST(RecomputationTest, ALayerThatWritesToWhatItReadsIsRefused) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::frozen_recomputed_test

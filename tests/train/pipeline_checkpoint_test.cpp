@@ -20,7 +20,7 @@
 #include "support/temp_directory.h"
 #include "train/pipeline_support.h"
 
-namespace sluice::test {
+namespace sluice::test::pipeline_checkpoint_test {
 namespace {
 
 using MakeOptimizer =
@@ -262,4 +262,4 @@ TEST(PipelineCheckpointTest, AFrozenParameterHasNoStateAndBeginsAnewWhenItTrains
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::pipeline_checkpoint_test

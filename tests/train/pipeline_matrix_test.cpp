@@ -13,7 +13,7 @@
 #include "sluice/pipeline.h"
 #include "support/user_models.h"
 
-namespace sluice::test {
+namespace sluice::test::pipeline_matrix_test {
 namespace {
 
 constexpr std::int64_t kWidth = 6;
@@ -160,4 +160,4 @@ TEST(SlowPipelineMatrixTest, HasTheBitsOfOneRankForEveryKindAndLayout) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::pipeline_matrix_test

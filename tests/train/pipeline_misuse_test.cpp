@@ -10,7 +10,7 @@
 #include "support/user_models.h"
 #include "train/pipeline_support.h"
 
-namespace sluice::test {
+namespace sluice::test::pipeline_misuse_test {
 namespace {
 
 using Parts = std::vector<std::string>;
@@ -417,4 +417,4 @@ TEST_F(PipelineMisuseTest, LaunchersAndLayouts) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::pipeline_misuse_test

@@ -11,7 +11,7 @@
 #include "support/user_models.h"
 #include "train/pipeline_support.h"
 
-namespace sluice::test {
+namespace sluice::test::pipeline_step_test {
 namespace {
 
 using Grads = std::map<std::string, at::Tensor>;
@@ -383,4 +383,4 @@ TEST(PipelineStepTest, SumsOfHalfPrecisionGradientsStayFloat) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::pipeline_step_test

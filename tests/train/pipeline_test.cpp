@@ -19,7 +19,7 @@
 #include "support/user_models.h"
 #include "train/pipeline_support.h"
 
-namespace sluice::test {
+namespace sluice::test::pipeline_test {
 namespace {
 
 torch::nn::Sequential tied_net() {
@@ -343,4 +343,4 @@ TEST(PipelineTest, StateIsThatOfTheWholeModelByName) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::pipeline_test

@@ -11,7 +11,7 @@
 #include "sluice/parts/rank_threads.h"
 #include "support/expect_error.h"
 
-namespace sluice::test {
+namespace sluice::test::step_norm_test {
 namespace {
 
 LayerSpec linear(const std::string& name) {
@@ -132,4 +132,4 @@ TEST(StepNormTest, ASliceIsRefused) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::step_norm_test

@@ -11,7 +11,7 @@
 #include "support/temp_directory.h"
 #include "train/trainer_support.h"
 
-namespace sluice::test {
+namespace sluice::test::trainer_checkpoint_test {
 namespace {
 
 struct Layout {
@@ -135,4 +135,4 @@ TEST(TrainerCheckpointTest, AnotherModelIsRefused) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::trainer_checkpoint_test

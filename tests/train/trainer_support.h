@@ -13,12 +13,12 @@
 
 namespace sluice::test {
 
-inline constexpr std::int64_t kWidth = 8;
+inline constexpr std::int64_t kTrainerWidth = 8;
 inline constexpr int kMicrobatches = 4;
 
 inline Model mlp(bool tied, int blocks = 6) {
   Model model;
-  model.layers = make_user_layers(UserModel::kMlp, blocks, kWidth, /*dropout=*/0.1);
+  model.layers = make_user_layers(UserModel::kMlp, blocks, kTrainerWidth, /*dropout=*/0.1);
   if (tied) model.layers.back().ties = {{"weight", "first.weight"}};
   model.inputs = {"x", "y"};
   model.outputs = {"prediction"};
@@ -32,10 +32,11 @@ inline std::vector<StepBatch> random_steps(int num_steps, int num_microbatches =
     StepBatch batch;
     batch.step = step;
     for (int m = 0; m < num_microbatches; ++m) {
-      const at::Tensor x = at::sin(at::arange(2 * kWidth, at::kFloat) * (0.7f + 0.1f * m) + step)
-                               .reshape({2, kWidth});
+      const at::Tensor x =
+          at::sin(at::arange(2 * kTrainerWidth, at::kFloat) * (0.7f + 0.1f * m) + step)
+              .reshape({2, kTrainerWidth});
       batch.microbatches.push_back({{"x", x}, {"y", at::cos(2 * x)}});
-      batch.counts.push_back(2 * kWidth);
+      batch.counts.push_back(2 * kTrainerWidth);
     }
     steps.push_back(std::move(batch));
   }

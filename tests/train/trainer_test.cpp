@@ -26,7 +26,7 @@
 #include "train/evaluator.h"
 #include "train/trainer_support.h"
 
-namespace sluice::test {
+namespace sluice::test::trainer_test {
 namespace {
 
 TEST(TrainerTest, LossesNormsAndWeightsAreTheSameBitsForEveryLayoutAndSchedule) {
@@ -48,7 +48,7 @@ TrainingRun run_with_buffers(const std::string& schedule, int num_ranks) {
   TrainingRun run = mlp_run(schedule, num_ranks);
   run.model = [] {
     Model model = mlp(false);
-    model.layers[3] = layer_of<torch::nn::BatchNorm1dImpl>("norm", kWidth);
+    model.layers[3] = layer_of<torch::nn::BatchNorm1dImpl>("norm", kTrainerWidth);
     return model;
   };
   return run;
@@ -152,8 +152,8 @@ TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
   // Two layers a stage: the third stage has only custom functions.
   run.model = [] {
     Model model = mlp(false);
-    model.layers[4] = layer_of<CustomScale>("scale4", kWidth);
-    model.layers[5] = layer_of<CustomScale>("scale5", kWidth);
+    model.layers[4] = layer_of<CustomScale>("scale4", kTrainerWidth);
+    model.layers[5] = layer_of<CustomScale>("scale5", kTrainerWidth);
     return model;
   };
   std::atomic<int> num_right{0};
@@ -246,7 +246,7 @@ TEST(TrainerTest, EveryRankHasTheSameReport) {
     for (std::size_t i = 0; i < reports.size(); ++i) {
       EXPECT_EQ(reports[i].loss, result.reports[i].loss);
       EXPECT_EQ(reports[i].grad_norm, result.reports[i].grad_norm);
-      EXPECT_EQ(reports[i].tokens, 2 * kWidth * kMicrobatches);
+      EXPECT_EQ(reports[i].tokens, 2 * kTrainerWidth * kMicrobatches);
       EXPECT_EQ(reports[i].parameter_norms, result.reports[i].parameter_norms);
     }
   }
@@ -638,7 +638,7 @@ TEST(TrainerTest, AGradientThatIsNotFiniteIsNamedWhereItFirstAppears) {
 TEST(TrainerTest, ALossThatIsNotFiniteMakesNoUpdate) {
   TrainingRun run = mlp_run("1F1B", 2, false, 1);
   Values broken = run.steps[0].microbatches.at(1);
-  broken.set("y", at::full({2, kWidth}, std::numeric_limits<float>::infinity()));
+  broken.set("y", at::full({2, kTrainerWidth}, std::numeric_limits<float>::infinity()));
   MicrobatchList microbatches;
   microbatches.push_back(run.steps[0].microbatches.at(0));
   microbatches.push_back(std::move(broken));
@@ -701,4 +701,4 @@ TEST(TrainerTest, ThePeakOf1F1BDoesNotGrowWithTheNumberOfMicrobatches) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::trainer_test

@@ -25,7 +25,7 @@
 #include "sluice/trainer.h"
 #include "support/expect_error.h"
 
-namespace sluice::test {
+namespace sluice::test::whole_module_test {
 namespace {
 
 constexpr std::int64_t kWidth = 8, kVocabulary = 16, kLayers = 6;
@@ -641,4 +641,4 @@ TEST(PipelineToTest, IsRefusedOnceAnOptimizerMayHoldTheParameters) {
 }
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::whole_module_test

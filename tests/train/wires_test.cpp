@@ -4,7 +4,7 @@
 #include "support/gloo_nodes.h"
 #include "train/trainer_support.h"
 
-namespace sluice::test {
+namespace sluice::test::wires_test {
 namespace {
 
 struct Layout {
@@ -89,4 +89,4 @@ std::vector<Layout> layouts() {
 INSTANTIATE_TEST_SUITE_P(Layouts, WiresTest, ::testing::ValuesIn(layouts()));
 
 }  // namespace
-}  // namespace sluice::test
+}  // namespace sluice::test::wires_test
