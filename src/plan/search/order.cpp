@@ -13,6 +13,12 @@ namespace {
 constexpr double kUnknown = -1;
 constexpr int kCounts = 3;  // of a stage: F; I or B; W or B
 
+// Of a table with `width` columns.
+std::size_t cell_of(int row, int width, int column) {
+  return static_cast<std::size_t>(row) * static_cast<std::size_t>(width) +
+         static_cast<std::size_t>(column);
+}
+
 bool makes_input(StepKind kind) { return kind == StepKind::kI || kind == StepKind::kB; }
 
 }  // namespace
@@ -80,7 +86,7 @@ OrderMerit OrderTimer::time(const Order& order) {
   forward_in_.assign(cells, kUnknown);
   gradient_in_.assign(cells, kUnknown);
   channels_.assign(2 * num_ranks * num_ranks, 0);
-  done_.assign(static_cast<std::size_t>(problem_.num_stages() * kCounts), 0);
+  done_.assign(cell_of(problem_.num_stages(), kCounts, 0), 0);
   for (std::size_t m = 0; m < static_cast<std::size_t>(problem_.num_microbatches); ++m) {
     forward_in_[m] = 0;               // of the first stage
     gradient_in_[cells - 1 - m] = 0;  // of the last: its forward is asked for
@@ -114,7 +120,7 @@ bool OrderTimer::run(int rank, const Order& order) {
   for (; state.at < row.size(); ++state.at) {
     const OrderStep& step = row[state.at];
     const int stage = step.stage;
-    int* const done = &done_[static_cast<std::size_t>(stage * kCounts)];
+    int* const done = &done_[cell_of(stage, kCounts, 0)];
     const StageCosts& costs = problem_.stages[static_cast<std::size_t>(stage)];
     double ready = 0;
     int microbatch = 0;
@@ -126,7 +132,7 @@ bool OrderTimer::run(int rank, const Order& order) {
       if (makes_input(step.kind) && done[1] >= done[0]) return true;
       // A B of a microbatch whose I has not been followed by W would overtake it.
       if (step.kind == StepKind::kB && done[2] != done[1]) return true;
-      const std::size_t cell = static_cast<std::size_t>(stage * num_microbatches + microbatch);
+      const std::size_t cell = cell_of(stage, num_microbatches, microbatch);
       ready = makes_input(step.kind) ? gradient_in_[cell] : forward_in_[cell];
       if (ready == kUnknown) return true;
     }
@@ -167,7 +173,7 @@ bool OrderTimer::run(int rank, const Order& order) {
                 problem_.message_time[static_cast<std::size_t>(is_forward ? stage : next)];
       arrival = channel + problem_.latency;
     }
-    const std::size_t cell = static_cast<std::size_t>(next * num_microbatches + microbatch);
+    const std::size_t cell = cell_of(next, num_microbatches, microbatch);
     (is_forward ? forward_in_ : gradient_in_)[cell] = arrival;
   }
   return true;
@@ -215,10 +221,10 @@ Schedule schedule_of(const Order& order, const StageMap& stage_map, int num_micr
   schedule.num_microbatches = num_microbatches;
   schedule.stage_map = stage_map;
   schedule.rows.resize(order.size());
-  std::vector<int> done(static_cast<std::size_t>(stage_map.num_stages() * kCounts), 0);
+  std::vector<int> done(cell_of(stage_map.num_stages(), kCounts, 0), 0);
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
     for (const OrderStep& step : order[rank]) {
-      int* const counts = &done[static_cast<std::size_t>(step.stage * kCounts)];
+      int* const counts = &done[cell_of(step.stage, kCounts, 0)];
       Action action;
       switch (step.kind) {
         case StepKind::kF:
