@@ -12,6 +12,7 @@
 #include "sluice/parts/rank_threads.h"
 #include "sluice/parts/saver.h"
 #include "sluice/plan.h"
+#include "support/bytes_read.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -20,17 +21,6 @@ namespace {
 
 constexpr int kRanks = 4;
 constexpr std::uint64_t kDigits = 16;  // by which the text of two counts may differ in length
-
-// Bytes that this process has asked read() and pread() for.
-std::uint64_t bytes_read_so_far() {
-  std::ifstream io("/proc/self/io");
-  std::string key;
-  std::uint64_t value = 0;
-  while (io >> key >> value) {
-    if (key == "rchar:") return value;
-  }
-  return 0;
-}
 
 class LoadOwnTensorsTest : public ::testing::Test {
  protected:
