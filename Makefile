@@ -1,14 +1,13 @@
 # `make help` lists the targets. The work is CMake's: these are its presets by short names.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-release test-asan test-tsan test-all bench format lint docs install clean setup
+.PHONY: help run build test test-plan check test-all fuzz bench format lint docs install clean setup
 
-# One compiler per core, as far as there is memory (a torch source takes up to 2 GB).
-JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2000000); \
+# One compiler per core, as far as there is memory (a torch source takes up to 2.5 GB).
+JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2500000); \
           print fit < 1 ? 1 : fit < cores ? fit : cores}' /proc/meminfo)
 LIBTORCH = $(shell sed -n 2p build/setup.stamp)
 PREFIX ?= /usr/local
-TEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,25 +22,38 @@ build: setup  ## build/bin/sluice (Release)
 run: build  ## train examples/quickstart.toml: 4 pipeline stages on this machine, about two minutes
 	@build/bin/sluice train examples/quickstart.toml $(ARGS)
 
-test: test-release test-asan test-tsan  ## all tests but the slow ones, with those under sanitizers
+test: setup  ## quick: what a change needs, every room
+	@cmake --build build -j $(JOBS) --target sluice_cli sluice_run_cli quick_tests
+	@tools/run_tests.sh build $(JOBS) -L quick
 
-test-release: setup
+test-plan:  ## the planner alone, set up and built without LibTorch
+	@tools/setup.sh plan
+	@cmake --build build-plan -j $(JOBS) --target sluice_cli quick_tests
+	@tools/run_tests.sh build-plan $(JOBS) -L quick
+
+# Under sanitizers: what handles foreign bytes, and what has threads; in `test-all` everything.
+ASAN_TESTS = plan_tests tokenizer_tests io_tests checkpoint_tests
+TSAN_TESTS = comm_tests run_tests checkpoint_tests launch_tests
+LINT = changed
+check: setup  ## the rest: long tests, sanitizers, oracles, pages' commands, the installed library, docs, lint
 	@cmake --build build -j $(JOBS)
-	@$(TEST) --test-dir build -LE slow
-
-# Under sanitizers: in `test` what handles foreign bytes (plan, config, io) and what has threads
-# (comm, run, checkpoint); in `test-all` everything.
-ASAN_TESTS = plan_tests io_tests
-TSAN_TESTS = comm_tests run_tests checkpoint_tests
-test-asan: setup
+	@tools/run_tests.sh build $(JOBS) -L check
 	@tools/sanitized_tests.sh asan '$(LIBTORCH)' $(JOBS) $(ASAN_TESTS)
-test-tsan: setup
 	@tools/sanitized_tests.sh tsan '$(LIBTORCH)' $(JOBS) $(TSAN_TESTS)
+	@if command -v doxygen >/dev/null; then $(MAKE) docs; else echo 'skipped: docs: doxygen is not installed'; fi
+	@if command -v clang-format >/dev/null && command -v clang-tidy >/dev/null; then $(MAKE) lint LINT='$(LINT)'; \
+	 else echo 'skipped: lint: clang-format or clang-tidy is not installed'; fi
 
 test-all: ASAN_TESTS = all
 test-all: TSAN_TESTS = all
-test-all: test  ## also the slow sweeps, and every test under the sanitizers
-	@$(TEST) --test-dir build -L slow
+test-all: LINT = all
+test-all: test check  ## also the slow sweeps, every test under the sanitizers, every fuzzer, lint of all sources: hours
+	@tools/run_tests.sh build 1 -L slow
+	@$(MAKE) fuzz
+
+SECONDS_EACH ?= 600
+fuzz:  ## every fuzz target for ten minutes; SECONDS_EACH=60 for one
+	@tools/fuzz.sh $(SECONDS_EACH) $(JOBS)
 
 bench: build  ## the benchmarks, and the training step beside torch's where .oracles is there
 	@cmake build -DSLUICE_BUILD_BENCH=ON >/dev/null
@@ -53,8 +65,7 @@ bench: build  ## the benchmarks, and the training step beside torch's where .ora
 format:  ## clang-format every source
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
 
-LINT ?= all
-lint: setup  ## format, include order and clang-tidy
+lint: setup  ## format, include order and clang-tidy of what differs from main; LINT=all, LINT='since REVISION'
 	@tools/lint.sh '$(LIBTORCH)' $(JOBS) $(LINT)
 
 docs:  ## pages of the public headers, into build-doxygen/html; fails for what is wrong in their comments

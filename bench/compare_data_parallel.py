@@ -5,7 +5,8 @@ All train a Llama of the same size with AdamW on random bytes, on the CPU, one t
 sequences a replica and step. sluice: two replicas as threads of one process, or of two under `sluice
 launch` (--processes), with exact and fast sums and sharded state; `alone` are two runs of one rank each at
 the same time. torch: DistributedDataParallel over Gloo, and two such loops without it. Runs alternate,
-since machines are noisy; what is printed are medians of steps and how much they are above those of `alone`.
+since machines are noisy; what is printed are medians of steps, how much they are above those of `alone`, and the most
+resident memory of a process (the largest of a run, in MB).
 
     python bench/compare_data_parallel.py [--sluice build/bin/sluice] [--processes] [--ways exact,fast,...]
 
@@ -56,6 +57,13 @@ def steps_of(folder, name):
     return [line["step_seconds"] for line in lines if "step_seconds" in line]
 
 
+def wait(process):
+    """The exit code, and the peak of resident memory, in MB, of the process or its largest child."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss / 1e3
+
+
 def run_sluice(way, folder, arguments):
     if way == "alone":
         names = [f"alone{i}" for i in range(REPLICAS)]
@@ -63,9 +71,10 @@ def run_sluice(way, folder, arguments):
     else:
         names = [way]
         runs = [start_sluice(folder, way, REPLICAS, SLUICE_WAYS[way], arguments)]
-    if any(run.wait() for run in runs):
+    ended = [wait(run) for run in runs]
+    if any(code for code, _ in ended):
         sys.exit(f"sluice failed: {way}")
-    return [second for name in names for second in steps_of(folder, name)]
+    return [second for name in names for second in steps_of(folder, name)], max(peak for _, peak in ended)
 
 
 # ---- torch: one process a replica ----
@@ -121,10 +130,11 @@ def run_torch(way, folder, arguments):
     ranks = [subprocess.Popen([sys.executable, "-W", "ignore", __file__, *own, f"--way={way}",
                                f"--folder={folder}", f"--torch-rank={rank}"],
                               stdout=subprocess.PIPE, text=True) for rank in range(REPLICAS)]
-    outputs = [rank.communicate()[0] for rank in ranks]
-    if any(rank.returncode for rank in ranks):
+    outputs = [rank.stdout.read() for rank in ranks]
+    ended = [wait(rank) for rank in ranks]
+    if any(code for code, _ in ended):
         sys.exit(f"torch failed: {way}")
-    return [second for output in outputs for second in json.loads(output)]
+    return [second for output in outputs for second in json.loads(output)], max(peak for _, peak in ended)
 
 
 # ---- measuring ----
@@ -152,21 +162,24 @@ def main():
     if "torch" in arguments.who:
         ways += [("torch", way, run_torch) for way in ("alone", "ddp")]
     seconds = {(who, way): [] for who, way, _ in ways}
+    peaks = {key: 0.0 for key in seconds}
     with tempfile.TemporaryDirectory() as folder:
         make_inputs(folder, arguments)
         for _ in range(arguments.repeat):
             for who, way, run in ways:
-                own = run(way, folder, arguments)
+                own, peak = run(way, folder, arguments)
+                peaks[who, way] = max(peaks[who, way], peak)
                 each = len(own) // arguments.steps
                 for i in range(each):  # without the warm-up
                     seconds[who, way] += own[i * arguments.steps + 2:(i + 1) * arguments.steps]
     print(f"{parameters(arguments):,} parameters, {REPLICAS} replicas, "
           f"{arguments.batch} sequences of {arguments.seq_len} each")
-    print(f"{'':<8}{'':<8}{'ms/step':>10}{'quartiles':>16}{'above alone':>14}")
+    print(f"{'':<8}{'':<8}{'ms/step':>10}{'quartiles':>16}{'above alone':>14}{'MB':>8}")
     for (who, way), own in seconds.items():
         low, median, high = (1e3 * value for value in statistics.quantiles(own, n=4))
         above = median / (1e3 * statistics.median(seconds[who, "alone"])) - 1
-        print(f"{who:<8}{way:<8}{median:>10.1f}{f'{low:.1f}..{high:.1f}':>16}{100 * above:>13.1f}%")
+        print(f"{who:<8}{way:<8}{median:>10.1f}{f'{low:.1f}..{high:.1f}':>16}{100 * above:>13.1f}%"
+              f"{peaks[who, way]:>8.0f}")
 
 
 if __name__ == "__main__":

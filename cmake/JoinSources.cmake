@@ -1,8 +1,8 @@
-# Compiles the sources of a folder together, eight at a time: half and more of what a source that sees torch takes is
-# to instantiate the templates of its headers, and that is the same for all of them. So names in unnamed namespaces
-# are unique in a folder.
+# sluice_join_sources(TARGET COUNT) compiles the sources of a folder together, COUNT at a time: half and more of the time
+# that a source takes which sees torch goes to the templates of its headers, and those are the same for all of them. So
+# names in unnamed namespaces are unique in a folder.
 option(SLUICE_JOIN_SOURCES "Compile several sources of a folder as one: faster from nothing, slower after a change" ON)
-function(sluice_join_sources target)
+function(sluice_join_sources target most)
   if(NOT SLUICE_JOIN_SOURCES)
     return()
   endif()
@@ -13,7 +13,7 @@ function(sluice_join_sources target)
     string(MAKE_C_IDENTIFIER "${folder}" folder)
     list(APPEND in_${folder} ${source})
     list(LENGTH in_${folder} count)
-    math(EXPR part "(${count} - 1) / 8")
+    math(EXPR part "(${count} - 1) / ${most}")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${part})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

@@ -1,4 +1,4 @@
-# Fails when the test program PROGRAM has a suite that is neither in SUITES nor slow.
+# Fails when the test program PROGRAM has a suite that is not in SUITES.
 cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE failed)
 if(failed)
@@ -10,7 +10,7 @@ foreach(line IN LISTS lines)
     continue()
   endif()
   set(suite ${CMAKE_MATCH_2})
-  if(NOT suite MATCHES "Slow" AND NOT suite IN_LIST SUITES)
+  if(NOT suite IN_LIST SUITES)
     message(FATAL_ERROR "no ctest entry for the suite ${suite}: is it written as TEST(${suite}, Name)?")
   endif()
 endforeach()

@@ -5,7 +5,8 @@
 #   {layer, comm} <- run <- {optim, checkpoint} <- train <- job <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
 # folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
-# that an installed header includes only installed headers. So do the commands that run a model. Prints one line a violation; exit 1.
+# that an installed header includes only installed headers. So do the commands that run a model. CLI11 is seen by one source.
+# Prints one line a violation; exit 1.
 # usage: check_includes.sh [ROOT]
 cd "${1:-$(dirname "$0")/..}" || exit 2
 files=$(find include src apps \( -name '*.h' -o -name '*.cpp' \) 2>/dev/null | sort)
@@ -67,6 +68,8 @@ FNR == 1 {
   target = $2; sub(/^[ \t]*#[ \t]*include[ \t]*/, "", target)
   is_torch = target ~ /^<(ATen|c10|torch|caffe2|gloo)\//
   if (is_torch && (side == "base" || side == "plan" || side == "data" || side == "config" || side == "launch" || kernels || plan_program)) fail("a torch header in a torch-free file")
+  if (target ~ /^<nlohmann\// && FILENAME != "src/base/json_text.cpp") fail("JSON is base/json.h: its library is for src/base/json_text.cpp alone")
+  if (target ~ /^<CLI\// && FILENAME != "apps/sluice/command_line.cpp") fail("command_line.cpp alone sees CLI11")
   if (target !~ /^"/) next
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }

@@ -107,6 +107,13 @@ def to_old_gemma3_keys(config):
     config.pop("layer_types")
 
 
+def to_gemma3_keys_with_a_length(config):
+    """The same, with the original length outside the settings, where it does not count in this family."""
+    to_old_gemma3_keys(config)
+    config["rope_scaling"].pop("original_max_position_embeddings")
+    config["original_max_position_embeddings"] = 8
+
+
 def gemma(cls, **changes):
     given = {key: value for key, value in LLAMA.items() if key != "tie_word_embeddings"}
     return cls(**{**given, "num_key_value_heads": 2, "head_dim": 8, "num_hidden_layers": 3, "query_pre_attn_scalar": 12,
@@ -192,6 +199,11 @@ MODELS = {
               rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
                                "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
         12, to_old_gemma3_keys, left_padded),
+    "gemma3_outer_length": (
+        gemma(Gemma3TextConfig, sliding_window=4, sliding_window_pattern=2,
+              rope_parameters={"full_attention": {"rope_type": "llama3", "rope_theta": 50.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+                               "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+        14, to_gemma3_keys_with_a_length, None),
     "olmo2": (Olmo2Config(**{**LLAMA, "num_key_value_heads": 2}), 12, None, None),
     "olmo2_biases": (
         Olmo2Config(**{**LLAMA, "tie_word_embeddings": True}, attention_bias=True, pad_token_id=None,

@@ -3,13 +3,15 @@
 # installs it into .venv, and configures the release preset. A second run returns at once.
 #
 #   TORCH_DIR=/path/to/libtorch tools/setup.sh     use this LibTorch
+#   tools/setup.sh plan                            the planner alone, in build-plan/: no LibTorch
 #
 # Without TORCH_DIR: the torch of python3 on the PATH if it is new enough, else .venv with torch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch_release=2.13.0
-build=build
+preset=release build=build
+[ "${1:-}" != plan ] || preset=plan build=build-plan
 stamp=$build/setup.stamp
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -25,7 +27,7 @@ export TORCH_DIR
 
 is_ready() {
   [ -f $build/build.ninja ] && [ "$known" = "$(fingerprint)" ] && [ "$given" = "$TORCH_DIR" ] &&
-    [ -f "$libtorch/include/ATen/ATen.h" ]
+    { [ $preset = plan ] || [ -f "$libtorch/include/ATen/ATen.h" ]; }
 }
 
 # ---- compiler, tools and header libraries ----
@@ -45,6 +47,7 @@ gloo/types.h|libgloo-dev
 gtest/gtest.h|libgtest-dev
 benchmark/benchmark.h|libbenchmark-dev
 '
+[ $preset = release ] || needed=$(printf '%s' "$needed" | grep -v '^gloo\|^benchmark\|^venv')
 
 python_has() { python3 -c "from importlib.util import find_spec; exit(not find_spec('$1'))" 2>/dev/null; }
 
@@ -132,16 +135,18 @@ main() {
   [ -z "$packages" ] || install_packages $packages
   check_cmake
 
-  if [ -n "$TORCH_DIR" ]; then
+  if [ $preset = plan ]; then
+    libtorch=
+  elif [ -n "$TORCH_DIR" ]; then
     libtorch=$(find_libtorch 2>&1) || die "${libtorch#setup: }"
   elif ! libtorch=$(find_libtorch); then
     install_torch
     libtorch=$(find_libtorch) || die "torch was installed into .venv, but holds no LibTorch"
   fi
-  say "LibTorch: $libtorch"
+  [ $preset = plan ] || say "LibTorch: $libtorch"
 
   mkdir -p $build
-  cmake --fresh --preset release -DTORCH_DIR="$libtorch" >$build/setup.log 2>&1 ||
+  cmake --fresh --preset $preset -DTORCH_DIR="$libtorch" >$build/setup.log 2>&1 ||
     { cat $build/setup.log >&2; die "cmake failed (above)"; }
   { fingerprint; printf '%s\n' "$libtorch" "$TORCH_DIR"; } >$stamp
 }

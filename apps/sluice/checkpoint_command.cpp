@@ -1,15 +1,14 @@
 // sluice checkpoint list|verify|diff|export: looks at checkpoints without a model or a run.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "command_line.h"
@@ -24,8 +23,6 @@
 namespace sluice {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct CheckpointArguments {
   std::string first, second;
   std::string base;
@@ -38,7 +35,7 @@ int reading_threads() {
 
 // ---- list ----
 
-void list(const CheckpointArguments& arguments) {
+int list(const CheckpointArguments& arguments) {
   const std::string& folder = arguments.first;
   std::error_code ignored;
   if (!std::filesystem::exists(folder, ignored)) {
@@ -53,23 +50,24 @@ void list(const CheckpointArguments& arguments) {
     for (const ListedCheckpoint& row : listed)
       rows.push_back(
           {{"step", row.step}, {"path", row.path}, {"ok", row.ok}, {"reason", row.reason}});
-    std::cout << rows.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
-    return;
+    std::cout << rows.dump() << "\n";
+    return 0;
   }
   if (listed.empty()) {
     std::cout << "no checkpoints in " << printable(folder) << "\n";
-    return;
+    return 0;
   }
   TextTable table({{"step", Align::kRight}, {"ok"}, {"path"}, {"reason"}});
   for (const ListedCheckpoint& row : listed)
     table.add_row({std::to_string(row.step), row.ok ? "yes" : "no", printable(row.path),
                    printable(row.reason)});
   std::cout << table.to_string();
+  return 0;
 }
 
 // ---- verify ----
 
-void verify(const CheckpointArguments& arguments) {
+int verify(const CheckpointArguments& arguments) {
   const Checkpoint checkpoint(arguments.first);
   checkpoint.verify(reading_threads());
   const Manifest& manifest = checkpoint.manifest();
@@ -81,6 +79,7 @@ void verify(const CheckpointArguments& arguments) {
   }
   std::cout << printable(checkpoint.path()) << ": ok: step " << manifest.step << ", "
             << counted(num_tensors, "tensor") << ", " << bytes << " bytes\n";
+  return 0;
 }
 
 // ---- diff ----
@@ -106,12 +105,9 @@ Difference difference_of(const TensorDifference& tensor) {
 }
 
 Json to_json(const std::vector<ValueDifference>& differences) {
-  const auto value = [](const std::optional<std::string>& text) {
-    return text ? Json(*text) : Json(nullptr);
-  };
   Json object = Json::object();
   for (const ValueDifference& difference : differences)
-    object[difference.name] = {value(difference.a), value(difference.b)};
+    object[difference.name] = Json::List{difference.a, difference.b};
   return object;
 }
 
@@ -177,15 +173,15 @@ std::string said_of(const TensorDifference& tensor) {
   return "differs by at most " + shortest(*tensor.largest_difference);
 }
 
-void diff(const CheckpointArguments& arguments) {
+int diff(const CheckpointArguments& arguments) {
   const CheckpointDiff diff = diff_checkpoints(arguments.first, arguments.second);
   if (arguments.json) {
-    std::cout << to_json(diff).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
-    return;
+    std::cout << to_json(diff).dump() << "\n";
+    return 0;
   }
   if (diff.equal()) {
     std::cout << "equal\n";
-    return;
+    return 0;
   }
   print_values("", diff.values);
   print_values("settings ", diff.settings);
@@ -195,6 +191,7 @@ void diff(const CheckpointArguments& arguments) {
     std::cout << kind_name(tensor.kind) << " " << printable(tensor.name) << ": " << said_of(tensor)
               << "\n";
   }
+  return 0;
 }
 
 // ---- export ----
@@ -223,12 +220,7 @@ ExportedDirectory export_with_base(const CheckpointArguments& arguments) {
   return export_merged(arguments.first, base, arguments.second);
 }
 
-void export_to(const CheckpointArguments& arguments) {
-  if (!arguments.base.empty() && !arguments.merge) {
-    throw Error(ErrorKind::kUsage, {.what = "--base is of --merge alone",
-                                    .where = "command 'sluice checkpoint export'",
-                                    .remedy = "add --merge, or leave --base out"});
-  }
+int export_to(const CheckpointArguments& arguments) {
   const ExportedDirectory exported =
       arguments.merge ? export_with_base(arguments)
                       : export_checkpoint(Checkpoint(arguments.first), arguments.second);
@@ -239,39 +231,49 @@ void export_to(const CheckpointArguments& arguments) {
                 : is_adapter        ? "; an adapter alone, as PEFT has it"
                                     : "; weights alone: the checkpoint has no config.json")
             << "\n";
+  return 0;
 }
 
 }  // namespace
 
-void add_checkpoint_command(CLI::App& app) {
-  CLI::App* checkpoint =
-      app.add_subcommand("checkpoint", "Looks at checkpoints, compares and exports them.");
-  checkpoint->require_subcommand(1);
-  const auto arguments = std::make_shared<CheckpointArguments>();
-  const auto add = [&](const char* name, const char* help, const char* first_name,
-                       const char* first_help, void (*act)(const CheckpointArguments&)) {
-    CLI::App* command = checkpoint->add_subcommand(name, help);
-    command->add_option(first_name, arguments->first, first_help)->required();
-    command->callback([arguments, act] { act(*arguments); });
-    return command;
+Command checkpoint_command() {
+  const auto a = std::make_shared<CheckpointArguments>();
+  const auto first = [&](const char* name, const char* help) {
+    return required({name, &a->first, help});
   };
-  add("list", "The checkpoints of a folder, by step; every one is verified.", "FOLDER",
-      "as checkpoint.folder", list)
-      ->add_flag("--json", arguments->json, "as JSON");
-  add("verify", "Compares every byte of a checkpoint with its manifest.", "PATH", "a checkpoint",
-      verify);
-  CLI::App* compare = add("diff", "What differs between two checkpoints.", "A",
-                          "a checkpoint, or a Hugging Face directory", diff);
-  compare->add_option("B", arguments->second, "another")->required();
-  compare->add_flag("--json", arguments->json, "as JSON");
-  CLI::App* copy = add("export", "Writes its weights as a Hugging Face directory.", "PATH",
-                       "a checkpoint", export_to);
-  copy->add_option("OUT", arguments->second, "a directory that is not there yet, or empty")
-      ->required();
-  copy->add_flag("--merge", arguments->merge,
-                 "of an adapter: the base with the adapter merged into its weights");
-  copy->add_option("--base", arguments->base,
-                   "with --merge: where the base is, if not where the adapter says");
+  const auto second = [&](const char* name, const char* help) {
+    return required({name, &a->second, help});
+  };
+  const Option json = {"--json", &a->json, "as JSON"};
+  Command command{"checkpoint", "Looks at checkpoints, compares and exports them."};
+  command.commands = {
+      {.name = "list",
+       .help = "The checkpoints of a folder, by step; every one is verified.",
+       .options = {first("FOLDER", "as checkpoint.folder"), json},
+       .run = [a] { return list(*a); }},
+      {.name = "verify",
+       .help = "Compares every byte of a checkpoint with its manifest.",
+       .options = {first("PATH", "a checkpoint")},
+       .run = [a] { return verify(*a); }},
+      {.name = "diff",
+       .help = "What differs between two checkpoints.",
+       .options = {first("A", "a checkpoint, or a Hugging Face directory"), second("B", "another"),
+                   json},
+       .run = [a] { return diff(*a); }},
+      {.name = "export",
+       .help = "Writes its weights as a Hugging Face directory.",
+       .options = {first("PATH", "a checkpoint"),
+                   second("OUT", "a directory that is not there yet, or empty"),
+                   {"--merge", &a->merge,
+                    "of an adapter: the base with the adapter merged into its weights"},
+                   {"--base", &a->base,
+                    "with --merge: where the base is, if not where the adapter says"}},
+       .rules = {{.given = {"--base"},
+                  .missing = {"--merge"},
+                  .what = "--base is of --merge alone",
+                  .remedy = "add --merge, or leave --base out"}},
+       .run = [a] { return export_to(*a); }}};
+  return command;
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include <iostream>
 #include <new>
 #include <system_error>
+#include <variant>
 
 #include "base/as_error.h"
 #include "base/text.h"
@@ -21,14 +23,34 @@
 namespace sluice {
 namespace {
 
-// One blank line between groups, not two.
+// The group of help for options that nothing acts on yet.
+constexpr const char* kNotBuiltGroup = "Not built yet";
+constexpr std::size_t kHelpColumns = 100;
+
+// What does not fit in a line goes below it, `indent` columns further in.
+std::string folded(std::string line, std::size_t indent) {
+  std::string text;
+  while (line.size() > kHelpColumns) {
+    const std::size_t space = line.rfind(' ', kHelpColumns);
+    if (space == std::string::npos || space <= indent) break;
+    text += line.substr(0, space) + "\n";
+    line = std::string(indent, ' ') + line.substr(space + 1);
+  }
+  return text + line;
+}
+
+// One blank line between groups, not two; lines that a terminal can show.
 class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
     for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
-    return text;
+    text.pop_back();
+    std::string lines;
+    for (const std::string& line : split(text, '\n'))
+      lines += folded(line, line.starts_with("  ") ? get_column_width() : 0) + "\n";
+    return lines;
   }
 };
 
@@ -43,7 +65,10 @@ std::string full_name(const CLI::App& app) {
   return app.get_parent() ? full_name(*app.get_parent()) + " " + own : own;
 }
 
-std::string place_of(const CLI::App& app) { return "command '" + full_name(app) + "'"; }
+Error refused(const CLI::App& app, const std::string& what, const std::string& remedy) {
+  return {ErrorKind::kUsage,
+          {.what = what, .where = "command '" + full_name(app) + "'", .remedy = remedy}};
+}
 
 // The app, of those that were named, that was given what it does not know; else the innermost.
 const CLI::App& with_rest(const CLI::App& app) {
@@ -79,9 +104,7 @@ Error unknown_option(const CLI::App& app, std::string option,
     const std::size_t dot = extra.find('.');
     if (option.size() > 2 && dot != std::string::npos &&
         extra.substr(dot + 1) == option.substr(2)) {
-      return Error(ErrorKind::kUsage, {.what = "unknown option '" + option + "'",
-                                       .where = place_of(app),
-                                       .remedy = "did you mean '" + extra + "'?"});
+      return refused(app, "unknown option '" + option + "'", "did you mean '" + extra + "'?");
     }
   }
   const std::string near = nearest_name(option, names);
@@ -89,9 +112,7 @@ Error unknown_option(const CLI::App& app, std::string option,
   if (near.empty() && !extra_options.empty()) {
     remedy += ", or a key as --section.key VALUE: see 'sluice config reference'";
   }
-  return Error(
-      ErrorKind::kUsage,
-      {.what = "unknown option '" + option + "'", .where = place_of(app), .remedy = remedy});
+  return refused(app, "unknown option '" + option + "'", remedy);
 }
 
 // "Could not convert: --pp = x" -> "'x' is not a value of --pp".
@@ -108,27 +129,18 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
   const CLI::App& at = with_rest(app);
   const std::vector<std::string> commands = command_names(at);
   const std::vector<std::string> rest = at.remaining();
+  const std::string see_help = "see '" + full_name(at) + " --help'";
   // Options before the command are those of the program; what follows belongs to the command.
   if (!rest.empty()) {
     const std::string& first = rest.front();
     if (first.size() > 1 && first.front() == '-') return unknown_option(at, first, extra_options);
-    if (!commands.empty()) {
-      return Error(ErrorKind::kUsage, {.what = "unknown command '" + first + "'",
-                                       .where = place_of(at),
-                                       .remedy = suggest_name(first, commands)});
-    }
-    return Error(ErrorKind::kUsage, {.what = "unexpected argument '" + first + "'",
-                                     .where = place_of(at),
-                                     .remedy = "see '" + full_name(at) + " --help'"});
+    if (!commands.empty())
+      return refused(at, "unknown command '" + first + "'", suggest_name(first, commands));
+    return refused(at, "unexpected argument '" + first + "'", see_help);
   }
-  if (!commands.empty() && at.get_subcommands().empty() && error.get_name() == "RequiredError") {
-    return Error(
-        ErrorKind::kUsage,
-        {.what = "no command given", .where = place_of(at), .remedy = suggest_name("", commands)});
-  }
-  return Error(ErrorKind::kUsage, {.what = fact_of(error),
-                                   .where = place_of(at),
-                                   .remedy = "see '" + full_name(at) + " --help'"});
+  if (!commands.empty() && at.get_subcommands().empty() && error.get_name() == "RequiredError")
+    return refused(at, "no command given", suggest_name("", commands));
+  return refused(at, fact_of(error), see_help);
 }
 
 // CLI11 takes the argument after "--name=" for its value; to us the value is empty.
@@ -140,6 +152,116 @@ std::vector<std::string> with_empty_values(const std::vector<std::string>& argum
     if (no_value) result.emplace_back();
   }
   return result;
+}
+
+int count_of(const CLI::App& app, const Option& option, const std::string& text) {
+  const auto [min, max] = std::pair(option.min, option.max);
+  int count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, count);
+  if (error == std::errc() && rest == end && count >= min && count <= max) return count;
+  throw refused(app, "'" + text + "' is not a value of " + option.names,
+                "give a whole number from " + std::to_string(min) + " to " + std::to_string(max));
+}
+
+template <typename... Calls>
+struct Overloaded : Calls... {
+  using Calls::operator()...;
+};
+template <typename... Calls>
+Overloaded(Calls...) -> Overloaded<Calls...>;
+
+// Takes the words that were given for an option; at least one, but for what is not built.
+void set_value(const CLI::App& app, const Option& option, const std::vector<std::string>& words) {
+  const auto text = [&] {
+    if (words.front().empty() && *option.if_empty)
+      throw refused(app, option.if_empty, option.empty_remedy);
+    return words.front();
+  };
+  const auto refuse = [&](NotBuilt value) {
+    throw refused(app, std::string("the option ") + option.names + " is not built yet",
+                  value.remedy);
+  };
+  std::visit(
+      Overloaded{[](auto) {}, refuse, [&](std::string* value) { *value = text(); },
+                 [&](std::optional<std::string>* value) { *value = text(); },
+                 [&](std::optional<int>* value) { *value = count_of(app, option, words.front()); },
+                 [&](std::vector<std::string>* value) { *value = words; }},
+      option.value);
+}
+
+const char* type_name(const OptionValue& value) {
+  return std::visit(
+      Overloaded{[](auto) { return "TEXT"; }, [](std::optional<int>*) { return "INT"; },
+                 [](std::monostate) { return ""; }, [](NotBuilt) { return ""; }},
+      value);
+}
+
+void add_option(CLI::App& app, const Option& option, const char* group) {
+  if (bool* const* flag = std::get_if<bool*>(&option.value)) {
+    app.add_flag(option.names, **flag, option.help)->group(group);
+    return;
+  }
+  const auto set = [&app, &option](const CLI::results_t& words) {
+    set_value(app, option, words);
+    return true;
+  };
+  CLI::Option* const added = app.add_option(option.names, set, option.help);
+  added->required(option.is_required)->type_name(type_name(option.value))->group(group);
+  if (std::holds_alternative<NotBuilt>(option.value))
+    added->allow_extra_args()->expected(0, 1)->group(kNotBuiltGroup);
+  if (std::holds_alternative<std::vector<std::string>*>(option.value))
+    added->expected(CLI::detail::expected_max_vector_size);
+  if (option.shows_default) added->default_str(*std::get<std::string*>(option.value));
+}
+
+// The options and commands of `command` as CLI11 has them. `command` outlives `app`.
+void describe_to(CLI::App& app, const Command& command) {
+  for (const Option& option : command.options) add_option(app, option, "Options");
+  for (const OptionGroup& group : command.groups)
+    for (const Option& option : group.options) add_option(app, option, group.title);
+  app.footer(command.footer);
+  if (command.commands.empty()) return;
+  app.require_subcommand(command.run ? 0 : 1, 1);
+  for (const Command& below : command.commands)
+    describe_to(*app.add_subcommand(below.name, below.help), below);
+}
+
+bool is_given(const Command& command, const std::string& name) {
+  const Overloaded holds = {
+      [](auto) { return false; }, [](bool* value) { return *value; },
+      [](std::string* value) { return !value->empty(); },
+      []<typename Value>(std::optional<Value>* value) { return value->has_value(); }};
+  for (const Option& option : command.options) {
+    if (("," + std::string(option.names) + ",").find("," + name + ",") != std::string::npos)
+      return std::visit(holds, option.value);
+  }
+  assert(false && "a rule names an option that its command does not have");
+  return false;
+}
+
+void check_rules(const CLI::App& app, const Command& command) {
+  const auto given = [&](const char* name) { return is_given(command, name); };
+  for (const OptionRule& rule : command.rules) {
+    if (std::all_of(rule.given.begin(), rule.given.end(), given) &&
+        std::none_of(rule.missing.begin(), rule.missing.end(), given))
+      throw refused(app, rule.what, rule.remedy);
+  }
+}
+
+int run_chosen(const CLI::App& app, const Command& command) {
+  check_rules(app, command);
+  if (command.run) {
+    if (const std::optional<int> exit_code = command.run()) return *exit_code;
+  }
+  for (const CLI::App* chosen : app.get_subcommands()) {
+    const auto below =
+        std::find_if(command.commands.begin(), command.commands.end(),
+                     [&](const Command& each) { return each.name == chosen->get_name(); });
+    return run_chosen(*chosen, *below);
+  }
+  if (!command.commands.empty()) throw CLI::RequiredError::Subcommand(1);
+  return 0;
 }
 
 }  // namespace
@@ -160,52 +282,24 @@ void begin_process() {
   ::pthread_sigmask(SIG_BLOCK, &requests, nullptr);
 }
 
-void prepare_app(CLI::App& app) {
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.set_help_flag("-h,--help", "Prints this help and exits.");
+OptionRule needs(const char* option, const char* other, const char* unless) {
+  OptionRule rule{{option}, {other}, option + (" needs " + std::string(other)), {}};
+  rule.remedy = "give " + std::string(other) + " too";
+  if (unless) rule.missing.push_back(unless);
+  return rule;
 }
 
-CLI::Option* add_count(CLI::App& app, const std::string& option, const std::string& help,
-                       std::int64_t min, std::int64_t max,
-                       const std::function<void(std::int64_t)>& set) {
-  const auto read = [&app, option, min, max, set](const std::string& text) {
-    std::int64_t count = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, count);
-    if (error != std::errc() || rest != end || count < min || count > max) {
-      throw Error(ErrorKind::kUsage, {.what = "'" + text + "' is not a value of " + option,
-                                      .where = place_of(app),
-                                      .remedy = "give a whole number from " + std::to_string(min) +
-                                                " to " + std::to_string(max)});
-    }
-    set(count);
-  };
-  return app.add_option_function<std::string>(option, read, help)->type_name("INT");
+Option required(Option option) {
+  option.is_required = true;
+  return option;
 }
 
-CLI::Option* add_config_file(CLI::App& app, std::string& file, const std::string& help) {
-  const auto set = [&app, &file](const std::string& name) {
-    if (name.empty()) {
-      throw Error(ErrorKind::kUsage, {.what = "the name of the configuration is empty",
-                                      .where = place_of(app),
-                                      .remedy = "name a .toml file"});
-    }
-    file = name;
-  };
-  return app.add_option_function<std::string>("CONFIG", set, help);
-}
-
-void add_not_built(CLI::App& app, const std::string& option, const std::string& help,
-                   const std::string& instead) {
-  const auto refuse = [&app, option, instead](const std::vector<std::string>&) {
-    throw Error(ErrorKind::kUsage, {.what = "the option " + option + " is not built yet",
-                                    .where = place_of(app),
-                                    .remedy = instead});
-  };
-  app.add_option_function<std::vector<std::string>>(option, refuse, help)
-      ->expected(0, 1)
-      ->type_name("")
-      ->group(kNotBuiltGroup);
+Option config_file(std::string& file, const char* help) {
+  return {.names = "CONFIG",
+          .value = &file,
+          .help = help,
+          .if_empty = "the name of the configuration is empty",
+          .empty_remedy = "name a .toml file"};
 }
 
 int report_error(const std::exception_ptr& thrown) {
@@ -242,25 +336,29 @@ void finish_stdout() {
                .remedy = remedy});
 }
 
-void at_command(const std::string& name, const std::function<void()>& call) {
+int at_command(const std::string& name, const std::function<int()>& call) {
   try {
-    call();
+    return call();
   } catch (const Error& error) {
     if (!error.where().empty()) throw;
     throw error.at("command 'sluice " + name + "'");
   }
 }
 
-int run_app(CLI::App& app, std::vector<std::string> arguments, const int& exit_code,
-            const std::vector<std::string>& extra_options) {
+int run_program(const Command& program, const std::vector<std::string>& arguments,
+                const std::vector<std::string>& extra_options) {
+  CLI::App app(program.help, program.name);
   try {
-    arguments = with_empty_values(arguments);
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.formatter(std::make_shared<HelpFormatter>());
+    app.set_help_flag("-h,--help", "Prints this help and exits.");  // commands have it too
+    describe_to(app, program);
+    std::vector<std::string> words = with_empty_values(arguments);
+    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     errno = 0;
     int code = 0;
     try {
-      app.parse(std::move(arguments));
-      code = exit_code;
+      app.parse(std::move(words));
+      code = run_chosen(app, program);
     } catch (const CLI::Success& success) {
       code = app.exit(success);
     }

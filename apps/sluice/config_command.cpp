@@ -1,9 +1,8 @@
 // sluice config check|show|reference: the configuration without a run.
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -20,13 +19,13 @@ struct ConfigArguments {
   bool json = false;
 };
 
-void check(const ConfigArguments& arguments, const Overrides& overrides) {
+int check(const ConfigArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   const Plan plan = make_warned_plan(config);
   const std::vector<std::string> files = expand_data_files(config);
   if (!config.validation.files.empty()) expand_validation_files(config);
   if (arguments.json) {
-    nlohmann::ordered_json object;
+    Json object;
     object["ok"] = true;
     object["data_files"] = files.size();
     object["num_parameters"] = plan.model.num_parameters();
@@ -34,7 +33,7 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
     object["notes"] = plan.notes;
     std::cout << object.dump() << "\n";
     print_warnings(plan);
-    return;
+    return 0;
   }
   std::cout << (arguments.file.empty() ? "no file" : arguments.file)
             << ": ok: " << plan.model.family << ", " << with_commas(plan.model.num_parameters())
@@ -43,41 +42,49 @@ void check(const ConfigArguments& arguments, const Overrides& overrides) {
             << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
   for (const std::string& note : plan.notes) std::cout << "note: " << note << "\n";
   print_warnings(plan);
+  return 0;
+}
+
+int show(const ConfigArguments& arguments, const Overrides& overrides) {
+  const RunConfig run = load_run_config(arguments.file, overrides, sluice_environment());
+  std::cout << (arguments.json ? show_config_json(run) : show_config(run));
+  return 0;
+}
+
+int reference(const ConfigArguments& arguments) {
+  if (!arguments.file.empty()) detail::read_config_file(arguments.file);
+  std::cout << (arguments.json ? config_reference_json() : config_reference());
+  return 0;
 }
 
 }  // namespace
 
-void add_config_command(CLI::App& app, const Overrides& overrides) {
-  CLI::App* config = app.add_subcommand("config", "Checks, shows or explains the configuration.");
-  config->require_subcommand(1);
-  const auto arguments = std::make_shared<ConfigArguments>();
-  const auto add = [&](const char* name, const char* help, const char* file_help) {
-    CLI::App* command = config->add_subcommand(name, help);
-    add_config_file(*command, arguments->file, file_help);
-    command->add_flag("--json", arguments->json, "as JSON");
-    return command;
+Command config_command(const Overrides& overrides) {
+  const auto a = std::make_shared<ConfigArguments>();
+  const auto options = [&a](const char* file_help) -> std::vector<Option> {
+    return {config_file(a->file, file_help), {"--json", &a->json, "as JSON"}};
   };
-  const char* file_help = "configuration (TOML); without: defaults, environment and overrides";
-
-  CLI::App* check_command =
-      add("check", "Keys, values, the model's configuration, the plan; that data.files are there.",
-          file_help);
-  check_command->footer(
-      "Reads neither data nor weights: `train` checks those, the folders and the memory before it "
-      "creates anything.");
-  check_command->callback([arguments, overrides] { check(*arguments, overrides); });
-
-  add("show", "Every value with its origin.", file_help)->callback([arguments, overrides] {
-    const RunConfig run = load_run_config(arguments->file, overrides, sluice_environment());
-    std::cout << (arguments->json ? show_config_json(run) : show_config(run));
-  });
-
-  add("reference", "Every key: type, default, what is allowed, meaning.",
-      "must exist if given, but changes nothing: the reference is the same for all")
-      ->callback([arguments] {
-        if (!arguments->file.empty()) detail::read_config_file(arguments->file);
-        std::cout << (arguments->json ? config_reference_json() : config_reference());
-      });
+  const char* file = "configuration (TOML); without: defaults, environment and overrides";
+  const Command check_command = {
+      .name = "check",
+      .help = "Keys, values, the model's configuration, the plan; that data.files are there.",
+      .options = options(file),
+      .footer =
+          "Reads neither data nor weights: `train` checks those, the folders and the memory "
+          "before it creates anything.",
+      .run = [=] { return check(*a, overrides); }};
+  const Command show_command = {
+      .name = "show", .help = "Every value with its origin.", .options = options(file), .run = [=] {
+        return show(*a, overrides);
+      }};
+  file = "must exist if given, but changes nothing: the reference is the same for all";
+  const Command reference_command = {.name = "reference",
+                                     .help = "Every key: type, default, what is allowed, meaning.",
+                                     .options = options(file),
+                                     .run = [=] { return reference(*a); }};
+  return {.name = "config",
+          .help = "Checks, shows or explains the configuration.",
+          .commands = {check_command, show_command, reference_command}};
 }
 
 }  // namespace sluice

@@ -2,7 +2,6 @@
 // and what came first.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <filesystem>
 #include <iostream>
@@ -75,29 +74,29 @@ std::vector<FlightRecord> read_records(const std::string& folder) {
   return records;
 }
 
-void debug_flight(const FlightArguments& arguments) {
+int debug_flight(const FlightArguments& arguments) {
   const FlightReport report = align_flight_records(read_records(arguments.folder));
   errno = 0;
   std::cout << (arguments.json ? to_json(report) + "\n"
                                : describe(report, terminal_width(STDOUT_FILENO)));
   finish_stdout();
+  return 0;
 }
 
 }  // namespace
 
-void add_debug_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("debug", "Aligns the flight records of a run that failed.");
-  command->require_subcommand(1);
-  CLI::App* flight = command->add_subcommand(
-      "flight", "What every rank did last, who waits for whom, and what came first.");
-  const auto arguments = std::make_shared<FlightArguments>();
-  flight
-      ->add_option("DIR", arguments->folder,
-                   "the folder 'flight' of metrics.folder, or that folder itself")
-      ->required();
-  flight->add_flag("--json", arguments->json, "as JSON");
-  flight->callback([arguments] { at_command("debug flight", [&] { debug_flight(*arguments); }); });
+Command debug_command() {
+  const auto a = std::make_shared<FlightArguments>();
+  const Command flight = {
+      .name = "flight",
+      .help = "What every rank did last, who waits for whom, and what came first.",
+      .options = {required({"DIR", &a->folder,
+                            "the folder 'flight' of metrics.folder, or that folder itself"}),
+                  {"--json", &a->json, "as JSON"}},
+      .run = [a] { return at_command("debug flight", [&] { return debug_flight(*a); }); }};
+  return {.name = "debug",
+          .help = "Aligns the flight records of a run that failed.",
+          .commands = {flight}};
 }
 
 }  // namespace sluice

@@ -1,9 +1,7 @@
 // sluice eval CONFIG.toml [overrides]: the loss on the data, of the weights of model.path or of a
 // checkpoint. Creates nothing.
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -13,7 +11,6 @@
 #include "sluice/job.h"
 #include "sluice/lora.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/rank_threads.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 
@@ -28,11 +25,7 @@ struct EvalArguments {
 
 void print(const Evaluation& result, bool json) {
   if (json) {
-    nlohmann::ordered_json object;
-    object["loss"] = result.loss;
-    object["tokens"] = result.tokens;
-    object["perplexity"] = result.perplexity();
-    std::cout << object.dump() << "\n";
+    std::cout << to_json(result) << "\n";
     return;
   }
   std::cout << "loss: " << result.loss << " nats a token, over " << result.tokens
@@ -48,7 +41,7 @@ void choose_adapter(RunConfig& config, const std::string& checkpoint) {
     config.model.adapter = is_adapter_directory(checkpoint) ? checkpoint : "";
 }
 
-void eval(const EvalArguments& arguments, const Overrides& overrides) {
+int eval(const EvalArguments& arguments, const Overrides& overrides) {
   RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   set_log_level(config.metrics.log_level);
   if (arguments.checkpoint && arguments.checkpoint->empty()) {
@@ -60,23 +53,20 @@ void eval(const EvalArguments& arguments, const Overrides& overrides) {
   const Evaluation result =
       evaluate(config, plan_of_config(config), arguments.checkpoint.value_or(""));
   if (result.told_here) print(result, arguments.json);
+  return 0;
 }
 
 }  // namespace
 
-void add_eval_command(CLI::App& app, const Overrides& overrides) {
-  CLI::App* command = app.add_subcommand("eval", "Loss on the data, forward only.");
-  const auto arguments = std::make_shared<EvalArguments>();
-  add_config_file(*command, arguments->file, "configuration (TOML)")->required();
-  command->add_option("--checkpoint", arguments->checkpoint,
-                      "a directory with the weights, in place of model.path");
-  command->add_flag("--json", arguments->json, "as JSON");
-  command->callback([arguments, overrides] {
-    run_job([&] {
-      eval(*arguments, overrides);
-      return 0;
-    });
-  });
+Command eval_command(const Overrides& overrides) {
+  const auto a = std::make_shared<EvalArguments>();
+  return {.name = "eval",
+          .help = "Loss on the data, forward only.",
+          .options = {required(config_file(a->file)),
+                      {"--checkpoint", &a->checkpoint,
+                       "a directory with the weights, in place of model.path"},
+                      {"--json", &a->json, "as JSON"}},
+          .run = [=] { return run_job([&] { return eval(*a, overrides); }); }};
 }
 
 }  // namespace sluice

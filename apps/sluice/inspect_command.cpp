@@ -1,13 +1,12 @@
 // sluice data inspect: what files of training data hold.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "command_line.h"
@@ -15,6 +14,7 @@
 #include "data/data_words.h"
 #include "data/inspect.h"
 #include "sluice/error.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -24,7 +24,7 @@ constexpr std::size_t kShownText = 100;
 struct InspectArguments {
   std::vector<std::string> files;
   std::string format = "auto", chat_template = "auto", tokenizer;
-  std::optional<std::int64_t> rows;
+  std::optional<int> rows;
   bool json = false;
 };
 
@@ -40,24 +40,21 @@ Enum meaning(const std::string& option, const std::string& word) {
 
 std::string word_of(DataFormat format) { return detail::word_of(detail::words_of(format), format); }
 
-nlohmann::ordered_json as_json(const data::FileContents& file) {
-  const auto number = [](const auto& value) {
-    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-  };
-  nlohmann::ordered_json object;
+Json as_json(const data::FileContents& file) {
+  Json object;
   object["path"] = file.path;
   object["format"] = word_of(file.format);
   if (!file.id_type.empty()) object["id_type"] = file.id_type;
   object["bytes"] = file.bytes;
   object[file.format == DataFormat::kJsonl ? "rows" : "documents"] = file.documents;
-  object["tokens"] = number(file.tokens);
-  object["counted_tokens"] = number(file.counted);
-  object["longest_row"] = number(file.longest);
-  object["largest_id"] = number(file.largest_id);
+  object["tokens"] = file.tokens;
+  object["counted_tokens"] = file.counted;
+  object["longest_row"] = file.longest;
+  object["largest_id"] = file.largest_id;
   if (file.format == DataFormat::kJsonl) object["fields"] = file.fields;
-  nlohmann::ordered_json first = nlohmann::ordered_json::array();
+  Json first = Json::array();
   for (const data::FirstRow& row : file.first) {
-    nlohmann::ordered_json shown = nlohmann::ordered_json::object();
+    Json shown = Json::object();
     if (!row.source.empty()) shown["text"] = row.source;
     if (!row.ids.empty()) shown["ids"] = row.ids;
     if (!row.decoded.empty()) shown["decoded"] = row.decoded;
@@ -109,7 +106,7 @@ std::string as_text(const data::FileContents& file) {
   return text;
 }
 
-void inspect(const InspectArguments& arguments) {
+int inspect(const InspectArguments& arguments) {
   data::InspectOptions options;
   options.format = meaning<DataFormat>("--format", arguments.format);
   options.chat_template = meaning<ChatTemplate>("--chat-template", arguments.chat_template);
@@ -119,34 +116,35 @@ void inspect(const InspectArguments& arguments) {
                                     .remedy = "name the model's folder, or write bytes"});
   }
   options.first_rows = arguments.rows.value_or(options.first_rows);
-  nlohmann::ordered_json files = nlohmann::ordered_json::array();
+  Json files = Json::array();
   for (const std::string& path : arguments.files) {
     const data::FileContents file = data::inspect_file(path, options);
+    for (const std::string& warning : file.warnings) log_warning(warning);
     if (arguments.json) {
       files.push_back(as_json(file));
     } else {
       std::cout << as_text(file);
     }
   }
-  if (!arguments.json) return;
-  const nlohmann::ordered_json object = {{"files", std::move(files)}};
-  std::cout << object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-            << "\n";
+  if (!arguments.json) return 0;
+  std::cout << Json{{"files", std::move(files)}}.dump() << "\n";
+  return 0;
 }
 
 }  // namespace
 
-void add_inspect_command(CLI::App& data) {
-  CLI::App* command = data.add_subcommand("inspect", "What files of training data hold.");
-  const auto arguments = std::make_shared<InspectArguments>();
-  command->add_option("FILE", arguments->files, "text, .jsonl, .bin of token ids")->required();
-  command->add_option("--tokenizer", arguments->tokenizer,
-                      "counts tokens of text: a tokenizer.json, a directory with one, or 'bytes'");
-  command->add_option("--format", arguments->format, "as data.format; by default by the ending");
-  command->add_option("--chat-template", arguments->chat_template, "as data.chat_template");
-  add_count(*command, "--rows", arguments->rows, "so many rows are shown (3)", 0, 1000);
-  command->add_flag("--json", arguments->json, "as JSON: {\"files\": [..]}");
-  command->callback([arguments] { at_command("data inspect", [&] { inspect(*arguments); }); });
+Command inspect_command() {
+  const auto a = std::make_shared<InspectArguments>();
+  return {.name = "inspect",
+          .help = "What files of training data hold.",
+          .options = {required({"FILE", &a->files, "text, .jsonl, .bin of token ids"}),
+                      {"--tokenizer", &a->tokenizer,
+                       "counts tokens of text: a tokenizer.json, a directory with one, or 'bytes'"},
+                      {"--format", &a->format, "as data.format; by default by the ending"},
+                      {"--chat-template", &a->chat_template, "as data.chat_template"},
+                      {"--rows", &a->rows, "so many rows are shown (3)", 0, 1000},
+                      {"--json", &a->json, "as JSON: {\"files\": [..]}"}},
+          .run = [a] { return at_command("data inspect", [&] { return inspect(*a); }); }};
 }
 
 }  // namespace sluice

@@ -1,11 +1,11 @@
-// sluice launch: processes of `sluice train` or `sluice eval` on this machine, and what becomes of
-// them.
+// sluice launch: processes of `sluice train`, `sluice eval` or any other program on this machine,
+// and what becomes of them.
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -18,13 +18,14 @@
 #include "command_line.h"
 #include "commands.h"
 #include "launch/launch_job.h"
+#include "launched_config.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
 
 constexpr const char* kWhere = "command 'sluice launch'";
-constexpr std::int64_t kMaxProcesses = 4096;
+constexpr int kMaxProcesses = 4096;
 
 struct LaunchArguments {
   std::optional<int> processes, max_restarts, nodes, node;
@@ -72,7 +73,7 @@ std::string secret_of(const LaunchArguments& arguments) {
                  .remedy = "chmod 600 " + arguments.secret_file + ", or make a new one"});
   }
   const std::string text = read_text(arguments.secret_file, 4096, ErrorKind::kUsage);
-  const std::string secret(trim(text));
+  std::string secret(trim(text));
   if (!secret.empty()) return secret;
   throw Error(ErrorKind::kUsage,
               {.what = "the file of the secret is empty",
@@ -103,27 +104,74 @@ void read_nodes(const LaunchArguments& arguments, LaunchOptions& options) {
   options.secret = secret_of(arguments);
 }
 
-void require_command(const std::vector<std::string>& command) {
-  const std::vector<std::string> known = {"train", "eval"};
-  if (command.empty())
-    refuse_launch("there is no command to launch", "write it after --, as in -- train run.toml");
-  if (std::find(known.begin(), known.end(), command.front()) != known.end()) return;
-  refuse_launch("'" + command.front() + "' cannot be launched",
-                suggest_name(command.front(), known));
+const std::vector<std::string> kLaunchable = {"train", "eval"};
+
+bool contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-int launch(const LaunchArguments& arguments, const std::vector<std::string>& command) {
-  if (!arguments.processes)
-    refuse_launch("-n is missing", "give the number of processes on this machine, as -n 4");
-  require_command(command);
+bool is_executable(const std::string& file) {
+  std::error_code failed;
+  return std::filesystem::is_regular_file(file, failed) && ::access(file.c_str(), X_OK) == 0;
+}
+
+// As a shell finds it: a word with a slash is a path.
+std::string program_file(const std::string& word) {
+  if (word.find('/') != std::string::npos) {
+    if (is_executable(word)) return word;
+    std::error_code failed;
+    const bool is_there = std::filesystem::exists(word, failed);
+    throw Error(ErrorKind::kUsage,
+                {.what = is_there ? "this is no file that can be executed" : "no such program",
+                 .where = word,
+                 .remedy = is_there ? "name a program, or allow it with chmod +x"
+                                    : "check the path of the program to launch"});
+  }
+  const char* const path = std::getenv("PATH");
+  for (const std::string& folder : split(path ? path : "", ':')) {
+    std::string file = (folder.empty() ? "." : folder) + "/" + word;
+    if (is_executable(file)) return file;
+  }
+  refuse_launch("'" + word + "' is no command and no program on PATH",
+                "give the path of a program, as ./" + word + ", or a command; " +
+                    suggest_name(word, kLaunchable));
+}
+
+void require_launchable(const std::vector<std::string>& command,
+                        const std::vector<std::string>& commands) {
+  if (command.empty() || command.front().empty()) {
+    refuse_launch("there is no command to launch",
+                  "write it after --, as in -- train run.toml or -- ./my_program");
+  }
+  if (!contains(commands, command.front()) || contains(kLaunchable, command.front())) return;
+  refuse_launch("'" + command.front() + "' cannot be launched",
+                "one of: train, eval, or a program by its path, as ./" + command.front());
+}
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));
+}
+
+int launch(const LaunchArguments& arguments, const std::vector<std::string>& command,
+           const std::vector<std::string>& commands) {
+  require_launchable(command, commands);
   LaunchOptions options;
   options.processes = *arguments.processes;
   options.max_restarts = arguments.max_restarts.value_or(0);
   options.log_folder = arguments.log_folder;
   read_nodes(arguments, options);
+  options.command = command;
+  if (!contains(kLaunchable, command.front())) {
+    options.program = program_file(command.front());
+    options.must_join = true;
+    return launch_job(options);
+  }
+  if (const auto config = launched_config(command, options.processes * options.num_nodes)) {
+    options.meeting_timeout = milliseconds_of(config->comm.init_timeout_seconds);
+    options.heartbeat = milliseconds_of(config->comm.heartbeat_seconds);
+  }
   options.program = std::filesystem::read_symlink("/proc/self/exe").string();
-  options.command = {"sluice"};
-  options.command.insert(options.command.end(), command.begin(), command.end());
+  options.command.insert(options.command.begin(), "sluice");
   return launch_job(options);
 }
 
@@ -132,36 +180,46 @@ int launch(const LaunchArguments& arguments, const std::vector<std::string>& com
 std::vector<std::string> take_launched(std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes == arguments.end()) return {};
-  const std::vector<std::string> command(dashes + 1, arguments.end());
+  std::vector<std::string> command(dashes + 1, arguments.end());
   arguments.erase(dashes, arguments.end());
   return command;
 }
 
-void add_launch_command(CLI::App& app, const std::vector<std::string>& command, int& exit_code) {
-  CLI::App* launcher =
-      app.add_subcommand("launch", "Starts N processes of train or eval on this machine.");
-  launcher->footer(
-      "What is launched follows --, with options of its own:\n"
-      "  sluice launch -n 4 -- train run.toml --training.steps 100\n"
-      "Ctrl-C or SIGTERM asks all processes to stop; a second one, a second later, ends them.");
-  const auto arguments = std::make_shared<LaunchArguments>();
-  add_count(*launcher, "-n,--nproc-per-node", arguments->processes,
-            "processes on this machine; they share the ranks evenly", 1, kMaxProcesses);
-  add_count(*launcher, "--max-restarts", arguments->max_restarts,
+Command launch_command(const std::vector<std::string>& launched,
+                       const std::vector<std::string>& commands) {
+  const auto a = std::make_shared<LaunchArguments>();
+  return {
+      .name = "launch",
+      .help =
+          "Starts N processes of train, eval or any program that calls sluice::run on this "
+          "machine.",
+      .options =
+          {{"-n,--nproc-per-node", &a->processes,
+            "processes on this machine; they share the ranks evenly", 1, kMaxProcesses},
+           {"--max-restarts", &a->max_restarts,
             "start all again, this often, after a failure that may not come again: a process that "
             "was lost, ended by a signal, ran out of memory, or met a defect",
-            0);
-  launcher->add_option("--log-dir", arguments->log_folder,
-                       "folder for rank_N.log, what process N writes; process 0 and all errors are "
-                       "shown as well");
-  add_count(*launcher, "--nnodes", arguments->nodes, "machines", 1, kMaxProcesses);
-  add_count(*launcher, "--node-rank", arguments->node, "of this machine, from 0", 0, kMaxProcesses);
-  launcher->add_option("--rdzv", arguments->rdzv,
-                       "HOST:PORT of machine 0, where all launchers meet");
-  launcher->add_option("--secret-file", arguments->secret_file,
-                       "a secret that all machines know, in a file of this user alone; without it, "
-                       "SLUICE_JOB_SECRET");
-  launcher->callback([arguments, command, &exit_code] { exit_code = launch(*arguments, command); });
+            0},
+           {"--log-dir", &a->log_folder,
+            "folder for rank_N.log, what process N writes; process 0 and all errors are shown as "
+            "well"},
+           {"--nnodes", &a->nodes, "machines", 1, kMaxProcesses},
+           {"--node-rank", &a->node, "of this machine, from 0", 0, kMaxProcesses},
+           {"--rdzv", &a->rdzv, "HOST:PORT of machine 0, where all launchers meet"},
+           {"--secret-file", &a->secret_file,
+            "a secret that all machines know, in a file of this user alone; without it, "
+            "SLUICE_JOB_SECRET"}},
+      .footer =
+          "What is launched follows --, with options of its own:\n"
+          "  sluice launch -n 4 -- train run.toml --training.steps 100\n"
+          "  sluice launch -n 4 -- ./my_program its arguments\n"
+          "train and eval are commands of sluice; a word that is none is a program: with a slash "
+          "its\npath, else its name on PATH.\n"
+          "Ctrl-C or SIGTERM asks all processes to stop; a second one, a second later, ends them.",
+      .rules = {{.missing = {"-n"},
+                 .what = "-n is missing",
+                 .remedy = "give the number of processes on this machine, as -n 4"}},
+      .run = [=] { return launch(*a, launched, commands); }};
 }
 
 }  // namespace sluice

@@ -2,7 +2,6 @@
 // the program `sluice-run` beside it.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -10,11 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "allocator_settings.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -71,6 +70,11 @@ constexpr std::array kSibling = {
 // Commands that take overrides of the configuration.
 constexpr std::array<std::string_view, 2> kTakesOverrides = {"plan", "config"};
 
+// Its line in the list of commands.
+Command command_of(const CommandText& text) {
+  return {std::string(text.name), std::string(text.help.substr(text.help.rfind('\n') + 1))};
+}
+
 template <std::size_t N>
 const CommandText* find_command(const std::array<CommandText, N>& table, std::string_view name) {
   const auto found = std::find_if(table.begin(), table.end(),
@@ -91,11 +95,16 @@ bool measures(const std::vector<std::string>& arguments) {
   });
 }
 
-// The words after `help` name a command.
-void require_known_command(const std::vector<std::string>& words) {
+std::vector<std::string> command_names() {
   std::vector<std::string> names = {"help",     "plan",   "config", "split",
                                     "schedule", "launch", "debug",  "data"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
+  return names;
+}
+
+// The words after `help` name a command.
+void require_known_command(const std::vector<std::string>& words) {
+  const std::vector<std::string> names = command_names();
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
   throw Error(ErrorKind::kUsage, {.what = "unknown command '" + words.front() + "'",
                                   .where = "command 'sluice help'",
@@ -138,9 +147,9 @@ void print_version(bool json) {
   const std::vector<std::string> backends = {"threads", "gloo"};
   const std::string torch = SLUICE_TORCH_VERSION;
   if (json) {
-    nlohmann::ordered_json object;
+    Json object;
     object["sluice"] = SLUICE_VERSION;
-    object["torch"] = torch.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(torch);
+    object["torch"] = torch.empty() ? Json() : Json(torch);
     object["compiler"] = SLUICE_COMPILER;
     object["backends"] = torch.empty() ? std::vector<std::string>() : backends;
     std::cout << object.dump() << "\n";
@@ -155,7 +164,8 @@ void print_version(bool json) {
 int run(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && arguments.front() == "help") {
-    arguments.erase(arguments.begin());
+    const bool of_itself = arguments.size() > 1 && asks_help({arguments[1]});
+    if (!of_itself) arguments.erase(arguments.begin());
     require_known_command(arguments);
     arguments.emplace_back("--help");
   }
@@ -180,39 +190,29 @@ int run(int argc, char** argv) {
     for (const std::string& key : config_keys()) override_names.push_back("--" + key);
   }
 
-  int exit_code = 0;
   bool version = false, json = false;
-  CLI::App app("Pipeline-parallel training in C++ on LibTorch.", "sluice");
-  prepare_app(app);
-  app.require_subcommand(0, 1);
-  app.add_flag("-V,--version", version, "Versions of sluice, torch and the compiler; backends.");
-  app.add_flag("--json", json, "With --version: as JSON.");
-  const auto add_text = [&app](const CommandText& text) {
-    const std::string_view help = text.help;
-    return app.add_subcommand(std::string(text.name),
-                              std::string(help.substr(help.rfind('\n') + 1)));
-  };
-  for (const CommandText& text : kSibling) add_text(text);
-  add_plan_command(app, overrides);
-  add_config_command(app, overrides);
-  add_split_command(app);
-  add_schedule_command(app, exit_code);
-  add_launch_command(app, launched, exit_code);
-  add_data_command(app);
-  add_debug_command(app);
-  add_text({"help", "help [COMMAND]\nPrints this help, or that of a command."});
-  app.parse_complete_callback([&] {  // before the command's own callback
-    if (version) {
-      print_version(json);
-      throw CLI::Success();
-    }
-    if (json) {
-      throw Error(ErrorKind::kUsage, {.what = "--json before the command",
-                                      .remedy = "give it after the command, or with --version"});
-    }
-    if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);
-  });
-  return run_app(app, arguments, exit_code, override_names);
+  Command program = {.name = "sluice",
+                     .help = "Pipeline-parallel training in C++ on LibTorch.",
+                     .options = {{"-V,--version", &version,
+                                  "Versions of sluice, torch and the compiler; backends."},
+                                 {"--json", &json, "With --version: as JSON."}},
+                     .run = [&]() -> std::optional<int> {
+                       if (version) {
+                         print_version(json);
+                         return 0;
+                       }
+                       if (!json) return std::nullopt;
+                       throw Error(ErrorKind::kUsage,
+                                   {.what = "--json before the command",
+                                    .remedy = "give it after the command, or with --version"});
+                     }};
+  for (const CommandText& text : kSibling) program.commands.push_back(command_of(text));
+  for (const Command& own :
+       {plan_command(overrides), config_command(overrides), split_command(), schedule_command(),
+        launch_command(launched, command_names()), data_command(), debug_command(),
+        Command{"help", "Prints this help, or that of a command."}})
+    program.commands.push_back(own);
+  return run_program(program, arguments, override_names);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // sluice plan --measure: times the layers on this machine, writes their costs, plans with them.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -43,7 +42,7 @@ void require_apart(const std::string& costs, const std::string& config_file) {
     refuse("the file exists and holds no measured costs");
 }
 
-void measure(const MeasureArguments& arguments, const Overrides& overrides) {
+int measure(const MeasureArguments& arguments, const Overrides& overrides) {
   RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   require_apart(arguments.costs, arguments.file);
   check_output_file(arguments.costs, kMeasure);
@@ -52,22 +51,19 @@ void measure(const MeasureArguments& arguments, const Overrides& overrides) {
   const MeasuredMachine measured = measure_machine(config);
   write_output_file(arguments.costs, measured.times, kMeasure);
   print_plan(make_warned_plan(config, &measured), arguments.json);
+  return 0;
 }
 
 }  // namespace
 
-void add_measure_command(CLI::App& app, const Overrides& overrides) {
-  CLI::App* command = app.add_subcommand("plan", "Times the layers of a run on this machine.");
-  const auto arguments = std::make_shared<MeasureArguments>();
-  add_config_file(*command, arguments->file, "configuration (TOML)")->required();
-  command->add_flag("--json", arguments->json, "as JSON");
-  command->add_option(kMeasure, arguments->costs, "COSTS.json: write the costs there")->required();
-  command->callback([arguments, overrides] {
-    run_job([&] {
-      measure(*arguments, overrides);
-      return 0;
-    });
-  });
+Command measure_command(const Overrides& overrides) {
+  const auto a = std::make_shared<MeasureArguments>();
+  return {.name = "plan",
+          .help = "Times the layers of a run on this machine.",
+          .options = {required(config_file(a->file)),
+                      {"--json", &a->json, "as JSON"},
+                      required({kMeasure, &a->costs, "COSTS.json: write the costs there"})},
+          .run = [=] { return run_job([&] { return measure(*a, overrides); }); }};
 }
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
 // sluice plan: what a run would do, without starting it.
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "command_line.h"
@@ -15,27 +14,29 @@ struct PlanArguments {
   bool json = false;
 };
 
-void plan(const PlanArguments& arguments, const Overrides& overrides) {
+int plan(const PlanArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   print_plan(make_warned_plan(config), arguments.json);
+  return 0;
 }
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, const Overrides& overrides) {
-  CLI::App* command =
-      app.add_subcommand("plan", "Split, schedule, predicted time, bubble and memory of a run.");
-  const auto arguments = std::make_shared<PlanArguments>();
-  add_config_file(*command, arguments->file, "configuration (TOML)")->required();
-  command->add_flag("--json", arguments->json, "as JSON");
-  add_not_built(*command, "--draw", "FILE: picture of the schedule",
-                "leave it out: the schedule is drawn on the terminal");
-  // Carried out by sluice-run: main.cpp.
-  command->add_option("--measure",
-                      "COSTS.json: time the layers on this machine, write their costs "
-                      "there, and plan with them");
-  command->footer("Overrides: --section.key value or --section.key=value, see `config reference`.");
-  command->callback([arguments, overrides] { plan(*arguments, overrides); });
+Command plan_command(const Overrides& overrides) {
+  const auto a = std::make_shared<PlanArguments>();
+  return {
+      .name = "plan",
+      .help = "Split, schedule, predicted time, bubble and memory of a run.",
+      .options = {required(config_file(a->file)),
+                  {"--json", &a->json, "as JSON"},
+                  {"--draw", NotBuilt{"leave it out: the schedule is drawn on the terminal"},
+                   "FILE: picture of the schedule"},
+                  // Carried out by sluice-run: main.cpp.
+                  {"--measure", std::monostate(),
+                   "COSTS.json: time the layers on this machine, write their costs there, and plan "
+                   "with them"}},
+      .footer = "Overrides: --section.key value or --section.key=value, see `config reference`.",
+      .run = [=] { return plan(*a, overrides); }};
 }
 
 }  // namespace sluice

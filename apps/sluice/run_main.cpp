@@ -1,7 +1,6 @@
 // The program `sluice-run`: the commands that need torch. `sluice` executes it in its own place.
 #include <c10/util/Logging.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -34,15 +33,11 @@ int run(const std::string& name, std::vector<std::string> arguments) {
     for (const std::string& key : config_keys()) override_names.push_back("--" + key);
   }
 
-  int exit_code = 0;
-  CLI::App app("Pipeline-parallel training in C++ on LibTorch.", name);
-  prepare_app(app);
-  app.require_subcommand(1);
-  add_checkpoint_command(app);
-  add_eval_command(app, overrides);
-  add_measure_command(app, overrides);
-  add_train_command(app, overrides, exit_code);
-  return run_app(app, std::move(arguments), exit_code, override_names);
+  const Command program = {.name = name,
+                           .help = "Pipeline-parallel training in C++ on LibTorch.",
+                           .commands = {checkpoint_command(), eval_command(overrides),
+                                        measure_command(overrides), train_command(overrides)}};
+  return run_program(program, arguments, override_names);
 }
 
 }  // namespace

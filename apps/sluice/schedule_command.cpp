@@ -1,15 +1,14 @@
 // sluice schedule: makes or reads a schedule, lowers it, proves it, predicts it, writes it.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -39,78 +38,22 @@ struct ScheduleArguments {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
-void require(bool given, const char* option, bool needed, const char* needs) {
-  if (given && !needed) {
-    refuse_schedule(std::string(option) + " needs " + needs, "give " + std::string(needs) + " too");
-  }
-}
-
-// A search makes its own schedule.
-void check_search(const ScheduleArguments& arguments) {
-  require(true, "--search", arguments.costs.has_value(), "--costs");
-  require(true, "--search", arguments.num_ranks.has_value(), "--pp");
-  require(true, "--search", arguments.num_microbatches.has_value(), "--microbatches");
-  const std::pair<bool, const char*> others[] = {
-      {!arguments.name.empty(), "--name"}, {!arguments.csv.empty(), "--csv"},
-      {arguments.lower, "--lower"},        {arguments.check, "--check"},
-      {arguments.simulate, "--simulate"},  {arguments.forward_only, "--forward-only"}};
-  for (const auto& [given, option] : others) {
-    if (given) {
-      refuse_schedule(
-          std::string("--search and ") + option + " exclude each other",
-          "leave " + std::string(option) + " out: what is found is proven and simulated");
-    }
-  }
-  if (arguments.num_stages && arguments.stages_per_rank) {
-    refuse_schedule("both --stages and --stages-per-rank", "give one of them");
-  }
-  if (arguments.num_stages && *arguments.num_stages % *arguments.num_ranks != 0) {
+// Of a schedule that is made here; 0: the schedule's own.
+int stages_per_rank_of(const ScheduleArguments& arguments) {
+  if (!arguments.num_stages) return arguments.stages_per_rank.value_or(0);
+  if (*arguments.num_stages % *arguments.num_ranks != 0) {
     refuse_schedule(counted(*arguments.num_stages, "stage") + " cannot be divided evenly over " +
                         counted(*arguments.num_ranks, "rank"),
                     "give --stages as a multiple of --pp");
   }
-}
-
-void check_arguments(const ScheduleArguments& arguments) {
-  require(arguments.max_memory.has_value(), "--max-memory", arguments.search, "--search");
-  if (arguments.search) {
-    check_search(arguments);
-    return;
-  }
-  const bool from_name = !arguments.name.empty(), from_file = !arguments.csv.empty();
-  if (from_name == from_file) {
-    refuse_schedule(from_name ? "both --name and --csv" : "neither --name nor --csv",
-                    "give --name NAME --pp P --microbatches M, or --csv FILE");
-  }
-  if (arguments.num_stages && arguments.stages_per_rank) {
-    refuse_schedule("both --stages and --stages-per-rank", "give one of them");
-  }
-  if (arguments.out && arguments.out->empty()) refuse_schedule("--out is empty", "name a file");
-  require(from_name, "--name", arguments.num_ranks.has_value(), "--pp");
-  require(from_name, "--name", arguments.num_microbatches.has_value(), "--microbatches");
-  require(arguments.stage_to_rank.has_value(), "--stage-to-rank", from_file, "--csv");
-  require(arguments.shard_parameters, "--shard-parameters", arguments.lower, "--lower");
-  require(arguments.reduce_gradients, "--reduce-gradients", arguments.lower, "--lower");
-  require(arguments.defer_receives, "--defer-recv", arguments.lower, "--lower");
-  require(arguments.merge_backward, "--merge-backward", arguments.lower, "--lower");
-  require(arguments.max_active_stages.has_value(), "--max-active-stages",
-          arguments.shard_parameters, "--shard-parameters");
-  require(arguments.costs.has_value(), "--costs", arguments.simulate, "--simulate or --search");
+  return *arguments.num_stages / *arguments.num_ranks;
 }
 
 Schedule make_named(const ScheduleArguments& arguments) {
   ScheduleShape shape;
   shape.num_ranks = *arguments.num_ranks;
   shape.num_microbatches = *arguments.num_microbatches;
-  shape.stages_per_rank = arguments.stages_per_rank.value_or(0);
-  if (arguments.num_stages) {
-    if (*arguments.num_stages % shape.num_ranks != 0) {
-      refuse_schedule(counted(*arguments.num_stages, "stage") + " cannot be divided evenly over " +
-                          counted(shape.num_ranks, "rank"),
-                      "give --stages as a multiple of --pp");
-    }
-    shape.stages_per_rank = *arguments.num_stages / shape.num_ranks;
-  }
+  shape.stages_per_rank = stages_per_rank_of(arguments);
   return make_schedule(arguments.name, shape);
 }
 
@@ -210,12 +153,11 @@ double bytes_of_max_memory(const std::string& text) {
   return static_cast<double>(*bytes);
 }
 
-void search(const ScheduleArguments& arguments) {
+int search(const ScheduleArguments& arguments) {
   ScheduleQuestion question;
   question.num_ranks = *arguments.num_ranks;
   question.num_microbatches = *arguments.num_microbatches;
-  question.stages_per_rank = arguments.stages_per_rank.value_or(
-      arguments.num_stages ? *arguments.num_stages / *arguments.num_ranks : 0);
+  question.stages_per_rank = stages_per_rank_of(arguments);
   question.stage_to_rank = arguments.stage_to_rank.value_or("");
   if (arguments.max_memory) question.max_bytes = bytes_of_max_memory(*arguments.max_memory);
   const std::string& text = *arguments.costs;
@@ -231,17 +173,18 @@ void search(const ScheduleArguments& arguments) {
     finish_stdout();
     throw Error(*shortage);
   }
+  return 0;
 }
 
-void run(const ScheduleArguments& arguments, int& exit_code) {
-  check_arguments(arguments);
+int run(const ScheduleArguments& arguments) {
   if (arguments.search) return search(arguments);
+  if (arguments.out && arguments.out->empty()) refuse_schedule("--out is empty", "name a file");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
   bool is_as_given = true;  // rows with their idle slots
   const Program program = make_program(arguments, schedule, is_as_given);
   const auto& rows = is_as_given ? schedule.rows : program.ranks;
 
-  nlohmann::ordered_json object;
+  Json object;
   std::string text;
   bool holds = true;
   if (arguments.check) {
@@ -266,51 +209,83 @@ void run(const ScheduleArguments& arguments, int& exit_code) {
       text = rows_text(arguments, program, rows);
   }
   std::cout << (arguments.json ? object.dump() + "\n" : text);
-  if (!holds) exit_code = static_cast<int>(ErrorKind::kInput);
+  return holds ? 0 : static_cast<int>(ErrorKind::kInput);
+}
+
+// A search makes its own schedule, and the rules of others are not its own.
+std::vector<OptionRule> schedule_rules() {
+  std::vector<OptionRule> rules = {needs("--max-memory", "--search"), needs("--search", "--costs"),
+                                   needs("--search", "--pp"), needs("--search", "--microbatches")};
+  for (const char* other :
+       {"--name", "--csv", "--lower", "--check", "--simulate", "--forward-only"}) {
+    const std::string option = other;
+    rules.push_back({.given = {"--search", other},
+                     .what = "--search and " + option + " exclude each other",
+                     .remedy = "leave " + option + " out: what is found is proven and simulated"});
+  }
+  const std::string sources = "give --name NAME --pp P --microbatches M, or --csv FILE";
+  rules.push_back({{"--name", "--csv"}, {}, "both --name and --csv", sources});
+  rules.push_back({{}, {"--name", "--csv", "--search"}, "neither --name nor --csv", sources});
+  rules.push_back({{"--stages", "--stages-per-rank"},
+                   {},
+                   "both --stages and --stages-per-rank",
+                   "give one of them"});
+  rules.push_back(needs("--name", "--pp"));
+  rules.push_back(needs("--name", "--microbatches"));
+  rules.push_back(needs("--stage-to-rank", "--csv", "--search"));
+  for (const char* option :
+       {"--shard-parameters", "--reduce-gradients", "--defer-recv", "--merge-backward"})
+    rules.push_back(needs(option, "--lower", "--search"));
+  rules.push_back(needs("--max-active-stages", "--shard-parameters", "--search"));
+  rules.push_back({{"--costs"},
+                   {"--simulate", "--search"},
+                   "--costs needs --simulate or --search",
+                   "give --simulate or --search too"});
+  return rules;
 }
 
 }  // namespace
 
-void add_schedule_command(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("schedule", "Makes, reads, lowers, checks, simulates, draws schedules.");
-  auto arguments = std::make_shared<ScheduleArguments>();
-  command->add_option("--name", arguments->name, "make this schedule, as 1F1B or ZBVZeroBubble");
-  command->add_option("--csv", arguments->csv, "read one, in torch's text form: a row per rank");
-  add_count(*command, "--pp", arguments->num_ranks, "ranks");
-  add_count(*command, "--stages-per-rank", arguments->stages_per_rank, "stages of each rank");
-  add_count(*command, "--stages", arguments->num_stages, "stages of all ranks together");
-  add_count(*command, "--microbatches", arguments->num_microbatches, "microbatches of a step");
-  command->add_option("--stage-to-rank", arguments->stage_to_rank,
-                      "with --csv or --search: loop, v, or the rank of each stage, as 0,1,1,0");
-  command->add_flag("--lower", arguments->lower, "add SEND and RECV");
-  command->add_flag("--shard-parameters", arguments->shard_parameters,
-                    "with --lower: UNSHARD and RESHARD");
-  command->add_flag("--reduce-gradients", arguments->reduce_gradients, "with --lower: REDUCE_GRAD");
-  add_count(*command, "--max-active-stages", arguments->max_active_stages,
-            "with --shard-parameters: stages gathered at once (default 3)");
-  command->add_flag("--defer-recv", arguments->defer_receives,
-                    "with --lower: RECV directly above what needs it");
-  command->add_flag("--merge-backward", arguments->merge_backward,
-                    "with --lower: I directly followed by its W becomes B");
-  command->add_flag("--forward-only", arguments->forward_only,
-                    "the forwards alone, as for evaluation");
-  command->add_option("--out", arguments->out, "write the CSV to this file");
-  command->add_flag("--check", arguments->check, "prove it; exit code 3 when it does not hold");
-  command->add_flag("--simulate", arguments->simulate, "predict time and live activations");
-  command->add_option("--costs", arguments->costs,
-                      "with --simulate or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file");
-  command->add_flag("--json", arguments->json, "one JSON value on stdout");
-  add_not_built(*command, "--draw", "FILE: picture (.svg, .html, .json)",
-                "leave it out: a terminal shows the grid");
-  command->add_flag("--search", arguments->search,
-                    "the best order that can be found under --costs, beside the named ones; with "
-                    "--pp and --microbatches");
-  command->add_option("--max-memory", arguments->max_memory,
-                      "with --search: of a rank, 80GB, 640MiB or a number of bytes, by the "
-                      "kept_bytes and held_bytes of the costs");
-  command->callback(
-      [arguments, &exit_code] { at_command("schedule", [&] { run(*arguments, exit_code); }); });
+Command schedule_command() {
+  const auto arguments = std::make_shared<ScheduleArguments>();
+  ScheduleArguments& a = *arguments;
+  return {
+      .name = "schedule",
+      .help = "Makes, reads, lowers, checks, simulates, draws schedules.",
+      .options =
+          {{"--name", &a.name, "make this schedule, as 1F1B or ZBVZeroBubble"},
+           {"--csv", &a.csv, "read one, in torch's text form: a row per rank"},
+           {"--pp", &a.num_ranks, "ranks"},
+           {"--stages-per-rank", &a.stages_per_rank, "stages of each rank"},
+           {"--stages", &a.num_stages, "stages of all ranks together"},
+           {"--microbatches", &a.num_microbatches, "microbatches of a step"},
+           {"--stage-to-rank", &a.stage_to_rank,
+            "with --csv or --search: loop, v, or the rank of each stage, as 0,1,1,0"},
+           {"--lower", &a.lower, "add SEND and RECV"},
+           {"--shard-parameters", &a.shard_parameters, "with --lower: UNSHARD and RESHARD"},
+           {"--reduce-gradients", &a.reduce_gradients, "with --lower: REDUCE_GRAD"},
+           {"--max-active-stages", &a.max_active_stages,
+            "with --shard-parameters: stages gathered at once (default 3)"},
+           {"--defer-recv", &a.defer_receives, "with --lower: RECV directly above what needs it"},
+           {"--merge-backward", &a.merge_backward,
+            "with --lower: I directly followed by its W becomes B"},
+           {"--forward-only", &a.forward_only, "the forwards alone, as for evaluation"},
+           {"--out", &a.out, "write the CSV to this file"},
+           {"--check", &a.check, "prove it; exit code 3 when it does not hold"},
+           {"--simulate", &a.simulate, "predict time and live activations"},
+           {"--costs", &a.costs,
+            "with --simulate or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file"},
+           {"--json", &a.json, "one JSON value on stdout"},
+           {"--draw", NotBuilt{"leave it out: a terminal shows the grid"},
+            "FILE: picture (.svg, .html, .json)"},
+           {"--search", &a.search,
+            "the best order that can be found under --costs, beside the named ones; with --pp and "
+            "--microbatches"},
+           {"--max-memory", &a.max_memory,
+            "with --search: of a rank, 80GB, 640MiB or a number of bytes, by the kept_bytes and "
+            "held_bytes of the costs"}},
+      .rules = schedule_rules(),
+      .run = [arguments] { return at_command("schedule", [&] { return run(*arguments); }); }};
 }
 
 }  // namespace sluice

@@ -1,12 +1,12 @@
 // sluice split: which stage has which layers, and which rank has which stage.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
 
+#include "base/option_names.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "command_line.h"
@@ -17,14 +17,14 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMaxLayers = 10000;  // model_spec_of_blocks() takes no more
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
+constexpr int kMaxLayers = 10000;  // model_spec_of_blocks() takes no more
+constexpr int kMaxSize = 1 << 30;
 
 struct SplitArguments {
   std::optional<std::string> model, schedule, round, remainder, split_points, cuts, modules;
   std::optional<std::string> extra_modules, prefix, lm_head, stage_to_rank;
   std::optional<int> layers, pp, stages, layers_per_stage, input_weight, output_weight;
-  std::optional<std::int64_t> microbatch_size, seq_len;
+  std::optional<int> microbatch_size, seq_len;
   std::string convention = "sluice";
   bool no_embeddings = false, no_lm_head = false, no_rotary = false, multimodal = false;
   bool json = false;
@@ -58,24 +58,29 @@ std::vector<std::string> list_of(const char* option, const std::optional<std::st
 
 ModuleNames modules_of(const std::optional<std::string>& text) {
   if (!text) return {};
-  nlohmann::json document;
+  Json document;
   try {
     document = parse_strict_json(*text, "--modules");
   } catch (const Error& error) {
     throw Error(ErrorKind::kUsage,
                 {.what = error.fact(), .where = error.where(), .remedy = error.remedy()});
   }
-  const auto is_list_of = [](const nlohmann::json& list, auto is_item) {
-    return list.is_array() && !list.empty() && std::all_of(list.begin(), list.end(), is_item);
+  const auto is_list_of = [](const Json& list, auto is_item) {
+    return list.is_array() && !list.empty() && std::ranges::all_of(list.list(), is_item);
   };
-  const bool valid = is_list_of(document, [&](const nlohmann::json& stage) {
-    return is_list_of(stage, [](const nlohmann::json& name) { return name.is_string(); });
+  const bool valid = is_list_of(document, [&](const Json& stage) {
+    return is_list_of(stage, [](const Json& name) { return name.is_string(); });
   });
   if (!valid) {
     refuse_split("--modules must be a list of stages, each a list of names",
                  R"(write [["model.embed_tokens","model.layers.0"],["model.layers.1",...]])");
   }
-  return document.get<ModuleNames>();
+  ModuleNames names;
+  for (const Json& stage : document.list()) {
+    names.emplace_back();
+    for (const Json& name : stage.list()) names.back().push_back(name.text());
+  }
+  return names;
 }
 
 ModelSpec model_of(const SplitArguments& arguments) {
@@ -156,22 +161,20 @@ std::optional<std::string> note_of(const PartitionOptions& options, const Partit
          std::to_string(partition.num_ranks()) + " stages, or Interleaved1F1B";
 }
 
-// The rules name their parameters; the user of a command gave options.
 Partition partition_of(const ModelSpec& model, const PartitionOptions& options) {
-  const auto with_options = [&](std::string text) {
-    text = replace_all(std::move(text), "layers_per_stage", "--layers-per-stage");
-    text = replace_all(std::move(text), "partition_convention", "--convention");
-    return model.family.empty() ? replace_all(std::move(text), "a model of", "--layers of") : text;
+  const auto flag_of = [&](std::string_view option) -> std::string {
+    if (option == "layers_per_stage") return "--layers-per-stage";
+    if (option == "partition_convention") return "--convention";
+    if (option == "model") return model.family.empty() ? "--layers" : "--model";
+    return {};
   };
   try {
     Partition partition = make_partition(model, options);
-    for (std::string& note : partition.notes) note = with_options(note);
+    for (std::string& note : partition.notes) note = with_names(note, flag_of);
     if (const auto note = note_of(options, partition)) partition.notes.push_back(*note);
     return partition;
   } catch (const Error& error) {
-    throw Error(error.kind(), {.what = with_options(error.fact()),
-                               .where = error.where(),
-                               .remedy = with_options(error.remedy())});
+    throw with_names(error, flag_of);
   }
 }
 
@@ -186,7 +189,7 @@ std::string split_text(const ModelSpec& model, const Partition& partition,
   return text;
 }
 
-void run_split(const SplitArguments& arguments) {
+int run_split(const SplitArguments& arguments) {
   const PartitionOptions options = options_of(arguments);
   const ModelSpec model = model_of(arguments);
   const Partition partition = partition_of(model, options);
@@ -196,61 +199,51 @@ void run_split(const SplitArguments& arguments) {
   } else {
     std::cout << split_text(model, partition, shapes);
   }
+  return 0;
 }
 
 }  // namespace
 
-void add_split_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("split", "Computes a partition: which stage has which layers.");
+Command split_command() {
   const auto arguments = std::make_shared<SplitArguments>();
   SplitArguments& a = *arguments;
-  const std::string conventions = join(partition_conventions(), ", ");
-
-  command->add_option("--model", a.model, "Hugging Face directory or config.json");
-  add_count(*command, "--layers", a.layers, "or only a number of decoder layers", 0, kMaxLayers);
-  add_count(*command, "--pp", a.pp, "ranks; without: one a stage");
-  command->add_option("--schedule", a.schedule, "placement, and single or several stages a rank");
-  add_count(*command, "--stages", a.stages, "the number of stages outright");
-  command->add_option("--convention", a.convention, "whose rules and names: " + conventions)
-      ->capture_default_str();
-  command->add_option("--stage-to-rank", a.stage_to_rank, "loop, v, or one rank a stage: 0,1,1,0");
-
-  const std::string counts = "By counts";
-  add_count(*command, "--layers-per-stage", a.layers_per_stage, "stages = ceil(layers / K)")
-      ->group(counts);
-  command->add_option("--round", a.round, "number of stages up or down to a multiple of the ranks")
-      ->group(counts);
-  add_count(*command, "--input-weight", a.input_weight, "layers that the embedding counts for", 0)
-      ->group(counts);
-  add_count(*command, "--output-weight", a.output_weight, "layers that norm and head count for", 0)
-      ->group(counts);
-  command->add_option("--remainder", a.remainder, "extra layers: first, last or middle stages")
-      ->group(counts);
-
-  const std::string names = "By names";
-  command->add_option("--split-points", a.split_points, "cut before these: a,b")->group(names);
-  command->add_option("--cuts", a.cuts, "cut after these: a,b")->group(names);
-  command->add_option("--modules", a.modules, "names per stage: [[\"a\",\"b\"],[\"c\"]]")
-      ->group(names);
-
-  const std::string ends = "What the ends hold (automodel)";
-  command->add_flag("--no-embeddings", a.no_embeddings, "no embedding")->group(ends);
-  command->add_flag("--no-lm-head", a.no_lm_head, "no head")->group(ends);
-  command->add_flag("--no-rotary", a.no_rotary, "no rotary embedding on the stages")->group(ends);
-  command->add_flag("--multimodal", a.multimodal, "encoders on the first stage")->group(ends);
-  command->add_option("--extra-modules", a.extra_modules, "more on the first stage: a,b")
-      ->group(ends);
-  command->add_option("--prefix", a.prefix, "of the names of layers: model.")->group(ends);
-  command->add_option("--lm-head", a.lm_head, "name of the head: lm_head")->group(ends);
-
-  const std::string output = "Output";
-  add_count(*command, "--microbatch-size", a.microbatch_size, "for shapes: sequences", 1, kMaxSize)
-      ->group(output);
-  add_count(*command, "--seq-len", a.seq_len, "for shapes: tokens of a sequence", 1, kMaxSize)
-      ->group(output);
-  command->add_flag("--json", a.json, "one JSON object")->group(output);
-  command->callback([arguments] { at_command("split", [&] { run_split(*arguments); }); });
+  static const std::string conventions =
+      "whose rules and names: " + join(partition_conventions(), ", ");
+  Option convention = {"--convention", &a.convention, conventions.c_str()};
+  convention.shows_default = true;
+  return {
+      .name = "split",
+      .help = "Computes a partition: which stage has which layers.",
+      .options = {{"--model", &a.model, "Hugging Face directory or config.json"},
+                  {"--layers", &a.layers, "or only a number of decoder layers", 0, kMaxLayers},
+                  {"--pp", &a.pp, "ranks; without: one a stage"},
+                  {"--schedule", &a.schedule, "placement, and single or several stages a rank"},
+                  {"--stages", &a.stages, "the number of stages outright"},
+                  convention,
+                  {"--stage-to-rank", &a.stage_to_rank, "loop, v, or one rank a stage: 0,1,1,0"}},
+      .groups = {{"By counts",
+                  {{"--layers-per-stage", &a.layers_per_stage, "stages = ceil(layers / K)"},
+                   {"--round", &a.round, "number of stages up or down to a multiple of the ranks"},
+                   {"--input-weight", &a.input_weight, "layers that the embedding counts for", 0},
+                   {"--output-weight", &a.output_weight, "layers that norm and head count for", 0},
+                   {"--remainder", &a.remainder, "extra layers: first, last or middle stages"}}},
+                 {"By names",
+                  {{"--split-points", &a.split_points, "cut before these: a,b"},
+                   {"--cuts", &a.cuts, "cut after these: a,b"},
+                   {"--modules", &a.modules, "names per stage: [[\"a\",\"b\"],[\"c\"]]"}}},
+                 {"What the ends hold (automodel)",
+                  {{"--no-embeddings", &a.no_embeddings, "no embedding"},
+                   {"--no-lm-head", &a.no_lm_head, "no head"},
+                   {"--no-rotary", &a.no_rotary, "no rotary embedding on the stages"},
+                   {"--multimodal", &a.multimodal, "encoders on the first stage"},
+                   {"--extra-modules", &a.extra_modules, "more on the first stage: a,b"},
+                   {"--prefix", &a.prefix, "of the names of layers: model."},
+                   {"--lm-head", &a.lm_head, "name of the head: lm_head"}}},
+                 {"Output",
+                  {{"--microbatch-size", &a.microbatch_size, "for shapes: sequences", 1, kMaxSize},
+                   {"--seq-len", &a.seq_len, "for shapes: tokens of a sequence", 1, kMaxSize},
+                   {"--json", &a.json, "one JSON object"}}}},
+      .run = [arguments] { return at_command("split", [&] { return run_split(*arguments); }); }};
 }
 
 }  // namespace sluice

@@ -1,19 +1,18 @@
 // sluice data tokenize: text to ids and back, line by line.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
+#include "base/strict_json.h"
 #include "command_line.h"
 #include "commands.h"
 #include "sluice/error.h"
@@ -97,23 +96,18 @@ class LineReader {
   bool ended_ = false;
 };
 
-nlohmann::json parse_line(std::string_view line, const LineReader& reader,
-                          const std::string& expected) {
-  const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
-  if (value.is_discarded() || line.find('\0') != std::string_view::npos) {
-    throw Error(ErrorKind::kInput, {.what = "not valid JSON; a line is " + expected,
-                                    .where = reader.where(),
-                                    .remedy = "mend the line"});
-  }
-  return value;
+Json parse_line(std::string_view line, const LineReader& reader, const std::string& expected) {
+  if (std::optional<Json> value = parse_json(line)) return std::move(*value);
+  throw Error(ErrorKind::kInput, {.what = "not valid JSON; a line is " + expected,
+                                  .where = reader.where(),
+                                  .remedy = "mend the line"});
 }
 
-[[noreturn]] void refuse_line(const nlohmann::json& found, const LineReader& reader,
+[[noreturn]] void refuse_line(const Json& found, const LineReader& reader,
                               const std::string& expected) {
-  throw Error(ErrorKind::kInput,
-              {.what = "expected " + expected + ", found " + std::string(found.type_name()),
-               .where = reader.where(),
-               .remedy = "mend the line"});
+  throw Error(ErrorKind::kInput, {.what = "expected " + expected + ", found " + found.type_name(),
+                                  .where = reader.where(),
+                                  .remedy = "mend the line"});
 }
 
 void append_number(std::string& text, std::int64_t number) {
@@ -122,11 +116,10 @@ void append_number(std::string& text, std::int64_t number) {
   text.append(digits, end);
 }
 
-void encode_line(const Tokenizer& tokenizer, const nlohmann::json& text, bool special,
-                 std::string& out) {
+void encode_line(const Tokenizer& tokenizer, const Json& text, bool special, std::string& out) {
   out += '[';
   bool first = true;
-  for (const std::int32_t id : tokenizer.encode(text.get_ref<const std::string&>(), special)) {
+  for (const std::int32_t id : tokenizer.encode(text.text(), special)) {
     if (!first) out += ',';
     first = false;
     append_number(out, id);
@@ -134,17 +127,17 @@ void encode_line(const Tokenizer& tokenizer, const nlohmann::json& text, bool sp
   out += "]\n";
 }
 
-void decode_line(const Tokenizer& tokenizer, const nlohmann::json& list, const LineReader& reader,
+void decode_line(const Tokenizer& tokenizer, const Json& list, const LineReader& reader,
                  std::string& out) {
   std::vector<std::int32_t> ids;
   ids.reserve(list.size());
-  for (const nlohmann::json& id : list) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > INT32_MAX)
+  for (const Json& id : list.list()) {
+    if (!id.is_number_unsigned() || id.unsigned_integer() > INT32_MAX)
       refuse_line(id, reader, "ids, whole numbers from 0 on");
-    ids.push_back(id.get<std::int32_t>());
+    ids.push_back(static_cast<std::int32_t>(id.integer()));
   }
   // In ASCII: some readers of lines take U+2028 and the like for the end of one.
-  out += nlohmann::json(tokenizer.decode(ids)).dump(-1, ' ', true) + "\n";
+  out += Json(tokenizer.decode(ids)).shown() + "\n";
 }
 
 void write(std::string& out) {
@@ -153,11 +146,7 @@ void write(std::string& out) {
   if (!std::cout) finish_stdout();  // throws
 }
 
-void tokenize(const TokenizeArguments& arguments) {
-  if (arguments.decode && arguments.no_special) {
-    throw Error(ErrorKind::kUsage, {.what = "--no-special with --decode, which keeps every token",
-                                    .remedy = "leave one of them out"});
-  }
+int tokenize(const TokenizeArguments& arguments) {
   const Tokenizer tokenizer = Tokenizer::read(arguments.tokenizer);
   LineReader reader(arguments.file);
   const std::string expected = arguments.decode ? "a JSON array of ids" : "a JSON string";
@@ -165,7 +154,7 @@ void tokenize(const TokenizeArguments& arguments) {
   errno = 0;
   try {
     while (const std::optional<std::string_view> line = reader.next()) {
-      const nlohmann::json value = parse_line(*line, reader, expected);
+      const Json value = parse_line(*line, reader, expected);
       if (arguments.decode ? !value.is_array() : !value.is_string())
         refuse_line(value, reader, expected);
       if (arguments.decode) {
@@ -184,25 +173,26 @@ void tokenize(const TokenizeArguments& arguments) {
   }
   write(out);
   finish_stdout();
+  return 0;
 }
 
 }  // namespace
 
-void add_tokenize_command(CLI::App& data) {
-  CLI::App* command =
-      data.add_subcommand("tokenize", "Text to ids as a tokenizer.json says, or back.");
-  const auto arguments = std::make_shared<TokenizeArguments>();
-  command->add_option("FILE", arguments->file, "one JSON string a line; '-' is stdin")->required();
-  command
-      ->add_option("--tokenizer", arguments->tokenizer,
-                   "a tokenizer.json, or the directory that holds one")
-      ->required();
-  command->add_flag("--decode", arguments->decode,
-                    "the other way: one JSON array of ids a line in");
-  command->add_flag("--no-special", arguments->no_special,
-                    "without what is put before and after a text, as <s>");
-  command->footer("Prints one JSON array of ids for every line, or (--decode) one JSON string.");
-  command->callback([arguments] { at_command("data tokenize", [&] { tokenize(*arguments); }); });
+Command tokenize_command() {
+  const auto a = std::make_shared<TokenizeArguments>();
+  return {.name = "tokenize",
+          .help = "Text to ids as a tokenizer.json says, or back.",
+          .options = {required({"FILE", &a->file, "one JSON string a line; '-' is stdin"}),
+                      required({"--tokenizer", &a->tokenizer,
+                                "a tokenizer.json, or the directory that holds one"}),
+                      {"--decode", &a->decode, "the other way: one JSON array of ids a line in"},
+                      {"--no-special", &a->no_special,
+                       "without what is put before and after a text, as <s>"}},
+          .footer = "Prints one JSON array of ids for every line, or (--decode) one JSON string.",
+          .rules = {{.given = {"--decode", "--no-special"},
+                     .what = "--no-special with --decode, which keeps every token",
+                     .remedy = "leave one of them out"}},
+          .run = [a] { return at_command("data tokenize", [&] { return tokenize(*a); }); }};
 }
 
 }  // namespace sluice

@@ -6,7 +6,6 @@
 //   train   one thread a rank, all making the same calls in the same order; the weights are saved,
 //           what was learned before an error too
 //   close   the exit code
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +19,6 @@
 #include "sluice/error.h"
 #include "sluice/job.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/rank_threads.h"
 #include "sluice/run_config.h"
 
 namespace sluice {
@@ -113,19 +111,19 @@ int train(const TrainArguments& arguments, const Overrides& overrides) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, const Overrides& overrides, int& exit_code) {
-  CLI::App* command = app.add_subcommand(
-      "train", "Trains; prints the settings that are not the default and the plan, then steps.");
-  const auto arguments = std::make_shared<TrainArguments>();
-  add_config_file(*command, arguments->file, "configuration (TOML)")->required();
-  command->add_option("--log-level", arguments->log_level, "as --metrics.log_level");
-  command->add_option(kProfile, arguments->profile, "FILE.json: trace of what ran");
-  command->add_option("--profile-steps", arguments->profile_steps, "A:B: of these steps");
-  command->callback([arguments, overrides, &exit_code] {
-    Overrides all = overrides;
-    if (!arguments->log_level.empty()) all.emplace_back("metrics.log_level", arguments->log_level);
-    exit_code = run_job([&] { return train(*arguments, all); });
-  });
+Command train_command(const Overrides& overrides) {
+  const auto a = std::make_shared<TrainArguments>();
+  return {.name = "train",
+          .help = "Trains; prints the settings that are not the default and the plan, then steps.",
+          .options = {required(config_file(a->file)),
+                      {"--log-level", &a->log_level, "as --metrics.log_level"},
+                      {kProfile, &a->profile, "FILE.json: trace of what ran"},
+                      {"--profile-steps", &a->profile_steps, "A:B: of these steps"}},
+          .run = [=] {
+            Overrides all = overrides;
+            if (!a->log_level.empty()) all.emplace_back("metrics.log_level", a->log_level);
+            return run_job([&] { return train(*a, all); });
+          }};
 }
 
 }  // namespace sluice

@@ -1,6 +1,8 @@
 // Low-rank adapters on a Llama, whose Hugging Face directory is the argument. Its own weights are
-// frozen, and what only they would need does not run. On one rank, on two, and in a plain loop.
+// frozen, and what only they would need does not run. On one rank, on two, and in torch's own
+// operators and loop.
 #include "adapter.h"
+#include "plain_llama.h"
 #include "plain_loop.h"
 #include "sluice/sluice.h"
 
@@ -40,18 +42,23 @@ Losses pipelined(const sluice::Model& model, int ranks, const char* schedule) {
 int main(int, char** arguments) try {
   const sluice::ModelSpec spec = sluice::read_model_spec(arguments[1]);
   const sluice::Model model = adapted(spec, arguments[1]);
-  sluice::Chunk whole(model.layers, 0, {}, model.outputs);  // as one module
+  sluice::Chunk whole(model.layers, 0, {}, model.outputs);  // where all begin
   sluice::initialize_by(model.initialization, whole, 0);
+  const std::string& config = spec.config_text;
+  PlainLlama llama{.layers = spec.num_blocks(),
+                   .heads = std::int64_t(number_of(config, "num_attention_heads")),
+                   .key_heads = std::int64_t(number_of(config, "num_key_value_heads")),
+                   .epsilon = number_of(config, "rms_norm_eps"),
+                   .theta = number_of(config, "rope_theta")};
   Tensors adapters;
-  for (const auto& parameter : whole.parameters())
-    if (parameter.trainable) adapters.push_back(parameter.tensor);
+  for (const auto& parameter : whole.parameters()) {
+    at::Tensor& weight = llama.weights[parameter.name] = parameter.tensor.detach().clone();
+    if (parameter.trainable) adapters.push_back(weight.set_requires_grad(true));
+  }
   const Losses plain = train(adapters, [&](int step) {
-    const at::Tensor ids = my_tokens(step);
-    const sluice::Values batch{
-        {"input_ids", ids}, {"labels", ids}, {"attention_mask", {}}, {"position_ids", {}}};
-    const sluice::LossValue loss = model.loss(whole.forward({}, batch, 0, 0, 0), batch);
-    (loss.loss / loss.count).backward();
-    return (loss.loss / loss.count).item<double>();
+    const at::Tensor loss = llama.loss(my_tokens(step));
+    loss.backward();
+    return loss.item<double>();
   });
   return compare(pipelined(model, 1, "1F1B"), pipelined(model, 2, "ZBVZeroBubble"), plain);
 } catch (const sluice::Error& error) {

@@ -156,6 +156,9 @@ class TokenData {
 
   std::int64_t num_sequences() const;  // of one epoch, of all entries; >= 1
   std::int64_t num_bytes() const;      // of all files
+  // What whoever starts a run should be told, as far as the rows that were read show it: a chat
+  // template in the tokenizer's directory that is not the one that is taken.
+  std::vector<std::string> warnings() const;
 
   // The num_rows sequences from `position` on; num_rows further on come those after them. Throws
   // Error(kInput) "file:line" for a row that is malformed, an id outside the vocabulary, a row

@@ -80,6 +80,8 @@ struct Evaluation {
   bool told_here = true;    // of several processes one is to print it
   double perplexity() const;
 };
+// {"loss", "tokens", "perplexity"} on one line.
+std::string to_json(const Evaluation& result);
 
 // Times what layers of the configuration's model, the update and transfers take on this machine, in
 // about `seconds`, or two passes of each kind of layer where these take longer, and a few more

@@ -31,37 +31,38 @@ namespace sluice {
 // One parameter of a local layer. Buffers, as running statistics, are none: they stay with their
 // module, and are saved and loaded with it (Chunk::buffers).
 struct ParameterInfo {
-  std::string name;  // full name, as in a checkpoint: prefix of the layer, ".", name inside it
-  std::vector<std::int64_t> global_shape;
-  Slice slice;         // what of it this rank holds; empty: all
-  AxisSet replicated;  // axes of the mesh along which all ranks hold this same slice
-  at::Tensor tensor;   // the leaf variable on this rank: the slice
+  // Full name, as in a checkpoint: prefix of the layer, ".", name inside it.
+  std::string name = {};
+  std::vector<std::int64_t> global_shape = {};
+  Slice slice = {};         // what of it this rank holds; empty: all
+  AxisSet replicated = {};  // axes of the mesh along which all ranks hold this same slice
+  at::Tensor tensor = {};   // the leaf variable on this rank: the slice
   bool trainable = true;
-  std::string tied_to;  // full name of the first use, "" if this is it or untied
-  int layer = 0;        // position in the whole model's list of layers
+  std::string tied_to = {};  // full name of the first use, "" if this is it or untied
+  int layer = 0;             // position in the whole model's list of layers
 
   bool is_whole() const { return sluice::is_whole(slice, global_shape); }
 };
 
 struct LayerSpec {
-  std::string name;                   // key of its random numbers
-  std::optional<std::string> prefix;  // of its parameters' full names, when it is not the name
+  std::string name = {};                   // key of its random numbers
+  std::optional<std::string> prefix = {};  // of its parameters' full names, when it is not the name
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
   // Allocates the module. Parameters need not be initialised: weights are loaded or drawn
   // afterwards by full name. Decides device, dtype and, by requires_grad, what is frozen: none of
   // these may change later. Called only on the rank that owns the layer. Empty: a layer without
   // parameters.
-  std::function<std::shared_ptr<torch::nn::Module>()> make;
+  std::function<std::shared_ptr<torch::nn::Module>()> make = {};
   // inputs in the order of `reads`, outputs in the order of `writes`; an output may be undefined
   // (an optional value). May write to an input as autograd allows, never to one of the batch.
   std::function<std::vector<at::Tensor>(torch::nn::Module&, const std::vector<at::Tensor>&)>
-      forward;
+      forward = {};
   // Output metas from input metas; empty function: unknown, sizes travel in headers.
-  std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes;
+  std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
   // {name inside the module, full name of the first use} for every parameter tied to an earlier
   // one.
-  std::vector<std::pair<std::string, std::string>> ties;
+  std::vector<std::pair<std::string, std::string>> ties = {};
   // Draws the initial value of one of its parameters in place. name: inside the module; key: the
   // full name under which random numbers are drawn (of the first use, if tied). Empty function:
   // normal(0, 0.02) for two or more dimensions, ones for vectors named "weight", zeros for vectors
@@ -69,15 +70,17 @@ struct LayerSpec {
   // parameter of which a rank holds a slice, too, which is then taken out of it.
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
-      initialize;
+      initialize = {};
   // For the plan: what it counts as in a split, and what it costs. Without a cost, describe()
   // (describe.h) measures it.
   LayerRole role = LayerRole::kBlock;
-  std::optional<LayerCost> cost;
-  std::string class_name;  // of the module, where it is known before `make`
+  std::optional<LayerCost> cost = {};
+  std::string class_name = {};  // of the module, where it is known before `make`
   // The forward keeps only its inputs for the backward, and runs again there. Set by build_stages()
   // as the plan says (PipelineOptions::activation_checkpoint).
   bool recompute = false;
+  // How messages name it, where `name` does not say it all; empty: "layer 'NAME'".
+  std::string shown_as = {};
 
   // Of a parameter or buffer, from its name inside the module.
   std::string full_name(const std::string& inside) const {

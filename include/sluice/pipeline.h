@@ -28,6 +28,10 @@
 // Between a call of train_step() or eval_step() and its return nothing of the pipeline may be asked
 // or changed, as by an observer: everything but what names rank and plan refuses.
 //
+// Ranks of one process are threads of it: what a body captures by reference, they share. Write to
+// it from one of them (`if (pipeline.rank() == 0) losses.push_back(step.loss)`); nothing here can
+// see who does not.
+//
 // Invariants:
 //  1. Losses, gradients and norms are the same bits for every number of ranks, every schedule with
 //     the same order of microbatches (docs/library.md), and every number of replicas at an equal
@@ -35,7 +39,9 @@
 //  2. Between steps, `.grad` of every parameter is all that train_step() calls have added since it
 //     was last cleared (undefined, or zeroed), tied parameters summed over all their uses, in the
 //     dtype of the parameter; what adds up is float32 where that is of half precision. It is never
-//     reduced twice.
+//     reduced twice. With several ranks it is there once somebody has asked for parameters:
+//     parameters(), local_parameters(), modules(), stages(), or check(), save() and load() with an
+//     optimizer.
 //  3. A layer's factory is called on the rank that has the layer, and on no other.
 // Thread-safety: one rank's thread.
 #pragma once
@@ -167,10 +173,13 @@ class Pipeline {
   Pipeline& operator=(const Pipeline&) = delete;
 
   // Collective. Forward and backward of the whole batch, cut into the plan's microbatches; adds to
-  // `.grad` of this rank's parameters. Throws Error(kUsage) for inputs that are missing, unknown or
-  // of different lengths, for parameters that were swapped or moved, and within another step;
-  // Error(kInput) for fewer rows than microbatches or a batch in which nothing is counted; and what
-  // the model throws, with rank, instruction and stage.
+  // `.grad` of this rank's parameters. Throws Error(kUsage) for inputs that are missing, unknown,
+  // of different lengths or require a gradient, for parameters that were swapped or moved, for a
+  // second step of several ranks when nobody has asked for the parameters (an optimizer then holds
+  // others; with one rank it is a warning of the log), and
+  // within another step; Error(kInput) for fewer rows than microbatches or a batch in which nothing
+  // is counted; and what the model throws, with rank, instruction, stage and layer. A loss that is
+  // not finite is a warning of the log, once.
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Forward only, without a graph; any number of rows. Modules are in evaluation mode
   // meanwhile, and then each in the mode that it was in.
@@ -214,7 +223,8 @@ class Pipeline {
   // As the optimizer's: undefines `.grad`.
   void zero_grad();
   // Throws Error(kUsage) for an optimizer that holds a parameter which is not one of parameters():
-  // made before the pipeline, or of another rank's layers.
+  // made before the pipeline, or of another rank's layers. train_step() cannot see that where
+  // parameters() were asked for as well, as to count them.
   void check(const torch::optim::Optimizer& optimizer) const;
 
   int rank() const;

@@ -53,7 +53,7 @@ struct PipelineOptions {
   std::optional<Schedule> own_schedule = {};
 
   // Microbatches of a step: more make the bubble smaller and the batch larger. None: those of
-  // own_schedule, else 1.
+  // own_schedule, else 1, with a warning where there are several ranks.
   std::optional<int> num_microbatches = {};
 
   // Which stage has which layers, and which rank has which stage. num_ranks and schedule are those

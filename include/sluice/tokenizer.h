@@ -1,12 +1,14 @@
 // Text to token ids and back, as the tokenizer.json of a Hugging Face model says.
 //
-// Owns: the parts of a tokenizer.json and what they do to a text.
+// Owns: the parts of a tokenizer.json, what they do to a text, and what the files beside it change.
 // Does not own: which texts there are (data.h), chat templates.
 //
 // Invariants:
 //  1. Ids and decoded text are those of Hugging Face's `tokenizers`; a part that is not implemented
 //     is refused by its name when the file is read.
-//  2. Time and memory of one call are bounded by the text's length, whatever the file holds.
+//  2. Ids of a tokenizer that was read from a path are those of transformers' AutoTokenizer for the
+//     file's directory, or it is refused by what is not followed.
+//  3. Time and memory of one call are bounded by the text's length, whatever the file holds.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
@@ -22,10 +24,12 @@ namespace sluice {
 
 class Tokenizer {
  public:
-  // path: a tokenizer.json, or the directory that holds one. Throws Error(kInput) naming the file
-  // and the field: not there, malformed, larger than a tokenizer can be, a part that is unknown
-  // (docs/tokenizer.md).
+  // path: a tokenizer.json, or the directory that holds one. What tokenizer_config.json,
+  // special_tokens_map.json, added_tokens.json and config.json beside it say of it counts. Throws
+  // Error(kInput) naming the file and the field: not there, malformed, larger than a tokenizer can
+  // be, a part or a setting that is not followed (docs/tokenizer.md).
   static Tokenizer read(const std::string& path);
+  // A tokenizer.json alone.
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 
   // add_special_tokens: with what the post-processor adds, as "<s>" in front. Bytes that are no
@@ -49,6 +53,10 @@ class Tokenizer {
   std::string token_of(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
   std::int64_t num_ids() const;  // the largest id + 1
+
+  // The texts of bos_token and eos_token; "" where no file names them.
+  const std::string& begin_token() const;
+  const std::string& end_token() const;
 
  private:
   struct Impl;

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/words.h"
-#include "sluice/error.h"
 
 namespace sluice {
 namespace {
@@ -19,14 +18,7 @@ const detail::Words<CpuLevel>& levels() {
 }  // namespace
 
 CpuLevel parse_cpu_level(std::string_view word) {
-  const std::vector<std::string> words = detail::words_in(levels());
-  const std::string text(word);
-  if (std::find(words.begin(), words.end(), text) == words.end()) {
-    throw Error(ErrorKind::kUsage, {.what = "unknown instruction set '" + text + "'",
-                                    .where = kCpuVariable,
-                                    .remedy = suggest_name(text, words)});
-  }
-  return detail::meaning_of(levels(), text);
+  return detail::parse_word(levels(), std::string(word), "instruction set", kCpuVariable);
 }
 
 CpuLevel processor_level() {

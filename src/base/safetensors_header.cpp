@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/safetensors_header_json.h"
 #include "sluice/error.h"
 
@@ -89,7 +89,7 @@ void check_unique(const SafetensorsHeader& header, const std::string& file) {
   if (twice != names.end()) refuse_header(file, "the name occurs twice", std::string(*twice));
 }
 
-std::string json_text(std::string_view text) { return nlohmann::json(text).dump(); }
+std::string json_text(std::string_view text) { return Json(text).dump(); }
 
 }  // namespace
 
@@ -128,12 +128,12 @@ void lay_out(SafetensorsHeader& header) {
 std::string to_json(const SafetensorsHeader& header) {
   std::string text = "{";
   if (!header.metadata.empty()) {
-    text += json_text(io::kMetadataKey) + ":" + nlohmann::json(header.metadata).dump();
+    text += json_text(io::kMetadataKey) + ":" + Json(header.metadata).dump();
   }
   for (const SafetensorsEntry& entry : header.entries) {
     if (text.size() > 1) text += ',';
     text += json_text(entry.name) + ":{\"dtype\":" + json_text(entry.dtype) +
-            ",\"shape\":" + nlohmann::json(entry.shape).dump() + ",\"data_offsets\":[" +
+            ",\"shape\":" + Json(entry.shape).dump() + ",\"data_offsets\":[" +
             std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]}";
   }
   text += '}';

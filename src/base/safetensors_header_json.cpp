@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_events.h"
 #include "base/strict_json.h"
 #include "sluice/error.h"
 
@@ -17,7 +17,7 @@ namespace {
 // serde_json, which the reference package parses with, refuses a 128th level.
 constexpr int kMaxDepth = 127;
 
-class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
+class HeaderHandler final : public JsonEvents {
  public:
   explicit HeaderHandler(const std::string& file) : file_(file) {}
 
@@ -28,15 +28,14 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return unexpected("null");
   }
   bool boolean(bool) override { return skipping() ? value_done() : unexpected("a boolean"); }
-  bool number_integer(number_integer_t) override {
+  bool number_integer(std::int64_t) override {
     return skipping() ? value_done() : unexpected("a negative number");
   }
-  bool number_float(number_float_t, const string_t&) override {
+  bool number_float(double) override {
     return skipping() ? value_done() : unexpected("a number that is no 64-bit integer");
   }
-  bool binary(binary_t&) override { return unexpected("binary data"); }
 
-  bool number_unsigned(number_unsigned_t value) override {
+  bool number_unsigned(std::uint64_t value) override {
     if (skipping()) return value_done();
     if (state_ == State::kShape) {
       if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
@@ -53,7 +52,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return unexpected(state_ == State::kOffsets ? "a third offset" : "a number");
   }
 
-  bool string(string_t& value) override {
+  bool string(std::string& value) override {
     if (skipping()) return value_done();
     if (state_ == State::kMetadata) {
       header_.metadata[metadata_key_] = std::move(value);
@@ -69,7 +68,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return unexpected("a string");
   }
 
-  bool start_object(std::size_t) override {
+  bool start_object() override {
     descend();
     if (skipping()) return true;
     switch (state_) {
@@ -87,7 +86,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     }
   }
 
-  bool key(string_t& key) override {
+  bool key(std::string& key) override {
     if (skipping()) return true;
     switch (state_) {
       case State::kTop:
@@ -108,7 +107,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool start_array(std::size_t) override {
+  bool start_array() override {
     descend();
     if (skipping()) return true;
     if (state_ == State::kTensor && field_ == Field::kShape) {
@@ -129,9 +128,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::json::exception&) override {
-    refuse_header(file_, "the header is not valid JSON at its byte " + std::to_string(position));
+  void malformed(const JsonFault& fault) override {
+    refuse_header(file_, "the header is not valid JSON at its byte " + std::to_string(fault.byte));
   }
 
  private:
@@ -164,7 +162,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool top_key(string_t& key) {
+  bool top_key(std::string& key) {
     if (key == kMetadataKey) {
       if (std::exchange(has_metadata_, true)) refuse_header(file_, "'__metadata__' occurs twice");
       state_ = State::kMetadataValue;
@@ -178,7 +176,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool field_key(const string_t& key) {
+  bool field_key(const std::string& key) {
     field_ = key == "dtype"          ? Field::kDtype
              : key == "shape"        ? Field::kShape
              : key == "data_offsets" ? Field::kOffsets
@@ -255,7 +253,7 @@ SafetensorsHeader read_header_json(std::string_view json, const std::string& fil
   }
   if (find_nul(json) != std::string_view::npos) refuse_header(file, "the header holds a NUL byte");
   HeaderHandler handler(file);
-  nlohmann::json::sax_parse(json, &handler);
+  read_json(json, handler);
   return handler.take();
 }
 

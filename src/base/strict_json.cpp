@@ -1,15 +1,13 @@
 #include "base/strict_json.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
+#include "base/json_events.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
-
-using Json = nlohmann::json;
 
 std::string position_text(std::string_view text, std::size_t byte, const std::string& file_name) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
@@ -21,68 +19,115 @@ std::string position_text(std::string_view text, std::size_t byte, const std::st
          std::to_string(std::max<std::size_t>(column, 1));
 }
 
-// Without "[json.exception.out_of_range.406] ".
-std::string without_code(const std::string& text) {
-  const std::size_t code = text.find("] ");
-  return code == std::string::npos ? text : text.substr(code + 2);
-}
-
-// Without the library's own prefix "[json.exception.parse_error.101] parse error at ...: ".
-std::string reason_of(const Json::parse_error& error) {
-  const std::string text = error.what();
-  const std::size_t colon = text.find(": ");
-  return colon == std::string::npos ? text : text.substr(colon + 2);
-}
-
 }  // namespace
+
+class JsonBuilder final : public JsonEvents {
+ public:
+  JsonBuilder(std::string_view text, const std::string& file, KeyOrder order)
+      : text_(text), file_(file), order_(order) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add({}); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(std::int64_t value) override { return add(value); }
+  bool number_unsigned(std::uint64_t value) override { return add(value); }
+  bool number_float(double value) override { return add(value); }
+  bool string(std::string& text) override { return add(std::move(text)); }
+  bool key(std::string& text) override {
+    members_of_open().push_back({std::move(text), {}});
+    return true;
+  }
+  bool start_object() override { return open(Json::object()); }
+  bool start_array() override { return open(Json::array()); }
+  bool end_object() override {
+    Json::Members& members = members_of_open();
+    if (order_ == KeyOrder::kSorted) {
+      std::ranges::sort(members, {}, &Json::Member::key);
+      std::get<Json::Object>(open_.back().value_).sorted = true;
+      require_once(members,
+                   [](const Json::Member& member) { return std::string_view(member.key); });
+    } else {
+      std::vector<std::string_view> keys;
+      for (const Json::Member& member : members) keys.push_back(member.key);
+      std::ranges::sort(keys);
+      require_once(keys, std::identity());
+    }
+    return close();
+  }
+  bool end_array() override { return close(); }
+
+  void malformed(const JsonFault& fault) override {
+    refuse("not valid JSON: " + fault.reason,
+           fault.is_too_large ? file_ : position_text(text_, fault.byte, file_),
+           fault.is_too_large ? "write a smaller number" : "mend it there");
+  }
+
+ private:
+  [[noreturn]] static void refuse(const std::string& what, const std::string& where,
+                                  const std::string& remedy) {
+    throw Error(ErrorKind::kInput, {.what = what, .where = where, .remedy = remedy});
+  }
+
+  template <typename Sorted, typename Key>
+  void require_once(const Sorted& sorted, Key key) const {
+    const auto twice = std::ranges::adjacent_find(sorted, {}, key);
+    if (twice != sorted.end()) {
+      refuse("key '" + std::string(key(*twice)) + "' appears twice in one JSON object", file_,
+             "keep one of them");
+    }
+  }
+
+  Json::Members& members_of_open() { return std::get<Json::Object>(open_.back().value_).members; }
+
+  bool add(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (open_.back().is_array()) {
+      open_.back().push_back(std::move(value));
+    } else {
+      members_of_open().back().value = std::move(value);
+    }
+    return true;
+  }
+
+  bool open(Json empty) {
+    if (open_.size() >= kMaxJsonDepth) {
+      refuse("JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels", file_,
+             "name a JSON file made for this");
+    }
+    open_.push_back(std::move(empty));
+    return true;
+  }
+
+  bool close() {
+    Json whole = std::move(open_.back());
+    open_.pop_back();
+    return add(std::move(whole));
+  }
+
+  std::string_view text_;
+  const std::string& file_;
+  KeyOrder order_;
+  std::vector<Json> open_;  // lists and objects
+  Json root_;
+};
 
 std::size_t find_nul(std::string_view json) { return json.find('\0'); }
 
-nlohmann::json parse_strict_json(std::string_view text, const std::string& file_name) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        if (depth >= kMaxJsonDepth) {
-          throw Error(ErrorKind::kInput, {.what = "JSON is nested deeper than " +
-                                                  std::to_string(kMaxJsonDepth) + " levels",
-                                          .where = file_name,
-                                          .remedy = "name a JSON file made for this"});
-        }
-        if (event == Json::parse_event_t::object_start) keys.emplace_back();
-        break;
-      case Json::parse_event_t::object_end:
-        keys.pop_back();
-        break;
-      case Json::parse_event_t::key:
-        if (!keys.back().insert(parsed.get<std::string>()).second) {
-          throw Error(ErrorKind::kInput, {.what = "key '" + parsed.get<std::string>() +
-                                                  "' appears twice in one JSON object",
-                                          .where = file_name,
-                                          .remedy = "keep one of them"});
-        }
-        break;
-      default:
-        break;
-    }
-    return true;
-  };
-  if (const std::size_t nul = find_nul(text); nul != std::string_view::npos) {
-    throw Error(ErrorKind::kInput, {.what = "not valid JSON: a NUL character",
-                                    .where = position_text(text, nul + 1, file_name),
-                                    .remedy = "mend it there"});
-  }
+Json parse_strict_json(std::string_view text, const std::string& file_name, KeyOrder order) {
+  JsonBuilder builder(text, file_name, order);
+  if (const std::size_t nul = find_nul(text); nul != std::string_view::npos)
+    builder.malformed({nul + 1, "a NUL character"});
+  read_json(text, builder);
+  return builder.take();
+}
+
+std::optional<Json> parse_json(std::string_view text) {
   try {
-    return Json::parse(text, check);
-  } catch (const Json::parse_error& error) {
-    throw Error(ErrorKind::kInput, {.what = "not valid JSON: " + reason_of(error),
-                                    .where = position_text(text, error.byte, file_name),
-                                    .remedy = "mend it there"});
-  } catch (const Json::out_of_range& error) {
-    throw Error(ErrorKind::kInput, {.what = "not valid JSON: " + without_code(error.what()),
-                                    .where = file_name,
-                                    .remedy = "write a smaller number"});
+    return parse_strict_json(text, "");
+  } catch (const Error&) {
+    return std::nullopt;
   }
 }
 

@@ -5,19 +5,26 @@
 // Thread-safety: pure functions.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/json.h"
 
 namespace sluice {
 
 // Deeper documents are refused.
 inline constexpr int kMaxJsonDepth = 64;
 
+enum class KeyOrder { kSorted, kAsWritten };
+
 // Throws Error(kInput) at "file:line:column": not JSON, not UTF-8, nested deeper than
 // kMaxJsonDepth, a key twice in one object, bytes after the document, a NUL character.
-nlohmann::json parse_strict_json(std::string_view text, const std::string& file_name);
+Json parse_strict_json(std::string_view text, const std::string& file_name,
+                       KeyOrder order = KeyOrder::kSorted);
+
+// Nothing for all that parse_strict_json refuses.
+std::optional<Json> parse_json(std::string_view text);
 
 // Where a NUL is, or npos. The JSON library takes one for the end of the text, so whoever calls it
 // has to look.

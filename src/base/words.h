@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/error.h"
+
 namespace sluice::detail {
 
 template <typename Enum>
@@ -34,6 +36,19 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
     if (text == word) return meaning;
   }
   return {};
+}
+
+// The same of a word that somebody wrote at `where`: Error(kUsage) with the nearest, "unknown
+// <noun> '..'", where the table has it not.
+template <typename Enum>
+Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,
+                const std::string& where) {
+  for (const auto& [text, meaning] : table) {
+    if (text == word) return meaning;
+  }
+  throw Error(ErrorKind::kUsage, {.what = "unknown " + noun + " '" + word + "'",
+                                  .where = where,
+                                  .remedy = suggest_name(word, words_in(table))});
 }
 
 }  // namespace sluice::detail

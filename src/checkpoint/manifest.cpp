@@ -1,8 +1,8 @@
 #include "sluice/parts/manifest.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/manifest_rules.h"
@@ -14,13 +14,10 @@ namespace sluice {
 namespace {
 
 std::string json_text(std::string_view text) {
-  try {
-    return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::type_error&) {
-    throw Error(ErrorKind::kUsage, {.what = "a text of the checkpoint is not UTF-8",
-                                    .where = "'" + std::string(text) + "'",
-                                    .remedy = "save bytes as a tensor"});
-  }
+  if (std::optional<std::string> quoted = Json(text).dump_valid()) return std::move(*quoted);
+  throw Error(ErrorKind::kUsage, {.what = "a text of the checkpoint is not UTF-8",
+                                  .where = "'" + std::string(text) + "'",
+                                  .remedy = "save bytes as a tensor"});
 }
 
 // `"key": OPEN`, an entry a line, `CLOSE`.

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_events.h"
 #include "base/strict_json.h"
 #include "sluice/error.h"
 
@@ -67,7 +67,7 @@ constexpr std::array<std::pair<std::string_view, Field>, 7> kFields = {{{"name",
                                                                         {"bytes", kBytes},
                                                                         {"hash", kHash}}};
 
-class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
+class ManifestHandler final : public JsonEvents {
  public:
   explicit ManifestHandler(const std::string& file) : file_(file) {}
 
@@ -81,13 +81,10 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return unexpected("null"); }
   bool boolean(bool) override { return unexpected("a boolean"); }
-  bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override {
-    return unexpected("a number that is no 64-bit integer");
-  }
-  bool binary(binary_t&) override { return unexpected("binary data"); }
+  bool number_integer(std::int64_t) override { return unexpected("a negative number"); }
+  bool number_float(double) override { return unexpected("a number that is no 64-bit integer"); }
 
-  bool number_unsigned(number_unsigned_t value) override {
+  bool number_unsigned(std::uint64_t value) override {
     if (depth_ == 1 && form() == Form::kNumber) {
       if (is("version")) require_version(value);
       if (is("generation")) manifest_.generation = int64(value);
@@ -108,7 +105,7 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool string(string_t& value) override {
+  bool string(std::string& value) override {
     if (depth_ == 1 && form() == Form::kText) {
       if (is("format") && value != kManifestFormat) {
         refuse_manifest(
@@ -131,7 +128,7 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool start_object(std::size_t) override {
+  bool start_object() override {
     const bool map = depth_ == 1 && (form() == Form::kTextMap || form() == Form::kNumberMap ||
                                      form() == Form::kRecordMap);
     const bool record = depth_ == 2 && (form() == Form::kRecordMap || form() == Form::kRecordList);
@@ -152,7 +149,7 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool start_array(std::size_t) override {
+  bool start_array() override {
     const bool list = depth_ == 1 && form() == Form::kRecordList;
     const bool shape = depth_ == 3 && field_ == kShape;
     if (!list && !shape) return unexpected("a list");
@@ -165,7 +162,7 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool key(string_t& key) override {
+  bool key(std::string& key) override {
     if (depth_ == 1) return top_key(key);
     if (depth_ == 3) return field_key(key);
     key_ = std::move(key);
@@ -178,9 +175,8 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::json::exception&) override {
-    refuse_manifest(file_, "not valid JSON at its byte " + std::to_string(position));
+  void malformed(const JsonFault& fault) override {
+    refuse_manifest(file_, "not valid JSON at its byte " + std::to_string(fault.byte));
   }
 
  private:
@@ -216,7 +212,7 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
                  .remedy = "use the version of sluice that wrote it"});
   }
 
-  bool top_key(const string_t& key) {
+  bool top_key(const std::string& key) {
     const auto row = std::find_if(kSections.begin(), kSections.end(),
                                   [&](const Section& section) { return section.key == key; });
     if (row == kSections.end()) refuse_manifest(file_, "unknown key '" + key + "'");
@@ -230,7 +226,7 @@ class ManifestHandler final : public nlohmann::json_sax<nlohmann::json> {
     return form() == Form::kRecordMap ? kOfFingerprint : is("files") ? kOfFile : kOfTensor;
   }
 
-  bool field_key(const string_t& key) {
+  bool field_key(const std::string& key) {
     const auto row = std::find_if(kFields.begin(), kFields.end(),
                                   [&](const auto& field) { return field.first == key; });
     if (row == kFields.end() || (row->second & fields_of_record()) == 0)
@@ -296,7 +292,7 @@ Manifest read_manifest_json(std::string_view text, const std::string& file) {
   if (text.substr(0, 1) != "{") refuse_manifest(file, "it does not begin with '{'");
   if (find_nul(text) != std::string_view::npos) refuse_manifest(file, "a NUL character");
   ManifestHandler handler(file);
-  nlohmann::json::sax_parse(text, &handler);
+  read_json(text, handler);
   return handler.take();
 }
 

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <future>
 #include <iterator>
+#include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "checkpoint/gather_adapter.h"
 #include "checkpoint/publication.h"
 #include "checkpoint/save_agreement.h"
@@ -13,6 +15,7 @@
 #include "checkpoint/tensor_files.h"
 #include "comm/gather_messages.h"
 #include "run/out_of_memory.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -42,6 +45,18 @@ std::vector<Status> gather_status(const Status& own, const Group& world) {
   return all;
 }
 
+// What a run computes with is finite, or it ends: these numbers are of rows that no batch met.
+void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
+                        std::set<std::string>& told) {
+  for (const auto& [name, tensor] : parameters) {
+    const std::int64_t count = num_not_finite(tensor);
+    if (count == 0 || !told.insert(name).second) continue;
+    log_warning("step " + std::to_string(step) + " is saved with " + counted(count, "number") +
+                " of '" + name + "' that " + (count == 1 ? "is" : "are") +
+                " not finite; look at the weights from which the run began");
+  }
+}
+
 bool all_done(const std::vector<Status>& all) {
   for (const Status& status : all) {
     // A rank that is further than the leader has written its files.
@@ -61,6 +76,7 @@ struct Saver::Impl {
   std::optional<WrittenFiles> written;            // what came of it
   std::future<void> committing;                   // rank 0
   std::optional<SaveOutcome> outcome;             // of the last save
+  std::set<std::string> not_finite;               // parameters of which it has warned
 
   bool leads(const Group& world) const { return world.rank() == kLeader; }
 
@@ -83,17 +99,19 @@ struct Saver::Impl {
     return text;
   }
 
-  void start_writing(const std::string& directory, std::vector<TensorFile> files,
-                     std::shared_ptr<const KeptTensors> kept) {
-    writing =
-        std::async(std::launch::async, [directory, files = std::move(files), kept = std::move(kept),
-                                        max_bytes = target.max_shard_bytes] {
+  void start_writing(const std::string& directory, NamedTensors parameters,
+                     std::vector<TensorFile> files, std::shared_ptr<const KeptTensors> kept) {
+    writing = std::async(
+        std::launch::async,
+        [this, directory, parameters = std::move(parameters), files = std::move(files),
+         kept = std::move(kept), step = target.head.step, max_bytes = target.max_shard_bytes] {
           std::vector<SavedTensor> saved;
           if (kept) saved = kept->copy_into(directory, max_bytes);
           for (const TensorFile& file : files) {
             std::vector<SavedTensor> more = write_tensor_file(directory, file.name, file.tensors);
             std::move(more.begin(), more.end(), std::back_inserter(saved));
           }
+          warn_of_not_finite(parameters, step, not_finite);
           return saved;
         });
   }
@@ -201,7 +219,8 @@ std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankStat
                                               .whole = is_adapter},
                                              world);
     if (impl_->publication) impl_->publication->set_ties(std::move(agreement.ties));
-    impl_->start_writing(directory, std::move(agreement.files), std::move(agreement.kept));
+    impl_->start_writing(directory, std::move(kept.parameters), std::move(agreement.files),
+                         std::move(agreement.kept));
   } catch (const Error& error) {
     impl_->publication.reset();
     // Of these, all ranks know.

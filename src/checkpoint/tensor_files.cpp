@@ -16,7 +16,33 @@ std::string hash_of(const at::Tensor& contiguous) {
   return content_hash({static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()});
 }
 
+// Of a contiguous tensor, on this thread alone. What is not finite has all bits of its exponent.
+template <typename Bits>
+std::int64_t num_with_bits(const at::Tensor& contiguous, Bits exponent) {
+  const auto* const numbers = static_cast<const Bits*>(contiguous.const_data_ptr());
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < contiguous.numel(); ++i)
+    count += (numbers[i] & exponent) == exponent ? 1 : 0;
+  return count;
+}
+
 }  // namespace
+
+std::int64_t num_not_finite(const at::Tensor& tensor) {
+  const at::Tensor data = on_cpu(tensor);
+  switch (data.scalar_type()) {
+    case at::kDouble:
+      return num_with_bits<std::uint64_t>(data, 0x7ff0'0000'0000'0000);
+    case at::kFloat:
+      return num_with_bits<std::uint32_t>(data, 0x7f80'0000);
+    case at::kBFloat16:
+      return num_with_bits<std::uint16_t>(data, 0x7f80);
+    case at::kHalf:
+      return num_with_bits<std::uint16_t>(data, 0x7c00);
+    default:
+      return 0;
+  }
+}
 
 std::string tensor_hash(const at::Tensor& tensor) { return hash_of(on_cpu(tensor)); }
 

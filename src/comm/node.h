@@ -65,7 +65,7 @@ struct Inbox {
 class Node final : public WireReceiver {
  public:
   explicit Node(NodeOptions options);
-  ~Node();
+  ~Node() override;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/file.h"
@@ -16,6 +18,7 @@
 #include "launch/control_line.h"
 #include "launch/rendezvous.h"
 #include "launch/socket.h"
+#include "sluice/parts/log.h"
 #include "sluice/parts/process_transports.h"
 
 namespace sluice {
@@ -89,6 +92,49 @@ class Listed final : public Transport {
   std::shared_ptr<Endpoints> list_;
 };
 
+// The stores at which this process has met the others, for the jobs that follow one that ended
+// well. They are served to the end of the process, and for others that have not ended by then. (As
+// which process: tests are several.)
+class MetStores {
+ public:
+  MetStores() = default;
+  ~MetStores() {
+    for (const auto& [key, store] : stores_)
+      if (store->server) store->server->wait_for_lines(kOthersToEnd);
+  }
+  MetStores(const MetStores&) = delete;
+  MetStores& operator=(const MetStores&) = delete;
+
+  std::shared_ptr<JobStore> find(const LaunchEnvironment& environment) {
+    const std::lock_guard lock(mutex_);
+    const auto found = stores_.find(key_of(environment));
+    return found == stores_.end() ? nullptr : found->second;
+  }
+  void keep(const LaunchEnvironment& environment, std::shared_ptr<JobStore> store) {
+    const std::lock_guard lock(mutex_);
+    stores_[key_of(environment)] = std::move(store);
+  }
+  void forget(const LaunchEnvironment& environment) {
+    const std::lock_guard lock(mutex_);
+    stores_.erase(key_of(environment));
+  }
+
+ private:
+  using Key = std::tuple<std::string, int, std::string, int>;
+  static Key key_of(const LaunchEnvironment& environment) {
+    return {environment.master_address, environment.master_port, environment.job,
+            environment.layout.process};
+  }
+
+  std::mutex mutex_;
+  std::map<Key, std::shared_ptr<JobStore>> stores_;
+};
+
+MetStores& met_stores() {
+  static MetStores stores;
+  return stores;
+}
+
 JobFailure in_job(const Failure& failure, int process) {
   return {
       .process = process, .rank = failure.rank, .kind = failure.kind, .message = failure.message};
@@ -105,7 +151,7 @@ struct ProcessJob::Impl {
   int num_connections = 0;
 
   // Of a run in several processes.
-  JobStore served;
+  std::shared_ptr<JobStore> served;
   std::shared_ptr<StoreClient> store;
   std::atomic<bool> in_steps{false};
   std::string name;  // of this job among those that these processes have been, one after another
@@ -117,11 +163,16 @@ struct ProcessJob::Impl {
   bool is_alone() const { return environment.layout.num_processes == 1; }
 
   void join() {
-    std::unique_ptr<NoticeBoard> board;
-    if (environment.launcher == Launcher::kTorchrun)
-      board = make_torchrun_board(environment, options.init_timeout);
-    served = join_job(environment, options.init_timeout, board.get());
-    store = std::make_shared<StoreClient>(served.address, served.secret, options.init_timeout);
+    served = met_stores().find(environment);
+    if (!served) {
+      std::unique_ptr<NoticeBoard> board;
+      if (environment.launcher == Launcher::kTorchrun)
+        board = make_torchrun_board(environment, options.init_timeout);
+      served = std::make_shared<JobStore>(join_job(environment, options.init_timeout, board.get()));
+      // The launcher's store is one for all jobs of its processes, however they end.
+      if (environment.launcher == Launcher::kSluice) met_stores().keep(environment, served);
+    }
+    store = std::make_shared<StoreClient>(served->address, served->secret, options.init_timeout);
     const std::string own = "jobs/" + std::to_string(environment.layout.process);
     const std::string number = "job " + std::to_string(store->add(own, 1));
     // Of whoever is first.
@@ -135,7 +186,32 @@ struct ProcessJob::Impl {
     line_options.connect_timeout = options.init_timeout;
     line_options.status = [list = endpoints] { return list->waits(); };
     line_options.on_failure = [this](const JobFailure& failure) { hear(failure); };
-    line = std::make_unique<ControlLine>(served.address, served.secret, std::move(line_options));
+    line_options.on_warning = [](const std::string& warning) { log_warning(warning); };
+    const ProcessLayout& layout = environment.layout;
+    line_options.first_here = layout.process - layout.local_process;
+    line_options.num_here = layout.processes_on_machine;
+    line = std::make_unique<ControlLine>(served->address, served->secret, std::move(line_options));
+    require_alike();
+  }
+
+  void require_alike() {
+    const std::string own = "ranks = " + std::to_string(options.num_ranks) + "\n" + options.alike;
+    const std::string other = store->compare_set(name + "/alike", "", own);
+    if (own == other) return;
+    std::vector<std::string> here = split(own, '\n'), there = split(other, '\n');
+    here.resize(std::max(here.size(), there.size()), "nothing");
+    there.resize(here.size(), "nothing");
+    const auto [mine, theirs] = std::mismatch(here.begin(), here.end(), there.begin());
+    const int process = environment.layout.process;
+    const Error error(ErrorKind::kUsage,
+                      {.what = "the processes do not run the same: '" + *mine + "' in process " +
+                               std::to_string(process) + ", '" + *theirs + "' in another",
+                       .where = "sluice::run",
+                       .remedy = "start the same program with the same arguments everywhere"});
+    line->report({.process = process, .kind = error.kind(), .message = error.what()});
+    const std::optional<JobFailure> failure = line->wait_for_failure(kPatience);
+    if (failure) throw Error(failure->kind, {.what = failure->message});
+    throw error;
   }
 
   void hear(const JobFailure& failure) {
@@ -156,7 +232,7 @@ struct ProcessJob::Impl {
   std::string own_host() {
     const ProcessLayout& layout = environment.layout;
     const auto key = [&](int process) { return name + "/host/" + std::to_string(process); };
-    if (!served.server) {
+    if (!served->server) {
       store->set(key(layout.process), store->own_host());
       return store->own_host();
     }
@@ -235,6 +311,7 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
 Error ProcessJob::agreed(const Error& own) noexcept {
   Impl& impl = *impl_;
   if (impl.is_alone()) return own;
+  if (impl.environment.launcher != Launcher::kSluice) met_stores().forget(impl.environment);
   if (!impl.heard()) {
     impl.line->report(
         {.process = impl.environment.layout.process, .kind = own.kind(), .message = own.what()});
@@ -251,12 +328,18 @@ bool ProcessJob::tells() const {
   return !failure || failure->teller == impl_->environment.layout.process;
 }
 
+void ProcessJob::report_hung(int rank, const std::string& what,
+                             const std::string& remedy) noexcept {
+  if (impl_->line) impl_->line->report_hung(rank, what, remedy);
+}
+
 void ProcessJob::steps_begin() { impl_->in_steps = true; }
 const std::string& ProcessJob::name() const { return impl_->name; }
 
 void ProcessJob::finish() noexcept {
-  if (impl_->line) impl_->line->finish();
-  if (impl_->served.server) impl_->served.server->wait_for_lines(kOthersToEnd);
+  if (impl_->is_alone()) return;
+  impl_->line->finish();
+  met_stores().keep(impl_->environment, impl_->served);
 }
 
 }  // namespace sluice

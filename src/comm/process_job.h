@@ -1,8 +1,8 @@
 // This process among those of a run: how they find each other, and what ends them together.
 //
-// Owns: the store's server where this process serves it, the connection to the store, the control
-// line, and the knowledge of the first failure of all processes. Does not own: what the ranks do,
-// what is printed.
+// Owns: the store's server where this process serves it (for later jobs of the process, too), the
+// connection to the store, the control line, and the knowledge of the first failure of all
+// processes. Does not own: what the ranks do, what is printed.
 //
 // A process that is alone has all ranks, and needs none of this: its endpoints are those of
 // threads, or, with `wires`, as those of processes.
@@ -27,7 +27,9 @@
 namespace sluice {
 
 struct ProcessJobOptions {
-  int num_ranks = 1;   // of the run
+  int num_ranks = 1;  // of the run
+  // Lines "what = value" that have to be the same in all processes, beside the number of ranks.
+  std::string alike;
   bool wires = false;  // Gloo, also where one process has all ranks
   // Of the way there, and of every wait of the ranks, until steps_begin().
   std::chrono::milliseconds init_timeout{300'000};
@@ -39,7 +41,8 @@ struct ProcessJobOptions {
 class ProcessJob {
  public:
   // Collective over the processes of the environment. Throws Error(kUsage) when they do not divide
-  // the ranks, and what join_job() throws.
+  // the ranks, and what join_job() throws. Error(kUsage) for what is not alike comes here or from
+  // connect(), in all processes.
   ProcessJob(LaunchEnvironment environment, const ProcessJobOptions& options);
   // After finish(): no failure, whatever the others do then.
   ~ProcessJob();
@@ -54,6 +57,9 @@ class ProcessJob {
   // that ended this run's way there, Error(kPeer) when the others do not come.
   std::vector<std::unique_ptr<Transport>> connect();
 
+  // A rank here hangs, and the run waits on: one of several processes warns the user, and says who
+  // waits for it. what, remedy: as of an Error. From any thread.
+  void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
   // From now on waits have the deadline of steps. From any thread.
   void steps_begin();
   // A name of this job that no other has, the same in all processes.
@@ -64,7 +70,8 @@ class ProcessJob {
   Error agreed(const Error& own) noexcept;
   // Of all processes that know the cause, this one tells the user.
   bool tells() const;
-  // The run of this process ends well. Waits for the others where they need its server.
+  // The run of this process ends well. Where the others need its server, the process waits for them
+  // when it ends itself.
   void finish() noexcept;
 
  private:

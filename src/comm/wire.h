@@ -36,9 +36,7 @@ class WireReceiver {
   virtual void wrong(int from_node, const std::exception_ptr& error) noexcept = 0;
   // The connection to that node is gone. how: what the wire says.
   virtual void lost(int from_node, const std::string& how) noexcept = 0;
-
- protected:
-  ~WireReceiver() = default;
+  virtual ~WireReceiver() = default;
 };
 
 class Wire {

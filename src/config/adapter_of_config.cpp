@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "config/option_keys.h"
 #include "config/origins.h"
-#include "config/plan_words.h"
 #include "sluice/error.h"
 #include "sluice/run_config.h"
 

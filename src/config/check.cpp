@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "config/batch_sizes.h"
 #include "config/key_table.h"
+#include "config/origins.h"
 #include "plan/data_parallel.h"
 #include "sluice/error.h"
 
@@ -37,9 +38,6 @@ void check_precision(const RunConfig& config) {
                          config.training.mixed_precision + " and weights in float32"});
 }
 
-constexpr const char* kLocalBatch = "training.local_batch_size";
-constexpr const char* kGlobalBatch = "training.global_batch_size";
-
 void require_multiple(const RunConfig& config, const std::string& key, std::int64_t batch,
                       const std::string& of, std::int64_t step) {
   if (batch % step == 0) return;
@@ -58,7 +56,7 @@ void check_batch(const RunConfig& config) {
                      training.microbatch_size);
     return;
   }
-  if (training.local_batch_size != TrainingOptions().local_batch_size)
+  if (is_set(config, kLocalBatch))
     refuse_both(config, kLocalBatch, kGlobalBatch, "keep one of them");
   require_multiple(config, kGlobalBatch, training.global_batch_size,
                    "parallelism.data_parallel_degree x training.microbatch_size",

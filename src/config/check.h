@@ -6,6 +6,10 @@
 
 namespace sluice::detail {
 
+// The two sizes of a batch, of which a configuration has one.
+inline constexpr const char* kLocalBatch = "training.local_batch_size";
+inline constexpr const char* kGlobalBatch = "training.global_batch_size";
+
 // Throws Error(kUsage) "not built yet" for the first key whose value is not acted on.
 void check_built(const RunConfig& config);
 

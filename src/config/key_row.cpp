@@ -223,7 +223,8 @@ bool contains(const Range& range, double value) {
 
 std::string to_text(const Range& range) {
   const auto number = [](double value) {
-    return value == std::floor(value) ? fixed(value, 0) : shortest(value);
+    const bool has_digits = value == std::floor(value) && std::abs(value) < 1e18;
+    return has_digits ? fixed(value, 0) : shortest(value);
   };
   const bool bottom = std::isfinite(range.min), top = std::isfinite(range.max);
   const std::string low = std::string(range.above_min ? "above " : "at least ") + number(range.min);

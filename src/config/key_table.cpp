@@ -134,6 +134,7 @@ std::vector<Key> make_table() {
           .means("Sequences of a replica and step; a multiple of `training.microbatch_size`."),
       key<&C::training, &Training::microbatch_size>("training", "microbatch_size")
           .decides_the_numbers()
+          .is_option("microbatch_size")
           .between(1, kMaxCount)
           .means("Sequences per microbatch."),
       key<&C::training, &Training::seq_len>("training", "seq_len")
@@ -251,8 +252,10 @@ std::vector<Key> make_table() {
           .between(0, 65535)
           .means("`auto`: as the schedule places its stages; `loop`: stage s on rank s mod P; "
                  "`v`: ranks forth and back; or a list, the rank of every stage."),
-      partition_convention_key().decides_the_split().means(
-          "Whose rules and names the split follows."),
+      partition_convention_key()
+          .decides_the_split()
+          .is_option("partition_convention")
+          .means("Whose rules and names the split follows."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::split_points>(
           "parallelism", "pipeline_parallel_split_points")
           .decides_the_split()
@@ -265,6 +268,7 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::layers_per_stage>(
           "parallelism", "pipeline_parallel_layers_per_stage")
           .decides_the_split()
+          .is_option("layers_per_stage")
           .between(0, kMaxCount)
           .means("Layers of a stage. 0: even, for the stages that the schedule needs."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::stages_per_rank>(
@@ -289,11 +293,13 @@ std::vector<Key> make_table() {
           "parallelism", "module_fqns_per_model_part")
           .decides_the_split()
           .means("Module names of every stage."),
-      scale_grads_key().decides_the_numbers().above(0).means(
-          "`tokens`: the gradient of the mean over the counted tokens of the whole step. "
-          "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
-          "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
-          "true is `microbatches`, false is `none`."),
+      scale_grads_key()
+          .decides_the_numbers()
+          .between(kLeastDivisor, kMostDivisor)
+          .means("`tokens`: the gradient of the mean over the counted tokens of the whole step. "
+                 "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
+                 "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
+                 "true is `microbatches`, false is `none`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel,
           &Replicas::per_microbatch>("parallelism", "reduce_grad_per_microbatch")
           .decides_the_numbers()
@@ -379,7 +385,8 @@ std::vector<Key> make_table() {
       key<&C::comm, &Comm::train_timeout_seconds>("comm", "train_timeout_seconds")
           .above(0)
           .at_most(kMaxSeconds)
-          .means("How long a rank waits for a message of another process."),
+          .means("How long a rank waits for a message of another process, and the run for a rank "
+                 "that hangs."),
       key<&C::comm, &Comm::heartbeat_seconds>("comm", "heartbeat_seconds")
           .at_least(0.1)
           .at_most(kMaxSeconds)

@@ -35,7 +35,7 @@ struct Key {
   bool decides_split = false;      // a place to look at when a split is refused
   bool decides_data = false;       // which sequence of the data is number n
   bool decides_numbers = false;    // the bits of losses and weights, beside model and data
-  std::string option;              // what plan_pipeline() calls it in Error::where; "": nothing
+  std::string option;              // what messages of the library call it; "": nothing
   std::string meaning;
 
   std::string full_name() const { return section + "." + name; }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/cpu_level.h"
+#include "base/product_kind.h"
 #include "config/check.h"
 #include "config/key_table.h"
 #include "config/set_value.h"
@@ -26,8 +27,22 @@ const Key* find_key(const std::string& full_name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// Variables that begin as those of keys do and are none. What is not acted on is refused.
-constexpr const char* kJobSecret = "SLUICE_JOB_SECRET";
+// Variables that begin as those of keys do and are none, and what refuses a wrong value of one
+// before a run begins. What is not acted on is refused.
+struct OtherVariable {
+  std::string name;
+  void (*check)(const std::string& value);
+};
+
+const std::vector<OtherVariable>& other_variables() {
+  static const std::vector<OtherVariable> all = {
+      {"SLUICE_JOB_SECRET", [](const std::string&) {}},
+      {kFaultVariable, [](const std::string& value) { parse_faults(value); }},
+      {kCpuVariable, [](const std::string& value) { parse_cpu_level(value); }},
+      {kProductsVariable, [](const std::string& value) { parse_product_kind(value); }},
+  };
+  return all;
+}
 
 void load_file(RunConfig& config, const std::string& file) {
   // A pipe, as <(...), has no folder of its own: paths are from the working folder.
@@ -57,13 +72,14 @@ void load_file(RunConfig& config, const std::string& file) {
 }
 
 void load_environment(RunConfig& config, const std::map<std::string, std::string>& environment) {
-  std::set<std::string> known = {kJobSecret, kFaultVariable, kCpuVariable};
-  if (const auto fault = environment.find(kFaultVariable);
-      fault != environment.end() && !fault->second.empty())
-    parse_faults(fault->second);  // to be refused before a run begins
-  if (const auto cpu = environment.find(kCpuVariable);
-      cpu != environment.end() && !cpu->second.empty())
-    parse_cpu_level(cpu->second);
+  std::set<std::string> known;
+  std::vector<std::string> others;
+  for (const OtherVariable& other : other_variables()) {
+    known.insert(other.name);
+    others.push_back(other.name);
+    const auto found = environment.find(other.name);
+    if (found != environment.end() && !found->second.empty()) other.check(found->second);
+  }
   for (const Key& key : key_table()) {
     const std::string name = key.variable();
     known.insert(name);
@@ -73,7 +89,33 @@ void load_environment(RunConfig& config, const std::map<std::string, std::string
   }
   // A typing error would otherwise do nothing.
   for (const auto& [name, value] : environment) {
-    if (!known.contains(name)) throw unknown_variable(name);
+    if (!known.contains(name)) throw unknown_variable(name, others);
+  }
+}
+
+// No value of training.local_batch_size means that it is not given, so of the two sizes of a batch
+// the one of a later source takes the place of the other. earlier: what the sources before said.
+void take_back_batch(RunConfig& config, const RunConfig& earlier) {
+  const auto is_new = [&](const char* key) {
+    return config.origins.at(key) != earlier.origins.at(key);
+  };
+  const bool local = is_new(kLocalBatch);
+  const bool global = is_new(kGlobalBatch) && config.training.global_batch_size > 0;
+  if (local == global) return;
+  const Key& other = *find_key(local ? kGlobalBatch : kLocalBatch);
+  other.set(config, other.default_value());
+  config.origins[other.full_name()] = "default";
+}
+
+void load_overrides(RunConfig& config, const Overrides& overrides) {
+  for (const auto& [name, text] : overrides) {
+    const Key* key = find_key(name);
+    if (!key) {
+      const std::size_t dot = name.find('.');
+      throw unknown_key(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1),
+                        "--" + name);
+    }
+    set_value(config, *key, read_toml_value(text), Source{"", "", "--" + name});
   }
 }
 
@@ -113,17 +155,12 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
   config.file = file;
   for (const detail::Key& key : detail::key_table()) config.origins[key.full_name()] = "default";
   if (!file.empty()) detail::load_file(config, file);
+  const RunConfig of_file = config;
   detail::load_environment(config, environment);
-  for (const auto& [name, text] : overrides) {
-    const detail::Key* key = detail::find_key(name);
-    if (!key) {
-      const std::size_t dot = name.find('.');
-      throw detail::unknown_key(name.substr(0, dot),
-                                dot == std::string::npos ? "" : name.substr(dot + 1), "--" + name);
-    }
-    detail::set_value(config, *key, detail::read_toml_value(text),
-                      detail::Source{"", "", "--" + name});
-  }
+  detail::take_back_batch(config, of_file);
+  const RunConfig of_environment = config;
+  detail::load_overrides(config, overrides);
+  detail::take_back_batch(config, of_environment);
   detail::check_built(config);
   detail::check_together(config);
   return config;

@@ -9,8 +9,8 @@
 #include "config/batch_sizes.h"
 #include "config/machine_memory.h"
 #include "config/memory_size.h"
+#include "config/option_keys.h"
 #include "config/origins.h"
-#include "config/plan_words.h"
 #include "plan/families/fused.h"
 #include "plan/option_words.h"
 #include "plan/trainable.h"
@@ -166,28 +166,26 @@ void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
                .remedy = key + " = " + std::to_string(batch)});
 }
 
-// A warning of the key that it begins with, and where that was given.
-std::string with_place(const RunConfig& config, const std::string& warning) {
-  const auto key = config.origins.find(warning.substr(0, warning.find(' ')));
-  const bool given = key != config.origins.end() && key->second != "default";
-  return given ? warning + "; " + key->second : warning;
-}
-
 std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) {
   std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& key, const std::string& text) {
+    warnings.push_back(detail::with_place(config, key, key + text));
+  };
   if (config.lr_scheduler.warmup_steps > config.training.steps) {
-    warnings.push_back(
-        "lr_scheduler.warmup_steps = " + std::to_string(config.lr_scheduler.warmup_steps) +
-        " is more than training.steps = " + std::to_string(config.training.steps) +
-        ": the rate never reaches optimizer.lr");
+    warn("lr_scheduler.warmup_steps",
+         " = " + std::to_string(config.lr_scheduler.warmup_steps) +
+             " is more than training.steps = " + std::to_string(config.training.steps) +
+             ": the rate never reaches optimizer.lr");
   }
   for (const char* key : {"lora.alpha", "lora.dropout", "lora.target"}) {
     const bool has_one = !config.model.adapter.empty() || is_set(config, "lora.rank");
     if (!has_one && is_set(config, key))
-      warnings.push_back(std::string(key) + " is given, but lora.rank = 0: there is no adapter");
+      warn(key, " is given, but lora.rank = 0: there is no adapter");
   }
-  for (const std::string& warning : plan.warnings) warnings.push_back(detail::with_keys(warning));
-  for (std::string& warning : warnings) warning = with_place(config, warning);
+  if (!config.validation.files.empty() && config.validation.interval == 0)
+    warn("validation.files", " is given, but validation.interval = 0: no validation is taken");
+  for (const std::string& warning : plan.warnings)
+    warnings.push_back(detail::with_keys_and_place(config, warning));
   return warnings;
 }
 

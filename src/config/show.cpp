@@ -1,6 +1,6 @@
 // What the table says: of one configuration, and of the keys themselves.
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "config/key_table.h"
 #include "config/peer_keys.h"
@@ -63,13 +63,13 @@ std::string show_config_changes(const RunConfig& config) {
 }
 
 std::string show_config_json(const RunConfig& config) {
-  nlohmann::ordered_json object;
+  Json object;
   for (const Key& key : detail::key_table()) {
     const std::string name = key.full_name();
     object[name] = {{"value", detail::to_json(key.get(config))},
                     {"origin", origin_of(key, config)}};
   }
-  return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return object.dump(2) + "\n";
 }
 
 std::string config_reference() {
@@ -93,9 +93,9 @@ std::string config_reference() {
 }
 
 std::string config_reference_json() {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  Json list = Json::array();
   for (const Key& key : detail::key_table()) {
-    nlohmann::ordered_json entry;
+    Json entry;
     entry["key"] = key.full_name();
     entry["variable"] = key.variable();
     entry["type"] = types_of(key);

@@ -58,7 +58,7 @@ Error unknown_key(const std::string& section, const std::string& name, const std
                                    .remedy = suggest_name(section, section_names())});
 }
 
-Error unknown_variable(const std::string& variable) {
+Error unknown_variable(const std::string& variable, const std::vector<std::string>& others) {
   const auto refuse = [&](const std::string& remedy) {
     return Error(
         ErrorKind::kUsage,
@@ -66,8 +66,14 @@ Error unknown_variable(const std::string& variable) {
   };
   const std::string bare = to_lower(variable.substr(kVariablePrefix.size()));
   if (const PeerKey* peer = find_peer_variable(bare)) return refuse(explain(*peer));
-  std::vector<std::string> names, siblings;
+  std::vector<std::string> names, variables;  // names: in lower case, without the prefix
+  std::vector<std::string> siblings;
+  for (const std::string& other : others) {
+    names.push_back(to_lower(other.substr(kVariablePrefix.size())));
+    variables.push_back(other);
+  }
   for (const Key& key : key_table()) {
+    variables.push_back(key.variable());
     names.push_back(key.section + "_" + key.name);
     const bool in_section = bare == key.section || bare.starts_with(key.section + "_");
     if (in_section) siblings.push_back(key.variable());
@@ -75,7 +81,7 @@ Error unknown_variable(const std::string& variable) {
   }
   if (const std::string near = nearest_name(bare, names); !near.empty()) {
     const auto found = std::find(names.begin(), names.end(), near);
-    return refuse("did you mean '" + key_table()[found - names.begin()].variable() + "'?");
+    return refuse("did you mean '" + variables[found - names.begin()] + "'?");
   }
   if (!siblings.empty()) return refuse("one of: " + join(siblings, ", "));
   return refuse("keys are set by SLUICE_SECTION_KEY, see `sluice config reference`; or unset it");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "sluice/error.h"
 
@@ -12,7 +13,7 @@ namespace sluice::detail {
 // nearest one. An empty name: the section itself, or a key above the first section.
 Error unknown_key(const std::string& section, const std::string& name, const std::string& where);
 
-// A variable of the environment that begins with SLUICE_ and sets no key.
-Error unknown_variable(const std::string& variable);
+// A variable of the environment that begins with SLUICE_, sets no key and is none of `others`.
+Error unknown_variable(const std::string& variable, const std::vector<std::string>& others);
 
 }  // namespace sluice::detail

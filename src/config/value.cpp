@@ -1,7 +1,6 @@
 #include "config/value.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/text.h"
 
 namespace sluice::detail {
@@ -9,8 +8,7 @@ namespace {
 
 std::string in_quotes(const std::string& text) {
   // TOML's basic strings are escaped as those of JSON, but for DEL.
-  std::string escaped =
-      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string escaped = Json(text).dump();
   for (std::size_t at; (at = escaped.find('\x7f')) != std::string::npos;) {
     escaped.replace(at, 1, "\\u007f");
   }
@@ -102,8 +100,8 @@ std::string to_toml(const Value& value) {
   return std::visit([](const auto& typed) { return write(typed); }, value);
 }
 
-nlohmann::ordered_json to_json(const Value& value) {
-  return std::visit([](const auto& typed) { return nlohmann::ordered_json(typed); }, value);
+Json to_json(const Value& value) {
+  return std::visit([](const auto& typed) { return Json(typed); }, value);
 }
 
 std::string describe(const RawValue& raw) {

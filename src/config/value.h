@@ -5,10 +5,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
 #include <vector>
+
+#include "base/json.h"
 
 namespace sluice::detail {
 
@@ -21,7 +22,7 @@ using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<
 Kind kind_of(const Value& value);
 std::string to_text(Kind kind);  // "integer", "list of strings"
 std::string to_toml(const Value& value);
-nlohmann::ordered_json to_json(const Value& value);
+Json to_json(const Value& value);
 
 // Line 0: no place of its own (a value of the command line).
 struct Position {

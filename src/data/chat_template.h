@@ -37,6 +37,10 @@ class ChatFormat {
   // Throws Error(kUsage) naming the key where neither does.
   ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
 
+  ChatTemplate format() const { return template_; }
+  // The tokenizer has the format's marks as tokens, by which two of Mistral's are told apart.
+  bool marks_are_tokens() const { return has_tokens_; }
+
   // generation_prompt: with what stands before an answer at the end. Throws Error(kInput): no
   // messages, a role that the format does not have at its place.
   std::vector<Turn> turns(const std::vector<Message>& messages, bool generation_prompt) const;

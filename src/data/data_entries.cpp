@@ -58,7 +58,8 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   return entries;
 }
 
-std::vector<std::unique_ptr<SequenceSource>> open_sources(const TokenDataOptions& options) {
+std::vector<std::unique_ptr<SequenceSource>> open_sources(
+    const TokenDataOptions& options, const std::shared_ptr<const TextTokens>& tokens) {
   const DataOptions& data = options.data;
   SourceOptions common;
   common.seq_len = options.seq_len;
@@ -80,7 +81,6 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(const TokenDataOptions
     entry.format = common_format(entry.files, data.format);
     entries.push_back(std::move(entry));
   }
-  const auto tokens = std::make_shared<const TextTokens>(options);
   std::vector<std::unique_ptr<SequenceSource>> sources;
   for (SourceOptions& entry : entries) {
     entry.tokens = tokens;
@@ -92,7 +92,8 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(const TokenDataOptions
 }  // namespace
 
 DataEntries::DataEntries(const TokenDataOptions& options)
-    : sources_(open_sources(options)),
+    : tokens_(std::make_shared<const TextTokens>(options)),
+      sources_(open_sources(options, tokens_)),
       order_(sizes_of(sources_), options.data.weights, options.data.shuffle, options.seed) {}
 
 std::vector<std::uint64_t> DataEntries::sizes_of(

@@ -25,11 +25,13 @@ class DataEntries {
   const SequenceSource& source(std::size_t entry) const { return *sources_[entry]; }
   const std::vector<std::unique_ptr<SequenceSource>>& sources() const { return sources_; }
   std::uint64_t num_sequences() const { return order_.num_sequences(); }
+  std::vector<std::string> warnings() const { return tokens_->warnings(); }
 
  private:
   static std::vector<std::uint64_t> sizes_of(
       const std::vector<std::unique_ptr<SequenceSource>>& sources);
 
+  std::shared_ptr<const TextTokens> tokens_;
   std::vector<std::unique_ptr<SequenceSource>> sources_;
   SequenceOrder order_;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/file.h"
@@ -43,6 +42,7 @@ class Inspection {
     } else {
       read_ids();
     }
+    found_.warnings = source_.tokens->warnings();
     return std::move(found_);
   }
 

@@ -41,6 +41,7 @@ struct FileContents {
   std::optional<std::int32_t> largest_id;
   std::map<std::string, std::uint64_t> fields;  // of .jsonl: how many rows have each
   std::vector<FirstRow> first;
+  std::vector<std::string> warnings;  // as TokenData::warnings()
 };
 
 FileContents inspect_file(const std::string& path, const InspectOptions& options);

@@ -1,9 +1,9 @@
 #include "data/jsonl_row.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_events.h"
 #include "base/strict_json.h"
 #include "sluice/error.h"
 
@@ -13,25 +13,22 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 
 // Builds no document: memory follows the fields that are used, whatever else a row holds.
-class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
+class RowHandler final : public JsonEvents {
  public:
   explicit RowHandler(const std::string& where) : where_(where) {}
   JsonlRow take() { return std::move(row_); }
 
   bool null() override { return other("null"); }
   bool boolean(bool) override { return other("a boolean"); }
-  bool number_float(number_float_t, const string_t&) override {
-    return other("a number that is no integer");
-  }
-  bool binary(binary_t&) override { return other("binary data"); }
-  bool number_integer(number_integer_t number) override { return integer(number); }
-  bool number_unsigned(number_unsigned_t number) override {
+  bool number_float(double) override { return other("a number that is no integer"); }
+  bool number_integer(std::int64_t number) override { return integer(number); }
+  bool number_unsigned(std::uint64_t number) override {
     if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
       return other("a huge number");
     return integer(static_cast<std::int64_t>(number));
   }
 
-  bool string(string_t& text) override {
+  bool string(std::string& text) override {
     if (skipped_ > 0) return true;
     if (place_ == Place::kRow && field_ == "text") {
       set_once(row_.text, std::move(text));
@@ -47,7 +44,7 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool key(string_t& name) override {
+  bool key(std::string& name) override {
     if (skipped_ > 0) return true;
     const bool is_named = place_ == Place::kRow && row_.fields.size() < kMaxNamedFields;
     if (is_named) row_.fields.push_back(name);
@@ -55,7 +52,7 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool start_object(std::size_t) override {
+  bool start_object() override {
     if (skipped_ > 0) {
       ++skipped_;
     } else if (place_ == Place::kOutside) {
@@ -90,7 +87,7 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool start_array(std::size_t) override {
+  bool start_array() override {
     if (skipped_ > 0) {
       ++skipped_;
     } else if (std::optional<Numbers>* list = numbers_of_field(); place_ == Place::kRow && list) {
@@ -120,12 +117,8 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::json::exception&) override {
-    malformed(position);
-  }
-  [[noreturn]] void malformed(std::size_t position) const {
-    fail("not valid JSON at byte " + std::to_string(position) + " of the line");
+  void malformed(const JsonFault& fault) override {
+    fail("not valid JSON at byte " + std::to_string(fault.byte) + " of the line");
   }
 
  private:
@@ -251,8 +244,8 @@ class RowHandler final : public nlohmann::json_sax<nlohmann::json> {
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where) {
   RowHandler handler(where);
   if (const std::size_t nul = find_nul(json); nul != std::string_view::npos)
-    handler.malformed(nul + 1);
-  nlohmann::json::sax_parse(json, &handler);
+    handler.malformed({nul + 1, {}});
+  read_json(json, handler);
   return handler.take();
 }
 

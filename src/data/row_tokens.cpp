@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "data/own_chat_template.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -290,9 +291,12 @@ void RowTokens::check_tokens(const Ids& ids) const {
 
 const ChatFormat& RowTokens::chat() const {
   const std::lock_guard lock(choosing_);
-  if (!chat_)
+  if (!chat_) {
     chat_ = std::make_unique<const ChatFormat>(options_.chat_template, *options_.tokens,
                                                options_.model_family);
+    options_.tokens->warn(
+        own_template_warning(options_.tokens->file(), chat_->format(), chat_->marks_are_tokens()));
+  }
   return *chat_;
 }
 

@@ -6,6 +6,7 @@
 #include "base/content_hash.h"
 #include "base/file.h"
 #include "data/special_tokens.h"
+#include "data/tokenizer/tokenizer_parts.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -46,8 +47,12 @@ const TextTokens::Loaded& TextTokens::loaded() const {
   if (!loaded_) {
     Tokenizer tokenizer = Tokenizer::read(file_);
     require_ids_fit(tokenizer);
-    const SpecialTokens special = read_special_tokens(file_);
-    std::string begin = special.begin.text_in(tokenizer), end = special.end.text_in(tokenizer);
+    const SpecialIds ids = read_special_ids(file_);
+    const auto text = [&](const std::string& token, std::optional<std::int32_t> id) {
+      return token.empty() && id ? tokenizer.token_of(*id) : token;
+    };
+    std::string begin = text(tokenizer.begin_token(), ids.begin);
+    std::string end = text(tokenizer.end_token(), ids.end);
     loaded_ = std::make_unique<const Loaded>(
         Loaded{std::move(tokenizer), std::move(begin), std::move(end)});
   }
@@ -104,14 +109,30 @@ std::optional<std::int32_t> TextTokens::end_id() const {
   return all.tokenizer.id_of(all.end_token);
 }
 
+void TextTokens::warn(const std::string& text) const {
+  const std::lock_guard lock(warning_);
+  if (!text.empty() && std::find(warnings_.begin(), warnings_.end(), text) == warnings_.end())
+    warnings_.push_back(text);
+}
+
+std::vector<std::string> TextTokens::warnings() const {
+  const std::lock_guard lock(warning_);
+  return warnings_;
+}
+
 std::string TextTokens::identity() const {
   if (is_bytes()) return "bytes";
-  const SpecialTokens special = read_special_tokens(file_);
-  std::string text = content_hash(read_text(file_, kMaxTokenizerBytes));
-  for (const SpecialToken* token : {&special.begin, &special.end}) {
-    text += " " + std::to_string(token->text.size()) + ":" + token->text;
-    if (token->id) text += std::to_string(*token->id);
-  }
+  const TokenizerTexts texts = read_tokenizer_texts(file_);
+  const TokenizerParts parts = parts_of_directory(texts);
+  const SpecialIds ids = read_special_ids(file_);
+  std::string text = content_hash(texts.tokenizer);
+  const auto add = [&](const std::string& token, std::optional<std::int32_t> id) {
+    text += " " + std::to_string(token.size()) + ":" + token;
+    if (token.empty() && id) text += std::to_string(*id);
+  };
+  add(parts.begin, ids.begin);
+  add(parts.end, ids.end);
+  if (!parts.beside.empty()) text += " " + content_hash(parts.beside);
   return text;
 }
 

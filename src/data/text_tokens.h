@@ -43,6 +43,11 @@ class TextTokens {
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;
 
+  // What whoever starts a run should be told of the tokenizer's directory, each once; "" is
+  // nothing.
+  void warn(const std::string& text) const;
+  std::vector<std::string> warnings() const;
+
   // A digest of all that decides tokens: equal ones make the same of every text.
   std::string identity() const;
 
@@ -58,6 +63,8 @@ class TextTokens {
   std::int64_t vocab_size_;
   mutable std::mutex loading_;
   mutable std::unique_ptr<const Loaded> loaded_;
+  mutable std::mutex warning_;
+  mutable std::vector<std::string> warnings_;
 };
 
 }  // namespace sluice::data

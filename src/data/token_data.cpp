@@ -70,6 +70,7 @@ std::int64_t TokenData::num_bytes() const {
   for (const auto& source : impl_->entries.sources()) bytes += source->num_bytes();
   return static_cast<std::int64_t>(bytes);
 }
+std::vector<std::string> TokenData::warnings() const { return impl_->entries.warnings(); }
 std::optional<double> TokenData::unigram_entropy() const {
   const auto& sources = impl_->entries.sources();
   return sources.size() == 1 ? sources.front()->unigram_entropy() : std::nullopt;

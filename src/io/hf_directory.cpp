@@ -104,21 +104,21 @@ using WeightMap = std::vector<std::pair<std::string, std::string>>;  // tensor, 
 
 WeightMap read_weight_map(const std::string& directory) {
   const std::string index = directory + "/" + kIndexFile;
-  const nlohmann::json json = parse_strict_json(read_text(index, kMaxIndexBytes), index);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object() ||
-      json["weight_map"].empty()) {
+  const Json json = parse_strict_json(read_text(index, kMaxIndexBytes), index);
+  const Json& weight_map = json.at("weight_map");
+  if (!weight_map.is_object() || weight_map.empty()) {
     throw Error(ErrorKind::kInput, {.what = "'weight_map' is not a map from tensors to shards",
                                     .where = index,
                                     .remedy = kIndexRemedy});
   }
   WeightMap map;
-  for (const auto& [name, shard] : json["weight_map"].items()) {
+  for (const auto& [name, shard] : weight_map.members()) {
     if (!shard.is_string()) {
       throw Error(ErrorKind::kInput, {.what = "the shard of tensor '" + name + "' is not a string",
                                       .where = index,
                                       .remedy = kIndexRemedy});
     }
-    map.emplace_back(name, shard.get<std::string>());
+    map.emplace_back(name, shard.text());
     check_shard_name(map.back().second, directory, index);
   }
   return map;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/content_hash.h"
 #include "base/file.h"
+#include "base/strict_json.h"
 #include "plan/families/families.h"
 #include "sluice/parts/hf_directory.h"
 
@@ -45,7 +45,7 @@ std::string numbered_shard_name(const std::string& stem, std::size_t number,
 }
 
 std::string index_text(const std::map<std::string, std::string>& weight_map, std::uint64_t bytes) {
-  nlohmann::ordered_json index;
+  Json index;
   index["metadata"]["total_size"] = bytes;
   index["weight_map"] = weight_map;
   return index.dump(2) + "\n";
@@ -53,11 +53,12 @@ std::string index_text(const std::map<std::string, std::string>& weight_map, std
 
 // Versions of transformers before 4.56 read "torch_dtype", later ones "dtype".
 std::string config_of_weights(const std::string& config_text, const std::string& dtype) {
-  auto config = nlohmann::ordered_json::parse(config_text);
+  Json config = parse_strict_json(config_text, kHfConfigFile, KeyOrder::kAsWritten);
   if (config.contains("torch_dtype")) config["torch_dtype"] = dtype;
   if (config.contains("dtype") || !config.contains("torch_dtype")) config["dtype"] = dtype;
-  const detail::Family* family = detail::find_family(config.value("model_type", ""));
-  if (family) config["architectures"] = {family->architecture};
+  const Json& type = config.at("model_type");
+  const detail::Family* family = type.is_string() ? detail::find_family(type.text()) : nullptr;
+  if (family) config["architectures"] = std::vector{family->architecture};
   return config.dump(2) + "\n";
 }
 

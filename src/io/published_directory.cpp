@@ -45,24 +45,25 @@ int lock_directory(const std::string& path) {
   return descriptor;
 }
 
-// 0 also where it is there already, else the errno.
-int create_directory(const std::string& path) {
+// 0 also where it is there already, else the errno. Adds what it makes to `made`.
+int create_directory(const std::string& path, std::vector<std::string>& made) {
   std::error_code ignored;
   if (::mkdir(path.c_str(), 0777) != 0) {
     const int error_number = errno;
     return error_number == EEXIST && fs::is_directory(path, ignored) ? 0 : error_number;
   }
+  made.push_back(path);
   sync_directory(parent_directory(path));
   return 0;
 }
 
-void create_directories(const std::string& path) {
-  int failed = create_directory(path);
+void create_directories(const std::string& path, std::vector<std::string>& made) {
+  int failed = create_directory(path, made);
   const std::string parent = parent_directory(path);
   if (failed == ENOENT && parent != path) {
-    create_directories(parent);
+    create_directories(parent, made);
     // Once: in a working folder that was removed "." is there, and takes nothing.
-    failed = create_directory(path);
+    failed = create_directory(path, made);
   }
   if (failed != 0) fail("cannot create directory", path, failed);
 }
@@ -178,6 +179,12 @@ void clean_steps(const std::string& folder, const DirectoryKind& kind) {
   clean_up(folder, {}, kind);
 }
 
+std::vector<std::string> make_folders(const std::string& path) {
+  std::vector<std::string> made;
+  create_directories(path, made);
+  return made;
+}
+
 void ensure_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
     fail("cannot create directory", path, errno);
@@ -211,7 +218,8 @@ void remove_published(const std::string& path, Commit commit, const DirectoryKin
     sync_directory(parent_directory(path));
     std::error_code error;
     fs::remove_all(doomed, error);
-    if (error) fail("cannot remove", doomed, error.value());
+    // Another process that saves there cleans up, too.
+    if (error && exists(doomed)) fail("cannot remove", doomed, error.value());
     return;
   }
   // Should the process end here, the next save removes the rest. On a full disk it is left.
@@ -228,7 +236,7 @@ PublishedDirectory::PublishedDirectory(std::string path, Commit commit, Director
     : path_(std::move(path)), commit_(commit), kind_(kind) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   folder_ = parent_directory(path_);
-  create_directories(folder_);
+  make_folders(folder_);
   clean_up(folder_, base_name(path_), kind_);
   if (commit_ == Commit::kRename) {
     begin_rename();

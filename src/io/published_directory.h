@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/parts/commit.h"
 
@@ -68,6 +69,10 @@ class PublishedDirectory {
 void put_back_steps(const std::string& folder);
 // The same, and what is not committed, or was on its way out, is gone.
 void clean_steps(const std::string& folder, const DirectoryKind& kind);
+
+// Makes a folder and those above it, flushed; which of them were not there, parents first. Throws
+// Error(kCheckpoint).
+std::vector<std::string> make_folders(const std::string& path);
 
 // Makes a folder in a working directory; one that is there, of another rank's making, is as good.
 // Throws Error(kCheckpoint).

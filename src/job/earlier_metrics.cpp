@@ -21,11 +21,10 @@ constexpr std::size_t kLongestLine = std::size_t{64} << 20;
 // block of zeros.
 std::optional<std::int64_t> step_of_line(std::string_view line, const std::string& file) {
   try {
-    const nlohmann::json object = parse_strict_json(line, file);
-    if (!object.is_object() || !object.contains("loss")) return std::nullopt;
-    const auto step = object.find("step");
-    if (step == object.end() || !step->is_number_integer()) return std::nullopt;
-    const auto value = step->get<std::int64_t>();
+    const Json object = parse_strict_json(line, file);
+    const Json& step = object.at("step");
+    if (!object.contains("loss") || !step.is_number_integer()) return std::nullopt;
+    const std::int64_t value = step.integer();
     return value >= 1 ? std::optional(value) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;

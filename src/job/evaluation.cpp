@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "checkpoint/read_manifest.h"
 #include "config/machine_memory.h"
 #include "job/evaluate_data.h"
@@ -47,19 +48,27 @@ std::string last_checkpoint_in(const std::string& folder) {
 void require_same_config(const std::string& path, const ModelSpec& spec) {
   const std::string file = path + "/config.json";
   if (!std::filesystem::exists(file)) return;
-  const nlohmann::json theirs = model_of(read_model_spec(path).config_text),
-                       own = model_of(spec.config_text);
-  for (const auto& [key, value] : own.items()) {
-    if (theirs.value(key, nlohmann::json()) == value) continue;
+  const Json theirs = model_of(read_model_spec(path).config_text), own = model_of(spec.config_text);
+  const auto require_same = [&](const std::string& key) {
+    if (theirs.at(key) == own.at(key)) return;
     throw Error(ErrorKind::kCheckpoint,
                 {.what = "the checkpoint is of another model: its '" + key + "' is " +
-                         theirs.value(key, nlohmann::json()).dump() + ", not " + value.dump(),
+                         theirs.at(key).dump() + ", not " + own.at(key).dump(),
                  .where = file,
                  .remedy = "set model.path to the checkpoint itself"});
-  }
+  };
+  require_same("model_type");  // models of two families differ in many keys: this one says why
+  for (const auto& [key, value] : own.members()) require_same(key);
 }
 
 OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
+  std::error_code unknown;
+  if (std::filesystem::is_regular_file(path, unknown)) {
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = "--checkpoint is a file",
+                 .where = path,
+                 .remedy = "name the directory with the weights, as step-00000100"});
+  }
   if (was_committed(path)) Checkpoint(path).verify(resolve_threads_per_rank(0, 1));
   try {
     require_same_config(path, spec);
@@ -154,6 +163,9 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
                          ProcessJob& processes) {
   const LocalRanks ranks = ranks_of(processes, plan.program.mesh.num_ranks());
   const TokenData data(evaluation_data_options(config, plan.model));
+  if (ranks.has_speaker()) {
+    for (const std::string& warning : data.warnings()) log_warning(warning);
+  }
   const EvaluatedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
   if (!weights.opened.warning.empty() && ranks.has_speaker()) log_warning(weights.opened.warning);
   require_memory_to_evaluate(plan, ranks.on_machine);
@@ -186,6 +198,11 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
 }  // namespace
 
 double Evaluation::perplexity() const { return std::exp(loss); }
+
+std::string to_json(const Evaluation& result) {
+  return Json{{"loss", result.loss}, {"tokens", result.tokens}, {"perplexity", result.perplexity()}}
+      .dump();
+}
 
 Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint) {
   const int num_ranks = plan.program.mesh.num_ranks();

@@ -49,6 +49,12 @@ FlightRecords::FlightRecords(const LocalRanks& ranks, const std::string& metrics
     recorders_.emplace(rank, std::make_unique<FlightRecorder>(kKeptActions));
 }
 
+std::map<int, const FlightRecorder*> FlightRecords::recorders() const {
+  std::map<int, const FlightRecorder*> all;
+  for (const auto& [rank, recorder] : recorders_) all[rank] = recorder.get();
+  return all;
+}
+
 bool FlightRecords::write(const std::string& reason, const std::optional<FlightFailure>& failure) {
   const std::lock_guard lock(writing_);
   std::vector<FlightRecord> records;

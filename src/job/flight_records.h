@@ -29,6 +29,8 @@ class FlightRecords {
   // To be told of all that the rank runs, steps and evaluations. Precondition: the rank is here.
   FlightRecorder& recorder(int rank) { return *recorders_.at(rank); }
 
+  std::map<int, const FlightRecorder*> recorders() const;  // of all ranks here
+
   // On a failure of the run: one file for every rank here that has run anything. Returns the
   // folder, "" when nothing was written; what cannot be written is a warning.
   std::string write_failure(const Failure& failure) noexcept;

@@ -2,8 +2,8 @@
 
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "run/out_of_memory.h"
 #include "sluice/error.h"
 
@@ -22,10 +22,10 @@ std::chrono::milliseconds milliseconds(double seconds) {
 void write_error_file(const ProcessJob& processes, const Error& failure) {
   const std::string& path = processes.environment().error_file;
   if (path.empty()) return;
-  const nlohmann::json error = {
+  const Json error = {
       {"message",
-       {{"message", failure.what()},
-        {"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(std::time(nullptr))}}}}}};
+       {{"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(std::time(nullptr))}}},
+        {"message", failure.what()}}}};
   std::ofstream(path) << error.dump();
 }
 
@@ -36,18 +36,21 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   const bool alone = environment.layout.num_processes == 1;
   const std::string& transport = config.parallelism.transport;
   if (!alone && transport == "threads") {
-    throw Error(ErrorKind::kUsage,
-                {.what = "threads are ranks of one process, and " + to_text(environment.launcher) +
-                         " has started " + std::to_string(environment.layout.num_processes),
-                 .where = config.origins.at("parallelism.transport"),
-                 .remedy = "parallelism.transport = \"gloo\", or start one process"});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "threads are ranks of one process, and " + has_started(environment.launcher) +
+                 " " + std::to_string(environment.layout.num_processes),
+         .where = config.origins.at("parallelism.transport"),
+         .remedy = "parallelism.transport = \"gloo\", or start one process"});
   }
   ProcessJobOptions options;
   options.num_ranks = num_ranks;
   options.wires = transport == "gloo";
   options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
   options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
-  options.deadline = milliseconds(config.comm.train_timeout_seconds);
+  // A rank that hangs has been named and has ended the run by then (hang_watch.h): who waits for it
+  // knows less.
+  options.deadline = milliseconds(config.comm.train_timeout_seconds) + options.heartbeat;
   if (alone && !options.wires) options.init_timeout = options.deadline = kLongestWait;
   return options;
 }

@@ -33,7 +33,12 @@ LocalRanks ranks_of(ProcessJob& job, int num_ranks) {
   ranks.cause = [&job](const Error& own) { return job.agreed(own); };
   ranks.tells = [&job] { return job.tells(); };
   ranks.has_others = job.environment().layout.num_processes > 1;
-  if (ranks.has_others) ranks.name = job.name();
+  if (ranks.has_others) {
+    ranks.name = job.name();
+    ranks.report_hung = [&job](int rank, const std::string& what, const std::string& remedy) {
+      job.report_hung(rank, what, remedy);
+    };
+  }
   ranks.steps_begin = [&job] { job.steps_begin(); };
   return ranks;
 }

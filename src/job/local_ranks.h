@@ -36,6 +36,8 @@ struct LocalRanks {
   std::string name = unique_suffix();
   // There are others, which may not hear of an error before this process ends.
   bool has_others = false;
+  // A rank here hangs, and the run waits on; where there are others, one process tells the user.
+  std::function<void(int rank, const std::string& what, const std::string& remedy)> report_hung;
   // Rank 0 and all others have made a step: the waits from now on are those of steps.
   std::function<void()> steps_begin = [] {};
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace sluice {
@@ -89,7 +89,7 @@ double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, doubl
 }
 
 std::string to_json(const StepMetrics& metrics) {
-  nlohmann::ordered_json object;
+  Json object;
   object["step"] = metrics.step;
   object["loss"] = metrics.loss;
   object["grad_norm"] = metrics.grad_norm;
@@ -99,8 +99,8 @@ std::string to_json(const StepMetrics& metrics) {
   object["tokens_per_second"] = metrics.tokens_per_second();
   object["bubble_fraction"] = metrics.bubble_fraction;
   object["memory_bytes"] = metrics.memory_bytes;
-  nlohmann::ordered_json& ranks = object["rank_seconds"];
-  ranks = nlohmann::ordered_json::array();
+  Json& ranks = object["rank_seconds"];
+  ranks = Json::array();
   for (const StepTimes& times : metrics.rank_seconds) {
     ranks.push_back({{"compute", times.compute},
                      {"wait_receive", times.wait_receive},
@@ -111,8 +111,8 @@ std::string to_json(const StepMetrics& metrics) {
   }
   if (metrics.validation_loss) object["validation_loss"] = *metrics.validation_loss;
   if (metrics.parameter_norms) {
-    nlohmann::ordered_json& norms = object["parameter_grad_norms"];
-    norms = nlohmann::ordered_json::object();
+    Json& norms = object["parameter_grad_norms"];
+    norms = Json::object();
     for (const auto& [name, norm] : *metrics.parameter_norms) norms[name] = norm;
   }
   return object.dump();

@@ -2,13 +2,14 @@
 // Thread-safety: a pure function.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "base/json.h"
 
 namespace sluice {
 
 // Without names, versions, the type of the file and what is of generation: what differs between
 // copies of a model. An empty object for a text that is none.
-nlohmann::json model_of(const std::string& config_text);
+Json model_of(const std::string& config_text);
 
 }  // namespace sluice

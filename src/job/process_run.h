@@ -17,6 +17,7 @@
 #include "job/local_ranks.h"
 #include "job/post_mortem.h"
 #include "job/resume.h"
+#include "job/run_folders.h"
 #include "job/run_inputs.h"
 #include "job/run_log.h"
 #include "job/step_trace.h"
@@ -64,6 +65,7 @@ struct ProcessRun {
   RunFingerprints made_of;
   // Every process finds it by itself; what is saved is of the speaker's.
   ResumePoint resume;
+  RunFolders folders;         // of the speaker, while steps are made
   std::optional<RunLog> log;  // where the speaker is
   MemoryLedger ledger;
   PostMortem post_mortem;

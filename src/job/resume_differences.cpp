@@ -1,10 +1,10 @@
 #include "job/resume_differences.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/key_table.h"
 #include "job/model_config.h"
@@ -23,7 +23,7 @@ const Fingerprint* find(const Manifest& manifest, const std::string& name) {
   return found == manifest.fingerprints.end() ? nullptr : &found->second;
 }
 
-std::string shown(const nlohmann::json& object, const std::string& key) {
+std::string shown(const Json& object, const std::string& key) {
   return object.contains(key) ? object.at(key).dump() : "not given";
 }
 
@@ -32,11 +32,11 @@ std::string config_difference(const std::string& checkpoint, const std::string& 
   const std::string file = checkpoint + "/config.json";
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) return {};
-  const nlohmann::json theirs = model_of(read_text(file, kMaxConfigBytes, ErrorKind::kCheckpoint));
-  const nlohmann::json own = model_of(own_config);
-  nlohmann::json all = theirs;
+  const Json theirs = model_of(read_text(file, kMaxConfigBytes, ErrorKind::kCheckpoint));
+  const Json own = model_of(own_config);
+  Json all = theirs;
   all.update(own);
-  for (const auto& [key, value] : all.items()) {
+  for (const auto& [key, value] : all.members()) {
     const std::string was = shown(theirs, key), is = shown(own, key);
     if (was != is) return "its '" + key + "' is " + was + ", not " + is;
   }

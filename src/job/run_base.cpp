@@ -2,6 +2,7 @@
 
 #include "checkpoint/read_manifest.h"
 #include "job/fingerprints.h"
+#include "job/run_inputs.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -4,10 +4,11 @@
 
 #include <string>
 
-#include "job/run_inputs.h"
 #include "sluice/model_spec.h"
 
 namespace sluice {
+
+struct OpenedWeights;  // job/run_inputs.h
 
 // Throws Error(kCheckpoint) when `adapter` is a checkpoint of a run that began from another model
 // than these weights. A PEFT directory that is no checkpoint does not say from which.

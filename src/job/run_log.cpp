@@ -74,6 +74,7 @@ void RunLog::begin() {
         describe_plan(plan_, grid) + "kernels: " + kernels_text(config_, plan_.model) + "\n" +
         data_text() + resume_text() + "\n");
   for (const std::string& warning : plan_.warnings) log_warning(warning);
+  for (const std::string& warning : data_.warnings()) log_warning(warning);
   warn_of_slow_bfloat16();
   began_ = std::chrono::steady_clock::now();
   next_note_ = began_ + kNoteInterval;

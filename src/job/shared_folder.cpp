@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // File systems of a network may show a new folder a little later.
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatienceForFiles{5};
 
 fs::path nearest_folder(const std::string& folder) {
   std::error_code unknown;
@@ -25,7 +25,7 @@ fs::path nearest_folder(const std::string& folder) {
 
 bool sees(const fs::path& path) {
   std::error_code unknown;
-  const auto give_up = std::chrono::steady_clock::now() + kPatience;
+  const auto give_up = std::chrono::steady_clock::now() + kPatienceForFiles;
   while (!fs::exists(path, unknown)) {
     if (std::chrono::steady_clock::now() > give_up) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

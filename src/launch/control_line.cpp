@@ -129,6 +129,11 @@ struct ControlLine::Impl {
         return beat();
       case LineWord::kFailure:
         return fail(take_failure(said));
+      case LineWord::kWarning: {
+        const auto warning = said.take<std::string>();
+        if (options.on_warning) options.on_warning(warning);
+        return;
+      }
       case LineWord::kEnd: {
         const std::lock_guard lock(mutex);
         server_gone = true;
@@ -142,16 +147,23 @@ struct ControlLine::Impl {
 
   void send_reports() {
     for (;;) {
-      WireWriter report;
+      std::string report;
       {
         const std::lock_guard lock(mutex);
         if (reports.empty()) return;
-        report.add(word(LineWord::kReport));
-        put_failure(report, reports.front());
+        report = std::move(reports.front());
         reports.pop_front();
       }
-      connection.send(report.bytes(), deadline_in(kSendTime));
+      connection.send(report, deadline_in(kSendTime));
     }
+  }
+
+  // Of those on this machine.
+  int teller_here() const {
+    const bool is_here = teller_without_server >= options.first_here &&
+                         teller_without_server < options.first_here + options.num_here;
+    if (is_here) return teller_without_server;
+    return teller_without_server >= 0 ? options.first_here : options.process;
   }
 
   void lose_server(const std::string& how, const std::string& remedy) {
@@ -161,9 +173,9 @@ struct ControlLine::Impl {
     fail({.process = server_process,
           .kind = error.kind(),
           .message = error.what(),
-          .teller = teller_without_server >= 0 ? teller_without_server : options.process});
+          .teller = teller_here()});
     const std::lock_guard lock(mutex);
-    server_gone = true;
+    server_gone = server_lost = true;
     told.notify_all();
   }
 
@@ -178,11 +190,11 @@ struct ControlLine::Impl {
   }
 
   // ---- any thread ----
-  void report(const JobFailure& own) {
+  void report(const WireWriter& own) {
     {
       const std::lock_guard lock(mutex);
       if (ending || failure) return;
-      reports.push_back(own);
+      reports.push_back(own.bytes());
     }
     wake_up();
   }
@@ -216,9 +228,9 @@ struct ControlLine::Impl {
 
   std::mutex mutex;  // of all below
   std::condition_variable told;
-  std::deque<JobFailure> reports;
+  std::deque<std::string> reports;
   std::optional<JobFailure> failure;
-  bool ending = false, server_gone = false;
+  bool ending = false, server_gone = false, server_lost = false;
   std::thread thread;
 };
 
@@ -229,8 +241,19 @@ ControlLine::~ControlLine() = default;
 
 void ControlLine::report(const JobFailure& failure) noexcept {
   try {
-    impl_->report(failure);
+    WireWriter report;
+    report.add(word(LineWord::kReport));
+    put_failure(report, failure);
+    impl_->report(report);
   } catch (const std::exception&) {  // no memory for it: the end of the line tells enough
+  }
+}
+
+void ControlLine::report_hung(int rank, const std::string& what,
+                              const std::string& remedy) noexcept {
+  try {
+    impl_->report(WireWriter().add(word(LineWord::kHung)).add(rank).add(what).add(remedy));
+  } catch (const std::exception&) {  // no memory for a warning
   }
 }
 
@@ -239,6 +262,11 @@ std::optional<JobFailure> ControlLine::wait_for_failure(milliseconds patience) {
   impl_->told.wait_until(lock, deadline_in(patience),
                          [this] { return impl_->failure || impl_->ending || impl_->server_gone; });
   return impl_->failure;
+}
+
+bool ControlLine::has_lost_server() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->server_lost;
 }
 
 void ControlLine::finish() noexcept { impl_->end(true); }

@@ -37,6 +37,12 @@ struct ControlLineOptions {
   std::function<std::string()> status;
   // Called once, on the line's thread, with the first failure of all processes.
   std::function<void(const JobFailure&)> on_failure;
+  // Called on the line's thread with what this process is to warn the user of. May be empty.
+  std::function<void(const std::string&)> on_warning;
+  // The processes of this machine: one of them tells the user where the server is lost, which may
+  // be all that is left of the job's other machines for those here.
+  int first_here = 0;
+  int num_here = 1 << 20;
 };
 
 class ControlLine {
@@ -49,8 +55,13 @@ class ControlLine {
 
   // Tells all processes, unless another failure came first. Returns without waiting.
   void report(const JobFailure& failure) noexcept;
+  // A rank of this process hangs, and the run waits on: one of the processes that live warns the
+  // user, and says who waits for it. what, remedy: as of an Error. Returns without waiting.
+  void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
   // The first failure of all processes, if it is heard of within `patience`.
   std::optional<JobFailure> wait_for_failure(std::chrono::milliseconds patience);
+  // The server was lost: it has ended without a word, or is silent.
+  bool has_lost_server() const;
   // This process ends, and that is no failure. The line is silent afterwards. Not to be called by
   // on_failure.
   void finish() noexcept;

@@ -42,7 +42,10 @@ class Variables {
   std::string text_or_empty(const std::string& name) const { return text(name).value_or(""); }
   std::string required(const std::string& name) const {
     if (auto value = text(name)) return *value;
-    refuse(name + " is not set, although " + to_text(launcher_) + " has started this process",
+    const std::string who = launcher_ == Launcher::kByHand
+                                ? "this is one of several processes that were started by hand"
+                                : has_started(launcher_) + " this process";
+    refuse(name + " is not set, although " + who,
            launcher_ == Launcher::kByHand
                ? "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in every process, or none of "
                  "them"
@@ -221,6 +224,10 @@ void require_same(const Variables& variables, const LaunchEnvironment& environme
 
 std::string to_text(Launcher launcher) { return detail::word_of(kLaunchers, launcher); }
 
+std::string has_started(Launcher launcher) {
+  return to_text(launcher) + (launcher == Launcher::kByHand ? " name" : " has started");
+}
+
 std::vector<int> ProcessLayout::ranks_of(int of_process, int num_ranks) const {
   std::vector<int> ranks(static_cast<std::size_t>(ranks_per_process(num_ranks)));
   std::iota(ranks.begin(), ranks.end(), of_process * ranks_per_process(num_ranks));
@@ -235,8 +242,7 @@ void require_even_ranks(const ProcessLayout& layout, int num_ranks, Launcher lau
   }
   throw Error(ErrorKind::kUsage,
               {.what = counted(num_ranks, "rank") + " cannot be spread evenly over the " +
-                       counted(layout.num_processes, "process") + " that " + to_text(launcher) +
-                       (launcher == Launcher::kByHand ? " name" : " has started"),
+                       counted(layout.num_processes, "process") + " that " + has_started(launcher),
                .where = "environment",
                .remedy = "start " + join(fit, ", ") +
                          " of them, or change the degrees of "

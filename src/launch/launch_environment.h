@@ -17,6 +17,8 @@ enum class Launcher : std::uint8_t { kNone, kSluice, kTorchrun, kSlurm, kOpenMpi
 
 // "sluice launch", "torchrun", "srun", ..
 std::string to_text(Launcher launcher);
+// "torchrun has started", of variables that were set by hand "RANK and WORLD_SIZE name": processes.
+std::string has_started(Launcher launcher);
 
 // How a run is spread over processes. Ranks are spread evenly: with k ranks a process, process p
 // runs ranks p k .. p k + k - 1, each on a thread.

@@ -8,8 +8,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <stop_token>
-#include <thread>
 #include <utility>
 
 #include "launch/launch_environment.h"
@@ -29,8 +27,6 @@ using std::chrono::milliseconds;
 
 // For the exit status of a process whose line has ended.
 constexpr milliseconds kGrace{500};
-// How long a wait for news of the job is.
-constexpr milliseconds kLook{500};
 // For output that is still in pipes when all processes have ended.
 constexpr milliseconds kLastOutput{1000};
 
@@ -46,16 +42,19 @@ class Attempt {
     meet();
   }
 
+  int restart() const { return restart_; }
+
   Verdict run() {
     OutputMerger output;
-    Supervisor supervisor(signals_, server_.get(), first_process(), options_.patience);
+    Supervisor& supervisor =
+        supervisor_.emplace(signals_, server_.get(), first_process(), options_.patience,
+                            options_.must_join && num_processes() > 1
+                                ? [this](int process) { return has_joined(process); }
+                                : Supervisor::HasJoined());
+    if (nodes_) nodes_->watch([&supervisor] { supervisor.process_was_lost(); });
     for (int local = 0; local < options_.processes; ++local) start(supervisor, output, local);
     output.start();
-    std::jthread watch;
-    if (options_.node > 0)
-      watch = std::jthread([&](std::stop_token end) { hear_of_loss(supervisor, end); });
     const JobOutcome outcome = supervisor.run();
-    watch = {};
     output.finish(kLastOutput);
     const bool asked_for = outcome.stopped && outcome.exit_code > 128;
     if (!outcome.what.empty() && !asked_for && !output.has_shown_error()) say(outcome);
@@ -67,15 +66,6 @@ class Attempt {
   int num_processes() const { return options_.num_nodes * options_.processes; }
   bool is_alone() const { return options_.num_nodes == 1; }
 
-  // Where another launcher serves the store: a wait there ends when the job has failed.
-  void hear_of_loss(Supervisor& supervisor, const std::stop_token& end) const {
-    try {
-      StoreClient store(address_, secret_, options_.meeting_timeout);
-      while (!end.stop_requested()) store.wait({"what nobody sets"}, kLook);
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kPeer) supervisor.process_was_lost();
-    }
-  }
   bool restarts_left() const { return restart_ < options_.max_restarts; }
 
   // A store, and on several machines the other launchers.
@@ -90,19 +80,35 @@ class Attempt {
       return;
     }
     // What is left of an attempt that failed does not get into the next one.
-    secret_ = server.secret = hex(bytes_of(
-        hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart_))));
+    const auto secret_of = [this](int restart) {
+      return hex(bytes_of(
+          hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart))));
+    };
     address_ = options_.meeting;
     if (options_.node == 0) {
+      server.secret = secret_of(restart_);
       server_ = serve_at(options_.meeting, server);
       address_ = server_->address();
     }
-    nodes_.emplace(address_, secret_,
-                   NodeGroupOptions{.num_nodes = options_.num_nodes,
-                                    .node = options_.node,
-                                    .processes = options_.processes,
-                                    .meet = options_.meeting_timeout,
-                                    .while_waiting = [this] { hear_signals(); }});
+    nodes_.emplace(address_, NodeGroupOptions{.num_nodes = options_.num_nodes,
+                                              .node = options_.node,
+                                              .where = host_and_port(options_.meeting.host,
+                                                                     options_.meeting.port),
+                                              .processes = options_.processes,
+                                              .restart = restart_,
+                                              .max_restarts = options_.max_restarts,
+                                              .secret_of = secret_of,
+                                              .server = server_.get(),
+                                              .heartbeat = options_.heartbeat,
+                                              .meet = options_.meeting_timeout,
+                                              .while_waiting = [this] { hear_signals(); }});
+    restart_ = nodes_->restart();
+    secret_ = secret_of(restart_);
+  }
+
+  bool has_joined(int process) {
+    const std::string key = arrival_key(process);
+    return server_ ? server_->has(key) : nodes_->has_or_is_alone(key);
   }
 
   void hear_signals() {
@@ -124,7 +130,8 @@ class Attempt {
         {"SLUICE_JOB_SECRET", secret_},
         {kLaunchRestartVariable, std::to_string(restart_)}};
     std::vector<std::string> all;
-    for (const auto& [name, value] : own) all.push_back(name + "=" + value);
+    all.reserve(own.size());
+    for (const auto& [name, value] : own) all.emplace_back(name).append("=").append(value);
     for (char** entry = environ; entry && *entry; ++entry) {
       const std::string text(*entry);
       if (!own.contains(text.substr(0, text.find('=')))) all.push_back(text);
@@ -157,10 +164,13 @@ class Attempt {
 
   // What nobody else has said.
   static void say(const JobOutcome& outcome) {
-    const Error line(ErrorKind::kPeer,
-                     {.what = outcome.what,
-                      .where = "command 'sluice launch'",
-                      .remedy = "look at what it said last, and whether the system ended it"});
+    const Error line(
+        ErrorKind::kPeer,
+        {.what = outcome.what,
+         .where = "command 'sluice launch'",
+         .remedy = outcome.never_joined
+                       ? "launch a program that calls sluice::run in every process"
+                       : "look at what it said last, and whether the system ended it"});
     std::fprintf(stderr, "sluice: error: %s\n", line.what());
   }
 
@@ -175,17 +185,22 @@ class Attempt {
       return nodes_->decide(outcome, failure ? failure->process : -1, restarts_left());
     }
     if (const auto verdict = nodes_->hear(outcome)) return *verdict;
+    // Node 0 comes to the same by itself, and both meet again once they reach each other.
     const int lost = static_cast<int>(ErrorKind::kPeer);
-    return {.exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost};
+    const int exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost;
+    const bool again = restarts_left() && !outcome.stopped && is_worth_repeating(exit_code);
+    if (!again) log_warning("node 0 is lost");
+    return {.exit_code = exit_code, .again = again, .what = "node 0 is lost"};
   }
 
   const LaunchOptions& options_;
   LaunchSignals& signals_;
-  const int restart_;
+  int restart_;
   std::string secret_;
   StoreAddress address_;
   std::unique_ptr<StoreServer> server_;
-  std::optional<NodeGroup> nodes_;
+  std::optional<Supervisor> supervisor_;
+  std::optional<NodeGroup> nodes_;  // its line tells the supervisor
 };
 
 }  // namespace
@@ -201,10 +216,13 @@ int launch_job(const LaunchOptions& options) {
                    .remedy = "name another with --log-dir"});
     }
   }
+  if (options.num_nodes > 1) warn_of_short_secret(options.secret);
   LaunchSignals signals;
   try {
     for (int restart = 0;; ++restart) {
-      const Verdict verdict = Attempt(options, signals, restart).run();
+      Attempt attempt(options, signals, restart);
+      restart = attempt.restart();
+      const Verdict verdict = attempt.run();
       if (!verdict.again) return verdict.exit_code;
       log_warning(verdict.what + ": restart " + std::to_string(restart + 1) + " of " +
                   std::to_string(options.max_restarts));

@@ -17,6 +17,7 @@ struct LaunchOptions {
   std::string program;               // the file to execute
   std::vector<std::string> command;  // argv of every process
   int processes = 1;                 // on this machine, and on every other
+  bool must_join = false;  // of several processes, who ends well without joining the job has failed
   int max_restarts = 0;
   std::string log_folder;  // for rank_N.log of every process; "": no logs
   // Several machines: where node 0 serves the store, and what all nodes know.
@@ -25,6 +26,8 @@ struct LaunchOptions {
   StoreAddress meeting;
   std::string secret;
   std::chrono::milliseconds meeting_timeout{300'000};
+  // A launcher that is silent for longer counts as lost, with its machine.
+  std::chrono::milliseconds heartbeat{5000};
   // Of the others, after a failure: to end by themselves, and after SIGTERM.
   std::chrono::milliseconds patience{5000};
 };

@@ -36,6 +36,11 @@ std::string silence_text(milliseconds heartbeat) {
          shortest(static_cast<double>(heartbeat.count()) / 1000) + " s";
 }
 
+std::string hung_text(const std::string& what, const std::string& waits,
+                      const std::string& remedy) {
+  return Error(ErrorKind::kPeer, {.what = what, .where = waits, .remedy = remedy}).what();
+}
+
 std::string remedy_for_end() {
   return "look at what it said last, and whether the system ended it (out of memory)";
 }
@@ -132,13 +137,14 @@ std::optional<milliseconds> LineTable::shortest_heartbeat() const {
   return shortest;
 }
 
-std::string LineTable::what_others_wait_for(const Line& lost) const {
+std::string LineTable::what_is_waited_for(const std::vector<int>& ranks, int but) const {
   std::vector<std::string> for_it, all;
   for (const auto& [process, line] : lines_) {
-    if (process == lost.process || line.judge_at || line.status.empty()) continue;
+    if (process == but || line.judge_at || line.status.empty()) continue;
     all.push_back(line.status);
-    const bool is_for_it = std::any_of(lost.ranks.begin(), lost.ranks.end(),
-                                       [&](int rank) { return waits_for(line.status, rank); });
+    const bool is_for_it =
+        std::any_of(ranks.begin(), ranks.end(),
+                    [&status = line.status](int rank) { return waits_for(status, rank); });
     if (is_for_it) for_it.push_back(line.status);
   }
   std::vector<std::string> shown = for_it.empty() ? std::move(all) : std::move(for_it);
@@ -150,9 +156,9 @@ std::string LineTable::what_others_wait_for(const Line& lost) const {
 
 JobFailure LineTable::failure_of(const Line& line, const std::string& how,
                                  const std::string& remedy) const {
-  const Error error(
-      ErrorKind::kPeer,
-      {.what = line.name + " " + how, .where = what_others_wait_for(line), .remedy = remedy});
+  const Error error(ErrorKind::kPeer, {.what = line.name + " " + how,
+                                       .where = what_is_waited_for(line.ranks, line.process),
+                                       .remedy = remedy});
   return {.process = line.process,
           .rank = line.ranks.size() == 1 ? line.ranks.front() : -1,
           .kind = error.kind(),

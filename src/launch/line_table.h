@@ -51,6 +51,10 @@ class LineTable {
   // Somebody else knows how this process ended: "was ended by signal 9 (Killed)".
   JobFailure lost(int process, const std::string& how);
 
+  // What waits for this rank, of the processes that live: "rank 0 waits for 1RECV_B3 of step 4 from
+  // rank 2".
+  std::string who_waits_for(int rank) const { return what_is_waited_for({rank}, /*but=*/-1); }
+
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
@@ -60,7 +64,9 @@ class LineTable {
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 
  private:
-  std::string what_others_wait_for(const Line& line) const;
+  // Of those of the statuses that name one of these ranks as the one that is waited for; without
+  // any, of all.
+  std::string what_is_waited_for(const std::vector<int>& ranks, int but) const;
   JobFailure failure_of(const Line& line, const std::string& how, const std::string& remedy) const;
 
   const std::chrono::milliseconds grace_;
@@ -70,6 +76,8 @@ class LineTable {
 // What is said of lost processes, also where the server itself is one. "is lost: it has been silent
 // for more than 5 s"
 std::string silence_text(std::chrono::milliseconds heartbeat);
+// And of a rank that hangs while its process lives. waits: who waits for it, "" for nobody known.
+std::string hung_text(const std::string& what, const std::string& waits, const std::string& remedy);
 std::string remedy_for_end();
 std::string remedy_for_silence();
 

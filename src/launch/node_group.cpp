@@ -1,7 +1,8 @@
 #include "launch/node_group.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <charconv>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "launch/socket.h"
 #include "launch/store_connection.h"
 #include "sluice/error.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -21,24 +23,13 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kNodeLook{20};
 // For the others to hear the verdict, or see the difference, before the store ends.
 constexpr milliseconds kHeard{2000};
+constexpr milliseconds kSayWhoDidNotCome{5000};
 constexpr const char* kVerdict = "launch/verdict";
-constexpr milliseconds kNodeTry{500};
+constexpr milliseconds kNodeTry{500}, kNextTry{200};
 // The store of the attempt before, which has another secret, may still be there.
 constexpr milliseconds kEarlierAttempt{15'000};
 
-std::unique_ptr<StoreClient> connect(const StoreAddress& address, const std::string& secret,
-                                     Deadline deadline, const std::function<void()>& tick) {
-  for (const Deadline begin = Clock::now();; tick()) {
-    try {
-      return std::make_unique<StoreClient>(address, secret, kNodeTry);
-    } catch (const Error& error) {
-      const bool refused = error.remedy() == kSecretRemedy;
-      const auto waited = Clock::now() - begin;
-      if (Clock::now() >= deadline || (refused && waited > kEarlierAttempt)) throw;
-    }
-    std::this_thread::sleep_for(kNodeLook);
-  }
-}
+bool never() { return false; }
 
 }  // namespace
 
@@ -48,23 +39,19 @@ bool is_worth_repeating(int exit_code) {
          exit_code == static_cast<int>(ErrorKind::kMemory) || exit_code > 128;
 }
 
-NodeGroup::NodeGroup(const StoreAddress& address, const std::string& secret,
-                     NodeGroupOptions options)
-    : options_(std::move(options)) {
+NodeGroup::NodeGroup(const StoreAddress& address, NodeGroupOptions options)
+    : options_(std::move(options)),
+      address_(address),
+      notice_(options_.server, kSayWhoDidNotCome),
+      restart_(options_.restart) {
   const Deadline deadline = deadline_in(options_.meet);
-  client_ = connect(address, secret, deadline, options_.while_waiting);
-  const std::string where = host_and_port(address.host, address.port);
   const std::string own =
       std::to_string(options_.num_nodes) + " nodes of " + counted(options_.processes, "process");
-  if (client_->add(key("arrived", options_.node), 1) > 1) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "node " + std::to_string(options_.node) + " has come already",
-                 .where = where,
-                 .remedy = "give every machine a --node-rank of its own"});
-  }
+  come(deadline);
+  client_->set_reply_time(options_.heartbeat);
   client_->set(key("shape", options_.node), own);
   try {
-    require_alike(own, where, deadline);
+    require_alike(own, deadline);
   } catch (const Error& error) {
     client_->set(key("compared", options_.node), "");
     if (options_.node == 0 && error.kind() == ErrorKind::kUsage) await_others("compared");
@@ -73,53 +60,132 @@ NodeGroup::NodeGroup(const StoreAddress& address, const std::string& secret,
   client_->set(key("compared", options_.node), "");
 }
 
-void NodeGroup::require_alike(const std::string& own, const std::string& where,
-                              std::chrono::steady_clock::time_point deadline) {
-  std::vector<std::string> missing;
-  for (int node = 0; node < options_.num_nodes; ++node) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    if (!await(key("shape", node), std::max(left, milliseconds(0)))) {
-      missing.push_back(std::to_string(node));
-      continue;
+// A launcher that was started anew does not know at which attempt the others are; one that begins
+// its next attempt may find the store of the one before, which is about to end.
+void NodeGroup::come(Deadline deadline) {
+  const bool may_repeat = options_.max_restarts > 0;
+  const Deadline begin = Clock::now();
+  const milliseconds patience = kEarlierAttempt + (may_repeat ? options_.heartbeat : kNodeLook);
+  std::vector<int> restarts = {options_.restart};
+  for (int other = 0; options_.node > 0 && other <= options_.max_restarts; ++other)
+    if (other != options_.restart) restarts.push_back(other);
+  for (;;) {
+    std::optional<Error> reason;
+    bool is_there = false;
+    for (const int restart : restarts) {
+      try {
+        client_ = std::make_unique<StoreClient>(address_, options_.secret_of(restart), kNodeTry);
+        restart_ = restart;
+        if (client_->add(key("arrived", options_.node), 1) == 1) return;
+        is_there = true;
+        reason.emplace(
+            ErrorKind::kUsage,
+            ErrorText{.what = "node " + std::to_string(options_.node) + " has come already",
+                      .where = options_.where,
+                      .remedy = "give every machine a --node-rank of its own"});
+        if (!may_repeat) throw *reason;
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::kUsage) throw;
+        if (!is_there) reason = error;
+        if (error.remedy() != kSecretRemedy) break;  // nobody is there, whatever the secret
+        is_there = true;
+      }
     }
+    const Deadline now = Clock::now();
+    if (now >= deadline || (is_there && now - begin > patience)) throw *reason;
+    options_.while_waiting();
+    notice_.tick([&] { return "node 0 at " + options_.where + " (" + reason->fact() + ")"; });
+    std::this_thread::sleep_for(is_there ? kNextTry : kNodeLook);
+  }
+}
+
+void NodeGroup::require_alike(const std::string& own, Deadline deadline) {
+  const auto says = [this] {
+    notice_.tick([this] { return missing_text() + " at " + options_.where; });
+    return false;
+  };
+  for (int node = 0; node < options_.num_nodes; ++node) {
+    if (!await(key("shape", node), deadline, says)) fail_missing();
     const std::string other = client_->get(key("shape", node), milliseconds(0));
     if (other == own) continue;
     throw Error(ErrorKind::kUsage,
-                {.what = "node " + std::to_string(node) + " was started for " + other +
-                         ", this one for " + own,
-                 .where = where,
+                {.what = std::string("node ")
+                             .append(std::to_string(node))
+                             .append(" was started for ")
+                             .append(other)
+                             .append(", this one for ")
+                             .append(own),
+                 .where = options_.where,
                  .remedy = "give -n and --nnodes the same value on every machine"});
   }
-  if (missing.empty()) return;
+}
+
+std::vector<std::string> NodeGroup::missing() {
+  std::vector<std::string> nodes;
+  for (int node = 0; node < options_.num_nodes; ++node)
+    if (!client_->has({key("shape", node)})) nodes.push_back(std::to_string(node));
+  return nodes;
+}
+
+std::string NodeGroup::missing_text() {
+  const std::vector<std::string> nodes = missing();
+  return (nodes.size() == 1 ? "node " : "nodes ") + join(nodes, ", ") + " of " +
+         std::to_string(options_.num_nodes);
+}
+
+void NodeGroup::fail_missing() {
   throw Error(ErrorKind::kPeer,
-              {.what = (missing.size() == 1 ? "node " : "nodes ") + join(missing, ", ") + " of " +
-                       std::to_string(options_.num_nodes) + " did not come within " +
-                       std::to_string(options_.meet.count() / 1000) + " s",
-               .where = where,
-               .remedy = "look at whether 'sluice launch' was started there"});
+              {.what = missing_text() + " did not come within " +
+                       shortest(static_cast<double>(options_.meet.count()) / 1000) + " s" +
+                       notice_.refused_text(),
+               .where = options_.where,
+               .remedy = "look at whether 'sluice launch' was started there, with the same secret, "
+                         "or raise comm.init_timeout_seconds"});
+}
+
+void NodeGroup::watch(std::function<void()> on_loss) {
+  if (options_.node == 0) return;
+  ControlLineOptions line;
+  line.process = line_of(options_.node);
+  line.name = "the launcher of node " + std::to_string(options_.node) + ", pid " +
+              std::to_string(::getpid()) + " on " + machine_name();
+  line.heartbeat = options_.heartbeat;
+  line.on_failure = [on_loss = std::move(on_loss)](const JobFailure& failure) {
+    if (failure.kind == ErrorKind::kPeer) on_loss();
+  };
+  line_ = std::make_unique<ControlLine>(address_, options_.secret_of(restart_), std::move(line));
 }
 
 void NodeGroup::await_others(const std::string& what) {
   const Deadline deadline = deadline_in(kHeard);
-  for (int node = 1; node < options_.num_nodes; ++node) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    await(key(what, node), std::max(left, milliseconds(0)));
-  }
+  for (int node = 1; node < options_.num_nodes; ++node) await(key(what, node), deadline, never);
 }
 
 // A store whose job has failed ends every wait: asked again and again, it answers.
-bool NodeGroup::await(const std::string& wanted, milliseconds timeout) {
-  const Deadline deadline = deadline_in(timeout);
+bool NodeGroup::await(const std::string& wanted, Deadline deadline,
+                      const std::function<bool()>& no_use) {
   while (!client_->has({wanted})) {
-    if (Clock::now() >= deadline) return false;
+    if (Clock::now() >= deadline || no_use()) return false;
     options_.while_waiting();
     std::this_thread::sleep_for(kNodeLook);
   }
   return true;
 }
 
+bool NodeGroup::is_lost(int node) const {
+  return options_.server && options_.server->loss_of(line_of(node));
+}
+
 std::string NodeGroup::key(const std::string& what, int node) const {
   return "launch/" + what + "/" + std::to_string(node);
+}
+
+bool NodeGroup::has_or_is_alone(const std::string& wanted) noexcept {
+  try {
+    return has_lost_node0() || client_->has({wanted});
+  } catch (const Error&) {
+    return true;
+  }
 }
 
 Verdict NodeGroup::decide(const JobOutcome& here, int failed_process, bool restarts_left) {
@@ -127,13 +193,12 @@ Verdict NodeGroup::decide(const JobOutcome& here, int failed_process, bool resta
   bool stopped = here.stopped, all_came = true;
   const Deadline deadline = deadline_in(options_.agree);
   for (int node = 1; node < options_.num_nodes; ++node) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    if (!await(key("ended", node), std::max(left, milliseconds(0)))) {
+    if (!await(key("ended", node), deadline, [&] { return is_lost(node); })) {
       all_came = false;
-      if (verdict.exit_code == 0) {
-        verdict.exit_code = static_cast<int>(ErrorKind::kPeer);
-        verdict.what = "node " + std::to_string(node) + " is lost";
-      }
+      if (verdict.exit_code == 0) verdict.exit_code = static_cast<int>(ErrorKind::kPeer);
+      verdict.what = "node " + std::to_string(node) + " is lost";
+      if (failed_process != line_of(node))  // else a process has told it
+        log_warning(options_.server->loss_of(line_of(node)).value_or(verdict.what));
       continue;
     }
     WireReader said(client_->get(key("ended", node), milliseconds(0)), "how a node ended");
@@ -142,12 +207,12 @@ Verdict NodeGroup::decide(const JobOutcome& here, int failed_process, bool resta
     const std::string what = said.take<std::string>();
     const bool failed_first =
         failed_process >= 0 && failed_process / options_.processes == node && exit_code != 0;
-    if (failed_first || verdict.exit_code == 0) {
+    if (all_came && (failed_first || verdict.exit_code == 0)) {
       verdict.exit_code = exit_code;
       verdict.what = what;
     }
   }
-  verdict.again = all_came && !stopped && restarts_left && is_worth_repeating(verdict.exit_code);
+  verdict.again = !stopped && restarts_left && is_worth_repeating(verdict.exit_code);
   client_->set(kVerdict,
                WireWriter().add(verdict.exit_code).add(verdict.again).add(verdict.what).bytes());
   if (all_came) await_others("heard");
@@ -155,15 +220,18 @@ Verdict NodeGroup::decide(const JobOutcome& here, int failed_process, bool resta
 }
 
 std::optional<Verdict> NodeGroup::hear(const JobOutcome& here) {
+  const auto no_use = [this] { return has_lost_node0(); };
   try {
+    if (no_use()) return std::nullopt;
     client_->set(key("ended", options_.node),
                  WireWriter().add(here.exit_code).add(here.stopped).add(here.what).bytes());
-    if (!await(kVerdict, options_.agree + kHeard)) return std::nullopt;
+    if (!await(kVerdict, deadline_in(options_.agree + kHeard), no_use)) return std::nullopt;
     WireReader said(client_->get(kVerdict, milliseconds(0)), "the verdict of node 0");
     Verdict verdict;
     verdict.exit_code = said.take<int>();
     verdict.again = said.take<bool>();
     verdict.what = said.take<std::string>();
+    if (line_) line_->finish();
     client_->set(key("heard", options_.node), "");
     return verdict;
   } catch (const Error&) {

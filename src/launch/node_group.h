@@ -1,10 +1,13 @@
 // The launchers of a job on several machines: they start together, and agree on what comes after an
 // attempt.
 //
-// Owns: a connection to the store of the attempt, which node 0 serves. Does not own: the store.
+// Owns: a connection to the store of the attempt, which node 0 serves, and a control line to it, by
+// which each launcher notices that the other is gone. Does not own: the store.
 //
 // Invariants:
 //  1. All nodes hear the same verdict, or, where node 0 is gone, none.
+//  2. A launcher that was started anew, on a machine that came back, finds the attempt that the
+//     others are at.
 // Thread-safety: for one thread.
 #pragma once
 
@@ -13,16 +16,26 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "launch/control_line.h"
 #include "launch/store_client.h"
+#include "launch/store_server.h"
 #include "launch/supervisor.h"
+#include "launch/wait_notice.h"
 
 namespace sluice {
 
 struct NodeGroupOptions {
   int num_nodes = 1;
   int node = 0;
-  int processes = 1;                        // on every node, the same
+  std::string where;                  // they meet, for messages: "node0:29500"
+  int processes = 1;                  // on every node, the same
+  int restart = 0, max_restarts = 0;  // of the attempt to begin with, and of the last
+  // Every attempt has a secret of its own.
+  std::function<std::string(int restart)> secret_of;
+  const StoreServer* server = nullptr;  // of the store, which node 0 serves
+  std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds meet{300'000};  // for all nodes to come
   std::chrono::milliseconds agree{30'000};  // for all nodes to end an attempt
   // Called again and again during every wait; may throw, which ends it.
@@ -37,9 +50,17 @@ struct Verdict {
 
 class NodeGroup {
  public:
-  // Waits for all nodes. Throws Error(kPeer) naming those that do not come, Error(kUsage) where two
-  // have one number or start another number of processes.
-  NodeGroup(const StoreAddress& address, const std::string& secret, NodeGroupOptions options);
+  // Waits for all nodes, and says for whom when it takes long. Throws Error(kPeer) naming those
+  // that do not come, Error(kUsage) where two have one number or start another number of processes.
+  NodeGroup(const StoreAddress& address, NodeGroupOptions options);
+
+  int restart() const { return restart_; }  // at which all have met
+  // Any other node than 0: from now on the launchers notice each other's end. on_loss: the job has
+  // lost a process, maybe on another machine; called at most once, on a thread of its own.
+  void watch(std::function<void()> on_loss);
+
+  // Whether this key is in the job's store, or node 0, with the store, is gone.
+  bool has_or_is_alone(const std::string& key) noexcept;
 
   // Node 0: the attempt has ended here; waits for the others, and decides. failed_process: the one
   // that the job's server knows to have failed first, -1 for none. may_repeat: of an exit code.
@@ -48,15 +69,30 @@ class NodeGroup {
   std::optional<Verdict> hear(const JobOutcome& here);
 
  private:
-  void require_alike(const std::string& own, const std::string& where,
-                     std::chrono::steady_clock::time_point deadline);
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  void come(Deadline deadline);
+  void require_alike(const std::string& own, Deadline deadline);
+  [[noreturn]] void fail_missing();
+  std::vector<std::string> missing();  // nodes
+  std::string missing_text();          // "node 1 of 2"
   // Node 0, which ends the store next: for a moment, until all others have set it.
   void await_others(const std::string& what);
-  bool await(const std::string& key, std::chrono::milliseconds timeout);
+  // False at the deadline, or as soon as it is no use to wait.
+  bool await(const std::string& key, Deadline deadline, const std::function<bool()>& no_use);
   std::string key(const std::string& what, int node) const;
+  // As whom a node's launcher has its control line: above all processes of the job.
+  int line_of(int node) const { return options_.num_nodes * options_.processes + node; }
+  // Says so where it was not the first failure, which is told by a process.
+  bool is_lost(int node) const;
+  bool has_lost_node0() const { return line_ && line_->has_lost_server(); }
 
   const NodeGroupOptions options_;
+  const StoreAddress address_;
+  WaitNotice notice_;
+  int restart_ = 0;
   std::unique_ptr<StoreClient> client_;
+  std::unique_ptr<ControlLine> line_;
 };
 
 // Whether another attempt may do what one that ended with this code did not: what was lost, ended

@@ -13,7 +13,9 @@
 #include "launch/private_file.h"
 #include "launch/sha256.h"
 #include "launch/socket.h"
+#include "launch/wait_notice.h"
 #include "sluice/error.h"
+#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -24,6 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kPause{20};
 // Of one look at a store that may be gone, and between looks at the file that names it.
 constexpr milliseconds kTry{300}, kSlice{500};
+// On a busy machine processes take seconds to load.
+constexpr milliseconds kSayWhoIsMissing{20'000};
 // For an earlier job of the same name to end.
 constexpr milliseconds kEarlierJob{10'000};
 // In which the file of a job that has failed is replaced, if that job was an earlier one.
@@ -59,18 +63,18 @@ bool read_notice(const std::string& text, JobStore& store) {
 }
 
 // ---- arriving at a store ----
-std::string key_of(int process) { return "sluice/arrived/" + std::to_string(process); }
-
 std::vector<std::string> keys_of_all(const ProcessLayout& layout) {
   std::vector<std::string> keys;
-  for (int process = 0; process < layout.num_processes; ++process) keys.push_back(key_of(process));
+  keys.reserve(static_cast<std::size_t>(layout.num_processes));
+  for (int process = 0; process < layout.num_processes; ++process)
+    keys.push_back(arrival_key(process));
   return keys;
 }
 
 // False when somebody else has come as this process.
 bool arrive(StoreClient& client, int process) {
   const std::string own = random_secret();
-  return client.compare_set(key_of(process), "", own) == own;
+  return client.compare_set(arrival_key(process), "", own) == own;
 }
 
 [[noreturn]] void fail_twice(const StoreAddress& address, int process) {
@@ -79,29 +83,47 @@ bool arrive(StoreClient& client, int process) {
          "give every process a RANK of its own, and every job a MASTER_PORT of its own");
 }
 
-[[noreturn]] void fail_missing(StoreClient& client, const ProcessLayout& layout,
-                               milliseconds timeout) {
+// "process 1 of 4"
+std::string missing_text(StoreClient& client, const ProcessLayout& layout) {
   std::vector<std::string> missing;
   for (int process = 0; process < layout.num_processes; ++process) {
-    if (!client.has({key_of(process)})) missing.push_back(std::to_string(process));
+    if (!client.has({arrival_key(process)})) missing.push_back(std::to_string(process));
   }
   const std::size_t count = missing.size();
   constexpr std::size_t kShown = 8;
   missing.resize(std::min(count, kShown));
-  throw Error(ErrorKind::kPeer,
-              {.what = (count == 1 ? "process " : "processes ") + join(missing, ", ") +
-                       (count > kShown ? " and " + std::to_string(count - kShown) + " more" : "") +
-                       " of " + std::to_string(layout.num_processes) + " did not come within " +
-                       shortest(static_cast<double>(timeout.count()) / 1000) + " s",
-               .where = host_and_port(client.address().host, client.address().port),
-               .remedy = "look at whether they were started, or raise comm.init_timeout_seconds"});
+  return (count == 1 ? "process " : "processes ") + join(missing, ", ") +
+         (count > kShown ? " and " + std::to_string(count - kShown) + " more" : "") + " of " +
+         std::to_string(layout.num_processes);
+}
+
+std::string place_of(const StoreClient& client) {
+  return host_and_port(client.address().host, client.address().port);
+}
+
+[[noreturn]] void fail_missing(StoreClient& client, const ProcessLayout& layout,
+                               milliseconds timeout, const WaitNotice& notice) {
+  throw Error(
+      ErrorKind::kPeer,
+      {.what = missing_text(client, layout) + " did not come within " +
+               shortest(static_cast<double>(timeout.count()) / 1000) + " s" + notice.refused_text(),
+       .where = place_of(client),
+       .remedy = "look at whether they were started, or raise comm.init_timeout_seconds"});
+}
+
+void say_who_is_missing(WaitNotice& notice, StoreClient& client, const ProcessLayout& layout) {
+  notice.tick([&] { return missing_text(client, layout) + " at " + place_of(client); });
 }
 
 void meet(const JobStore& store, const ProcessLayout& layout, Deadline deadline,
           milliseconds timeout) {
+  WaitNotice notice(store.server.get(), kSayWhoIsMissing);
   StoreClient client(store.address, store.secret, left(deadline));
   if (!arrive(client, layout.process)) fail_twice(store.address, layout.process);
-  if (!client.wait(keys_of_all(layout), left(deadline))) fail_missing(client, layout, timeout);
+  while (!client.wait(keys_of_all(layout), std::min(kSlice, left(deadline)))) {
+    if (Clock::now() >= deadline) fail_missing(client, layout, timeout, notice);
+    say_who_is_missing(notice, client, layout);
+  }
 }
 
 // ---- one machine: a file ----
@@ -237,10 +259,12 @@ class FileReader {
       return false;  // nobody is there any more
     }
     try {
+      WaitNotice notice(nullptr, kSayWhoIsMissing);
       while (!client->wait(keys_of_all(layout_), std::min(kSlice, left(deadline_)))) {
         // The file of an earlier job is replaced by that of ours.
         if (text_ && has_changed() && !client->wait(keys_of_all(layout_), kSlice)) return false;
-        if (Clock::now() >= deadline_) fail_missing(*client, layout_, timeout_);
+        if (Clock::now() >= deadline_) fail_missing(*client, layout_, timeout_, notice);
+        say_who_is_missing(notice, *client, layout_);
       }
       return true;
     } catch (const Error&) {
@@ -272,6 +296,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
            "set SLUICE_JOB_SECRET to the same random text in every process, as of "
            "'openssl rand -hex 32'");
   }
+  if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
   // One of another job, or of an earlier start of this one, that comes to the same port is none of
   // ours.
   const std::string job =
@@ -320,6 +345,16 @@ JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
 
 }  // namespace
 
+std::string arrival_key(int process) { return "sluice/arrived/" + std::to_string(process); }
+
+void warn_of_short_secret(const std::string& secret) {
+  constexpr std::size_t kLeast = 16;
+  if (secret.size() >= kLeast) return;
+  log_warning("the secret of the job has " +
+              counted(static_cast<std::int64_t>(secret.size()), "character") +
+              ", and can be guessed; take a random one, as of 'openssl rand -hex 32'");
+}
+
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {
   options.host = at.host;
   options.port = at.port;
@@ -342,6 +377,11 @@ JobStore join_job(const LaunchEnvironment& environment, milliseconds timeout, No
       throw Error(ErrorKind::kInternal, {.what = "under torchrun its store is needed to meet"});
     store = join_by_board(environment, *board, deadline);
   } else if (environment.one_machine()) {
+    if (layout.process == 0 && !environment.secret.empty()) {
+      log_info(
+          "SLUICE_JOB_SECRET is not used: the processes of one machine meet by a file that "
+          "only their user can read");
+    }
     return layout.process == 0 ? serve_by_file(environment, deadline, timeout)
                                : FileReader(environment, deadline, timeout).join();
   } else {

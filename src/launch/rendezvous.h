@@ -49,6 +49,12 @@ struct JobStore {
 JobStore join_job(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                   NoticeBoard* board = nullptr);
 
+// The key that is in the job's store once this process has come.
+std::string arrival_key(int process);
+
+// A secret that can be guessed is warned of.
+void warn_of_short_secret(const std::string& secret);
+
 // The server of several machines: at `at`, or, where that name means none of this machine's
 // addresses, at all of them. Throws Error(kUsage) when the port is taken.
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options);

@@ -229,15 +229,29 @@ int local_port(const Socket& socket) {
   return port_of(name);
 }
 
-std::string local_host(const Socket& socket) {
-  Name name;
+namespace {
+
+std::string host_of(Name& name) {
   std::array<char, NI_MAXHOST> text = {};
-  if (::getsockname(socket.descriptor(), name.get(), &name.size) != 0) return {};
   if (::getnameinfo(name.get(), name.size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST))
     return {};
   const std::string host = text.data();
   const std::string mapped = "::ffff:";  // IPv4 on a socket of both
   return host.starts_with(mapped) ? host.substr(mapped.size()) : host;
+}
+
+}  // namespace
+
+std::string local_host(const Socket& socket) {
+  Name name;
+  if (::getsockname(socket.descriptor(), name.get(), &name.size) != 0) return {};
+  return host_of(name);
+}
+
+std::string remote_host(const Socket& socket) {
+  Name name;
+  if (::getpeername(socket.descriptor(), name.get(), &name.size) != 0) return {};
+  return host_of(name);
 }
 
 std::string local_host_towards(const std::string& address) {

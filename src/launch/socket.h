@@ -56,7 +56,8 @@ int local_port(const Socket& socket);
 // The address of this machine from which packets to that one (a numeric address) go; "" where none
 // do. Nothing is sent.
 std::string local_host_towards(const std::string& address);
-std::string local_host(const Socket& socket);  // "127.0.0.1"
+std::string local_host(const Socket& socket);   // "127.0.0.1"
+std::string remote_host(const Socket& socket);  // of the other end
 // "node7:29500", "[::1]:29500"
 std::string host_and_port(const std::string& host, int port);
 bool is_loopback(const std::string& host);

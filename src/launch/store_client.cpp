@@ -36,7 +36,7 @@ struct StoreClient::Impl {
     WireWriter writer;
     writer.add(id).add(static_cast<int>(what));
     fill(writer);
-    const Deadline deadline = deadline_in(waits) + kReplyTime;
+    const Deadline deadline = deadline_in(waits) + reply_time.load();
     bool ended = false;
     while (const std::optional<std::string> frame = exchange(writer, deadline, ended)) {
       WireReader reader(*frame, "answer of the job's store");
@@ -79,6 +79,7 @@ struct StoreClient::Impl {
   std::int64_t next_id = 0;
   bool broken = false;
   std::atomic<bool> outlives_failure{false};
+  std::atomic<Milliseconds> reply_time{kReplyTime};
 };
 
 namespace {
@@ -94,6 +95,7 @@ StoreClient::~StoreClient() = default;
 
 const StoreAddress& StoreClient::address() const { return impl_->address; }
 const std::string& StoreClient::secret() const { return impl_->secret; }
+void StoreClient::set_reply_time(Milliseconds time) { impl_->reply_time = time; }
 void StoreClient::outlive_failure() { impl_->outlives_failure = true; }
 std::string StoreClient::own_host() const { return local_host(impl_->connection.socket()); }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <list>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -167,12 +168,15 @@ struct StoreServer::Impl {
       if (finished.contains(end.process)) continue;
       // With a line it would have told the others first.
       const bool has_told = end.has_told && !lines.knows(end.process);
-      JobFailure lost = lines.lost(end.process, end.how);
-      if (has_told) lost.teller = end.process;
-      fail(lost);
+      JobFailure failure = lines.lost(end.process, end.how);
+      if (has_told) failure.teller = end.process;
+      fail(failure);
     }
     known_ends.clear();
-    if (auto lost = lines.judge(now, judge.counted())) fail(*lost);
+    while (auto failure = lines.judge(now, judge.counted())) {
+      losses[failure->process] = failure->message;
+      fail(*failure);
+    }
     for (Connection& connection : connections) {
       if (!connection.is_known && now >= connection.greet_by) connection.has_ended = true;
       answer_wait(connection, now);
@@ -236,8 +240,12 @@ struct StoreServer::Impl {
     if (connection.received.size() < kMaxGreeting) return;
     const Greeting greeting(options.secret, connection.nonce,
                             connection.received.substr(0, kNonceBytes));
-    if (!same_bytes(connection.received.substr(kNonceBytes), greeting.client_proof()))
+    if (!same_bytes(connection.received.substr(kNonceBytes), greeting.client_proof())) {
+      refused_from = remote_host(connection.socket);
       return end(connection);
+    }
+    if (!refused_from.empty() && refused_from == remote_host(connection.socket))
+      refused_from.clear();
     connection.is_known = true;
     connection.received.clear();
     connection.to_send += greeting.server_proof();
@@ -319,7 +327,8 @@ struct StoreServer::Impl {
     line.heartbeat = milliseconds(std::max<std::int64_t>(1, hello.take<std::int64_t>()));
     hello.finish();
     connection.line = line.process;
-    next_beat = Clock::now();  // the table may have been empty
+    finished.erase(line.process);  // of a job before this one
+    next_beat = Clock::now();      // the table may have been empty
     const auto failure = lines.open(line, judge.counted());
     tell(connection, WireWriter()
                          .add(id)
@@ -347,6 +356,11 @@ struct StoreServer::Impl {
         record(failure);
         return;
       }
+      case LineWord::kHung: {
+        const int rank = said.take<int>();
+        const auto what = said.take<std::string>(), remedy = said.take<std::string>();
+        return warn(hung_text(what, lines.who_waits_for(rank), remedy));
+      }
       case LineWord::kFinish:
         lines.finish(process);
         finished.insert(process);
@@ -363,6 +377,15 @@ struct StoreServer::Impl {
     for (Connection& connection : connections) {
       if (!connection.line || connection.to_send.size() > kMaxUnreadBeats) continue;
       tell(connection, WireWriter().add(word(LineWord::kBeat)).add(teller));
+    }
+  }
+
+  // By one process for all.
+  void warn(const std::string& text) {
+    const int teller = lines.lowest_living(/*but=*/-1);
+    for (Connection& connection : connections) {
+      if (connection.line == teller)
+        tell(connection, WireWriter().add(word(LineWord::kWarning)).add(text));
     }
   }
 
@@ -405,6 +428,8 @@ struct StoreServer::Impl {
   StoreValues values;
   LineTable lines;
   std::set<int> finished;
+  std::map<int, std::string> losses;
+  std::string refused_from;
   std::vector<KnownEnd> reported_ends, known_ends;  // before and since the poll
   JudgeClock judge;
   std::optional<JobFailure> first_failure;
@@ -439,6 +464,22 @@ void StoreServer::report_end(int process, const std::string& how, bool has_told)
 std::optional<JobFailure> StoreServer::failure() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->first_failure;
+}
+
+bool StoreServer::has(const std::string& key) const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->values.has({key});
+}
+
+std::optional<std::string> StoreServer::loss_of(int process) const {
+  const std::lock_guard lock(impl_->mutex);
+  const auto found = impl_->losses.find(process);
+  return found == impl_->losses.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string StoreServer::refused() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->refused_from;
 }
 
 bool StoreServer::wait_for_lines(milliseconds timeout) {

@@ -53,6 +53,12 @@ class StoreServer {
   // needs to.
   void report_end(int process, const std::string& how, bool has_told = false) noexcept;
   std::optional<JobFailure> failure() const;
+  bool has(const std::string& key) const;
+  // What is said of this process, where its line was judged lost, be it the first failure or not.
+  std::optional<std::string> loss_of(int process) const;
+  // From where somebody came last who does not know the secret; "" where nobody has, or where who
+  // came from there has shown since that it does.
+  std::string refused() const;
   // Until every control line has finished or was lost. False after `timeout`.
   bool wait_for_lines(std::chrono::milliseconds timeout);
 

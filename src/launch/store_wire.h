@@ -48,9 +48,10 @@ enum class Ask : int {
   kLine
 };
 enum class Answer : int { kDone, kTimedOut, kFailed, kRefused };
-// From a line: kBeat (status), kReport (a failure), kFinish. From the server: kBeat (teller),
-// kAsk (a beat at once), kFailure (the first), kEnd (no more, and that is no failure).
-enum class LineWord : int { kBeat, kReport, kFinish, kAsk, kFailure, kEnd };
+// From a line: kBeat (status), kReport (a failure), kHung (a rank, what, remedy), kFinish. From the
+// server: kBeat (teller), kAsk (a beat at once), kFailure (the first), kWarning (to be told to the
+// user), kEnd (no more, and that is no failure).
+enum class LineWord : int { kBeat, kReport, kFinish, kAsk, kFailure, kEnd, kHung, kWarning };
 
 // Both random numbers and what follows from them.
 class Greeting {

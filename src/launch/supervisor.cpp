@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include "sluice/error.h"
 
@@ -16,6 +17,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kStopped = 75;
+constexpr const char* kNeverJoined = "ended with exit code 0 and has not joined the job";
 // The signals that one key or one kill of a whole group makes come within this time.
 constexpr milliseconds kOneRequest{1000};
 // How often it is looked whether somebody was judged lost.
@@ -24,8 +26,12 @@ constexpr milliseconds kChildLook{200}, kIdleLook{1000};
 }  // namespace
 
 Supervisor::Supervisor(LaunchSignals& signals, StoreServer* server, int first_process,
-                       milliseconds patience)
-    : signals_(signals), server_(server), first_process_(first_process), patience_(patience) {}
+                       milliseconds patience, HasJoined has_joined)
+    : signals_(signals),
+      server_(server),
+      first_process_(first_process),
+      patience_(patience),
+      has_joined_(std::move(has_joined)) {}
 
 Supervisor::~Supervisor() {
   send_all(SIGKILL);
@@ -96,6 +102,10 @@ void Supervisor::reap() {
 
 void Supervisor::ended(std::size_t index, int exit_code, bool by_signal) {
   Child& child = children_[index];
+  const int process = first_process_ + static_cast<int>(index);
+  child.never_joined = exit_code == 0 && !first_failed_ && !stop_requested_ && !kill_at_ &&
+                       has_joined_ && !has_joined_(process);
+  if (child.never_joined) exit_code = static_cast<int>(ErrorKind::kUsage);
   child.exit_code = exit_code;
   if (child.killed_here && !first_failed_) first_failed_ = index;
   if (exit_code == 0 || exit_code == kStopped || child.killed_here) return;
@@ -104,8 +114,9 @@ void Supervisor::ended(std::size_t index, int exit_code, bool by_signal) {
     give_patience(Clock::now());
   }
   if (!server_) return;
-  const int process = first_process_ + static_cast<int>(index);
-  if (by_signal) {
+  if (child.never_joined) {
+    server_->report_end(process, kNeverJoined, true);
+  } else if (by_signal) {
     server_->report_end(process, "was ended by " + signal_text(exit_code - 128));
   } else {
     server_->report_end(process, "ended with exit code " + std::to_string(exit_code), true);
@@ -192,16 +203,21 @@ JobOutcome Supervisor::outcome() const {
   std::size_t culprit = *first_failed_;
   const auto failure = server_ ? server_->failure() : std::nullopt;
   const int said = failure ? failure->process - first_process_ : -1;
-  if (said >= 0 && said < static_cast<int>(children_.size()))
-    culprit = static_cast<std::size_t>(said);
+  const bool is_here = said >= 0 && said < static_cast<int>(children_.size());
+  if (is_here) culprit = static_cast<std::size_t>(said);
   const Child& child = children_[culprit];
   outcome.exit_code = child.exit_code;
-  outcome.what = name_of(culprit) + " ended with exit code " + std::to_string(child.exit_code);
+  outcome.never_joined = child.never_joined;
+  outcome.what = name_of(culprit) + " " +
+                 (child.never_joined ? kNeverJoined
+                                     : "ended with exit code " + std::to_string(child.exit_code));
   if (child.killed_here || child.exit_code == 0 || child.exit_code == kStopped) {
     // It was stopped or silent, or ended well before it was blamed.
-    outcome.exit_code =
-        failure ? static_cast<int>(failure->kind) : children_[*first_failed_].exit_code;
-    outcome.what = name_of(culprit) + " is lost";
+    outcome.exit_code = failure           ? static_cast<int>(failure->kind)
+                        : lost_elsewhere_ ? static_cast<int>(ErrorKind::kPeer)
+                                          : children_[*first_failed_].exit_code;
+    outcome.what = failure && !is_here ? failure->message.substr(0, failure->message.find("; "))
+                                       : name_of(culprit) + " is lost";
   } else if (child.exit_code > 128) {
     outcome.what = name_of(culprit) + " was ended by " + signal_text(child.exit_code - 128);
   }

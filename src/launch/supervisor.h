@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,16 +33,21 @@ namespace sluice {
 
 struct JobOutcome {
   int exit_code = 0;
-  bool stopped = false;  // there was a request to stop
-  std::string what;      // of a failure: "process 1 was ended by signal 9 (Killed)"
+  bool stopped = false;       // there was a request to stop
+  std::string what;           // of a failure: "process 1 was ended by signal 9 (Killed)"
+  bool never_joined = false;  // of the process that failed first
 };
 
 class Supervisor {
  public:
+  // Whether a process of the job has come to its store.
+  using HasJoined = std::function<bool(int process)>;
+
   // server: of the job's store, where this launcher serves it, else null. first_process: the number
-  // in the job of the first process here.
+  // in the job of the first process here. has_joined: where given, who ends well and has not joined
+  // has failed, with the exit code of wrong usage.
   Supervisor(LaunchSignals& signals, StoreServer* server, int first_process,
-             std::chrono::milliseconds patience);
+             std::chrono::milliseconds patience, HasJoined has_joined = {});
   // Kills what is left.
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
@@ -59,7 +65,8 @@ class Supervisor {
     pid_t pid = 0;
     bool lives = true;
     bool killed_here = false;  // by this supervisor, for another's failure
-    int exit_code = 0;         // 128 + n when a signal ended it
+    bool never_joined = false;
+    int exit_code = 0;  // 128 + n when a signal ended it
   };
   void give_patience(std::chrono::steady_clock::time_point now);
   void on_signal(int signal);
@@ -77,6 +84,7 @@ class Supervisor {
   StoreServer* const server_;
   const int first_process_;
   const std::chrono::milliseconds patience_;
+  const HasJoined has_joined_;
   std::vector<Child> children_;
   std::optional<std::size_t> first_failed_;
   std::optional<Deadline> terminate_at_, kill_at_;

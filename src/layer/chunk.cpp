@@ -15,7 +15,9 @@ bool contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string in_quotes(const LayerSpec& layer) { return "layer '" + layer.name + "'"; }
+std::string in_quotes(const LayerSpec& layer) {
+  return layer.shown_as.empty() ? "layer '" + layer.name + "'" : layer.shown_as;
+}
 
 [[noreturn]] void throw_usage(const std::string& what, const std::string& where,
                               const std::string& remedy) {
@@ -49,6 +51,37 @@ const at::Tensor& find_value(const std::string& name, const LayerSpec& layer, co
       in_quotes(layer) + " reads '" + name + "', which is neither in the batch nor written before",
       "LayerSpec::reads", suggest_name(name, known));
 }
+
+// The inputs of the batch that layers have read, under any name that a layer gave them since: their
+// storage is that of the caller's batch.
+class BatchWatch {
+ public:
+  // Both must outlive the watch.
+  void read(const std::string& name, const at::Tensor& tensor) {
+    if (!tensor.defined() || !version_of(tensor).enabled()) return;
+    read_.push_back({&name, &tensor, version_of(tensor).current_version()});
+  }
+  void require_unwritten(const LayerSpec& layer) const {
+    for (const Read& read : read_) {
+      if (version_of(*read.tensor).current_version() == read.version) continue;
+      throw_usage(in_quotes(layer) + " writes in place to the input '" + *read.name +
+                      "' of the batch, which other microbatches and ranks see",
+                  "LayerSpec::forward", "write to a copy: " + *read.name + ".clone()");
+    }
+  }
+
+ private:
+  struct Read {
+    const std::string* name;
+    const at::Tensor* tensor;
+    std::uint32_t version = 0;
+  };
+  static const c10::VariableVersion& version_of(const at::Tensor& tensor) {
+    return tensor.unsafeGetTensorImpl()->version_counter();
+  }
+
+  std::vector<Read> read_;
+};
 
 }  // namespace
 
@@ -146,7 +179,12 @@ std::vector<at::Tensor> Chunk::run_layer(std::size_t i, const std::vector<at::Te
                                          std::int64_t microbatch) {
   const KeyedRandomScope scope(seed, step, layers_[i].name, microbatch);
   const CastedWeightsScope casts(*casted_weights_);
-  return layers_[i].forward(*modules_[i], read);
+  try {
+    return layers_[i].forward(*modules_[i], read);
+  } catch (...) {
+    failed_layer_ = in_quotes(layers_[i]);
+    throw;
+  }
 }
 
 Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
@@ -157,16 +195,20 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
     differentiable_input |= tensor.defined() && tensor.requires_grad();
 
   Values live = std::move(received);
+  BatchWatch of_batch;
   for (const std::string& name : unused_inputs_) live.erase(name);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LayerSpec& layer = layers_[i];
     std::vector<at::Tensor> read;
-    for (const std::string& name : layer.reads)
+    for (const std::string& name : layer.reads) {
       read.push_back(find_value(name, layer, live, batch));
+      if (!live.has(name)) of_batch.read(name, batch.get(name));
+    }
     for (const std::string& name : release_before_[i]) live.erase(name);
 
     std::vector<at::Tensor> written =
         call ? call(i, read) : run_layer(i, read, seed, step, microbatch);
+    of_batch.require_unwritten(layer);
     if (written.size() != layer.writes.size()) {
       throw_usage(in_quotes(layer) + " returned " + std::to_string(written.size()) +
                       " values and declares " + std::to_string(layer.writes.size()),
@@ -252,5 +294,6 @@ void Chunk::train(bool on) {
 std::vector<at::Tensor> Chunk::take_first_layer_outputs() {
   return std::exchange(first_layer_outputs_, {});
 }
+std::string Chunk::take_failed_layer() { return std::exchange(failed_layer_, {}); }
 
 }  // namespace sluice

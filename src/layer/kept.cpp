@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <algorithm>
+#include <typeinfo>
 
 #include "sluice/error.h"
 
@@ -70,12 +71,17 @@ Kept::Kept(std::vector<std::string> parts, std::vector<std::string> all_parts)
 bool Kept::operator()(const std::string& name) const {
   const std::string full = prefix_ + name;
   if (all_parts_.empty() || concerns_any(full, parts_)) return true;
-  if (!concerns_any(full, all_parts_)) {
-    throw Error(ErrorKind::kUsage, {.what = "no part of the module is '" + full + "', or in it",
-                                    .where = "Kept",
-                                    .remedy = suggest_name(full, all_parts_)});
-  }
-  return false;
+  if (knows(name)) return false;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "the factory asks for '" + full + "', which is no part, nor holds or is in one",
+       .where = "Kept",
+       .remedy = suggest_name(full, all_parts_) +
+                 " (or name it in ModuleTree::parts, as the module does)"});
+}
+
+bool Kept::knows(const std::string& name) const {
+  return all_parts_.empty() || concerns_any(prefix_ + name, all_parts_);
 }
 
 bool Kept::holds_parts(const std::string& name) const {
@@ -92,9 +98,14 @@ Kept Kept::under(const std::string& child) const {
 
 namespace detail {
 
-bool drop_child(torch::nn::Module& parent, const Kept& kept,
-                const std::shared_ptr<torch::nn::Module>& child) {
+std::shared_ptr<torch::nn::Module> drop_child(torch::nn::Module& parent, const Kept& kept,
+                                              const std::shared_ptr<torch::nn::Module>& child) {
   const std::string name = name_of(parent, child);
+  if (!kept.knows(name)) {
+    throw Error(ErrorKind::kUsage, {.what = "the module has '" + name + "', which is in no part",
+                                    .where = "drop_unkept",
+                                    .remedy = "name it in ModuleTree::parts, as the module does"});
+  }
   const auto drops_elements = [&](auto* list) {
     if (list) drop_elements(*list, kept.under(name));
     return list != nullptr;
@@ -103,9 +114,11 @@ bool drop_child(torch::nn::Module& parent, const Kept& kept,
       kept.holds_parts(name) && (drops_elements(child->as<torch::nn::ModuleListImpl>()) ||
                                  drops_elements(child->as<torch::nn::ModuleDictImpl>()) ||
                                  drops_elements(child->as<torch::nn::SequentialImpl>()));
-  if (is_list || kept(name)) return false;
+  if (is_list || kept(name)) return child;
+  if (typeid(*child) == typeid(torch::nn::ModuleListImpl))
+    return parent.replace_module(name, std::make_shared<torch::nn::ModuleListImpl>());
   parent.unregister_module(name);
-  return true;
+  return nullptr;
 }
 
 }  // namespace detail

@@ -106,9 +106,12 @@ void require_distinct(const std::vector<FoundPart>& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (std::size_t k = 0; k < parts.size(); ++k) {
       if (i == k || !is_or_is_in(parts[i].name, parts[k].name)) continue;
-      refuse_parts("part '" + parts[i].name + "' is " +
-                       (parts[i].name == parts[k].name ? "named twice"
-                                                       : "within part '" + parts[k].name + "'"),
+      if (parts[i].name == parts[k].name) {
+        refuse_parts("part '" + parts[i].name + "' is named twice",
+                     "name every part once; one that forward runs twice, such as a shared "
+                     "embedding, is two members, whose parameters ModuleTree::ties makes one");
+      }
+      refuse_parts("part '" + parts[i].name + "' is within part '" + parts[k].name + "'",
                    "name every part of the module once");
     }
   }

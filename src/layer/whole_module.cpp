@@ -6,6 +6,7 @@
 #include <set>
 #include <typeinfo>
 
+#include "layer/crash_word.h"
 #include "layer/module_parts.h"
 #include "layer/owner_of.h"
 #include "sluice/error.h"
@@ -103,7 +104,19 @@ class Tree {
     return module;
   }
 
-  Outputs forward(Module& module, const Values& in) const { return whole_.forward(module, in); }
+  // That of the stage that keeps these parts. shown_as: how messages name it.
+  std::function<Outputs(Module& module, const Values& in)> forward(
+      const Names& parts, const std::string& shown_as) const {
+    if (parts.size() == names_.size()) return whole_.forward;
+    return [run = whole_.forward, word = "a null pointer in the forward of " + shown_as +
+                                         "; is it an element that this stage does not keep? "
+                                         "Look before it runs: if (auto* block = "
+                                         "module->as<Block>()) x = block->forward(x)"](
+               Module& module, const Values& in) {
+      const CrashWord null_pointer(word);
+      return run(module, in);
+    };
+  }
   bool is_ready() const { return whole_.is_ready; }
   const std::string& class_name() const { return whole_.class_name; }
 
@@ -135,8 +148,9 @@ class Tree {
       if (!contains(parts, part))
         refuse("parameter '" + name + "' is left over in the stage of " + range_of(parts),
                class_name(),
-               "make '" + part + "' only where kept(\"" + part +
-                   "\") is true, or take it out with drop_unkept");
+               "make '" + part + "' only where kept(\"" + part + "\") is true" +
+                   (part == name ? ": an own parameter cannot be taken out again"
+                                 : ", or take it out with drop_unkept"));
       const auto [other, added] = seen.emplace(item.value().unsafeGetTensorImpl(), name);
       if (!added && owner_of(other->second, layers_) != owner)
         refuse("parameter '" + name + "' is the very tensor of '" + other->second + "'",
@@ -190,11 +204,13 @@ LayerSpec fuse(const std::shared_ptr<const Tree>& tree, const std::vector<LayerS
     if (contains(made, name)) fused.writes.push_back(name);
   fused.ties = tree->ties_of(parts);
   fused.make = [tree, parts] { return tree->make(parts); };
-  fused.forward = [tree, where = tree->class_name() + ", " + range_of(parts), reads = fused.reads,
+  fused.shown_as = tree->class_name() + ", " + range_of(parts);
+  fused.forward = [forward = tree->forward(parts, fused.shown_as), where = fused.shown_as,
+                   reads = fused.reads,
                    writes = fused.writes](Module& module, const std::vector<at::Tensor>& inputs) {
     Values in;
     for (std::size_t i = 0; i < reads.size(); ++i) in.set(reads[i], inputs[i]);
-    return tree->forward(module, in).named(writes, where);
+    return forward(module, in).named(writes, where);
   };
   if (layers.size() == 1) return fused;
   fused.shapes = nullptr;

@@ -13,8 +13,9 @@
 //
 // Owns: the order of the blocks. Does not own: how many outputs are a block (its caller, by
 // constants), the arithmetic of a block (kernels.h).
-// CPU, float32. Invariant: the bits depend on operands, size of a block and, of MKL's products,
-// number of threads, and each part of the weight's gradient is one product over all rows.
+// CPU, float32. Invariant: the bits depend on operands, size of a block and, of LibTorch's products
+// (products.h), number of threads and of rows; each part of the weight's gradient is one product
+// over all rows.
 // Thread-safety: pure functions; a graph belongs to one rank's thread.
 #pragma once
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/from_blob.h>
 
+#include "base/product_kind.h"
 #include "ops/kernels/kernels.h"
 #include "ops/parallel_rows.h"
 
@@ -30,6 +31,12 @@ struct Product {
   float* c;
   std::int64_t ldc;
 };
+
+// Decided once a process.
+bool has_own_products() {
+  static const bool own = product_kind() == ProductKind::kOwn;
+  return own;
+}
 
 at::Tensor matrix(const float* data, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   return at::from_blob(const_cast<float*>(data), {rows, columns}, {stride, 1}, at::kFloat);
@@ -60,7 +67,7 @@ void run_own(const Product& p, float scale, bool adds) {
 
 void run(const Product& p, float alpha, float beta) {
   if (p.m == 0 || p.n == 0) return;
-  if (has_fast_products()) return run_own(p, alpha, beta != 0);
+  if (has_own_products()) return run_own(p, alpha, beta != 0);
   if (sgemm_) {
     const auto as_int = [](std::int64_t size) {
       TORCH_INTERNAL_ASSERT_DEBUG_ONLY(size <= std::numeric_limits<int>::max());
@@ -85,7 +92,7 @@ void run(const Product& p, float alpha, float beta) {
 }  // namespace
 
 const char* products_name() {
-  if (has_fast_products()) return "own products";
+  if (has_own_products()) return "own products";
   return sgemm_ ? "products of LibTorch's BLAS" : "products of LibTorch";
 }
 

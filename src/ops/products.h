@@ -1,13 +1,17 @@
 // Products of float32 matrices with the weights of linear layers, on rows that may lie in columns
 // of a wider matrix.
 //
-// Owns: LinearWeights, the choice between our own products (kernels.h) and those of the matrix
-// library behind LibTorch: by the processor alone. A program that is linked with another BLAS gets
-// that one's, which then decides about threads.
-// Does not own: what is computed between products (kernels.h), autograd (split_node.h).
+// Owns: LinearWeights, how our own products (kernels.h) and those of the matrix library behind
+// LibTorch are called. A program that is linked with another BLAS gets that one's, which then
+// decides about threads.
+// Does not own: which of both a process takes (base/product_kind.h), what is computed between
+// products (kernels.h), autograd (split_node.h).
 //
-// Invariant: the bits of a result are a function of its operands and, of the library's, of the
-// number of threads.
+// Invariants:
+//  1. The bits of a result are a function of its operands and, of the library's, of the number of
+//     threads and of where operands lie, modulo 64 bytes.
+//  2. Of our own products, rows of x do not change each other's bits in y and dx. Of the library's
+//     they do: a product of another number of rows may add up in another order.
 // Thread-safety: pure functions; as many threads as at::get_num_threads() on the calling thread.
 #pragma once
 

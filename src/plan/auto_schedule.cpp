@@ -21,12 +21,12 @@ constexpr double kSame = 1e-9;  // share of a step that makes no difference
 void require_free(const PipelineOptions& options) {
   const auto refuse = [](const char* what) {
     throw Error(ErrorKind::kUsage,
-                {.what = std::string("auto_schedule and ") + what + " exclude each other",
-                 .where = "schedule",
+                {.what = std::string("`auto_schedule` and ") + what + " exclude each other",
+                 .where = "`schedule`",
                  .remedy = "give one of them"});
   };
-  if (options.own_schedule) refuse("own_schedule");
-  if (options.schedule) refuse("schedule");
+  if (options.own_schedule) refuse("`own_schedule`");
+  if (options.schedule) refuse("`schedule`");
 }
 
 int asked_stages_per_rank(const PartitionOptions& partition, int num_ranks) {
@@ -203,15 +203,15 @@ class FastestPlan {
       throw Error(
           ErrorKind::kMemory,
           {.what = "no schedule fits into memory: the smallest needs " + human_bytes(*smallest_) +
-                   " on a rank, memory_per_rank = " + human_bytes(*options_.memory_per_rank),
-           .where = "memory_per_rank",
-           .remedy = "use more ranks, a smaller microbatch_size or seq_len, or "
-                     "activation_checkpoint"});
+                   " on a rank, `memory_per_rank` = " + human_bytes(*options_.memory_per_rank),
+           .where = "`memory_per_rank`",
+           .remedy = "use more ranks, a smaller `microbatch_size` or `seq_len`, or "
+                     "`activation_checkpoint`"});
     }
     if (failure_) throw Error(*failure_);
     throw Error(ErrorKind::kUsage,
                 {.what = "no schedule can be taken: " + candidates_.front().refusal,
-                 .where = "schedule",
+                 .where = "`schedule`",
                  .remedy = "name a schedule"});
   }
 

@@ -16,7 +16,7 @@ namespace sluice::detail {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, {.what = what, .where = "partition", .remedy = remedy});
+  throw Error(ErrorKind::kUsage, {.what = what, .where = "`partition`", .remedy = remedy});
 }
 
 // The model as one stage: which layers run twice does not depend on where it is cut.
@@ -120,10 +120,10 @@ std::optional<Error> SplitBalance::shortage() const {
       ErrorKind::kMemory,
       {.what = "no split fits into memory: the smallest of those that were looked at needs " +
                human_bytes(smallest_peak_) +
-               " on a rank, memory_per_rank = " + human_bytes(*given_.memory_per_rank),
-       .where = "memory_per_rank",
-       .remedy = "use more ranks, a smaller microbatch_size or seq_len, or "
-                 "activation_checkpoint"});
+               " on a rank, `memory_per_rank` = " + human_bytes(*given_.memory_per_rank),
+       .where = "`memory_per_rank`",
+       .remedy = "use more ranks, a smaller `microbatch_size` or `seq_len`, or "
+                 "`activation_checkpoint`"});
 }
 
 }  // namespace sluice::detail

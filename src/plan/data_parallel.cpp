@@ -14,11 +14,11 @@ namespace {
 // Of replicas, and of shards: more than any machine has, and quick to count.
 constexpr int kMostReplicas = 65536;
 
-// Options of the library; config/plan_words.cpp has the keys that they are.
-constexpr const char* kDegree = "data_parallel.degree";
-constexpr const char* kShards = "data_parallel.shards";
-constexpr const char* kZero3 = "data_parallel.zero3";
-constexpr const char* kPerMicrobatch = "data_parallel.per_microbatch";
+// Options, as messages name them.
+constexpr const char* kDegree = "`data_parallel.degree`";
+constexpr const char* kShards = "`data_parallel.shards`";
+constexpr const char* kZero3 = "`data_parallel.zero3`";
+constexpr const char* kPerMicrobatch = "`data_parallel.per_microbatch`";
 
 [[noreturn]] void refuse(const std::string& what, const std::string& where,
                          const std::string& remedy) {
@@ -97,7 +97,7 @@ void require_data_parallel(const DataParallel& options, int num_microbatches) {
 Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order) {
   static const std::vector<std::string> kOrders = {"pp,dp", "dp,pp"};
   if (rank_order != kOrders[0] && rank_order != kOrders[1]) {
-    refuse("rank_order = \"" + rank_order + "\" is no order of ranks", "rank_order",
+    refuse("`rank_order` = \"" + rank_order + "\" is no order of ranks", "`rank_order`",
            suggest_name(rank_order, kOrders));
   }
   const std::int64_t all = std::int64_t{num_ranks} * options.degree;
@@ -129,7 +129,7 @@ void set_lowering(const DataParallel& options, LowerOptions& lowering) {
 
 void require_own_collectives(const Program& program, const DataParallel& options) {
   const auto refuse_own = [](const std::string& holds, const std::string& remedy) {
-    refuse("the schedule holds " + holds, "own_schedule",
+    refuse("the schedule holds " + holds, "`own_schedule`",
            remedy + ", or leave it out of the schedule");
   };
   if (options.degree == 1) return;

@@ -19,4 +19,7 @@ const Words<Placement>& words_of(Placement);
 const Words<LogLevel>& words_of(LogLevel);
 const Words<Reduction>& words_of(Reduction);
 
+// Of GradientScale::divisor: what is divided by it stays in the range of float32.
+inline constexpr double kLeastDivisor = 1e-30, kMostDivisor = 1e30;
+
 }  // namespace sluice::detail

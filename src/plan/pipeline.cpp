@@ -32,19 +32,27 @@ void require_positive(std::int64_t value, const char* option) {
 void require_positions(const ModelSpec& model, std::int64_t seq_len) {
   if (!model.max_positions || seq_len <= *model.max_positions) return;
   const std::string positions = std::to_string(*model.max_positions);
-  throw Error(ErrorKind::kUsage, {.what = "seq_len = " + std::to_string(seq_len) +
+  throw Error(ErrorKind::kUsage, {.what = "`seq_len` = " + std::to_string(seq_len) +
                                           " is more than the model's " + positions + " positions",
-                                  .where = "seq_len",
-                                  .remedy = "set seq_len to at most " + positions});
+                                  .where = "`seq_len`",
+                                  .remedy = "set `seq_len` to at most " + positions});
 }
 
 void warn_of_positions(const ModelSpec& model, std::int64_t seq_len,
                        std::vector<std::string>& warnings) {
   if (!model.usual_positions || seq_len <= *model.usual_positions) return;
-  warnings.push_back("seq_len = " + std::to_string(seq_len) +
+  warnings.push_back("`seq_len` = " + std::to_string(seq_len) +
                      " is more than the model's max_position_embeddings = " +
                      std::to_string(*model.usual_positions) +
                      ": it was not made for positions beyond them");
+}
+
+void warn_of_one_microbatch(const PipelineOptions& options, std::vector<std::string>& warnings) {
+  const int num_ranks = options.num_ranks.value_or(1);
+  if (num_ranks == 1 || options.num_microbatches || options.own_schedule) return;
+  warnings.push_back("`num_microbatches` is not given, so that a step has one, and the " +
+                     std::to_string(num_ranks) + " ranks work one after the other: give at least " +
+                     std::to_string(num_ranks));
 }
 
 detail::SplitSchedule split_and_schedule(const ModelSpec& model, const PipelineOptions& options) {
@@ -86,8 +94,8 @@ RefusedSchedule::RefusedSchedule(const Error& error, Program program, VerifyRepo
 
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   if (options.auto_schedule) return detail::plan_fastest(std::move(model), options);
-  require_positive(options.microbatch_size, "microbatch_size");
-  require_positive(options.seq_len, "seq_len");
+  require_positive(options.microbatch_size, "`microbatch_size`");
+  require_positive(options.seq_len, "`seq_len`");
   Plan plan;
   plan.model = std::move(model);
   plan.microbatch = {options.microbatch_size, options.seq_len};
@@ -97,6 +105,7 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   detail::require_something_to_train(plan.model);
   require_positions(plan.model, options.seq_len);
   warn_of_positions(plan.model, options.seq_len, plan.warnings);
+  warn_of_one_microbatch(options, plan.warnings);
 
   detail::SplitBalance balance(plan.model, options);
   plan.balance = options.balance;

@@ -38,16 +38,17 @@ Error misplaced(const Schedule& schedule, const Partition& partition, const std:
                  ", but the schedule " + schedule.name + " runs as many on every rank",
          .where = where,
          .remedy = "make " + std::to_string(below) + " or " + std::to_string(below + ranks) +
-                   " stages, or give a schedule of your own by own_schedule"});
+                   " stages, or give a schedule of your own by `own_schedule`"});
   }
   const bool is_v = stages == 2 * ranks && partition.stage_map.is(Placement::kV);
-  return Error(ErrorKind::kUsage,
-               {.what = "the schedule " + schedule.name + " places its stages on ranks " +
-                        list_text(schedule.stage_map.ranks()) + ", not " +
-                        list_text(partition.stage_map.ranks()),
-                .where = where,
-                .remedy = std::string(is_v ? "schedule \"ZBVZeroBubble\" or \"DualPipeV\", " : "") +
-                          "no placement, or a schedule of your own by own_schedule"});
+  return Error(
+      ErrorKind::kUsage,
+      {.what = "the schedule " + schedule.name + " places its stages on ranks " +
+               list_text(schedule.stage_map.ranks()) + ", not " +
+               list_text(partition.stage_map.ranks()),
+       .where = where,
+       .remedy = std::string(is_v ? "`schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", " : "") +
+                 "no `stage_to_rank`, or a schedule of your own by `own_schedule`"});
 }
 
 Schedule renumbered(Schedule schedule, const Partition& partition, const std::string& where) {
@@ -70,7 +71,7 @@ Partition split(const ModelSpec& model, const PartitionOptions& options) {
   try {
     return make_partition(model, options);
   } catch (const Error& error) {
-    throw error.where().empty() ? error.at("partition") : error;
+    throw error.where().empty() ? error.at("`partition`") : error;
   }
 }
 
@@ -81,8 +82,8 @@ PartitionOptions partition_options(const PipelineOptions& options, int num_ranks
     throw Error(ErrorKind::kUsage,
                 {.what = "the partition is for " + counted(options.partition.num_ranks, "rank") +
                          ", the pipeline has " + counted(num_ranks, "rank"),
-                 .where = "partition",
-                 .remedy = "leave partition.num_ranks out"});
+                 .where = "`partition`",
+                 .remedy = "leave `partition.num_ranks` out"});
   }
   PartitionOptions partition = options.partition;
   partition.num_ranks = num_ranks;
@@ -96,7 +97,7 @@ void require_fits(const Schedule& schedule, const char* what, int found, const c
   throw Error(ErrorKind::kUsage,
               {.what = "the schedule " + schedule.name + " has " + counted(found, what) + ", but " +
                        option + " = " + std::to_string(*wanted),
-               .where = "own_schedule",
+               .where = "`own_schedule`",
                .remedy = option + (" = " + std::to_string(found))});
 }
 
@@ -118,7 +119,7 @@ SplitSchedule split_with_named_schedule(const ModelSpec& model, const PipelineOp
   if (!options.schedule && has_several_stages_a_rank(model, options, num_ranks)) {
     name = ScheduleKind::kInterleaved1F1B;
     made.notes.push_back("several stages a rank and no schedule named: " + name.text() +
-                         " is taken (schedule)");
+                         " is taken (`schedule`)");
   }
   made.partition = split(model, partition_options(options, num_ranks, name));
   made.schedule = named_schedule(made.partition, options, name);
@@ -133,25 +134,25 @@ Schedule named_schedule(const Partition& partition, const PipelineOptions& optio
                                     .stages_per_rank = partition.stages_per_rank(),
                                     .num_microbatches = options.num_microbatches.value_or(1)});
   } catch (const Error& error) {
-    throw options.schedule ? error.at("schedule") : error;
+    throw options.schedule ? error.at("`schedule`") : error;
   }
   const bool placed = options.partition.placement || !options.partition.stage_to_rank.empty();
-  return renumbered(std::move(schedule), partition, placed ? "stage_to_rank" : "");
+  return renumbered(std::move(schedule), partition, placed ? "`stage_to_rank`" : "");
 }
 
 SplitSchedule split_with_own_schedule(const ModelSpec& model, const PipelineOptions& options) {
   SplitSchedule made;
   made.schedule = *options.own_schedule;
   if (options.schedule) {
-    made.notes.push_back("schedule = \"" + options.schedule->text() +
+    made.notes.push_back("`schedule` = \"" + options.schedule->text() +
                          "\" is not used: the schedule is that of " + made.schedule.name);
   }
-  require_fits(made.schedule, "rank", made.schedule.num_ranks(), "num_ranks", options.num_ranks);
-  require_fits(made.schedule, "microbatch", made.schedule.num_microbatches, "num_microbatches",
+  require_fits(made.schedule, "rank", made.schedule.num_ranks(), "`num_ranks`", options.num_ranks);
+  require_fits(made.schedule, "microbatch", made.schedule.num_microbatches, "`num_microbatches`",
                options.num_microbatches);
   if (options.partition.placement || !options.partition.stage_to_rank.empty()) {
-    throw Error(ErrorKind::kUsage, {.what = "own_schedule and stage_to_rank exclude each other",
-                                    .where = "own_schedule",
+    throw Error(ErrorKind::kUsage, {.what = "`own_schedule` and `stage_to_rank` exclude each other",
+                                    .where = "`own_schedule`",
                                     .remedy = "the schedule has its stages on ranks " +
                                               list_text(made.schedule.stage_map.ranks())});
   }

@@ -15,7 +15,7 @@ using Names = std::vector<std::string>;
 
 [[noreturn]] void refuse_recompute(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage,
-              {.what = what, .where = "activation_checkpoint", .remedy = remedy});
+              {.what = what, .where = "`activation_checkpoint`", .remedy = remedy});
 }
 
 Names names_in(const ModelSpec& model, bool of_classes) {
@@ -30,7 +30,7 @@ Names names_in(const ModelSpec& model, bool of_classes) {
 void require_names(const ModelSpec& model, const ActivationCheckpoint& which) {
   const bool of_classes = which.kind == ActivationCheckpoint::kClasses;
   if (which.names.empty()) {
-    refuse_recompute("activation_checkpoint is an empty list",
+    refuse_recompute("`activation_checkpoint` is an empty list",
                      "name layers, or write \"none\" or \"full\"");
   }
   const Names known = names_in(model, of_classes);
@@ -39,7 +39,7 @@ void require_names(const ModelSpec& model, const ActivationCheckpoint& which) {
       return of_classes ? is_class(other, name) : other == name;
     };
     if (std::any_of(known.begin(), known.end(), is_meant)) continue;
-    refuse_recompute("activation_checkpoint: no layer is " +
+    refuse_recompute("`activation_checkpoint`: no layer is " +
                          std::string(of_classes ? "of class " : "named ") + "'" + name + "'",
                      known.empty() ? "name layers: their classes are not known before they are made"
                                    : suggest_name(name, known));
@@ -127,7 +127,7 @@ std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
       for (const ValueSpec& value : layer.writes) values[value.name] = bytes_of(value);
     }
     if (stage.recomputed.empty()) {
-      notes.push_back("activation_checkpoint: no layer of stage " + std::to_string(stage.stage) +
+      notes.push_back("`activation_checkpoint`: no layer of stage " + std::to_string(stage.stage) +
                       " runs again");
     }
   }

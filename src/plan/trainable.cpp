@@ -15,7 +15,7 @@ const std::string& first_use(const ParameterSpec& parameter) {
 }
 
 [[noreturn]] void refuse_trainable(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, {.what = what, .where = "trainable", .remedy = remedy});
+  throw Error(ErrorKind::kUsage, {.what = what, .where = "`trainable`", .remedy = remedy});
 }
 
 // Of a layer of which nothing is trained: `flows` when something before it is.
@@ -89,7 +89,7 @@ void lower_frozen_costs(ModelSpec& model) {
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
   if (patterns == std::vector<std::string>{"*"}) return;
   if (patterns.empty())
-    refuse_trainable("trainable = [] freezes every parameter",
+    refuse_trainable("`trainable` = [] freezes every parameter",
                      "name what to train, such as \"*norm*\"");
   for (const LayerInfo& layer : model.layers) {
     if (model.family.empty() && !layer.parameters_known)
@@ -110,7 +110,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
       return matches_pattern(pattern, name);
     });
     if (matches) continue;
-    refuse_trainable("trainable: '" + pattern + "' matches no parameter",
+    refuse_trainable("`trainable`: '" + pattern + "' matches no parameter",
                      suggestion(pattern, names));
   }
   for (LayerInfo& layer : model.layers) {

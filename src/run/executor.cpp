@@ -68,6 +68,7 @@ struct Executor::Impl {
   std::int64_t first_microbatch = 0;  // of this replica; also after it
   StepOps* ops = nullptr;
   Action running;  // the instruction, or the half of a pair that runs
+  bool computes_loss = false;
 
   Impl(const Program& the_program, int the_rank, const std::vector<Stage*>& the_stages,
        Transport& the_transport, StepOps& the_ops, LossFunction loss, ExecutorOptions options)
@@ -236,13 +237,21 @@ struct Executor::Impl {
       drop_everything();
       throw Error(failure->kind, {.what = failure->message});
     }
-    const Error error = describe_instruction_failure(rank, index, action, running, batch->step);
+    const Error error =
+        describe_instruction_failure(rank, index, action, running, batch->step, of_user());
     transport.abort({rank, error.kind(), error.what()});
     drop_everything();
     throw error;
   }
 
+  // What of the model was called by what failed.
+  std::string of_user() {
+    if (computes_loss) return "Model::loss";
+    return is_compute(running.kind) ? stage_at(running.stage).chunk().take_failed_layer() : "";
+  }
+
   void drop_everything() {
+    computes_loss = false;
     mailbox.clear();
     posts.clear();
     idle_works.clear();
@@ -269,7 +278,9 @@ struct Executor::Impl {
           stage_at(s).forward({seed, batch->step, number_of(m)}, std::move(inputs), batch_inputs);
       Tensors roots = auxiliary.take(s, m, outputs);
       if (is_last) {
+        computes_loss = true;
         roots.push_back(losses.compute(m, outputs, batch_inputs));
+        computes_loss = false;
         produced.push_back(roots.back().detach());
       } else {
         for (const auto& [name, tensor] : outputs) {

@@ -238,6 +238,26 @@ FlightRecord FlightRecorder::record() const {
   return record;
 }
 
+std::optional<FlightRecorder::Running> FlightRecorder::running() const {
+  const std::lock_guard lock(mutex_);
+  if (!in_pass_ || count_ == 0) return std::nullopt;
+  const Entry& entry = entries_[(count_ - 1) % entries_.size()];
+  if (entry.state != FlightState::kRunning) return std::nullopt;
+  return Running{entry.pass, entry.step, entry.index, entry.action};
+}
+
+std::vector<std::pair<Action, double>> FlightRecorder::computed() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<Action, double>> seconds;
+  const std::size_t kept = std::min(count_, entries_.size());
+  for (std::size_t i = 0; i < kept; ++i) {
+    const Entry& entry = entries_[i];
+    if (entry.state == FlightState::kDone)
+      seconds.emplace_back(entry.action, in_seconds(entry.stop - entry.start - entry.waited));
+  }
+  return seconds;
+}
+
 std::string FlightRecorder::now() const {
   const std::lock_guard lock(mutex_);
   if (!in_pass_ || count_ == 0 || !row_) return {};

@@ -15,7 +15,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/flight/flight_record.h"
@@ -42,6 +44,15 @@ class FlightRecorder final : public ExecutorObserver {
   std::string text() const;
   // What is known here: ranks of the run, row, entries; not run, host, reason and failure.
   FlightRecord record() const;
+  // The instruction in which the rank computes; nothing while it waits, and between steps.
+  struct Running {
+    std::int64_t pass = 0, step = 0;
+    int index = 0;
+    Action action;
+  };
+  std::optional<Running> running() const;
+  // How long each of the last instructions computed, in seconds, of those that have ended.
+  std::vector<std::pair<Action, double>> computed() const;
   // "rank 0, step 4, instruction 7 '0B1', waits 3.2 s for 0RECV_B1 from rank 1": what the rank does
   // now; "" when nothing runs.
   std::string now() const;

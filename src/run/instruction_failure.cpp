@@ -7,7 +7,7 @@
 namespace sluice {
 
 Error describe_instruction_failure(int rank, int index, const Action& action, const Action& part,
-                                   std::int64_t step) {
+                                   std::int64_t step, const std::string& of_user) {
   const Error error = caught_error();
   std::string place = "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) +
                       " '" + to_text(action) + "'";
@@ -16,6 +16,7 @@ Error describe_instruction_failure(int rank, int index, const Action& action, co
              std::to_string(part.microbatch) + ")";
   }
   place += ", step " + std::to_string(step);
+  if (error.where().find(of_user) == std::string::npos) place += ", " + of_user;
   if (!error.where().empty()) place += ", " + error.where();
   return error.at(place);
 }

@@ -1,9 +1,10 @@
 #include "sluice/parts/trace.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
+
+#include "base/json.h"
 
 namespace sluice {
 namespace {
@@ -31,7 +32,7 @@ double microseconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-nlohmann::ordered_json metadata(const char* what, int rank, int row, const std::string& name) {
+Json metadata(const char* what, int rank, int row, const std::string& name) {
   return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", row}, {"args", {{"name", name}}}};
 }
 
@@ -79,7 +80,7 @@ std::string to_chrome_trace(std::span<const TraceEvent> events) {
     start = rows.empty() ? event.start : std::min(start, event.start);
     rows.emplace(event.rank, event.row);
   }
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  Json list = Json::array();
   for (const auto& [rank, row] : rows) {
     list.push_back(metadata("process_name", rank, 0, "rank " + std::to_string(rank)));
     list.push_back(metadata("thread_name", rank, static_cast<int>(row), name_of(row)));
@@ -94,9 +95,7 @@ std::string to_chrome_trace(std::span<const TraceEvent> events) {
                     {"dur", event.duration},
                     {"args", {{"step", event.step}}}});
   }
-  return nlohmann::ordered_json{{"traceEvents", std::move(list)}, {"displayTimeUnit", "ms"}}
-             .dump() +
-         "\n";
+  return Json{{"traceEvents", std::move(list)}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }
 
 }  // namespace sluice

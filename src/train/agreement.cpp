@@ -9,7 +9,6 @@
 #include "comm/gather_messages.h"
 #include "run/autocast.h"
 #include "sluice/error.h"
-#include "train/fingerprint.h"
 
 namespace sluice {
 namespace {
@@ -45,6 +44,18 @@ std::string difference(const Said& own, const Said& theirs, int rank, int own_ra
          (own.outputs != theirs.outputs ? "outputs" : "scale");
 }
 
+std::string remedy_of(const Said& own, const Said& theirs) {
+  if (own.call == theirs.call && own.autocast != theirs.autocast)
+    return "set it alike on every rank, or RunOptions::autocast";
+  const std::string same = "make the same calls with the same batch on every rank";
+  const bool only_batches_differ = own.call == theirs.call && own.counts == theirs.counts &&
+                                   own.outputs == theirs.outputs && own.scale == theirs.scale;
+  if (!only_batches_differ) return same;
+  return same +
+         "; a loader's RandomSampler draws alike under "
+         "sluice::KeyedRandomScope(pipeline.seed(), epoch, \"loader\", 0)";
+}
+
 // Collective. What every rank said, where it agrees with this one: in all where they have the same
 // batch, else in the call.
 std::vector<Said> exchange(const Group& world, const Said& own) {
@@ -75,20 +86,18 @@ std::vector<Said> exchange(const Group& world, const Said& own) {
                 {.what = difference(own, theirs, rank, world.rank()),
                  .where = (own.call == kEndOfBody ? "the end of the body" : own.call) +
                           " on rank " + std::to_string(world.rank()),
-                 .remedy = own.call != theirs.call || own.autocast == theirs.autocast
-                               ? "make the same calls with the same batch on every rank"
-                               : "set it alike on every rank, or RunOptions::autocast"});
+                 .remedy = remedy_of(own, theirs)});
   }
   return all;
 }
 
 }  // namespace
 
-void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options,
-           const char* call) {
+void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call,
+           Compared compared) {
   Said own = {call, batch.counts, autocast_state(), static_cast<std::int64_t>(options.outputs), {}};
   if (batch.scale) own.scale = {static_cast<double>(batch.scale->kind), batch.scale->divisor};
-  own.fingerprint = fingerprint(batch);
+  own.fingerprint = fingerprint(batch, compared);
   own.replica = groups.replica;
   const std::vector<Said> all = exchange(groups.world, own);
   if (groups.num_replicas == 1) return;

@@ -5,14 +5,16 @@
 #include "sluice/parts/run_groups.h"
 #include "sluice/parts/step_batch.h"
 #include "sluice/pipeline.h"
+#include "train/fingerprint.h"
 
 namespace sluice {
 
 // Collective. Throws Error(kUsage) on every rank that disagrees with another: in the call, in what
-// the microbatches hold (as far as a few of their elements tell) and count, in the autocast state,
-// or in the options; of batches, only those of one replica have to agree. Sets where the batch
-// stands among those of several replicas, and what all of them count. call: "train_step".
-void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call);
+// the microbatches hold (as far as the elements tell that are compared) and count, in the autocast
+// state, or in the options; of batches, only those of one replica have to agree. Sets where the
+// batch stands among those of several replicas, and what all of them count. call: "train_step".
+void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call,
+           Compared compared);
 
 // Collective. Throws Error(kUsage) unless all ranks make this call now.
 void require_call(const Group& world, const char* call);

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
+#include <string>
+#include <utility>
+
+#include "base/content_hash.h"
 
 namespace sluice {
 namespace {
@@ -31,13 +34,22 @@ void add_row(Hash& hash, at::Tensor tensor, std::int64_t row) {
   hash.add(tensor.const_data_ptr(), static_cast<std::size_t>(tensor.nbytes()));
 }
 
-std::int64_t fingerprint_of(const at::Tensor& tensor) {
+void add_all(Hash& hash, const at::Tensor& tensor) {
+  const at::Tensor bytes = tensor.contiguous();
+  const std::string digits =
+      content_hash({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
+  hash.add(digits.data(), digits.size());
+}
+
+std::int64_t fingerprint_of(const at::Tensor& tensor, Compared compared) {
   if (!tensor.defined() || !tensor.is_cpu() || tensor.layout() != at::kStrided) return 0;
   Hash hash;
   for (const std::int64_t size : tensor.sizes()) hash.add(&size, sizeof(size));
   if (tensor.numel() > 0) {
     const at::Tensor detached = tensor.detach();
-    if (tensor.dim() == 0) {
+    if (compared == Compared::kAll) {
+      add_all(hash, detached);
+    } else if (tensor.dim() == 0) {
       hash.add(detached.const_data_ptr(), detached.element_size());
     } else {
       for (const std::int64_t row : {std::int64_t{0}, tensor.size(0) / 2, tensor.size(0) - 1})
@@ -49,11 +61,19 @@ std::int64_t fingerprint_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::vector<std::int64_t> fingerprint(const StepBatch& batch) {
+std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared) {
   std::vector<std::int64_t> numbers;
-  for (const std::size_t m : std::set<std::size_t>{0, batch.microbatches.size() - 1}) {
-    for (const auto& [name, tensor] : batch.microbatches.at(m))
-      numbers.push_back(fingerprint_of(tensor));
+  std::vector<std::pair<at::Tensor, std::int64_t>> before;  // what is replicated is read once
+  for (std::size_t m = 0; m < batch.microbatches.size(); ++m) {
+    if (compared == Compared::kSome && m > 0 && m + 1 < batch.microbatches.size()) continue;
+    std::vector<std::pair<at::Tensor, std::int64_t>> own;
+    for (const auto& [name, tensor] : batch.microbatches.at(m)) {
+      const std::size_t i = own.size();
+      const bool is_known = i < before.size() && before[i].first.is_same(tensor);
+      own.emplace_back(tensor, is_known ? before[i].second : fingerprint_of(tensor, compared));
+      numbers.push_back(own.back().second);
+    }
+    before = std::move(own);
   }
   return numbers;
 }

@@ -1,4 +1,4 @@
-// A few bytes of a batch, by which ranks notice that they were given different ones.
+// A few numbers made of a batch, by which ranks notice that they were given different ones.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,14 @@
 
 namespace sluice {
 
-// Of every input of the first and the last microbatch: a number made of its sizes and of some of
-// its elements; 0 where the rank has none (a tensor that has sizes alone, or is on a device that
-// would have to be waited for).
-std::vector<std::int64_t> fingerprint(const StepBatch& batch);
+// What of a batch: all elements, which costs a pass over them, or some of the first and the last
+// microbatch.
+enum class Compared : std::uint8_t { kAll, kSome };
+
+// Of every input of every microbatch, or of these two: a number made of its sizes and elements; 0
+// where the rank has none (a tensor that has sizes alone, or is on a device that would have to be
+// waited for).
+std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared);
 
 // Whether two ranks may have been given the same.
 bool may_be_same(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b);

@@ -2,10 +2,18 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "sluice/error.h"
+#include "sluice/parts/log.h"
+
 namespace sluice {
 
 void Grads::add_step() {
   const at::NoGradGuard no_grad;
+  has_step_ = true;
   for (const SharedParameter& parameter : parameters_) {
     const ParameterUse* use = parameter.local_use();
     if (use && use->gradient().defined()) add(use->value(), use->gradient());
@@ -16,19 +24,66 @@ void Grads::scale(double factor) {
   const at::NoGradGuard no_grad;
   for (const SharedParameter& parameter : parameters_) {
     const ParameterUse* use = parameter.local_use();
-    if (!use || !use->value().grad().defined()) continue;
+    if (!use || !grad_of(use->value()).defined()) continue;
     if (sums_.count(use->value().unsafeGetTensorImpl()) > 0) {
       Sum& sum = sum_of(use->value());
       sum.value.mul_(factor);
       show(sum, use->value());
     } else {
-      use->value().mutable_grad().mul_(factor);
+      grad_of(use->value()).mul_(factor);
     }
   }
 }
 
-void Grads::add(const at::Tensor& parameter, const at::Tensor& gradient) {
+void Grads::clear() {
+  for (const SharedParameter& parameter : parameters_) {
+    if (const ParameterUse* use = parameter.local_use()) grad_of(use->value()).reset();
+  }
+}
+
+void Grads::give_out() {
+  are_asked_for_ = true;
+  if (!std::exchange(are_held_, false)) return;
+  for (const SharedParameter& parameter : parameters_) {
+    const ParameterUse* use = parameter.local_use();
+    if (!use) continue;
+    const auto held = held_.find(use->value().unsafeGetTensorImpl());
+    if (held != held_.end()) use->value().mutable_grad() = std::move(held->second);
+  }
+  held_.clear();
+}
+
+void Grads::require_asked_for(int rank) {
+  if (are_asked_for_ || !has_step_) return;
+  const auto own = std::find_if(parameters_.begin(), parameters_.end(),
+                                [](const SharedParameter& each) { return each.local_use(); });
+  if (own == parameters_.end()) return;
+  if (!are_held_) {
+    if (std::exchange(has_warned_, true)) return;
+    log_warning("a second step, but nobody has asked for the parameters, such as '" + own->name +
+                "': an optimizer of another module's trains nothing; make it of "
+                "pipeline.parameters()");
+    return;
+  }
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "a second step, but nobody has asked for the parameters, such as '" + own->name +
+               "', so that no optimizer holds them alone",
+       .where = "Pipeline::train_step on rank " + std::to_string(rank),
+       .remedy = "make the rank's optimizer in the body, of pipeline.parameters(): those of "
+                 "the module that the model was made of are all ranks' at once, those of "
+                 "another module nobody's"});
+}
+
+at::Tensor& Grads::grad_of(const at::Tensor& parameter) {
   at::Tensor& grad = parameter.mutable_grad();
+  if (!are_held_) return grad;
+  // With what was there before the pipeline.
+  return held_.try_emplace(parameter.unsafeGetTensorImpl(), std::move(grad)).first->second;
+}
+
+void Grads::add(const at::Tensor& parameter, const at::Tensor& gradient) {
+  at::Tensor& grad = grad_of(parameter);
   if (gradient.scalar_type() == parameter.scalar_type()) {
     if (grad.defined()) {
       grad.add_(gradient);
@@ -48,7 +103,7 @@ void Grads::add(const at::Tensor& parameter, const at::Tensor& gradient) {
 }
 
 Grads::Sum& Grads::sum_of(const at::Tensor& parameter) {
-  const at::Tensor& grad = parameter.grad();
+  const at::Tensor& grad = grad_of(parameter);
   Sum& sum = sums_[parameter.unsafeGetTensorImpl()];
   const bool goes_on = sum.grad.is_same(grad) && sum.version == grad._version();
   if (!goes_on) sum.value = grad.to(at::kFloat);
@@ -56,7 +111,7 @@ Grads::Sum& Grads::sum_of(const at::Tensor& parameter) {
 }
 
 void Grads::show(Sum& sum, const at::Tensor& parameter) {
-  at::Tensor& grad = parameter.mutable_grad();
+  at::Tensor& grad = grad_of(parameter);
   if (grad.defined()) {
     grad.copy_(sum.value);
   } else {

@@ -1,7 +1,11 @@
 // `.grad` of the parameters of this rank: all steps since it was last cleared.
 //
-// Owns: the sums in float32 behind the `.grad` of half-precision parameters. Does not own: the
-// gradients of a step (Stage), ties (tied_sums.h).
+// Until somebody has asked for the parameters, those of several ranks are held back: who updates
+// parameters by then holds tensors of another module, or those of all ranks at once, on which the
+// ranks' optimizers would race.
+//
+// Owns: the sums in float32 behind the `.grad` of half-precision parameters, and what is held back.
+// Does not own: the gradients of a step (Stage), ties (tied_sums.h).
 // Thread-safety: one rank's thread.
 #pragma once
 
@@ -15,12 +19,22 @@ namespace sluice {
 class Grads {
  public:
   // parameters must outlive it.
-  explicit Grads(const std::vector<SharedParameter>& parameters) : parameters_(parameters) {}
+  Grads(const std::vector<SharedParameter>& parameters, bool has_several_ranks)
+      : parameters_(parameters), are_held_(has_several_ranks) {}
 
   // Adds the gradients of a step. A sum goes on as long as nobody else has written to its `.grad`,
   // else from what is there.
   void add_step();
   void scale(double factor);
+  void clear();
+  // Undefined: none.
+  at::Tensor of(const ParameterUse& use) { return grad_of(use.value()); }
+
+  // Somebody asks for the parameters.
+  void give_out();
+  // Where there was a step and nobody has asked: throws Error(kUsage) of several ranks, else warns
+  // once. rank: for the message.
+  void require_asked_for(int rank);
 
  private:
   struct Sum {
@@ -28,12 +42,17 @@ class Grads {
     at::Tensor grad;            // that shows it
     std::uint32_t version = 0;  // of `grad` when it did
   };
+  at::Tensor& grad_of(const at::Tensor& parameter);
   void add(const at::Tensor& parameter, const at::Tensor& gradient);
   Sum& sum_of(const at::Tensor& parameter);
-  static void show(Sum& sum, const at::Tensor& parameter);
+  void show(Sum& sum, const at::Tensor& parameter);
 
   const std::vector<SharedParameter>& parameters_;
-  std::map<const void*, Sum> sums_;  // by parameter; half precision only
+  std::map<const void*, Sum> sums_;         // by parameter; half precision only
+  std::map<const void*, at::Tensor> held_;  // by parameter; until they are given out
+  bool are_held_;
+  bool are_asked_for_ = false, has_warned_ = false;
+  bool has_step_ = false;
 };
 
 }  // namespace sluice

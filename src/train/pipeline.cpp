@@ -5,10 +5,12 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "base/text.h"
 #include "plan/data_parallel.h"
@@ -20,6 +22,7 @@
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/describe.h"
 #include "sluice/parts/gradient_norm.h"
+#include "sluice/parts/log.h"
 #include "sluice/parts/transport.h"
 #include "train/agreement.h"
 #include "train/begin_alike.h"
@@ -87,12 +90,14 @@ struct Pipeline::Impl {
   std::vector<SharedParameter> shared;
   const std::unique_ptr<FaultInjector> faults;  // of SLUICE_FAULT
   std::vector<ExecutorObserver*> observers;
-  Grads grads{shared};
+  Grads grads{shared, transport.size() > 1};
   ModelEnd end{model};
   std::map<bool, StepRunner> training;  // by whether outputs are gathered
   std::optional<Evaluator> evaluation;
   std::int64_t step = 0;
   bool gave_parameters = false;  // an optimizer may hold them
+  std::set<std::string> compared_calls;
+  bool warned_of_loss = false;
 
   Impl(const Model& the_model, const Plan& the_plan, Transport& the_transport,
        RunOptions the_options)
@@ -178,7 +183,7 @@ struct Pipeline::Impl {
     return *evaluation;
   }
 
-  void require_own(const torch::optim::Optimizer& optimizer) const {
+  void require_own(const torch::optim::Optimizer& optimizer) {
     std::set<const void*> own;
     for (const SharedParameter& parameter : shared) {
       if (const ParameterUse* use = parameter.local_use())
@@ -194,6 +199,7 @@ struct Pipeline::Impl {
                      .remedy = "make the optimizer after the pipeline, of pipeline.parameters()"});
       }
     }
+    grads.give_out();
   }
 
   PipelineState state() const {
@@ -201,10 +207,19 @@ struct Pipeline::Impl {
   }
 
   // Among replicas one may have nothing that counts.
-  void agree_on(StepBatch& batch, const StepOptions& step_options, const char* call) const {
+  void agree_on(StepBatch& batch, const StepOptions& step_options, const char* call) {
     if (groups.num_replicas == 1) require_counted(batch);
-    agree(groups, batch, step_options, call);
+    const bool is_first = compared_calls.insert(call).second;
+    agree(groups, batch, step_options, call, is_first ? Compared::kAll : Compared::kSome);
     if (groups.num_replicas > 1) require_counted(batch);
+  }
+
+  // One rank for all, and once: what follows a loss that is not finite is none either.
+  void warn_of_loss(double loss) {
+    if (std::isfinite(loss) || transport.rank() != 0 || std::exchange(warned_of_loss, true)) return;
+    log_warning("the loss of step " + std::to_string(step) + " is " +
+                (std::isnan(loss) ? "nan" : std::to_string(loss)) +
+                "; Pipeline::train_step goes on: look at StepResult::loss, and stop there");
   }
 
   // What is thrown before the executor runs would leave the other ranks waiting.
@@ -219,6 +234,18 @@ struct Pipeline::Impl {
       transport.abort({transport.rank(), error.kind(), error.what()});
       throw;
     }
+  }
+
+  std::vector<std::pair<std::string, at::Tensor>> local_parameters() const {
+    std::vector<std::pair<std::string, at::Tensor>> parameters;
+    std::set<std::string> seen;
+    for (const auto& stage : stages.stages()) {
+      for (const ParameterInfo& info : stage->parameters()) {
+        const std::string& name = info.tied_to.empty() ? info.name : info.tied_to;
+        if (seen.insert(name).second) parameters.emplace_back(name, info.tensor);
+      }
+    }
+    return parameters;
   }
 
   // The sums of this step join what earlier steps have left in `.grad`.
@@ -240,6 +267,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     require_gradients("Pipeline::train_step");
     require_same_parameters(impl_->stages);
     const BatchSplit split(inputs, impl_->model);
+    split.require_no_gradient();
     const int planned = impl_->plan.schedule.num_microbatches;
     const int possible = split.num_microbatches(planned);
     if (possible != planned) {
@@ -253,10 +281,12 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     }
     StepBatch batch = make_batch(split, impl_->model, planned, impl_->step + 1, options);
     impl_->agree_on(batch, options, "train_step");
+    impl_->grads.require_asked_for(impl_->transport.rank());
     ++impl_->step;
     StepRunner& runner = impl_->training_runner(options.outputs == OutputRanks::kAll);
     StepResult result = runner.run(batch, options);
     impl_->add_to_grads(runner);
+    impl_->warn_of_loss(result.loss);
     return result;
   });
 }
@@ -289,6 +319,7 @@ void Pipeline::to(at::Device device) {
 std::vector<at::Tensor> Pipeline::parameters() const {
   require_no_step("Pipeline::parameters");
   impl_->gave_parameters = true;
+  impl_->grads.give_out();
   std::vector<at::Tensor> parameters;
   for (const SharedParameter& parameter : impl_->shared) {
     if (const ParameterUse* use = parameter.local_use()) parameters.push_back(use->value());
@@ -298,21 +329,15 @@ std::vector<at::Tensor> Pipeline::parameters() const {
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_parameters() const {
   require_no_step("Pipeline::local_parameters");
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
-  std::set<std::string> seen;
-  for (const auto& stage : impl_->stages.stages()) {
-    for (const ParameterInfo& info : stage->parameters()) {
-      const std::string& name = info.tied_to.empty() ? info.name : info.tied_to;
-      if (seen.insert(name).second) parameters.emplace_back(name, info.tensor);
-    }
-  }
-  return parameters;
+  impl_->grads.give_out();
+  return impl_->local_parameters();
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() const {
   require_no_step("Pipeline::local_state_dict");
   std::vector<std::pair<std::string, at::Tensor>> state;
-  for (const auto& [name, tensor] : local_parameters()) state.emplace_back(name, tensor.detach());
+  for (const auto& [name, tensor] : impl_->local_parameters())
+    state.emplace_back(name, tensor.detach());
   // Stages of a whole module may have each their own of one name.
   for (const auto& stage : impl_->stages.stages()) {
     for (const auto& [name, tensor] : stage->chunk().buffers()) state.emplace_back(name, tensor);
@@ -398,8 +423,8 @@ double Pipeline::clip_grad_norm(double max_norm) {
   require_call(impl_->world, "clip_grad_norm");
   const at::NoGradGuard no_grad;
   const GradientNorms norms =
-      post_gradient_norms(impl_->shared, impl_->groups.pipeline, [](const ParameterUse& use) {
-        return use.value().grad();
+      post_gradient_norms(impl_->shared, impl_->groups.pipeline, [&](const ParameterUse& use) {
+        return impl_->grads.of(use);
       }).wait();
   const double coefficient = clip_coefficient(norms.total, max_norm);
   if (coefficient != 1.0) impl_->grads.scale(coefficient);
@@ -408,7 +433,7 @@ double Pipeline::clip_grad_norm(double max_norm) {
 
 void Pipeline::zero_grad() {
   require_no_step("Pipeline::zero_grad");
-  for (const at::Tensor& parameter : parameters()) parameter.mutable_grad().reset();
+  impl_->grads.clear();
 }
 
 void Pipeline::check(const torch::optim::Optimizer& optimizer) const {
@@ -432,10 +457,12 @@ const Program& Pipeline::program() const {
 }
 std::vector<Stage*> Pipeline::stages() const {
   require_no_step("Pipeline::stages");
+  impl_->grads.give_out();
   return impl_->stages.pointers();
 }
 std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
   require_no_step("Pipeline::modules");
+  impl_->grads.give_out();
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
   for (const auto& stage : impl_->stages.stages()) {
     Chunk& chunk = stage->chunk();

@@ -1,10 +1,10 @@
 #include "train/pipeline_checkpoint.h"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/content_hash.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/load_state.h"
 #include "checkpoint/tensor_files.h"
 #include "checkpoint/torch_optimizer.h"
@@ -32,11 +32,8 @@ Error usage(const std::string& what, const std::string& remedy) {
 
 // As JSON: refuses what is no UTF-8.
 std::string text_of(const std::map<std::string, std::string>& extra) {
-  try {
-    return nlohmann::json(extra).dump();
-  } catch (const nlohmann::json::exception&) {
-    throw usage("a text of the extra state is no UTF-8", "save bytes as a tensor of kByte");
-  }
+  if (std::optional<std::string> text = Json(extra).dump_valid()) return std::move(*text);
+  throw usage("a text of the extra state is no UTF-8", "save bytes as a tensor of kByte");
 }
 
 // Of what ranks have to say alike.

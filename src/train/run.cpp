@@ -1,9 +1,13 @@
 // A pipeline whose ranks are threads of this process, or of several.
 #include <ATen/Parallel.h>
 
+#include <string>
+
+#include "base/text.h"
 #include "comm/process_job.h"
 #include "sluice/error.h"
 #include "sluice/parts/describe.h"
+#include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/parts/transport.h"
 #include "sluice/pipeline.h"
@@ -24,6 +28,22 @@ class ThreadsOfCaller {
   int threads_;
 };
 
+// What all processes have to pass alike, in lines.
+std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
+  const DataParallel& replicas = plan.data_parallel;
+  std::string text = "schedule = " + plan.schedule.name +
+                     "\nmicrobatches = " + std::to_string(plan.schedule.num_microbatches) +
+                     "\nreplicas = " + std::to_string(replicas.degree) +
+                     "\nshards = " + std::to_string(replicas.num_shards()) +
+                     "\nseed = " + std::to_string(run_options.seed) +
+                     "\nthreads_per_rank = " + std::to_string(run_options.threads_per_rank);
+  for (const LayerSpec& layer : model.layers) {
+    text += "\nlayer " + layer.name + " = " + join(layer.reads, ", ") + " -> " +
+            join(layer.writes, ", ");
+  }
+  return text;
+}
+
 }  // namespace
 
 void run(const Model& model, const PipelineOptions& options,
@@ -38,8 +58,12 @@ void run(const Model& model, const PipelineOptions& options,
   const Plan plan = plan_pipeline(describe(model.layers), options);
   const int num_ranks = plan.program.mesh.num_ranks();
   ProcessJob processes(read_launch_environment(), {.num_ranks = num_ranks,
+                                                   .alike = alike(plan, model, run_options),
                                                    .deadline = run_options.deadline,
                                                    .heartbeat = run_options.heartbeat});
+  if (processes.ranks_here().front() == 0) {
+    for (const std::string& warning : plan.warnings) log_warning(warning);
+  }
   try {
     run_ranks(processes.connect(),
               resolve_threads_per_rank(run_options.threads_per_rank, processes.ranks_on_machine()),

@@ -227,6 +227,18 @@ void BatchSplit::require_row_count() const {
   }
 }
 
+void BatchSplit::require_no_gradient() const {
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    for (const at::Tensor& tensor : inputs_[i]->tensors()) {
+      if (!tensor.defined() || !tensor.requires_grad()) continue;
+      refuse("the input '" + names_[i] +
+                 "' requires a gradient, which a step gives to parameters "
+                 "alone",
+             "pass it without its graph: " + names_[i] + ".detach()");
+    }
+  }
+}
+
 void BatchSplit::learn_rows(const std::string& name, std::int64_t rows) {
   if (rows_ && rows_->count != rows) {
     refuse("'" + name + "' has " + counted(rows, "row") + " to cut, '" + rows_->name + "' " +

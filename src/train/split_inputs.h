@@ -24,6 +24,8 @@ class BatchSplit {
 
   // Throws Error(kUsage) unless count_rows() of a microbatch is its number of rows.
   void require_row_count() const;
+  // Throws Error(kUsage) for an input that requires a gradient.
+  void require_no_gradient() const;
 
   // How many microbatches the batch can be cut into, at most `most`: no more than it has rows, and
   // exactly as many as it is given for.

@@ -4,13 +4,13 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "base/text.h"
+#include "plan/option_words.h"
 #include "run/replicas.h"
 #include "sluice/error.h"
 #include "sluice/parts/transport.h"
@@ -69,10 +69,12 @@ void require_same_parameters(const RankStages& stages) {
 
 void require_divisor(const char* call, const std::optional<GradientScale>& scale) {
   if (!scale || scale->kind != GradientScale::kDivisor) return;
-  if (scale->divisor > 0 && std::isfinite(scale->divisor)) return;
-  throw Error(ErrorKind::kUsage, {.what = "a divisor of " + std::to_string(scale->divisor),
+  const double divisor = scale->divisor;
+  if (divisor >= detail::kLeastDivisor && divisor <= detail::kMostDivisor) return;
+  throw Error(ErrorKind::kUsage, {.what = "a divisor of " + shortest(divisor),
                                   .where = call,
-                                  .remedy = "give a number above 0"});
+                                  .remedy = "give a number " + shortest(detail::kLeastDivisor) +
+                                            " to " + shortest(detail::kMostDivisor)});
 }
 
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale) {

@@ -11,7 +11,10 @@
 #include "checkpoint/fuzz/properties.h"
 #include "checkpoint/manifest_seal.h"
 #include "support/expect_error.h"
+#include "support/fuzz_corpus.h"
 #include "support/mutate.h"
+
+extern "C" int fuzz_manifest(const std::uint8_t* data, std::size_t size);
 
 namespace sluice {
 namespace {
@@ -59,6 +62,10 @@ TEST(ManifestTest, ComesBackAsItWas) {
     EXPECT_EQ(parse_manifest(text, "manifest.json"), manifest);
     EXPECT_EQ(to_json(parse_manifest(text, "manifest.json")), text);
   }
+}
+
+TEST(ManifestTest, OfTheFuzzersCorpusAreReadOrRefused) {
+  testing::replay("manifest", fuzz_manifest);
 }
 
 TEST(ManifestTest, IsJsonWithOneTensorALineAndTheHashOfAllBeforeAtItsEnd) {

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 const std::string kOwn = "00000000000000aa", kOther = "00000000000000bb";
 
-class RetentionTest : public testing::Test {
+class RetentionTest : public ::testing::Test {
  protected:
   std::string path(std::int64_t step) const { return folder_ / io::step_name(step); }
   void leave(std::int64_t step, const std::string& run = kOwn) const {

@@ -5,8 +5,12 @@
 #include <sys/resource.h>
 
 #include <filesystem>
+#include <limits>
+#include <mutex>
+#include <set>
 
 #include "sluice/checkpoint.h"
+#include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/parts/transport.h"
 #include "support/expect_error.h"
@@ -110,6 +114,33 @@ TEST(SaverTest, FilesHoldAtMostSoManyBytesAndTransformersFindsThemByTheIndex) {
   EXPECT_TRUE(std::filesystem::exists(folder / "ck/model.safetensors.index.json"));
   EXPECT_TRUE(std::filesystem::exists(folder / "ck/optimizer/state-00002-of-00002.safetensors"));
   Checkpoint(folder / "ck").verify();
+}
+
+TEST(SaverTest, AParameterThatIsNotFiniteIsSavedWithAWarningThatNamesIt) {
+  const TempDirectory folder;
+  std::mutex mutex;
+  std::set<std::string> said;
+  set_log_sink([&](LogLevel, std::string_view message) {
+    const std::lock_guard lock(mutex);
+    said.emplace(message);
+  });
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    said.clear();
+    save_on(2, target_of(folder.str(), 5), [&](int rank, RankState& state) {
+      at::Tensor& own = state.parameters.front().second;
+      own = own.to(type);
+      own[0][2] = rank == 0 ? 65504.0 : -infinite;  // the largest that all of them hold
+      if (rank == 1) own[1][1] = std::numeric_limits<double>::quiet_NaN();
+      state.buffers.front().second = at::full({4}, -infinite);  // as masks are
+    });
+    EXPECT_EQ(said,
+              std::set<std::string>{
+                  "step 5 is saved with 2 numbers of 'layer1.weight' that are not finite; "
+                  "look at the weights from which the run began"})
+        << type;
+  }
+  set_log_sink({});
 }
 
 TEST(SaverTest, ASnapshotIsWhatWasThereWhenTheSaveBegan) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/text.h"
 #include "support/run_program.h"
 
 namespace sluice {
@@ -37,6 +38,10 @@ class CommandLineTest : public ::testing::Test {
                          "[\"corpus/*.txt\"]\n[parallelism]\npipeline_parallel_degree = 2\n" +
                          more);
   }
+  // With every text of a help on one line.
+  static std::string unfolded(const std::string& help) {
+    return replace_all(help, "\n" + std::string(30, ' '), " ");
+  }
   test::TempDirectory folder_;
 };
 
@@ -57,6 +62,11 @@ TEST_F(CommandLineTest, AnswersHelpAndVersion) {
   }
   EXPECT_EQ(run("help").out, help.out);
   EXPECT_EQ(run("help config show").out, run("config show --help").out);
+  EXPECT_EQ(run("help help").exit_code, 0);
+  for (const char* asked : {"help -h", "help --help"}) {
+    EXPECT_EQ(run(asked).exit_code, 0) << asked;
+    EXPECT_EQ(run(asked).out, run("help help").out) << asked;
+  }
   expect_error("help trian", 2,
                "unknown command 'trian'; command 'sluice help'; did you mean 'train'?");
   const Outcome text = run("--version");
@@ -69,6 +79,20 @@ TEST_F(CommandLineTest, AnswersHelpAndVersion) {
       EXPECT_TRUE(json.contains(key)) << key;
     }
   }
+}
+
+TEST_F(CommandLineTest, PrintsHelpThatFitsInto100Columns) {
+  for (const char* command :
+       {"", "help", "train", "eval", "checkpoint", "plan", "config", "config check", "config show",
+        "config reference", "split", "schedule", "launch", "data", "data tokenize", "data inspect",
+        "debug", "debug flight"}) {
+    std::istringstream lines(run(std::string(command) + " --help").out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  }
+  // What does not fit goes below the text, not below the name of the option.
+  const std::string help = run("launch --help").out;
+  EXPECT_NE(help.find("\n                              are shown as well\n"), std::string::npos)
+      << help;
 }
 
 TEST_F(CommandLineTest, NamesTheNearestCommandAndOption) {
@@ -352,7 +376,8 @@ TEST_F(CommandLineTest, ConfigReferenceTakesAConfigurationThatExists) {
   EXPECT_EQ(run("config reference run.toml").out, run("config reference").out);
   expect_error("config reference none.toml", 2,
                "cannot open file: No such file or directory; none.toml; check the path");
-  EXPECT_NE(run("config reference --help").out.find("the same for all"), std::string::npos);
+  EXPECT_NE(unfolded(run("config reference --help").out).find("the same for all"),
+            std::string::npos);
 }
 
 TEST_F(CommandLineTest, ConfigCheckWithoutAFileChecksDefaultsEnvironmentAndOverrides) {
@@ -415,7 +440,7 @@ TEST_F(CommandLineTest, PointsFromAnUnknownOptionToTheKeys) {
 }
 
 TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
-  std::istringstream lines(run("--help").out);
+  std::istringstream lines(unfolded(run("--help").out));
   int sentences = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::size_t text = line.size() > 30 ? line.find_first_not_of(' ', 30) : std::string::npos;

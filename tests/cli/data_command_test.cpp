@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/run_program.h"
+#include "support/small_tokenizer.h"
 
 namespace sluice {
 namespace {
@@ -131,6 +132,27 @@ TEST_F(DataCommandTest, RefusesWhatItCannotUse) {
   refused({"data", "tokenize", "--tokenizer", folder_ / "bad.json", input}, 3,
           "the model 'WordPiece' is not supported; " + (folder_ / "bad.json") +
               ": field 'model.type'; ");
+}
+
+TEST_F(DataCommandTest, ReadsADirectoryAsTrainingDoes) {
+  test::SmallTokenizer tokenizer;
+  tokenizer.special = {"<|im_start|>", "<|im_end|>"};
+  test::write_file(folder_ / "model/tokenizer.json", tokenizer.json());
+  test::write_file(folder_ / "model/tokenizer_config.json",
+                   R"({"pad_token": "<new>", "chat_template": "{{ messages }}"})");
+  test::write_file(folder_ / "input", "\"<new>a\"\n");
+  const ProgramResult ids =
+      run_sluice({"data", "tokenize", "--tokenizer", folder_ / "model", folder_ / "input"});
+  EXPECT_EQ(ids.out, "[258,97]\n") << ids.err;
+  EXPECT_EQ(ids.err, "");
+  test::write_file(folder_ / "chat.jsonl", R"({"messages": [{"role": "user", "content": "a"}]})"
+                                           "\n");
+  const ProgramResult seen =
+      run_sluice({"data", "inspect", "--tokenizer", folder_ / "model", folder_ / "chat.jsonl"});
+  EXPECT_EQ(seen.exit_code, 0) << seen.err;
+  EXPECT_NE(seen.err.find("model/tokenizer_config.json has a chat template of its own"),
+            std::string::npos)
+      << seen.err;
 }
 
 }  // namespace

@@ -139,6 +139,9 @@ TEST_F(EvalCommandTest, SaysTheSameForPeople) {
 
 TEST_F(EvalCommandTest, WhatIsWrongIsAnErrorOfItsKind) {
   expect_eval_refused({"--checkpoint=" + (folder_ / "none")}, 4, "none");
+  expect_eval_refused({"--checkpoint=" + (folder_ / "text.txt")}, 4,
+                      "--checkpoint is a file; " + (folder_ / "text.txt") +
+                          "; name the directory with the weights, as step-00000100\n");
   expect_eval_refused({"--model.path=", "--model.config=" + kModel + "/config.json"}, 2,
                       "--checkpoint");
   expect_eval_refused({"--data.files=[\"none.txt\"]"}, 3, "none.txt");
@@ -148,7 +151,8 @@ TEST_F(EvalCommandTest, WhatIsWrongIsAnErrorOfItsKind) {
   expect_eval_refused(on_reference_rows(), 3, "counted");
   const std::string other = SLUICE_TEST_DATA "/reference/models/gpt2";
   ASSERT_TRUE(fs::exists(other));
-  expect_eval_refused({"--checkpoint=" + other}, 4, "gpt2");
+  expect_eval_refused({"--checkpoint=" + other}, 4,
+                      R"(of another model: its 'model_type' is "gpt2", not "llama")");
 }
 
 TEST_F(EvalCommandTest, ValidationIsTakenAfterTheUpdateOfItsStepsAndChangesNothing) {
@@ -195,6 +199,13 @@ TEST_F(EvalCommandTest, AValidationThatCannotBeIsRefusedBeforeAnythingIsCreated)
   expect_refused({"--validation.interval=1"}, 2, "validation.files");
   expect_refused({"--validation.interval=1", "--validation.files=[\"none.jsonl\"]"}, 3,
                  "none.jsonl");
+  test::write_file(folder_ / "empty.jsonl", "");
+  test::write_file(folder_ / "short.txt", "few");
+  const auto held_out = [&](const std::string& name) -> std::vector<std::string> {
+    return {"--validation.interval=1", "--validation.files=[\"" + (folder_ / name) + "\"]"};
+  };
+  expect_refused(held_out("empty.jsonl"), 3, "name files with rows in validation.files\n");
+  expect_refused(held_out("short.txt"), 3, "add files to validation.files or lower ");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "support/run_program.h"
 
@@ -38,12 +39,59 @@ TEST(LaunchCommandTest, RefusesWhatIsMissingOrWrong) {
   expect_refused("-n 2 -- plan run.toml",
                  "'plan' cannot be launched; command 'sluice launch'; one of: train, eval");
   expect_refused("-n 2 -- trian run.toml",
-                 "'trian' cannot be launched; command 'sluice launch'; did you mean 'train'?");
+                 "'trian' is no command and no program on PATH; command 'sluice launch'; give the "
+                 "path of a program, as ./trian, or a command; did you mean 'train'?");
   expect_refused("-n 2 train run.toml", "unexpected argument 'train'; ");
   expect_refused("-n 2 --max-restarts -1 -- train run.toml",
                  "'-1' is not a value of --max-restarts");
   expect_refused("-n 2 --log-dri logs -- train run.toml",
                  "unknown option '--log-dri'; command 'sluice launch'; did you mean '--log-dir'?");
+}
+
+TEST(LaunchCommandTest, RefusesAProgramThatCannotBeStarted) {
+  const test::TempDirectory folder;
+  const std::string file = folder / "program";
+  expect_refused("-n 2 -- " + file, "no such program; " + file + "; check the path");
+  test::write_file(file, "no program\n");
+  expect_refused("-n 2 -- " + file, "this is no file that can be executed; " + file + "; ");
+  expect_refused("-n 2 -- " + folder.str(), "this is no file that can be executed; ");
+  ::chmod(file.c_str(), 0700);
+  expect_refused("-n 2 -- " + file, "cannot execute the program: Exec format error; " + file);
+  expect_refused("-n 2 -- program", "'program' is no command and no program on PATH; ");
+  expect_refused("-n 2 -- ''", "there is no command to launch; ");
+  expect_refused("-n 2 -- program", "cannot execute the program: Exec format error; " + file,
+                 "PATH=" + folder.str());
+}
+
+TEST(LaunchCommandTest, StartsAProgramByItsPathOrNameWithItsArguments) {
+  const test::TempDirectory folder;
+  test::write_file(folder / "plan", "#!/bin/sh\necho \"$0 $# $2 $WORLD_SIZE\"\nexit 0\n");
+  ::chmod((folder / "plan").c_str(), 0700);
+  for (const std::string& word : {folder / "plan", std::string("./plan")}) {
+    const ProgramResult result =
+        run_shell("cd " + folder.str() + " && " + quoted_for_shell(SLUICE_PROGRAM) +
+                  " launch -n 1 -- " + word + " --help 'two words'");
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, word + " 2 two words 1\n");
+  }
+  EXPECT_EQ(launch("-n 1 -- sh -c 'exit 4'").exit_code, 4);
+  EXPECT_EQ(launch("-n 1 -- sh -c 'kill -9 $$'").exit_code, 128 + 9);
+}
+
+TEST(LaunchCommandTest, AProgramThatNeverJoinsTheJobIsOneError) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const char* command : {"true", "sh -c 'test $RANK = 1 || sleep 30'"}) {
+    const ProgramResult result = launch("-n 2 --max-restarts 3 -- " + std::string(command));
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_TRUE(result.err.starts_with("sluice: error: process ")) << result.err;
+    EXPECT_TRUE(result.err.ends_with(
+        " ended with exit code 0 and has not joined the job; command 'sluice launch'; launch a "
+        "program that calls sluice::run in every process\n"))
+        << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST(LaunchCommandTest, RefusesMachinesThatCannotMeet) {
@@ -79,6 +127,32 @@ TEST(LaunchCommandTest, StartsThisProgramAndShowsWhatAllSayOnce) {
   EXPECT_EQ(result.out, "");
   EXPECT_TRUE(result.err.starts_with("sluice: error: ")) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST(LaunchCommandTest, AWrongConfigurationIsRefusedBeforeAnythingIsStarted) {
+  const test::TempDirectory folder;
+  const std::string config = folder / "run.toml";
+  test::write_file(config, "[model]\npath = \"" SLUICE_TEST_DATA
+                           "/reference/models/llama_untied\"\n[data]\nfiles = [\"none.txt\"]\n"
+                           "[parallelism]\npipeline_parallel_degree = 2\n");
+  // 64 processes that load LibTorch take more than a minute.
+  const auto refused = [&](const std::string& n, const std::string& options,
+                           const std::string& begin, int exit_code = 2) {
+    const auto start = std::chrono::steady_clock::now();
+    const ProgramResult result =
+        launch("-n " + n + " -- train " + quoted_for_shell(config) + options);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_TRUE(result.err.starts_with("sluice: error: " + begin)) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_LT(took.count(), 10) << options;
+  };
+  refused("64", " --training.stesp=3", "unknown key");
+  refused("64", " --log-level loud", "");
+  refused("64", "",
+          "2 ranks cannot be spread evenly over the 64 processes that sluice launch has ");
+  refused("2", "", "", 3);
+  refused("2", " --model.path=/nonexistent", "no such file or folder; /nonexistent; ", 3);
 }
 
 TEST(LaunchCommandTest, WhatFollowsTheDashesIsNotItsOwn) {

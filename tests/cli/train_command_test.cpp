@@ -332,21 +332,36 @@ TEST_F(TrainCommandTest, ALossThatIsNotFiniteEndsTheRunAndNamesItsPlace) {
   expect_last_step_is_saved();
 }
 
-TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {
-  const std::string model = copied_model();
+// Replaces the first value of a tensor.
+void spoil_first_value(const std::string& model, const std::string& tensor, float value) {
   std::string file = test::read_file(model + "/model.safetensors");
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
   const auto header = nlohmann::json::parse(file.substr(8, header_bytes));
-  const auto offset =
-      header["model.layers.2.mlp.up_proj.weight"]["data_offsets"][0].get<std::uint64_t>();
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::memcpy(file.data() + 8 + header_bytes + offset, &nan, sizeof nan);
+  const auto offset = header[tensor]["data_offsets"][0].get<std::uint64_t>();
+  std::memcpy(file.data() + 8 + header_bytes + offset, &value, sizeof value);
   test::write_file(model + "/model.safetensors", file);
+}
+
+TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {
+  const std::string model = copied_model();
+  spoil_first_value(model, "model.layers.2.mlp.up_proj.weight",
+                    std::numeric_limits<float>::quiet_NaN());
   expect_refused(
       {"--model.path=" + model}, 6,
       "'logits' is not finite, nor is the parameter 'model.layers.2.mlp.up_proj.weight'; "
       "step 1, stage 1 (rank 1), microbatch 0; ");
+}
+
+TEST_F(TrainCommandTest, AnInfiniteValueThatNoBatchMeetsIsNamedWhereItIsSaved) {
+  const std::string model = copied_model();
+  // Of the token 0, a byte that the text has not.
+  spoil_first_value(model, "model.embed_tokens.weight", std::numeric_limits<float>::infinity());
+  const ProgramResult result = train({"--model.path=" + model});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err,
+            "sluice: warning: step 3 is saved with 1 number of 'model.embed_tokens.weight' that is "
+            "not finite; look at the weights from which the run began\n");
 }
 
 }  // namespace

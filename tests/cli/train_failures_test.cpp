@@ -244,6 +244,35 @@ TEST_F(TrainCommandTest, MetricsThatAreRemovedAreSaidToBeGoneAndCostNoWeights) {
   EXPECT_TRUE(fs::exists(out() + "/checkpoint/step-00000300/config.json"));
 }
 
+TEST_F(TrainCommandTest, ASecondRunInTheFoldersOfOneThatIsAliveIsRefused) {
+  const int status = ended_after("--training.steps=1000000", "", [&](pid_t child) {
+    const auto refused = [&](const std::vector<std::string>& options, int exit_code,
+                             const std::string& says) {
+      const ProgramResult second = train(options);
+      EXPECT_EQ(second.exit_code, exit_code) << second.err;
+      EXPECT_EQ(second.err, "sluice: error: " + says + "\n");
+    };
+    refused({}, 4,
+            "another run that is alive saves its checkpoints here; " + out() +
+                "/checkpoint; end it, or set checkpoint.folder to another folder");
+    refused({"--checkpoint.folder=" + (folder_ / "other/checkpoint")}, 2,
+            "another run that is alive writes its metrics here; " + out() +
+                "; end it, or set metrics.folder to another folder");
+    EXPECT_FALSE(fs::exists(folder_ / "other"));
+    kill(child, SIGTERM);
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 75);
+  expect_last_step_is_saved();
+  // It has ended, so the folders are free.
+  const std::string one_more = std::to_string(metrics().back()["step"].get<int>() + 1);
+  EXPECT_EQ(train({"--training.steps=" + one_more}).exit_code, 0);
+}
+
+TEST_F(TrainCommandTest, OneFolderForCheckpointsAndMetricsIsFree) {
+  EXPECT_EQ(train({"--metrics.folder=" + out(), "--checkpoint.folder=" + out()}).exit_code, 0);
+}
+
 TEST_F(TrainCommandTest, ASignalAfterTheWeightsWerePublishedChangesNothing) {
   const std::string last = out() + "/checkpoint/step-00000005";
   for (int i = 0; i < 5; ++i) {
@@ -266,6 +295,18 @@ TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {
   test::write_file(folder_ / "large.json", config.dump());
   expect_refused({"--model.path=", "--model.config=" + (folder_ / "large.json")}, 7,
                  "training needs ");
+}
+
+TEST_F(TrainCommandTest, RanksThatCannotFitAreRefusedBeforeAnythingIsMadeForThem) {
+  const auto began = std::chrono::steady_clock::now();
+  // Each needs megabytes; 3 GiB of address space would not hold the threads' own.
+  const ProgramResult result =
+      run_shell("ulimit -v 3000000; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
+                quoted_for_shell(config()) + " --parallelism.data_parallel_degree=65536");
+  EXPECT_EQ(result.exit_code, 7) << result.err;
+  EXPECT_EQ(result.err.rfind("sluice: error: training needs ", 0), 0u) << result.err;
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
 }
 
 TEST_F(TrainCommandTest, OneOfSeveralProcessesThatDoesNotKnowWhichIsRefusedButMayPlan) {

@@ -177,6 +177,35 @@ TEST_F(TrainFaultsTest, ASignalLeavesRecordsOfAHangThatNameTheRankThatHangs) {
   waitpid(child, nullptr, 0);
 }
 
+TEST_F(TrainFaultsTest, ARankThatHangsIsNamedOnceAndTheRunWaitsOn) {
+  ASSERT_EQ(train_anew().exit_code, 0);
+  const std::string loss = metrics().back()["loss"].dump();
+  const ProgramResult hung =
+      train_under("delay:rank=1,step=3,action=1F0,ms=4000", "SLUICE_COMM_HEARTBEAT_SECONDS=1");
+  EXPECT_EQ(hung.exit_code, 0) << hung.err;
+  EXPECT_EQ(metrics().back()["loss"].dump(), loss);
+  expect_has(hung.err, "sluice: warning: rank 1 (stage 1) hangs: it has been in instruction ");
+  expect_has(hung.err, " '1F0' of step 3 for ");
+  expect_has(hung.err, "; rank 0 waits for 0RECV_B0 of step 3 from rank 1; the run waits on, ");
+  EXPECT_EQ(hung.err.find("hangs: "), hung.err.rfind("hangs: ")) << hung.err;
+}
+
+TEST_F(TrainFaultsTest, ARankThatHangsForTooLongEndsTheRunThatNamesIt) {
+  const auto start = std::chrono::steady_clock::now();
+  const ProgramResult hung =
+      train_under("delay:rank=1,step=3,action=1F0,ms=120000",
+                  "SLUICE_COMM_HEARTBEAT_SECONDS=1 SLUICE_COMM_TRAIN_TIMEOUT_SECONDS=3");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(hung.exit_code, 5) << hung.err;
+  EXPECT_LT(took.count(), 60);
+  expect_has(hung.err, "sluice: error: rank 1 (stage 1) hangs: it has been in instruction ");
+  expect_has(hung.err, " '1F0' of step 3 for ");
+  EXPECT_EQ(metrics().size(), 2u);
+  const nlohmann::json report = compared();
+  EXPECT_EQ(report["mismatch"]["rank"], 1) << report.dump();
+  EXPECT_EQ(report["missing"], nlohmann::json::array());
+}
+
 TEST_F(TrainFaultsTest, DebugFlightRefusesWhatIsNoRecord) {
   const std::string folder = folder_ / "flight";
   const auto refused = [&](const std::string& says) {

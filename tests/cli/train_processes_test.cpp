@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <random>
 #include <set>
+#include <sstream>
+#include <string>
 #include <tuple>
 
 #include "train_fixture.h"
@@ -80,9 +83,15 @@ folder = "out"
     return count;
   }
 
-  // Processes of this test that still run.
+  // Processes of this test that still run. Without pgrep it fails.
   std::string left() const {
-    return run_shell("pgrep -a -x 'sluice|sluice-run' | grep -F " + quoted_for_shell(config())).out;
+    const ProgramResult all = run_shell("pgrep -a -x 'sluice|sluice-run' || test $? = 1");
+    EXPECT_EQ(all.exit_code, 0) << all.err;
+    std::istringstream lines(all.out);
+    std::string found;
+    for (std::string line; std::getline(lines, line);)
+      if (line.find(config()) != std::string::npos) found += line + "\n";
+    return found;
   }
 
   static int free_port() {
@@ -138,20 +147,22 @@ TEST_F(ProcessesTest, HaveTheBitsOfOneProcessInEveryLayout) {
   }
 }
 
-TEST_F(ProcessesTest, HaveTheSameBitsUnderEveryLauncher) {
+class LaunchersTest : public ProcessesTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(LaunchersTest, HaveTheBitsOfOneProcess) {
+  const std::string launcher = GetParam();
+  if (!is_installed(launcher)) GTEST_SKIP() << launcher << " is not installed";
   ASSERT_EQ(train(layout(1, 1)).exit_code, 0);
   const std::string expected = numbers();
-  for (const char* launcher : {"by hand", "torchrun", "mpirun"}) {
-    if (!is_installed(launcher)) {
-      std::cerr << launcher << " is not installed: skipped\n";
-      continue;
-    }
-    fs::remove_all(out());
-    const ProgramResult result = run_shell(started_by(launcher, 2, layout(2, 2)));
-    ASSERT_EQ(result.exit_code, 0) << launcher << ": " << result.err;
-    EXPECT_EQ(numbers(), expected) << launcher;
-  }
+  fs::remove_all(out());
+  const ProgramResult result = run_shell(started_by(launcher, 2, layout(2, 2)));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(numbers(), expected);
 }
+INSTANTIATE_TEST_SUITE_P(All, LaunchersTest, ::testing::Values("by hand", "torchrun", "mpirun"),
+                         [](const auto& row) {
+                           return row.index == 0 ? "by_hand" : std::string(row.param);
+                         });
 
 TEST_F(ProcessesTest, ARankThatIsLostIsNamedAndEndsAllOfThem) {
   struct Case {
@@ -178,6 +189,31 @@ TEST_F(ProcessesTest, ARankThatIsLostIsNamedAndEndsAllOfThem) {
       EXPECT_EQ(left(), "") << text;
     }
   }
+}
+
+TEST_F(ProcessesTest, ARankThatHangsIsNamedOnceWithWhoWaitsForItAndEndsTheRunInTime) {
+  const std::string named = "rank 2 (stage 1) hangs: it has been in instruction ",
+                    waits = " from rank 2";
+  const auto hung_under = [&](const std::string& fault, const std::string& comm) {
+    fs::remove_all(out());
+    return run_shell("SLUICE_FAULT=delay:rank=2,step=3,action=F," + fault + " " +
+                     started_by("sluice launch", 4, layout(2, 2)) + comm);
+  };
+  const ProgramResult back = hung_under("ms=5000", " --comm.heartbeat_seconds=1");
+  EXPECT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_EQ(lines_with("sluice: warning: " + named, back.err), 1) << back.err;
+  const std::size_t at = back.err.find(named);
+  EXPECT_NE(back.err.substr(at, back.err.find('\n', at) - at).find(waits), std::string::npos)
+      << back.err;
+  const auto start = std::chrono::steady_clock::now();
+  const ProgramResult over =
+      hung_under("ms=120000", " --comm.heartbeat_seconds=1 --comm.train_timeout_seconds=4");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(over.exit_code, 5) << over.err;
+  EXPECT_LT(took.count(), 60);
+  EXPECT_EQ(lines_with("sluice: error: " + named, over.err), 1) << over.err;
+  EXPECT_EQ(lines_with("sluice: error:", over.err), 1) << over.err;
+  EXPECT_EQ(left(), "");
 }
 
 TEST_F(ProcessesTest, ByHandTheOthersNameTheRankThatIsLost) {
@@ -247,48 +283,224 @@ TEST_F(ProcessesTest, ARunThatIsStartedAgainHasTheBitsOfOneThatWasNeverLost) {
   EXPECT_EQ(numbers(), expected);
 }
 
-TEST_F(ProcessesTest, ElasticRunsHaveTheBitsOfOneThatWasNeverStopped) {
-  ASSERT_EQ(train(layout(1, 1)).exit_code, 0);
-  const std::string expected = numbers();
-  fs::remove_all(out());
-  int steps = 0;
-  for (const auto& [pp, dp, n] : {std::tuple{4, 1, 4}, {2, 2, 2}, {1, 4, 4}}) {
-    std::vector<std::string> options = layout(pp, dp);
-    options.push_back("--training.steps=" + std::to_string(++steps));
-    if (steps == 2) options.push_back("--parallelism.zero1=true");
-    const ProgramResult result = run_shell(started_by("sluice launch", n, options));
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(result.err, "");
+// A run of some steps that goes from one layout to the next: in each it is killed or stopped.
+class ElasticTest : public ProcessesTest {
+ protected:
+  struct Part {
+    int pp, dp, processes;
+    std::string option;  // of [parallelism]
+  };
+  static std::vector<Part> parts() {
+    return {{4, 1, 4, ""}, {2, 2, 2, "zero1"}, {1, 4, 4, "zero3"}};
   }
-  EXPECT_EQ(numbers(), expected);
+
+  std::string line_of(const Part& part) const {
+    std::vector<std::string> options = layout(part.pp, part.dp);
+    options.insert(options.end(),
+                   {"--training.steps=" + std::to_string(kSteps), "--checkpoint.interval=1"});
+    if (!part.option.empty()) options.push_back("--parallelism." + part.option + "=true");
+    return started_by("sluice launch", part.processes, options);
+  }
+
+  // The hashes after the last step, and all losses.
+  std::string all_numbers() const {
+    std::string text;
+    for (const nlohmann::json& line : metrics()) text += line.at("loss").dump() + "\n";
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08d", kSteps);
+    return text + hashes_of_step(name);
+  }
+  std::string finish() const {
+    const ProgramResult result =
+        train({layout(1, 1)[0], layout(1, 1)[1], "--training.steps=" + std::to_string(kSteps)});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return all_numbers();
+  }
+
+  // Begins a part, acts when it has made a step of its own or `moment` later, and returns the exit
+  // code of the launcher. Every step takes a little longer, so that there is time to.
+  int ended_amid(const Part& part, int signal, bool to_launcher, int milliseconds = 0) const {
+    const std::size_t before = metrics().size();
+    const pid_t child = fork();
+    if (child == 0) {
+      const std::string line =
+          "exec env SLUICE_FAULT=delay:rank=0,instruction=0,ms=60,times=100000 " + line_of(part) +
+          " >/dev/null 2>" + quoted_for_shell(err());
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(127);
+    }
+    wait_until([&] { return metrics().size() > before + 1; }, std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    const std::string of_it = "$(pgrep -P " + std::to_string(child) + " | tail -n 1)";
+    const std::string target = to_launcher ? std::to_string(child) : of_it;
+    EXPECT_EQ(run_shell("kill -" + std::to_string(signal) + " " + target).exit_code, 0);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    wait_until([&] { return left().empty(); }, std::chrono::milliseconds(50));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  static constexpr int kSteps = 40;
+};
+
+TEST_F(ElasticTest, RunsThatWereKilledAndStoppedHaveTheBitsOfOneThatWasNot) {
+  const std::string expected = finish();
+  fs::remove_all(out());
+  EXPECT_EQ(ended_amid(parts()[0], SIGKILL, /*to_launcher=*/false), 137) << test::read_file(err());
+  EXPECT_EQ(ended_amid(parts()[1], SIGTERM, /*to_launcher=*/true), 75) << test::read_file(err());
+  EXPECT_EQ(ended_amid(parts()[2], SIGKILL, /*to_launcher=*/true), 137) << test::read_file(err());
+  EXPECT_LT(metrics().size(), static_cast<std::size_t>(kSteps)) << "there is something left to do";
+  EXPECT_EQ(finish(), expected);
 }
 
-// How long a run under `sluice launch` takes with this fault; its exit code is not 0.
-double seconds_with(const std::string& fault, const std::string& line) {
-  const auto start = std::chrono::steady_clock::now();
-  const ProgramResult result = run_shell("SLUICE_FAULT=" + fault + " timeout 60 " + line);
-  EXPECT_NE(result.exit_code, 0) << fault;
-  EXPECT_NE(result.exit_code, 124) << fault << " hangs: " << result.err;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+using ElasticSweepTest = ElasticTest;
+
+TEST_F(ElasticSweepTest, RunsThatWereKilledAndStoppedAtAnyMomentHaveTheSameBits) {
+  const std::string expected = finish();
+  std::mt19937 random(11);
+  for (int round = 0; round < 12; ++round) {
+    fs::remove_all(out());
+    for (const Part& part : parts()) {
+      const bool kills = random() % 2 == 0, to_launcher = random() % 2 == 0;
+      const int code = ended_amid(part, kills ? SIGKILL : SIGTERM, to_launcher,
+                                  static_cast<int>(random() % 400));
+      EXPECT_EQ(code, kills ? 137 : 75) << round << test::read_file(err());
+    }
+    ASSERT_EQ(finish(), expected) << round;
+  }
 }
 
-TEST_F(ProcessesTest, SlowEveryFaultAtEveryInstructionOfEveryRankEndsAllInTime) {
-  constexpr int kInstructions = 12;
-  const std::string line = started_by("sluice launch", 4, layout(2, 2));
-  for (const char* kind : {"kill", "stop", "exit", "throw"}) {
+// One fault at one instruction of one rank: what the run has to come to.
+class ProcessFaultsTest : public ProcessesTest {
+ protected:
+  // The instructions of every rank, as the program runs them: a rank that has run nothing yet
+  // leaves no record.
+  std::vector<std::vector<std::string>> instructions() {
+    EXPECT_EQ(run_shell("SLUICE_FAULT=throw:rank=0,step=2 " +
+                        started_by("sluice launch", 4, layout(2, 2)))
+                  .exit_code,
+              1);
+    std::vector<std::vector<std::string>> of_rank;
     for (int rank = 0; rank < 4; ++rank) {
-      for (int instruction = 0; instruction < kInstructions - 1; ++instruction) {
-        fs::remove_all(out());
-        const std::string fault = std::string(kind) + ":rank=" + std::to_string(rank) +
-                                  ",step=2,instruction=" + std::to_string(instruction);
-        EXPECT_LT(seconds_with(fault, line), 3 + 2 + 5) << fault;
-        EXPECT_EQ(left(), "") << fault;
-      }
+      const nlohmann::json record = nlohmann::json::parse(
+          test::read_file(out() + "/flight/rank_" + std::to_string(rank) + ".json"));
+      of_rank.push_back(record.at("program").at("instructions").get<std::vector<std::string>>());
+      EXPECT_GT(of_rank.back().size(), 4u);
+    }
+    return of_rank;
+  }
+
+  void meet(const std::string& kind, int rank, int instruction, const std::string& action) {
+    fs::remove_all(out());
+    fs::remove_all(private_files());
+    fs::create_directory(private_files());
+    const std::string number = std::to_string(rank);
+    const std::string fault = kind + ":rank=" + number +
+                              ",step=2,instruction=" + std::to_string(instruction) +
+                              (kind == "delay" ? ",ms=200" : "");
+    const std::string text = fault + " '" + action + "'";
+    const auto start = std::chrono::steady_clock::now();
+    const ProgramResult result =
+        run_shell("XDG_RUNTIME_DIR=" + quoted_for_shell(private_files()) +
+                  " TMPDIR=" + quoted_for_shell(private_files()) + " SLUICE_FAULT=" + fault +
+                  " timeout 60 " + started_by("sluice launch", 4, layout(2, 2)));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    // Starting takes 3 s, a silence the heartbeat.
+    EXPECT_LT(took.count(), 3 + 2 + 5) << text;
+    // A port is left by nobody but a process.
+    EXPECT_EQ(left(), "") << text;
+    EXPECT_EQ(test::list_directory(private_files()), std::set<std::string>{}) << text;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_.str()))
+      EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos) << entry.path();
+
+    const auto [exit_code, culprit] = outcome(kind, number, instruction, action);
+    EXPECT_EQ(result.exit_code, exit_code) << text << result.err;
+    EXPECT_EQ(lines_with("sluice: error:", result.err), exit_code == 0 ? 0 : 1)
+        << text << result.err;
+    if (exit_code == 0) {
+      EXPECT_EQ(numbers(), expected_) << text;
+    } else {
+      const std::size_t at = result.err.find("sluice: error:");
+      const std::string line = result.err.substr(at, result.err.find('\n', at) - at);
+      EXPECT_NE(line.find(culprit), std::string::npos) << text << line;
     }
   }
+
+  void sweep(const std::string& kind) {
+    const std::vector<std::vector<std::string>> all = instructions();
+    begin_clean();
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::vector<std::string>& row = all[static_cast<std::size_t>(rank)];
+      for (std::size_t i = 0; i < row.size(); ++i) meet(kind, rank, static_cast<int>(i), row[i]);
+    }
+  }
+
+  void begin_clean() {
+    fs::remove_all(out());
+    ASSERT_EQ(train(layout(1, 1)).exit_code, 0);
+    expected_ = numbers();
+  }
+
+ private:
+  std::string private_files() const { return folder_ / "private"; }
+
+  // Only what computes and hands on can make a value that is no number, only a message be corrupt.
+  static bool can_suffer(const std::string& kind, const std::string& action) {
+    if (kind == "corrupt") return action.find("SEND_") != std::string::npos;
+    if (kind != "nan") return true;
+    return action.size() == 3 && (action[1] == 'F' || (action[1] == 'B' && action[0] != '0'));
+  }
+
+  // The exit code, and what the error names.
+  static std::pair<int, std::string> outcome(const std::string& kind, const std::string& rank,
+                                             int instruction, const std::string& action) {
+    const std::string process = "process " + rank + " (rank " + rank + ")";
+    if (kind == "delay" || !can_suffer(kind, action)) return {0, ""};
+    if (kind == "kill") return {137, process};
+    if (kind == "stop") return {5, process};
+    if (kind == "exit") return {1, process};
+    if (kind == "corrupt") return {1, ": expected float32[2, 16, 64], got float32[1, 2, 16, 64]; "};
+    // A gradient that is no number is found where it arrives.
+    if (kind == "nan") return {6, action[1] == 'F' ? "(rank " + rank + ")" : "step 2, stage 0 "};
+    return {1, "injected fault; rank " + rank + ", instruction " + std::to_string(instruction)};
+  }
+
+  std::string expected_;
+};
+
+TEST_F(ProcessFaultsTest, EveryKindEndsInItsExitCodeAndNamesItsCulprit) {
+  const std::vector<std::vector<std::string>> all = instructions();
+  begin_clean();
+  const auto meet_at = [&](const std::string& kind, int rank, const std::string& part) {
+    const std::vector<std::string>& row = all[static_cast<std::size_t>(rank)];
+    const auto found = std::find_if(row.begin(), row.end(), [&](const std::string& action) {
+      return action.find(part) != std::string::npos;
+    });
+    ASSERT_NE(found, row.end()) << part;
+    meet(kind, rank, static_cast<int>(found - row.begin()), *found);
+  };
+  meet_at("kill", 1, "0SEND_F");
+  meet_at("stop", 2, "1F1");
+  meet_at("exit", 3, "1RECV_F");
+  meet_at("throw", 0, "0B1");
+  meet_at("delay", 3, "1F0");
+  meet_at("nan", 0, "0F1");
+  meet_at("corrupt", 2, "1SEND_B");
 }
 
-TEST_F(ProcessesTest, SlowTwoHundredStartsAndStopsHangNever) {
+using ProcessFaultSweepTest = ProcessFaultsTest;
+
+TEST_F(ProcessFaultSweepTest, EveryKillAtEveryInstructionOfEveryRank) { sweep("kill"); }
+TEST_F(ProcessFaultSweepTest, EveryStopAtEveryInstructionOfEveryRank) { sweep("stop"); }
+TEST_F(ProcessFaultSweepTest, EveryExitAtEveryInstructionOfEveryRank) { sweep("exit"); }
+TEST_F(ProcessFaultSweepTest, EveryThrowAtEveryInstructionOfEveryRank) { sweep("throw"); }
+TEST_F(ProcessFaultSweepTest, EveryDelayAtEveryInstructionOfEveryRank) { sweep("delay"); }
+TEST_F(ProcessFaultSweepTest, EveryNanAtEveryInstructionOfEveryRank) { sweep("nan"); }
+TEST_F(ProcessFaultSweepTest, EveryCorruptionAtEveryInstructionOfEveryRank) { sweep("corrupt"); }
+
+using ProcessesSweepTest = ProcessesTest;
+
+TEST_F(ProcessesSweepTest, TwoHundredStartsAndStopsHangNever) {
   const std::string line =
       "timeout 60 " + started_by("sluice launch", 4, layout(2, 2)) + " --training.steps=1";
   for (int i = 0; i < 200; ++i) {
@@ -297,7 +509,7 @@ TEST_F(ProcessesTest, SlowTwoHundredStartsAndStopsHangNever) {
   }
 }
 
-TEST_F(ProcessesTest, SlowTwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
+TEST_F(ProcessesSweepTest, TwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
   const std::vector<std::string> more = {"--training.steps=120", "--checkpoint.interval=3"};
   std::vector<std::string> clean = layout(1, 1), killed = layout(2, 2);
   clean.insert(clean.end(), more.begin(), more.end());

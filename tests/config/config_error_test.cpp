@@ -190,9 +190,16 @@ TEST_F(ConfigErrorTest, RefusesValuesOutOfRange) {
   EXPECT_EQ(refusal("[lr_scheduler]\nmin_lr_factor = 1.5\n"),
             "lr_scheduler.min_lr_factor: the number 1.5 is out of range; F:2:17; "
             "write a number 0 to 1");
-  EXPECT_EQ(
-      refusal("[parallelism]\nscale_grads = 0\n"),
-      "parallelism.scale_grads: the integer 0 is out of range; F:2:15; write a number above 0");
+  EXPECT_EQ(refusal("[parallelism]\nscale_grads = 0\n"),
+            "parallelism.scale_grads: the integer 0 is out of range; F:2:15; "
+            "write a number 1e-30 to 1e+30");
+  // What a gradient would be divided by, or become, is beyond float32.
+  EXPECT_EQ(refusal("", {{"parallelism.scale_grads", "1e-300"}}),
+            "parallelism.scale_grads: the number 1e-300 is out of range; "
+            "--parallelism.scale_grads; write a number 1e-30 to 1e+30");
+  EXPECT_EQ(refusal("", {{"parallelism.scale_grads", "1e300"}}),
+            "parallelism.scale_grads: the number 1e+300 is out of range; "
+            "--parallelism.scale_grads; write a number 1e-30 to 1e+30");
 }
 
 TEST_F(ConfigErrorTest, NamesTheNearestWord) {
@@ -390,6 +397,17 @@ TEST_F(ConfigErrorTest, TheVariablesThatAreNoKeysAreKnown) {
   EXPECT_EQ(refusal("", {}, {{"SLUICE_CPU", "base"}}), "accepted");
   EXPECT_EQ(refusal("", {}, {{"SLUICE_CPU", "avx51"}}),
             "unknown instruction set 'avx51'; SLUICE_CPU; did you mean 'avx512'?");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_PRODUCTS", "libtorch"}}), "accepted");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_PRODUCTS", ""}}), "accepted");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_PRODUCTS", "torch"}}),
+            "unknown kind of matrix products 'torch'; SLUICE_PRODUCTS; one of: own, libtorch");
+}
+
+TEST_F(ConfigErrorTest, NamesTheNearestVariableThatIsNoKey) {
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_PRODUCT", "own"}}),
+            "unknown variable SLUICE_PRODUCT; environment; did you mean 'SLUICE_PRODUCTS'?");
+  EXPECT_EQ(refusal("", {}, {{"SLUICE_FAULTS", "kill:rank=1"}}),
+            "unknown variable SLUICE_FAULTS; environment; did you mean 'SLUICE_FAULT'?");
 }
 
 TEST_F(ConfigErrorTest, NamesVariablesOfPathsThatAreNotSet) {

@@ -4,6 +4,7 @@
 #include "config/batch_sizes.h"
 #include "sluice/run_config.h"
 #include "support/expect_error.h"
+#include "support/temp_directory.h"
 
 namespace sluice {
 namespace {
@@ -50,6 +51,45 @@ TEST(DataParallelConfigTest, AGlobalBatchDividesOrNamesTheNearest) {
   EXPECT_EQ(refusal({{"training.local_batch_size", "16"}, {"training.global_batch_size", "16"}}),
             "training.local_batch_size and training.global_batch_size exclude each other; "
             "--training.global_batch_size; keep one of them");
+}
+
+// The batch that a file, the environment and the command line come to.
+std::string batch_of(const std::string& file_text,
+                     const std::map<std::string, std::string>& environment,
+                     const Overrides& overrides) {
+  const test::TempDirectory folder;
+  test::write_file(folder / "run.toml", "[training]\n" + file_text + "\n");
+  try {
+    const RunConfig run = load_run_config(folder / "run.toml", overrides, environment);
+    return std::to_string(run.training.local_batch_size) + " " +
+           run.origins.at("training.local_batch_size") + ", " +
+           std::to_string(run.training.global_batch_size) + " " +
+           run.origins.at("training.global_batch_size");
+  } catch (const Error& error) {
+    return error.fact();
+  }
+}
+
+TEST(DataParallelConfigTest, ABatchOfALaterSourceTakesThePlaceOfTheOther) {
+  const std::string local = "training.local_batch_size", global = "training.global_batch_size";
+  EXPECT_EQ(batch_of("local_batch_size = 4", {}, {{global, "12"}}),
+            "8 default, 12 --training.global_batch_size");
+  EXPECT_EQ(batch_of("global_batch_size = 12", {}, {{local, "4"}}),
+            "4 --training.local_batch_size, 0 default");
+  EXPECT_EQ(batch_of("local_batch_size = 4", {{"SLUICE_TRAINING_GLOBAL_BATCH_SIZE", "12"}}, {}),
+            "8 default, 12 SLUICE_TRAINING_GLOBAL_BATCH_SIZE");
+  EXPECT_EQ(batch_of("local_batch_size = 4", {{"SLUICE_TRAINING_GLOBAL_BATCH_SIZE", "12"}},
+                     {{local, "2"}}),
+            "2 --training.local_batch_size, 0 default");
+  // 0 is no batch.
+  EXPECT_EQ(
+      batch_of("microbatch_size = 2", {{"SLUICE_TRAINING_LOCAL_BATCH_SIZE", "4"}}, {{global, "0"}}),
+      "4 SLUICE_TRAINING_LOCAL_BATCH_SIZE, 0 --training.global_batch_size");
+  const std::string both =
+      "training.local_batch_size and training.global_batch_size exclude each other";
+  EXPECT_EQ(batch_of("local_batch_size = 4\nglobal_batch_size = 12", {}, {}), both);
+  EXPECT_EQ(batch_of("local_batch_size = 8\nglobal_batch_size = 16", {}, {}), both);
+  EXPECT_EQ(batch_of("", {}, {{local, "4"}, {global, "12"}}), both);
 }
 
 TEST(DataParallelConfigTest, ShardsDivideOrNameTheNearestBatch) {

@@ -121,9 +121,9 @@ TEST_F(PlanTest, RefusesAPlacementThatTheScheduleDoesNotHave) {
                       {"parallelism.stage_to_rank", "v"}}),
               2),
       "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
-      "[0, 1, 1, 0]; --parallelism.stage_to_rank; pipeline_parallel_schedule = "
-      "\"ZBVZeroBubble\" or \"DualPipeV\", stage_to_rank = \"auto\", or a schedule of your own "
-      "by pipeline_parallel_schedule_csv");
+      "[0, 1, 1, 0]; --parallelism.stage_to_rank; parallelism.pipeline_parallel_schedule = "
+      "\"ZBVZeroBubble\" or \"DualPipeV\", no parallelism.stage_to_rank, or a schedule of your own "
+      "by parallelism.pipeline_parallel_schedule_csv");
 }
 
 TEST_F(PlanTest, AStarInAListOfLayersToRunTwiceIsANameAsAnyOther) {
@@ -131,7 +131,8 @@ TEST_F(PlanTest, AStarInAListOfLayersToRunTwiceIsANameAsAnyOther) {
     return config({{"training.activation_checkpoint", value}});
   };
   const std::string message = refusal(with("[\"*\"]"), 2);
-  EXPECT_EQ(message.rfind("activation_checkpoint: no layer is named '*'", 0), 0u) << message;
+  EXPECT_EQ(message.rfind("training.activation_checkpoint: no layer is named '*'", 0), 0u)
+      << message;
   EXPECT_EQ(plan_of_config(with("full")).partition.stages[0].recomputed, (std::vector<int>{1, 2}));
   EXPECT_TRUE(plan_of_config(with("none")).partition.stages[0].recomputed.empty());
 }
@@ -242,7 +243,7 @@ TEST_F(PlanTest, SaysHowManyStagesFitTheRanks) {
   EXPECT_EQ(refusal(config({{"parallelism.stage_to_rank", "[0, 1, 0]"}}), 2),
             "the split makes 3 stages on 2 ranks, but the schedule Interleaved1F1B runs as many on "
             "every rank; --parallelism.stage_to_rank; make 2 or 4 stages, or give a schedule of "
-            "your own by pipeline_parallel_schedule_csv");
+            "your own by parallelism.pipeline_parallel_schedule_csv");
 }
 
 TEST_F(PlanTest, AScheduleFileWinsOverAName) {
@@ -301,6 +302,12 @@ TEST_F(PlanTest, WarnsOfWhatIsHardlyMeant) {
             (std::vector<std::string>{
                 "lr_scheduler.warmup_steps = 101 is more than training.steps = 100: the rate never "
                 "reaches optimizer.lr; --lr_scheduler.warmup_steps"}));
+  const Overrides held_out = {{"validation.files", "[\"held-out.txt\"]"}};
+  EXPECT_EQ(plan_of_config(config(held_out)).warnings,
+            (std::vector<std::string>{"validation.files is given, but validation.interval = 0: no "
+                                      "validation is taken; --validation.files"}));
+  EXPECT_TRUE(
+      plan_of_config(config({held_out.front(), {"validation.interval", "5"}})).warnings.empty());
 }
 
 TEST_F(PlanTest, DescribesEveryStageAndRank) {

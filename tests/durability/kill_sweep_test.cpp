@@ -16,6 +16,9 @@ struct Sweep {
   bool marker = false;
   std::vector<std::string> next = {};  // of the run after that; as before if empty
   bool no_exchange = false;
+  // The run that is killed begins anew: killed after its save, it is another generation that the
+  // next one replaces or resumes.
+  bool begins_anew = false;
 };
 
 const Sweep kBesideAnother{{"--training.steps=3"}, {{2}, {2, 3}}};
@@ -28,13 +31,16 @@ const Sweep kMarker{
     {"--training.steps=3", "--checkpoint.keep_latest_k=1", "--checkpoint.commit=marker"},
     {{2}, {2, 3}, {3}},
     true};
-const Sweep kReplacing{{"--training.steps=2", "--checkpoint.resume=none"}, {{2}}};
+const Sweep kReplacing{.overrides = {"--training.steps=2", "--checkpoint.resume=none"},
+                       .allowed = {{2}},
+                       .begins_anew = true};
 // Between two renames there is none of that name; it comes back when the next run looks.
-const Sweep kReplacingWithoutExchange{{"--training.steps=2", "--checkpoint.resume=none"},
-                                      {{2}, {}},
-                                      false,
-                                      {"--training.steps=3"},
-                                      true};
+const Sweep kReplacingWithoutExchange{
+    .overrides = {"--training.steps=2", "--checkpoint.resume=none"},
+    .allowed = {{2}, {}},
+    .next = {"--training.steps=3"},
+    .no_exchange = true,
+    .begins_anew = true};
 
 class KillSweepTest : public WatchedRunTest {
  protected:
@@ -79,7 +85,7 @@ class KillSweepTest : public WatchedRunTest {
     num_between_ += found.ok.empty();
     const ProgramResult again = train_four(sweep.next.empty() ? sweep.overrides : sweep.next);
     ASSERT_EQ(again.exit_code, 0) << after << again.err;
-    expect_same_as("clean", after);
+    expect_same_as("clean", after, sweep.begins_anew);
   }
 
   int num_points_ = 0, num_between_ = 0;
@@ -92,6 +98,14 @@ TEST_F(KillSweepTest, AKilledSaveLeavesTheOldOrTheNewCheckpointAndTheNextRunGoes
 TEST_F(KillSweepTest, AKillWhileOldCheckpointsGoLeavesOneWhole) { sweep(kInsteadOfOlder, 4); }
 
 TEST_F(KillSweepTest, AKillBeforeOrAfterAMarkerLeavesOneWhole) { sweep(kMarker, 4); }
+
+TEST_F(KillSweepTest, AKillWhileACheckpointIsReplacedLeavesTheOldOrTheNewOne) {
+  sweep(kReplacing, 4);
+}
+
+TEST_F(KillSweepTest, AKillBetweenTwoRenamesLeavesACheckpointThatComesBack) {
+  sweep(kReplacingWithoutExchange, 4);
+}
 
 class KillSweepSlowTest : public KillSweepTest {};
 

@@ -107,21 +107,26 @@ class WatchedRunTest : public TrainCommandTest {
   }
 
   // That the checkpoints and the metrics are, to the bit, those of a run that nothing interrupted,
-  // and nothing else is there.
-  void expect_same_as(const std::string& name, const std::string& after) const {
-    EXPECT_EQ(difference(comparable((folder_ / name) + "/checkpoint"), comparable(checkpoints())),
+  // and nothing else is there. of_any_generation: how often a run began anew may differ.
+  void expect_same_as(const std::string& name, const std::string& after,
+                      bool of_any_generation = false) const {
+    EXPECT_EQ(difference(comparable((folder_ / name) + "/checkpoint", of_any_generation),
+                         comparable(checkpoints(), of_any_generation)),
               "")
         << after;
     EXPECT_EQ(what_was_computed(out()), what_was_computed(folder_ / name)) << after;
   }
 
   // The files of a folder, but for the name that a run draws for itself.
-  static test::Tree comparable(const std::string& folder) {
+  static test::Tree comparable(const std::string& folder, bool of_any_generation = false) {
     test::Tree tree = test::read_tree(folder);
     for (auto& [path, node] : tree) {
       if (!path.ends_with("/manifest.json")) continue;
       nlohmann::json manifest = nlohmann::json::parse(*node.content);
       EXPECT_EQ(manifest.erase("run") + manifest.erase("hash"), 2u) << path;
+      if (of_any_generation) {
+        EXPECT_EQ(manifest.erase("generation"), 1u) << path;
+      }
       node.content = std::make_shared<const std::string>(manifest.dump());
     }
     return tree;

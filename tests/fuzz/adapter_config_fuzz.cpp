@@ -1,19 +1,13 @@
 // Any bytes as an adapter_config.json: an Error of the input, or settings that are in range.
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "fuzz/require.h"
 #include "plan/lora/adapter_config.h"
 #include "sluice/error.h"
 
-namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
+using sluice::test::require;
 
 extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size) {
   try {
@@ -25,7 +19,9 @@ extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size) {
     for (const std::string module : {"model.layers.0.self_attn.q_proj", "lm_head"}) {
       require(config.rank_at(module) >= 1);
       require(config.alpha_at(module) > 0);
-      require(!config.targets.empty() || !config.targets_module(module));
+      const sluice::detail::LinearLayer layer{.name = module, .is_head = module == "lm_head"};
+      require(!config.targets.all_linear || config.is_targeted(layer) != layer.is_head);
+      config.is_excluded(layer);
     }
   } catch (const sluice::Error& error) {
     require(error.kind() == sluice::ErrorKind::kInput);

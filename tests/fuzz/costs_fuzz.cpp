@@ -2,20 +2,14 @@
 // The name of the function becomes libFuzzer's in its own target (tests/fuzz/fuzz.cmake).
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "sluice/error.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"
 
-namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
+using sluice::test::require;
 
 extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size) {
   static const sluice::Program program = sluice::lower(

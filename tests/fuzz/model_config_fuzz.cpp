@@ -1,19 +1,13 @@
 // Any bytes as a config.json: an Error of the input, or a model that any convention splits or
 // refuses. The name of the function becomes libFuzzer's in its own target (tests/CMakeLists.txt).
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "fuzz/require.h"
 #include "sluice/error.h"
 #include "sluice/partition.h"
 
-namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
+using sluice::test::require;
 
 extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size) {
   sluice::ModelSpec model;

@@ -3,9 +3,9 @@
 // With SLUICE_FUZZ this is a libFuzzer target; its corpus is replayed in every build by
 // FuzzCorpusTest.
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "sluice/error.h"
 #include "sluice/parts/draw.h"
 #include "sluice/program.h"
@@ -13,11 +13,9 @@
 #include "sluice/simulate.h"
 #include "sluice/verify.h"
 
-namespace {
+using sluice::test::require;
 
-void require(bool holds) {
-  if (!holds) std::abort();
-}
+namespace {
 
 // True when `work` finishes; an Error is an answer, unless it says that sluice is broken.
 template <typename Work>
@@ -40,7 +38,7 @@ void check_program(const sluice::Program& program) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int fuzz_schedule_csv(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   sluice::Schedule schedule;
   if (!completes([&] { schedule = sluice::parse_schedule_csv(text, "fuzz.csv"); })) return 0;

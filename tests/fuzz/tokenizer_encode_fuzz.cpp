@@ -2,21 +2,19 @@
 // words alone have the ids that they have in a text, and no text takes one of the other kinds
 // apart.
 #include <cstdint>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "sluice/tokenizer.h"
+
+using sluice::test::require;
 
 namespace {
 
 using Json = nlohmann::json;
 using Ids = std::vector<std::int32_t>;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void append_utf8(std::string& text, unsigned c) {
   if (c < 0x80) {

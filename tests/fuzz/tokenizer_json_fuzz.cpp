@@ -1,18 +1,16 @@
 // Any bytes as a tokenizer.json: an Error of the input, or a tokenizer that makes ids of its own of
 // any text, and text of these.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "sluice/error.h"
 #include "sluice/tokenizer.h"
 
-namespace {
+using sluice::test::require;
 
-void require(bool holds) {
-  if (!holds) std::abort();
-}
+namespace {
 
 constexpr const char* kTexts[] = {"", "Hello wörld, abc  123\n\n <s>x</s>",
                                   "e\xCC\x81\xF0\x9F\x91\x8D \xE4\xBA\xAC\xFF",

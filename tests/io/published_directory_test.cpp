@@ -44,7 +44,7 @@ std::string write_step(const std::string& path, const std::string& value,
   return directory.path();
 }
 
-class PublishedDirectoryTest : public testing::TestWithParam<Commit> {};
+class PublishedDirectoryTest : public ::testing::TestWithParam<Commit> {};
 INSTANTIATE_TEST_SUITE_P(Commits, PublishedDirectoryTest,
                          testing::Values(Commit::kRename, Commit::kMarker), [](const auto& made) {
                            return made.param == Commit::kRename ? "Rename" : "Marker";

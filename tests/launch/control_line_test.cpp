@@ -345,5 +345,40 @@ TEST_F(ControlLineTest, ThirtyLinesStartAndEndWithoutTrouble) {
   EXPECT_FALSE(server_->failure());
 }
 
+TEST_F(ControlLineTest, ARankThatHangsIsToldByOneProcessWithWhoWaitsForIt) {
+  std::atomic<int> warned{0};
+  std::string warning;
+  ControlLineOptions first = options_of(0), second = options_of(1);
+  first.status = [] { return "rank 0 waits for 0RECV_B0 of step 3 from rank 1"; };
+  first.on_warning = [&](const std::string& text) {
+    warning = text;
+    ++warned;
+  };
+  second.on_warning = [&](const std::string&) { ++warned; };
+  const auto a = line(first), b = line(second);
+  std::this_thread::sleep_for(milliseconds(100));
+  b->report_hung(1, "rank 1 hangs", "look at what it does");
+  ASSERT_TRUE(eventually([&] { return warned == 1; }));
+  EXPECT_EQ(warning,
+            "rank 1 hangs; rank 0 waits for 0RECV_B0 of step 3 from rank 1; look at what it does");
+  EXPECT_FALSE(server_->failure()) << "the run waits on";
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(warned, 1);
+}
+
+TEST(ControlLineServerTest, WhereTheServersMachineIsLostOneOfTheOthersMachineTellsIt) {
+  OtherServer server;
+  ControlLineOptions here = options_of(3);
+  here.first_here = here.num_here = 2;  // processes 2 and 3
+  const ControlLine there(server.address, kSecret, options_of(1));
+  ControlLine own(server.address, kSecret, here);
+  std::this_thread::sleep_for(milliseconds(1200));  // a beat that says who would tell
+  server.send(SIGKILL);
+  const auto told = own.wait_for_failure(kLong);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->teller, 2);
+  EXPECT_TRUE(own.has_lost_server());
+}
+
 }  // namespace
 }  // namespace sluice

@@ -190,7 +190,10 @@ TEST(LaunchEnvironmentTest, ReadsWhatIsSetByHand) {
                                     {"LOCAL_RANK", "1"}})),
                 4, 3, 2, 1);
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
-    expect_refused(with(by_hand, {{name, ""}}), std::string(name) + " is not set");
+    expect_refused(with(by_hand, {{name, ""}}),
+                   std::string(name) +
+                       " is not set, although this is one of several processes that "
+                       "were started by hand; ");
   expect_refused(with(by_hand, {{"RANK", "2"}}), "RANK = '2' is no whole number from 0 to 1");
   for (const char* wrong : {"two", "0", "-1", " 2", "2x", "99999999999"})
     expect_refused(with(by_hand, {{"WORLD_SIZE", wrong}}),

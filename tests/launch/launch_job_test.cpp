@@ -402,6 +402,90 @@ TEST_F(LaunchNodesTest, ANodeThatDoesNotComeIsNamed) {
   EXPECT_NE(errors().find("node 1 of 2 did not come within "), std::string::npos) << errors();
 }
 
+TEST_F(LaunchNodesTest, ALauncherThatWaitsSaysForWhomAndWhoWasRefused) {
+  const int port = free_port(), silent_port = free_port();
+  const Socket silent = listen_at("127.0.0.1", silent_port);  // accepts, and never answers
+  LaunchOptions first = node(0, port, "true"), stranger = node(1, port, "true"),
+                second = node(1, silent_port, "true");
+  first.meeting_timeout = second.meeting_timeout = milliseconds(6500);
+  stranger.secret = "another of sixteen letters";
+  stranger.meeting_timeout = milliseconds(6000);
+  const auto began = Clock::now();
+  const pid_t a = begin(first), b = begin(stranger, "stranger"), c = begin(second, "second");
+  EXPECT_EQ(end(a), 5);
+  EXPECT_EQ(end(b), 5);
+  EXPECT_EQ(end(c), 5);
+  EXPECT_LT(since(began), milliseconds(10'000));
+  const std::string at = "127.0.0.1:" + std::to_string(port),
+                    refused = ", and a peer with another secret was refused (from 127.0.0.1)";
+  EXPECT_NE(errors().find("sluice: warning: waiting for node 1 of 2 at " + at + refused + "\n"),
+            std::string::npos)
+      << errors();
+  EXPECT_NE(errors().find("node 1 of 2 did not come within 6.5 s" + refused + "; " + at + "; "),
+            std::string::npos)
+      << errors();
+  EXPECT_NE(
+      text("second.err")
+          .find("sluice: info: waiting for node 0 at 127.0.0.1:" + std::to_string(silent_port) +
+                " (the store of the job cannot be reached: it does not answer)\n"),
+      std::string::npos)
+      << text("second.err");
+}
+
+TEST_F(LaunchNodesTest, ALauncherThatIsKilledIsNamedAndTheOtherEndsSoon) {
+  for (const int killed : {1, 0}) {
+    const int port = free_port();
+    LaunchOptions options[2] = {node(0, port, "touch ready$RANK; exec sleep 60"),
+                                node(1, port, "touch ready$RANK; exec sleep 60")};
+    pid_t launchers[2];
+    for (int i = 0; i < 2; ++i) {
+      options[i].heartbeat = milliseconds(1000);
+      launchers[i] = begin(options[i], "killed" + std::to_string(killed) + std::to_string(i));
+    }
+    ASSERT_TRUE(all_there({"ready0", "ready1", "ready2", "ready3"}));
+    std::this_thread::sleep_for(milliseconds(300));
+    ::kill(launchers[killed], SIGKILL);
+    const auto since_kill = Clock::now();
+    EXPECT_EQ(end(launchers[1 - killed]), 5);
+    EXPECT_LT(since(since_kill), milliseconds(1000 + 5000));
+    const std::string said =
+        text("killed" + std::to_string(killed) + std::to_string(1 - killed) + ".err");
+    EXPECT_NE(said.find(killed == 1 ? "the launcher of node 1, pid " + std::to_string(launchers[1])
+                                    : "node 0 is lost"),
+              std::string::npos)
+        << said;
+    end(launchers[killed]);
+    for (int rank = 0; rank < 4; ++rank)
+      std::filesystem::remove(folder_ / ("ready" + std::to_string(rank)));
+  }
+}
+
+TEST_F(LaunchNodesTest, ALauncherThatIsStartedAgainFindsTheAttemptOfTheOthers) {
+  const int port = free_port();
+  const std::string script =
+      "test $_SLUICE_LAUNCH_RESTART = 1 && exit 0; touch ready$RANK; exec sleep 60";
+  LaunchOptions first = node(0, port, script), second = node(1, port, script);
+  first.max_restarts = second.max_restarts = 3;
+  const pid_t a = begin(first), b = begin(second, "second");
+  ASSERT_TRUE(all_there({"ready0", "ready1", "ready2", "ready3"}));
+  ::kill(b, SIGKILL);
+  EXPECT_EQ(end(b), 128 + SIGKILL);
+  const pid_t again = begin(second, "again");
+  EXPECT_EQ(end(a), 0) << errors();
+  EXPECT_EQ(end(again), 0) << text("again.err");
+  EXPECT_NE(errors().find("sluice: warning: node 1 is lost: restart 1 of 3\n"), std::string::npos)
+      << errors();
+}
+
+TEST_F(LaunchNodesTest, ASecretThatCanBeGuessedIsWarnedOf) {
+  LaunchOptions guessed = node(0, free_port(), "true");
+  guessed.secret = "x";
+  guessed.meeting_timeout = milliseconds(100);
+  EXPECT_EQ(run(guessed), 5);
+  EXPECT_TRUE(errors().starts_with("sluice: warning: the secret of the job has 1 character, and "))
+      << errors();
+}
+
 TEST_F(LaunchNodesTest, CtrlCEndsALauncherThatWaitsForOthers) {
   for (int number : {0, 1}) {
     const pid_t launcher = begin(node(number, free_port(), "true"));

@@ -128,6 +128,19 @@ TEST(LineTableTest, TellsAtMostThreeOfThoseThatWait) {
   EXPECT_EQ(lost.teller, 1);
 }
 
+TEST(LineTableTest, SaysWhoWaitsForARankWhoeverItIs) {
+  LineTable table(milliseconds(0));
+  for (int process = 0; process < 3; ++process)
+    table.open(line(process, {2 * process, 2 * process + 1}), milliseconds(0));
+  const std::string first = "rank 0 waits for x from rank 3",
+                    own = "rank 2 waits for y from rank 3";
+  table.heard(0, first, milliseconds(0));
+  table.heard(1, own, milliseconds(0));
+  table.heard(2, "rank 4 waits for z from rank 0", milliseconds(0));
+  EXPECT_EQ(table.who_waits_for(3), first + ", " + own);
+  EXPECT_EQ(table.who_waits_for(0), "rank 4 waits for z from rank 0");
+}
+
 TEST(LineTableTest, TheTellerLives) {
   LineTable table(milliseconds(0));
   for (int process = 0; process < 4; ++process)

@@ -260,7 +260,10 @@ TEST_F(RendezvousTest, AProcessWithAnotherSecretDoesNotMeet) {
       test::error_of([&] { join_job(apart(1, 2, port, "another secret"), milliseconds(1500)); });
   first.join();
   EXPECT_EQ(refused->fact(), "the store of the job does not take this process's secret");
-  EXPECT_EQ(missing->fact(), "process 1 of 2 did not come within 1.5 s");
+  EXPECT_EQ(
+      missing->fact(),
+      "process 1 of 2 did not come within 1.5 s, and a peer with another secret was refused (from "
+      "127.0.0.1)");
 }
 
 TEST_F(RendezvousTest, TwoOfOneNumberAreRefused) {

@@ -72,6 +72,17 @@ TEST(TensorMetaTest, TextHasDtypeAndSizes) {
   EXPECT_EQ(to_text(meta_of(at::ones({}, at::kLong))), "int64[]");
 }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wmissing-field-initializers"
+TEST(LayerSpecTest, IsMadeByDesignatorsWithoutAWarning) {
+  const LayerSpec layer = {.name = "mine", .writes = {"out"}};
+  EXPECT_EQ(layer.full_name("weight"), "mine.weight");
+  EXPECT_EQ(layer.reads, std::vector<std::string>{"hidden"});
+  const ParameterInfo parameter = {.name = "mine.weight", .global_shape = {2, 3}};
+  EXPECT_TRUE(parameter.trainable && parameter.is_whole());
+}
+#pragma GCC diagnostic pop
+
 TEST(ChunkTest, ParametersHaveFullNamesInTheOrderOfLayers) {
   Chunk chunk({linear_layer("net.a", 3, 4), linear_layer("net.b", 4, 2)}, 5, {"hidden"},
               {"hidden"});
@@ -218,6 +229,42 @@ TEST(ChunkTest, MakesModulesWithoutTheDefaultGenerator) {
   at::manual_seed(4);
   Chunk second({linear_layer("a", 3, 4)}, 0, {"hidden"}, {"hidden"});
   EXPECT_TRUE(at::equal(first.parameters()[0].tensor, second.parameters()[0].tensor));
+}
+
+TEST(ChunkTest, RefusesALayerThatWritesToTheBatchInPlace) {
+  const auto refusal = [](std::vector<LayerSpec> layers) {
+    Chunk chunk(std::move(layers), 0, {}, {"hidden"});
+    return message_of([&] { chunk.forward({}, {{"x", at::ones({4, 2})}}, 0, 1, 0); });
+  };
+  const Function doubled = [](const std::vector<at::Tensor>& read) {
+    return std::vector<at::Tensor>{at::Tensor(read[0]).mul_(2)};
+  };
+  const std::string direct = refusal({plain_layer("a", {"x"}, {"hidden"}, doubled)});
+  EXPECT_NE(direct.find("layer 'a' writes in place to the input 'x' of the batch"),
+            std::string::npos)
+      << direct;
+  EXPECT_NE(direct.find("x.clone()"), std::string::npos) << direct;
+  // A view of it, under another name.
+  const Function view = [](const std::vector<at::Tensor>& read) {
+    return std::vector<at::Tensor>{read[0].flatten()};
+  };
+  const std::string later = refusal({plain_layer("flat", {"x"}, {"hidden"}, view),
+                                     plain_layer("b", {"hidden"}, {"hidden"}, doubled)});
+  EXPECT_NE(later.find("layer 'b' writes in place to the input 'x'"), std::string::npos) << later;
+  // What a layer has made is its own.
+  Chunk chunk({plain_layer("sum", {"x", "x"}, {"hidden"}, sum_of_inputs()),
+               plain_layer("b", {"hidden"}, {"hidden"}, doubled)},
+              0, {}, {"hidden"});
+  const Values out = chunk.forward({}, {{"x", at::ones({1})}}, 0, 1, 0);
+  EXPECT_EQ(out["hidden"].item<float>(), 4);
+}
+
+TEST(ChunkTest, TellsWhichLayersForwardThrew) {
+  Chunk chunk({linear_layer("a", 3, 4), linear_layer("b", 5, 2)}, 0, {"hidden"}, {"hidden"});
+  EXPECT_EQ(chunk.take_failed_layer(), "");
+  EXPECT_THROW(chunk.forward({{"hidden", at::ones({2, 3})}}, {}, 0, 1, 0), c10::Error);
+  EXPECT_EQ(chunk.take_failed_layer(), "layer 'b'");
+  EXPECT_EQ(chunk.take_failed_layer(), "");
 }
 
 }  // namespace

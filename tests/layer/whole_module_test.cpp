@@ -125,7 +125,7 @@ TEST(FromModuleTest, RefusesPartsThatAreNotTheModules) {
       {{.parts = {{"start"}, {"stem"}, {"tower"}, {"heads"}}, .block_class = "Block"},
        "'tail' of the module is in none of the parts",
        "where forward runs it"},
-      {{.parts = {{"stem"}, {"stem"}}}, "part 'stem' is named twice", "once"},
+      {{.parts = {{"stem"}, {"stem"}}}, "part 'stem' is named twice", "ModuleTree::ties"},
       {{.parts = {{"tower"}, {"tower.layers.0"}}}, "within part 'tower'", "once"},
       {{.blocks = {"layer"}}, "no part is 'layer'", "one of"},
       {{.blocks = {"tower"}, .block_class = "Block"}, "both given", "one of the two"},
@@ -178,6 +178,25 @@ TEST(FromModuleTest, RefusesAFactoryThatMakesTooLittleOrTooMuch) {
       },
       0, 2);
   EXPECT_NE(stray.find("parameter 'extra' is in no part"), std::string::npos) << stray;
+  const auto own = [](const std::function<void(torch::nn::Module&)>& build) {
+    const Model model = from_module(
+        [build](const Kept&) {
+          auto module = std::make_shared<torch::nn::Module>();
+          build(*module);
+          return module;
+        },
+        [](torch::nn::Module&, const at::Tensor& x) { return x; },
+        {.parts = {{"stem", {"x"}}, {"scale"}}});
+    return message_of([&] { model.fuse({model.layers[0]}, {"hidden"}).make(); });
+  };
+  const std::string scale = own([](torch::nn::Module& module) {
+    module.register_module("stem", torch::nn::Linear(2, 2));
+    module.register_parameter("scale", at::ones({1}));
+  });
+  EXPECT_NE(scale.find("make 'scale' only where kept(\"scale\") is true: an own parameter"),
+            std::string::npos)
+      << scale;
+  EXPECT_EQ(scale.find("drop_unkept"), std::string::npos) << scale;
   const std::string shared = refusal(
       [&](Pair& pair) {
         pair.stem = pair.register_module("stem", torch::nn::Linear(2, 2));
@@ -209,7 +228,27 @@ TEST(KeptTest, AnswersForPartsWhatHoldsThemAndWhatIsInside) {
   EXPECT_FALSE(kept.all());
   EXPECT_TRUE(Kept()("anything"));
   const Error error = error_of([&] { kept("nrom"); });
+  EXPECT_NE(error.fact().find("the factory asks for 'nrom'"), std::string::npos) << error.what();
   EXPECT_NE(error.remedy().find("did you mean 'norm'"), std::string::npos) << error.what();
+  EXPECT_NE(error.remedy().find("ModuleTree::parts"), std::string::npos) << error.what();
+}
+
+TEST(KeptTest, NamesAChildThatIsInNoPartAsTheModuleDoes) {
+  Net net;
+  const Kept kept({"stam"}, {"stam", "tower.layers.0", "tower.layers.1"});
+  const Error error = error_of([&] { drop_unkept(*net, kept, net->stem); });
+  EXPECT_EQ(error.fact(), "the module has 'stem', which is in no part");
+  EXPECT_EQ(error.remedy(), "name it in ModuleTree::parts, as the module does");
+}
+
+TEST(KeptTest, LeavesAnEmptyListInThePlaceOfOneThatIsDropped) {
+  Tower tower(3);
+  const std::weak_ptr<torch::nn::Module> first = tower->layers->ptr(0);
+  drop_unkept(*tower, Kept({"head"}, {"layers", "head"}), tower->layers);
+  for (const auto& module : *tower->layers) ADD_FAILURE() << "left: " << module->name();
+  EXPECT_EQ(tower->named_children()["layers"], tower->layers.ptr());
+  EXPECT_TRUE(tower->parameters().empty());
+  EXPECT_TRUE(first.expired());
 }
 
 TEST(KeptTest, DropsChildrenAndEmptiesTheirHoldersButKeepsIndicesAndKeys) {

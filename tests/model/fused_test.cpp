@@ -9,6 +9,7 @@
 #include "sluice/error.h"
 #include "sluice/parts/precision.h"
 #include "support/expect_error.h"
+#include "support/own_products.h"
 
 namespace sluice::testing {
 namespace {
@@ -58,6 +59,13 @@ const std::vector<Case>& cases() {
          "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4,
          "initializer_range": 0.2, "use_parallel_residual": false})"},
       {"mixtral", decoder("mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 2)")},
+      {"qwen2", decoder("qwen2")},
+      {"qwen3_moe", decoder("qwen3_moe", R"(, "num_experts": 4, "num_experts_per_tok": 2,
+                                              "moe_intermediate_size": 24, "norm_topk_prob": true)")},
+      {"olmoe", R"({"model_type": "olmoe", "vocab_size": 67, "hidden_size": 64,
+         "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 4, "num_experts": 4, "num_experts_per_tok": 2,
+         "pad_token_id": null, "initializer_range": 0.2})"},
   };
   return all;
 }
@@ -208,7 +216,9 @@ TEST(FusedTest, EvaluationWithoutAGraphHasTheSameBits) {
   }
 }
 
-TEST(FusedTest, RowsHaveTheSameBitsWhateverIsBesideThem) {
+// expect(logits of a row alone, the same among others).
+template <typename Expect>
+void for_rows_alone(const Expect& expect) {
   ChunkChain model(parse_model_spec(cases().front().config, "config.json"), {});
   model.initialize(3);
   const at::NoGradGuard no_grad;
@@ -216,9 +226,22 @@ TEST(FusedTest, RowsHaveTheSameBitsWhateverIsBesideThem) {
   const at::Tensor all = model.forward(batch).get("logits");
   for (int row = 0; row < 3; ++row) {
     const at::Tensor ids = batch.get("input_ids").narrow(0, row, 1);
-    const at::Tensor one = model.forward({{"input_ids", ids}, {"labels", ids}}).get("logits");
-    EXPECT_TRUE(at::equal(one[0], all[row])) << row;
+    SCOPED_TRACE(row);
+    expect(model.forward({{"input_ids", ids}, {"labels", ids}}).get("logits")[0], all[row]);
   }
+}
+
+TEST(FusedTest, RowsHaveTheSameNumbersUpToRoundingWhateverIsBesideThem) {
+  for_rows_alone([](const at::Tensor& alone, const at::Tensor& among_others) {
+    EXPECT_TRUE(at::allclose(alone, among_others, 1e-5, 1e-5));
+  });
+}
+
+TEST(FusedTest, WithOwnProductsRowsHaveTheSameBitsWhateverIsBesideThem) {
+  SLUICE_NEEDS_OWN_PRODUCTS();
+  for_rows_alone([](const at::Tensor& alone, const at::Tensor& among_others) {
+    EXPECT_TRUE(at::equal(alone, among_others));
+  });
 }
 
 // Each is a sum over all rows.

@@ -5,14 +5,14 @@
 namespace sluice::ops {
 namespace {
 
-struct Exact {
+struct ExactLoss {
   double loss = 0;
   std::vector<double> gradient;
 };
 
-Exact reference(Index rows, Index classes, const std::vector<float>& logits,
-                const std::vector<std::int64_t>& labels, double scale) {
-  Exact exact;
+ExactLoss reference(Index rows, Index classes, const std::vector<float>& logits,
+                    const std::vector<std::int64_t>& labels, double scale) {
+  ExactLoss exact;
   exact.gradient.resize(logits.size());
   for (Index row = 0; row < rows; ++row) {
     if (labels[row] < 0) continue;
@@ -37,7 +37,7 @@ TEST_P(LossKernelTest, IsNearFloat64AtEveryNumberOfClasses) {
       const Index rows = 4;
       const auto values = random_floats(rows * classes, 1, 4);
       const std::vector<std::int64_t> labels = {0, classes - 1, -100, classes / 2};
-      const Exact exact = reference(rows, classes, values, labels, 0.25);
+      const ExactLoss exact = reference(rows, classes, values, labels, 0.25);
       Memory logits(values, place);
       const double value =
           kernels_.cross_entropy_value(rows, classes, logits.data(), labels.data());
@@ -52,11 +52,11 @@ TEST_P(LossKernelTest, IsNearFloat64AtEveryNumberOfClasses) {
 }
 
 // z = scale * logit, then cap * tanh(z / cap); the gradient is that of the logit.
-Exact capped_reference(Index rows, Index classes, const std::vector<float>& logits,
-                       const std::vector<std::int64_t>& labels, double scale, double cap,
-                       double of_loss) {
+ExactLoss capped_reference(Index rows, Index classes, const std::vector<float>& logits,
+                           const std::vector<std::int64_t>& labels, double scale, double cap,
+                           double of_loss) {
   std::vector<double> slopes;
-  Exact exact;
+  ExactLoss exact;
   for (Index row = 0; row < rows; ++row) {
     std::vector<double> z;
     for (Index i = 0; i < classes; ++i) {
@@ -88,7 +88,7 @@ TEST_P(LossKernelTest, ByBlocksIsNearFloat64) {
         const Index rows = 4;
         const auto logits = random_floats(rows * classes, 1, 4);
         const std::vector<std::int64_t> labels = {0, classes - 1, -100, classes / 2};
-        const Exact exact = capped_reference(rows, classes, logits, labels, scale, cap, 0.25);
+        const ExactLoss exact = capped_reference(rows, classes, logits, labels, scale, cap, 0.25);
         std::vector<float> top(rows, kNoLogit), chosen(rows), rescale(rows);
         std::vector<double> total(rows);
         std::vector<float> sums(rows);  // of what the blocks leave, scaled again with each of them
@@ -179,7 +179,7 @@ TEST_P(LossKernelTest, CountsNoRowWhoseLabelIsBelowZero) {
 TEST_P(LossKernelTest, StaysFiniteFarFromZero) {
   const std::vector<std::int64_t> labels = {0, 1, 2};
   const std::vector<float> values = {1e30f, -1e30f, 0, 2000, 2001, 1e4f, -3e38f, 3e38f, 88};
-  const Exact exact = reference(3, 3, values, labels, 1);
+  const ExactLoss exact = reference(3, 3, values, labels, 1);
   auto logits = values;
   const double loss = kernels_.cross_entropy(3, 3, logits.data(), labels.data(), 1);
   EXPECT_NEAR(loss / exact.loss, 1, 1e-6);

@@ -8,14 +8,14 @@ namespace {
 using ProductKernelTest = KernelTest;
 SLUICE_AT_EVERY_LEVEL(ProductKernelTest);
 
-struct Case {
+struct ProductCase {
   Index rows, columns, depth;
   bool a_transposed = false, b_transposed = false, add = false;
   float scale = 1;
 };
 
 // C, between rows of others that must stay.
-std::vector<float> run(const Kernels& kernels, const Case& c, Place place = Place::kEnd,
+std::vector<float> run(const Kernels& kernels, const ProductCase& c, Place place = Place::kEnd,
                        Index first_row = 0) {
   const Index gap = 3, c_row = c.columns + gap;
   const auto a = random_floats(c.rows * c.depth, 1), b = random_floats(c.depth * c.columns, 2);
@@ -47,7 +47,7 @@ std::vector<float> run(const Kernels& kernels, const Case& c, Place place = Plac
   return after;
 }
 
-void expect_near_exact(const Kernels& kernels, const Case& c) {
+void expect_near_exact(const Kernels& kernels, const ProductCase& c) {
   const Index c_row = c.columns + 3;
   const auto a = random_floats(c.rows * c.depth, 1), b = random_floats(c.depth * c.columns, 2),
              before = random_floats((c.rows - 1) * c_row + c.columns, 3);
@@ -98,7 +98,7 @@ TEST_P(ProductKernelTest, TakesDepthsOfSeveralParts) {
 
 TEST_P(ProductKernelTest, RowsHaveTheSameBitsWithoutThoseBeforeThem) {
   for (const bool transposed : {false, true}) {
-    const Case c{40, 70, 300, transposed, true, /*add=*/true};
+    const ProductCase c{40, 70, 300, transposed, true, /*add=*/true};
     const std::vector<float> all = run(kernels_, c);
     for (const Index first : {1, 5, 24, 39}) {
       const std::vector<float> some = run(kernels_, c, Place::kEnd, first);
@@ -113,7 +113,7 @@ TEST_P(ProductKernelTest, RowsHaveTheSameBitsWithoutThoseBeforeThem) {
 }
 
 TEST_P(ProductKernelTest, AddsAsIfTheProductWereAddedAsAWhole) {
-  Case c{20, 48, 200};
+  ProductCase c{20, 48, 200};
   const std::vector<float> alone = run(kernels_, c);
   c.add = true;
   const std::vector<float> added = run(kernels_, c),
@@ -126,7 +126,7 @@ TEST_P(ProductKernelTest, AddsAsIfTheProductWereAddedAsAWhole) {
 }
 
 TEST_P(ProductKernelTest, DoesNotDependOnWhereItsOperandsLie) {
-  const Case c{30, 100, 120, false, true, true};
+  const ProductCase c{30, 100, 120, false, true, true};
   EXPECT_TRUE(same_bits(run(kernels_, c, Place::kOdd), run(kernels_, c, Place::kBegin)));
 }
 

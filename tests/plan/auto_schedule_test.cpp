@@ -116,7 +116,7 @@ TEST(AutoScheduleTest, RefusesAScheduleBesideIt) {
   options.schedule = ScheduleKind::k1F1B;
   EXPECT_NE(test::message_of([&] {
               plan_pipeline(llama(), options);
-            }).find("auto_schedule and schedule exclude each other"),
+            }).find("`auto_schedule` and `schedule` exclude each other"),
             std::string::npos);
 }
 

@@ -146,6 +146,9 @@ TEST_F(CostsFileTest, RefusesHostileFiles) {
 TEST_F(CostsFileTest, SaysWhichFieldIsWrong) {
   const Error error = refusal(R"({"stages": [{"F": 1}, {"W": "x"}]})");
   EXPECT_EQ(error.fact(), "'stages[1].W' is no number of at least 0");
+  const Error huge = refusal(R"({"stages": [{"F": 1e308}]})");
+  EXPECT_EQ(huge.fact(), "'stages[0].F' is 1e+308");
+  EXPECT_EQ(huge.remedy(), "write at most 1e30");
   EXPECT_EQ(refusal(R"({"bandwith": 1})").remedy(), "did you mean 'bandwidth'?");
 }
 

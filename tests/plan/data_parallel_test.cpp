@@ -163,40 +163,40 @@ TEST(DataParallelPlanTest, AProofOfShardedParametersWantsEveryStageGathered) {
 
 TEST(DataParallelPlanTest, RefusesWhatDoesNotFillEvenly) {
   EXPECT_EQ(refusal({.data_parallel = {.degree = 0}}),
-            "data_parallel.degree = 0; data_parallel.degree; give at least 1");
+            "`data_parallel.degree` = 0; `data_parallel.degree`; give at least 1");
   EXPECT_EQ(refusal({.data_parallel = {.degree = 1 << 30}}),
-            "data_parallel.degree = 1073741824 is more replicas than sluice counts; "
-            "data_parallel.degree; give at most 65536");
+            "`data_parallel.degree` = 1073741824 is more replicas than sluice counts; "
+            "`data_parallel.degree`; give at most 65536");
   EXPECT_EQ(refusal({.num_microbatches = 4, .data_parallel = {.degree = 3, .shards = 4}}),
-            "data_parallel.shards = 4 is not a multiple of data_parallel.degree = 3; "
-            "data_parallel.shards; the nearest is 3 or 6");
+            "`data_parallel.shards` = 4 is not a multiple of `data_parallel.degree` = 3; "
+            "`data_parallel.shards`; the nearest is 3 or 6");
   EXPECT_EQ(refusal({.num_microbatches = 4, .data_parallel = {.degree = 2, .shards = 6}}),
-            "data_parallel.shards = 6 does not divide the 8 microbatches of all replicas; "
-            "data_parallel.shards; the nearest is 3 or 6 microbatches a replica");
+            "`data_parallel.shards` = 6 does not divide the 8 microbatches of all replicas; "
+            "`data_parallel.shards`; the nearest is 3 or 6 microbatches a replica");
   EXPECT_EQ(refusal({.num_microbatches = 1, .data_parallel = {.shards = 4}}),
-            "data_parallel.shards = 4 does not divide the 1 microbatches of all replicas; "
-            "data_parallel.shards; the nearest is 4 microbatches a replica");
+            "`data_parallel.shards` = 4 does not divide the 1 microbatches of all replicas; "
+            "`data_parallel.shards`; the nearest is 4 microbatches a replica");
   EXPECT_EQ(refusal({.data_parallel = {.shards = -1}}),
-            "data_parallel.shards = -1; data_parallel.shards; 0 is as many as the replicas");
+            "`data_parallel.shards` = -1; `data_parallel.shards`; 0 is as many as the replicas");
 }
 
 TEST(DataParallelPlanTest, RefusesOptionsThatExcludeEachOther) {
   EXPECT_EQ(refusal({.data_parallel = {.degree = 2, .zero3 = true, .per_microbatch = true}}),
-            "data_parallel.zero3 and data_parallel.per_microbatch exclude each other; "
-            "data_parallel.per_microbatch; reduce once a step where parameters are sharded");
+            "`data_parallel.zero3` and `data_parallel.per_microbatch` exclude each other; "
+            "`data_parallel.per_microbatch`; reduce once a step where parameters are sharded");
   EXPECT_EQ(refusal({.data_parallel = {.degree = 2}, .rank_order = "pp,bp"}),
-            "rank_order = \"pp,bp\" is no order of ranks; rank_order; did you mean 'pp,dp'?");
+            "`rank_order` = \"pp,bp\" is no order of ranks; `rank_order`; did you mean 'pp,dp'?");
 }
 
 TEST(DataParallelPlanTest, ShardsWithoutMeaningAreANote) {
   const Plan fast =
       plan_of({.num_microbatches = 1,
                .data_parallel = {.degree = 3, .shards = 4, .reduction = Reduction::kFast}});
-  EXPECT_EQ(fast.notes, (std::vector<std::string>{"data_parallel.shards = 4 has no meaning: the "
+  EXPECT_EQ(fast.notes, (std::vector<std::string>{"`data_parallel.shards` = 4 has no meaning: the "
                                                   "transport adds up in an order of its own"}));
   const Plan single = plan_of(
       {.num_microbatches = 1, .data_parallel = {.degree = 3, .shards = 4, .per_microbatch = true}});
-  EXPECT_EQ(single.notes, (std::vector<std::string>{"data_parallel.shards = 4 has no meaning: "
+  EXPECT_EQ(single.notes, (std::vector<std::string>{"`data_parallel.shards` = 4 has no meaning: "
                                                     "every microbatch is reduced by itself"}));
 }
 
@@ -208,11 +208,11 @@ TEST(DataParallelPlanTest, AScheduleOfOnesOwnReducesAsTheOptionsSay) {
   EXPECT_EQ(row_text(plan_of(options("0F0,0B0,0REDUCE_GRAD\n")), 0),
             "0F0 0B0 0REDUCE_GRAD REDUCE_LOSS 0PARTIAL_NORM REDUCE_NORM 0UPDATE");
   EXPECT_EQ(refusal(options("0F0,0B0,0REDUCE_GRAD0\n")),
-            "the schedule holds REDUCE_GRAD of single microbatches; own_schedule; "
-            "data_parallel.per_microbatch = true, or leave it out of the schedule");
+            "the schedule holds REDUCE_GRAD of single microbatches; `own_schedule`; "
+            "`data_parallel.per_microbatch` = true, or leave it out of the schedule");
   EXPECT_EQ(refusal(options("0UNSHARD,0F0,0B0,0RESHARD\n")),
-            "the schedule holds UNSHARD, but parameters are not sharded; own_schedule; "
-            "data_parallel.zero3 = true, or leave it out of the schedule");
+            "the schedule holds UNSHARD, but parameters are not sharded; `own_schedule`; "
+            "`data_parallel.zero3` = true, or leave it out of the schedule");
 }
 
 // ---- memory ----

@@ -322,11 +322,89 @@ TEST(DecoderFamiliesTest, ReluKeepsNoGate) {
 }
 
 TEST(DecoderFamiliesTest, AttentionToLaterTokensIsRefused) {
-  for (const char* family : {"llama", "qwen3", "gemma3_text"}) {
-    Json config = tiny(family);
+  for (const detail::Family& family : detail::families()) {
+    Json config = tiny(family.name);
+    config["n_positions"] = 64;
+    EXPECT_NO_THROW(parse(config)) << family.name;
     config["is_causal"] = false;
-    EXPECT_NE(refusal(config).find("field 'is_causal'"), std::string::npos) << family;
+    EXPECT_NE(refusal(config).find("'is_causal' = false is not implemented; config.json, field "
+                                   "'is_causal'; only one of [true] is"),
+              std::string::npos)
+        << family.name;
   }
+}
+
+TEST(DecoderFamiliesTest, KeysThatMakeAnotherModelOfItAreRefusedByTheirNames) {
+  const std::vector<std::pair<std::string, Json>> other = {
+      {"per_layer_config", {{"1", {{"rms_norm_eps", 0.5}}}}},
+      {"attribute_map", {{"hidden_size", "vocab_size"}}},
+      {"transformers_weights", "other.safetensors"},
+      {"decoder", {{"hidden_size", 4}}},
+      {"quantization_config", {{"bits", 4}}},
+      {"default_rope_type", "axial"}};
+  for (const auto& [key, value] : other) {
+    Json config = tiny("llama");
+    config[key] = value;
+    EXPECT_NE(refusal(config).find("field '" + key + "'"), std::string::npos) << refusal(config);
+  }
+  Json config = tiny("llama");
+  config.update({{"per_layer_config", nullptr}, {"attribute_map", Json::object()}});
+  EXPECT_NO_THROW(parse(config));
+}
+
+TEST(DecoderFamiliesTest, KeysThatChangeNothingInTransformersChangeNothingHere) {
+  const DecoderConfig plain = config_of(tiny("llama"), detail::read_llama_config);
+  Json config = tiny("llama");
+  config.update({{"sliding_window", 3},
+                 {"layer_types", {"sliding_attention"}},
+                 {"final_logit_softcapping", 3.0},
+                 {"pretraining_tp", 4},
+                 {"somebodys_own_key", {1, 2}}});
+  const DecoderConfig same = config_of(config, detail::read_llama_config);
+  EXPECT_EQ(windows(same), windows(plain));
+  EXPECT_FALSE(same.logit_cap);
+}
+
+TEST(DecoderFamiliesTest, AnEmptyRopeScalingDoesNotHideRopeParameters) {
+  Json config = tiny("llama");
+  config["rope_parameters"] = {{"rope_type", "linear"}, {"rope_theta", 50.0}, {"factor", 3.0}};
+  config["rope_scaling"] = Json::object();
+  EXPECT_EQ(config_of(config, detail::read_llama_config).ropes.at(0).factor, 3.0);
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}};
+  EXPECT_EQ(config_of(config, detail::read_llama_config).ropes.at(0).factor, 2.0);
+}
+
+TEST(DecoderFamiliesTest, Gemma3ScalesByTheLengthInsideItsSettingsAlone) {
+  Json config = tiny("gemma3_text");
+  config.update({{"max_position_embeddings", 64},
+                 {"original_max_position_embeddings", 8},
+                 {"rope_scaling",
+                  {{"rope_type", "llama3"},
+                   {"factor", 4.0},
+                   {"low_freq_factor", 1.0},
+                   {"high_freq_factor", 4.0}}}});
+  const auto length = [](const Json& json) {
+    return config_of(json, detail::read_gemma3_config).ropes.at(0).original_max_position_embeddings;
+  };
+  EXPECT_EQ(length(config), 64);
+  config["rope_scaling"]["original_max_position_embeddings"] = 16;
+  EXPECT_EQ(length(config), 16);
+  config["model_type"] = "llama";  // where the outer one wins
+  EXPECT_EQ(
+      config_of(config, detail::read_llama_config).ropes.at(0).original_max_position_embeddings, 8);
+}
+
+TEST(DecoderFamiliesTest, Gemma3RefusesRotarySettingsThatTransformersWouldNotRead) {
+  Json config = tiny("gemma3_text");
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 3.0}};
+  EXPECT_NE(refusal(config).find("field 'rope_scaling.type'"), std::string::npos);
+  EXPECT_NE(refusal(config).find("write it as rope_type"), std::string::npos);
+  config["rope_scaling"] = {{"type", "default"}};
+  EXPECT_NO_THROW(parse(config));
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 3.0}, {"truncate", false}};
+  EXPECT_NE(refusal(config).find("field 'rope_scaling.truncate'"), std::string::npos);
+  config["rope_scaling"]["truncate"] = true;
+  EXPECT_NO_THROW(parse(config));
 }
 
 TEST(DecoderFamiliesTest, UnknownActivationsAreRefusedWithThoseThatAreKnown) {

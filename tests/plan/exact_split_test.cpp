@@ -176,7 +176,7 @@ TEST(CostSplitTest, RefusesWhatSaysWhereToCut) {
   options = by_costs({1, 2}, 2);
   EXPECT_NE(test::message_of([&] {
               make_partition(model, options);
-            }).find("layer_costs has 2 numbers for"),
+            }).find("`layer_costs` has 2 numbers for"),
             std::string::npos);
   options = by_costs(std::vector<double>(model.layers.size(), -1.0), 2);
   EXPECT_NE(test::message_of([&] { make_partition(model, options); }).find("is negative"),

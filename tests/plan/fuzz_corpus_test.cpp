@@ -5,10 +5,14 @@
 
 #include "support/fuzz_corpus.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_adapter_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_model_config(const std::uint8_t* data, std::size_t size);
 extern "C" int fuzz_costs(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_jsonl_row(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_row_tokens(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_schedule_csv(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_token_file(const std::uint8_t* data, std::size_t size);
 
 namespace sluice::fuzz_corpus_test {
 namespace {
@@ -16,7 +20,7 @@ namespace {
 using testing::replay;
 
 TEST(FuzzCorpusTest, ReplaysTheScheduleFilesFoundSoFar) {
-  replay("schedule_csv", LLVMFuzzerTestOneInput);
+  replay("schedule_csv", fuzz_schedule_csv);
 }
 
 TEST(FuzzCorpusTest, ReplaysTheAdapterConfigurationsFoundSoFar) {
@@ -28,6 +32,15 @@ TEST(FuzzCorpusTest, ReplaysTheModelConfigurationsFoundSoFar) {
 }
 
 TEST(FuzzCorpusTest, ReplaysTheCostsFoundSoFar) { replay("costs", fuzz_costs); }
+
+TEST(FuzzCorpusTest, ReplaysTheRowsFoundSoFar) {
+  replay("jsonl_row", fuzz_jsonl_row);
+  replay("row_tokens", fuzz_row_tokens);
+}
+
+TEST(FuzzCorpusTest, ReplaysTheTokenFilesFoundSoFar) { replay("token_file", fuzz_token_file); }
+
+TEST(FuzzCorpusTest, ReplaysTheSafetensorsFoundSoFar) { replay("safetensors", fuzz_safetensors); }
 
 }  // namespace
 }  // namespace sluice::fuzz_corpus_test

@@ -68,6 +68,8 @@ std::string refusal(const std::function<void(nlohmann::json&)>& change) {
 TEST(LayerTimesFileTest, NamesTheFieldThatItCannotRead) {
   EXPECT_EQ(refusal([](auto& file) { file["layers"][2]["F"] = -1; }),
             "'layers[2].F' is no number of at least 0");
+  // Times the number of microbatches it would be infinite.
+  EXPECT_EQ(refusal([](auto& file) { file["layers"][1]["F"] = 1e308; }), "'layers[1].F' is 1e+308");
   EXPECT_EQ(refusal([](auto& file) { file["layers"][0].erase("W"); }), "'layers[0].W' is missing");
   EXPECT_EQ(refusal([](auto& file) { file["layers"][1]["role"] = "tail"; }),
             "'layers[1].role' is 'tail'");

@@ -182,10 +182,14 @@ class AdapterDirectoryTest : public ::testing::Test {
     tensors_ = test::read_file(source + "/adapter_model.safetensors");
   }
 
-  void expect_refused(const std::string& says) const {
+  Adapter read() const {
     test::write_file(folder_ / "adapter_config.json", config_.dump());
     test::write_file(folder_ / "adapter_model.safetensors", tensors_);
-    expect_error([&] { read_adapter(folder_.str(), llama()); }, ErrorKind::kInput, says);
+    return read_adapter(folder_.str(), llama());
+  }
+
+  void expect_refused(const std::string& says) const {
+    expect_error([&] { read(); }, ErrorKind::kInput, says);
   }
 
   // In the header, both of one length.
@@ -249,9 +253,68 @@ TEST_F(AdapterDirectoryTest, RefusesTensorsThatAreMissingUnexpectedOrOfAnotherSh
   expect_refused("it is no matrix of an adapter");
   tensors_ = whole;
   rename("layers.0.self_attn.q_proj.lora_A", "layers.0.self_attn.o_proj.lora_A");
-  expect_refused("the tensor is missing");
+  expect_refused("target_modules does not name its layer");
+  config_["target_modules"] = R"(model\.layers\.(0\.self_attn\.[oqv]|1\.self_attn\.[qv])_proj)";
+  expect_refused("the tensor is missing; ");
+  config_["target_modules"] = {"q_proj", "v_proj"};
   tensors_ = whole.substr(0, whole.size() - 1);
   expect_refused("adapter_model.safetensors");
+}
+
+TEST_F(AdapterDirectoryTest, RefusesTensorsOfLayersThatTargetModulesDoesNotName) {
+  const std::string tensor =
+      "tensor 'base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight'";
+  for (const nlohmann::json& targets :
+       {nlohmann::json{"q_proj"}, nlohmann::json(".*q_proj"),
+        nlohmann::json(R"((?!.*v_proj)model\.layers\.\d+\.self_attn\.[qv]_proj)")}) {
+    config_["target_modules"] = targets;
+    expect_refused("target_modules does not name its layer");
+    expect_refused(tensor);
+  }
+  config_["target_modules"] = R"(model\.layers\.\d+\.self_attn\.[qv]_proj)";
+  EXPECT_EQ(read().layers.size(), 4u);
+  config_["target_modules"] = "model.*";  // also of layers without tensors
+  expect_refused("the tensor is missing: target_modules names its layer");
+}
+
+TEST_F(AdapterDirectoryTest, RefusesTensorsOfLayersThatExcludeModulesLeavesOut) {
+  const auto tensor = [](const std::string& layer) {
+    return "tensor 'base_model.model.model.layers." + layer + ".lora_A.weight'";
+  };
+  for (const nlohmann::json& excluded : {nlohmann::json{"q_proj"}, nlohmann::json(".*q_proj")}) {
+    config_["exclude_modules"] = excluded;
+    expect_refused("exclude_modules leaves its layer out");
+    expect_refused(tensor("0.self_attn.q_proj"));
+  }
+  config_["exclude_modules"] = "model.layers.1.*";
+  expect_refused(tensor("1.self_attn.q_proj"));
+  for (const nlohmann::json& nothing :
+       {nlohmann::json(), nlohmann::json(""), nlohmann::json::array(), nlohmann::json("q_proj"),
+        nlohmann::json{"o_proj", "mlp"}}) {
+    config_["exclude_modules"] = nothing;
+    EXPECT_EQ(read().layers.size(), 4u) << nothing;
+  }
+  // All linear layers but these and the head are those that have tensors.
+  config_["target_modules"] = "all-linear";
+  config_["exclude_modules"] = {"k_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  EXPECT_EQ(read().layers.size(), 4u);
+}
+
+TEST_F(AdapterDirectoryTest, RefusesExpressionsThatItCannotMatchByTheirField) {
+  config_["target_modules"] = "(?<=model).*";
+  expect_refused("the group '(?<=' is not known; " + (folder_ / "adapter_config.json") +
+                 ", field 'target_modules'; write a list of names");
+  config_["target_modules"] = {"q_proj", "v_proj"};
+  config_["exclude_modules"] = "a**";
+  expect_refused("field 'exclude_modules'");
+  config_["exclude_modules"] = "(((.?){200}){200}){200}";
+  expect_refused("it takes too long to match");
+}
+
+// A layer's number may be 0, which asks for something.
+TEST_F(AdapterDirectoryTest, RefusesOneLayerByItsNumber) {
+  config_["layers_to_transform"] = 0;
+  expect_refused("field 'layers_to_transform'");
 }
 
 TEST_F(AdapterDirectoryTest, PointsFromAPickleToSafetensors) {

@@ -169,6 +169,17 @@ TEST(MoreFamiliesTest, GptNeoxReadsItsOwnNamesOfRotarySettings) {
   EXPECT_NE(refusal(config).find("1 of the 4 channels"), std::string::npos) << refusal(config);
 }
 
+TEST(MoreFamiliesTest, GptNeoxTurnsAPartOfItsOwnHeadsAlone) {
+  Json config = tiny("gpt_neox");
+  config["rotary_pct"] = 1.0;
+  for (const Json& own : {Json(), Json(4)}) {
+    config["head_dim"] = own;
+    EXPECT_NO_THROW(parse(config)) << own;
+  }
+  config["head_dim"] = 8;  // transformers would turn 8 channels of 4
+  EXPECT_NE(refusal(config).find("field 'head_dim'"), std::string::npos) << refusal(config);
+}
+
 TEST(MoreFamiliesTest, TheHeadOfGptNeoxIsEmbedOut) {
   Json config = tiny("gpt_neox");
   config["rotary_pct"] = 1.0;

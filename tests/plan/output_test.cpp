@@ -15,19 +15,19 @@ TEST(OutputTest, ThePartitionOfAModelHasParametersBytesAndShapes) {
   const ModelSpec model = read_model_spec(kModels + "llama_tied");
   const Partition partition = make_partition(model, {.num_ranks = 2});
   const auto object = partition_json(model, partition, stage_shapes(model, partition, 2, 16));
-  const auto& stage = object.at("stages").at(1);
-  EXPECT_EQ(stage.at("parameters").back(), "lm_head.weight");
+  const auto& stage = object.at("stages").list().at(1);
+  EXPECT_EQ(stage.at("parameters").list().back(), "lm_head.weight");
   EXPECT_EQ(stage.at("num_parameters"), partition.stages[1].num_parameters);
   EXPECT_EQ(stage.at("bytes"), 4 * partition.stages[1].num_parameters);
   EXPECT_EQ(stage.at("input_shape"), (std::vector<int>{2, 16, 64}));
-  EXPECT_EQ(object.at("tie_groups").at(0).at("stages"), (std::vector<int>{0, 1}));
+  EXPECT_EQ(object.at("tie_groups").list().at(0).at("stages"), (std::vector<int>{0, 1}));
 }
 
 TEST(OutputTest, APartitionByCountsAloneHasNeither) {
   const ModelSpec model = model_spec_of_blocks(4);
   const auto object = partition_json(model, make_partition(model, {.num_ranks = 2}), {});
   for (const char* key : {"parameters", "num_parameters", "bytes", "input_shape"}) {
-    EXPECT_FALSE(object.at("stages").at(0).contains(key)) << key;
+    EXPECT_FALSE(object.at("stages").list().at(0).contains(key)) << key;
   }
   EXPECT_FALSE(object.contains("tie_groups"));
 }
@@ -60,7 +60,7 @@ TEST(OutputTest, NamesTheCutsAsTheConventionDoes) {
   EXPECT_NE(
       partition_text(model, partition, {}, 80).find("cut after model.layers.1, model.layers.3\n"),
       std::string::npos);
-  EXPECT_EQ(partition_json(model, partition, {}).at("cuts").at(1), "model.layers.3");
+  EXPECT_EQ(partition_json(model, partition, {}).at("cuts").list().at(1), "model.layers.3");
 }
 
 TEST(OutputTest, TheTableOfStagesFitsTheTerminal) {
@@ -77,7 +77,7 @@ TEST(OutputTest, AProofHasItsViolations) {
   report.violations.push_back({1, 2, "1B0", "its forward has not run"});
   const auto object = verify_json(report);
   EXPECT_EQ(object.at("ok"), false);
-  EXPECT_EQ(object.at("violations").at(0).at("action"), "1B0");
+  EXPECT_EQ(object.at("violations").list().at(0).at("action"), "1B0");
 }
 
 }  // namespace

@@ -151,13 +151,13 @@ TEST(PartitionTest, NamesWinOverLayersPerStageAsInTorchtitan) {
   EXPECT_EQ(shares(partition), (std::vector{3, 5}));
   EXPECT_EQ(partition.notes,
             (std::vector<std::string>{
-                "layers_per_stage = 2 is not used: the split points win, as in torchtitan"}));
+                "`layers_per_stage` = 2 is not used: the split points win, as in torchtitan"}));
   options.convention = "torchtitan-2024";
   EXPECT_EQ(make_partition(model_spec_of_blocks(8), options).notes, partition.notes);
   options.convention = "sluice";
   options.split_points = {"model.layers.3"};
   EXPECT_NE(refusal(model_spec_of_blocks(8), options)
-                .find("split points and layers_per_stage exclude each other"),
+                .find("split points and `layers_per_stage` exclude each other"),
             std::string::npos);
 }
 
@@ -171,11 +171,12 @@ TEST(PartitionTest, ANameOfAnotherConventionSaysWhichOne) {
   };
   EXPECT_EQ(refused("sluice", "layers.1"),
             "unknown name 'layers.1' in the split points; 'layers.1' is a name of convention "
-            "torchtitan: set partition_convention to that, or write 'model.layers.1'");
-  EXPECT_NE(refused("torchtitan", "model.layers.1")
-                .find("is a name of convention sluice: set partition_convention to that, or write "
-                      "'layers.1'"),
-            std::string::npos);
+            "torchtitan: set `partition_convention` to that, or write 'model.layers.1'");
+  EXPECT_NE(
+      refused("torchtitan", "model.layers.1")
+          .find("is a name of convention sluice: set `partition_convention` to that, or write "
+                "'layers.1'"),
+      std::string::npos);
   EXPECT_NE(refused("sluice", "layers.7").find("layers are 'model.layers.0' to"),
             std::string::npos);
 
@@ -185,7 +186,7 @@ TEST(PartitionTest, ANameOfAnotherConventionSaysWhichOne) {
       {"model.layers.1", "model.layers.2", "model.layers.3", "model.norm", "lm_head"}};
   EXPECT_EQ(refusal(model, listed),
             "unknown name 'model.rotary_emb' in the modules; 'model.rotary_emb' is a name of "
-            "convention automodel: set partition_convention to that, or leave it out");
+            "convention automodel: set `partition_convention` to that, or leave it out");
   listed.convention = "automodel";
   EXPECT_EQ(make_partition(model, listed).num_stages(), 2);
 

@@ -43,6 +43,20 @@ TEST(PlanPipelineTest, WithoutOptionsPlansOneRankAndOneMicrobatch) {
   EXPECT_EQ(plan.schedule.name, "1F1B");
 }
 
+TEST(PlanPipelineTest, WarnsOfRanksWithoutANumberOfMicrobatches) {
+  const auto warnings = [](PipelineOptions options) {
+    options.seq_len = 64;  // the model's positions
+    return plan_pipeline(model_of("llama_untied"), options).warnings;
+  };
+  EXPECT_EQ(
+      warnings({.num_ranks = 4}),
+      std::vector<std::string>{"`num_microbatches` is not given, so that a step has one, and the "
+                               "4 ranks work one after the other: give at least 4"});
+  EXPECT_TRUE(warnings({.num_ranks = 4, .num_microbatches = 1}).empty());
+  EXPECT_TRUE(warnings({.num_ranks = 1}).empty());
+  EXPECT_TRUE(warnings({.own_schedule = parse_schedule_csv(kOwn, "own.csv")}).empty());
+}
+
 std::string row_text(const Plan& plan, int rank) {
   std::string text;
   for (const Action& action : plan.program.ranks[static_cast<std::size_t>(rank)])
@@ -105,13 +119,14 @@ TEST(PlanPipelineTest, ATiedParameterTrainsUnderAnyOfItsNames) {
 }
 
 TEST(PlanPipelineTest, RefusesPatternsThatMatchNothingAndAModelWithoutAnythingToTrain) {
-  EXPECT_EQ(refusal({.trainable = {"*norm*", "*.q_porj.*"}}),
-            "trainable: '*.q_porj.*' matches no parameter; trainable; did you mean '*q_proj*'?");
+  EXPECT_EQ(
+      refusal({.trainable = {"*norm*", "*.q_porj.*"}}),
+      "`trainable`: '*.q_porj.*' matches no parameter; `trainable`; did you mean '*q_proj*'?");
   EXPECT_EQ(refusal({.trainable = {"lm_head.wieght"}}),
-            "trainable: 'lm_head.wieght' matches no parameter; trainable; did you mean "
+            "`trainable`: 'lm_head.wieght' matches no parameter; `trainable`; did you mean "
             "'lm_head.weight'?");
   EXPECT_EQ(refusal({.trainable = {}}),
-            "trainable = [] freezes every parameter; trainable; name what to train, such as "
+            "`trainable` = [] freezes every parameter; `trainable`; name what to train, such as "
             "\"*norm*\"");
   const Error error =
       test::error_of([] { plan_pipeline(model_spec_of_blocks(4), {.trainable = {"*.bias"}}); });
@@ -183,18 +198,21 @@ TEST(PlanPipelineTest, LayersThatRunTwiceCostTimeAndSaveMemory) {
   const Plan one = plan_pipeline(model_of("llama_untied"), options);
   EXPECT_EQ(one.partition.stages[0].recomputed, (std::vector<int>{1}));
   EXPECT_EQ(one.costs.per_stage[0].backward, 2.5);
-  EXPECT_EQ(one.notes, (std::vector<std::string>{"activation_checkpoint: no layer of stage 1 runs "
-                                                 "again"}));
+  EXPECT_EQ(one.notes,
+            (std::vector<std::string>{"`activation_checkpoint`: no layer of stage 1 runs "
+                                      "again"}));
 }
 
 TEST(PlanPipelineTest, RefusesToRunLayersTwiceThatAreNotThere) {
   using Which = ActivationCheckpoint;
-  EXPECT_EQ(refusal({.activation_checkpoint = {Which::kLayers, {"model.layer.1"}}}),
-            "activation_checkpoint: no layer is named 'model.layer.1'; activation_checkpoint; did "
-            "you mean 'model.layers.1'?");
-  EXPECT_EQ(refusal({.activation_checkpoint = {Which::kLayers, {}}}),
-            "activation_checkpoint is an empty list; activation_checkpoint; name layers, or write "
-            "\"none\" or \"full\"");
+  EXPECT_EQ(
+      refusal({.activation_checkpoint = {Which::kLayers, {"model.layer.1"}}}),
+      "`activation_checkpoint`: no layer is named 'model.layer.1'; `activation_checkpoint`; did "
+      "you mean 'model.layers.1'?");
+  EXPECT_EQ(
+      refusal({.activation_checkpoint = {Which::kLayers, {}}}),
+      "`activation_checkpoint` is an empty list; `activation_checkpoint`; name layers, or write "
+      "\"none\" or \"full\"");
   EXPECT_NE(refusal({.activation_checkpoint = {Which::kClasses, {"Block"}}})
                 .find("classes are not known before they are made"),
             std::string::npos);
@@ -206,7 +224,7 @@ TEST(PlanPipelineTest, WithoutAScheduleTakesTheOneThatSuitsTheSplit) {
                     {.num_ranks = 2, .num_microbatches = 4, .partition = {.stages_per_rank = 2}});
   EXPECT_EQ(plan.schedule.name, "Interleaved1F1B");
   EXPECT_EQ(plan.notes, (std::vector<std::string>{"several stages a rank and no schedule named: "
-                                                  "Interleaved1F1B is taken (schedule)"}));
+                                                  "Interleaved1F1B is taken (`schedule`)"}));
 }
 
 TEST(PlanPipelineTest, AScheduleOfOnesOwnSaysHowManyRanksAndMicrobatches) {
@@ -215,20 +233,23 @@ TEST(PlanPipelineTest, AScheduleOfOnesOwnSaysHowManyRanksAndMicrobatches) {
                     {.schedule = "gpipe", .own_schedule = parse_schedule_csv(kOwn, "own.csv")});
   EXPECT_EQ(plan.program.num_ranks(), 2);
   EXPECT_EQ(plan.program.num_microbatches, 2);
-  EXPECT_EQ(plan.notes, (std::vector<std::string>{
-                            "schedule = \"gpipe\" is not used: the schedule is that of own.csv"}));
+  EXPECT_EQ(plan.notes,
+            (std::vector<std::string>{
+                "`schedule` = \"gpipe\" is not used: the schedule is that of own.csv"}));
 }
 
 TEST(PlanPipelineTest, RefusesCountsThatAScheduleOfOnesOwnDoesNotHave) {
   const Schedule own = parse_schedule_csv(kOwn, "own.csv");
-  EXPECT_EQ(refusal({.num_ranks = 3, .own_schedule = own}),
-            "the schedule own.csv has 2 ranks, but num_ranks = 3; own_schedule; num_ranks = 2");
+  EXPECT_EQ(
+      refusal({.num_ranks = 3, .own_schedule = own}),
+      "the schedule own.csv has 2 ranks, but `num_ranks` = 3; `own_schedule`; `num_ranks` = 2");
   EXPECT_EQ(refusal({.own_schedule = own, .num_microbatches = 4}),
-            "the schedule own.csv has 2 microbatches, but num_microbatches = 4; own_schedule; "
-            "num_microbatches = 2");
-  EXPECT_EQ(refusal({.own_schedule = own, .partition = {.placement = Placement::kV}}),
-            "own_schedule and stage_to_rank exclude each other; own_schedule; the schedule has its "
-            "stages on ranks [0, 1]");
+            "the schedule own.csv has 2 microbatches, but `num_microbatches` = 4; `own_schedule`; "
+            "`num_microbatches` = 2");
+  EXPECT_EQ(
+      refusal({.own_schedule = own, .partition = {.placement = Placement::kV}}),
+      "`own_schedule` and `stage_to_rank` exclude each other; `own_schedule`; the schedule has its "
+      "stages on ranks [0, 1]");
 }
 
 TEST(PlanPipelineTest, RefusesAScheduleThatCannotComplete) {
@@ -237,31 +258,32 @@ TEST(PlanPipelineTest, RefusesAScheduleThatCannotComplete) {
 }
 
 TEST(PlanPipelineTest, ErrorsNameOptions) {
-  EXPECT_EQ(refusal({.seq_len = 65}, "gpt2"),
-            "seq_len = 65 is more than the model's 64 positions; seq_len; set seq_len to at most "
-            "64");
+  EXPECT_EQ(
+      refusal({.seq_len = 65}, "gpt2"),
+      "`seq_len` = 65 is more than the model's 64 positions; `seq_len`; set `seq_len` to at most "
+      "64");
   EXPECT_EQ(refusal({.microbatch_size = 0}),
-            "microbatch_size = 0; microbatch_size; give at least 1");
+            "`microbatch_size` = 0; `microbatch_size`; give at least 1");
   EXPECT_EQ(refusal({.num_ranks = 2, .num_microbatches = 0}),
             "the number of microbatches is 0; give at least 1");
   EXPECT_EQ(refusal({.num_ranks = 2, .partition = {.num_ranks = 4}}),
-            "the partition is for 4 ranks, the pipeline has 2 ranks; partition; leave "
-            "partition.num_ranks out");
+            "the partition is for 4 ranks, the pipeline has 2 ranks; `partition`; leave "
+            "`partition.num_ranks` out");
   EXPECT_EQ(refusal({.num_ranks = 2,
                      .schedule = "Interleaved1F1B",
                      .partition = {.placement = Placement::kV}}),
             "the schedule Interleaved1F1B places its stages on ranks [0, 1, 0, 1], not "
-            "[0, 1, 1, 0]; stage_to_rank; schedule \"ZBVZeroBubble\" or \"DualPipeV\", no "
-            "placement, or a schedule of your own by own_schedule");
+            "[0, 1, 1, 0]; `stage_to_rank`; `schedule` = \"ZBVZeroBubble\" or \"DualPipeV\", no "
+            "`stage_to_rank`, or a schedule of your own by `own_schedule`");
   EXPECT_EQ(refusal({.num_ranks = 2, .partition = {.split_points = {"layers.1"}}}),
-            "unknown name 'layers.1' in the split points; partition; 'layers.1' is a name of "
-            "convention torchtitan: set partition_convention to that, or write 'model.layers.1'");
+            "unknown name 'layers.1' in the split points; `partition`; 'layers.1' is a name of "
+            "convention torchtitan: set `partition_convention` to that, or write 'model.layers.1'");
 }
 
 TEST(PlanPipelineTest, WarnsOfSequencesThatTheModelWasNotMadeFor) {
   EXPECT_TRUE(plan_pipeline(model_of("llama_untied"), {.seq_len = 128}).warnings.empty());
   EXPECT_EQ(plan_pipeline(model_of("llama_untied"), {.seq_len = 129}).warnings,
-            (std::vector<std::string>{"seq_len = 129 is more than the model's "
+            (std::vector<std::string>{"`seq_len` = 129 is more than the model's "
                                       "max_position_embeddings = 128: it was not made for "
                                       "positions beyond them"}));
 }

@@ -144,7 +144,11 @@ TEST(AutocastTest, ABackwardComputesInTheTypesOfItsForwardAsInAPlainLoop) {
       RunOptions run_options;
       run_options.autocast = at::kBFloat16;
       run(
-          model_of(net), options, [&](Pipeline& pipeline) { pipeline.train_step(batch); },
+          model_of(net), options,
+          [&](Pipeline& pipeline) {
+            pipeline.parameters();
+            pipeline.train_step(batch);
+          },
           run_options);
       for (const auto& item : plain->named_parameters()) {
         const at::Tensor want = item.value().grad();

@@ -1,11 +1,14 @@
 // What goes wrong at the library's door: each with what, where and the remedy.
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <torch/data/samplers/random.h>
 #include <torch/optim/sgd.h>
 
+#include <optional>
 #include <thread>
 
 #include "sluice/parts/executor_observer.h"
+#include "sluice/parts/log.h"
 #include "support/expect_error.h"
 #include "support/user_models.h"
 #include "train/pipeline_support.h"
@@ -20,6 +23,12 @@ void expect_parts(const Error& error, ErrorKind kind, const Parts& parts) {
   for (const std::string& part : parts)
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
         << "no '" << part << "' in: " << error.what();
+}
+
+std::vector<at::Tensor> cloned(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.detach().clone());
+  return copies;
 }
 
 struct Case {
@@ -257,6 +266,182 @@ TEST_F(PipelineMisuseTest, CallsOnAnotherThread) {
   });
 }
 
+TEST_F(PipelineMisuseTest, InputsThatRequireAGradient) {
+  expect_refused(
+      {{ErrorKind::kUsage,
+        {"the input 'x' requires a gradient", "x.detach()"},
+        [&](Pipeline& p) {
+          p.train_step({x.clone().requires_grad_(), y});
+        }},
+       {ErrorKind::kUsage, {"the input 'y' requires a gradient"}, [&](Pipeline& p) {
+          p.train_step({x, Input::per_microbatch((y * at::ones({1}).requires_grad_()).split(3))});
+        }}});
+  run(model, layout("1F1B", 2), [&](Pipeline& p) {
+    EXPECT_NO_THROW(p.eval_step({x.clone().requires_grad_(), y}));
+  });
+}
+
+TEST_F(PipelineMisuseTest, ShapesThatDoNotFitAreThoseOfALayerOrOfTheLoss) {
+  const torch::nn::Sequential narrow(
+      torch::nn::Linear(kWidth, kWidth), torch::nn::Tanh(), torch::nn::Linear(kWidth, kWidth),
+      torch::nn::Linear(kWidth + 1, 4), torch::nn::Linear(4, 4), torch::nn::Tanh());
+  expect_parts(
+      error_of([&] {
+        run(model_of(narrow), layout("1F1B", 2), [&](Pipeline& p) { p.train_step({x, y}); });
+      }),
+      ErrorKind::kInternal,
+      {"mat1 and mat2", "rank 1, instruction", "(stage 1, microbatch 0), step 1, layer '3'"});
+  Model other = model;
+  other.loss = mean_loss([](const Values& out, const Values& in) {
+    return at::mse_loss(out["hidden"].mm(in["y"]), in["y"]);
+  });
+  expect_parts(error_of([&] {
+                 run(other, layout("1F1B", 2), [&](Pipeline& p) { p.train_step({x, y}); });
+               }),
+               ErrorKind::kInternal, {"mat1 and mat2", "rank 1", "step 1, Model::loss"});
+}
+
+// An optimizer of the parameters that `of` names, in a body that makes it of nothing else.
+std::function<void(Pipeline&)> trained_with(const std::function<std::vector<at::Tensor>()>& of,
+                                            const Inputs& inputs) {
+  return [=](Pipeline& p) {
+    torch::optim::SGD optimizer(of(), torch::optim::SGDOptions(0.1));
+    for (int step = 0; step < 3; ++step) {
+      p.train_step(inputs);
+      p.clip_grad_norm(1.0);
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+  };
+}
+
+TEST_F(PipelineMisuseTest, OptimizersOfParametersThatNobodyAskedFor) {
+  const torch::nn::Sequential other = make_net();
+  const Parts parts = {"a second step", "such as '", "Pipeline::train_step on rank",
+                       "of pipeline.parameters()"};
+  const std::vector<at::Tensor> before = cloned(net->parameters());
+  expect_refused(
+      {{ErrorKind::kUsage, parts, trained_with([&] { return net->parameters(); }, {x, y})},
+       {ErrorKind::kUsage, parts, trained_with([&] { return other->parameters(); }, {x, y})},
+       {ErrorKind::kUsage, parts, [&](Pipeline& p) {
+          p.train_step({x, y});
+          p.zero_grad();
+          p.train_step({x, y});
+        }}});
+  // No rank's optimizer has met a gradient of another's.
+  const std::vector<at::Tensor> after = net->parameters();
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    EXPECT_TRUE(at::equal(after[i], before[i])) << i;
+    EXPECT_FALSE(after[i].grad().defined()) << i;
+  }
+}
+
+TEST_F(PipelineMisuseTest, OfOneRankTheModulesOwnParametersAreRight) {
+  const auto trained = [&](bool asks) {
+    const torch::nn::Sequential own = make_net();
+    run(model_of(own), layout("1F1B", 1), [&](Pipeline& p) {
+      trained_with([&] { return asks ? p.parameters() : own->parameters(); }, {x, y})(p);
+    });
+    return own->parameters();
+  };
+  const std::vector<at::Tensor> want = trained(true), got = trained(false);
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(at::equal(got[i], want[i])) << i;
+}
+
+TEST_F(PipelineMisuseTest, GradientsAreThereWhenParametersAreAskedForAfterAStep) {
+  const auto grads = [&](bool asks_first, bool clips) {
+    std::vector<at::Tensor> found;
+    run(model_of(make_net()), layout("1F1B", 1), [&](Pipeline& p) {
+      if (asks_first) p.parameters();
+      p.train_step({x, y});
+      if (clips) p.clip_grad_norm(0.1);
+      p.scale_grads_by_divisor(2);
+      for (const at::Tensor& parameter : p.parameters()) found.push_back(parameter.grad());
+      p.zero_grad();
+      EXPECT_FALSE(p.parameters().front().grad().defined());
+      EXPECT_NO_THROW(p.train_step({x, y}));
+    });
+    return found;
+  };
+  for (const bool clips : {false, true}) {
+    const std::vector<at::Tensor> want = grads(true, clips), got = grads(false, clips);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(at::equal(got[i], want[i])) << i;
+  }
+}
+
+TEST_F(PipelineMisuseTest, AnElementThatDiffersBetweenRanks) {
+  for (const bool trains : {true, false}) {
+    expect_refused({{ErrorKind::kUsage, {"pass different batches"}, [&](Pipeline& p) {
+                       at::Tensor own = x.clone();
+                       if (p.rank() == 1) own[8][5] += 1;
+                       trains ? p.train_step({own, y}) : p.eval_step({own, y});
+                     }}});
+  }
+}
+
+TEST_F(PipelineMisuseTest, RandomSamplersDifferByRankButUnderAKey) {
+  const auto shuffled = [&](Pipeline& p, bool keyed) {
+    std::optional<KeyedRandomScope> scope;
+    if (keyed) scope.emplace(p.seed(), 0, "loader", 0);
+    torch::data::samplers::RandomSampler sampler(kRows);
+    const std::vector<std::size_t> rows = sampler.next(kRows).value();
+    return at::tensor(std::vector<std::int64_t>(rows.begin(), rows.end()));
+  };
+  expect_refused({{ErrorKind::kUsage,
+                   {"pass different batches", "RandomSampler",
+                    "sluice::KeyedRandomScope(pipeline.seed(), epoch, \"loader\", 0)"},
+                   [&](Pipeline& p) {
+                     const at::Tensor order = shuffled(p, false);
+                     p.train_step({x.index_select(0, order), y.index_select(0, order)});
+                   }}});
+  run(model, layout("1F1B", 2), [&](Pipeline& p) {
+    const at::Tensor order = shuffled(p, true);
+    EXPECT_NO_THROW(p.train_step({x.index_select(0, order), y.index_select(0, order)}));
+  });
+}
+
+class LoggedMisuseTest : public PipelineMisuseTest {
+ protected:
+  LoggedMisuseTest() {
+    set_log_sink([this](LogLevel level, std::string_view message) {
+      if (level == LogLevel::kWarning) said.emplace_back(message);
+    });
+  }
+  ~LoggedMisuseTest() override { set_log_sink({}); }
+
+  std::vector<std::string> said;
+};
+
+TEST_F(LoggedMisuseTest, ANumberOfMicrobatchesThatIsForgotten) {
+  run(model, {.num_ranks = 2}, [&](Pipeline& p) {
+    EXPECT_EQ(p.plan().warnings.size(), 1u);
+    p.train_step({x, y});
+  });
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("`num_microbatches` is not given"), std::string::npos) << said[0];
+}
+
+TEST_F(LoggedMisuseTest, ALossThatIsNotFiniteIsSaidOnce) {
+  run(model, layout("1F1B", 2), [&](Pipeline& p) {
+    p.parameters();
+    p.train_step({x, y});
+    p.train_step({x, y / 0});
+    p.train_step({x, y / 0});
+  });
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("the loss of step 2 is "), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("StepResult::loss"), std::string::npos) << said[0];
+}
+
+TEST_F(LoggedMisuseTest, AnOptimizerOfAnotherModuleOnOneRankIsSaidOnce) {
+  const torch::nn::Sequential other = make_net();
+  run(model, layout("1F1B", 1), trained_with([&] { return other->parameters(); }, {x, y}));
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("an optimizer of another module's trains nothing"), std::string::npos)
+      << said[0];
+}
+
 TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
   expect_refused({
       {ErrorKind::kUsage,
@@ -276,7 +461,7 @@ TEST_F(PipelineMisuseTest, ParametersAndOptimizers) {
          p.load_state_dict({{"0.weigth", x}});
        }},
       {ErrorKind::kUsage,
-       {"a divisor of 0", "Pipeline::scale_grads_by_divisor", "above 0"},
+       {"a divisor of 0", "Pipeline::scale_grads_by_divisor", "1e-30 to 1e+30"},
        [&](Pipeline& p) { p.scale_grads_by_divisor(0); }},
       {ErrorKind::kUsage,
        {"a divisor of -1", "train_step"},

@@ -25,6 +25,7 @@ Grads grads_of(const Model& model, const PipelineOptions& options,
       model, options,
       [&](Pipeline& pipeline) {
         pipeline.zero_grad();  // modules of one's own keep theirs
+        pipeline.parameters();
         body(pipeline);
         const std::lock_guard lock(mutex);
         for (const auto& [name, tensor] : pipeline.local_parameters())
@@ -267,6 +268,7 @@ TEST(PipelineStepTest, GivesOutputsToTheRanksThatAsk) {
   const Model model = model_of(net);
   const at::Tensor x = inputs_of(1), expected = net->forward(x);
   run(model, layout("ZBVZeroBubble", 4), [&](Pipeline& pipeline) {
+    pipeline.parameters();
     EXPECT_TRUE(pipeline.train_step({x, targets_of(x)}).outputs.empty());
     for (const bool trains : {false, true}) {
       const StepOptions all = {.outputs = OutputRanks::kAll};

@@ -119,6 +119,7 @@ TEST(PipelineTest, AddsGradientsUntilTheyAreCleared) {
     const Model model = model_of(make_net());
     std::mutex mutex;
     run(model, layout("1F1B", 2), [&](Pipeline& pipeline) {
+      pipeline.parameters();
       for (int i = 0; i < calls; ++i) {
         if (clear_between) pipeline.zero_grad();
         pipeline.train_step({{"x", x}, {"y", targets_of(x)}});
@@ -234,6 +235,7 @@ TEST(PipelineTest, AnEvaluationBetweenStepsChangesNothing) {
     std::vector<at::Tensor> grads;
     run(model, {.own_schedule = schedule}, [&](Pipeline& pipeline) {
       const at::Tensor x = inputs_of(1), y = at::sin(x);
+      pipeline.parameters();
       pipeline.train_step({{"x", x}, {"y", y}});
       if (evaluates) pipeline.eval_step({{"x", x}, {"y", y}});
       pipeline.zero_grad();

@@ -593,6 +593,43 @@ TEST(ParallelizeTest, RefusesParametersThatComeOrGoUndeclared) {
       }});
 }
 
+TEST(WholeModuleTest, AListMayBeOnePartThatOtherStagesDropAsAWhole) {
+  const Model model =
+      decoder(dropping, {.parts = {{"embed_tokens", {"ids"}}, {"layers"}, {"norm"}, {"lm_head"}}});
+  const Trained one = train(model, layout("1F1B", 1)), two = train(model, layout("1F1B", 2));
+  EXPECT_EQ(one.losses, two.losses);
+}
+
+TEST(WholeModuleTest, ShapesThatDoNotFitAreThoseOfAStagesParts) {
+  const auto too_wide = [](DecoderImpl& net, const at::Tensor& x) {
+    return net.forward(net.norm ? at::cat({x, x}, -1) : x);
+  };
+  Model model = from_module(leaving_out, too_wide, {.parts = parts()});
+  finish(model);
+  const std::string said = message_of([&] {
+    run(model, layout("1F1B", 2), [](Pipeline& pipeline) { pipeline.train_step(batch_of(0)); });
+  });
+  EXPECT_NE(said.find("rank 1, instruction"), std::string::npos) << said;
+  EXPECT_NE(said.find("DecoderImpl, parts 'layers."), std::string::npos) << said;
+  EXPECT_NE(said.find("' to 'lm_head'"), std::string::npos) << said;
+}
+
+TEST(WholeModuleDeathTest, SaysWhoseForwardMetAnElementThatItsStageDropped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto unguarded = [](DecoderImpl& net, const at::Tensor& input) {
+    at::Tensor x = net.embed_tokens ? net.embed_tokens(input) : input;
+    for (const auto& module : *net.layers) x = module->as<BlockImpl>()->forward(x);
+    if (net.norm) x = net.norm(x);
+    return net.lm_head ? net.lm_head(x) : x;
+  };
+  Model model = from_module(leaving_out, unguarded, {.parts = parts()});
+  finish(model);
+  EXPECT_DEATH(
+      run(model, layout("1F1B", 2), [](Pipeline& pipeline) { pipeline.train_step(batch_of(0)); }),
+      "sluice: error: a null pointer in the forward of .*DecoderImpl, parts '.*' to '.*'; is it an "
+      "element that this stage does not keep");
+}
+
 // Moves to where numbers are wider, for want of another device.
 struct MovableImpl : torch::nn::LinearImpl {
   MovableImpl() : LinearImpl(kWidth, kWidth) {}

@@ -47,7 +47,8 @@ class Chunk {
   // received: exactly `inputs()`. batch: the microbatch's inputs, from every rank's own loader.
   // Returns the values named by `outputs()`, in order. Random numbers inside are keyed by
   // (seed, step, layer name, microbatch), see keyed_random.h. Throws Error(kUsage) naming the layer
-  // when a value is missing or a layer returns another number of values than it writes.
+  // when a value is missing, a layer returns another number of values than it writes, or it writes
+  // to one of the batch in place.
   // call: in place of run_layer(); empty: run_layer().
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch, const LayerCall& call = {});
@@ -83,6 +84,9 @@ class Chunk {
   // during the last forward, the inner boundary at which such a stage splits its backward.
   // Otherwise empty. Cleared by the call; until then the chunk holds the tensors.
   std::vector<at::Tensor> take_first_layer_outputs();
+  // Which layer's forward threw last, as messages name it: "layer 'head'"; "": none has. Cleared by
+  // the call.
+  std::string take_failed_layer();
 
  private:
   void collect_parameters(std::size_t layer);
@@ -98,6 +102,7 @@ class Chunk {
   std::vector<std::vector<std::string>> release_before_;  // per layer: values that it reads last
   std::vector<std::vector<std::string>> release_after_;   // per layer: written, never read
   std::vector<at::Tensor> first_layer_outputs_;
+  std::string failed_layer_;
 };
 
 // Makes later uses of a tied parameter share the storage of the first use among these chunks (all

@@ -30,6 +30,8 @@ class Kept {
 
   // Throws Error(kUsage) with the nearest name for one that no part has to do with.
   bool operator()(const std::string& name) const;
+  // Whether some part has to do with the name, kept or not.
+  bool knows(const std::string& name) const;
   // The same question of names inside a child: under("encoder")("layers.0") is "encoder.layers.0".
   Kept under(const std::string& child) const;
 
@@ -45,19 +47,22 @@ class Kept {
 
 namespace detail {
 
-// Takes out the elements that are not kept, or the child as a whole. True: the holder is to be
-// emptied.
-bool drop_child(torch::nn::Module& parent, const Kept& kept,
-                const std::shared_ptr<torch::nn::Module>& child);
+// Takes out the elements that are not kept, or the child as a whole. Returns what its holder holds
+// then: the child, nothing, or in the place of a ModuleList an empty one.
+std::shared_ptr<torch::nn::Module> drop_child(torch::nn::Module& parent, const Kept& kept,
+                                              const std::shared_ptr<torch::nn::Module>& child);
 
 template <typename Module>
 void drop_held(torch::nn::Module& parent, const Kept& kept, std::shared_ptr<Module>& holder) {
-  if (holder && drop_child(parent, kept, holder)) holder = nullptr;
+  if (holder) holder = std::dynamic_pointer_cast<Module>(drop_child(parent, kept, holder));
 }
 template <typename Module>
 void drop_held(torch::nn::Module& parent, const Kept& kept,
                torch::nn::ModuleHolder<Module>& holder) {
-  if (!holder.is_empty() && drop_child(parent, kept, holder.ptr())) holder = nullptr;
+  if (holder.is_empty()) return;
+  std::shared_ptr<Module> held = holder.ptr();
+  drop_held(parent, kept, held);
+  holder = std::move(held);
 }
 
 }  // namespace detail
@@ -70,8 +75,13 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 //   of a ModuleList, the elements keep their index and those of a ModuleDict their key; where one
 //     is not kept stands an empty torch::nn::Module: `if (auto* b = module->as<Block>()) ...`
 //   of a Sequential, an Identity stands there, so that it can be called as it is
+//   a ModuleList that is not kept at all is empty, so that a loop over it runs no time
 //
-// Throws Error(kUsage) for a holder whose module is not registered in `parent`.
+// A forward that leaves out the `if` follows a null pointer. The process then ends by SIGSEGV, as
+// any does, after a line on stderr that names the stage and its parts.
+//
+// Throws Error(kUsage) for a holder whose module is not registered in `parent`, and for a child
+// that is in no part.
 template <typename... Holders>
 void drop_unkept(torch::nn::Module& parent, const Kept& kept, Holders&... holders) {
   (detail::drop_held(parent, kept, holders), ...);

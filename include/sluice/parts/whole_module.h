@@ -33,9 +33,10 @@ struct Part {
 
 // What is said of a module's parts.
 struct ModuleTree {
-  // In the order in which `forward` runs them. Empty: the module is made once, whole, for their
-  // names, and freed: the children in the order of their registration, the elements of ModuleList,
-  // ModuleDict and Sequential in place of these; the first reads `input`, all else is "hidden".
+  // In the order in which `forward` runs them, each once. Empty: the module is made once, whole,
+  // for their names, and freed: its own parameters first, wherever `forward` reads them, then the
+  // children in the order of their registration, the elements of ModuleList, ModuleDict and
+  // Sequential in place of these; the first reads `input`, all else is "hidden".
   std::vector<Part> parts = {};
   std::string input = "x";
   // The parts that count as layers in a split, or what holds them ("layers"). Empty: the elements
@@ -46,6 +47,7 @@ struct ModuleTree {
   // of which one may then name what holds others.
   std::string block_class = {};
   // {full name of a parameter, full name of its first use}: tensors of their own in the module.
+  // What forward runs in two places, as an embedding that is the head, too, is two members.
   std::vector<std::pair<std::string, std::string>> ties = {};
 };
 

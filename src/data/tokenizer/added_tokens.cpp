@@ -65,49 +65,64 @@ bool TextTrie::find(std::string_view text, std::size_t at, std::size_t& first, s
   return false;
 }
 
-AddedTokens::AddedTokens(const JsonField& field, const Bpe& model, const Normalizer& normalizer) {
-  if (field.is_null()) return;
+AddedToken read_added_token(const JsonField& item) {
+  AddedToken token = {.content = item["content"].text(),
+                      .single_word = item["single_word"].flag(),
+                      .strip_left = item["lstrip"].flag(),
+                      .strip_right = item["rstrip"].flag(),
+                      .normalized = item["normalized"].flag(),
+                      .special = item["special"].flag(),
+                      .where = item.where()};
+  item["id"].token_id();
+  return token;
+}
+
+AddedTokens::AddedTokens(const TokenDeclarations& declared, const Bpe& model,
+                         const Normalizer& normalizer)
+    : split_special_(declared.split_special) {
   EncodeScratch scratch;
-  auto next_id = static_cast<std::int32_t>(model.size());
-  for (const JsonField& item : field.items()) {
-    AddedToken token;
-    token.content = token.pattern = item["content"].text();
-    token.single_word = item["single_word"].flag();
-    token.strip_left = item["lstrip"].flag();
-    token.strip_right = item["rstrip"].flag();
-    token.normalized = item["normalized"].flag();
-    token.special = item["special"].flag();
-    item["id"].token_id();
-    if (token.content.empty()) continue;
-    if (token.content.size() > kMaxAddedBytes)
-      item.refuse("a token of " + std::to_string(token.content.size()) + " bytes");
-    if (token.normalized && !normalizer.is_identity()) {
-      OwnedPiece piece{token.content, 0};
-      scratch.pattern.allow(piece.text.size());
-      normalizer.apply(piece, scratch);
-      token.pattern = piece.text;
-      if (token.pattern.empty())
-        item.refuse("an added token that the normalizer leaves nothing of");
-      if (token.pattern.size() > kMaxAddedBytes)
-        item.refuse("a token of " + std::to_string(token.pattern.size()) + " bytes");
-    }
-    std::int32_t id = id_of(token.content);
-    if (id < 0) id = model.id_of(token.content);
-    if (id < 0) {
-      if (next_id > kMaxTokenId) item.refuse("an id above " + std::to_string(kMaxTokenId));
-      id = next_id++;
-    }
-    ids_.insert_or_assign(token.content, id);
-    if (token.special) special_.insert(token.content);
-    by_id_.insert_or_assign(id, std::move(token));
+  for (const std::vector<AddedToken>& batch : declared.batches) {
+    auto next_id = static_cast<std::int64_t>(model.size());
+    for (const auto& [id, token] : by_id_) next_id = std::max<std::int64_t>(next_id, id + 1);
+    for (const AddedToken& token : batch) add(token, model, normalizer, scratch, next_id);
   }
   std::map<std::string_view, std::int32_t> seen[2];
   for (const auto& [id, token] : by_id_) {
     if (!seen[token.normalized].emplace(token.pattern, id).second) {
-      field.refuse("two added tokens with the text '" + token.pattern + "'");
+      JsonField::refuse_at(token.where,
+                           "the text '" + token.pattern + "' of another added token, again,");
     }
     (token.normalized ? normalized_ : raw_).insert(token.pattern, id);
   }
+}
+
+void AddedTokens::add(AddedToken token, const Bpe& model, const Normalizer& normalizer,
+                      EncodeScratch& scratch, std::int64_t& next_id) {
+  const auto refuse = [&](const std::string& what) { JsonField::refuse_at(token.where, what); };
+  const auto refuse_length = [&](const std::string& text) {
+    if (text.size() > kMaxAddedBytes)
+      refuse("a token of " + std::to_string(text.size()) + " bytes");
+  };
+  if (token.content.empty()) return;
+  refuse_length(token.content);
+  token.pattern = token.content;
+  if (token.normalized && !normalizer.is_identity()) {
+    OwnedPiece piece{token.content, 0};
+    scratch.pattern.allow(piece.text.size());
+    normalizer.apply(piece, scratch);
+    token.pattern = piece.text;
+    if (token.pattern.empty()) refuse("an added token that the normalizer leaves nothing of");
+    refuse_length(token.pattern);
+  }
+  std::int32_t id = id_of(token.content);
+  if (id < 0) id = model.id_of(token.content);
+  if (id < 0) {
+    if (next_id > kMaxTokenId) refuse("an id above " + std::to_string(kMaxTokenId));
+    id = static_cast<std::int32_t>(next_id++);
+  }
+  ids_.insert_or_assign(token.content, id);
+  if (token.special) special_.insert(token.content);
+  by_id_.insert_or_assign(id, std::move(token));
 }
 
 std::int32_t AddedTokens::id_of(const std::string& content) const {
@@ -123,15 +138,18 @@ void AddedTokens::cut(const TextTrie& trie, TextPiece piece, PieceSink between,
   for (std::size_t at = 0; trie.find(text, at, first, last, id);) {
     at = last;
     const AddedToken& token = by_id_.find(id)->second;
+    if (split_special_ && special_.contains(token.content)) continue;
     if (token.single_word &&
         (ends_with_word(text.substr(0, first)) || starts_with_word(text.substr(last))))
       continue;
     // Spaces that the token before has taken are its own.
+    if (token.strip_left) first = std::max(first, done);
     while (token.strip_left && first > done && is_space(text, previous_character(text, first))) {
       first = previous_character(text, first);
     }
     while (token.strip_right && last < text.size() && is_space(text, last))
       last += utf8_length(text[last]);
+    if (first >= last) continue;
     if (done < first) between(piece.part(done, first));
     emit(id);
     done = last;

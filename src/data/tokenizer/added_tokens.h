@@ -1,5 +1,5 @@
-// The field "added_tokens" of tokenizer.json: texts that are one token each, whatever the model
-// would make of them.
+// Texts that are one token each, whatever the model would make of them: the field "added_tokens" of
+// tokenizer.json, and what files beside it declare (declared_tokens.h).
 //
 // Owns: finding them, in the text as it is and again in the normalized text; their ids.
 // Does not own: what is between them.
@@ -7,8 +7,9 @@
 // Invariants:
 //  1. Of tokens that begin at one place the longest is found; what is found is not looked at again.
 //  2. A token has the id that the vocabulary gives its text; one without is counted on from the
-//  size of
-//     the vocabulary, as tokenizers does it. The field "id" decides nothing.
+//     size of the vocabulary, as tokenizers does it. The field "id" decides nothing.
+//  3. No token is empty: where the spaces that the one before took are all that one has, it is not
+//     there.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
@@ -29,9 +30,26 @@ namespace sluice::data {
 
 struct AddedToken {
   std::string content;
-  std::string pattern;  // what is looked for: normalized, if it is
   bool single_word = false, strip_left = false, strip_right = false, normalized = true,
        special = false;
+  std::string where = {};    // the file and the field that declare it, for errors
+  std::string pattern = {};  // what is looked for: normalized, if it is
+
+  bool is_same(const AddedToken& other) const {
+    return content == other.content && single_word == other.single_word &&
+           strip_left == other.strip_left && strip_right == other.strip_right &&
+           normalized == other.normalized && special == other.special;
+  }
+};
+
+// An item of "added_tokens".
+AddedToken read_added_token(const JsonField& item);
+
+struct TokenDeclarations {
+  // Those that are added at once, in their order: the ids of new ones count on from those before.
+  std::vector<std::vector<AddedToken>> batches;
+  // Special tokens are not looked for in a text.
+  bool split_special = false;
 };
 
 // Which of some texts stands at a place, the longest of them.
@@ -56,7 +74,7 @@ class TextTrie {
 class AddedTokens {
  public:
   // Throws Error(kInput) naming the field.
-  AddedTokens(const JsonField& field, const Bpe& model, const Normalizer& normalizer);
+  AddedTokens(const TokenDeclarations& declared, const Bpe& model, const Normalizer& normalizer);
 
   // Cuts a text at its tokens: `token` gets their ids, `between` the rest, none of it empty.
   void cut_text(TextPiece text, PieceSink between, FunctionRef<void(std::int32_t)> token) const {
@@ -74,12 +92,15 @@ class AddedTokens {
   bool is_special(const std::string& text) const { return special_.contains(text); }
 
  private:
+  void add(AddedToken token, const Bpe& model, const Normalizer& normalizer, EncodeScratch& scratch,
+           std::int64_t& next_id);
   void cut(const TextTrie& trie, TextPiece text, PieceSink between,
            FunctionRef<void(std::int32_t)> token) const;
 
   std::unordered_map<std::int32_t, AddedToken> by_id_;
   std::unordered_map<std::string, std::int32_t> ids_;
   std::unordered_set<std::string> special_;
+  bool split_special_;
   TextTrie raw_, normalized_;
 };
 

@@ -40,7 +40,7 @@ std::string fallback_token(unsigned byte) {
 
 Bpe::Bpe(const JsonField& model) : where_(model.where()) {
   const JsonField dropout = model["dropout"];
-  if (!dropout.is_null() && !(dropout.json().is_number() && dropout.json().get<double>() == 0.0)) {
+  if (!dropout.is_null() && !(dropout.json().is_number() && dropout.json().number() == 0.0)) {
     dropout.refuse("dropping merges at random");
   }
   if (!model["unk_token"].is_null()) unknown_ = model["unk_token"].text();
@@ -60,9 +60,9 @@ Bpe::Bpe(const JsonField& model) : where_(model.where()) {
 void Bpe::read_vocabulary(const JsonField& vocabulary) {
   if (!vocabulary.json().is_object()) vocabulary.malformed("an object of tokens and their ids");
   vocabulary_.reserve(vocabulary.json().size());
-  for (const auto& [token, value] : vocabulary.json().get_ref<const nlohmann::json::object_t&>()) {
+  for (const auto& [token, value] : vocabulary.json().members()) {
     // The fields are many: their names are made for an error only.
-    const auto number = value.is_number_unsigned() ? value.get<std::uint64_t>() : kMaxTokenId + 1;
+    const auto number = value.is_number_unsigned() ? value.unsigned_integer() : kMaxTokenId + 1;
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();  // throws
     const auto id = static_cast<std::int32_t>(number);
     if (token.size() > kMaxTokenBytes) {
@@ -82,25 +82,24 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
 }
 
 void Bpe::read_merges(const JsonField& merges) {
-  const nlohmann::json& list = merges.json();
-  if (!list.is_array()) merges.malformed("an array of merges");
+  if (!merges.json().is_array()) merges.malformed("an array of merges");
+  const Json::List& list = merges.json().list();
   merges_.reserve(list.size());
   std::uint32_t rank = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const nlohmann::json& entry = list[i];
+    const Json& entry = list[i];
     const auto malformed = [&] {
       merges.item(i).malformed("two tokens, as \"a b\" or [\"a\", \"b\"]");
     };
     if (entry.is_string()) {
-      const std::string& pair = entry.get_ref<const std::string&>();
+      const std::string& pair = entry.text();
       if (pair.starts_with("#version")) continue;  // the first line of a merges.txt
       const std::size_t space = pair.find(' ');
       if (space == std::string::npos || pair.find(' ', space + 1) != std::string::npos) malformed();
       add_merge(merges, rank++, pair.substr(0, space), pair.substr(space + 1));
-    } else if (entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
-               entry[1].is_string()) {
-      add_merge(merges, rank++, entry[0].get_ref<const std::string&>(),
-                entry[1].get_ref<const std::string&>());
+    } else if (entry.is_array() && entry.size() == 2 && entry.list()[0].is_string() &&
+               entry.list()[1].is_string()) {
+      add_merge(merges, rank++, entry.list()[0].text(), entry.list()[1].text());
     } else {
       malformed();
     }

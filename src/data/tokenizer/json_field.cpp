@@ -3,21 +3,14 @@
 #include "data/tokenizer/utf8.h"
 
 namespace sluice::data {
-namespace {
-
-const nlohmann::json kNull;
-
-}  // namespace
-
 std::string JsonField::where() const {
   return path_.empty() ? *file_ : *file_ + ": field '" + path_ + "'";
 }
 
 JsonField JsonField::operator[](std::string_view key) const {
   if (!value_->is_object()) malformed("an object");
-  const auto it = value_->find(key);
   const std::string path = path_.empty() ? std::string(key) : path_ + "." + std::string(key);
-  return {it == value_->end() ? kNull : *it, *file_, path};
+  return {value_->at(key), *file_, path};
 }
 
 std::vector<JsonField> JsonField::items() const {
@@ -27,13 +20,20 @@ std::vector<JsonField> JsonField::items() const {
   return items;
 }
 
+std::vector<std::pair<std::string, JsonField>> JsonField::members() const {
+  if (!value_->is_object()) malformed("an object");
+  std::vector<std::pair<std::string, JsonField>> members;
+  for (const auto& [key, value] : value_->members()) members.emplace_back(key, (*this)[key]);
+  return members;
+}
+
 JsonField JsonField::item(std::size_t index) const {
-  return {(*value_)[index], *file_, path_ + "[" + std::to_string(index) + "]"};
+  return {value_->list()[index], *file_, path_ + "[" + std::to_string(index) + "]"};
 }
 
 std::string JsonField::text() const {
   if (!value_->is_string()) malformed("a string");
-  return value_->get<std::string>();
+  return value_->text();
 }
 
 std::string JsonField::text_or(std::string_view otherwise) const {
@@ -49,7 +49,7 @@ std::string JsonField::short_text() const {
 
 bool JsonField::flag() const {
   if (!value_->is_boolean()) malformed("true or false");
-  return value_->get<bool>();
+  return value_->boolean();
 }
 
 bool JsonField::flag_or(bool otherwise) const { return is_null() ? otherwise : flag(); }
@@ -57,7 +57,7 @@ bool JsonField::flag_or(bool otherwise) const { return is_null() ? otherwise : f
 std::int64_t JsonField::number(std::int64_t most) const {
   const std::string expected = "a whole number from 0 to " + std::to_string(most);
   if (!value_->is_number_unsigned()) malformed(expected);
-  const std::uint64_t number = value_->get<std::uint64_t>();
+  const std::uint64_t number = value_->unsigned_integer();
   if (number > static_cast<std::uint64_t>(most)) malformed(expected);
   return static_cast<std::int64_t>(number);
 }
@@ -76,15 +76,18 @@ std::string JsonField::type() const {
   return type.text();
 }
 
-void JsonField::refuse(const std::string& what) const {
-  throw Error(ErrorKind::kInput, {.what = what + " is not supported",
-                                  .where = where(),
-                                  .remedy = "docs/tokenizer.md lists what is read"});
+void JsonField::refuse_at(const std::string& where, const std::string& what,
+                          const std::string& remedy) {
+  throw Error(ErrorKind::kInput,
+              {.what = what + " is not supported",
+               .where = where,
+               .remedy = remedy.empty() ? "docs/tokenizer.md lists what is read" : remedy});
 }
 
 void JsonField::malformed(const std::string& expected) const {
-  std::string found = value_->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (value_->is_structured()) found = value_->is_array() ? "an array" : "an object";
+  const std::string found = value_->is_array()    ? "an array"
+                            : value_->is_object() ? "an object"
+                                                  : value_->dump();
   throw Error(ErrorKind::kInput, {.what = "expected " + expected + ", found " + found,
                                   .where = where(),
                                   .remedy = "mend it there"});

@@ -1,16 +1,18 @@
-// A value of tokenizer.json that knows where it stands, for errors that name it.
+// A value of tokenizer.json, or of a file beside it, that knows where it stands, for errors that
+// name it.
 //
 // Owns: types, ranges and presence of fields. Does not own: what they mean.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -24,10 +26,10 @@ inline constexpr std::size_t kMaxParts = 64;
 
 class JsonField {
  public:
-  JsonField(const nlohmann::json& value, const std::string& file, std::string path)
+  JsonField(const Json& value, const std::string& file, std::string path)
       : value_(&value), file_(&file), path_(std::move(path)) {}
 
-  const nlohmann::json& json() const { return *value_; }
+  const Json& json() const { return *value_; }
   bool is_null() const { return value_->is_null(); }
   // "FILE: field 'model.vocab'".
   std::string where() const;
@@ -36,6 +38,8 @@ class JsonField {
   JsonField operator[](std::string_view key) const;
   // Of an array.
   std::vector<JsonField> items() const;
+  // Of an object, by key.
+  std::vector<std::pair<std::string, JsonField>> members() const;
   JsonField item(std::size_t index) const;
 
   // Error(kInput) unless it is what is asked for.
@@ -52,12 +56,16 @@ class JsonField {
   // The word of `type`.
   std::string type() const;
 
-  // What tokenizers has, or may have, and we have not.
-  [[noreturn]] void refuse(const std::string& what) const;
+  // What tokenizers or transformers has, or may have, and we have not.
+  [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) const {
+    refuse_at(where(), what, remedy);
+  }
+  [[noreturn]] static void refuse_at(const std::string& where, const std::string& what,
+                                     const std::string& remedy = {});
   [[noreturn]] void malformed(const std::string& expected) const;
 
  private:
-  const nlohmann::json* value_;
+  const Json* value_;
   const std::string* file_;
   std::string path_;
 };

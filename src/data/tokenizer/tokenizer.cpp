@@ -5,14 +5,13 @@
 #include <mutex>
 #include <utility>
 
-#include "base/file.h"
-#include "base/strict_json.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/decoder.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/post_processor.h"
 #include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/tokenizer_parts.h"
 #include "data/tokenizer/utf8.h"
 #include "sluice/error.h"
 
@@ -24,37 +23,21 @@ using data::TextPiece;
 
 namespace {
 
-constexpr std::size_t kMaxFileBytes = std::size_t{128} << 20;
 // Places in a text are kept in 32 bits while it is encoded.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
-
-void require_bpe(const JsonField& model) {
-  const JsonField type = model["type"];
-  const std::string name =
-      type.is_null() && model["merges"].json().is_array() ? "BPE" : model.type();
-  if (name != "BPE") type.refuse("the model '" + name + "'");
-}
-
-// What tokenizers does of itself to every text: it cuts it, and fills it up.
-void refuse_lengths(const JsonField& root) {
-  for (const char* field : {"truncation", "padding"}) {
-    if (root[field].is_null()) continue;
-    throw Error(
-        ErrorKind::kInput,
-        {.what = std::string(field) + " that the tokenizer does by itself is not supported",
-         .where = root[field].where(),
-         .remedy = "set it to null: lengths are those of the data (data.truncate, data.pad)"});
-  }
-}
 
 }  // namespace
 
 struct Tokenizer::Impl {
-  explicit Impl(const JsonField& root)
+  explicit Impl(const data::TokenizerParts& parts)
+      : Impl(parts, JsonField(parts.document, parts.file, "")) {}
+  Impl(const data::TokenizerParts& parts, const JsonField& root)
       : where(root.where()),
+        begin_token(parts.begin),
+        end_token(parts.end),
         model(root["model"]),
         normalizer(root["normalizer"]),
-        added(root["added_tokens"], model, normalizer),
+        added(parts.added, model, normalizer),
         pre_tokenizer(root["pre_tokenizer"]),
         post_processor(data::PostProcessor::read(root["post_processor"])),
         decoder(root["decoder"]) {
@@ -89,7 +72,7 @@ struct Tokenizer::Impl {
   void encode_valid(std::string_view text, EncodeScratch& scratch,
                     std::vector<std::int32_t>& ids) const;
 
-  std::string where;
+  std::string where, begin_token, end_token;
   data::Bpe model;
   data::Normalizer normalizer;
   data::AddedTokens added;
@@ -153,19 +136,12 @@ Tokenizer Tokenizer::read(const std::string& path) {
   const bool folder = std::filesystem::is_directory(path, unknown);
   const std::string file =
       folder ? (std::filesystem::path(path) / "tokenizer.json").string() : path;
-  return parse(read_text(file, kMaxFileBytes), file);
+  return Tokenizer(
+      std::make_shared<const Impl>(data::parts_of_directory(data::read_tokenizer_texts(file))));
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& file_name) {
-  const nlohmann::json document = parse_strict_json(json, file_name);
-  const JsonField root(document, file_name, "");
-  if (!document.is_object()) root.malformed("an object");
-  const JsonField version = root["version"];
-  if (!version.is_null() && version.text() != "1.0")
-    version.refuse("the version '" + version.text() + "'");
-  require_bpe(root["model"]);
-  refuse_lengths(root);
-  return Tokenizer(std::make_shared<const Impl>(root));
+  return Tokenizer(std::make_shared<const Impl>(data::parts_of_file(json, file_name)));
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
@@ -223,5 +199,8 @@ bool Tokenizer::is_special(std::int32_t id) const {
 }
 
 std::int64_t Tokenizer::num_ids() const { return impl_->num_ids; }
+
+const std::string& Tokenizer::begin_token() const { return impl_->begin_token; }
+const std::string& Tokenizer::end_token() const { return impl_->end_token; }
 
 }  // namespace sluice

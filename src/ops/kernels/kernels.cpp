@@ -18,13 +18,4 @@ const Kernels& kernels() {
   return chosen;
 }
 
-bool has_fast_products() {
-#ifdef __x86_64__
-  static const bool is_amd = __builtin_cpu_is("amd") != 0;
-  return is_amd && cpu_level() == CpuLevel::kAvx512;
-#else
-  return false;
-#endif
-}
-
 }  // namespace sluice::ops

@@ -176,7 +176,5 @@ struct Kernels {
 // The best that this processor has; SLUICE_CPU (base, avx2, avx512) caps it. Decided once a
 // process.
 const Kernels& kernels();
-// Whether product() is faster here than that of LibTorch (MKL): on AMD's processors with AVX-512.
-bool has_fast_products();
 
 }  // namespace sluice::ops

@@ -6,12 +6,12 @@
 // Thread-safety: values.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/json.h"
 
 namespace sluice::detail {
 
@@ -23,7 +23,7 @@ inline constexpr double kMaxParameters = 1e15;
 class ConfigReader {
  public:
   // object: must outlive the reader. prefix: "rope_parameters." for a nested object.
-  ConfigReader(const nlohmann::json& object, std::string file_name, std::string prefix = {});
+  ConfigReader(const Json& object, std::string file_name, std::string prefix = {});
 
   bool has(const std::string& key) const;
   bool is_null(const std::string& key) const;  // written, as null
@@ -47,6 +47,8 @@ class ConfigReader {
   std::optional<ConfigReader> object(const std::string& key) const;
   // Throws unless `key` is absent or has one of `accepted`.
   void require_flag(const std::string& key, bool accepted, bool fallback) const;
+  // Throws unless `key` is not written, or with a value of the JSON list `accepted`.
+  void require_one_of(const std::string& key, const std::string& accepted) const;
 
   // Error(kInput) at "file, field 'prefix.key'".
   [[noreturn]] void fail(const std::string& key, const std::string& what,
@@ -56,11 +58,10 @@ class ConfigReader {
   const std::string& file_name() const { return file_name_; }
 
  private:
-  const nlohmann::json* find(const std::string& key) const;
-  std::int64_t checked_size(const std::string& key, const nlohmann::json& value,
-                            std::int64_t max) const;
+  const Json* find(const std::string& key) const;
+  std::int64_t checked_size(const std::string& key, const Json& value, std::int64_t max) const;
 
-  const nlohmann::json* object_;
+  const Json* object_;
   std::string file_name_, prefix_;
 };
 

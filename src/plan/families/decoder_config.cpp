@@ -83,7 +83,6 @@ void read_heads(const ConfigReader& config, const DecoderKeys& keys, DecoderConf
 }  // namespace
 
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys) {
-  config.require_flag("is_causal", true, true);
   DecoderConfig out;
   out.vocab_size = config.required_size({"vocab_size"});
   out.hidden_size = config.required_size({"hidden_size"});

@@ -36,15 +36,15 @@ const Family* find_family(const std::string& name);
 double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length);
 
 // The object in the text of a config.json. Throws Error(kInput).
-nlohmann::json parse_config(const std::string& text, const std::string& file_name);
+Json parse_config(const std::string& text, const std::string& file_name);
 
 // The configuration of the language model in it (nested.h).
-nlohmann::json language_config(const nlohmann::json& document);
+Json language_config(const Json& document);
 
 // A family's own configuration of a model that was read before.
 template <typename Config>
 Config config_of(const ModelSpec& model, Config (*read)(const ConfigReader&)) {
-  const nlohmann::json document = language_config(parse_config(model.config_text, "config.json"));
+  const Json document = language_config(parse_config(model.config_text, "config.json"));
   return read(ConfigReader(document, "config.json"));
 }
 

@@ -63,6 +63,9 @@ std::vector<RopeConfig> read_ropes(const ConfigReader& config,
       config.fail("rope_scaling", "rope_parameters is there too", "keep one of the two");
     }
     full = config.object("rope_scaling");
+    if (!full->has("rope_type") && full->text("type", "default") != "default")
+      full->fail("type", "transformers does not read it here: it would turn as without it",
+                 "write it as rope_type, or leave it out");
   }
   return {read_rope_settings(config, full, max_position_embeddings,
                              read_theta(config, "rope_theta", 1e6)),

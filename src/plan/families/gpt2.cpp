@@ -135,7 +135,6 @@ Gpt2Config read_gpt2_config(const ConfigReader& config) {
   out.attention_dropout = config.number("attn_pdrop", 0.1, 0.0, 1.0);
   out.residual_dropout = config.number("resid_pdrop", 0.1, 0.0, 1.0);
   out.tie_word_embeddings = config.flag("tie_word_embeddings", true);
-  config.require_flag("is_causal", true, true);
   config.require_flag("scale_attn_weights", true, true);
   config.require_flag("scale_attn_by_inverse_layer_idx", false, false);
   config.require_flag("reorder_and_upcast_attn", false, false);

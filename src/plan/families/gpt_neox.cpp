@@ -110,6 +110,9 @@ GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
                     " does not divide hidden_size = " + std::to_string(out.hidden_size),
                 "every head has as many channels");
   }
+  // transformers turns a part of that many channels of heads that have others.
+  if (config.size("head_dim", out.head_dim()) != out.head_dim())
+    config.fail("head_dim", "it is not hidden_size / num_attention_heads", "leave it out");
   out.max_position_embeddings = config.size("max_position_embeddings", 2048);
   out.norm_eps = config.number("layer_norm_eps", 1e-5, 0.0, 1.0);
   out.initializer_range = config.number("initializer_range", 0.02, 0.0, 1.0);

@@ -14,8 +14,6 @@
 namespace sluice::detail {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kMaxNamesBytes = 100'000'000;  // of a header or an index
 constexpr const char* kTies = "tie_word_embeddings";
 
@@ -53,67 +51,56 @@ constexpr std::array kAliases = {Alias{"qwen2_vl_text", "qwen2", 1e-5, 1e6},
                                  Alias{"qwen2_5_vl_text", "qwen2", 1e-5, 1e6},
                                  Alias{"qwen3_vl_text", "qwen3", 1e-6, 5e5}};
 
-std::string type_of(const json& document) {
-  const auto type = document.find("model_type");
-  return type != document.end() && type->is_string() ? type->get<std::string>() : "";
+std::string type_of(const Json& document) {
+  const Json& type = document.at("model_type");
+  return type.is_string() ? type.text() : "";
 }
 
-const Whole* find_whole(const json& document) {
+const Whole* find_whole(const Json& document) {
   const std::string type = type_of(document);
   const auto found = std::find_if(kWholes.begin(), kWholes.end(),
                                   [&](const Whole& whole) { return type == whole.name; });
   return found == kWholes.end() ? nullptr : found;
 }
 
-bool has_text_config(const json& document) {
-  const auto text = document.find("text_config");
-  return text != document.end() && text->is_object();
-}
+bool has_text_config(const Json& document) { return document.at("text_config").is_object(); }
 
-bool says(const json& document, const char* key) {
-  return document.contains(key) && !document.at(key).is_null();
-}
+bool says(const Json& document, const char* key) { return !document.at(key).is_null(); }
 
 // Sections of the three positions mean nothing where these are the same.
-void use_one_position(json& config) {
+void use_one_position(Json& config) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (!config.contains(key) || !config.at(key).is_object()) continue;
-    json& rope = config.at(key);
+    if (!config.at(key).is_object()) continue;
+    Json& rope = config[key];
     rope.erase("mrope_section");
     rope.erase("mrope_interleaved");
     for (const char* type : {"rope_type", "type"}) {
-      if (rope.contains(type) && rope.at(type) == "mrope") rope[type] = "default";
+      if (rope.at(type) == "mrope") rope[type] = "default";
     }
   }
 }
 
-void become_family(json& config, const Alias& alias) {
+void become_family(Json& config, const Alias& alias) {
   config["model_type"] = alias.family;
   if (!says(config, "rms_norm_eps")) config["rms_norm_eps"] = alias.norm_eps;
   use_one_position(config);
-  const bool nested_theta = config.contains("rope_parameters") &&
-                            config.at("rope_parameters").is_object() &&
-                            says(config.at("rope_parameters"), "rope_theta");
-  if (!nested_theta && !says(config, "rope_theta")) {
-    if (says(config, "rope_parameters") && config.at("rope_parameters").is_object()) {
-      config["rope_parameters"]["rope_theta"] = alias.rope_theta;
-    } else {
-      config["rope_theta"] = alias.rope_theta;
-    }
-  }
+  const bool is_nested = config.at("rope_parameters").is_object();
+  if (says(config, "rope_theta") || (is_nested && says(config.at("rope_parameters"), "rope_theta")))
+    return;
+  (is_nested ? config["rope_parameters"] : config)["rope_theta"] = alias.rope_theta;
 }
 
 // What transformers 5.23 does: of some wholes either word ties; of the others the whole's word
 // counts, and its own default where it has none.
-bool ties_head(const json& document, const json& text, const Whole& whole) {
-  if (whole.ties == Whole::kAsText && text.contains(kTies) && text.at(kTies) == true) return true;
+bool ties_head(const Json& document, const Json& text, const Whole& whole) {
+  if (whole.ties == Whole::kAsText && text.at(kTies) == true) return true;
   if (says(document, kTies)) return document.at(kTies) == true;
   return whole.ties == Whole::kAlways;
 }
 
-json text_of(const json& document) {
+Json text_of(const Json& document) {
   if (has_text_config(document)) return document.at("text_config");
-  json text = document;  // as the first of these models had it: all in one object
+  Json text = document;  // as the first of these models had it: all in one object
   for (const char* key : {"vision_config", "text_config", "model_type"}) text.erase(key);
   return text;
 }
@@ -139,18 +126,18 @@ std::vector<Naming> namings(const std::string& inside, const std::string& base_p
 
 }  // namespace
 
-bool is_whole_of_known_parts(const json& document) { return find_whole(document) != nullptr; }
+bool is_whole_of_known_parts(const Json& document) { return find_whole(document) != nullptr; }
 
 bool is_part_of_a_whole(const std::string& config_text) {
-  const json document = json::parse(config_text, nullptr, /*allow_exceptions=*/false);
-  return document.is_object() && find_whole(document) != nullptr;
+  const std::optional<Json> document = parse_json(config_text);
+  return document && find_whole(*document) != nullptr;
 }
 
-json language_config(const json& document) {
+Json language_config(const Json& document) {
   const Whole* whole = find_whole(document);
   const bool is_family = find_family(type_of(document)) != nullptr;
   if (!whole && (is_family || !has_text_config(document))) return document;
-  json config = text_of(document);
+  Json config = text_of(document);
   for (const char* key : {"hidden_size", "vocab_size"}) {
     if (says(document, key)) config[key] = document.at(key);
   }
@@ -160,7 +147,7 @@ json language_config(const json& document) {
   if (!whole) {
     // Planned only: of a whole that is not known either word may tie.
     if (!config.contains(kTies) && document.contains(kTies)) config[kTies] = document.at(kTies);
-    if (document.contains(kTies) && document.at(kTies) == true) config[kTies] = true;
+    if (document.at(kTies) == true) config[kTies] = true;
     return config;
   }
   config[kTies] = ties_head(document, config, *whole);
@@ -178,7 +165,7 @@ std::set<std::string> stored_names(const std::string& directory) {
   std::set<std::string> names;
   const std::string single = directory + "/model.safetensors",
                     index = directory + "/model.safetensors.index.json";
-  json names_of;
+  Json names_of;
   if (fs::exists(single, code)) {
     const File file = File::open(single);
     std::array<unsigned char, 8> prefix{};
@@ -192,15 +179,15 @@ std::set<std::string> stored_names(const std::string& directory) {
     file.read(header.data(), header.size(), prefix.size());
     names_of = parse_strict_json(header, single);
   } else if (fs::exists(index, code)) {
-    const json document = parse_strict_json(read_text(index, kMaxNamesBytes), index);
-    if (document.is_object()) names_of = document.value("weight_map", json());
+    const Json document = parse_strict_json(read_text(index, kMaxNamesBytes), index);
+    names_of = document.at("weight_map");
   }
   if (!names_of.is_object()) return names;
-  for (const auto& [name, place] : names_of.items()) names.insert(name);
+  for (const auto& [name, place] : names_of.members()) names.insert(name);
   return names;
 }
 
-void name_as_stored(ModelSpec& model, const json& document, const std::set<std::string>& stored) {
+void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::string>& stored) {
   const Family* family = find_family(model.family);
   const Whole* whole = find_whole(document);
   const std::string prefix = family->base_prefix;

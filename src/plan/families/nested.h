@@ -7,23 +7,22 @@
 // reads text is trained. Thread-safety: constant, and pure functions but for reading files.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <set>
 #include <string>
 
+#include "base/json.h"
 #include "sluice/model_spec.h"
 
 namespace sluice::detail {
 
 // One of the wholes whose text alone computes as its language model would by itself.
-bool is_whole_of_known_parts(const nlohmann::json& document);
+bool is_whole_of_known_parts(const Json& document);
 // Of a ModelSpec's config_text.
 bool is_part_of_a_whole(const std::string& config_text);
 
 // The configuration of the language model as its family reads it; any other document as it is.
 // Sizes and ties are the whole's where it says them.
-nlohmann::json language_config(const nlohmann::json& document);
+Json language_config(const Json& document);
 
 // Names of the tensors in a Hugging Face directory, by its index or the header of its one file;
 // none where it has no weights. Throws Error(kInput) for what cannot be read.
@@ -32,7 +31,6 @@ std::set<std::string> stored_names(const std::string& directory);
 // Gives layers and parameters the names that they have in the files, or, where `stored` has none of
 // them, those that the whole has in transformers. model: as its family names it. document: the
 // whole's.
-void name_as_stored(ModelSpec& model, const nlohmann::json& document,
-                    const std::set<std::string>& stored);
+void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::string>& stored);
 
 }  // namespace sluice::detail

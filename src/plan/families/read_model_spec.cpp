@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/strict_json.h"
 #include "plan/families/families.h"
+#include "plan/families/known_keys.h"
 #include "plan/families/nested.h"
 #include "sluice/error.h"
 
@@ -62,6 +63,7 @@ ModelSpec spec_of(const detail::ConfigReader& config, const Precision& precision
     config.fail("quantization_config", "quantized weights are not implemented",
                 "use the unquantized model");
   }
+  detail::require_neutral_keys(config, detail::config_keys(), family.name);
   ModelSpec spec = family.read(config, precision);
   set_types(spec, precision);
   spec.family = family.name;
@@ -75,10 +77,9 @@ ModelSpec spec_of(const detail::ConfigReader& config, const Precision& precision
   return spec;
 }
 
-bool is_family(const nlohmann::json& document) {
-  const auto type = document.find("model_type");
-  return type != document.end() && type->is_string() &&
-         detail::find_family(type->get<std::string>()) != nullptr;
+bool is_family(const Json& document) {
+  const Json& type = document.at("model_type");
+  return type.is_string() && detail::find_family(type.text()) != nullptr;
 }
 
 // A file, or config.json in a folder.
@@ -99,8 +100,8 @@ std::string config_file(const std::string& path) {
 
 }  // namespace
 
-nlohmann::json detail::parse_config(const std::string& text, const std::string& file_name) {
-  nlohmann::json document = parse_strict_json(text, file_name);
+Json detail::parse_config(const std::string& text, const std::string& file_name) {
+  Json document = parse_strict_json(text, file_name);
   if (!document.is_object()) {
     throw Error(ErrorKind::kInput, {.what = "the model configuration is not a JSON object",
                                     .where = file_name,
@@ -112,9 +113,10 @@ nlohmann::json detail::parse_config(const std::string& text, const std::string& 
 namespace {
 
 // directory: where the weights may lie; "" for none.
-ModelSpec spec_of_part(const nlohmann::json& document, const std::string& file_name,
+ModelSpec spec_of_part(const Json& document, const std::string& file_name,
                        const std::string& directory, const Precision& precision) {
-  const nlohmann::json config = detail::language_config(document);
+  detail::require_neutral_keys(detail::ConfigReader(document, file_name), detail::config_keys());
+  const Json config = detail::language_config(document);
   ModelSpec spec = spec_of(detail::ConfigReader(config, file_name, "text_config."), precision);
   detail::name_as_stored(
       spec, document,
@@ -124,7 +126,7 @@ ModelSpec spec_of_part(const nlohmann::json& document, const std::string& file_n
 
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name,
                            const std::string& directory, const Precision& precision) {
-  const nlohmann::json document = detail::parse_config(config_json, file_name);
+  const Json document = detail::parse_config(config_json, file_name);
   const detail::ConfigReader config(document, file_name);
   if (is_family(document) && config.has("text_config")) {
     config.fail("text_config", "a language model inside another one's configuration is not built",
@@ -164,10 +166,9 @@ ModelSpec read_model_spec(const std::string& path, const Precision& precision) {
 ModelSpec read_language_model_spec(const std::string& path) {
   const std::string file = config_file(path);
   const std::string text = read_text(file, kMaxConfigBytes);
-  const nlohmann::json document = detail::parse_config(text, file);
-  const auto nested = document.find("text_config");
-  const bool is_nested = nested != document.end() && nested->is_object();
-  if (!is_nested) return parse_model_spec(text, file, folder_of(path), Precision());
+  const Json document = detail::parse_config(text, file);
+  if (!document.at("text_config").is_object())
+    return parse_model_spec(text, file, folder_of(path), Precision());
   ModelSpec spec = is_family(document) ? spec_of(detail::ConfigReader(document, file))
                                        : spec_of_part(document, file, folder_of(path), Precision());
   spec.config_text = text;

@@ -99,7 +99,7 @@ void read_yarn(const ConfigReader& rope, RopeConfig& out) {
   };
   out.beta_fast = or_default("beta_fast", 32.0);
   out.beta_slow = or_default("beta_slow", 1.0);
-  out.truncate = rope.flag("truncate", true);
+  out.truncate = rope.flag("truncate", !rope.is_null("truncate"));
 }
 
 // Ding et al., "LongRoPE", arXiv:2402.13753; the attention factor as Phi-3 has it.
@@ -133,9 +133,15 @@ double read_theta(const ConfigReader& config, const std::string& key, double fal
 
 namespace {
 
-// keys: none: all channels of a head are turned.
+// keys: none: all channels of a head are turned. around: the object around the settings, whose
+// original length wins over theirs; none: it does not count.
 RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
-                         std::int64_t max_position_embeddings, double theta, const RopeKeys* keys) {
+                         std::int64_t max_position_embeddings, double theta, const RopeKeys* keys,
+                         const ConfigReader* around) {
+  const char* const kLength = "original_max_position_embeddings";
+  const auto original_length = [&](std::int64_t usual) {
+    return around ? around->size(kLength, usual) : usual;
+  };
   RopeConfig out;
   out.theta = theta;
   if (keys) out.turned = config.number(keys->turned, keys->usually_turned, 0.0, 1.0);
@@ -159,19 +165,15 @@ RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigR
   }
   if (out.type == "default") return out;
   if (out.type == "longrope") {
-    const std::int64_t length =
-        only_longrope ? 4096
-                      : rope->size("original_max_position_embeddings", max_position_embeddings);
-    out.original_max_position_embeddings = config.size("original_max_position_embeddings", length);
+    out.original_max_position_embeddings =
+        original_length(only_longrope ? 4096 : rope->size(kLength, max_position_embeddings));
     read_longrope(config, *rope, max_position_embeddings, out);
     return out;
   }
   out.factor = required(*rope, "factor", out.type);
   if (out.type == "linear") return out;
   out.original_max_position_embeddings =
-      rope->size("original_max_position_embeddings", max_position_embeddings);
-  out.original_max_position_embeddings =
-      config.size("original_max_position_embeddings", out.original_max_position_embeddings);
+      original_length(rope->size(kLength, max_position_embeddings));
   if (out.type == "yarn") {
     read_yarn(*rope, out);
     return out;
@@ -185,23 +187,27 @@ RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigR
   return out;
 }
 
-// transformers prefers rope_scaling where both are given.
+// transformers prefers rope_scaling where both are given, unless it is empty.
 std::optional<ConfigReader> rope_object(const ConfigReader& config) {
   std::optional<ConfigReader> rope = config.object("rope_scaling");
-  return rope ? rope : config.object("rope_parameters");
+  return rope && !rope->keys().empty() ? rope : config.object("rope_parameters");
 }
 
 }  // namespace
 
 RopeConfig read_rope_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
                               std::int64_t max_position_embeddings, double theta) {
-  return read_settings(config, rope, max_position_embeddings, theta, nullptr);
+  RopeConfig out = read_settings(config, rope, max_position_embeddings, theta, /*keys=*/nullptr,
+                                 /*around=*/nullptr);
+  if (out.type == "yarn" && !out.truncate)
+    rope->fail("truncate", "transformers does not read it by layer type", "leave it out");
+  return out;
 }
 
 RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings,
                      const RopeKeys& keys) {
   return read_settings(config, rope_object(config), max_position_embeddings,
-                       read_theta(config, keys.theta, kUsualRopeTheta), &keys);
+                       read_theta(config, keys.theta, kUsualRopeTheta), &keys, &config);
 }
 
 std::int64_t turned_channels(const ConfigReader& config, const RopeConfig& rope,
@@ -229,8 +235,8 @@ RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embed
                      double theta) {
   const std::optional<ConfigReader> rope = rope_object(config);
   require_all_turned(config);
-  return read_rope_settings(config, rope, max_position_embeddings,
-                            read_theta(config, "rope_theta", theta));
+  return read_settings(config, rope, max_position_embeddings,
+                       read_theta(config, "rope_theta", theta), /*keys=*/nullptr, &config);
 }
 
 }  // namespace sluice::detail

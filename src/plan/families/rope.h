@@ -54,7 +54,8 @@ RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embed
 std::int64_t turned_channels(const ConfigReader& config, const RopeConfig& rope,
                              std::int64_t head_dim);
 
-// The same of the settings `rope` alone; none: the default type. config: the object around them.
+// The same of the settings `rope` of one type of layers; none: the default type. What the object
+// `config` around them says does not count, as in transformers.
 RopeConfig read_rope_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
                               std::int64_t max_position_embeddings, double theta);
 

@@ -1,9 +1,9 @@
 #include "plan/flight/flight_record.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/strict_json.h"
@@ -12,9 +12,6 @@
 
 namespace sluice {
 namespace {
-
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "sluice flight record";
 constexpr int kVersion = 1;
@@ -39,17 +36,17 @@ class Reader {
   }
 
   const Json& at(const char* key) const {
-    const auto found = object_.find(key);
-    if (found == object_.end()) fail(key, "there");
+    const Json* const found = object_.find(key);
+    if (!found) fail(key, "there");
     return *found;
   }
   std::int64_t integer(const char* key, std::int64_t least, std::int64_t most) const {
     const Json& value = at(key);
     if (!value.is_number_integer() ||
-        (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX})) {
+        (value.is_number_unsigned() && value.unsigned_integer() > std::uint64_t{INT64_MAX})) {
       fail(key, "a whole number");
     }
-    const auto number = value.get<std::int64_t>();
+    const auto number = value.integer();
     if (number < least || number > most)
       fail(key, "from " + std::to_string(least) + " to " + std::to_string(most));
     return number;
@@ -59,37 +56,36 @@ class Reader {
   }
   double number(const char* key) const {
     const Json& value = at(key);
-    if (!value.is_number() || !std::isfinite(value.get<double>())) fail(key, "a number");
-    return value.get<double>();
+    if (!value.is_number() || !std::isfinite(value.number())) fail(key, "a number");
+    return value.number();
   }
   bool boolean(const char* key) const {
     if (!at(key).is_boolean()) fail(key, "true or false");
-    return at(key).get<bool>();
+    return at(key).boolean();
   }
   std::string text(const char* key) const {
     if (!at(key).is_string()) fail(key, "a text");
-    return at(key).get<std::string>();
+    return at(key).text();
   }
-  const Json& list(const char* key) const {
+  const Json::List& list(const char* key) const {
     if (!at(key).is_array()) fail(key, "a list");
-    return at(key);
+    return at(key).list();
   }
   std::vector<std::string> texts(const char* key) const {
     std::vector<std::string> values;
     for (const Json& value : list(key)) {
       if (!value.is_string()) fail(key, "a list of texts");
-      values.push_back(value.get<std::string>());
+      values.push_back(value.text());
     }
     return values;
   }
   std::vector<int> ranks(const char* key) const {
     std::vector<int> values;
     for (const Json& value : list(key)) {
-      if (!value.is_number_integer() || value.get<std::int64_t>() < -1 ||
-          value.get<std::int64_t>() > kMaxRank) {
+      if (!value.is_number_integer() || value.integer() < -1 || value.integer() > kMaxRank) {
         fail(key, "a list of ranks");
       }
-      values.push_back(value.get<int>());
+      values.push_back(static_cast<int>(value.integer()));
     }
     return values;
   }
@@ -111,17 +107,17 @@ class Reader {
   const std::string& file_;
 };
 
-OrderedJson json_of(const FlightEntry& entry) {
-  OrderedJson object = {{"pass", entry.pass},
-                        {"step", entry.step},
-                        {"index", entry.index},
-                        {"action", entry.action},
-                        {"state", to_text(entry.state)},
-                        {"start", entry.start},
-                        {"seconds", entry.seconds},
-                        {"waited", entry.waited},
-                        {"bytes", entry.bytes},
-                        {"peer", entry.peer}};
+Json json_of(const FlightEntry& entry) {
+  Json object = {{"pass", entry.pass},
+                 {"step", entry.step},
+                 {"index", entry.index},
+                 {"action", entry.action},
+                 {"state", to_text(entry.state)},
+                 {"start", entry.start},
+                 {"seconds", entry.seconds},
+                 {"waited", entry.waited},
+                 {"bytes", entry.bytes},
+                 {"peer", entry.peer}};
   object["waits_for"] = entry.waits_for;
   return object;
 }
@@ -181,7 +177,7 @@ std::optional<int> rank_of_flight_file(std::string_view name) {
 }
 
 std::string flight_json(const FlightRecord& record) {
-  OrderedJson object;
+  Json object;
   object["format"] = kFormat;
   object["version"] = kVersion;
   object["run"] = record.run;
@@ -203,7 +199,7 @@ std::string flight_json(const FlightRecord& record) {
                          {"exit_code", record.failure->exit_code},
                          {"message", record.failure->message}};
   }
-  object["actions"] = OrderedJson::array();
+  object["actions"] = Json::array();
   for (const FlightEntry& entry : record.entries) object["actions"].push_back(json_of(entry));
   object["program"] = {{"fingerprint", record.row.fingerprint},
                        {"forward_only", record.row.forward_only},
@@ -212,7 +208,7 @@ std::string flight_json(const FlightRecord& record) {
   object["program"]["peers"] = record.row.peers;
   object["program"]["counterparts"] = record.row.counterparts;
   // A failure may quote anything.
-  return object.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return object.dump() + "\n";
 }
 
 FlightRecord parse_flight_record(std::string_view text, const std::string& file_name) {

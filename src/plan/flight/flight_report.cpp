@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/words.h"
@@ -470,7 +470,6 @@ std::string describe(const FlightReport& report, int width) {
 }
 
 std::string to_json(const FlightReport& report) {
-  using Json = nlohmann::ordered_json;
   Json object;
   object["run"] = report.run;
   object["num_ranks"] = report.num_ranks;
@@ -499,9 +498,9 @@ std::string to_json(const FlightReport& report) {
                                     {"text", mismatch.text},
                                     {"waited", mismatch.waited}});
   }
-  object["mismatch"] = report.mismatches.empty() ? Json() : object["mismatches"].front();
+  object["mismatch"] = report.mismatches.empty() ? Json() : object["mismatches"].list().front();
   object["notes"] = report.notes;
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return object.dump();
 }
 
 }  // namespace sluice

@@ -5,12 +5,13 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 
 #include "base/file.h"
 #include "base/strict_json.h"
 #include "plan/families/config_reader.h"
+#include "plan/families/known_keys.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 
@@ -18,35 +19,17 @@ namespace sluice {
 namespace detail {
 namespace {
 
-// Of what made the adapter, and of how it was made: it is made.
-constexpr std::array<std::string_view, 14> kOfNoEffect = {
-    "auto_mapping",   "corda_config",           "eva_config",
-    "fan_in_fan_out", "inference_mode",         "lora_ga_config",
-    "megatron_core",  "peft_version",           "qalora_group_size",
-    "revision",       "runtime_config",         "ensure_weight_tying",
-    "loftq_config",   "base_model_name_or_path"};
-constexpr std::array<std::string_view, 14> kRead = {
-    "peft_type",      "task_type",          "r",
-    "lora_alpha",     "lora_dropout",       "use_rslora",
-    "bias",           "target_modules",     "exclude_modules",
-    "rank_pattern",   "alpha_pattern",      "init_lora_weights",
-    "layers_pattern", "layers_to_transform"};
-
 template <typename List>
 bool contains(const List& list, std::string_view key) {
   return std::find(list.begin(), list.end(), key) != list.end();
 }
 
 // null, false, 0, "", [] and {} ask for nothing.
-bool is_neutral(const nlohmann::json& value) {
+bool is_neutral(const Json& value) {
   if (value.is_null()) return true;
-  if (value.is_boolean()) return !value.get<bool>();
-  if (value.is_number()) return value.get<double>() == 0;
-  return value.empty() || (value.is_string() && value.get<std::string>().empty());
-}
-
-std::string shown(const nlohmann::json& value) {
-  return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  if (value.is_boolean()) return !value.boolean();
+  if (value.is_number()) return value.number() == 0;
+  return value.empty() || (value.is_string() && value.text().empty());
 }
 
 // `(.*\.)?(pattern)$` of a pattern of names and dots alone, a dot being any character.
@@ -68,7 +51,7 @@ bool is_plain_pattern(const std::string& pattern) {
 
 class Reader {
  public:
-  Reader(const nlohmann::json& document, const std::string& file)
+  Reader(const Json& document, const std::string& file)
       : document_(document), config_(document, file) {}
 
   AdapterConfig read() const {
@@ -80,9 +63,8 @@ class Reader {
     out.dropout = config_.number("lora_dropout", 0, 0, 1);
     if (out.dropout >= 1) config_.fail("lora_dropout", "1 drops everything", "write less than 1");
     out.rank_stabilized = config_.flag("use_rslora", false);
-    out.base = document_.contains("base_model_name_or_path") &&
-                       document_.at("base_model_name_or_path").is_string()
-                   ? document_.at("base_model_name_or_path").get<std::string>()
+    out.base = document_.at("base_model_name_or_path").is_string()
+                   ? document_.at("base_model_name_or_path").text()
                    : "";
     read_modules(out);
     read_patterns(out);
@@ -107,11 +89,11 @@ class Reader {
 
   // Others take something out of the base's weights, which is then another base.
   void require_plain_initialization() const {
-    const auto found = document_.find("init_lora_weights");
-    if (found == document_.end() || found->is_boolean() || found->is_null()) return;
+    const Json& found = document_.at("init_lora_weights");
+    if (found.is_boolean() || found.is_null()) return;
     constexpr std::array<std::string_view, 3> kKept = {"gaussian", "eva", "orthogonal"};
-    if (found->is_string() && contains(kKept, found->get<std::string>())) return;
-    config_.fail("init_lora_weights", shown(*found) + " changes the weights of the base",
+    if (found.is_string() && contains(kKept, found.text())) return;
+    config_.fail("init_lora_weights", found.shown() + " changes the weights of the base",
                  "convert the adapter (PEFT: path_initial_model_for_weight_conversion)");
   }
 
@@ -123,32 +105,49 @@ class Reader {
 
   std::vector<std::string> names(const std::string& key) const {
     std::vector<std::string> names;
-    for (const nlohmann::json& name : document_.at(key)) {
-      if (!name.is_string() || name.get<std::string>().empty())
-        config_.fail(key, shown(name) + " is not the name of a module", "write names in quotes");
-      names.push_back(name.get<std::string>());
+    for (const Json& name : document_.at(key).list()) {
+      if (!name.is_string() || name.text().empty())
+        config_.fail(key, name.shown() + " is not the name of a module", "write names in quotes");
+      names.push_back(name.text());
     }
     return names;
+  }
+
+  static bool is_all_linear(const Json& target) {
+    std::string text = target.is_string() ? target.text() : "";
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text == "all-linear";
+  }
+
+  // An empty list or string names nothing.
+  ModuleChoice read_choice(const std::string& key) const {
+    ModuleChoice out;
+    const Json& value = document_.at(key);
+    if (value.is_array()) {
+      out.ends = names(key);
+    } else if (!value.is_string()) {
+      config_.fail(key, value.shown() + " is neither a list nor a string", "write a list of names");
+    } else if (!value.text().empty()) {
+      try {
+        out.expression = ModuleExpression(value.text());
+      } catch (const std::invalid_argument& error) {
+        config_.fail(key, value.shown() + ": " + error.what(), "write a list of names");
+      }
+    }
+    return out;
   }
 
   void read_modules(AdapterConfig& out) const {
     if (!config_.has("target_modules"))
       config_.fail_missing("target_modules", "PEFT writes it: a list of names");
-    const nlohmann::json& target = document_.at("target_modules");
-    if (target.is_array()) {
-      out.targets = names("target_modules");
-      if (out.targets.empty())
-        config_.fail("target_modules", "it names no module", "write the names of linear layers");
-    } else if (!target.is_string()) {
-      config_.fail("target_modules", shown(target) + " is neither a list nor a string",
-                   "write a list of names");
-    }
-    if (!config_.has("exclude_modules")) return;
-    if (document_.at("exclude_modules").is_array()) {
-      out.excluded = names("exclude_modules");
+    if (is_all_linear(document_.at("target_modules"))) {
+      out.targets.all_linear = true;
     } else {
-      out.targets.clear();  // what a regular expression leaves over, the tensors say
+      out.targets = read_choice("target_modules");
+      if (out.targets.ends.empty() && !out.targets.expression)
+        config_.fail("target_modules", "it names no module", "write the names of linear layers");
     }
+    if (config_.has("exclude_modules")) out.excluded = read_choice("exclude_modules");
   }
 
   template <typename Value, typename Read>
@@ -156,9 +155,9 @@ class Reader {
                     Read read) const {
     const auto patterns = config_.object(key);
     if (!patterns) return;
-    for (const auto& [pattern, value] : document_.at(key).items()) {
+    for (const auto& [pattern, value] : document_.at(key).members()) {
       if (!is_plain_pattern(pattern)) {
-        config_.fail(key, "the pattern " + shown(pattern) + " is a regular expression",
+        config_.fail(key, "the pattern " + Json(pattern).shown() + " is a regular expression",
                      "write the ends of names of modules, such as \"q_proj\"");
       }
       if (!value.is_null()) out.emplace_back(pattern, read(*patterns, pattern));
@@ -178,17 +177,17 @@ class Reader {
                  });
   }
 
+  // What PEFT itself does not know may be of a newer one.
   void refuse_the_rest() const {
-    for (const auto& [key, value] : document_.items()) {
-      const bool is_read = contains(kRead, key) && !key.starts_with("layers_");
-      if (is_read || contains(kOfNoEffect, key) || is_neutral(value)) continue;
-      const bool is_peft = !contains(kRead, key);
-      config_.fail(key, "'" + key + "' = " + shown(value) + " is not implemented",
-                   is_peft ? "use an adapter without it" : "name the modules in target_modules");
+    require_neutral_keys(config_, adapter_keys());
+    for (const auto& [key, value] : document_.members()) {
+      if (find_known_key(adapter_keys(), key) || is_neutral(value)) continue;
+      config_.fail(key, "'" + key + "' = " + value.shown() + " is not known",
+                   "use an adapter without it");
     }
   }
 
-  const nlohmann::json& document_;
+  const Json& document_;
   ConfigReader config_;
 };
 
@@ -220,16 +219,35 @@ double AdapterConfig::alpha_at(const std::string& module) const {
   return value_at(alpha_of, module, alpha, file, "alpha_pattern");
 }
 
-bool AdapterConfig::targets_module(const std::string& module) const {
-  const auto is_end = [&](const std::string& end) {
-    return module == end || module.ends_with("." + end);
-  };
-  return std::none_of(excluded.begin(), excluded.end(), is_end) &&
-         std::any_of(targets.begin(), targets.end(), is_end);
+namespace {
+
+bool chooses(const ModuleChoice& choice, const LinearLayer& layer, const std::string& file,
+             const std::string& field) {
+  if (choice.all_linear) return !layer.is_head;
+  try {
+    if (choice.expression) return choice.expression->matches(layer.name);
+  } catch (const std::invalid_argument& error) {
+    throw Error(ErrorKind::kInput, {.what = std::string("the expression: ") + error.what(),
+                                    .where = file + ", field '" + field + "'",
+                                    .remedy = "write a list of names"});
+  }
+  return std::any_of(choice.ends.begin(), choice.ends.end(), [&](const std::string& end) {
+    return layer.name == end || layer.name.ends_with("." + end);
+  });
+}
+
+}  // namespace
+
+bool AdapterConfig::is_targeted(const LinearLayer& layer) const {
+  return chooses(targets, layer, file, "target_modules");
+}
+
+bool AdapterConfig::is_excluded(const LinearLayer& layer) const {
+  return chooses(excluded, layer, file, "exclude_modules");
 }
 
 AdapterConfig parse_adapter_config(const std::string& text, const std::string& file) {
-  const nlohmann::json document = parse_strict_json(text, file);
+  const Json document = parse_strict_json(text, file);
   if (!document.is_object()) {
     throw Error(ErrorKind::kInput, {.what = "the adapter's configuration is not a JSON object",
                                     .where = file,

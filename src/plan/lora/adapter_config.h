@@ -5,19 +5,29 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "plan/lora/linear_layers.h"
+#include "plan/lora/module_expression.h"
+
 namespace sluice::detail {
+
+// Modules as PEFT chooses them: by a list of the last parts of names, or of whole names; by a
+// regular expression of whole names; all linear layers but the head.
+struct ModuleChoice {
+  std::vector<std::string> ends;
+  std::optional<ModuleExpression> expression;
+  bool all_linear = false;
+};
 
 struct AdapterConfig {
   std::int64_t rank = 8;
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
-  // The last parts of the names of modules, or whole names. Empty: a regular expression or
-  // "all-linear", and then the tensors say what it matched.
-  std::vector<std::string> targets, excluded;
+  ModuleChoice targets, excluded;  // target_modules, exclude_modules
   // By the ends of names.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
@@ -27,7 +37,10 @@ struct AdapterConfig {
   // Throw Error(kInput) where two patterns say different things of the module.
   std::int64_t rank_at(const std::string& module) const;
   double alpha_at(const std::string& module) const;
-  bool targets_module(const std::string& module) const;
+  // Whether PEFT gives the layer an adapter. Throws Error(kInput) where an expression cannot be
+  // matched.
+  bool is_targeted(const LinearLayer& layer) const;
+  bool is_excluded(const LinearLayer& layer) const;
 };
 
 // Behind the name of a layer whose own weight PEFT stores beside its adapter: the output layer's.

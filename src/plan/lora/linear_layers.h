@@ -14,6 +14,7 @@ struct LinearLayer {
   std::int64_t in = 0, out = 0;
   bool transposed = false;  // its weight is [in, out]
   bool tied = false;        // to the embedding
+  bool is_head = false;
 };
 
 // In the order of the model: the matrices of its blocks and its head.

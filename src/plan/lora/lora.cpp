@@ -52,6 +52,7 @@ std::vector<LinearLayer> linear_layers(const ModelSpec& model) {
       linear.in = parameter.shape[transposed ? 0 : 1];
       linear.transposed = transposed;
       linear.tied = !parameter.tied_to.empty();
+      linear.is_head = layer.role == LayerRole::kHead;
     }
   }
   return found;
@@ -157,19 +158,19 @@ ModelSpec adapter_alone(ModelSpec model) { return kept(std::move(model), true); 
 
 Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
   if (options.rank < 1)
-    refuse("lora.rank", "lora.rank = " + std::to_string(options.rank), "give at least 1");
+    refuse("`lora.rank`", "`lora.rank` = " + std::to_string(options.rank), "give at least 1");
   if (options.target.empty())
-    refuse("lora.target", "lora.target = [] names no linear layer",
+    refuse("`lora.target`", "`lora.target` = [] names no linear layer",
            "name some, such as \"*q_proj\"");
   const std::vector<LinearLayer> linear = detail::linear_layers(model);
   if (linear.empty())
-    refuse("lora.target", "the model has no linear layers that are known", "use another model");
+    refuse("`lora.target`", "the model has no linear layers that are known", "use another model");
   for (const std::string& pattern : options.target) {
     const bool matches = std::any_of(linear.begin(), linear.end(), [&](const LinearLayer& layer) {
       return matches_pattern(pattern, layer.name);
     });
     if (!matches)
-      refuse("lora.target", "lora.target: '" + pattern + "' matches no linear layer",
+      refuse("`lora.target`", "`lora.target`: '" + pattern + "' matches no linear layer",
              suggestion(pattern, linear));
   }
   Adapter adapter;
@@ -178,7 +179,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
     if (!matches_any(options.target, layer.name)) continue;
     if (layer.tied && among_others(options.target, layer.name, linear)) continue;
     if (layer.tied) {
-      refuse("lora.target",
+      refuse("`lora.target`",
              "'" + layer.name +
                  "' is tied to the embedding, with which its adapter could not be "
                  "merged",
@@ -201,7 +202,7 @@ void count_plain_operators(ModelSpec& model, Precision precision) {
   const detail::Family* family = detail::find_family(model.family);
   if (!family || model.config_text.empty() || !precision.fuses()) return;
   precision.fused = false;
-  const nlohmann::json document =
+  const Json document =
       detail::language_config(detail::parse_config(model.config_text, "config.json"));
   const ModelSpec plain = family->read(detail::ConfigReader(document, "config.json"), precision);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {

@@ -97,14 +97,22 @@ void require_shape(const Shapes& shapes, const std::string& parameter,
          std::string("does ") + kAdapterConfigFile + " belong to it, and is it of this model?");
 }
 
-void require_all_targets(const AdapterConfig& config, const std::set<std::string>& adapted,
-                         const std::map<std::string, LinearLayer>& linear,
-                         const std::string& file) {
+// PEFT leaves out a tensor whose layer is not chosen.
+void require_chosen_layers(const AdapterConfig& config, const std::set<std::string>& adapted,
+                           const std::map<std::string, LinearLayer>& linear,
+                           const std::string& file) {
+  const std::string remedy =
+      std::string("mend ") + kAdapterConfigFile + ", or save the adapter again, whole";
   for (const auto& [name, layer] : linear) {
-    if (!config.targets_module(name) || adapted.contains(name)) continue;
-    refuse(file, kAdapterPrefix + name + ".lora_A.weight",
-           "the tensor is missing: target_modules names its layer",
-           "save the adapter again, whole");
+    const std::string tensor = kAdapterPrefix + name + ".lora_A.weight";
+    const bool excluded = config.is_excluded(layer), targeted = config.is_targeted(layer);
+    if (adapted.contains(name)) {
+      if (excluded) refuse(file, tensor, "exclude_modules leaves its layer out", remedy);
+      if (!targeted) refuse(file, tensor, "target_modules does not name its layer", remedy);
+    } else if (targeted && !excluded) {
+      refuse(file, tensor, "the tensor is missing: target_modules names its layer",
+             "save the adapter again, whole");
+    }
   }
 }
 
@@ -119,7 +127,7 @@ Adapter read_adapter(const std::string& directory, const ModelSpec& model) {
   const Shapes shapes = shapes_of(read_tensors(directory), file, linear);
   std::set<std::string> adapted;
   for (const auto& [parameter, shape] : shapes) adapted.insert(layer_of(parameter));
-  require_all_targets(config, adapted, linear, file);
+  require_chosen_layers(config, adapted, linear, file);
 
   Adapter adapter;
   adapter.dropout = config.dropout;

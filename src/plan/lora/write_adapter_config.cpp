@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "sluice/lora.h"
 
 namespace sluice {
@@ -31,7 +31,7 @@ std::set<std::string> targets_of(const Adapter& adapter, const ModelSpec& model)
 }
 
 // As PEFT writes it: whole numbers without a point.
-nlohmann::ordered_json number(double value) {
+Json number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
   return value;
 }
@@ -61,13 +61,12 @@ std::string adapter_config(const Adapter& adapter, const ModelSpec& model,
   }
   const std::int64_t rank = usual(ranks, std::int64_t{8});
   const double alpha = usual(alphas, 8.0);
-  nlohmann::ordered_json rank_pattern = nlohmann::ordered_json::object(),
-                         alpha_pattern = rank_pattern;
+  Json rank_pattern = Json::object(), alpha_pattern = rank_pattern;
   for (const AdaptedLinear& layer : adapter.layers) {
     if (layer.rank != rank) rank_pattern[layer.name] = layer.rank;
     if (layer.alpha != alpha) alpha_pattern[layer.name] = number(layer.alpha);
   }
-  nlohmann::ordered_json config;
+  Json config;
   config["alpha_pattern"] = alpha_pattern;
   config["base_model_name_or_path"] = nullptr;
   if (!base.empty()) config["base_model_name_or_path"] = base;
@@ -85,7 +84,7 @@ std::string adapter_config(const Adapter& adapter, const ModelSpec& model,
   config["task_type"] = "CAUSAL_LM";
   config["use_dora"] = false;
   config["use_rslora"] = adapter.rank_stabilized;
-  return config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return config.dump(2) + "\n";
 }
 
 }  // namespace sluice

@@ -63,9 +63,8 @@ std::string tie_text(const TieGroup& group) {
 
 }  // namespace
 
-nlohmann::ordered_json partition_json(const ModelSpec& model, const Partition& partition,
-                                      const std::vector<StageShape>& shapes) {
-  using Json = nlohmann::ordered_json;
+Json partition_json(const ModelSpec& model, const Partition& partition,
+                    const std::vector<StageShape>& shapes) {
   Json object;
   object["num_stages"] = partition.num_stages();
   object["stages_per_rank"] = partition.stages_per_rank();
@@ -78,7 +77,7 @@ nlohmann::ordered_json partition_json(const ModelSpec& model, const Partition& p
   }
   Json& stages = object["stages"] = Json::array();
   for (const StageContent& content : partition.stages) {
-    Json& stage = stages.emplace_back();
+    Json& stage = stages.push_back({});
     stage["stage"] = content.stage;
     stage["rank"] = content.rank;
     stage["first_layer"] = content.first_layer;

@@ -5,18 +5,18 @@
 // Thread-safety: pure functions.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "sluice/partition.h"
 
 namespace sluice {
 
 // Keys: docs/partition.md.
-nlohmann::ordered_json partition_json(const ModelSpec& model, const Partition& partition,
-                                      const std::vector<StageShape>& shapes);
+Json partition_json(const ModelSpec& model, const Partition& partition,
+                    const std::vector<StageShape>& shapes);
 
 // The table of stages, then cuts, weights and ties. Lines ending in '\n', each after `indent`.
 std::string partition_text(const ModelSpec& model, const Partition& partition,

@@ -1,7 +1,7 @@
 // What is said about a plan: to people, and as JSON.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "plan/data_parallel.h"
 #include "plan/output/partition_output.h"
@@ -135,30 +135,27 @@ std::string auto_text(const Plan& plan, int width) {
   return wrapped(why, width) + table.to_string("  ", width);
 }
 
-nlohmann::ordered_json auto_json(const Plan& plan) {
-  nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
+Json auto_json(const Plan& plan) {
+  Json candidates = Json::array();
   for (const ScheduleCandidate& each : plan.candidates) {
     const bool is_planned = each.peak_bytes > 0;
-    nlohmann::ordered_json row = {{"name", each.name},
-                                  {"stages_per_rank", each.stages_per_rank},
-                                  {"placement", each.placement == Placement::kV ? "v" : "loop"}};
-    row["step"] = is_planned ? nlohmann::ordered_json(each.step) : nlohmann::ordered_json();
-    row["bubble_fraction"] =
-        is_planned ? nlohmann::ordered_json(each.bubble_fraction) : nlohmann::ordered_json();
-    row["peak_bytes"] =
-        is_planned ? nlohmann::ordered_json(each.peak_bytes) : nlohmann::ordered_json();
+    Json row = {{"name", each.name},
+                {"stages_per_rank", each.stages_per_rank},
+                {"placement", each.placement == Placement::kV ? "v" : "loop"}};
+    row["step"] = is_planned ? Json(each.step) : Json();
+    row["bubble_fraction"] = is_planned ? Json(each.bubble_fraction) : Json();
+    row["peak_bytes"] = is_planned ? Json(each.peak_bytes) : Json();
     row["ok"] = each.refusal.empty();
     row["reason"] = each.refusal;
     row["taken"] = each.taken;
     candidates.push_back(std::move(row));
   }
-  nlohmann::ordered_json object;
+  Json object;
   object["schedule"] = plan.schedule.name;
   object["stages_per_rank"] = plan.partition.stages_per_rank();
   object["step"] = plan.simulation.makespan;
   object["unit"] = plan.time_unit;
-  object["memory_per_rank"] = plan.memory_per_rank ? nlohmann::ordered_json(*plan.memory_per_rank)
-                                                   : nlohmann::ordered_json();
+  object["memory_per_rank"] = plan.memory_per_rank;
   object["candidates"] = std::move(candidates);
   return object;
 }
@@ -210,7 +207,7 @@ std::string prediction_text(const Plan& plan, int width) {
          table.to_string("  ", width);
 }
 
-nlohmann::ordered_json replicas_json(const Plan& plan) {
+Json replicas_json(const Plan& plan) {
   const DataParallel& replicas = plan.data_parallel;
   return {{"degree", replicas.degree},
           {"num_ranks", plan.program.mesh.num_ranks()},
@@ -237,7 +234,7 @@ std::string describe_plan(const Plan& plan, const GridOptions& options) {
 }
 
 std::string plan_json(const Plan& plan) {
-  nlohmann::ordered_json memory = nlohmann::ordered_json::array();
+  Json memory = Json::array();
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const RankMemory& of = plan.ranks[rank].memory;
     memory.push_back({{"rank", rank},
@@ -252,11 +249,11 @@ std::string plan_json(const Plan& plan) {
                       {"gathered_bytes", of.gathered_bytes},
                       {"total_bytes", of.total_bytes()}});
   }
-  nlohmann::ordered_json ties = nlohmann::ordered_json::array();
+  Json ties = Json::array();
   for (const TieGroup& group : plan.partition.tie_groups) {
     ties.push_back({{"name", group.name}, {"stages", group.stages}});
   }
-  nlohmann::ordered_json object;
+  Json object;
   object["model"] = {{"family", plan.model.family},
                      {"num_layers", plan.model.num_blocks()},
                      {"parameters", plan.model.num_parameters()}};
@@ -277,7 +274,7 @@ std::string plan_json(const Plan& plan) {
   object["memory"] = std::move(memory);
   object["notes"] = plan.notes;
   object["warnings"] = plan.warnings;
-  return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return object.dump(2) + "\n";
 }
 
 }  // namespace sluice

@@ -6,8 +6,6 @@
 
 namespace sluice {
 
-using Json = nlohmann::ordered_json;
-
 Json verify_json(const VerifyReport& report) {
   Json violations = Json::array();
   for (const Violation& violation : report.violations) {
@@ -37,7 +35,7 @@ Json simulation_json(const Simulation& simulation) {
 Json rows_json(const Program& program, const std::vector<std::vector<Action>>& rows) {
   Json cells = Json::array();
   for (const std::vector<Action>& row : rows) {
-    Json& texts = cells.emplace_back(Json::array());
+    Json& texts = cells.push_back(Json::array());
     for (const Action& action : row) texts.push_back(to_text(action));
   }
   return {{"num_ranks", program.num_ranks()},

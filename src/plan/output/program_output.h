@@ -5,10 +5,10 @@
 // Thread-safety: pure functions.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"
 #include "sluice/verify.h"
@@ -16,11 +16,10 @@
 namespace sluice {
 
 // Keys: docs/verify.md, docs/simulate.md.
-nlohmann::ordered_json verify_json(const VerifyReport& report);
-nlohmann::ordered_json simulation_json(const Simulation& simulation);
+Json verify_json(const VerifyReport& report);
+Json simulation_json(const Simulation& simulation);
 // The rows as lists of texts, with the sizes and the placement.
-nlohmann::ordered_json rows_json(const Program& program,
-                                 const std::vector<std::vector<Action>>& rows);
+Json rows_json(const Program& program, const std::vector<std::vector<Action>>& rows);
 
 // Several lines. `place` is what an index counts: "cell" or "instruction".
 std::string verify_text(const VerifyReport& report, const std::string& place);

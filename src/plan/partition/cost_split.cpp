@@ -13,7 +13,7 @@ namespace {
 
 void require_costs(const std::vector<double>& costs, const LayerNames& layers) {
   if (static_cast<int>(costs.size()) != layers.num_layers) {
-    refuse("layer_costs has " + counted(static_cast<std::int64_t>(costs.size()), "number") +
+    refuse("`layer_costs` has " + counted(static_cast<std::int64_t>(costs.size()), "number") +
                " for " + counted(layers.num_layers, "layer"),
            "give one for every layer of the model, in its order");
   }

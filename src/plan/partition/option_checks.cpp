@@ -29,7 +29,7 @@ void require_applicable(const ConventionRules& convention, const PartitionOption
       {"split points", !options.split_points.empty(), &ConventionRules::split_points},
       {"cuts", !options.cuts.empty(), &ConventionRules::cuts},
       {"modules", !options.modules.empty(), &ConventionRules::modules},
-      {"layers_per_stage", options.layers_per_stage != 0, &ConventionRules::layers_per_stage},
+      {"`layers_per_stage`", options.layers_per_stage != 0, &ConventionRules::layers_per_stage},
       {"rounding of the number of stages", options.rounding != Rounding::kNone,
        &ConventionRules::rounding},
       {"weight of the first stage", options.first_stage_weight.has_value(),
@@ -59,18 +59,18 @@ void require_one_source(const PartitionOptions& options) {
   if (!options.modules.empty()) names.push_back("modules");
   if (options.num_stages != 0) counts.push_back("the number of stages");
   if (options.stages_per_rank != 0) counts.push_back("stages per rank");
-  if (options.layers_per_stage != 0) counts.push_back("layers_per_stage");
+  if (options.layers_per_stage != 0) counts.push_back("`layers_per_stage`");
   const auto only_one = [](const std::vector<std::string>& given) {
     if (given.size() > 1) refuse(given[0] + " and " + given[1] + " exclude each other", "give one");
   };
   only_one(names);
   only_one(counts);
   if (options.rounding != Rounding::kNone && (options.num_stages != 0 || !names.empty())) {
-    refuse("rounding has no meaning when the stages are given", "round with layers_per_stage");
+    refuse("rounding has no meaning when the stages are given", "round with `layers_per_stage`");
   }
   if (!has_names(options)) return;
   std::vector<std::string> counted_options;
-  if (options.layers_per_stage != 0) counted_options.push_back("layers_per_stage");
+  if (options.layers_per_stage != 0) counted_options.push_back("`layers_per_stage`");
   if (options.first_stage_weight) counted_options.push_back("a weight of the first stage");
   if (options.last_stage_weight) counted_options.push_back("a weight of the last stage");
   if (options.remainder) counted_options.push_back("a remainder");
@@ -85,14 +85,14 @@ void require_one_source(const PartitionOptions& options) {
 // Costs settle where the cuts are, counts how many.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
   if (options.layer_costs.empty()) {
-    if (options.accepts) refuse("accepts has no meaning without layer_costs", "leave it out");
+    if (options.accepts) refuse("`accepts` has no meaning without `layer_costs`", "leave it out");
     return;
   }
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},
       {!options.cuts.empty(), "cuts"},
       {!options.modules.empty(), "modules"},
-      {options.layers_per_stage != 0, "layers_per_stage"},
+      {options.layers_per_stage != 0, "`layers_per_stage`"},
       {options.first_stage_weight.has_value(), "a weight of the first stage"},
       {options.last_stage_weight.has_value(), "a weight of the last stage"},
       {options.remainder.has_value(), "a remainder"}};
@@ -103,7 +103,7 @@ void require_costs_alone(const ConventionRules& convention, const PartitionOptio
   }
   if (convention.ends) {
     refuse("convention " + convention.name + " has no split by costs",
-           "use partition_convention = \"sluice\"");
+           "use `partition_convention` = \"sluice\"");
   }
 }
 
@@ -111,7 +111,7 @@ void require_counts(const PartitionOptions& options) {
   require_count("the number of ranks", options.num_ranks, 0);
   require_count("the number of stages", options.num_stages, 0);
   require_count("the number of stages per rank", options.stages_per_rank, 0);
-  require_count("layers_per_stage", options.layers_per_stage, 0);
+  require_count("`layers_per_stage`", options.layers_per_stage, 0);
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
@@ -157,7 +157,7 @@ void require_own_names(const ConventionRules& convention, const ModelSpec& model
     const bool has_own = position >= 0 && !own.names[position].empty();
     refuse("unknown name '" + name + "' in the " + what,
            "'" + name + "' is a name of convention " + other.name +
-               ": set partition_convention to that, or " +
+               ": set `partition_convention` to that, or " +
                (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
   }
   // A convention that takes no such names, but has this one.
@@ -181,7 +181,7 @@ std::vector<std::string> drop_overruled(const ConventionRules& convention,
                                         PartitionOptions& options) {
   if (!convention.names_win || !has_names(options) || options.layers_per_stage == 0) return {};
   const std::string note =
-      "layers_per_stage = " + std::to_string(options.layers_per_stage) + " is not used: the " +
+      "`layers_per_stage` = " + std::to_string(options.layers_per_stage) + " is not used: the " +
       (options.modules.empty() ? "split points" : "modules") + " win, as in torchtitan";
   options.layers_per_stage = 0;
   return {note};

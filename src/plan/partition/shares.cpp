@@ -23,7 +23,7 @@ void require_layer_each(int num_stages, int num_layers) {
   refuse(counted(num_layers, "layer") + " cannot fill " + counted(num_stages, "stage"),
          (num_layers > 0 ? "use at most " + counted(num_layers, "stage") + ", or "
                          : std::string("use ")) +
-             "a model of at least " + counted(num_stages, "layer"));
+             "`model` of at least " + counted(num_stages, "layer"));
 }
 
 std::vector<int> even_shares(int total, int parts, Remainder remainder) {
@@ -123,7 +123,7 @@ std::string fitting_layers_per_stage(int num_layers, int pp_size, StagesNeed nee
     if (stages % pp_size != 0 || !fits(need, stages / pp_size)) continue;
     if (best == 0 || std::abs(candidate - asked) < std::abs(best - asked)) best = candidate;
   }
-  return best ? "give layers_per_stage " + std::to_string(best) : "use another number of ranks";
+  return best ? "give `layers_per_stage` " + std::to_string(best) : "use another number of ranks";
 }
 
 }  // namespace
@@ -132,9 +132,9 @@ VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, 
                              Rounding rounding, const char* noun) {
   require_count("the number of ranks", pp_size, 1);
   require_count("the number of layers", num_layers, 0);
-  require_count("layers_per_stage", layers_per_stage, 1);
+  require_count("`layers_per_stage`", layers_per_stage, 1);
   int stages = ceil_div(num_layers, layers_per_stage);
-  const std::string made = counted(num_layers, noun) + " with layers_per_stage " +
+  const std::string made = counted(num_layers, noun) + " with `layers_per_stage` " +
                            std::to_string(layers_per_stage) + " make " + counted(stages, "stage");
   const auto remedy = [&] {
     return fitting_layers_per_stage(num_layers, pp_size, need, layers_per_stage);

@@ -14,7 +14,7 @@ int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_
                      int input_weight, int output_weight) {
   require_count("the number of ranks", pp_degree, 1);
   require_count("the number of layers", num_layers, 0);
-  require_count("layers_per_stage", layers_per_stage, 1);
+  require_count("`layers_per_stage`", layers_per_stage, 1);
   require_count("the weight of the first stage", input_weight, 0);
   require_count("the weight of the last stage", output_weight, 0);
   const int effective = num_layers + input_weight + output_weight;
@@ -23,23 +23,23 @@ int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_
       " and weights " + std::to_string(input_weight) + ", " + std::to_string(output_weight) + ")";
   if (effective % pp_degree != 0) {
     refuse(total + " do not divide by " + counted(pp_degree, "rank"),
-           "choose weights that make them a multiple, or leave layers_per_stage out");
+           "choose weights that make them a multiple, or leave `layers_per_stage` out");
   }
   const int per_rank = effective / pp_degree;
   if (per_rank % layers_per_stage != 0) {
     refuse(total + " are " + std::to_string(per_rank) +
-               " a rank, which does not divide by layers_per_stage " +
+               " a rank, which does not divide by `layers_per_stage` " +
                std::to_string(layers_per_stage),
-           "give a divisor of " + std::to_string(per_rank) + ", or leave layers_per_stage out");
+           "give a divisor of " + std::to_string(per_rank) + ", or leave `layers_per_stage` out");
   }
   const int stages_per_rank = per_rank / layers_per_stage;
   if (!fits(need, stages_per_rank)) {
-    refuse(total + " with layers_per_stage " + std::to_string(layers_per_stage) + " make " +
+    refuse(total + " with `layers_per_stage` " + std::to_string(layers_per_stage) + " make " +
                counted(stages_per_rank * pp_degree, "stage") + ", " +
                std::to_string(stages_per_rank) + " a rank, but " + need_text(need),
            need == StagesNeed::kOne && per_rank > 0
-               ? "give layers_per_stage " + std::to_string(per_rank)
-               : "give a smaller layers_per_stage");
+               ? "give `layers_per_stage` " + std::to_string(per_rank)
+               : "give a smaller `layers_per_stage`");
   }
   return stages_per_rank * pp_degree;
 }

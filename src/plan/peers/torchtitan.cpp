@@ -81,7 +81,7 @@ std::vector<std::vector<ManualStage>> pipeline_llama_manual_split(
   options.schedule = schedule;
   options.split_points = split_points;
   if (split_points.empty()) {
-    if (layers_per_stage) detail::require_count("layers_per_stage", *layers_per_stage, 1);
+    if (layers_per_stage) detail::require_count("`layers_per_stage`", *layers_per_stage, 1);
     options.layers_per_stage = layers_per_stage.value_or(0);
   }
   detail::require_count("the number of ranks", pp_size, 1);

@@ -15,8 +15,6 @@
 namespace sluice {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
@@ -118,7 +116,7 @@ class CostsFile {
     for (const char* key :
          {"comm", "latency", "bandwidth", "message_bytes", "stages", "rank_speed"})
       keys.emplace_back(key);
-    for (const auto& [key, value] : document_.items()) {
+    for (const auto& [key, value] : document_.members()) {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
         fail(key, "is not a key of costs", suggest_name(key, keys));
       }
@@ -128,18 +126,18 @@ class CostsFile {
     }
     costs.uniform = stage(document_, "", costs.uniform, /*other_keys=*/true);
     for (const char* key : {"comm", "latency"}) {
-      if (document_.contains(key)) costs.latency = number(document_[key], key);
+      if (document_.contains(key)) costs.latency = number(document_.at(key), key);
     }
     for (const auto& [key, cost] : kCollectives) {
-      if (document_.contains(key)) costs.*cost = number(document_[key], key);
+      if (document_.contains(key)) costs.*cost = number(document_.at(key), key);
     }
     if (document_.contains("bandwidth")) {
-      costs.bandwidth = number(document_["bandwidth"], "bandwidth");
+      costs.bandwidth = number(document_.at("bandwidth"), "bandwidth");
     }
     if (document_.contains("message_bytes")) costs.message_bytes = numbers("message_bytes");
     if (document_.contains("rank_speed")) costs.rank_speed = numbers("rank_speed");
     if (document_.contains("stages")) {
-      costs.per_stage = stages(document_["stages"], "stages", costs.uniform);
+      costs.per_stage = stages(document_.at("stages"), "stages", costs.uniform);
     }
     return costs;
   }
@@ -154,17 +152,17 @@ class CostsFile {
   }
 
   double number(const Json& value, const std::string& field) const {
-    const double result = value.is_number() ? value.get<double>() : -1.0;
-    if (!(result >= 0.0) || !std::isfinite(result))
-      fail(field, "is no number of at least 0", "write 0 or more");
+    const double result = value.is_number() ? value.number() : -1.0;
+    if (!(result >= 0.0)) fail(field, "is no number of at least 0", "write 0 or more");
+    if (result > detail::kMostCost) fail(field, "is " + shortest(result), detail::kMostRemedy);
     return result;
   }
 
   std::vector<double> numbers(const char* field) const {
-    const Json& list = document_[field];
+    const Json& list = document_.at(field);
     if (!list.is_array()) fail(field, "is not a list", "write a list of numbers");
     std::vector<double> result;
-    for (const Json& value : list) {
+    for (const Json& value : list.list()) {
       result.push_back(
           number(value, std::string(field) + "[" + std::to_string(result.size()) + "]"));
     }
@@ -175,7 +173,7 @@ class CostsFile {
                    bool other_keys) const {
     if (!object.is_object()) fail(field, "is not an object", "write {\"F\": 1, \"B\": 2}");
     GivenCosts given;
-    for (const auto& [key, value] : object.items()) {
+    for (const auto& [key, value] : object.members()) {
       std::optional<double>* cost = given.find(key, /*with_sizes=*/true);
       const std::string where = field.empty() ? key : field + "." + key;
       if (cost)
@@ -192,7 +190,7 @@ class CostsFile {
       fail(field, "is not a list with one object per stage", kFileRemedy);
     }
     std::vector<StageCosts> result;
-    for (const Json& each : list) {
+    for (const Json& each : list.list()) {
       const std::string where = field + "[" + std::to_string(result.size()) + "]";
       result.push_back(stage(each, where, otherwise, /*other_keys=*/false));
     }

@@ -1,22 +1,18 @@
 // The file of measured costs (docs/simulate.md): written with every field, read strictly.
 #include <array>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/file.h"
 #include "base/strict_json.h"
 #include "base/text.h"
+#include "plan/predict/costs.h"
 #include "sluice/error.h"
 #include "sluice/parts/layer_times.h"
 
 namespace sluice {
 namespace {
-
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxTimesBytes = std::size_t{64} << 20;
 constexpr const char* kVersionKey = "sluice_costs";
@@ -86,7 +82,7 @@ class TimesFile {
   LayerTimes read() {
     if (!document_.is_object()) fail("", "are no object", kRemedy);
     const Json& version = need(document_, kVersionKey, "");
-    if (version != kVersion) {
+    if (!(version == kVersion)) {
       fail(kVersionKey, "is " + version.dump() + ", this program reads " + std::to_string(kVersion),
            "measure the costs anew with this program");
     }
@@ -96,7 +92,7 @@ class TimesFile {
     for (const NumberOfAll& number : kNumbersOfAll) {
       known.emplace_back(number.name);
       if (document_.contains(number.name))
-        times.*number.value = read_number(document_[number.name], number.name);
+        times.*number.value = read_number(document_.at(number.name), number.name);
     }
     require_known(document_, known, "");
     times.unit = text(need(document_, "unit", ""), "unit");
@@ -106,7 +102,7 @@ class TimesFile {
     if (!layers.is_array() || layers.empty())
       fail("layers", "is no list with one object per layer", kRemedy);
     std::map<std::string, std::string> places;  // of layers, by name
-    for (const Json& each : layers) {
+    for (const Json& each : layers.list()) {
       const std::string at = "layers[" + std::to_string(times.layers.size()) + "]";
       times.layers.push_back(layer(each, at));
       const std::string& name = times.layers.back().name;
@@ -130,7 +126,7 @@ class TimesFile {
 
   const Json& need(const Json& object, const std::string& key, const std::string& at) const {
     if (!object.contains(key)) fail(inside(at, key), "is missing", kRemedy);
-    return object[key];
+    return object.at(key);
   }
 
   static std::string inside(const std::string& at, const std::string& key) {
@@ -140,28 +136,28 @@ class TimesFile {
   void require_known(const Json& object, const std::vector<std::string>& known,
                      const std::string& at) const {
     if (!object.is_object()) fail(at, "is no object", kRemedy);
-    for (const auto& [key, value] : object.items()) {
+    for (const auto& [key, value] : object.members()) {
       if (std::find(known.begin(), known.end(), key) == known.end())
         fail(inside(at, key), "is not a key of measured costs", suggest_name(key, known));
     }
   }
 
   double read_number(const Json& value, const std::string& field) const {
-    const double number = value.is_number() ? value.get<double>() : -1.0;
-    if (!(number >= 0.0) || !std::isfinite(number))
-      fail(field, "is no number of at least 0", "write 0 or more");
+    const double number = value.is_number() ? value.number() : -1.0;
+    if (!(number >= 0.0)) fail(field, "is no number of at least 0", "write 0 or more");
+    if (number > detail::kMostCost) fail(field, "is " + shortest(number), detail::kMostRemedy);
     return number;
   }
 
   std::int64_t count(const Json& value, const std::string& field) const {
-    if (!value.is_number_integer() || value.get<std::int64_t>() < 1)
+    if (!value.is_number_integer() || value.integer() < 1)
       fail(field, "is no whole number of at least 1", "write 1 or more");
-    return value.get<std::int64_t>();
+    return value.integer();
   }
 
   std::string text(const Json& value, const std::string& field) const {
     if (!value.is_string()) fail(field, "is no string", kRemedy);
-    return value.get<std::string>();
+    return value.text();
   }
 
   TimedRun run(const Json& object) const {
@@ -194,7 +190,7 @@ class TimesFile {
     for (const NumberOfLayer& number : kNumbersOfLayer) {
       if (number.is_needed) need(object, number.name, at);
       if (object.contains(number.name))
-        layer.*number.value = read_number(object[number.name], at + "." + number.name);
+        layer.*number.value = read_number(object.at(number.name), at + "." + number.name);
     }
     if (!object.contains("B")) layer.backward = layer.backward_input + layer.backward_weight;
     return layer;
@@ -207,18 +203,18 @@ class TimesFile {
 }  // namespace
 
 std::string layer_times_json(const LayerTimes& times) {
-  OrderedJson document;
+  Json document;
   document[kVersionKey] = kVersion;
   document["unit"] = times.unit;
-  OrderedJson& of = document["of"];
+  Json& of = document["of"];
   for (const TextOfRun& row : kTextsOfRun) of[row.name] = times.of.*row.text;
   of["microbatch_size"] = times.of.microbatch.rows;
   of["seq_len"] = times.of.microbatch.length;
   of["threads_per_rank"] = times.of.threads_per_rank;
   for (const NumberOfAll& number : kNumbersOfAll) document[number.name] = times.*number.value;
-  OrderedJson layers = OrderedJson::array();
+  Json layers = Json::array();
   for (const LayerTime& layer : times.layers) {
-    OrderedJson row;
+    Json row;
     row["name"] = layer.name;
     for (const auto& [name, role] : kRoles) {
       if (role == layer.role) row["role"] = name;
@@ -227,7 +223,7 @@ std::string layer_times_json(const LayerTimes& times) {
     layers.push_back(std::move(row));
   }
   document["layers"] = std::move(layers);
-  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return document.dump(1) + "\n";
 }
 
 LayerTimes parse_layer_times(std::string_view text, const std::string& file_name) {
@@ -239,8 +235,8 @@ LayerTimes read_layer_times(const std::string& path) {
 }
 
 bool holds_layer_times(std::string_view text) {
-  const Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return document.is_object() && (document.contains(kVersionKey) || document.contains("layers"));
+  const std::optional<Json> document = parse_json(text);
+  return document && (document->contains(kVersionKey) || document->contains("layers"));
 }
 
 }  // namespace sluice

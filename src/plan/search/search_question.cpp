@@ -12,8 +12,6 @@
 namespace sluice {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr double kSame = 1e-9;  // share of a makespan that makes no difference
 
@@ -236,7 +234,7 @@ Json search_json(const SearchResult& result) {
   object["better"] = result.is_better;
   object["best_named"] =
       result.best_named ? Json(result.named[*result.best_named].schedule.name) : Json();
-  object["max_memory"] = result.max_bytes ? Json(*result.max_bytes) : Json();
+  object["max_memory"] = result.max_bytes;
   if (result.found) {
     object["found"] = answer_json(*result.found);
     object["found"]["check"] = verify_json(result.found->report);

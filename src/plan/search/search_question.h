@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "sluice/error.h"
 #include "sluice/parts/draw.h"
 #include "sluice/parts/layer_times.h"
@@ -52,7 +52,7 @@ SearchResult search_with_file(const ScheduleQuestion& question, const std::strin
 // Where nothing was found: Error(kMemory), which names what needs least.
 std::optional<Error> search_shortage(const SearchResult& result);
 
-nlohmann::ordered_json search_json(const SearchResult& result);
+Json search_json(const SearchResult& result);
 std::string search_text(const SearchResult& result, const GridOptions& options);
 
 }  // namespace sluice

@@ -3,7 +3,7 @@
 
 #include "checkpoint/fuzz/properties.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int fuzz_manifest(const std::uint8_t* data, std::size_t size) {
   sluice::test::check_manifest({reinterpret_cast<const char*>(data), size});
   return 0;
 }

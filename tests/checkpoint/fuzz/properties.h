@@ -1,39 +1,35 @@
 // What holds for a manifest whatever its bytes are: shared by the fuzz target and by ManifestTest.
 #pragma once
 
-#include <cstdlib>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "checkpoint/manifest_seal.h"
+#include "fuzz/require.h"
 #include "sluice/error.h"
 #include "sluice/parts/manifest.h"
 #include "sluice/parts/safetensors_header.h"
 
 namespace sluice::test {
 
-inline void require_of_manifest(bool holds) {
-  if (!holds) std::abort();
-}
-
 inline void check_tensors(const std::vector<SavedTensor>& tensors, const std::string& folder) {
   std::set<std::string> names;
   for (const SavedTensor& tensor : tensors) {
-    require_of_manifest(names.insert(tensor.name).second);
-    require_of_manifest(tensor.file.starts_with(folder));
+    require(names.insert(tensor.name).second);
+    require(tensor.file.starts_with(folder));
     const std::string name = tensor.file.substr(folder.size());
-    require_of_manifest(name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos);
-    require_of_manifest(name.front() != '.' && name.ends_with(".safetensors"));
-    require_of_manifest(tensor.offset + tensor.bytes >= tensor.offset && tensor.hash.size() == 32);
+    require(name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos);
+    require(name.front() != '.' && name.ends_with(".safetensors"));
+    require(tensor.offset + tensor.bytes >= tensor.offset && tensor.hash.size() == 32);
     auto bits = static_cast<std::uint64_t>(safetensors_dtype_bits(tensor.dtype));
-    require_of_manifest(bits != 0);
+    require(bits != 0);
     for (const std::int64_t size : tensor.shape) {
-      require_of_manifest(size >= 0);
+      require(size >= 0);
       const auto factor = static_cast<std::uint64_t>(size);
-      require_of_manifest(!__builtin_mul_overflow(bits, factor, &bits));
+      require(!__builtin_mul_overflow(bits, factor, &bits));
     }
-    require_of_manifest(bits % 8 == 0 && tensor.bytes == bits / 8);
+    require(bits % 8 == 0 && tensor.bytes == bits / 8);
   }
 }
 
@@ -42,23 +38,23 @@ inline bool check_manifest(std::string_view text) {
   try {
     parse_manifest(text, "manifest.json");
   } catch (const Error& error) {
-    require_of_manifest(error.kind() == ErrorKind::kCheckpoint);
+    require(error.kind() == ErrorKind::kCheckpoint);
   }
   Manifest manifest;
   try {
     manifest = parse_manifest(seal(std::string(text)), "manifest.json");
   } catch (const Error& error) {
-    require_of_manifest(error.kind() == ErrorKind::kCheckpoint);
-    require_of_manifest(error.where().starts_with("manifest.json"));
+    require(error.kind() == ErrorKind::kCheckpoint);
+    require(error.where().starts_with("manifest.json"));
     return false;
   }
   check_tensors(manifest.weights, "");
   check_tensors(manifest.optimizer, "optimizer/");
   check_tensors(manifest.extra_tensors, "extra/");
   for (const SavedFile& file : manifest.files)
-    require_of_manifest(file.file.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos);
-  require_of_manifest(manifest.step >= 0 && manifest.sequence >= 0);
-  require_of_manifest(parse_manifest(to_json(manifest), "manifest.json") == manifest);
+    require(file.file.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos);
+  require(manifest.step >= 0 && manifest.sequence >= 0);
+  require(parse_manifest(to_json(manifest), "manifest.json") == manifest);
   return true;
 }
 

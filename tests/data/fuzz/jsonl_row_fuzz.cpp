@@ -1,7 +1,7 @@
 // Any bytes as a row of a .jsonl file.
 #include "io/fuzz/properties.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int fuzz_jsonl_row(const std::uint8_t* data, std::size_t size) {
   sluice::test::check_jsonl_row({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
@@ -11,14 +10,11 @@
 
 #include "data/row_tokens.h"
 #include "data/token_file.h"
+#include "fuzz/require.h"
 #include "sluice/error.h"
 #include "support/temp_directory.h"
 
 namespace sluice::test {
-
-inline void require_that(bool holds) {
-  if (!holds) std::abort();
-}
 
 // A row of .jsonl as a sequence of at most 64 tokens of bytes. Returns whether it is one.
 inline bool check_row_tokens(std::string_view json, ChatTemplate chat_template) {
@@ -37,19 +33,19 @@ inline bool check_row_tokens(std::string_view json, ChatTemplate chat_template) 
     const data::Sequence row =
         data::RowTokens(options).sequence(data::parse_jsonl_row(json, "fuzz.jsonl:1"));
     const std::size_t size = row.ids.size();
-    require_that(size >= 1 && size <= 64 && row.labels.size() == size);
-    require_that(row.mask.empty() || row.mask.size() == size);
-    require_that(row.positions.empty() || row.positions.size() == size);
+    require(size >= 1 && size <= 64 && row.labels.size() == size);
+    require(row.mask.empty() || row.mask.size() == size);
+    require(row.positions.empty() || row.positions.size() == size);
     for (std::size_t i = 0; i < size; ++i) {
-      require_that(row.ids[i] >= 0 && row.ids[i] < 300);
-      require_that(row.labels[i] == -100 || (row.labels[i] >= 0 && row.labels[i] < 300));
-      require_that(row.mask.empty() || row.mask[i] <= 1);
-      require_that(row.positions.empty() || (row.positions[i] >= 0 && row.positions[i] < 100));
+      require(row.ids[i] >= 0 && row.ids[i] < 300);
+      require(row.labels[i] == -100 || (row.labels[i] >= 0 && row.labels[i] < 300));
+      require(row.mask.empty() || row.mask[i] <= 1);
+      require(row.positions.empty() || (row.positions[i] >= 0 && row.positions[i] < 100));
     }
   } catch (const Error& error) {
     const bool is_unknown_template =
         chat_template == ChatTemplate::kAuto && error.kind() == ErrorKind::kUsage;
-    require_that(error.kind() == ErrorKind::kInput || is_unknown_template);
+    require(error.kind() == ErrorKind::kInput || is_unknown_template);
     return false;
   }
   return true;
@@ -64,17 +60,17 @@ inline bool check_token_file(const TempDirectory& folder, DataFormat format, std
   try {
     const std::unique_ptr<data::TokenFile> file = data::open_token_file(path, format);
     const std::uint64_t tokens = file->num_tokens();
-    require_that(tokens <= bin.size());
+    require(tokens <= bin.size());
     std::vector<std::int32_t> ids(tokens);
     std::uint64_t before = 0;
     for (const std::uint64_t start : file->document_starts(0, tokens)) {
-      require_that(start < tokens && (start > before || start == 0));
+      require(start < tokens && (start > before || start == 0));
       before = start;
     }
     file->read(0, tokens, 1000, ids.data());
-    for (const std::int32_t id : ids) require_that(id >= 0 && id < 1000);
+    for (const std::int32_t id : ids) require(id >= 0 && id < 1000);
   } catch (const Error& error) {
-    require_that(error.kind() == ErrorKind::kInput);
+    require(error.kind() == ErrorKind::kInput);
     return false;
   }
   return true;

@@ -2,7 +2,7 @@
 // of the others are the .bin.
 #include "data/fuzz/properties.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int fuzz_token_file(const std::uint8_t* data, std::size_t size) {
   static const sluice::test::TempDirectory folder;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);

@@ -115,6 +115,28 @@ TEST(TokenizerTest, StripsAndKeepsWordsAroundAddedTokens) {
   EXPECT_EQ(tokenizer.encode("qq qqa aqq qq"), (Ids{32, 26, 16, 16, 0, 26, 0, 16, 16, 26, 32}));
 }
 
+// As tokenizers has it: what the spaces of the token before are all of is not there.
+TEST(TokenizerTest, DropsATokenOfSpacesThatTheOneBeforeHasTaken) {
+  const auto ids = [](bool marked, bool left, bool right, const std::string& text) {
+    Json file = small_tokenizer();
+    Json line = added_token("\n", 31), mark = added_token("<A>", 32);
+    line["lstrip"] = left;
+    line["rstrip"] = right;
+    mark["rstrip"] = true;
+    file["added_tokens"] = marked ? Json::array({line, mark}) : Json::array({line});
+    return parse(file).encode(text);
+  };
+  EXPECT_EQ(ids(false, true, true, "\n\n\n"), (Ids{31}));
+  EXPECT_EQ(ids(false, true, true, " \n \n a"), (Ids{31, 0}));
+  EXPECT_EQ(ids(false, true, false, "\n\n\n"), (Ids{31, 31, 31}));
+  EXPECT_EQ(ids(false, false, true, "\n\n\n"), (Ids{31, 31, 31}));
+  EXPECT_EQ(ids(true, true, false, "<A>\n"), (Ids{32}));
+  EXPECT_EQ(ids(true, true, true, "<A>\n\n"), (Ids{32}));
+  EXPECT_EQ(ids(true, true, true, "<A> \n a\n"), (Ids{32, 0, 31}));
+  EXPECT_EQ(ids(true, false, false, "<A>\n\n"), (Ids{32, 31, 31}));
+  EXPECT_EQ(ids(true, true, false, "<A>\n\n"), (Ids{32})) << "tokenizers panics here";
+}
+
 TEST(TokenizerTest, LooksForNormalizedTokensInNormalizedText) {
   Json file = small_tokenizer();
   file["normalizer"] = {{"type", "Lowercase"}};

@@ -3,21 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "data/jsonl_row.h"
+#include "fuzz/require.h"
 #include "sluice/error.h"
 #include "sluice/parts/safetensors_header.h"
 
 namespace sluice::test {
-
-inline void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 // bytes: header JSON and data, cut at `header_size`. Returns whether the header was accepted.
 inline bool check_safetensors(std::string_view bytes, std::size_t header_size) {

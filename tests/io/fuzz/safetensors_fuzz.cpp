@@ -3,7 +3,7 @@
 
 #include "io/fuzz/properties.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int fuzz_safetensors(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 2, size - 2);
   sluice::test::check_safetensors(bytes,

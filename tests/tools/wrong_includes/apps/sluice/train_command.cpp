@@ -1,1 +1,2 @@
+#include <CLI/CLI.hpp>
 #include "run/out_of_memory.h"

@@ -1,1 +1,2 @@
 #include "sluice/schedule.h"
+#include <nlohmann/json.hpp>

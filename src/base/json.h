@@ -1,0 +1,142 @@
+// A JSON value: read from text (strict_json.h), looked into, built and written.
+//
+// Owns: the value, and the text that is written of it. Does not own: reading (json_events.h).
+// The members of an object are sorted where the object was read, else in the order in which they
+// were added. Where a value is not of the type that is asked for, Error(kInternal).
+// Thread-safety: values.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace sluice {
+
+class Json {
+ public:
+  struct Member;
+  using List = std::vector<Json>;
+  using Members = std::vector<Member>;
+
+  Json() noexcept;  // null
+  Json(std::nullptr_t) noexcept;
+  Json(bool value);
+  Json(int value);
+  Json(long value);
+  Json(long long value);
+  Json(unsigned value);
+  Json(unsigned long value);
+  Json(unsigned long long value);
+  Json(double value);
+  Json(const char* text);
+  Json(std::string text);
+  Json(std::string_view text);
+  Json(const void*) = delete;                   // would be a bool
+  Json(std::initializer_list<Member> members);  // {{"name", 1}, {"other", "text"}}
+  template <typename T>
+  Json(const std::optional<T>& value) : Json() {  // null for none
+    if (value) *this = Json(*value);
+  }
+  // A list; a map is an object.
+  template <typename Range>
+  requires requires(const Range& range) {
+    range.begin() != range.end();
+  } &&(!std::convertible_to<const Range&, std::string_view>)&&(
+      !std::same_as<Range, std::initializer_list<Member>>)Json(const Range& range)
+      : Json(is_map<Range> ? object() : array()) {
+    for (const auto& each : range) {
+      if constexpr (is_map<Range>)
+        (*this)[each.first] = Json(each.second);
+      else
+        push_back(Json(each));
+    }
+  }
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
+
+  static Json array();
+  static Json object();
+
+  bool is_null() const;
+  bool is_boolean() const;
+  bool is_number() const;
+  bool is_number_integer() const;
+  bool is_number_unsigned() const;  // read as one, or of an unsigned type
+  bool is_string() const;
+  bool is_array() const;
+  bool is_object() const;
+
+  std::string type_name() const;  // "array", "number"
+
+  bool boolean() const;
+  // Of any number.
+  std::int64_t integer() const;
+  std::uint64_t unsigned_integer() const;
+  double number() const;
+  const std::string& text() const;
+  const List& list() const;
+  const Members& members() const;
+
+  // Of a list or an object; 0 of null, 1 of others.
+  std::size_t size() const;
+  bool empty() const { return size() == 0; }
+
+  // nullptr where there is none, and in what is no object.
+  const Json* find(std::string_view key) const;
+  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  // Null where there is none.
+  const Json& at(std::string_view key) const;
+  // Adds what is not there. Null becomes an object.
+  Json& operator[](std::string_view key);
+  void erase(std::string_view key);
+  // Sets all members of another object.
+  void update(const Json& other);
+  // Null becomes a list.
+  Json& push_back(Json value);
+
+  // Numbers by their value, of whatever type they are.
+  bool operator==(const Json& other) const;
+
+  // One line, or lines that are indented by so many blanks. What is no UTF-8 becomes U+FFFD.
+  std::string dump(int indent = -1) const;
+  // Nothing where a text in it is no UTF-8.
+  std::optional<std::string> dump_valid() const;
+  // In ASCII, for messages.
+  std::string shown() const;
+
+ private:
+  friend class JsonBuilder;
+
+  template <typename Range>
+  static constexpr bool is_map = requires {
+    typename Range::mapped_type;
+  };
+
+  struct Object {
+    Members members;
+    bool sorted = false;
+  };
+  Members::const_iterator place_of(const Object& object, std::string_view key) const;
+  template <typename T>
+  const T& get(const char* type) const;
+
+  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, List, Object>
+      value_;
+};
+
+struct Json::Member {
+  std::string key;
+  Json value;
+};
+
+}  // namespace sluice

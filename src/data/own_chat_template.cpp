@@ -1,0 +1,127 @@
+#include "data/own_chat_template.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <utility>
+
+#include "base/content_hash.h"
+#include "base/file.h"
+#include "base/strict_json.h"
+#include "data/data_words.h"
+
+namespace sluice::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxTemplateBytes = std::size_t{16} << 20;
+
+struct KnownTemplate {
+  ChatTemplate format;
+  std::string_view hash;  // of the plain template
+};
+// Published templates that write what the format writes, by their content.
+constexpr std::array<KnownTemplate, 5> kKnownTemplates = {
+    {{ChatTemplate::kChatml, "3c3d47c616e4ab6879065804f3f9b26b"},  // OpenHermes 2.5, TRL, ..
+     {ChatTemplate::kChatml, "274a06398f4480d3954d150d60995df7"},  // the same, with a default first
+     {ChatTemplate::kLlama3, "6930a9f803d06b86fc1f1a6eaaa2d2db"},  // Llama 3
+     {ChatTemplate::kGemma, "1d836a7f25ce30d99454ffc0ca89fe59"},   // Gemma, Gemma 2
+     {ChatTemplate::kMistral, "7ee93c26906f8f3483b896f27dfc4e54"}}  // Mistral 7B v0.1, v0.2
+};
+
+struct FoundTemplate {
+  std::string file, text;  // "" for no text
+};
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// A string, or a list of named ones, of which "default" is taken.
+std::string template_in(const Json& config) {
+  const Json& value = config.at("chat_template");
+  if (value.is_string()) return value.text();
+  const auto text_of = [](const Json& item, const char* key) {
+    return item.at(key).is_string() ? item.at(key).text() : std::string();
+  };
+  if (!value.is_array()) return {};
+  for (const Json& item : value.list()) {
+    if (text_of(item, "name") == "default") return text_of(item, "template");
+  }
+  return value.empty() ? std::string() : text_of(value.list().front(), "template");
+}
+
+// In the order in which transformers looks for it.
+FoundTemplate find_template(const std::string& folder) {
+  const std::string alone = folder + "/chat_template.jinja";
+  if (is_there(alone)) return {alone, read_text(alone, kMaxTemplateBytes)};
+  const std::string config = folder + "/tokenizer_config.json";
+  if (is_there(config)) {
+    std::string text = template_in(parse_strict_json(read_text(config, kMaxTemplateBytes), config));
+    if (!text.empty()) return {config, std::move(text)};
+  }
+  const std::string further = folder + "/additional_chat_templates";
+  return is_there(further) ? FoundTemplate{further, " "} : FoundTemplate{};
+}
+
+}  // namespace
+
+std::string plain_template(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kSpaces);
+  if (first == std::string_view::npos) return {};
+  text = text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  std::string plain;
+  char quote = 0;
+  bool is_code = false, was_space = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (!is_code) {
+      plain += c;
+      is_code = c == '{' && (next == '{' || next == '%');
+    } else if (quote == 0 && kSpaces.find(c) != std::string_view::npos) {
+      was_space = true;
+    } else if (quote == 0) {
+      if (was_space && is_word(plain.back()) && is_word(c)) plain += ' ';
+      was_space = false;
+      if (c == '\'' || c == '"') quote = std::exchange(c, '\'');
+      is_code = c != '}' || (plain.back() != '}' && plain.back() != '%');
+      plain += c;
+    } else if (c == '\\' && next == 'n') {
+      plain += '\n';
+      ++i;
+    } else if (c == quote) {
+      plain += '\'';
+      quote = 0;
+    } else {
+      plain += c;
+    }
+  }
+  return plain;
+}
+
+std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
+                                 bool marks_are_tokens) {
+  if (tokenizer_file.empty()) return {};
+  const FoundTemplate found = find_template(parent_directory(tokenizer_file));
+  if (found.text.empty()) return {};
+  const std::string hash = content_hash(plain_template(found.text));
+  const bool is_known =
+      std::any_of(kKnownTemplates.begin(), kKnownTemplates.end(), [&](const KnownTemplate& known) {
+        return known.format == taken && known.hash == hash &&
+               !(taken == ChatTemplate::kMistral && marks_are_tokens);
+      });
+  if (is_known) return {};
+  return found.file + " has a chat template of its own, which is not read: conversations are " +
+         "written as data.chat_template = \"" + detail::word_of(detail::words_of(taken), taken) +
+         "\" writes them, which may be another text than transformers makes of them";
+}
+
+}  // namespace sluice::data

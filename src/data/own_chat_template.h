@@ -1,0 +1,26 @@
+// The chat template that lies beside a tokenizer.json: it is not read (it is a program), but where
+// it may write conversations in another way than the format that is taken, people are told.
+//
+// Owns: finding it, the templates that are known to write what a format writes.
+// Does not own: the formats (chat_template.h).
+// Thread-safety: pure functions, but for reading files.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "sluice/data.h"
+
+namespace sluice::data {
+
+// What to say when conversations are written in the format `taken`; "" where nothing lies there, or
+// what does writes the same. tokenizer_file: "" for none. marks_are_tokens: as of ChatFormat.
+// Throws Error(kInput) naming a file that cannot be read.
+std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
+                                 bool marks_are_tokens);
+
+// A template without what changes nothing: spaces between the words within {{ }} and {% %}, the
+// kind of quotation marks, white space around the whole.
+std::string plain_template(std::string_view text);
+
+}  // namespace sluice::data

@@ -1,0 +1,279 @@
+// What pages say is refused, not built or taken, tried: a sentence that is gone from its page, or
+// that the program does not keep, fails.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "support/run_program.h"
+
+namespace sluice::testing {
+namespace {
+
+const std::string kSource = SLUICE_TEST_DATA "/..";
+const std::string kReference = SLUICE_TEST_DATA "/reference/";
+constexpr const char* kNotBuilt = "is not built yet";
+constexpr const char* kPeersKey = "here not built yet";
+
+struct Claim {
+  std::string page, sentence;
+  std::vector<std::string> arguments;  // DIR: a folder with the files below
+  int exit_code = 0;
+  std::string says = {};  // of stderr, where it is refused
+};
+
+std::vector<std::string> planned(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(), {"plan", "DIR/run.toml"});
+  return overrides;
+}
+
+std::vector<std::string> of_model(const std::string& name, std::vector<std::string> overrides) {
+  overrides.push_back("--model.config=" + kReference + name);
+  return planned(std::move(overrides));
+}
+
+std::vector<std::string> of_base(std::vector<std::string> overrides) {
+  overrides.insert(overrides.end(),
+                   {"--model.config=", "--model.path=" + kReference + "models/llama_untied"});
+  return planned(std::move(overrides));
+}
+
+const std::vector<Claim>& claims() {
+  static const std::vector<Claim> table = {
+      // Not built.
+      {"README.md", "tensor, context, expert parallelism | not yet",
+       planned({"--parallelism.tensor_parallel_degree=2"}), 2, kPeersKey},
+      {"README.md", "is refused with \"not built yet\", never ignored",
+       planned({"--model.rewrites=false"}), 2, kNotBuilt},
+      {"README.md", "no NCCL", planned({"--parallelism.transport=nccl"}), 2, kNotBuilt},
+      {"docs/command-line.md",
+       "Not built yet (exit 2, and listed apart by `--help`): `plan --draw`",
+       planned({"--draw=DIR/x.svg"}), 2, kNotBuilt},
+      {"docs/command-line.md",
+       "and `schedule --draw`.",
+       {"schedule", "--name=1F1B", "--pp=2", "--microbatches=4", "--draw=DIR/x.svg"},
+       2,
+       kNotBuilt},
+      {"docs/configuration.md", "`transport = \"nccl\"` is not built yet: it is refused.",
+       planned({"--parallelism.transport=nccl"}), 2, kNotBuilt},
+      {"docs/configuration.md", "`nccl`: between GPUs, not built yet",
+       planned({"--parallelism.transport=nccl"}), 2, kNotBuilt},
+      {"docs/configuration.md",
+       "A key with this remark exists, and every value but those listed is refused (exit 2).",
+       planned({"--model.rewrites=false"}), 2, kNotBuilt},
+      {"docs/configuration.md", "`graph` | string | `\"\"` | not built yet",
+       planned({"--model.graph=model.pt2"}), 2, kNotBuilt},
+      {"docs/configuration.md", "`rewrites` | true or false | `true` | not built yet",
+       planned({"--model.rewrites=false"}), 2, kNotBuilt},
+      {"docs/configuration.md", "`transformer_layer_cls` | string | `\"\"` | not built yet",
+       planned({"--model.transformer_layer_cls=Block"}), 2, kNotBuilt},
+      {"docs/exit-codes.md", "what is not built yet", planned({"--model.graph=model.pt2"}), 2,
+       kNotBuilt},
+      {"docs/from-torchtitan.md", "*not built yet* is refused, never ignored",
+       planned({"--parallelism.context_parallel_degree=2"}), 2, kPeersKey},
+      {"docs/from-torchtitan.md", "`cp`, `tp`, `ep` are not built yet: their keys are refused",
+       planned({"--parallelism.expert_parallel_degree=2"}), 2, kPeersKey},
+      {"docs/from-torchtitan.md", "tensor-parallel layers are not built yet",
+       planned({"--parallelism.tensor_parallel_degree=2"}), 2, kPeersKey},
+      {"docs/from-nemo-automodel.md", "*not built yet* is refused, never ignored",
+       planned({"--distributed.tp_size=2"}), 2, kPeersKey},
+      {"docs/from-nemo-automodel.md", "tensor, context and expert parallelism are not built yet",
+       planned({"--distributed.cp_size=2"}), 2, kPeersKey},
+      {"docs/from-neuronx.md", "*not built yet* is refused, never ignored",
+       planned({"--neuron.tensor_parallel_size=2"}), 2, kPeersKey},
+      {"docs/from-neuronx.md", "tensor-parallel layers are not built yet",
+       planned({"--neuron.tensor_parallel_size=2"}), 2, kPeersKey},
+      // Built, as these pages say.
+      {"docs/from-torchtitan.md",
+       "Replicas: `PipelineOptions::data_parallel`, key `data_parallel_degree`",
+       planned({"--parallelism.data_parallel_degree=2"})},
+      {"docs/from-neuronx.md", "of `sluice train`: `parallelism.zero1`",
+       planned({"--parallelism.data_parallel_degree=2", "--parallelism.zero1=true"})},
+      {"docs/from-nemo-automodel.md", "with `data.pad = \"longest\"`",
+       planned({"--data.pad=longest"})},
+      // Refused.
+      {"README.md", "no float8", planned({"--model.dtype=float8_e4m3fn"}), 2, "model.dtype"},
+      {"README.md", "any other architecture is refused by its name",
+       planned({"--model.config=DIR/whole.json"}), 3, "'a_whole' is not known"},
+      {"README.md",
+       "WordPiece and Unigram are refused",
+       {"data", "tokenize", "--tokenizer=DIR/wordpiece.json", "DIR/text.txt"},
+       3,
+       "'WordPiece'"},
+      {"README.md",
+       "WordPiece and Unigram are refused",
+       {"data", "tokenize", "--tokenizer=DIR/unigram.json", "DIR/text.txt"},
+       3,
+       "'Unigram'"},
+      {"README.md", "DoRA, `modules_to_save` and adapters of experts are refused",
+       of_base({"--model.adapter=DIR/dora"}), 3, "use_dora"},
+      {"README.md", "weights tied across stages | yes | no (manual stages) | refused | refused",
+       of_model("models/llama_tied", {"--parallelism.pipeline_parallel_degree=4"})},
+      {"docs/compatibility.md", "convention `automodel` refuses; convention `sluice` ties them",
+       of_model("models/llama_tied", {"--parallelism.partition_convention=automodel"}), 2, "tied"},
+      {"docs/compatibility.md",
+       "DualPipeV with fewer microbatches than stages | refused | refused",
+       {"schedule", "--name=DualPipeV", "--pp=4", "--microbatches=2"},
+       2,
+       "at least as many"},
+      {"docs/compatibility.md",
+       "ZBVZeroBubble, DualPipeV with other than 2 stages a rank | refused | refused",
+       {"schedule", "--name=ZBVZeroBubble", "--pp=4", "--stages-per-rank=3", "--microbatches=8"},
+       2,
+       "exactly 2 stages"},
+      {"docs/configuration.md", "`zero3` and `reduce_grad_per_microbatch` exclude each other",
+       planned({"--parallelism.data_parallel_degree=2", "--parallelism.zero3=true",
+                "--parallelism.reduce_grad_per_microbatch=true"}),
+       2, "exclude each other"},
+      {"docs/configuration.md", "contradict each other only where the same place gives both",
+       planned({"--training.local_batch_size=4", "--training.global_batch_size=8"}), 2,
+       "exclude each other"},
+      {"docs/configuration.md", "the one of\nthe place that wins takes the place of the other",
+       planned({"--training.global_batch_size=8"})},
+      {"docs/data.md",
+       "refused (exit 2): certainly no text",
+       {"data", "inspect", "DIR/text.gz"},
+       2,
+       "no text by its ending"},
+      {"docs/from-nemo-automodel.md", "GPT-2, GPT-NeoX and tied heads under convention `sluice`",
+       of_model("models_extra/gpt_neox", {"--parallelism.partition_convention=automodel"}), 2,
+       "does not know the structure"},
+      {"docs/from-nemo-automodel.md", "GPT-2, GPT-NeoX and tied heads under convention `sluice`",
+       of_model("models_extra/gpt_neox", {})},
+      {"docs/from-neuronx.md", "no schedule named: Interleaved1F1B. 1F1B named: refused",
+       planned({"--parallelism.pipeline_parallel_stages_per_rank=2",
+                "--parallelism.pipeline_parallel_schedule=1F1B"}),
+       2, "exactly 1 stage"},
+      {"docs/from-torchtitan.md", "refused at its first other key, with what does it here",
+       planned({"--training.batch_size=4"}), 2, "here training.local_batch_size"},
+      {"docs/lora.md", "`training.trainable` beside an adapter is refused (exit 2)",
+       of_base({"--lora.rank=4", "--training.trainable=['*norm*']"}), 2, "training.trainable"},
+      {"docs/lora.md", "and so is `model.config` alone", planned({"--lora.rank=4"}), 2,
+       "model.config alone"},
+      {"docs/models.md",
+       "`text_config` has the `model_type` of a family",
+       {"split", "--model=DIR/whole.json", "--pp=2"}},
+      {"docs/models.md",
+       "it refuses `qwen2_vl_text`",
+       {"split", "--model=DIR/whole_qwen.json", "--pp=2"},
+       3,
+       "text_config.model_type"},
+      {"docs/partition.md",
+       "| refused: 34 effective layers on 4 ranks |",
+       {"split", "--convention=torchtitan", "--pp=4", "--layers=32", "--schedule=1F1B",
+        "--layers-per-stage=8"},
+       2,
+       "34 effective layers"},
+      {"docs/partition.md",
+       "| refused: one stage a rank left |",
+       {"split", "--convention=automodel", "--pp=4", "--layers=26", "--layers-per-stage=4",
+        "--schedule=Interleaved1F1B", "--round=down"},
+       2,
+       "at least 2 stages"},
+      {"docs/partition.md",
+       "| refused: two stages a rank |",
+       {"split", "--convention=automodel", "--pp=4", "--layers=32", "--layers-per-stage=4",
+        "--schedule=1F1B"},
+       2,
+       "exactly 1 stage"},
+      {"docs/schedules.md",
+       "An unknown name is refused (exit 2) with the nearest one.",
+       {"schedule", "--name=1F2B", "--pp=2", "--microbatches=4"},
+       2,
+       "did you mean '1F1B'?"},
+      {"docs/tokenizer.md",
+       "the models WordPiece, WordLevel and Unigram",
+       {"data", "tokenize", "--tokenizer=DIR/wordpiece.json", "DIR/text.txt"},
+       3,
+       "'WordPiece'"},
+      {"docs/training.md",
+       "`training.mixed_precision = \"bfloat16\"` on a float16 model is refused (exit 2)",
+       planned({"--model.dtype=float16", "--training.mixed_precision=bfloat16"}), 2,
+       "exclude each other"},
+  };
+  return table;
+}
+
+std::string page_text(const std::string& page) { return test::read_file(kSource + "/" + page); }
+
+class PagesTest : public ::testing::Test {
+ protected:
+  PagesTest() {
+    test::write_file(folder_ / "run.toml",
+                     "[model]\nconfig = \"" + kReference +
+                         "models/llama_untied/config.json\"\n[data]\nfiles = [\"text.txt\"]\n"
+                         "[training]\nlocal_batch_size = 4\nseq_len = 16\n"
+                         "[parallelism]\npipeline_parallel_degree = 2\n");
+    test::write_file(folder_ / "text.txt", "a text\n");
+    test::write_file(folder_ / "text.gz", "a text\n");
+    test::write_file(folder_ / "wordpiece.json",
+                     R"({"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a"}})");
+    test::write_file(folder_ / "unigram.json",
+                     R"({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 0}})");
+    auto text =
+        nlohmann::json::parse(test::read_file(kReference + "models/llama_untied/config.json"));
+    nlohmann::json whole = {{"model_type", "a_whole"}, {"text_config", text}};
+    test::write_file(folder_ / "whole.json", whole.dump());
+    whole["text_config"]["model_type"] = "qwen2_vl_text";
+    test::write_file(folder_ / "whole_qwen.json", whole.dump());
+    std::filesystem::copy(kReference + "adapters/plain", folder_ / "dora");
+    auto adapter = nlohmann::json::parse(test::read_file(folder_ / "dora/adapter_config.json"));
+    adapter["use_dora"] = true;
+    test::write_file(folder_ / "dora/adapter_config.json", adapter.dump());
+  }
+
+  const test::TempDirectory folder_;
+};
+
+TEST_F(PagesTest, SayWhatTheProgramDoes) {
+  for (const Claim& claim : claims()) {
+    EXPECT_NE(page_text(claim.page).find(claim.sentence), std::string::npos)
+        << claim.page << " has no longer: " << claim.sentence;
+    std::vector<std::string> arguments = claim.arguments;
+    for (std::string& argument : arguments)
+      argument = replace_all(argument, "DIR/", folder_.str() + "/");
+    const ProgramResult result = run_sluice(arguments);
+    EXPECT_EQ(result.exit_code, claim.exit_code) << claim.page << ": " << claim.sentence << "\n"
+                                                 << result.err;
+    EXPECT_NE(result.err.find(claim.says), std::string::npos)
+        << claim.page << ": " << claim.sentence << "\n"
+        << result.err;
+  }
+}
+
+// Of a line that is nobody's promise.
+bool is_no_claim(const std::string& line) {
+  return line.starts_with("## Not built yet") ||
+         line.find("have been sent but not yet received") != std::string::npos ||
+         // Rows of the table of other libraries' keys, which PeerKeysTest tries.
+         (line.starts_with("| `") && line.ends_with(" | not built yet |"));
+}
+
+TEST_F(PagesTest, EveryThingThatTheySayIsNotBuiltIsTried) {
+  std::vector<std::string> pages = {"README.md", "SECURITY.md", "CONTRIBUTING.md"};
+  for (const auto& entry : std::filesystem::directory_iterator(kSource + "/docs")) {
+    if (entry.path().extension() == ".md")
+      pages.push_back("docs/" + entry.path().filename().string());
+  }
+  for (const std::string& page : pages) {
+    std::istringstream text(page_text(page));
+    for (std::string line; std::getline(text, line);) {
+      const std::string lower = to_lower(line);
+      const bool says_so = lower.find("not built") != std::string::npos ||
+                           lower.find("not yet") != std::string::npos;
+      if (!says_so || is_no_claim(line)) continue;
+      const bool is_tried = std::any_of(claims().begin(), claims().end(), [&](const Claim& claim) {
+        return claim.page == page && line.find(claim.sentence) != std::string::npos;
+      });
+      EXPECT_TRUE(is_tried) << page << ": no command tries: " << line;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,12 @@
+// What a property of a fuzz target comes down to: a fuzzer looks for the input that aborts.
+#pragma once
+
+#include <cstdlib>
+
+namespace sluice::test {
+
+inline void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace sluice::test

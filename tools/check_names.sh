@@ -1,0 +1,85 @@
+#!/bin/sh
+# Checks that what the pages name in backquotes exists: keys of the configuration (`section.key`, and those of
+# ```toml blocks), tests (`SuiteTest.Name`), files of this repository, targets of the Makefile, and functions
+# and members (`name()`, `Type::member`). In a page about another library the first column is that library's.
+# usage: check_names.sh SLUICE [PAGE...]. Prints one line a fault; exit 1.
+sluice=$1
+[ -x "$sluice" ] || { echo "usage: check_names.sh SLUICE [PAGE...]" >&2; exit 2; }
+shift
+cd "$(dirname "$0")/.." || exit 2
+[ $# -gt 0 ] || set -- README.md CONTRIBUTING.md SECURITY.md docs/*.md
+known=$(mktemp) || exit 2
+trap 'rm -f "$known"' EXIT
+
+"$sluice" config reference | awk '
+  /^## \[/ { gsub(/[^a-z_]/, ""); section = $0 }
+  /^## [^[]/ { section = "" }
+  section && /^\| `/ { split($0, cell, "`"); print "key", section "." cell[2] }' >"$known"
+grep -q '^key training.steps$' "$known" || { echo "$sluice config reference names no keys" >&2; exit 2; }
+grep -rhoE '^TEST(_F|_P)?\([A-Za-z0-9_]+, *[A-Za-z0-9_]+' tests |
+  sed 's/.*(\([^,]*\), *\(.*\)/test \1.\2/' >>"$known"
+sed -n 's/^\([a-z-]*\):.*/target \1/p' Makefile >>"$known"
+find include src apps tests tools bench examples \( -name '*.h' -o -name '*.cpp' -o -name '*.py' \) -exec cat {} + |
+  grep -oE '[A-Za-z_][A-Za-z0-9_]*' | sort -u | sed 's/^/word /' >>"$known"
+
+# Names that only look like ours: values that cross stages, tensors of a Hugging Face file, torch's and peers'.
+awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|language_model|text_model|visual|vision_tower|safetensors|pt2|inputs|loss|outputs|initialization|fuse|auxiliary|count)$' \
+    -v foreign='^(torch|at|std|c10|c10d|nn|dist|nlohmann|gloo|testing)::' '
+  FNR == NR { known[$1 " " $2] = 1; if ($1 == "key") { split($2, part, "."); section[part[1]] = 1 } next }
+  FNR == 1 { fence = 0; is_peer = FILENAME ~ /docs\/from-/ }
+  function fault(what) { print FILENAME ":" FNR ": " what; faults = 1 }
+  function exists(path) {
+    if (!(path in seen)) seen[path] = system("ls -d " path " >/dev/null 2>&1") == 0
+    return seen[path]
+  }
+  function check_key(name,   part) {
+    split(name, part, ".")
+    if (!(part[1] in section) || ("key " name) in known || name ~ foreign_keys) return
+    if (name ~ /\.(h|cpp|py|toml|jsonl|json|md|txt|idx|bin)$/) return
+    fault("no key " name)
+  }
+  # Takes what `pattern` matches out of the text, one at a time; "" when there is no more.
+  function next_match(pattern,   found) {
+    if (!match(rest, pattern)) return ""
+    before = RSTART > 1 ? substr(rest, RSTART - 1, 1) : ""
+    found = substr(rest, RSTART, RLENGTH)
+    rest = substr(rest, RSTART + RLENGTH)
+    return found
+  }
+  function check_span(span,   name, part, n, i) {
+    rest = span
+    while ((name = next_match("[a-z_]+\\.[a-z][a-z0-9_]*")) != "")
+      if (before !~ /[A-Za-z0-9_.\/<>*]/ && rest !~ /^[(.\/]/) check_key(name)
+    if (span ~ /^[A-Za-z0-9]+Test\.[A-Za-z0-9]+$/ && !(("test " span) in known)) fault("no test " span)
+    if (span ~ /^make [a-z-]+$/ && !(("target " substr(span, 6)) in known)) fault("no target " span)
+    if (span ~ /^(src|include|tests|apps|docs|tools|bench|examples|cmake)\/[A-Za-z0-9_.*\/-]+$/ && !exists(span))
+      fault("no file " span)
+    if (span ~ /^sluice\/[a-z_\/]+\.h$/ && !exists("include/" span)) fault("no header " span)
+    rest = span
+    while ((name = next_match("[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)+")) != "") {
+      if (name ~ foreign) continue
+      n = split(name, part, "::")
+      for (i = 1; i <= n; ++i) if (!(("word " part[i]) in known)) fault("no " part[i] " (" name ")")
+    }
+    rest = span
+    while ((name = next_match("[A-Za-z_][A-Za-z0-9_]*\\(")) != "")
+      if (before !~ /[.:]/ && name != "find_package(" && !(("word " substr(name, 1, length(name) - 1)) in known)) fault("no function " name ")")
+  }
+  /^```/ { fence = !fence; is_toml = fence && $0 ~ /^```toml/; table = ""; next }
+  fence && is_toml && /^\[/ { table = $0; gsub(/[^a-z_.]/, "", table); next }
+  fence && is_toml && table && /^[a-z_]+ *=/ { name = $1; sub(/=.*/, "", name); check_key(table "." name) }
+  fence { next }
+  {
+    text = $0
+    if (text ~ /^\|/) {
+      split(text, cell, "|")
+      # Rows of a table of other libraries, in the page of keys.
+      if (FILENAME ~ /configuration.md/ && cell[3] ~ /^ (torch|torchtitan|NeMo AutoModel|NeuronX|Megatron|DeepSpeed|`sluice) ?/)
+        sub(/^\|[^|]*\|/, "", text)
+      if (is_peer) sub(/^\|[^|]*\|/, "", text)
+    }
+    n = split(text, span, "`")
+    for (s = 2; s <= n; s += 2) check_span(span[s])
+  }
+  END { exit faults }
+' "$known" "$@"

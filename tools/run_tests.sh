@@ -1,0 +1,14 @@
+#!/bin/sh
+# Runs ctest in a build folder, then names every test that was skipped, with its reason.
+# usage: run_tests.sh FOLDER JOBS CTEST_ARGUMENTS...
+folder=$1 jobs=$2
+shift 2
+ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "$@"
+code=$?
+# gtest: "FILE:LINE: Skipped", the reason on the next line, then "[  SKIPPED ] SUITE.TEST (0 ms)". A script that exits with
+# 77 says why in its last line.
+awk '
+  /^[^ ]+:[0-9]+: Skipped$/ { getline reason }
+  /^\[  SKIPPED \] [A-Za-z0-9_\/]+\.[^ ]+ \(/ { printf "skipped: %s: %s\n", $4, reason; reason = "" }
+  /^skipped: / { print }' "$folder/Testing/Temporary/LastTest.log"
+exit $code
