@@ -55,6 +55,7 @@ struct LayerInfo {
   // Of a layer of which nothing is trained, between layers that are. None: `cost`.
   std::optional<LayerCost> frozen_cost;
   bool parameters_known = false;  // it has no others than `parameters`
+  bool frozen = false;            // nothing of it trains, whatever parameters it has
   std::string class_name;         // of its module; "": not known
   std::vector<std::string> module_names() const;
   bool trains() const;                  // has something to train, as far as that is known

@@ -1,5 +1,6 @@
 // A model as a pipeline, from the side of one rank: gradients by train_step(), losses by
-// eval_step(), parameters for an optimizer of torch's or of one's own.
+// eval_step(), parameters for an optimizer of torch's or of your own. With Trainer (trainer.h) the
+// update is part of the step.
 //
 // Owns: this rank's stages, their executors and the steps. Does not own: data, the optimizer, the
 // other ranks.
@@ -20,10 +21,9 @@
 //                 }
 //               });
 //
-// What runs is proven: train_step() runs the plan's order, with the sums of ties and the loss at
-// its end in place of the plan's norm and update, which are the caller's; eval_step() forwards
-// alone. clip_grad_norm() and the check that all ranks pass the same batch are collectives beside
-// them.
+// What runs is the plan's program, proven before a weight is drawn; eval_step() runs its forwards
+// alone, proven too. clip_grad_norm() and the check that all ranks pass the same batch are
+// collectives beside them.
 //
 // Between a call of train_step() or eval_step() and its return nothing of the pipeline may be asked
 // or changed, as by an observer: everything but what names rank and plan refuses.
@@ -46,7 +46,6 @@
 // Thread-safety: one rank's thread.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -57,10 +56,12 @@
 #include <vector>
 
 #include "sluice/model.h"
-#include "sluice/parts/build_stages.h"
 #include "sluice/parts/commit.h"
 #include "sluice/parts/inputs.h"
-#include "sluice/parts/parallelize.h"
+#include "sluice/parts/rank_state.h"
+#include "sluice/parts/run_options.h"
+#include "sluice/parts/step_batch.h"
+#include "sluice/parts/step_timer.h"
 #include "sluice/parts/whole_module.h"
 #include "sluice/plan.h"
 
@@ -70,78 +71,11 @@ class Optimizer;
 
 namespace sluice {
 
-class ExecutorObserver;
+class Checkpoint;
 class Group;
+class Trainer;
 class Transport;
-
-// Sums of gradients over ranks of one's own, as data parallelism needs them: what REDUCE_GRAD of
-// the program does (program.h).
-struct GradientReduction {
-  // Called on the stage's rank when gradients are whole: of a microbatch, or of all of a step
-  // (none). gradients: full names and sums of the stage's trainable parameters that have one, to be
-  // changed in place; float32 where the parameter is of half precision. What a call has reduced is
-  // never given to another. Empty: nothing is reduced, and the program has no REDUCE_GRAD.
-  std::function<void(int stage, std::optional<int> microbatch,
-                     const std::vector<std::pair<std::string, at::Tensor>>& gradients)>
-      reduce = {};
-  // After every backward, instead of once a step after the last: sooner, and more often.
-  bool per_microbatch = false;
-};
-
-// How a pipeline runs, beside what its plan says.
-struct RunOptions {
-  // Of random numbers: initial weights, and dropout together with the number of the step.
-  std::uint64_t seed = 0;
-  // Of intra-operator parallelism, for each rank; 0: the cores of this machine divided among the
-  // ranks. Bits are equal for equal values only.
-  int threads_per_rank = 1;
-  // Of what the gradients of a step are.
-  GradientScale scale = {};
-  GradientReduction reduction = {};
-  // Told of all that the rank does. Called once, on its thread; they must outlive the pipeline.
-  std::function<std::vector<ExecutorObserver*>(int rank)> observers = {};
-  // Mixed precision: forwards and losses run under autocast to this type (kBFloat16), wherever a
-  // step is called. Without it, under the autocast state of the thread that calls, which has to be
-  // the same on all ranks. Backwards and hooks run without; a cache of casted weights is not used
-  // (docs/training.md).
-  std::optional<at::ScalarType> autocast = {};
-  // Of a stage: a backward of one's own, in place of autograd's (parts/chunk_backward.h).
-  std::function<ChunkBackwardMaker(int stage)> backward_of = {};
-  // Called for each local chunk before its weights are drawn; may change and replace its modules.
-  Parallelize parallelize = {};
-  AxisNames axis_names = {};  // as the hook sees them
-  // With run(): of every wait for another rank. Longer than any rank takes for what it does between
-  // two steps, such as reading data or saving.
-  std::chrono::milliseconds deadline = std::chrono::hours(1);
-  // With run() in several processes: one that is silent for longer counts as lost.
-  std::chrono::milliseconds heartbeat = std::chrono::seconds(5);
-};
-
-// Which ranks get the model's outputs.
-enum class OutputRanks : std::uint8_t {
-  kNone,
-  kLastStage,  // that of the last stage
-  kAll,        // all: an instruction of the program, GATHER_OUTPUTS, takes them there
-};
-
-struct StepOptions {
-  // Those of every microbatch, detached.
-  OutputRanks outputs = OutputRanks::kNone;
-  // Of what the gradients of this step are, in place of RunOptions::scale.
-  std::optional<GradientScale> scale = {};
-};
-
-struct StepResult {
-  double loss = 0;         // mean over all that the loss counted in the step; on every rank
-  std::int64_t count = 0;  // how much that was: rows, tokens; on every rank
-  // Mean of each, 0 where nothing is counted; on every rank.
-  std::vector<double> microbatch_losses;  // of all replicas
-  // The mean of each auxiliary loss, microbatches weighing by what they count; in layer order; on
-  // every rank.
-  std::vector<std::pair<std::string, double>> auxiliary;
-  // With StepOptions::outputs: in the order of the microbatches, of this rank's replica.
-  std::vector<Values> outputs;
-};
+struct MicrobatchLoss;
 
 // What a checkpoint holds beside parameters and buffers.
 struct SaveOptions {
@@ -153,6 +87,15 @@ struct SaveOptions {
   Commit commit = Commit::kRename;
 };
 
+// Gives a stage its weights: fills parameters and buffers.
+using FillStage = std::function<void(Stage&)>;
+
+// What a step cost one rank. Bytes are of tensors, 0 without RunOptions::ledger.
+struct RankStats {
+  StepTimes times;
+  std::int64_t peak_bytes = 0;  // the most that was held at once
+};
+
 // What load() gives back.
 struct LoadedState {
   std::int64_t step = 0;  // train_step() calls before the checkpoint was saved
@@ -162,28 +105,34 @@ struct LoadedState {
 
 class Pipeline {
  public:
-  // Collective over the ranks of the transport: those of the plan's mesh. Makes this rank's stages
-  // and draws their weights (LayerSpec::initialize): on every replica those of the first. plan: of
-  // this model; references must outlive the pipeline. Throws Error(kUsage) for a plan or transport
-  // of another size, for zero1 and zero3, whose update needs Trainer, and what build_stages()
-  // throws.
+  // Collective over the ranks of the transport: those of the plan's mesh. Makes this rank's stages,
+  // agrees with all ranks on what trains, and draws the weights (LayerSpec::initialize): on every
+  // replica those of the first. plan: of this model; references must outlive the pipeline. Throws
+  // Error(kUsage) for a plan or transport of another size, for modules that train other layers than
+  // the plan (on every rank, naming one), for zero1 and zero3 where the optimizer is the caller's,
+  // and what build_stages() throws.
   Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
   // Collective. Forward and backward of the whole batch, cut into the plan's microbatches; adds to
-  // `.grad` of this rank's parameters. Throws Error(kUsage) for inputs that are missing, unknown,
+  // `.grad` of this rank's parameters. Throws Error(kUsage) for a plan with StepEnd::kUpdate, whose
+  // steps are Trainer's; for inputs that are missing, unknown,
   // of different lengths or require a gradient, for parameters that were swapped or moved, for a
   // second step of several ranks when nobody has asked for the parameters (an optimizer then holds
   // others; with one rank it is a warning of the log), and
   // within another step; Error(kInput) for fewer rows than microbatches or a batch in which nothing
   // is counted; and what the model throws, with rank, instruction, stage and layer. A loss that is
-  // not finite is a warning of the log, once.
+  // not finite is a warning of the log, once, or refused (RunOptions::requires_finite).
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Forward only, without a graph; any number of rows. Modules are in evaluation mode
   // meanwhile, and then each in the mode that it was in.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
+  // The same of microbatches that are cut already, each replica its own, or none
+  // (StepBatch::first_microbatch gives the order); also such in which nothing is counted. The
+  // losses of all of them in order, the same on every rank. Whether ranks agree is not checked.
+  std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
 
   // Moves all modules of this rank. Before the first step, and before parameters() are asked for:
   // an optimizer holds them. Throws Error(kUsage) later.
@@ -194,6 +143,9 @@ class Pipeline {
   // All of this rank's, frozen ones too, by their full names; a tied one once, under the name of
   // its first use in the model, wherever that is.
   std::vector<std::pair<std::string, at::Tensor>> local_parameters() const;
+  // All uses of parameters on this rank's stages, in order, with whole shape and tie. Where
+  // parameters are sharded (zero3), the tensor is this replica's own blocks, flat.
+  std::vector<ParameterInfo> named_parameters() const;
   // Parameters and buffers of this rank under the names of the whole model, detached, not copied.
   std::vector<std::pair<std::string, at::Tensor>> local_state_dict() const;
   // Copies into them. Entries of other ranks' layers are left out; throws Error(kUsage) for a name
@@ -215,6 +167,22 @@ class Pipeline {
   // tell.
   LoadedState load(const std::string& path, torch::optim::Optimizer* optimizer = nullptr);
 
+  // Calls `fill` for each stage of this rank, with memory for all its parameters; what is there
+  // then is trained. All uses of a tied parameter are to get the same.
+  void load_weights(const FillStage& fill);
+  // What a checkpoint holds of this rank, by full name: parameters, buffers, with Trainer the
+  // optimizer's state; what all replicas hold alike, on replica 0. To be saved by a Saver; the
+  // tensors are those that train, not copies. Where optimizer state is sharded: collective, over
+  // `world` (of the same ranks; that of the steps where it is not given, which a failure ends),
+  // gathered into copies, each tensor on the replica that writes it.
+  RankState state() const;
+  RankState state(const Group& world) const;
+  // Collective. Fills all that state() says, whatever layout saved it; rest: called for each stage
+  // before, for what a checkpoint of an adapter alone does not have. Returns the parameters of all
+  // ranks that train and have no optimizer state there: it starts at zero. Throws
+  // Error(kCheckpoint).
+  std::vector<std::string> load_state(const Checkpoint& checkpoint, const FillStage& rest = {});
+
   // Divides all gradients by `divisor`, above 0, as for a count that is known after the steps.
   void scale_grads_by_divisor(double divisor);
   // Collective. Scales all gradients so that their norm over all ranks is at most max_norm (0: does
@@ -235,9 +203,7 @@ class Pipeline {
   int num_replicas() const;
   std::uint64_t seed() const;
   const Plan& plan() const;
-  // What train_step() runs, once it has: without what is there for frozen parameters alone, which
-  // the plan need not know. Throws Error(kUsage) before the first train_step().
-  const Program& program() const;
+  const Program& program() const { return plan().program; }
   // Of this rank, ascending.
   std::vector<Stage*> stages() const;
   // The module of every layer of this rank that has one of its own, in their order; of a whole
@@ -247,16 +213,36 @@ class Pipeline {
   bool has_last_stage() const;
   const Group& world() const;
 
+  // The last training step, of this rank's row.
+  const StepTimes& times() const;
+  // Collective. One entry a rank, of the last step. times: what this rank has to say of its own.
+  std::vector<RankStats> gather_stats(const StepTimes& times) const;
+  // Collective. The stages, of all ranks, that had to compute every weight gradient during I, so
+  // far (docs/split-backward.md). The same on every rank, ascending.
+  std::vector<int> gather_unsplit_stages() const;
+  // After a failure: the last instructions of this rank, in the step or evaluation that ran last,
+  // and the index of the program's that was running, -1 if none was.
+  std::string flight_record() const;
+  int current_instruction() const;
+
  private:
+  friend class Trainer;
+  friend void run(const Model&, const PipelineOptions&, const std::function<void(Pipeline&)>&,
+                  const RunOptions&);
   struct Impl;
+  explicit Pipeline(std::unique_ptr<Impl> impl);
+  // Of a plan that the modules have yet to finish.
+  static std::unique_ptr<Impl> drafted(const Model& model, Plan draft, Transport& transport,
+                                       const RunOptions& options);
   std::unique_ptr<Impl> impl_;
 };
 
 // Plans (plan_pipeline), then runs `body` once a rank, on a thread for each. In one process of
 // several that a launcher has started (docs/launching.md), those are its share of the ranks, and
 // every process makes the call. Returns when all have ended; throws the first failure, the same in
-// all processes, whose message names the rank. The plan is made of what layers say of themselves;
-// for prediction of memory, plan with describe(layers, batch).
+// all processes, whose message names the rank. Layers are placed and cut by what they say of
+// themselves; the program is made and proven when all ranks' modules have said what trains. For
+// prediction of memory, plan with describe(layers, batch).
 void run(const Model& model, const PipelineOptions& options,
          const std::function<void(Pipeline&)>& body, const RunOptions& run_options = {});
 

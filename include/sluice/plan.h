@@ -32,6 +32,19 @@ enum class Balance {
   kMeasured,  // PipelineOptions::times
 };
 
+// How a training step ends, and so whose optimizer it is.
+enum class StepEnd {
+  kGradients,  // with the loss and the sums of gradients: the update is the caller's
+  kUpdate,     // with norm, check and update of everything that trains: that of Trainer (trainer.h)
+};
+
+// When a hook of the caller's reduces gradients (RunOptions::reduction).
+enum class HookedReduction {
+  kNone,
+  kStep,        // once a step, when those of a stage are whole
+  kMicrobatch,  // after every backward
+};
+
 // plan_pipeline(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8})
 struct PipelineOptions {
   // Ranks of the pipeline, each with at least one stage. None: those of own_schedule, else 1.
@@ -60,6 +73,13 @@ struct PipelineOptions {
   // above: its own num_ranks, where given, must say the same, its schedule is not looked at.
   PartitionOptions partition = {};
 
+  // What ends the program of a training step.
+  StepEnd step_end = StepEnd::kGradients;
+  // The program of a training step gathers the model's outputs on all ranks (GATHER_OUTPUTS).
+  bool gathers_outputs = false;
+  // REDUCE_GRAD for a hook; run() sets it by RunOptions::reduction. Not beside several replicas.
+  HookedReduction hooked_reduction = HookedReduction::kNone;
+
   // What the cuts make even; other than kEven, partition must name no cuts, weights or remainder.
   Balance balance = Balance::kEven;
 
@@ -78,8 +98,11 @@ struct PipelineOptions {
   // Patterns ("*.norm.weight") of the full names of parameters to train; `*` is any run of
   // characters. The rest is frozen: it has no gradient and no optimizer state, and what would be
   // computed for it alone leaves the program. Only for a model that knows its parameters; layers of
-  // one's own are frozen by requires_grad, in LayerSpec::make.
+  // your own are frozen by requires_grad, in LayerSpec::make.
   std::vector<std::string> trainable = {"*"};
+  // Patterns of the names of layers of which nothing trains, for layers whose parameters the plan
+  // does not know: run() finds out by itself, a plan made ahead is told here.
+  std::vector<std::string> frozen_layers = {};
 
   // Layers that run twice to keep less: the program is the same, memory falls, backwards take
   // longer.
@@ -91,7 +114,7 @@ struct PipelineOptions {
   // How the ranks are numbered, the fastest axis last: "pp,dp" or "dp,pp".
   std::string rank_order = "pp,dp";
 
-  // Whose state is counted in the memory of a rank.
+  // The optimizer whose state counts towards the memory of a rank, also where it is the caller's.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
 
   // Checkpoints are written behind the training, from a copy of parameters and optimizer state that
@@ -145,8 +168,13 @@ struct Plan {
   Partition partition;
   Schedule schedule;
   DataParallel data_parallel;
-  std::string rank_order;            // of program.mesh
-  Program program;                   // with transfers, reductions, norm and optimizer step
+  std::string rank_order;  // of program.mesh
+  StepEnd step_end = StepEnd::kGradients;
+  bool gathers_outputs = false;
+  HookedReduction hooked_reduction = HookedReduction::kNone;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  bool keeps_snapshot = false;
+  Program program;                   // of a training step, whole: what runs
   VerifyReport report;               // ok()
   Costs costs;                       // with what runs again in the backward
   std::string time_unit;             // of costs and simulation: "s", "GFLOP"; "": F, I, W take 1

@@ -58,6 +58,7 @@ PipelineOptions pipeline_options(const RunConfig& config) {
   PipelineOptions options = config.parallelism.pipeline;
   options.microbatch_size = config.training.microbatch_size;
   options.seq_len = config.training.seq_len;
+  options.step_end = StepEnd::kUpdate;
   options.optimizer = config.optimizer.kind;
   options.trainable = config.training.trainable;
   options.activation_checkpoint = config.training.activation_checkpoint;

@@ -10,6 +10,7 @@
 #include "config/machine_memory.h"
 #include "job/evaluate_data.h"
 #include "job/job_processes.h"
+#include "job/job_run_options.h"
 #include "job/local_ranks.h"
 #include "job/model_config.h"
 #include "job/model_options.h"
@@ -17,8 +18,7 @@
 #include "job/run_inputs.h"
 #include "job/run_rank.h"
 #include "job/same_run.h"
-#include "run/autocast.h"
-#include "run/fault_injection.h"
+#include "job/stage_weights.h"
 #include "run/out_of_memory.h"
 #include "sluice/causal_lm.h"
 #include "sluice/checkpoint.h"
@@ -26,8 +26,6 @@
 #include "sluice/parts/adapter_directory.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
-#include "train/evaluator.h"
-#include "train/stage_weights.h"
 
 namespace sluice {
 namespace {
@@ -134,29 +132,14 @@ DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan,
   const Model model = causal_lm(plan.model, layer_options(config, weights.adapter));
   doing = "comparing the processes";
   require_same_run(identity, transport.world());
-  const RunGroups groups = make_run_groups(transport.world(), plan.program.mesh);
   doing = "making the modules";
-  RankStages stages = build_stages(model, plan.partition, groups.place());
+  Pipeline pipeline(model, plan, transport, run_options(config));
   doing = "loading the weights";
-  for (const auto& stage : stages.stages()) {
-    load_weights(*stage, *weights.opened.directory, plan.model);
-    if (weights.tensors)
-      load_adapter(*weights.tensors, stage->parameters());
-    else
-      draw_adapter(stage->parameters(), static_cast<std::uint64_t>(config.training.seed));
-  }
+  pipeline.load_weights(weights_of(*weights.opened.directory, plan.model,
+                                   weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
   doing = "evaluating";
-  const RunOptions options;
-  const auto faults = injected_faults(rank, transport.size());
-  std::vector<ExecutorObserver*> observers;
-  if (faults) observers.push_back(faults.get());
-  Evaluator evaluator(plan.program, stages, transport, groups, ModelEnd(model), options, observers);
-  const AutocastScope autocast(autocast_type(config));
   return evaluate_data(data, evaluation_batches(config, plan, rank), /*max_batches=*/0, /*step=*/0,
-                       [&](const StepBatch& batch) {
-                         evaluator.run(batch);
-                         return evaluator.losses();
-                       });
+                       [&](const StepBatch& batch) { return pipeline.evaluate(batch); });
 }
 
 Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::string& checkpoint,

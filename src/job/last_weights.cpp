@@ -20,8 +20,8 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-std::string non_finite_weight(const Trainer& trainer) {
-  for (const ParameterInfo& parameter : trainer.parameters()) {
+std::string non_finite_weight(const Pipeline& pipeline) {
+  for (const ParameterInfo& parameter : pipeline.named_parameters()) {
     if (!std::isfinite(tensor_norm(parameter.tensor))) return parameter.name;
   }
   return {};
@@ -60,10 +60,10 @@ std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
 }
 
 // Collective. The first of all ranks, "" for none.
-std::string first_non_finite_weight(const Trainer& trainer, const Group& world) {
+std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world) {
   std::string first;
   for (WireReader& of_rank :
-       gather_messages(world, WireWriter().add(non_finite_weight(trainer)), "finite weights")) {
+       gather_messages(world, WireWriter().add(non_finite_weight(pipeline)), "finite weights")) {
     const auto name = of_rank.take<std::string>();
     of_rank.finish();
     if (first.empty()) first = name;
@@ -74,8 +74,7 @@ std::string first_non_finite_weight(const Trainer& trainer, const Group& world) 
 // Collective. outcome: kept up to date, so that its step is known when the rest fails.
 void save_alike(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
                 Outcome& outcome) {
-  const Trainer* const trainer = left.trainer.get();
-  outcome.step = steps_finished(trainer, world, outcome.reason);
+  outcome.step = steps_finished(left.trainer.get(), world, outcome.reason);
   if (outcome.step == 0) return;
   const std::optional<SaveOutcome> drained = left.saves->drain(world);
   if (!outcome.reason.empty()) return;
@@ -83,11 +82,12 @@ void save_alike(const TargetOfStep& target, const InterruptedRank& left, const G
     outcome.path = drained->path;
     return;
   }
-  if (const std::string name = first_non_finite_weight(*trainer, world); !name.empty()) {
+  if (const std::string name = first_non_finite_weight(*left.pipeline, world); !name.empty()) {
     outcome.reason = "the parameter '" + name + "' is not finite";
     return;
   }
-  const SaveOutcome saved = save_checkpoint(target(outcome.step), trainer->state(world), world);
+  const SaveOutcome saved =
+      save_checkpoint(target(outcome.step), left.pipeline->state(world), world);
   if (saved.error) throw Error(*saved.error);
   outcome.path = saved.path;
 }

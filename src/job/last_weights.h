@@ -20,6 +20,8 @@ struct LastWeights {
 
 // What a rank's thread leaves when its steps fail.
 struct InterruptedRank {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Pipeline> pipeline;
   std::unique_ptr<Trainer> trainer;  // null: the rank did not get that far
   std::unique_ptr<RankSaves> saves;
 };

@@ -20,9 +20,9 @@
 #include <utility>
 
 #include "config/machine_memory.h"
+#include "job/job_run_options.h"
 #include "job/model_options.h"
 #include "job/sampled_times.h"
-#include "job/trainer_options.h"
 #include "launch/launch_environment.h"
 #include "plan/predict/layer_kinds.h"
 #include "sluice/causal_lm.h"
@@ -134,6 +134,7 @@ SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
   options.seq_len = config.training.seq_len;
   options.optimizer = config.optimizer.kind;
   options.activation_checkpoint = recomputed_of(config.training.activation_checkpoint, small.spec);
+  options.step_end = StepEnd::kUpdate;
   small.plan = plan_pipeline(small.spec, options);
   return small;
 }
@@ -216,11 +217,11 @@ class InstructionTimes final : public ExecutorObserver {
 
 void run_rounds(const RunConfig& config, const SmallModel& small, Transport& transport,
                 Clock::time_point deadline, InstructionTimes& times) {
-  TrainerOptions options = trainer_options(config);
-  options.data_parallel = {};
-  options.observers.push_back(&times);
-  Trainer trainer(small.model, small.plan.partition, small.plan.program, transport, options);
-  trainer.draw_weights();
+  RunOptions options = run_options(config);
+  options.weights = InitialWeights::kDrawn;
+  options.training_observers = [&](int /*rank*/) { return std::vector<ExecutorObserver*>{&times}; };
+  Pipeline pipeline(small.model, small.plan, transport, options);
+  Trainer trainer(pipeline, config.optimizer);
   double longest = 0;
   int more = 0;  // rounds after the deadline
   Clock::time_point now = Clock::now();

@@ -30,7 +30,7 @@ void RankSaves::after_step(std::int64_t step, StepRequest request, const Group& 
   if (!is_due(step, request)) return;
   if (saver_.in_flight()) settle(saver_.finish(world).value());
   const SaveFrom from = copies() ? SaveFrom::kCopy : SaveFrom::kLive;
-  if (const auto failed = saver_.begin(target_(step), trainer_.state(), from, world)) {
+  if (const auto failed = saver_.begin(target_(step), pipeline_.state(), from, world)) {
     settle(*failed);
   } else if (from == SaveFrom::kLive) {
     settle(saver_.finish(world).value());
@@ -40,7 +40,7 @@ void RankSaves::after_step(std::int64_t step, StepRequest request, const Group& 
 std::string RankSaves::finish(std::int64_t step, const Group& world) {
   if (saver_.in_flight()) settle(saver_.finish(world).value());
   if (last_ && last_->step == step) return last_->path;
-  SaveOutcome outcome = save_checkpoint(target_(step), trainer_.state(), world);
+  SaveOutcome outcome = save_checkpoint(target_(step), pipeline_.state(), world);
   if (outcome.error) throw Error(*outcome.error);
   last_ = std::move(outcome);
   return last_->path;

@@ -13,8 +13,8 @@
 
 #include "sluice/parts/group.h"
 #include "sluice/parts/saver.h"
+#include "sluice/pipeline.h"
 #include "sluice/run_config.h"
-#include "sluice/trainer.h"
 
 namespace sluice {
 
@@ -23,10 +23,10 @@ using TargetOfStep = std::function<SaveTarget(std::int64_t step)>;
 
 class RankSaves {
  public:
-  // options, trainer: must outlive it. warns: this rank speaks for the run.
-  RankSaves(const CheckpointOptions& options, TargetOfStep target, const Trainer& trainer,
+  // options, pipeline: must outlive it. warns: this rank speaks for the run.
+  RankSaves(const CheckpointOptions& options, TargetOfStep target, const Pipeline& pipeline,
             bool warns)
-      : options_(options), target_(std::move(target)), trainer_(trainer), warns_(warns) {}
+      : options_(options), target_(std::move(target)), pipeline_(pipeline), warns_(warns) {}
 
   // Between steps. Sees to a save on its way; begins one when the interval or a request says so.
   // Throws the Error(kCheckpoint) of a save that failed, on every rank, unless
@@ -46,7 +46,7 @@ class RankSaves {
 
   const CheckpointOptions& options_;
   const TargetOfStep target_;
-  const Trainer& trainer_;
+  const Pipeline& pipeline_;
   const bool warns_;
   Saver saver_;
   std::optional<SaveOutcome> last_;  // that succeeded

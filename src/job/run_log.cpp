@@ -140,17 +140,17 @@ void RunLog::skip_step(double seconds) {
   time_left_.add_step(seconds);
 }
 
-void RunLog::step(std::int64_t step, double lr, const StepReport& report,
+void RunLog::step(std::int64_t step, double lr, const StepResult& result,
                   const std::vector<RankStats>& stats, std::optional<double> validation_loss) {
   const double seconds = seconds_of(stats);
   skip_step(seconds);
   StepMetrics metrics;
   metrics.step = step;
   metrics.num_steps = config_.training.steps;
-  metrics.loss = report.loss;
-  metrics.grad_norm = report.grad_norm;
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.grad_norm;
   metrics.lr = lr;
-  metrics.tokens = report.tokens;
+  metrics.tokens = result.count;
   metrics.step_seconds = seconds;
   double compute = 0;
   peaks_.resize(stats.size());
@@ -162,7 +162,7 @@ void RunLog::step(std::int64_t step, double lr, const StepReport& report,
   }
   metrics.bubble_fraction = bubble_fraction(compute, static_cast<int>(stats.size()), seconds);
   metrics.validation_loss = validation_loss;
-  if (config_.metrics.parameter_norms) metrics.parameter_norms = report.parameter_norms;
+  if (config_.metrics.parameter_norms) metrics.parameter_norms = result.parameter_norms;
   metrics.tokens_are_bytes = unigram_entropy_.has_value();
   metrics.seconds_left = time_left_.after(step, metrics.num_steps);
 

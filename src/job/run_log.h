@@ -18,9 +18,9 @@
 #include "sluice/data.h"
 #include "sluice/error.h"
 #include "sluice/parts/metrics.h"
+#include "sluice/pipeline.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
-#include "sluice/trainer.h"
 
 namespace sluice {
 
@@ -44,7 +44,7 @@ class RunLog {
   // After every instruction of the speaker. The first step has no line before it, and may take
   // long: says every 20 seconds how far it is.
   void instruction_done(int index);
-  void step(std::int64_t step, double lr, const StepReport& report,
+  void step(std::int64_t step, double lr, const StepResult& result,
             const std::vector<RankStats>& stats, std::optional<double> validation_loss);
   // After the first step: which stages did not split their backward, and the prediction with that.
   void unsplit_stages(const std::vector<int>& stages) const;

@@ -6,13 +6,15 @@
 
 #include "base/text.h"
 #include "job/checkpoint_target.h"
+#include "job/job_run_options.h"
 #include "job/model_options.h"
 #include "job/same_run.h"
 #include "job/shared_folder.h"
+#include "job/stage_weights.h"
 #include "job/step_loop.h"
-#include "job/trainer_options.h"
 #include "run/out_of_memory.h"
 #include "sluice/causal_lm.h"
+#include "sluice/lora.h"
 #include "sluice/parts/log.h"
 
 namespace sluice {
@@ -45,15 +47,24 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   const int rank = transport.rank();
   RunLog* const log = run.log_of(rank);
   std::optional<Progress> progress;
-  const Model model = causal_lm(run.plan.model, layer_options(run.config, run.adapter));
-  TrainerOptions options = trainer_options(run.config);
+  InterruptedRank own;
+  own.model =
+      std::make_unique<Model>(causal_lm(run.plan.model, layer_options(run.config, run.adapter)));
+  RunOptions options = run_options(run.config);
   options.requested = [&] { return request_of(run.stop); };
   options.ledger = &run.ledger;
-  options.saves_adapter_alone = run.adapter.has_value();
-  if (log) options.observers.push_back(&progress.emplace(*log));
-  options.observers.push_back(&run.flight.recorder(rank));
-  options.evaluation_observers.push_back(&run.flight.recorder(rank));
-  if (run.trace) options.observers.push_back(&run.trace->recorder(rank));
+  if (run.adapter) options.saves = is_adapter_parameter;
+  options.observers = [&](int /*rank*/) {
+    return std::vector<ExecutorObserver*>{&run.flight.recorder(rank)};
+  };
+  options.training_observers = [&](int /*rank*/) {
+    std::vector<ExecutorObserver*> observers;
+    if (log) observers.push_back(&progress.emplace(*log));
+    if (run.trace) observers.push_back(&run.trace->recorder(rank));
+    return observers;
+  };
+  const bool draws = !run.resume.checkpoint && !run.weights.directory;
+  if (draws) options.weights = InitialWeights::kDrawn;
 
   doing = "comparing the processes";
   require_same_run(identity_of(run.config, run.plan, run.made_of,
@@ -65,42 +76,41 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   }
   doing = "looking where to begin";
   require_same_resume_point(run.resume, transport.world());
-  doing = "making the modules";  // of this rank's stages and of no others
-  auto trainer =
-      std::make_unique<Trainer>(model, run.plan.partition, run.plan.program, transport, options);
+  doing = draws ? "making the modules, drawing the weights" : "making the modules";
+  own.pipeline = std::make_unique<Pipeline>(*own.model, run.plan, transport, options);
+  Pipeline& pipeline = *own.pipeline;
+  own.trainer = std::make_unique<Trainer>(pipeline, run.config.optimizer);
   if (run.resume.checkpoint) {
     doing = "loading the checkpoint";
-    const HfDirectory* base = run.adapter ? &*run.weights.directory : nullptr;
-    warn_of_fresh_state(trainer->load(*run.resume.checkpoint, base, &run.plan.model),
-                        log != nullptr);
+    FillStage base;
+    if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
+    warn_of_fresh_state(pipeline.load_state(*run.resume.checkpoint, base), log != nullptr);
     // Its files take room on the disk, once they are superseded, as long as they are open.
     transport.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {
     doing = "loading the weights";
-    trainer->load_weights(*run.weights.directory, run.plan.model,
-                          run.adapter_tensors ? &*run.adapter_tensors : nullptr);
-  } else {
-    doing = "drawing the weights";
-    trainer->draw_weights();
+    pipeline.load_weights(weights_of(*run.weights.directory, run.plan.model,
+                                     run.adapter_tensors ? &*run.adapter_tensors : nullptr,
+                                     pipeline.seed()));
   }
 
-  auto saves = std::make_unique<RankSaves>(
+  own.saves = std::make_unique<RankSaves>(
       run.config.checkpoint,
       [&run, log](std::int64_t step) {
         if (log) log->sync_metrics();  // also drops lines of steps that this run makes again
         return checkpoint_target(run, step);
       },
-      *trainer, log != nullptr);
+      pipeline, log != nullptr);
   std::int64_t steps = 0;
   std::string saved;
   try {
-    steps = run_steps(run, *trainer, *saves, transport.world(), doing);
+    steps = run_steps(run, pipeline, *own.trainer, *own.saves, doing);
     doing = "saving the last checkpoint";
-    saved = saves->finish(steps, transport.world());
+    saved = own.saves->finish(steps, transport.world());
   } catch (...) {
-    run.post_mortem.add(rank, trainer->current_instruction(), trainer->flight_record());
-    run.interrupted.at(rank) = {std::move(trainer), std::move(saves)};
+    run.post_mortem.add(rank, pipeline.current_instruction(), pipeline.flight_record());
+    run.interrupted.at(rank) = std::move(own);
     throw;
   }
   const bool finished = steps == run.config.training.steps;

@@ -33,13 +33,14 @@ bool is_validated(const ProcessRun& run, std::int64_t step) {
   return run.validation && interval > 0 && step % interval == 0;
 }
 
-double validate(const ProcessRun& run, Trainer& trainer, int rank, std::int64_t step,
+double validate(const ProcessRun& run, Pipeline& pipeline, int rank, std::int64_t step,
                 std::string& doing) {
   doing = "validation after step " + std::to_string(step);
-  const double loss = evaluate_data(*run.validation, evaluation_batches(run.config, run.plan, rank),
-                                    run.config.validation.steps, step,
-                                    [&](const StepBatch& batch) { return trainer.evaluate(batch); })
-                          .mean();
+  const double loss =
+      evaluate_data(*run.validation, evaluation_batches(run.config, run.plan, rank),
+                    run.config.validation.steps, step,
+                    [&](const StepBatch& batch) { return pipeline.evaluate(batch); })
+          .mean();
   if (std::isfinite(loss)) return loss;
   throw Error(ErrorKind::kNotFinite, {.what = "the loss of the validation is not finite",
                                       .where = doing,
@@ -74,8 +75,9 @@ class StragglerSearch {
 
 }  // namespace
 
-std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, const Group& world,
+std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, RankSaves& saves,
                        std::string& doing) {
+  const Group& world = pipeline.world();
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
   const BatchRange own = run.rows_of(world.rank());
@@ -90,7 +92,7 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
                                             training.microbatch_size, step);
     const double lr =
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
-    const StepReport& report = trainer.step(batch, lr);
+    const StepResult report = trainer.step(batch, lr);
     run.stop.step_finished();
     if (step == first) run.ranks.steps_begin();
 
@@ -98,23 +100,23 @@ std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, cons
     const bool validates = is_validated(run, step);
     const bool logs =
         last || validates || is_logged(step, training.steps, run.config.metrics.log_freq);
-    StepTimes times = trainer.times();
+    StepTimes times = pipeline.times();
     if (logs) times.reduction += wait_for_all(world);
     times.total = watch.seconds();
     times.compute_cpu = stragglers.add_step(times.compute_cpu);
 
     if (step == first) {
-      const std::vector<int> unsplit = trainer.gather_unsplit_stages();
+      const std::vector<int> unsplit = pipeline.gather_unsplit_stages();
       if (log) log->unsplit_stages(unsplit);
     }
     if (run.trace && run.trace->ends_with(step, last)) run.trace->gather(world);
     if (logs) {
-      const std::vector<RankStats> stats = trainer.gather_stats(times);
+      const std::vector<RankStats> stats = pipeline.gather_stats(times);
       if (log) stragglers.gathered(stats);
       stragglers.restart();
       std::optional<double> validation_loss;
       try {
-        if (validates) validation_loss = validate(run, trainer, world.rank(), step, doing);
+        if (validates) validation_loss = validate(run, pipeline, world.rank(), step, doing);
       } catch (...) {  // the step itself is done
         if (log) log->step(step, lr, report, stats, std::nullopt);
         throw;

@@ -12,11 +12,11 @@
 
 namespace sluice {
 
-// Collective over `world`, all ranks of the run. Every process reads the batches of its ranks
+// Collective over all ranks of the run. Every process reads the batches of its ranks
 // itself (run.batches), and every rank decides alike when to log and when to stop. Begins after the
 // step that the run goes on from. Returns the number of steps done, with those before. doing: kept
 // up to date, for the message of memory that runs out between instructions.
-std::int64_t run_steps(ProcessRun& run, Trainer& trainer, RankSaves& saves, const Group& world,
+std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, RankSaves& saves,
                        std::string& doing);
 
 }  // namespace sluice

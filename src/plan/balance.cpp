@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/text.h"
-#include "plan/data_parallel.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/predict/memory.h"
 #include "plan/recompute.h"
+#include "plan/step_program.h"
 #include "plan/trainable.h"
 
 namespace sluice::detail {
@@ -30,23 +30,14 @@ Partition uncut(const ModelSpec& model) {
 
 }  // namespace
 
-LowerOptions lowering_of(const Partition& partition, const DataParallel& replicas) {
-  LowerOptions lowering;
-  lowering.backwards = backwards_of(partition);
-  lowering.tie_groups = partition.tie_groups;
-  lowering.loss = true;
-  lowering.optimizer_step = true;
-  lowering.norm = true;
-  lowering.partial_norms = true;
-  lowering.update_by_stage = true;
-  set_lowering(replicas, lowering);
-  return lowering;
-}
-
 SplitBalance::SplitBalance(const ModelSpec& model, const PipelineOptions& options)
     : given_(options) {
   probe_.microbatch = {options.microbatch_size, options.seq_len};
   probe_.data_parallel = options.data_parallel;
+  probe_.step_end = options.step_end;
+  probe_.hooked_reduction = options.hooked_reduction;
+  probe_.optimizer = options.optimizer;
+  probe_.keeps_snapshot = options.keeps_snapshot;
   const bool by_costs = options.balance != Balance::kEven;
   if (options.balance == Balance::kMeasured && !options.times)
     refuse("a measured split needs times", "give PipelineOptions::times, or balance kCost");
@@ -91,7 +82,7 @@ const Program& SplitBalance::rows_of(const Partition& partition) {
           : named_schedule(partition, given_,
                            given_.schedule.value_or(several ? ScheduleKind::kInterleaved1F1B
                                                             : ScheduleKind::k1F1B));
-  LowerOptions lowering = lowering_of(partition, given_.data_parallel);
+  LowerOptions lowering = lowering_of(probe_);
   lowering.transfers = false;
   probe_.program = lower(schedule, lowering);
   if (lowering.backwards.empty()) rows_for_ = partition.stage_map;
@@ -106,8 +97,7 @@ bool SplitBalance::fits(const Partition& partition) {
   }
   rows_of(partition);
   std::int64_t peak = 0;
-  for (const RankMemory& rank : predict_memory(probe_, given_.optimizer, given_.keeps_snapshot))
-    peak = std::max(peak, rank.total_bytes());
+  for (const RankMemory& rank : predict_memory(probe_)) peak = std::max(peak, rank.total_bytes());
   smallest_peak_ = has_asked_ ? std::min(smallest_peak_, peak) : peak;
   has_asked_ = true;
   has_fit_ |= peak <= *given_.memory_per_rank;

@@ -14,9 +14,6 @@
 
 namespace sluice::detail {
 
-// What lower() is told for every plan.
-LowerOptions lowering_of(const Partition& partition, const DataParallel& replicas);
-
 class SplitBalance {
  public:
   // model: with what is trained. Throws Error(kUsage) for kMeasured without times, and for times of

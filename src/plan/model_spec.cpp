@@ -47,6 +47,7 @@ std::int64_t LayerInfo::num_parameters() const {
 }
 
 bool LayerInfo::trains() const {
+  if (frozen) return false;
   if (parameters.empty()) return !parameters_known;
   return std::any_of(parameters.begin(), parameters.end(),
                      [](const ParameterSpec& parameter) { return parameter.trainable; });

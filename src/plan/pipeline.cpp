@@ -1,5 +1,10 @@
 // From a model to a proven program: one step after the other.
+#include "plan/draft.h"
+
+#include <algorithm>
 #include <utility>
+
+#include "base/text.h"
 
 #include "plan/auto_schedule.h"
 #include "plan/balance.h"
@@ -7,6 +12,7 @@
 #include "plan/pipeline_schedule.h"
 #include "plan/predict/memory.h"
 #include "plan/recompute.h"
+#include "plan/step_program.h"
 #include "plan/trainable.h"
 #include "sluice/plan.h"
 
@@ -73,10 +79,9 @@ detail::SplitSchedule split_balanced(const ModelSpec& model, detail::SplitBalanc
   }
 }
 
-std::vector<RankPrediction> predict(const Plan& plan, const PipelineOptions& options) {
+std::vector<RankPrediction> predict(const Plan& plan) {
   std::vector<RankPrediction> ranks;
-  for (const RankMemory& memory :
-       detail::predict_memory(plan, options.optimizer, options.keeps_snapshot)) {
+  for (const RankMemory& memory : detail::predict_memory(plan)) {
     const std::size_t rank = ranks.size();
     ranks.push_back({.busy = plan.simulation.busy_per_rank[rank],
                      .finish = plan.simulation.finish_per_rank[rank],
@@ -86,14 +91,25 @@ std::vector<RankPrediction> predict(const Plan& plan, const PipelineOptions& opt
   return ranks;
 }
 
+void require_one_reduction(const PipelineOptions& options) {
+  const int degree = options.data_parallel.degree;
+  if (degree == 1 || options.hooked_reduction == HookedReduction::kNone) return;
+  throw Error(ErrorKind::kUsage, {.what = "a hook reduces gradients, and so do the " +
+                                          counted(degree, "replica") + " of the plan",
+                                  .where = "`hooked_reduction`",
+                                  .remedy = "leave the hook out, or plan one replica"});
+}
+
 }  // namespace
 
 RefusedSchedule::RefusedSchedule(const Error& error, Program program, VerifyReport report)
     : Error(error),
       refused_(std::make_shared<const Refused>(Refused{std::move(program), std::move(report)})) {}
 
-Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
-  if (options.auto_schedule) return detail::plan_fastest(std::move(model), options);
+namespace detail {
+
+Plan draft_plan(ModelSpec model, const PipelineOptions& options) {
+  if (options.auto_schedule) return plan_fastest(std::move(model), options);
   require_positive(options.microbatch_size, "`microbatch_size`");
   require_positive(options.seq_len, "`seq_len`");
   Plan plan;
@@ -101,16 +117,22 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
   plan.microbatch = {options.microbatch_size, options.seq_len};
   plan.data_parallel = options.data_parallel;
   plan.rank_order = options.rank_order;
-  detail::set_trainable(plan.model, options.trainable);
-  detail::require_something_to_train(plan.model);
+  plan.step_end = options.step_end;
+  plan.gathers_outputs = options.gathers_outputs;
+  plan.hooked_reduction = options.hooked_reduction;
+  plan.optimizer = options.optimizer;
+  plan.keeps_snapshot = options.keeps_snapshot;
+  set_trainable(plan.model, options.trainable);
+  freeze_layers(plan.model, options.frozen_layers);
+  require_something_to_train(plan.model);
   require_positions(plan.model, options.seq_len);
   warn_of_positions(plan.model, options.seq_len, plan.warnings);
   warn_of_one_microbatch(options, plan.warnings);
 
-  detail::SplitBalance balance(plan.model, options);
+  SplitBalance balance(plan.model, options);
   plan.balance = options.balance;
   plan.memory_per_rank = options.memory_per_rank;
-  detail::SplitSchedule made = split_balanced(plan.model, balance);
+  SplitSchedule made = split_balanced(plan.model, balance);
   plan.partition = std::move(made.partition);
   plan.schedule = std::move(made.schedule);
   plan.notes = std::move(made.notes);
@@ -118,27 +140,39 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
     plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   };
   note(plan.partition.notes);
-  detail::require_data_parallel(plan.data_parallel, plan.schedule.num_microbatches);
-  const Mesh mesh = detail::mesh_of(plan.schedule.num_ranks(), plan.data_parallel, plan.rank_order);
-  if (options.own_schedule)
-    detail::require_own_collectives(to_program(plan.schedule), plan.data_parallel);
-  note(detail::data_parallel_notes(plan.data_parallel));
-  note(detail::frozen_notes(plan.partition));
-  note(detail::set_recomputed(plan.model, plan.partition, options.activation_checkpoint));
+  require_data_parallel(plan.data_parallel, plan.schedule.num_microbatches);
+  require_one_reduction(options);
+  plan.program.mesh = mesh_of(plan.schedule.num_ranks(), plan.data_parallel, plan.rank_order);
+  if (options.own_schedule) require_own_collectives(to_program(plan.schedule), plan.data_parallel);
+  note(data_parallel_notes(plan.data_parallel));
+  note(set_recomputed(plan.model, plan.partition, options.activation_checkpoint));
+  if (balance.has_costs()) plan.costs = balance.costs(plan.partition);
+  plan.time_unit = balance.unit();
+  return plan;
+}
 
-  plan.program = lower(plan.schedule, detail::lowering_of(plan.partition, plan.data_parallel));
-  plan.program.mesh = mesh;
+Plan finish_plan(Plan plan) {
+  for (std::string& text : frozen_notes(plan.partition)) {
+    if (std::find(plan.notes.begin(), plan.notes.end(), text) == plan.notes.end())
+      plan.notes.push_back(std::move(text));
+  }
+  plan.program = step_program(plan, {});
   plan.report = verify(plan.program);
   require_proof(plan.program, plan.report, plan.schedule.name);
-  plan.costs = balance.has_costs()
-                   ? balance.costs(plan.partition)
-                   : detail::drop_frozen_costs(
-                         detail::recomputation_costs(plan.model, plan.partition, plan.microbatch),
-                         plan.partition);
-  plan.time_unit = balance.unit();
+  if (plan.time_unit.empty()) {
+    plan.costs = drop_frozen_costs(recomputation_costs(plan.model, plan.partition, plan.microbatch),
+                                   plan.partition);
+  }
   plan.simulation = simulate(plan.program, plan.costs);
-  plan.ranks = predict(plan, options);
+  plan.ranks = predict(plan);
   return plan;
+}
+
+}  // namespace detail
+
+Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
+  if (options.auto_schedule) return detail::plan_fastest(std::move(model), options);
+  return detail::finish_plan(detail::draft_plan(std::move(model), options));
 }
 
 }  // namespace sluice

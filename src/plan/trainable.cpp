@@ -120,6 +120,27 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
   lower_frozen_costs(model);
 }
 
+void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return;
+  std::vector<std::string> names;
+  for (const LayerInfo& layer : model.layers) names.push_back(layer.name);
+  for (const std::string& pattern : patterns) {
+    const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return matches_pattern(pattern, name);
+    });
+    if (matches) continue;
+    throw Error(ErrorKind::kUsage, {.what = "`frozen_layers`: '" + pattern + "' matches no layer",
+                                    .where = "`frozen_layers`",
+                                    .remedy = suggest_name(pattern, names)});
+  }
+  for (LayerInfo& layer : model.layers) {
+    if (!matches_any(patterns, layer.name)) continue;
+    layer.frozen = true;
+    for (ParameterSpec& parameter : layer.parameters) parameter.trainable = false;
+  }
+  lower_frozen_costs(model);
+}
+
 void require_something_to_train(const ModelSpec& model) {
   if (std::any_of(model.layers.begin(), model.layers.end(),
                   [](const LayerInfo& layer) { return layer.trains(); })) {

@@ -15,6 +15,10 @@ namespace sluice::detail {
 // pattern that matches nothing, with the nearest name.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
+// Freezes whole layers by patterns of their names, also those of which the parameters are not
+// known. Throws Error(kUsage) for a pattern that matches no layer, with the nearest name.
+void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
+
 // What layers of which nothing is trained cost then.
 void lower_frozen_costs(ModelSpec& model);
 

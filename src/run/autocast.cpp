@@ -17,7 +17,7 @@ constexpr std::array kDevices = {at::kCPU, at::kCUDA};
 void require_bfloat16(at::ScalarType type) {
   if (type == at::kBFloat16) return;
   throw Error(ErrorKind::kUsage, {.what = "autocast to " + dtype_name(type),
-                                  .where = "RunOptions::autocast, TrainerOptions::autocast",
+                                  .where = "RunOptions::autocast",
                                   .remedy = "give at::kBFloat16, or nothing"});
 }
 

@@ -3,8 +3,8 @@
 
 #include "sluice/parts/group.h"
 #include "sluice/parts/run_groups.h"
+#include "sluice/parts/run_options.h"
 #include "sluice/parts/step_batch.h"
-#include "sluice/pipeline.h"
 #include "train/fingerprint.h"
 
 namespace sluice {

@@ -7,84 +7,71 @@
 #include "train/step_loss.h"
 
 namespace sluice {
-
 namespace {
 
 // Replicas may have other numbers of microbatches, and so other programs: what is sharded is
 // gathered once before them.
 class WholeStages {
  public:
-  WholeStages(ShardedParameters* sharded, const RankStages& stages)
-      : sharded_(sharded), stages_(stages) {
-    if (!sharded_) return;
+  explicit WholeStages(const RankModel& rank) : rank_(rank) {
+    if (!rank_.sharded) return;
     std::vector<Work<void>> works;
-    for (const auto& stage : stages_.stages()) works.push_back(sharded_->unshard(stage->index()));
+    for (const auto& stage : rank_.stages.stages())
+      works.push_back(rank_.sharded->unshard(stage->index()));
     for (Work<void>& work : works) work.wait();
   }
   ~WholeStages() {
-    if (!sharded_) return;
-    for (const auto& stage : stages_.stages()) sharded_->reshard(stage->index());
+    if (!rank_.sharded) return;
+    for (const auto& stage : rank_.stages.stages()) rank_.sharded->reshard(stage->index());
   }
   WholeStages(const WholeStages&) = delete;
   WholeStages& operator=(const WholeStages&) = delete;
 
  private:
-  ShardedParameters* sharded_;
-  const RankStages& stages_;
+  const RankModel& rank_;
 };
 
 }  // namespace
 
-Evaluator::Evaluator(const Program& trained, RankStages& stages, Transport& transport,
-                     const RunGroups& groups, const ModelEnd& end, const RunOptions& options,
-                     const std::vector<ExecutorObserver*>& observers, ShardedParameters* sharded)
-    : trained_(trained),
-      stages_(stages),
+Evaluator::Evaluator(const Plan& plan, RankModel& rank, Transport& transport, const ModelEnd& end,
+                     const RunOptions& options, const std::vector<ExecutorObserver*>& observers)
+    : plan_(plan),
+      rank_(rank),
       transport_(transport),
-      groups_(groups),
       end_(end),
       options_(options),
-      observers_(observers),
-      sharded_(sharded) {}
+      observers_(observers) {}
 
-StepRunner& Evaluator::runner_for(const Kind& kind) {
+StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
   const auto found = std::find_if(runners_.begin(), runners_.end(),
-                                  [&](const Runner& runner) { return runner.kind == kind; });
+                                  [&](const Runner& runner) { return runner.program == program; });
   if (found != runners_.end()) {
     runners_.splice(runners_.begin(), runners_, found);
     return found->step;
   }
-  LowerOptions lowering;
-  lowering.forward_only = true;
-  lowering.loss = true;
-  lowering.outputs = kind.gathers_outputs;
-  lowering.shard_parameters = trained_.mesh.size(Axis::kDpShard) > 1;
-  const Schedule schedule = make_forward_schedule(trained_.stage_map, kind.num_microbatches);
-  Program program = lower(schedule, lowering);
-  program.mesh = trained_.mesh;
   if (runners_.size() == kMostPrograms) runners_.pop_back();
-  runners_.emplace_front(kind, std::move(program), stages_, no_ties_, transport_, groups_, end_,
-                         options_, observers_);
+  runners_.emplace_front(program, detail::proven_step_program(plan_, program), rank_, transport_,
+                         end_, options_, observers_, nullptr);
   return runners_.front().step;
 }
 
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
-  const WholeStages whole(sharded_, stages_);
-  if (batch.microbatches.size() == 0 && groups_.num_replicas > 1) {
+  const WholeStages whole(rank_);
+  if (batch.microbatches.size() == 0 && rank_.groups.num_replicas > 1) {
     // The other replicas have something to tell.
-    losses_ = post_losses(groups_.world, nullptr, StepRequest::kNone).wait().of_microbatches;
+    losses_ = post_losses(rank_.groups.world, nullptr, StepRequest::kNone).wait().of_microbatches;
     return {};
   }
-  const EvaluationMode mode(stages_);
-  StepRunner& runner = runner_for({.num_microbatches = static_cast<int>(batch.microbatches.size()),
-                                   .gathers_outputs = options.outputs == OutputRanks::kAll});
+  const EvaluationMode mode(rank_.stages);
+  StepRunner& runner = runner_for({.gathers_outputs = options.outputs == OutputRanks::kAll,
+                                   .forwards = static_cast<int>(batch.microbatches.size())});
   StepResult result = runner.run(batch, options);
   losses_ = runner.losses();
   return result;
 }
 
 std::string Evaluator::flight_record() const {
-  return runners_.empty() ? "" : runners_.front().step.flight_record();
+  return runners_.empty() ? "" : runners_.front().step.executor().flight_record();
 }
 
 }  // namespace sluice

@@ -1,3 +1,5 @@
+#include "train/not_finite.h"
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -7,7 +9,6 @@
 #include "comm/gather_messages.h"
 #include "run/replicas.h"
 #include "sluice/error.h"
-#include "sluice/parts/train_ops.h"
 
 namespace sluice {
 namespace {
@@ -66,7 +67,8 @@ std::vector<int> backward_order(const Program& program) {
 }  // namespace
 
 void throw_not_finite(Executor& executor, const Group& world, const Program& program,
-                      const StepBatch& batch, const StepReport& report) {
+                      const StepBatch& batch,
+                      const std::vector<std::pair<std::string, double>>& norms) {
   const WireWriter own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
   const std::vector<int> order = backward_order(program);
   // Smaller is earlier.
@@ -106,12 +108,11 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
              std::to_string(earliest->first_microbatch + first->microbatch);
   } else {
     // Every microbatch alone is finite, so it is their sum that overflowed.
-    const auto bad = std::find_if(report.parameter_norms.begin(), report.parameter_norms.end(),
+    const auto bad = std::find_if(norms.begin(), norms.end(),
                                   [](const auto& norm) { return !std::isfinite(norm.second); });
-    what = bad == report.parameter_norms.end()
-               ? "the loss is not finite"
-               : "the gradient of '" + bad->first +
-                     "' is not finite when summed over the microbatches";
+    what = bad == norms.end() ? "the loss is not finite"
+                              : "the gradient of '" + bad->first +
+                                    "' is not finite when summed over the microbatches";
   }
   throw Error(ErrorKind::kNotFinite, {.what = what, .where = where, .remedy = remedy});
 }

@@ -13,28 +13,17 @@
 #include <utility>
 
 #include "base/text.h"
-#include "plan/data_parallel.h"
+#include "comm/gather_messages.h"
 #include "run/autocast.h"
-#include "run/auxiliary_values.h"
-#include "run/fault_injection.h"
 #include "run/out_of_memory.h"
 #include "sluice/error.h"
-#include "sluice/parts/build_stages.h"
-#include "sluice/parts/describe.h"
 #include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/transport.h"
-#include "train/agreement.h"
-#include "train/begin_alike.h"
-#include "train/evaluator.h"
-#include "train/grads.h"
-#include "train/parameter_list.h"
-#include "train/pipeline_checkpoint.h"
-#include "train/running_step.h"
+#include "train/pipeline_impl.h"
 #include "train/split_inputs.h"
 #include "train/step_checks.h"
 #include "train/step_norm.h"
-#include "train/step_runner.h"
 
 namespace sluice {
 namespace {
@@ -57,235 +46,104 @@ void require_counted(const StepBatch& batch) {
                   "give every step something that Model::count counts");
 }
 
-void require_replicas(const Plan& plan, const GradientReduction& reduction) {
-  const DataParallel& how = plan.data_parallel;
-  require_planned_replicas(plan.program.mesh, how, "Plan::data_parallel");
-  if (how.degree == 1) return;
-  if (how.zero1 || how.zero3) {
-    throw Error(ErrorKind::kUsage,
-                {.what = std::string(how.zero3 ? "zero3" : "zero1") +
-                         " needs Trainer: here the optimizer is the caller's, and has whole "
-                         "parameters",
-                 .where = "Plan::data_parallel",
-                 .remedy = "leave zero1 and zero3 off, or train with sluice::Trainer"});
-  }
-  if (!reduction.reduce) return;
-  throw Error(ErrorKind::kUsage, {.what = "a hook reduces gradients, and so do the " +
-                                          counted(how.degree, "replica") + " of the plan",
-                                  .where = "RunOptions::reduction",
-                                  .remedy = "leave the hook out, or plan one replica"});
-}
-
 }  // namespace
 
-struct Pipeline::Impl {
-  const std::thread::id thread = std::this_thread::get_id();  // the rank's
-  const Model& model;
-  const Plan& plan;
-  Transport& transport;
-  const RunOptions options;
-  const Group world;
-  const RunGroups groups;
-  RankStages stages;
-  std::vector<SharedParameter> shared;
-  const std::unique_ptr<FaultInjector> faults;  // of SLUICE_FAULT
-  std::vector<ExecutorObserver*> observers;
-  Grads grads{shared, transport.size() > 1};
-  ModelEnd end{model};
-  std::map<bool, StepRunner> training;  // by whether outputs are gathered
-  std::optional<Evaluator> evaluation;
-  std::int64_t step = 0;
-  bool gave_parameters = false;  // an optimizer may hold them
-  std::set<std::string> compared_calls;
-  bool warned_of_loss = false;
-
-  Impl(const Model& the_model, const Plan& the_plan, Transport& the_transport,
-       RunOptions the_options)
-      : model(the_model),
-        plan(the_plan),
-        transport(require_fits(plan, the_transport)),
-        options(std::move(the_options)),
-        world(transport.world()),
-        groups(make_run_groups(world, plan.program.mesh)),
-        stages(
-            build_stages(model, plan.partition, groups.place(),
-                         {.backward_of = options.backward_of,
-                          .parallelize = options.parallelize,
-                          .axis_names = options.axis_names,
-                          .mesh = plan.program.mesh,
-                          .groups = options.parallelize ? make_axis_groups(world, plan.program.mesh)
-                                                        : std::map<Axis, Group>(),
-                          .replica = groups.replica})),
-        faults(injected_faults(transport.rank(), transport.size())) {
-    require_replicas(plan, options.reduction);
-    require_divisor("RunOptions::scale", options.scale);
-    require_reduction(options.reduction, plan.schedule);
-    if (!model.loss) {
-      throw Error(
-          ErrorKind::kUsage,
-          {.what = "the model has no loss", .where = "Pipeline", .remedy = "set Model::loss"});
-    }
-    if (model.auxiliary.empty()) end.loss = with_graph(model.loss);
-    if (options.observers) observers = options.observers(transport.rank());
-    if (faults) observers.push_back(faults.get());
-    require_planned_training(plan, stages);
-    stages.draw_weights(options.seed);
-    begin_alike(stages.pointers(), groups, static_cast<bool>(model.initialization.module));
-    shared =
-        list_parameters(stages.pointers(), groups.pipeline, Mesh({.pp = groups.pipeline.size()}));
+StepBatch Pipeline::Impl::training_batch(const Inputs& inputs, const StepOptions& options,
+                                         const char* call) {
+  require_divisor(call, options.scale);
+  require_gradients(call);
+  require_same_parameters(engine.rank().stages);
+  const BatchSplit split(inputs, model);
+  split.require_no_gradient();
+  const int planned = engine.plan().schedule.num_microbatches;
+  const int possible = split.num_microbatches(planned);
+  if (possible != planned) {
+    throw Error(ErrorKind::kInput,
+                {.what = "the batch falls into " + counted(possible, "microbatch") +
+                         ", the schedule has " + std::to_string(planned),
+                 .where = "train_step",
+                 .remedy = "give at least one row a microbatch, or plan with num_microbatches = " +
+                           std::to_string(possible)});
   }
+  StepBatch batch = make_batch(split, model, planned, step + 1, options);
+  agree_on(batch, options, "train_step");
+  ++step;
+  return batch;
+}
 
-  // By what the layers' factories have left to train, which the plan need not know.
-  std::vector<StageBackward> backwards() const {
-    std::vector<bool> layer_trains(model.layers.size());
-    for (const SharedParameter& parameter : shared) {
-      for (const ParameterUse& use : parameter.uses) layer_trains[use.layer] = true;
-    }
-    if (shared.empty()) {
+// Among replicas one may have nothing that counts.
+void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, const char* call) {
+  const RunGroups& groups = engine.rank().groups;
+  if (groups.num_replicas == 1) require_counted(batch);
+  const bool is_first = compared_calls.insert(call).second;
+  agree(groups, batch, options, call, is_first ? Compared::kAll : Compared::kSome);
+  if (groups.num_replicas > 1) require_counted(batch);
+}
+
+void Pipeline::Impl::require_own(const torch::optim::Optimizer& optimizer) {
+  std::set<const void*> own;
+  for (const SharedParameter& parameter : engine.rank().parameters) {
+    if (const ParameterUse* use = parameter.local_use())
+      own.insert(use->value().unsafeGetTensorImpl());
+  }
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (own.contains(parameter.unsafeGetTensorImpl())) continue;
       throw Error(ErrorKind::kUsage,
-                  {.what = "every parameter of the model is frozen",
-                   .where = "train_step",
-                   .remedy = "leave requires_grad on something in LayerSpec::make"});
-    }
-    // Where backwards begin.
-    std::vector<std::string> roots = model.outputs;
-    for (const LayerSpec& layer : model.layers) {
-      for (const std::string& name : layer.writes) {
-        if (is_auxiliary(model, name)) roots.push_back(name);
-      }
-    }
-    return stage_backwards(describe(model.layers), plan.partition, layer_trains, roots);
-  }
-
-  StepRunner& training_runner(bool gathers_outputs) {
-    const auto found = training.find(gathers_outputs);
-    if (found != training.end()) return found->second;
-    LowerOptions lowering;
-    lowering.backwards = backwards();
-    lowering.tie_groups = plan.partition.tie_groups;
-    lowering.loss = true;
-    lowering.outputs = gathers_outputs;
-    lowering.reduce_gradients = static_cast<bool>(options.reduction.reduce);
-    lowering.reduce_per_microbatch = options.reduction.per_microbatch;
-    detail::set_lowering(plan.data_parallel, lowering);
-    Program program = lower(plan.schedule, lowering);
-    program.mesh = plan.program.mesh;
-    return training
-        .emplace(std::piecewise_construct, std::tuple(gathers_outputs),
-                 std::forward_as_tuple(std::move(program), stages, shared, transport, groups, end,
-                                       options, observers, plan.data_parallel))
-        .first->second;
-  }
-
-  Evaluator& evaluator() {
-    if (!evaluation)
-      evaluation.emplace(plan.program, stages, transport, groups, end, options, observers);
-    return *evaluation;
-  }
-
-  void require_own(const torch::optim::Optimizer& optimizer) {
-    std::set<const void*> own;
-    for (const SharedParameter& parameter : shared) {
-      if (const ParameterUse* use = parameter.local_use())
-        own.insert(use->value().unsafeGetTensorImpl());
-    }
-    for (const auto& group : optimizer.param_groups()) {
-      for (const at::Tensor& parameter : group.params()) {
-        if (own.contains(parameter.unsafeGetTensorImpl())) continue;
-        throw Error(ErrorKind::kUsage,
-                    {.what = "the optimizer holds a parameter, " + to_text(meta_of(parameter)) +
-                             ", that is not one of this rank's pipeline",
-                     .where = "Pipeline::check on rank " + std::to_string(transport.rank()),
-                     .remedy = "make the optimizer after the pipeline, of pipeline.parameters()"});
-      }
-    }
-    grads.give_out();
-  }
-
-  PipelineState state() const {
-    return {stages.pointers(), shared, world, step, options.seed, groups.replica == 0};
-  }
-
-  // Among replicas one may have nothing that counts.
-  void agree_on(StepBatch& batch, const StepOptions& step_options, const char* call) {
-    if (groups.num_replicas == 1) require_counted(batch);
-    const bool is_first = compared_calls.insert(call).second;
-    agree(groups, batch, step_options, call, is_first ? Compared::kAll : Compared::kSome);
-    if (groups.num_replicas > 1) require_counted(batch);
-  }
-
-  // One rank for all, and once: what follows a loss that is not finite is none either.
-  void warn_of_loss(double loss) {
-    if (std::isfinite(loss) || transport.rank() != 0 || std::exchange(warned_of_loss, true)) return;
-    log_warning("the loss of step " + std::to_string(step) + " is " +
-                (std::isnan(loss) ? "nan" : std::to_string(loss)) +
-                "; Pipeline::train_step goes on: look at StepResult::loss, and stop there");
-  }
-
-  // What is thrown before the executor runs would leave the other ranks waiting.
-  template <typename Body>
-  auto waking_others(const char* call, Body body) {
-    require_thread(thread, call);
-    try {
-      const RunningStep running(call);
-      return body();
-    } catch (...) {
-      const Error error = caught_error();
-      transport.abort({transport.rank(), error.kind(), error.what()});
-      throw;
+                  {.what = "the optimizer holds a parameter, " + to_text(meta_of(parameter)) +
+                           ", that is not one of this rank's pipeline",
+                   .where = "Pipeline::check on rank " + std::to_string(transport.rank()),
+                   .remedy = "make the optimizer after the pipeline, of pipeline.parameters()"});
     }
   }
+  grads.give_out();
+}
 
-  std::vector<std::pair<std::string, at::Tensor>> local_parameters() const {
-    std::vector<std::pair<std::string, at::Tensor>> parameters;
-    std::set<std::string> seen;
-    for (const auto& stage : stages.stages()) {
-      for (const ParameterInfo& info : stage->parameters()) {
-        const std::string& name = info.tied_to.empty() ? info.name : info.tied_to;
-        if (seen.insert(name).second) parameters.emplace_back(name, info.tensor);
-      }
+PipelineState Pipeline::Impl::state() { return {.engine = engine, .world = world, .step = step}; }
+
+void Pipeline::Impl::warn_of_loss(double loss) {
+  if (std::isfinite(loss) || transport.rank() != 0 || std::exchange(warned_of_loss, true)) return;
+  log_warning("the loss of step " + std::to_string(step) + " is " +
+              (std::isnan(loss) ? "nan" : std::to_string(loss)) +
+              "; Pipeline::train_step goes on: look at StepResult::loss, and stop there");
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Pipeline::Impl::local_parameters() const {
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  std::set<std::string> seen;
+  for (const auto& stage : engine.rank().stages.stages()) {
+    for (const ParameterInfo& info : stage->parameters()) {
+      const std::string& name = info.tied_to.empty() ? info.name : info.tied_to;
+      if (seen.insert(name).second) parameters.emplace_back(name, info.tensor);
     }
-    return parameters;
   }
-
-  // The sums of this step join what earlier steps have left in `.grad`.
-  void add_to_grads(StepRunner& runner) {
-    runner.finish_ties();
-    grads.add_step();
-    for (const auto& stage : stages.stages()) stage->clear_gradients();
-  }
-};
+  return parameters;
+}
 
 Pipeline::Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options)
     : impl_(std::make_unique<Impl>(model, plan, transport, std::move(options))) {}
 Pipeline::~Pipeline() = default;
 
+Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+std::unique_ptr<Pipeline::Impl> Pipeline::drafted(const Model& model, Plan draft,
+                                                  Transport& transport, const RunOptions& options) {
+  return std::make_unique<Impl>(model, DraftedPlan{std::move(draft)}, transport, options);
+}
+
 StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::train_step", [&] {
-    const AutocastScope autocast(impl_->options.autocast);
-    require_divisor("Pipeline::train_step", options.scale);
-    require_gradients("Pipeline::train_step");
-    require_same_parameters(impl_->stages);
-    const BatchSplit split(inputs, impl_->model);
-    split.require_no_gradient();
-    const int planned = impl_->plan.schedule.num_microbatches;
-    const int possible = split.num_microbatches(planned);
-    if (possible != planned) {
-      throw Error(
-          ErrorKind::kInput,
-          {.what = "the batch falls into " + counted(possible, "microbatch") +
-                   ", the schedule has " + std::to_string(planned),
-           .where = "train_step",
-           .remedy = "give at least one row a microbatch, or plan with num_microbatches = " +
-                     std::to_string(possible)});
-    }
-    StepBatch batch = make_batch(split, impl_->model, planned, impl_->step + 1, options);
-    impl_->agree_on(batch, options, "train_step");
+    Engine& engine = impl_->engine;
+    require_callers_update(engine.plan());
+    require_something_trains(engine.rank());
+    const AutocastScope autocast(engine.options().autocast);
+    const StepBatch batch = impl_->training_batch(inputs, options, "Pipeline::train_step");
     impl_->grads.require_asked_for(impl_->transport.rank());
-    ++impl_->step;
-    StepRunner& runner = impl_->training_runner(options.outputs == OutputRanks::kAll);
-    StepResult result = runner.run(batch, options);
-    impl_->add_to_grads(runner);
+    StepResult result = engine.train(batch, options);
+    // The sums of this step join what earlier steps have left in `.grad`.
+    engine.finish_ties();
+    impl_->grads.add_step();
+    for (const auto& stage : engine.rank().stages.stages()) stage->clear_gradients();
     impl_->warn_of_loss(result.loss);
     return result;
   });
@@ -293,27 +151,33 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
 
 StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::eval_step", [&] {
-    const AutocastScope autocast(impl_->options.autocast);
+    Engine& engine = impl_->engine;
+    const AutocastScope autocast(engine.options().autocast);
     require_no_scale("Pipeline::eval_step", options.scale);
-    require_same_parameters(impl_->stages);
+    require_same_parameters(engine.rank().stages);
     const BatchSplit split(inputs, impl_->model);
-    const int num_microbatches = split.num_microbatches(impl_->plan.schedule.num_microbatches);
+    const int num_microbatches = split.num_microbatches(engine.plan().schedule.num_microbatches);
     StepBatch batch = make_batch(split, impl_->model, num_microbatches, impl_->step, options);
     impl_->agree_on(batch, options, "eval_step");
-    return impl_->evaluator().run(batch, options);
+    return engine.evaluate(batch, options);
   });
+}
+
+std::vector<MicrobatchLoss> Pipeline::evaluate(const StepBatch& batch) {
+  impl_->engine.evaluate(batch, {});
+  return impl_->engine.evaluated_losses();
 }
 
 void Pipeline::to(at::Device device) {
   require_no_step("Pipeline::to");
-  if (impl_->gave_parameters || !impl_->training.empty() || impl_->evaluation) {
+  if (impl_->gave_parameters || impl_->engine.has_run()) {
     throw Error(ErrorKind::kUsage,
                 {.what = impl_->gave_parameters ? "parameters() were asked for already"
                                                 : "the pipeline has made a step already",
                  .where = "Pipeline::to on rank " + std::to_string(rank()),
                  .remedy = "move it first, then make the optimizer of pipeline.parameters()"});
   }
-  impl_->stages.to(device);
+  impl_->engine.rank().stages.to(device);
 }
 
 std::vector<at::Tensor> Pipeline::parameters() const {
@@ -321,7 +185,7 @@ std::vector<at::Tensor> Pipeline::parameters() const {
   impl_->gave_parameters = true;
   impl_->grads.give_out();
   std::vector<at::Tensor> parameters;
-  for (const SharedParameter& parameter : impl_->shared) {
+  for (const SharedParameter& parameter : impl_->engine.rank().parameters) {
     if (const ParameterUse* use = parameter.local_use()) parameters.push_back(use->value());
   }
   return parameters;
@@ -333,13 +197,28 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_parameters() con
   return impl_->local_parameters();
 }
 
+std::vector<ParameterInfo> Pipeline::named_parameters() const {
+  require_no_step("Pipeline::named_parameters");
+  impl_->grads.give_out();
+  std::vector<ParameterInfo> all;
+  const RankModel& rank = impl_->engine.rank();
+  for (const auto& stage : rank.stages.stages()) {
+    for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
+      ParameterInfo& info = all.emplace_back(stage->parameters()[i]);
+      if (rank.sharded && rank.sharded->is_sharded(stage->index(), i))
+        info.tensor = rank.sharded->own(stage->index(), i);
+    }
+  }
+  return all;
+}
+
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() const {
   require_no_step("Pipeline::local_state_dict");
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (const auto& [name, tensor] : impl_->local_parameters())
     state.emplace_back(name, tensor.detach());
   // Stages of a whole module may have each their own of one name.
-  for (const auto& stage : impl_->stages.stages()) {
+  for (const auto& stage : impl_->engine.rank().stages.stages()) {
     for (const auto& [name, tensor] : stage->chunk().buffers()) state.emplace_back(name, tensor);
   }
   return state;
@@ -405,6 +284,21 @@ LoadedState Pipeline::load(const std::string& path, torch::optim::Optimizer* opt
   });
 }
 
+void Pipeline::load_weights(const FillStage& fill) {
+  require_no_step("Pipeline::load_weights");
+  impl_->engine.rank().fill(fill);
+}
+
+RankState Pipeline::state() const { return impl_->engine.state(impl_->engine.rank().groups); }
+RankState Pipeline::state(const Group& world) const {
+  const RankModel& rank = impl_->engine.rank();
+  return impl_->engine.state(rank.shards_state ? make_run_groups(world, rank.mesh) : rank.groups);
+}
+
+std::vector<std::string> Pipeline::load_state(const Checkpoint& checkpoint, const FillStage& rest) {
+  return impl_->engine.load(checkpoint, rest);
+}
+
 void Pipeline::scale_grads_by_divisor(double divisor) {
   require_no_step("Pipeline::scale_grads_by_divisor");
   require_divisor("Pipeline::scale_grads_by_divisor",
@@ -423,9 +317,9 @@ double Pipeline::clip_grad_norm(double max_norm) {
   require_call(impl_->world, "clip_grad_norm");
   const at::NoGradGuard no_grad;
   const GradientNorms norms =
-      post_gradient_norms(impl_->shared, impl_->groups.pipeline, [&](const ParameterUse& use) {
-        return impl_->grads.of(use);
-      }).wait();
+      post_gradient_norms(impl_->engine.rank().parameters, impl_->engine.rank().groups.pipeline,
+                          [&](const ParameterUse& use) { return impl_->grads.of(use); })
+          .wait();
   const double coefficient = clip_coefficient(norms.total, max_norm);
   if (coefficient != 1.0) impl_->grads.scale(coefficient);
   return norms.total;
@@ -443,28 +337,20 @@ void Pipeline::check(const torch::optim::Optimizer& optimizer) const {
 
 int Pipeline::rank() const { return impl_->transport.rank(); }
 int Pipeline::num_ranks() const { return impl_->transport.size(); }
-int Pipeline::replica() const { return impl_->groups.replica; }
-int Pipeline::num_replicas() const { return impl_->groups.num_replicas; }
-std::uint64_t Pipeline::seed() const { return impl_->options.seed; }
-const Plan& Pipeline::plan() const { return impl_->plan; }
-const Program& Pipeline::program() const {
-  if (impl_->training.empty()) {
-    throw Error(ErrorKind::kUsage, {.what = "no train_step() has run",
-                                    .where = "Pipeline::program",
-                                    .remedy = "call it after one, or use plan().program"});
-  }
-  return impl_->training.begin()->second.program();
-}
+int Pipeline::replica() const { return impl_->engine.rank().groups.replica; }
+int Pipeline::num_replicas() const { return impl_->engine.rank().groups.num_replicas; }
+std::uint64_t Pipeline::seed() const { return impl_->engine.options().seed; }
+const Plan& Pipeline::plan() const { return impl_->engine.plan(); }
 std::vector<Stage*> Pipeline::stages() const {
   require_no_step("Pipeline::stages");
   impl_->grads.give_out();
-  return impl_->stages.pointers();
+  return impl_->engine.rank().stages.pointers();
 }
 std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
   require_no_step("Pipeline::modules");
   impl_->grads.give_out();
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
-  for (const auto& stage : impl_->stages.stages()) {
+  for (const auto& stage : impl_->engine.rank().stages.stages()) {
     Chunk& chunk = stage->chunk();
     for (std::size_t i = 0; i < chunk.layers().size(); ++i)
       if (chunk.layers()[i].make) modules.push_back(chunk.module(i).shared_from_this());
@@ -473,11 +359,49 @@ std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
 }
 const Group& Pipeline::world() const { return impl_->world; }
 bool Pipeline::has_first_stage() const {
-  return impl_->plan.program.stage_map.rank_of(0) == impl_->groups.place();
+  return impl_->engine.plan().program.stage_map.rank_of(0) == impl_->engine.rank().groups.place();
 }
+const StepTimes& Pipeline::times() const { return impl_->engine.times(); }
+
+std::vector<RankStats> Pipeline::gather_stats(const StepTimes& times) const {
+  const MemoryLedger* ledger = impl_->engine.options().ledger;
+  WireWriter own;
+  own.add(std::vector<double>{times.total, times.compute, times.wait_receive, times.wait_send,
+                              times.reduction, times.optimizer, times.compute_cpu});
+  own.add(ledger ? ledger->peak_bytes(impl_->world.rank()) : 0);
+  std::vector<RankStats> stats;
+  for (WireReader& message : gather_messages(impl_->world, own, "what the step cost")) {
+    RankStats& of_rank = stats.emplace_back();
+    const auto seconds = message.take<std::vector<double>>();
+    of_rank.times = {seconds.at(0), seconds.at(1), seconds.at(2), seconds.at(3),
+                     seconds.at(4), seconds.at(5), seconds.at(6)};
+    of_rank.peak_bytes = message.take<std::int64_t>();
+    message.finish();
+  }
+  return stats;
+}
+
+std::vector<int> Pipeline::gather_unsplit_stages() const {
+  std::vector<int> own;
+  for (const auto& stage : impl_->engine.rank().stages.stages()) {
+    if (!stage->splits_backward()) own.push_back(stage->index());
+  }
+  std::set<int> unsplit;
+  for (WireReader& message :
+       gather_messages(impl_->world, WireWriter().add(own), "unsplit stages")) {
+    for (const int stage : message.take<std::vector<int>>()) unsplit.insert(stage);
+    message.finish();
+  }
+  return {unsplit.begin(), unsplit.end()};
+}
+
+std::string Pipeline::flight_record() const { return impl_->engine.flight_record(); }
+int Pipeline::current_instruction() const { return impl_->engine.current_instruction(); }
+
 bool Pipeline::has_last_stage() const {
-  const int last = impl_->plan.program.num_stages() - 1;
-  return impl_->plan.program.stage_map.rank_of(last) == impl_->groups.place();
+  const int last = impl_->engine.plan().program.num_stages() - 1;
+  return impl_->engine.plan().program.stage_map.rank_of(last) ==
+         impl_->engine.rank().groups.place();
 }
 
 }  // namespace sluice

@@ -87,14 +87,13 @@ SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
   target.commit = options.commit;
   target.head.run = unique_suffix();
   target.head.step = state.step;
-  target.head.seed = state.seed;
+  target.head.seed = state.engine.options().seed;
   target.head.extra = options.extra;
-  // Replicas hold the same.
-  RankState saved = state.saves ? state_of(state.stages) : RankState();
+  RankState saved = state.engine.state(state.engine.rank().groups);
   if (options.optimizer) {
     target.head.settings[kOptimizerSetting] = optimizer_name(*options.optimizer);
     saved.optimizer = optimizer_state_of(
-        saved, torch_optimizer_state(*options.optimizer, names_of(state.shared)));
+        saved, torch_optimizer_state(*options.optimizer, names_of(state.engine.rank().parameters)));
   }
   saved.extra = options.extra_tensors;
   return save_checkpoint(target, saved, state.world);
@@ -105,8 +104,9 @@ LoadedState load_pipeline(const PipelineState& state, const std::string& path,
   const Checkpoint checkpoint(path);
   const Manifest& manifest = checkpoint.manifest();
   if (optimizer) require_optimizer_of(checkpoint, *optimizer);
-  load_stages(checkpoint, state.stages, state.world);
-  if (optimizer) load_torch_optimizer(*optimizer, names_of(state.shared), checkpoint);
+  state.engine.load(checkpoint, {});
+  if (optimizer)
+    load_torch_optimizer(*optimizer, names_of(state.engine.rank().parameters), checkpoint);
   LoadedState loaded{manifest.step, manifest.extra, {}};
   for (const SavedTensor& tensor : manifest.extra_tensors)
     loaded.extra_tensors.emplace_back(tensor.name, checkpoint.read(SavedKind::kExtra, tensor.name));

@@ -8,18 +8,15 @@
 
 #include "sluice/parts/saver.h"
 #include "sluice/pipeline.h"
-#include "train/parameter_list.h"
+#include "train/engine.h"
 
 namespace sluice {
 
-// Of a pipeline, between steps.
+// A pipeline between steps.
 struct PipelineState {
-  std::vector<Stage*> stages;
-  const std::vector<SharedParameter>& shared;
+  Engine& engine;
   const Group& world;
   std::int64_t step = 0;
-  std::uint64_t seed = 0;
-  bool saves = true;  // this replica's are written
 };
 
 // Throws Error(kUsage) where ranks differ in what they want to save.

@@ -5,13 +5,15 @@
 
 #include "base/text.h"
 #include "comm/process_job.h"
+#include "plan/draft.h"
 #include "sluice/error.h"
 #include "sluice/parts/describe.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/parts/transport.h"
 #include "sluice/pipeline.h"
-#include "train/agreement.h"
+#include "train/pipeline_impl.h"
+#include "train/step_checks.h"
 
 namespace sluice {
 namespace {
@@ -55,20 +57,24 @@ void run(const Model& model, const PipelineOptions& options,
                  .remedy = "give at least 1, or 0 for the cores divided among the ranks"});
   }
   const ThreadsOfCaller threads;
-  const Plan plan = plan_pipeline(describe(model.layers), options);
-  const int num_ranks = plan.program.mesh.num_ranks();
+  PipelineOptions planned = options;
+  // Beside replicas the pipeline refuses a hook.
+  if (options.data_parallel.degree == 1)
+    planned.hooked_reduction = hooked_reduction(run_options.reduction);
+  const Plan draft = detail::draft_plan(describe(model.layers), planned);
+  const int num_ranks = draft.program.mesh.num_ranks();
   ProcessJob processes(read_launch_environment(), {.num_ranks = num_ranks,
-                                                   .alike = alike(plan, model, run_options),
+                                                   .alike = alike(draft, model, run_options),
                                                    .deadline = run_options.deadline,
                                                    .heartbeat = run_options.heartbeat});
   if (processes.ranks_here().front() == 0) {
-    for (const std::string& warning : plan.warnings) log_warning(warning);
+    for (const std::string& warning : draft.warnings) log_warning(warning);
   }
   try {
     run_ranks(processes.connect(),
               resolve_threads_per_rank(run_options.threads_per_rank, processes.ranks_on_machine()),
               /*ledger=*/nullptr, [&](Transport& transport) {
-                Pipeline pipeline(model, plan, transport, run_options);
+                Pipeline pipeline(Pipeline::drafted(model, draft, transport, run_options));
                 body(pipeline);
                 require_call(pipeline.world(), kEndOfBody);
               });

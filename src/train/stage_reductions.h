@@ -8,7 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "sluice/pipeline.h"
+#include "sluice/parts/run_options.h"
+#include "sluice/parts/stage.h"
+#include "sluice/program.h"
 
 namespace sluice {
 

@@ -32,6 +32,30 @@ void require_planned_replicas(const Mesh& mesh, const DataParallel& data_paralle
                                   .remedy = "give Plan::data_parallel with Plan::program"});
 }
 
+HookedReduction hooked_reduction(const GradientReduction& reduction) {
+  if (!reduction.reduce) return HookedReduction::kNone;
+  return reduction.per_microbatch ? HookedReduction::kMicrobatch : HookedReduction::kStep;
+}
+
+void require_runnable(const Plan& plan, const Model& model, const RunOptions& options) {
+  const DataParallel& how = plan.data_parallel;
+  require_planned_replicas(plan.program.mesh, how, "Plan::data_parallel");
+  const bool shards = how.degree > 1 && (how.zero1 || how.zero3);
+  if (shards && plan.step_end == StepEnd::kGradients) {
+    throw Error(ErrorKind::kUsage,
+                {.what = std::string(how.zero3 ? "zero3" : "zero1") +
+                         " needs Trainer: a caller's optimizer has whole parameters",
+                 .where = "Plan::data_parallel",
+                 .remedy = "leave zero1 and zero3 off, or plan with StepEnd::kUpdate and train "
+                           "with sluice::Trainer"});
+  }
+  require_divisor("RunOptions::scale", options.scale);
+  require_reduction(options.reduction, plan);
+  if (model.loss) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "the model has no loss", .where = "Pipeline", .remedy = "set Model::loss"});
+}
+
 Transport& require_fits(const Plan& plan, Transport& transport) {
   const int num_ranks = plan.program.mesh.num_ranks();
   if (transport.size() == num_ranks) return transport;
@@ -96,6 +120,22 @@ LossFunction with_graph(LossFunction loss) {
   };
 }
 
+void require_callers_update(const Plan& plan) {
+  if (plan.step_end == StepEnd::kGradients) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "the plan's steps end with an update (StepEnd::kUpdate)",
+               .where = "Pipeline::train_step",
+               .remedy = "step with a sluice::Trainer of this pipeline, or plan with "
+                         "StepEnd::kGradients"});
+}
+
+void require_something_trains(const RankModel& rank) {
+  if (!rank.parameters.empty()) return;
+  throw Error(ErrorKind::kUsage, {.what = "every parameter of the model is frozen",
+                                  .where = "train_step",
+                                  .remedy = "leave requires_grad on something in LayerSpec::make"});
+}
+
 void require_gradients(const char* call) {
   const bool records = at::GradMode::is_enabled() && !c10::InferenceMode::is_enabled();
   if (records) return;
@@ -105,16 +145,24 @@ void require_gradients(const char* call) {
                .remedy = "call it outside of torch::NoGradGuard and c10::InferenceMode"});
 }
 
-void require_reduction(const GradientReduction& reduction, const Schedule& schedule) {
+void require_reduction(const GradientReduction& reduction, const Plan& plan) {
   const auto refuse = [](const std::string& what, const std::string& remedy) {
     throw Error(ErrorKind::kUsage,
                 {.what = what, .where = "RunOptions::reduction", .remedy = remedy});
   };
-  if (!reduction.reduce) {
-    if (reduction.per_microbatch) refuse("per_microbatch without a hook", "set `reduce`, too");
-    return;
-  }
-  for (const std::vector<Action>& row : schedule.rows) {
+  if (!reduction.reduce && reduction.per_microbatch)
+    refuse("per_microbatch without a hook", "set `reduce`, too");
+  const HookedReduction hooked = hooked_reduction(reduction);
+  const int degree = plan.data_parallel.degree;
+  if (degree > 1 && hooked != HookedReduction::kNone)
+    refuse("a hook reduces gradients, and so do the " + counted(degree, "replica") + " of the plan",
+           "leave the hook out, or plan one replica");
+  if (hooked != plan.hooked_reduction)
+    refuse(reduction.reduce ? "a hook reduces gradients, and the plan does not say when"
+                            : "the plan reduces gradients by a hook, and there is none",
+           "let PipelineOptions::hooked_reduction and RunOptions::reduction say the same");
+  if (!reduction.reduce) return;
+  for (const std::vector<Action>& row : plan.schedule.rows) {
     for (const Action& action : row) {
       if (action.kind != ActionKind::kReduceGrad) continue;
       if ((action.microbatch >= 0) == reduction.per_microbatch) continue;

@@ -6,9 +6,10 @@
 
 #include "sluice/options.h"
 #include "sluice/parts/build_stages.h"
+#include "sluice/parts/run_options.h"
 #include "sluice/parts/step_batch.h"
-#include "sluice/pipeline.h"
 #include "sluice/plan.h"
+#include "train/rank_model.h"
 
 namespace sluice {
 
@@ -18,6 +19,10 @@ class Transport;
 // The replicas are those of the mesh. where: for the message.
 void require_planned_replicas(const Mesh& mesh, const DataParallel& data_parallel,
                               const char* where);
+// What the plan has to say of a hook.
+HookedReduction hooked_reduction(const GradientReduction& reduction);
+// What a run is told fits its plan and its model.
+void require_runnable(const Plan& plan, const Model& model, const RunOptions& options);
 // The transport, if it has as many ranks as the plan.
 Transport& require_fits(const Plan& plan, Transport& transport);
 // Some microbatch counts something, of whichever replica where that is known. what, remedy: for the
@@ -31,10 +36,13 @@ void require_no_scale(const char* call, const std::optional<GradientScale>& scal
 // The loss; where graphs are recorded it throws Error(kUsage) when it counts something and depends
 // on nothing that is trained.
 LossFunction with_graph(LossFunction loss);
+// The plan leaves the update to the caller.
+void require_callers_update(const Plan& plan);
+void require_something_trains(const RankModel& rank);
 // This thread records graphs.
 void require_gradients(const char* call);
-// A hook for what is said of it, at the times that an order of the user's says.
-void require_reduction(const GradientReduction& reduction, const Schedule& schedule);
+// A hook for what is said of it, at the times that plan and schedule say.
+void require_reduction(const GradientReduction& reduction, const Plan& plan);
 // What is trained is what the plan trains, as far as it knows the parameters.
 void require_planned_training(const Plan& plan, const RankStages& stages);
 

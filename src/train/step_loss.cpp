@@ -1,6 +1,7 @@
 #include "train/step_loss.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -48,6 +49,17 @@ StepRequest take_request(WireReader& message) {
   }
   throw Error(ErrorKind::kInternal,
               {.what = "a rank asks for " + std::to_string(request) + ", which is no request"});
+}
+
+double mean(double sum, std::int64_t count) {
+  return count > 0 ? sum / static_cast<double>(count) : 0.0;
+}
+
+double scale_of(const std::string& value, const std::vector<AuxiliaryLoss>& auxiliary) {
+  const auto found =
+      std::find_if(auxiliary.begin(), auxiliary.end(),
+                   [&](const AuxiliaryLoss& loss) { return matches_pattern(loss.value, value); });
+  return found == auxiliary.end() ? 0.0 : found->scale;
 }
 
 GatheredLosses read_losses(std::vector<WireReader> messages) {
@@ -112,21 +124,18 @@ Work<GatheredLosses> post_losses(const Group& world, const Executor* executor,
       .then(&read_losses);
 }
 
-double StepLoss::scale_of(const std::string& value) const {
-  const auto found =
-      std::find_if(auxiliary_.begin(), auxiliary_.end(),
-                   [&](const AuxiliaryLoss& loss) { return matches_pattern(loss.value, value); });
-  return found == auxiliary_.end() ? 0.0 : found->scale;
-}
-
-Work<void> StepLoss::reduce(StepReport& report) const {
-  return post_losses(world_, executor_, requested_ ? requested_() : StepRequest::kNone)
-      .then([this, &report](const GatheredLosses& losses) {
-        report.tokens = losses.count();
-        report.request = losses.request;
-        report.loss = losses.sum() / static_cast<double>(report.tokens);  // never 0 in a Trainer
-        for (const auto& [name, mean] : losses.auxiliary()) report.loss += scale_of(name) * mean;
-      });
+StepResult result_of(const GatheredLosses& losses, const std::vector<AuxiliaryLoss>& auxiliary) {
+  StepResult result;
+  result.count = losses.count();
+  result.request = losses.request;
+  result.loss = mean(losses.sum(), result.count);
+  for (const MicrobatchLoss& loss : losses.of_microbatches)
+    result.microbatch_losses.push_back(mean(loss.sum, loss.count));
+  result.auxiliary = losses.auxiliary();
+  for (const auto& [name, value] : result.auxiliary)
+    result.loss += scale_of(name, auxiliary) * value;
+  result.finite = std::isfinite(result.loss);
+  return result;
 }
 
 }  // namespace sluice

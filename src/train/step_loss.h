@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/model.h"
+#include "sluice/parts/executor.h"
 #include "sluice/parts/group.h"
-#include "sluice/parts/train_ops.h"
+#include "sluice/parts/run_options.h"
 
 namespace sluice {
 
@@ -31,27 +33,7 @@ struct GatheredLosses {
 // Collective over `world`, all ranks. executor: the losses of its step; null: this rank has none.
 Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, StepRequest request);
 
-class StepLoss {
- public:
-  // requested may be empty. world: all ranks.
-  StepLoss(Group world, std::function<StepRequest()> requested)
-      : world_(std::move(world)), requested_(std::move(requested)) {}
-
-  // Losses are taken from here. auxiliary: of these their scales.
-  void watch(const Executor& executor, std::vector<AuxiliaryLoss> auxiliary) {
-    executor_ = &executor;
-    auxiliary_ = std::move(auxiliary);
-  }
-  // REDUCE_LOSS. Fills in loss, tokens and request; this and the report must outlive the work.
-  Work<void> reduce(StepReport& report) const;
-
- private:
-  double scale_of(const std::string& value) const;
-
-  Group world_;
-  std::function<StepRequest()> requested_;
-  const Executor* executor_ = nullptr;
-  std::vector<AuxiliaryLoss> auxiliary_;
-};
+// What the losses of a step come to: loss, count, means. auxiliary: of these their scales.
+StepResult result_of(const GatheredLosses& losses, const std::vector<AuxiliaryLoss>& auxiliary);
 
 }  // namespace sluice

@@ -4,28 +4,23 @@
 
 #include "plan/data_parallel.h"
 #include "sluice/parts/transport.h"
-#include "sluice/verify.h"
+#include "train/step_checks.h"
 
 namespace sluice {
 namespace {
 
-Program proven(Program program) {
-  require_verified(verify(program), "the program of a step");
-  return program;
-}
-
-ExecutorOptions executor_options(const ModelEnd& end, RankStages& stages, const RunOptions& options,
-                                 OutputWatch& outputs,
-                                 const std::vector<ExecutorObserver*>& observers,
-                                 const DataParallel& data_parallel) {
+ExecutorOptions executor_options(const Program& program, const ModelEnd& end, RankModel& rank,
+                                 const RunOptions& options, OutputWatch& outputs,
+                                 const std::vector<ExecutorObserver*>& observers) {
   ExecutorOptions result;
   result.seed = options.seed;
   result.scale = options.scale;
   result.auxiliary = end.auxiliary;
-  result.input_metas = [&stages](int stage, const Values& batch) {
+  result.input_metas = [&stages = rank.stages](int stage, const Values& batch) {
     return stages.input_metas(stage, batch);
   };
-  result.num_shards = detail::sums_in_shards(data_parallel) ? data_parallel.shards : 0;
+  const bool in_shards = !program.forward_only && detail::sums_in_shards(rank.data_parallel);
+  result.num_shards = in_shards ? rank.data_parallel.shards : 0;
   result.observers = {&outputs};
   result.observers.insert(result.observers.end(), observers.begin(), observers.end());
   return result;
@@ -33,24 +28,27 @@ ExecutorOptions executor_options(const ModelEnd& end, RankStages& stages, const 
 
 }  // namespace
 
-StepRunner::StepRunner(Program program, RankStages& stages,
-                       const std::vector<SharedParameter>& parameters, Transport& transport,
-                       const RunGroups& groups, const ModelEnd& end, const RunOptions& options,
-                       const std::vector<ExecutorObserver*>& observers,
-                       const DataParallel& data_parallel)
-    : program_(proven(std::move(program))),
-      end_(end),
-      outputs_(program_, end_.outputs),
-      ops_(program_, parameters, stages.pointers(), groups, outputs_, options.reduction,
-           data_parallel),
-      executor_(program_, transport.rank(), stages.pointers(), transport, ops_, end_.loss,
-                executor_options(end_, stages, options, outputs_, observers, data_parallel)) {
+ModelEnd::ModelEnd(const Model& model)
+    : outputs(model.outputs),
+      loss(model.auxiliary.empty() ? with_graph(model.loss) : model.loss),
+      auxiliary(model.auxiliary) {}
+
+StepRunner::StepRunner(Program program, RankModel& rank, Transport& transport, const ModelEnd& end,
+                       const RunOptions& options, const std::vector<ExecutorObserver*>& observers,
+                       StepUpdate* update)
+    : program_(std::move(program)),
+      outputs_(program_, end.outputs),
+      ops_(program_, rank, outputs_, options, end.auxiliary, update),
+      executor_(program_, transport.rank(), rank.stages.pointers(), transport, ops_, end.loss,
+                executor_options(program_, end, rank, options, outputs_, observers)) {
   ops_.watch(executor_);
 }
 
 StepResult StepRunner::run(const StepBatch& batch, const StepOptions& options) {
   outputs_.keep(options.outputs != OutputRanks::kNone);
+  ops_.begin_step();
   executor_.run_step(batch);
+  ops_.end_step(batch.step);
   StepResult result = ops_.result();
   result.outputs = outputs_.take();
   return result;

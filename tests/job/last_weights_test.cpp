@@ -30,7 +30,8 @@ class LastWeightsTest : public testing::Test {
     model_.inputs = {"x", "y"};
     model_.outputs = {"prediction"};
     model_.loss = squared_error;
-    partition_ = even_partition(model_, program_.stage_map);
+    const Program program = training_program("1F1B", kRanks, 2);
+    plan_ = plan_of(model_, even_partition(model_, program.stage_map), program);
     config_.checkpoint.folder = folder_ / "ck";
     target_ = [this](std::int64_t step) {
       SaveTarget target;
@@ -56,24 +57,26 @@ class LastWeightsTest : public testing::Test {
 
   // Steps until something throws or `steps` are done. Weights after each step are kept.
   void run(std::int64_t steps, const std::function<void(int rank, CallbackObserver&)>& spoil,
-           const std::function<void(int rank, Trainer&, std::int64_t step)>& after_step = {}) {
+           const std::function<void(int rank, Pipeline&, std::int64_t step)>& after_step = {}) {
     try {
       run_ranks(transports_, 1, nullptr, [&](Transport& transport) {
         CallbackObserver& observer = observers_[transport.rank()];
         if (spoil) spoil(transport.rank(), observer);
-        TrainerOptions options;
-        options.observers = {&observer};
-        auto& [trainer, saves] = interrupted_.at(transport.rank());
-        trainer = std::make_unique<Trainer>(model_, partition_, program_, transport, options);
-        saves = std::make_unique<RankSaves>(config_.checkpoint, target_, *trainer, false);
-        trainer->draw_weights();
+        RunOptions options;
+        options.training_observers = [&](int /*rank*/) {
+          return std::vector<ExecutorObserver*>{&observer};
+        };
+        InterruptedRank& own = interrupted_.at(transport.rank());
+        own.pipeline = std::make_unique<Pipeline>(model_, plan_, transport, options);
+        own.trainer = std::make_unique<Trainer>(*own.pipeline, OptimizerOptions());
+        own.saves = std::make_unique<RankSaves>(config_.checkpoint, target_, *own.pipeline, false);
         for (std::int64_t step = 1; step <= steps; ++step) {
-          trainer->step(batch(step), 0.1);
+          own.trainer->step(batch(step), 0.1);
           auto& weights = weights_[transport.rank()];
           weights.clear();
-          for (const ParameterInfo& info : trainer->parameters())
+          for (const ParameterInfo& info : own.pipeline->named_parameters())
             weights.emplace_back(info.name, info.tensor.detach().clone());
-          if (after_step) after_step(transport.rank(), *trainer, step);
+          if (after_step) after_step(transport.rank(), *own.pipeline, step);
         }
       });
     } catch (const Error&) {
@@ -97,8 +100,7 @@ class LastWeightsTest : public testing::Test {
   RunConfig config_;
   TargetOfStep target_;
   Model model_;
-  const Program program_ = training_program("1F1B", kRanks, 2);
-  Partition partition_;
+  Plan plan_;
   const LocalRanks ranks_ = all_ranks_here(kRanks, {});
   const std::vector<std::unique_ptr<Transport>> transports_ = ranks_.connect();
   std::array<CallbackObserver, kRanks> observers_;
@@ -157,13 +159,15 @@ TEST_F(LastWeightsTest, AreNotSavedWhenOnlySomeRanksHaveUpdated) {
 }
 
 TEST_F(LastWeightsTest, AreNotSavedWhenTheyAreNotFinite) {
-  run(2, {}, [](int rank, Trainer& trainer, std::int64_t step) {
+  run(2, {}, [](int rank, Pipeline& pipeline, std::int64_t step) {
     if (rank == 0 && step == 2)
-      trainer.parameters().front().tensor.detach().fill_(std::numeric_limits<double>::infinity());
+      pipeline.named_parameters().front().tensor.detach().fill_(
+          std::numeric_limits<double>::infinity());
   });
   EXPECT_FALSE(save());
   EXPECT_EQ(said_, "the weights of step 2 are not saved: the parameter '" +
-                       interrupted_.at(0).trainer->parameters().front().name + "' is not finite");
+                       interrupted_.at(0).pipeline->named_parameters().front().name +
+                       "' is not finite");
 }
 
 TEST_F(LastWeightsTest, ASaveThatFailsIsAWarning) {

@@ -63,7 +63,7 @@ TEST(PostMortemTest, ATrainerKnowsTheInstructionThatFailed) {
   model.outputs = {"prediction"};
   model.loss = squared_error;
   const Program program = two_ranks();
-  const Partition partition = even_partition(model, program.stage_map);
+  const Plan plan = plan_of(model, even_partition(model, program.stage_map), program);
   StepBatch batch;
   batch.step = 1;
   for (int m = 0; m < 2; ++m) {
@@ -80,15 +80,15 @@ TEST(PostMortemTest, ATrainerKnowsTheInstructionThatFailed) {
                              if (action == Action::backward(1, 1))
                                throw std::runtime_error("injected");
                            };
-                           TrainerOptions options;
+                           RankOptions options;
                            options.observers = {&observer};
-                           Trainer trainer(model, partition, program, transport, options);
-                           trainer.draw_weights();
+                           RankTrainer trainer(model, plan, transport, options);
                            try {
                              trainer.step(batch, 0.1);
                            } catch (...) {
-                             post_mortem.add(transport.rank(), trainer.current_instruction(),
-                                             trainer.flight_record());
+                             post_mortem.add(transport.rank(),
+                                             trainer.pipeline().current_instruction(),
+                                             trainer.pipeline().flight_record());
                              throw;
                            }
                          }),

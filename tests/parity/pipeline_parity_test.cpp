@@ -173,7 +173,7 @@ TEST(PipelineParityTest, NoRankHoldsParametersOfAnotherRanksStage) {
     run.ledger = &ledger;
     std::int64_t whole_model = 0;
     std::mutex mutex;
-    run.before_steps = [&](Trainer& trainer, Transport& transport) {
+    run.before_steps = [&](RankTrainer& trainer, Transport& transport) {
       std::int64_t own = 0, largest = 0;
       for (const ParameterInfo& info : trainer.parameters()) {
         own += static_cast<std::int64_t>(info.tensor.nbytes());

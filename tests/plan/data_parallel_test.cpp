@@ -15,7 +15,8 @@ ModelSpec model_of(const std::string& name) {
 }
 
 // llama_untied has 4 decoder layers; in llama_tied the head is the embedding.
-Plan plan_of(const PipelineOptions& options, const std::string& model = "llama_untied") {
+Plan plan_of(PipelineOptions options, const std::string& model = "llama_untied") {
+  options.step_end = StepEnd::kUpdate;
   return plan_pipeline(model_of(model), options);
 }
 

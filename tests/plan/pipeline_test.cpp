@@ -69,7 +69,7 @@ const std::vector<std::string> kUpperHalf = {"model.layers.2.*", "model.layers.3
                                              "model.norm.weight", "lm_head.weight"};
 
 TEST(PlanPipelineTest, WhatIsFrozenLeavesTheProgramAndTheMemory) {
-  PipelineOptions options{.num_ranks = 2, .num_microbatches = 2};
+  PipelineOptions options{.num_ranks = 2, .num_microbatches = 2, .step_end = StepEnd::kUpdate};
   const Plan all = plan_pipeline(model_of("llama_untied"), options);
   options.trainable = kUpperHalf;
   const Plan half = plan_pipeline(model_of("llama_untied"), options);
@@ -89,9 +89,11 @@ TEST(PlanPipelineTest, WhatIsFrozenLeavesTheProgramAndTheMemory) {
 }
 
 TEST(PlanPipelineTest, AFrozenStageBetweenTrainedOnesPassesGradientsOn) {
-  const Plan plan = plan_pipeline(
-      model_of("llama_untied"),
-      {.num_ranks = 2, .num_microbatches = 1, .trainable = {"model.layers.0.*_proj.weight"}});
+  const Plan plan =
+      plan_pipeline(model_of("llama_untied"), {.num_ranks = 2,
+                                               .num_microbatches = 1,
+                                               .step_end = StepEnd::kUpdate,
+                                               .trainable = {"model.layers.0.*_proj.weight"}});
   EXPECT_EQ(row_text(plan, 0),
             "0F0 0SEND_F0 0RECV_B0 0B0 0PARTIAL_NORM REDUCE_LOSS REDUCE_NORM 0UPDATE");
   EXPECT_EQ(row_text(plan, 1), "1RECV_F0 1F0 1I0 1SEND_B0 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
@@ -102,8 +104,9 @@ TEST(PlanPipelineTest, AFrozenStageBetweenTrainedOnesPassesGradientsOn) {
 
 TEST(PlanPipelineTest, AnOwnScheduleLosesTheSame) {
   const Plan plan =
-      plan_pipeline(model_of("llama_untied"),
-                    {.own_schedule = parse_schedule_csv(kOwn, "own.csv"), .trainable = kUpperHalf});
+      plan_pipeline(model_of("llama_untied"), {.own_schedule = parse_schedule_csv(kOwn, "own.csv"),
+                                               .step_end = StepEnd::kUpdate,
+                                               .trainable = kUpperHalf});
   EXPECT_EQ(row_text(plan, 0), "0F0 0SEND_F0 0F1 0SEND_F1 REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP");
 }
 

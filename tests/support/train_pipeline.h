@@ -1,19 +1,25 @@
-// Trains a model with Trainer on ranks that are threads of this process, over any transport, and
-// keeps everything that can be compared.
+// Trains a model with Trainer, of plans made by hand, on ranks that are threads of this process,
+// over any transport, and keeps everything that can be compared.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "job/stage_weights.h"
 #include "plan/data_parallel.h"
+#include "run/auxiliary_values.h"
 #include "run/replicas.h"
+#include "sluice/optimizer.h"
+#include "sluice/parts/describe.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/program.h"
@@ -25,13 +31,13 @@
 namespace sluice::test {
 
 struct TrainingResult {
-  std::vector<StepReport> reports;  // of rank 0, one a step
-  std::vector<std::vector<StepReport>> of_rank;
+  std::vector<StepResult> reports;  // of rank 0, one a step
+  std::vector<std::vector<StepResult>> of_rank;
   std::vector<RankStats> stats;               // of the last step
   std::map<std::string, at::Tensor> weights;  // by the name of the first use
   std::vector<double> losses() const {
     std::vector<double> values;
-    for (const StepReport& report : reports) values.push_back(report.loss);
+    for (const StepResult& report : reports) values.push_back(report.loss);
     return values;
   }
 };
@@ -112,12 +118,98 @@ inline StepBatch batch_of_rank(const StepBatch& all, const Mesh& mesh, int rank)
   return own;
 }
 
+// What a rank of a test's training is told.
+struct RankOptions {
+  OptimizerOptions optimizer;
+  std::uint64_t seed = 0;
+  GradientScale scale;
+  std::function<StepRequest()> requested;
+  MemoryLedger* ledger = nullptr;
+  std::vector<ExecutorObserver*> observers;  // of training steps
+  std::optional<at::ScalarType> autocast;
+  DataParallel data_parallel;
+  InitialWeights weights = InitialWeights::kDrawn;
+};
+
+inline RunOptions run_options_of(const RankOptions& options) {
+  RunOptions result;
+  result.seed = options.seed;
+  result.scale = options.scale;
+  result.requested = options.requested;
+  result.ledger = options.ledger;
+  result.autocast = options.autocast;
+  result.weights = options.weights;
+  result.training_observers = [own = options.observers](int /*rank*/) { return own; };
+  return result;
+}
+
+// Whether a layer's module has something to train; true where it cannot be made.
+inline bool trains(const LayerSpec& layer) {
+  try {
+    const auto module = layer.make ? layer.make() : nullptr;
+    if (!module) return false;
+    const auto parameters = module->parameters();
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [](const at::Tensor& parameter) { return parameter.requires_grad(); });
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+// A plan of this split and program, without what the frozen layers of the model do not need.
+inline Plan plan_of(const Model& model, Partition partition, Program program,
+                    const DataParallel& data_parallel = {}) {
+  std::vector<bool> layer_trains;
+  for (const LayerSpec& layer : model.layers) layer_trains.push_back(trains(layer));
+  std::vector<std::string> roots = model.outputs;
+  for (const LayerSpec& layer : model.layers) {
+    for (const std::string& name : layer.writes) {
+      if (is_auxiliary(model, name)) roots.push_back(name);
+    }
+  }
+  Plan plan;
+  plan.model = describe(model.layers);
+  const auto backwards = stage_backwards(plan.model, partition, layer_trains, roots);
+  bool all_full = true;
+  for (StageContent& stage : partition.stages) {
+    stage.backward = backwards.at(static_cast<std::size_t>(stage.stage));
+    all_full = all_full && stage.backward == StageBackward::kFull;
+  }
+  plan.partition = std::move(partition);
+  plan.schedule.num_microbatches = program.num_microbatches;
+  plan.data_parallel = data_parallel;
+  plan.step_end = StepEnd::kUpdate;
+  plan.program = all_full || program.forward_only ? std::move(program)
+                                                  : drop_frozen(std::move(program), backwards);
+  return plan;
+}
+
+// A trainer with its pipeline.
+class RankTrainer {
+ public:
+  RankTrainer(const Model& model, const Plan& plan, Transport& transport,
+              const RankOptions& options)
+      : pipeline_(model, plan, transport, run_options_of(options)),
+        trainer_(pipeline_, options.optimizer) {}
+
+  Pipeline& pipeline() { return pipeline_; }
+  StepResult step(const StepBatch& batch, double lr) { return trainer_.step(batch, lr); }
+  std::vector<MicrobatchLoss> evaluate(const StepBatch& batch) { return pipeline_.evaluate(batch); }
+  std::vector<ParameterInfo> parameters() const { return pipeline_.named_parameters(); }
+  const Optimizer& optimizer() const { return trainer_.optimizer(); }
+  std::optional<std::int64_t> weights_step() const { return trainer_.weights_step(); }
+
+ private:
+  Pipeline pipeline_;
+  Trainer trainer_;
+};
+
 struct TrainingRun {
   std::function<Model()> model;  // called on every rank's thread
   Partition partition;
   Program program;
   std::vector<StepBatch> steps;  // of all replicas
-  TrainerOptions options;
+  RankOptions options;
   double lr = 0.01;
   // Endpoints of so many ranks, all in this process.
   std::function<std::vector<std::unique_ptr<Transport>>(int, const TransportOptions&)>
@@ -126,8 +218,8 @@ struct TrainingRun {
   const HfDirectory* weights = nullptr;
   const ModelSpec* spec = nullptr;
   MemoryLedger* ledger = nullptr;
-  std::function<void(int rank, TrainerOptions&)> per_rank;
-  std::function<void(Trainer&, Transport&)> before_steps, after_steps;
+  std::function<void(int rank, RankOptions&)> per_rank;
+  std::function<void(RankTrainer&, Transport&)> before_steps, after_steps;
 };
 
 inline TrainingResult run_training(const TrainingRun& run) {
@@ -135,26 +227,28 @@ inline TrainingResult run_training(const TrainingRun& run) {
   const Mesh& mesh = run.program.mesh;
   result.of_rank.resize(static_cast<std::size_t>(mesh.num_ranks()));
   std::mutex mutex;
+  const Plan plan = plan_of(run.model(), run.partition, run.program, run.options.data_parallel);
   const auto transports = run.make_endpoints(mesh.num_ranks(), {});
   run_ranks(transports, 1, run.ledger, [&](Transport& transport) {
     const Model model = run.model();
-    TrainerOptions options = run.options;
+    RankOptions options = run.options;
     options.ledger = run.ledger;
+    if (run.weights) options.weights = InitialWeights::kNone;
     if (run.per_rank) run.per_rank(transport.rank(), options);
-    Trainer trainer(model, run.partition, run.program, transport, options);
+    RankTrainer trainer(model, plan, transport, options);
     if (run.weights) {
-      trainer.load_weights(*run.weights, *run.spec);
-    } else {
-      trainer.draw_weights();
+      trainer.pipeline().load_weights(
+          weights_of(*run.weights, *run.spec, /*adapter=*/nullptr, options.seed));
     }
     if (run.before_steps) run.before_steps(trainer, transport);
-    std::vector<StepReport>& reports = result.of_rank[transport.rank()];
+    std::vector<StepResult>& reports = result.of_rank[transport.rank()];
     for (const StepBatch& step : run.steps)
       reports.push_back(trainer.step(batch_of_rank(step, mesh, transport.rank()), run.lr));
-    const std::vector<RankStats> stats = trainer.gather_stats(trainer.times());
+    const std::vector<RankStats> stats =
+        trainer.pipeline().gather_stats(trainer.pipeline().times());
     if (run.after_steps) run.after_steps(trainer, transport);
     if (run.options.data_parallel.zero3) {
-      const RankState whole = trainer.state(transport.world());
+      const RankState whole = trainer.pipeline().state(transport.world());
       const std::lock_guard lock(mutex);
       result.stats = stats;
       for (const auto& [name, value] : whole.parameters) result.weights[name] = value.clone();

@@ -1,6 +1,8 @@
 // Replicas of a pipeline: no number depends on how many there are.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 
 #include <atomic>
@@ -296,7 +298,7 @@ TEST(DataParallelTest, EvaluationsOfReplicasAreThoseOfOne) {
     TrainingRun run = run_of(layout);
     const Mesh mesh = run.program.mesh;
     const StepBatch all = uneven_steps(1, 3, kTrainerWidth).front();
-    run.after_steps = [&, mesh](Trainer& trainer, Transport& transport) {
+    run.after_steps = [&, mesh](RankTrainer& trainer, Transport& transport) {
       // The first replica has the first two, the second one, others none.
       StepBatch own;
       own.step = all.step;
@@ -368,7 +370,7 @@ TEST(DataParallelTest, ABatchMustSayWhereItStandsAndWhatAllCount) {
     const Layout layout{"1F1B", 1, replicas(2, 2)};
     TrainingRun run = run_of(layout);
     const Mesh mesh = run.program.mesh;
-    run.before_steps = [&, mesh](Trainer& trainer, Transport& transport) {
+    run.before_steps = [&, mesh](RankTrainer& trainer, Transport& transport) {
       StepBatch own = batch_of_rank(run.steps.front(), mesh, transport.rank());
       spoil(own);
       trainer.step(own, 0.1);
@@ -432,7 +434,7 @@ TEST(DataParallelTest, ShardedStateFallsAsTheReplicasGrow) {
     TrainingRun run = run_of({"1F1B", 1, how}, wide);
     std::mutex mutex;
     std::vector<std::int64_t> of_rank;
-    run.after_steps = [&](Trainer& trainer, Transport&) {
+    run.after_steps = [&](RankTrainer& trainer, Transport&) {
       const std::lock_guard lock(mutex);
       of_rank.push_back(trainer.optimizer().state_bytes());
     };
@@ -486,7 +488,7 @@ TEST(DataParallelTest, FrozenParametersAreShardedToo) {
     };
     std::mutex mutex;
     std::int64_t most = 0;
-    frozen.after_steps = [&](Trainer& trainer, Transport&) {
+    frozen.after_steps = [&](RankTrainer& trainer, Transport&) {
       std::int64_t own = 0;
       for (const ParameterInfo& info : trainer.parameters())
         own += static_cast<std::int64_t>(info.tensor.nbytes());
@@ -510,7 +512,7 @@ TEST(DataParallelTest, BetweenStepsARankHoldsItsOwnBlocksAlone) {
     MemoryLedger ledger(run.program.mesh.num_ranks());
     run.ledger = &ledger;
     std::vector<std::int64_t> bytes(static_cast<std::size_t>(run.program.mesh.num_ranks()));
-    run.before_steps = [&](Trainer&, Transport& transport) {
+    run.before_steps = [&](RankTrainer&, Transport& transport) {
       bytes[static_cast<std::size_t>(transport.rank())] = ledger.live_bytes(transport.rank());
     };
     run_training(run);
@@ -529,17 +531,18 @@ TrainingRun part_of(const Layout& layout, const RunOf& what, std::size_t first, 
   run.steps = {run.steps.begin() + static_cast<std::ptrdiff_t>(first),
                run.steps.begin() + static_cast<std::ptrdiff_t>(last)};
   if (!from.empty()) {
-    run.before_steps = [from](Trainer& trainer, Transport&) {
-      EXPECT_TRUE(trainer.load(Checkpoint(from)).empty());
+    run.before_steps = [from](RankTrainer& trainer, Transport&) {
+      EXPECT_TRUE(trainer.pipeline().load_state(Checkpoint(from)).empty());
     };
   }
   if (!to.empty()) {
-    run.after_steps = [to, last](Trainer& trainer, Transport& transport) {
+    run.after_steps = [to, last](RankTrainer& trainer, Transport& transport) {
       SaveTarget target;
       target.path = to;
       target.head.run = "0123456789abcdef";
       target.head.step = static_cast<std::int64_t>(last);
-      const SaveOutcome outcome = save_checkpoint(target, trainer.state(), transport.world());
+      const SaveOutcome outcome =
+          save_checkpoint(target, trainer.pipeline().state(), transport.world());
       ASSERT_FALSE(outcome.error) << outcome.error->what();
     };
   }
@@ -560,7 +563,7 @@ TEST(DataParallelTest, WhatOneLayoutSavedAnotherGoesOnFrom) {
                                        {"Interleaved1F1B", 2, with_zero3(replicas(2, 4))},
                                        {"1F1B", 1, with_zero3(replicas(4, 4)), "dp,pp"},
                                        {"GPipe", 2, replicas(1, 4)}};
-  std::vector<StepReport> reports;
+  std::vector<StepResult> reports;
   TrainingResult last;
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     last = run_training(
@@ -663,6 +666,20 @@ TEST(DataParallelTest, TheHookGetsTheGroupsOfTheMesh) {
   run(
       mlp(/*tied=*/false), options, [](Pipeline&) {}, hooked);
   EXPECT_EQ(calls, 4);
+}
+
+TEST(DataParallelTest, ModulesThatAreReadyAreForOneReplica) {
+  const torch::nn::Sequential net(torch::nn::Linear(kTrainerWidth, kTrainerWidth));
+  Model model = from_sequential(net);
+  model.inputs = {"x", "y"};
+  model.loss = squared_error;
+  PipelineOptions options;
+  options.num_microbatches = 1;
+  options.data_parallel.degree = 2;
+  const Error error = error_of([&] { run(model, options, [](Pipeline&) {}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+  EXPECT_NE(std::string(error.what()).find("'0.weight' is one tensor on ranks"), std::string::npos)
+      << error.what();
 }
 
 TEST(DataParallelTest, ThePipelineRefusesShardedStateAndAHookBesideReplicas) {

@@ -487,9 +487,6 @@ TEST_F(PipelineMisuseTest, Gradients) {
        [&](Pipeline& p) {
          p.eval_step({x, y}, {.scale = GradientScale::kNone});
        }},
-      {ErrorKind::kUsage,
-       {"no train_step() has run", "Pipeline::program"},
-       [&](Pipeline& p) { p.program(); }},
   });
   const auto nothing = [](Pipeline&) {};
   const auto refusal = [&](const RunOptions& options, PipelineOptions plan = layout("1F1B", 2)) {

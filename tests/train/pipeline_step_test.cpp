@@ -97,7 +97,9 @@ TEST(PipelineStepTest, AddsAuxiliaryLossesOfEveryStage) {
   for (const auto& [name, tensor] : weights)
     EXPECT_TRUE(at::allclose(one.at(name), tensor.grad(), 1e-5, 1e-7)) << name;
   for (const StepResult& result : results) {
-    EXPECT_NEAR(result.loss, loss.item<double>(), 1e-6);  // without them
+    EXPECT_NEAR(result.loss, (loss + all).item<double>(), 1e-6);
+    for (const double of_microbatch : result.microbatch_losses)  // without them
+      EXPECT_LT(of_microbatch, 1.5 * loss.item<double>());
     ASSERT_EQ(result.auxiliary.size(), 4u);
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(result.auxiliary[i].first, "balance." + std::to_string(i));

@@ -29,12 +29,12 @@ TrainingRun part_of(TrainingRun run, std::int64_t first, std::int64_t last, cons
                     const std::string& to) {
   run.steps = {run.steps.begin() + first - 1, run.steps.begin() + last};
   if (!from.empty()) {
-    run.before_steps = [from](Trainer& trainer, Transport&) {
-      EXPECT_TRUE(trainer.load(Checkpoint(from)).empty());
+    run.before_steps = [from](RankTrainer& trainer, Transport&) {
+      EXPECT_TRUE(trainer.pipeline().load_state(Checkpoint(from)).empty());
     };
   }
   if (!to.empty()) {
-    run.after_steps = [to, last](Trainer& trainer, Transport& transport) {
+    run.after_steps = [to, last](RankTrainer& trainer, Transport& transport) {
       SaveTarget target;
       target.path = to;
       target.head.run = "0123456789abcdef";
@@ -42,7 +42,7 @@ TrainingRun part_of(TrainingRun run, std::int64_t first, std::int64_t last, cons
       // Half of them from a copy, which the steps that follow could not change.
       Saver saver;
       const SaveFrom from_what = last % 2 == 0 ? SaveFrom::kCopy : SaveFrom::kLive;
-      ASSERT_FALSE(saver.begin(target, trainer.state(), from_what, transport.world()));
+      ASSERT_FALSE(saver.begin(target, trainer.pipeline().state(), from_what, transport.world()));
       const auto outcome = saver.finish(transport.world());
       ASSERT_FALSE(outcome->error) << outcome->error->what();
     };
@@ -64,7 +64,7 @@ void stop_and_go_on(bool tied, unsigned seed, const OptimizerOptions& optimizer)
     return run;
   };
   const TrainingResult whole = run_training(run_at({"1F1B", 2}));
-  std::vector<StepReport> reports;
+  std::vector<StepResult> reports;
   TrainingResult last;
   for (std::size_t part = 0; part < ends.size(); ++part) {
     const Layout layout =
@@ -113,8 +113,9 @@ TEST(TrainerCheckpointTest, ParametersWithoutStateInTheCheckpointAreNamedOnEvery
   sgd.options.optimizer.kind = OptimizerKind::kSgd;
   const TrainingResult saved = run_training(sgd);
   TrainingRun adamw = part_of(mlp_run("GPipe", 3), 2, 2, "", "");
-  adamw.before_steps = [&](Trainer& trainer, Transport&) {
-    EXPECT_EQ(trainer.load(Checkpoint(folder / "ck")).size(), saved.weights.size());
+  adamw.before_steps = [&](RankTrainer& trainer, Transport&) {
+    EXPECT_EQ(trainer.pipeline().load_state(Checkpoint(folder / "ck")).size(),
+              saved.weights.size());
   };
   run_training(adamw);
 }

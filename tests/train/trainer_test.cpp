@@ -60,7 +60,7 @@ TEST(TrainerTest, AnEvaluationLeavesNoTraceAndHasTheSameBitsForEveryLayout) {
   for (const int ranks : {1, 2, 4}) {
     TrainingRun run = run_with_buffers("1F1B", ranks);
     std::vector<double> sums;
-    const auto evaluate = [&](Trainer& trainer, Transport& transport) {
+    const auto evaluate = [&](RankTrainer& trainer, Transport& transport) {
       // More microbatches than a step has, then fewer.
       for (const int num_microbatches : {kMicrobatches + 2, 1}) {
         const auto losses = trainer.evaluate(random_steps(1, num_microbatches).front());
@@ -79,14 +79,14 @@ TEST(TrainerTest, AnEvaluationLeavesNoTraceAndHasTheSameBitsForEveryLayout) {
 
 TEST(TrainerTest, TheFlightRecordIsThatOfTheStepOrEvaluationThatRanLast) {
   TrainingRun run = mlp_run("1F1B", 2);
-  run.after_steps = [](Trainer& trainer, Transport& /*transport*/) {
-    EXPECT_NE(trainer.flight_record().find("UPDATE"), std::string::npos);
+  run.after_steps = [](RankTrainer& trainer, Transport& /*transport*/) {
+    EXPECT_NE(trainer.pipeline().flight_record().find("UPDATE"), std::string::npos);
     trainer.evaluate(random_steps(1, 2).front());
-    const std::string record = trainer.flight_record();
+    const std::string record = trainer.pipeline().flight_record();
     EXPECT_NE(record.find("F1"), std::string::npos) << record;
     EXPECT_EQ(record.find("UPDATE"), std::string::npos) << record;
     trainer.step(random_steps(5).back(), 0.1);
-    EXPECT_NE(trainer.flight_record().find("UPDATE"), std::string::npos);
+    EXPECT_NE(trainer.pipeline().flight_record().find("UPDATE"), std::string::npos);
   };
   run_training(run);
 }
@@ -95,12 +95,12 @@ TEST(TrainerTest, AnEvaluatorKeepsTheProgramsOfTheLastFewNumbersOfMicrobatches) 
   const Model model = mlp(false);
   const Program program = training_program("GPipe", 1, kMicrobatches);
   const auto transports = make_local_transports(1);
-  RankStages stages = build_stages(model, even_partition(model, program.stage_map), 0);
-  stages.draw_weights(3);
-  const RunOptions options;
-  Evaluator evaluator(program, stages, *transports.front(),
-                      make_run_groups(transports.front()->world(), program.mesh), ModelEnd(model),
-                      options, {});
+  const Plan plan = plan_of(model, even_partition(model, program.stage_map), program);
+  const RunOptions options{.seed = 3};
+  RankModel rank(model, plan, transports.front()->world(), options);
+  rank.initialize(model, options);
+  const ModelEnd end(model);
+  Evaluator evaluator(plan, rank, *transports.front(), end, options, {});
   const auto first_loss = [&](int num_microbatches) {
     evaluator.run(random_steps(1, num_microbatches).front());
     EXPECT_EQ(evaluator.losses().size(), static_cast<std::size_t>(num_microbatches));
@@ -119,11 +119,11 @@ TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {
   const TempDirectory folder;
   std::vector<double> saved_losses;
   TrainingRun run = run_with_buffers("1F1B", 2);
-  run.after_steps = [&](Trainer& trainer, Transport& transport) {
+  run.after_steps = [&](RankTrainer& trainer, Transport& transport) {
     SaveTarget target;
     target.path = folder / "saved";
     target.head.run = "0123456789abcdef";
-    EXPECT_FALSE(save_checkpoint(target, trainer.state(), transport.world()).error);
+    EXPECT_FALSE(save_checkpoint(target, trainer.pipeline().state(), transport.world()).error);
     const auto losses = trainer.evaluate(run.steps.front());
     if (transport.rank() == 0) saved_losses.push_back(losses.front().sum);
   };
@@ -138,7 +138,7 @@ TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {
   const ModelSpec none;
   again.weights = &saved;
   again.spec = &none;
-  again.before_steps = [&](Trainer& trainer, Transport& transport) {
+  again.before_steps = [&](RankTrainer& trainer, Transport& transport) {
     const auto losses = trainer.evaluate(run.steps.front());
     if (transport.rank() == 0) saved_losses.push_back(losses.front().sum);
   };
@@ -157,8 +157,8 @@ TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
     return model;
   };
   std::atomic<int> num_right{0};
-  run.after_steps = [&](Trainer& trainer, Transport&) {
-    num_right += trainer.gather_unsplit_stages() == std::vector<int>{2};
+  run.after_steps = [&](RankTrainer& trainer, Transport&) {
+    num_right += trainer.pipeline().gather_unsplit_stages() == std::vector<int>{2};
   };
   run_training(run);
   EXPECT_EQ(num_right, 2);
@@ -167,23 +167,22 @@ TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
 TEST(TrainerTest, KnowsTheStepOfItsWeightsAlsoAfterAFailure) {
   TrainingRun run = mlp_run("1F1B", 2);
   std::vector<CallbackObserver> observers(2);
-  std::vector<std::unique_ptr<Trainer>> trainers(2);
+  std::vector<std::unique_ptr<RankTrainer>> trainers(2);
   const auto transports = make_local_transports(2);
   const Model model = run.model();
+  const Plan plan = plan_of(model, run.partition, run.program);
   EXPECT_THROW(run_ranks(transports, 1, nullptr,
                          [&](Transport& transport) {
                            CallbackObserver& observer = observers[transport.rank()];
-                           TrainerOptions options;
+                           RankOptions options;
                            options.observers = {&observer};
                            observer.on_begin = [seen = 0](int, const Action& action) mutable {
                              if (action == Action::backward(1, 3) && ++seen == 3)
                                throw std::runtime_error("injected");
                            };
                            auto& trainer = trainers[transport.rank()];
-                           trainer = std::make_unique<Trainer>(model, run.partition, run.program,
-                                                               transport, options);
+                           trainer = std::make_unique<RankTrainer>(model, plan, transport, options);
                            EXPECT_EQ(trainer->weights_step(), 0);
-                           trainer->draw_weights();
                            for (const StepBatch& step : run.steps) {
                              trainer->step(step, 0.01);
                              EXPECT_EQ(trainer->weights_step(), step.step);
@@ -197,15 +196,14 @@ TEST(TrainerTest, AnUpdateThatWasSkippedLeavesTheWeightsOfTheStepBefore) {
   TrainingRun run = mlp_run("1F1B", 2);
   run.lr = 1e30;
   run.options.optimizer.kind = OptimizerKind::kSgd;
-  std::vector<std::unique_ptr<Trainer>> trainers(2);
+  std::vector<std::unique_ptr<RankTrainer>> trainers(2);
   const auto transports = make_local_transports(2);
   const Model model = run.model();
+  const Plan plan = plan_of(model, run.partition, run.program);
   const Error error = test::error_of([&] {
     run_ranks(transports, 1, nullptr, [&](Transport& transport) {
       auto& trainer = trainers[transport.rank()];
-      trainer =
-          std::make_unique<Trainer>(model, run.partition, run.program, transport, run.options);
-      trainer->draw_weights();
+      trainer = std::make_unique<RankTrainer>(model, plan, transport, run.options);
       for (const StepBatch& step : run.steps) trainer->step(step, run.lr);
     });
   });
@@ -246,7 +244,7 @@ TEST(TrainerTest, EveryRankHasTheSameReport) {
     for (std::size_t i = 0; i < reports.size(); ++i) {
       EXPECT_EQ(reports[i].loss, result.reports[i].loss);
       EXPECT_EQ(reports[i].grad_norm, result.reports[i].grad_norm);
-      EXPECT_EQ(reports[i].tokens, 2 * kTrainerWidth * kMicrobatches);
+      EXPECT_EQ(reports[i].count, 2 * kTrainerWidth * kMicrobatches);
       EXPECT_EQ(reports[i].parameter_norms, result.reports[i].parameter_norms);
     }
   }
@@ -365,7 +363,7 @@ TEST(TrainerTest, AModuleThatCannotBeMadeStopsEveryRankAtOnce) {
 TEST(TrainerTest, AnUpdateThatFailsLeavesNoGradBehind) {
   TrainingRun run = mlp_run("GPipe", 1, false, 1);
   std::vector<at::Tensor> parameters;
-  run.before_steps = [&](Trainer& trainer, Transport&) {
+  run.before_steps = [&](RankTrainer& trainer, Transport&) {
     for (const ParameterInfo& info : trainer.parameters()) parameters.push_back(info.tensor);
     // The optimizer finds its state in another type.
     for (const auto& [name, tensor] : trainer.optimizer().state()) {
@@ -391,7 +389,7 @@ TEST(TrainerTest, BothUsesOfATiedParameterStayEqual) {
   TrainingRun run = mlp_run("1F1B", 2, true);
   std::map<std::string, at::Tensor> uses;
   std::mutex mutex;
-  run.after_steps = [&](Trainer& trainer, Transport&) {
+  run.after_steps = [&](RankTrainer& trainer, Transport&) {
     const std::lock_guard lock(mutex);
     for (const ParameterInfo& info : trainer.parameters())
       uses[info.name] = info.tensor.detach().clone();
@@ -445,7 +443,7 @@ TEST(TrainerTest, ClippingScalesTheUpdateToTheLargestNorm) {
   run.lr = 1.0;
   std::map<std::string, at::Tensor> start;
   std::mutex mutex;
-  run.before_steps = [&](Trainer& trainer, Transport&) {
+  run.before_steps = [&](RankTrainer& trainer, Transport&) {
     const std::lock_guard lock(mutex);
     for (const ParameterInfo& info : trainer.parameters())
       start[info.name] = info.tensor.detach().clone();
@@ -483,7 +481,7 @@ TEST(TrainerTest, GradientsAreScaledAsItIsTold) {
 
 TEST(TrainerTest, TheStrongestRequestOfAllRanksReachesAllInTheSameStep) {
   TrainingRun run = mlp_run("1F1B", 4);
-  run.per_rank = [](int rank, TrainerOptions& options) {
+  run.per_rank = [](int rank, RankOptions& options) {
     options.requested = [rank, asked = 0]() mutable {
       ++asked;
       if (asked == 2 && rank == 1) return StepRequest::kSave;
@@ -494,7 +492,7 @@ TEST(TrainerTest, TheStrongestRequestOfAllRanksReachesAllInTheSameStep) {
   const TrainingResult result = run_training(run);
   for (const auto& reports : result.of_rank) {
     std::vector<StepRequest> requests;
-    for (const StepReport& report : reports) requests.push_back(report.request);
+    for (const StepResult& report : reports) requests.push_back(report.request);
     EXPECT_EQ(requests, (std::vector<StepRequest>{StepRequest::kNone, StepRequest::kSave,
                                                   StepRequest::kStop, StepRequest::kNone}));
   }
@@ -554,8 +552,8 @@ TEST(TrainerTest, AForwardOnlyProgramTellsEveryRankTheLossAndChangesNothing) {
     ASSERT_EQ(reports.size(), 2U);
     for (std::size_t step = 0; step < reports.size(); ++step) {
       EXPECT_EQ(reports[step].loss, trained.reports[step].loss);
-      EXPECT_EQ(reports[step].tokens, trained.reports[step].tokens);
-      EXPECT_GT(reports[step].tokens, 0);
+      EXPECT_EQ(reports[step].count, trained.reports[step].count);
+      EXPECT_GT(reports[step].count, 0);
     }
   }
   for (const auto& [name, weight] : trained.weights) {
@@ -591,7 +589,7 @@ std::string error_with_nan_at(const std::string& schedule, int num_ranks,
   TrainingRun run = mlp_run(schedule, num_ranks, false, 3);
   std::atomic<int> in_step{0};
   std::vector<CallbackObserver> observers(static_cast<std::size_t>(num_ranks));
-  run.per_rank = [&](int rank, TrainerOptions& options) {
+  run.per_rank = [&](int rank, RankOptions& options) {
     CallbackObserver& observer = observers[rank];
     options.observers = {&observer};
     observer.on_begin = [rank, &in_step](int index, const Action&) {
@@ -645,7 +643,7 @@ TEST(TrainerTest, ALossThatIsNotFiniteMakesNoUpdate) {
   run.steps[0].microbatches = std::move(microbatches);
   std::map<std::string, at::Tensor> start, after;
   std::mutex mutex;
-  run.before_steps = [&](Trainer& trainer, Transport&) {
+  run.before_steps = [&](RankTrainer& trainer, Transport&) {
     const std::lock_guard lock(mutex);
     for (const ParameterInfo& info : trainer.parameters()) {
       start[info.name] = info.tensor.detach().clone();
@@ -663,7 +661,7 @@ TEST(TrainerTest, ARankAllocatesItsOwnParametersAndTheirStateAndNothingElse) {
     TrainingRun run = mlp_run("1F1B", ranks);
     MemoryLedger ledger(ranks);
     run.ledger = &ledger;
-    run.before_steps = [&](Trainer& trainer, Transport& transport) {
+    run.before_steps = [&](RankTrainer& trainer, Transport& transport) {
       std::int64_t own = 0, largest = 0;
       for (const ParameterInfo& info : trainer.parameters()) {
         own += static_cast<std::int64_t>(info.tensor.nbytes());

@@ -335,14 +335,15 @@ TEST(WholeModuleTest, DrawsByModuleWithTheSameBitsInEveryLayout) {
 TEST(WholeModuleTest, BeginsAlikeWhereATrainerDrawsByModule) {
   for (const bool frozen : {false, true}) {
     const Model model = drawn_by_module(/*tied=*/true, frozen);
-    const Plan plan = plan_pipeline(describe(model.layers), layout("1F1B", 2));
+    PipelineOptions options = layout("1F1B", 2);
+    options.step_end = StepEnd::kUpdate;
+    const Plan plan = plan_pipeline(describe(model.layers), options);
     std::vector<at::Tensor> uses;
     std::mutex mutex;
     run_ranks(make_local_transports(2), 1, nullptr, [&](Transport& transport) {
-      Trainer trainer(model, plan.partition, plan.program, transport, {});
-      trainer.draw_weights();
+      const Pipeline pipeline(model, plan, transport);
       const std::lock_guard lock(mutex);
-      for (const ParameterInfo& info : trainer.parameters())
+      for (const ParameterInfo& info : pipeline.named_parameters())
         if (info.name == "embed_tokens.weight" || !info.tied_to.empty())
           uses.push_back(info.tensor.detach());
     });

@@ -67,6 +67,8 @@ detail::ExchangedParameters exchanged_parameters(const ModelSpec& model,
 struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
+  std::int64_t trained_bytes = 0;
+  std::int64_t shown_bytes = 0;  // of `.grad` where it is not the sum itself
   std::int64_t of_adapters = 0;  // bytes
 };
 
@@ -79,7 +81,11 @@ void add_parameters(const ModelSpec& model, const StageContent& stage, RankParam
       const std::int64_t width = dtype_bytes(parameter.dtype);
       rank.num_parameters += parameter.numel();
       rank.parameter_bytes += width * parameter.numel();
-      if (parameter.trainable) of.num_trained += parameter.numel();
+      if (parameter.trainable) {
+        of.num_trained += parameter.numel();
+        of.trained_bytes += width * parameter.numel();
+        of.shown_bytes += width == kFloat32 ? 0 : width * parameter.numel();
+      }
       if (is_adapter_parameter(parameter.name)) of.of_adapters += width * parameter.numel();
     }
   }
@@ -122,8 +128,7 @@ std::vector<std::int64_t> tied_sums(const Plan& plan) {
 
 }  // namespace
 
-std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer,
-                                       bool keeps_snapshot) {
+std::vector<RankMemory> predict_memory(const Plan& plan) {
   const DataParallel& replicas = plan.data_parallel;
   const int sums = open_sums(replicas);
   const bool saves_adapter = has_adapter(plan.model);
@@ -146,6 +151,7 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
     share.frozen_share = saturating_add(share.frozen_share, exchanged.back().frozen_share);
   }
   const std::vector<std::int64_t> sums_of_ties = tied_sums(plan);
+  const bool is_ours = plan.step_end == StepEnd::kUpdate;
   const bool shards_state = replicas.degree > 1 && (replicas.zero1 || replicas.zero3);
   for (std::size_t rank = 0; rank < memory.size(); ++rank) {
     RankMemory& of = memory[rank];
@@ -153,14 +159,19 @@ std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer
     const std::int64_t num_trained =
         shards_state ? std::min(parameters[rank].num_trained, shares[rank].trained_numbers)
                      : parameters[rank].num_trained;
-    of.optimizer_bytes = moments_of(optimizer) * kFloat32 * num_trained;
+    // A caller's optimizer reads `.grad`, in the dtype of the parameter.
+    if (!is_ours)
+      of.gradient_bytes = saturating_add(of.gradient_bytes, parameters[rank].shown_bytes);
+    of.optimizer_bytes =
+        moments_of(plan.optimizer) *
+        (is_ours || shards_state ? kFloat32 * num_trained : parameters[rank].trained_bytes);
     if (replicas.degree > 1 && replicas.zero3) {
       of.parameter_bytes = std::min(of.parameter_bytes, saturating_add(shares[rank].trained_share,
                                                                        shares[rank].frozen_share));
     }
     // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
     // An adapter is saved alone.
-    if (keeps_snapshot) {
+    if (plan.keeps_snapshot) {
       of.snapshot_bytes =
           (saves_adapter ? parameters[rank].of_adapters : of.parameter_bytes) + of.optimizer_bytes;
     }

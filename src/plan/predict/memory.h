@@ -11,8 +11,7 @@
 
 namespace sluice::detail {
 
-// Per rank of a replica, by the plan's model, split, program, microbatch and replicas.
-std::vector<RankMemory> predict_memory(const Plan& plan, OptimizerKind optimizer,
-                                       bool keeps_snapshot);
+// Per rank of a replica, by the plan's model, split, program, microbatch, replicas and optimizer.
+std::vector<RankMemory> predict_memory(const Plan& plan);
 
 }  // namespace sluice::detail

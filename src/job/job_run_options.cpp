@@ -1,16 +1,15 @@
-#include "job/trainer_options.h"
+#include "job/job_run_options.h"
 
 #include "job/model_options.h"
 
 namespace sluice {
 
-TrainerOptions trainer_options(const RunConfig& config) {
-  TrainerOptions options;
-  options.optimizer = config.optimizer;
+RunOptions run_options(const RunConfig& config) {
+  RunOptions options;
   options.seed = static_cast<std::uint64_t>(config.training.seed);
   options.scale = config.parallelism.scale_grads;
   options.autocast = autocast_type(config);
-  options.data_parallel = config.parallelism.pipeline.data_parallel;
+  options.weights = InitialWeights::kNone;
   return options;
 }
 

@@ -1,0 +1,115 @@
+// What runs a rank of a pipeline, for every plan: its stages and groups, the programs that train
+// and evaluate, its state. Pipeline is its face to users, Trainer gives it an update.
+//
+// Owns: all that Pipeline and Trainer have in common. Does not own: `.grad` and the caller's
+// optimizer (pipeline.cpp), data, what is checked of a call.
+//
+// Invariant: what trains is the plan's program, or the same with outputs gathered; it is known
+// before weights are drawn, and proven.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "run/fault_injection.h"
+#include "sluice/model.h"
+#include "sluice/parts/executor.h"
+#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/rank_state.h"
+#include "sluice/parts/run_options.h"
+#include "sluice/parts/transport.h"
+#include "sluice/plan.h"
+#include "train/evaluator.h"
+#include "train/rank_model.h"
+#include "train/step_runner.h"
+#include "train/step_update.h"
+
+namespace sluice {
+
+class Checkpoint;
+
+// A plan that is to be finished by what the modules train (detail::draft_plan).
+struct DraftedPlan {
+  Plan plan;
+};
+
+class Engine {
+ public:
+  // Collective over the ranks of the plan's mesh. References must outlive it. plan: whole, of what
+  // the modules train; Error(kUsage) on every rank, naming a layer, where that is otherwise.
+  Engine(const Model& model, const Plan& plan, Transport& transport, RunOptions options);
+  Engine(const Model& model, DraftedPlan draft, Transport& transport, RunOptions options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Plan& plan() const { return plan_; }
+  const RunOptions& options() const { return options_; }
+  Transport& transport() const { return transport_; }
+  RankModel& rank() { return *rank_; }
+  const RankModel& rank() const { return *rank_; }
+  bool has_run() const { return !training_.empty() || evaluation_; }
+
+  // Before the first step, once: who updates. Null: nobody any more.
+  void set_update(StepUpdate* update) { update_ = update; }
+  const StepUpdate* update() const { return update_; }
+
+  // Collective. One step. Throws, where an update or RunOptions::requires_finite asks for it,
+  // Error(kNotFinite) on every rank.
+  StepResult train(const StepBatch& batch, const StepOptions& options);
+  // Without an update: gradients of ties within this rank are sums, too.
+  void finish_ties();
+  // Collective. Each replica has its own batch, of any number of microbatches.
+  StepResult evaluate(const StepBatch& batch, const StepOptions& options);
+  // Of the last evaluation, of all microbatches in order; the same on every rank.
+  const std::vector<MicrobatchLoss>& evaluated_losses() const { return evaluation_->losses(); }
+
+  // What a checkpoint holds of this rank. Where replicas have their own blocks: collective over
+  // the ranks of `groups`, which may be others than those of the steps.
+  RankState state(const RunGroups& groups) const;
+  // Collective. Fills all that state() says; rest: called for each stage before. Returns the
+  // parameters of all ranks that train and have no optimizer state there.
+  std::vector<std::string> load(const Checkpoint& checkpoint,
+                                const std::function<void(Stage&)>& rest);
+
+  const StepTimes& times() const;
+  std::string flight_record() const;
+  // Of the plan's program, -1 when none runs.
+  int current_instruction() const { return current_.index; }
+
+ private:
+  struct CurrentInstruction final : ExecutorObserver {
+    void begin(int at, const Action& /*action*/) override { index = at; }
+    void end_step() override { index = -1; }
+    int index = -1;
+  };
+
+  StepRunner& training_runner(bool gathers_outputs);
+  Evaluator& evaluator();
+  void plan_what_trains(const Model& model);
+  std::vector<ShardedTensor> sharded_parameters() const;
+  bool saves(const std::string& parameter) const;
+
+  std::optional<Plan> finished_;
+  const Plan& plan_;
+  Transport& transport_;
+  const RunOptions options_;
+  const std::unique_ptr<FaultInjector> faults_;  // of SLUICE_FAULT
+  std::unique_ptr<RankModel> rank_;
+  const ModelEnd end_;
+  CurrentInstruction current_;
+  std::optional<LedgerObserver> arrivals_;
+  std::vector<ExecutorObserver*> observers_, training_observers_;
+  StepUpdate* update_ = nullptr;
+  std::map<bool, StepRunner> training_;  // by whether outputs are gathered
+  std::optional<Evaluator> evaluation_;
+  StepRunner* last_trained_ = nullptr;
+  bool evaluated_last_ = false;
+};
+
+}  // namespace sluice

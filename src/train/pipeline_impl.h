@@ -1,0 +1,62 @@
+// What Pipeline is made of, for Trainer and run() to build on. Thread-safety: one rank's thread.
+#pragma once
+
+#include <set>
+#include <string>
+#include <thread>
+
+#include "run/out_of_memory.h"
+#include "sluice/pipeline.h"
+#include "train/agreement.h"
+#include "train/engine.h"
+#include "train/grads.h"
+#include "train/pipeline_checkpoint.h"
+#include "train/running_step.h"
+
+namespace sluice {
+
+struct Pipeline::Impl {
+  const std::thread::id thread = std::this_thread::get_id();  // the rank's
+  const Model& model;
+  Transport& transport;
+  const Group world;
+  Engine engine;
+  Grads grads;
+  std::int64_t step = 0;
+  bool gave_parameters = false;  // an optimizer may hold them
+  std::set<std::string> compared_calls;
+  bool warned_of_loss = false;
+
+  template <typename PlanOrDraft>
+  Impl(const Model& the_model, PlanOrDraft&& plan, Transport& the_transport, RunOptions options)
+      : model(the_model),
+        transport(the_transport),
+        world(the_transport.world()),
+        engine(model, std::forward<PlanOrDraft>(plan), transport, std::move(options)),
+        grads(engine.rank().parameters, transport.size() > 1) {}
+
+  // The batch cut into the plan's microbatches, as all ranks pass it.
+  StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call);
+  void agree_on(StepBatch& batch, const StepOptions& options, const char* call);
+  void require_own(const torch::optim::Optimizer& optimizer);
+  // One rank for all, and once: what follows a loss that is not finite is none either.
+  void warn_of_loss(double loss);
+  PipelineState state();
+  std::vector<std::pair<std::string, at::Tensor>> local_parameters() const;
+
+  // What is thrown before the executor runs would leave the other ranks waiting.
+  template <typename Body>
+  auto waking_others(const char* call, Body body) {
+    require_thread(thread, call);
+    try {
+      const RunningStep running(call);
+      return body();
+    } catch (...) {
+      const Error error = caught_error();
+      transport.abort({transport.rank(), error.kind(), error.what()});
+      throw;
+    }
+  }
+};
+
+}  // namespace sluice

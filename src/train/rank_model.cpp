@@ -1,0 +1,170 @@
+#include "train/rank_model.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+
+#include "comm/gather_messages.h"
+#include "sluice/error.h"
+#include "train/begin_alike.h"
+
+namespace sluice {
+namespace {
+
+RankStages make_stages(const Model& model, const Plan& plan, const RunGroups& groups,
+                       const RunOptions& options) {
+  const Mesh& mesh = plan.program.mesh;
+  StageOptions of_stages;
+  of_stages.backward_of = options.backward_of;
+  of_stages.parallelize = options.parallelize;
+  of_stages.axis_names = options.axis_names;
+  of_stages.mesh = mesh;
+  if (options.parallelize) of_stages.groups = make_axis_groups(groups.world, mesh);
+  of_stages.replica = groups.replica;
+  return build_stages(model, plan.partition, groups.place(), of_stages);
+}
+
+// What tells the modules of this process from those of others.
+std::int64_t process_token() {
+  static const auto token = static_cast<std::int64_t>(std::random_device()());
+  return token;
+}
+
+// Ranks that are threads would write to the same gradients, each for its own rows.
+void require_own_modules(const RankModel& rank) {
+  if (rank.groups.num_replicas == 1) return;
+  std::vector<std::int64_t> own;
+  std::vector<std::string> names;
+  for (Stage* stage : rank.stages.pointers()) {
+    for (const ParameterInfo& parameter : stage->parameters()) {
+      own.push_back(static_cast<std::int64_t>(
+          reinterpret_cast<std::uintptr_t>(parameter.tensor.unsafeGetTensorImpl())));
+      names.push_back(parameter.name);
+    }
+  }
+  const WireWriter message = WireWriter().add(process_token()).add(own);
+  int other = 0;
+  for (WireReader& of_rank : gather_messages(rank.groups.world, message, "modules of replicas")) {
+    const auto process = of_rank.take<std::int64_t>();
+    const auto theirs = of_rank.take<std::vector<std::int64_t>>();
+    of_rank.finish();
+    if (other++ == rank.groups.world.rank() || process != process_token()) continue;
+    const std::set<std::int64_t> held(theirs.begin(), theirs.end());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (!held.contains(own[i])) continue;
+      throw Error(
+          ErrorKind::kUsage,
+          {.what = "'" + names[i] + "' is one tensor on ranks " +
+                   std::to_string(rank.groups.world.rank()) + " and " + std::to_string(other - 1) +
+                   ", which are replicas",
+           .where = "LayerSpec::make",
+           .remedy = "make a module anew in every call, as a factory of from_module() does; "
+                     "one that is ready, as of from_sequential(), is for one replica"});
+    }
+  }
+}
+
+std::vector<at::Tensor> copies_of(Stage& stage) {
+  std::vector<at::Tensor> copies;
+  for (const ParameterInfo& parameter : stage.parameters())
+    copies.push_back(parameter.tensor.detach().clone());
+  return copies;
+}
+
+}  // namespace
+
+RankModel::RankModel(const Model& model, const Plan& plan, const Group& world,
+                     const RunOptions& options)
+    : mesh(plan.program.mesh),
+      data_parallel(plan.data_parallel),
+      groups(make_run_groups(world, mesh)),
+      stages(make_stages(model, plan, groups, options)),
+      parameters(list_parameters(stages.pointers(), groups.pipeline,
+                                 Mesh({.pp = groups.pipeline.size()}))),
+      owners(stages.pointers(), groups.num_replicas),
+      shards_state(groups.num_replicas > 1 && (data_parallel.zero1 || data_parallel.zero3)) {
+  require_own_modules(*this);
+}
+
+void RankModel::fill(const std::function<void(Stage&)>& fill) {
+  for (const auto& stage : stages.stages()) {
+    if (sharded) sharded->begin_filling(stage->index());
+    fill(*stage);
+    if (sharded) sharded->end_filling(stage->index());
+  }
+}
+
+void RankModel::initialize(const Model& model, const RunOptions& options) {
+  const bool shards = groups.num_replicas > 1 && data_parallel.zero3;
+  const std::vector<Stage*> own = stages.pointers();
+  const auto shard = [&] {
+    if (shards) sharded = std::make_unique<ShardedParameters>(own, owners, groups);
+  };
+  if (options.weights == InitialWeights::kNone) return shard();
+  if (options.weights == InitialWeights::kDrawn) {
+    shard();
+    for (const Stage* stage : own)
+      if (sharded) sharded->begin_filling(stage->index());
+    stages.draw_weights(options.seed);
+    begin_alike(own, groups, static_cast<bool>(model.initialization.module));
+    for (const Stage* stage : own)
+      if (sharded) sharded->end_filling(stage->index());
+    return;
+  }
+  begin_alike(own, groups, /*by_module=*/false);
+  if (!shards) return;
+  std::vector<std::vector<at::Tensor>> made;
+  for (Stage* stage : own) made.push_back(copies_of(*stage));
+  shard();
+  std::size_t next = 0;
+  fill([&](Stage& stage) {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < stage.parameters().size(); ++i)
+      at::Tensor(stage.parameters()[i].tensor).copy_(made[next][i]);
+    made[next++].clear();
+  });
+}
+
+Stage& RankModel::stage(int index) const {
+  const auto& all = stages.stages();
+  return **std::find_if(all.begin(), all.end(),
+                        [&](const auto& stage) { return stage->index() == index; });
+}
+
+bool RankModel::is_tied(int stage, std::size_t parameter) const {
+  return std::any_of(parameters.begin(), parameters.end(), [&](const SharedParameter& shared) {
+    return shared.uses.size() > 1 &&
+           std::any_of(shared.uses.begin(), shared.uses.end(), [&](const ParameterUse& use) {
+             return use.stage && use.stage->index() == stage && use.index == parameter;
+           });
+  });
+}
+
+std::vector<bool> layers_that_train(const RankModel& rank, const Model& model) {
+  std::vector<bool> trains(model.layers.size());
+  for (const SharedParameter& parameter : rank.parameters) {
+    for (const ParameterUse& use : parameter.uses)
+      trains[static_cast<std::size_t>(use.layer)] = true;
+  }
+  if (rank.groups.num_replicas == 1) return trains;
+  const std::vector<int> own(trains.begin(), trains.end());
+  for (WireReader& message :
+       gather_messages(rank.groups.world, WireWriter().add(own), "what trains")) {
+    const auto theirs = message.take<std::vector<int>>();
+    message.finish();
+    const auto differs = std::mismatch(own.begin(), own.end(), theirs.begin(), theirs.end());
+    if (differs.first == own.end()) continue;
+    const auto layer = static_cast<std::size_t>(differs.first - own.begin());
+    throw Error(ErrorKind::kUsage, {.what = "layer '" + model.layers[layer].name +
+                                            "' trains on one replica and is frozen on another",
+                                    .where = "LayerSpec::make",
+                                    .remedy = "set requires_grad alike on every rank"});
+  }
+  return trains;
+}
+
+}  // namespace sluice

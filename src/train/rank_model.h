@@ -1,0 +1,53 @@
+// What a rank holds of a model, and with whom: its stages, its groups, the list of all parameters
+// of the pipeline, and which replica has which blocks of them. Steps, updates and checkpoints go
+// by it.
+//
+// Does not own: programs and their executors (engine.h). Thread-safety: one rank's thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "sluice/model.h"
+#include "sluice/parts/build_stages.h"
+#include "sluice/parts/data_parallel.h"
+#include "sluice/parts/run_groups.h"
+#include "sluice/parts/run_options.h"
+#include "sluice/plan.h"
+#include "train/block_owners.h"
+#include "train/parameter_list.h"
+#include "train/sharded_parameters.h"
+
+namespace sluice {
+
+struct RankModel {
+  // Collective over `world`. plan: placed and cut; its mesh is set. The weights hold nothing yet,
+  // or what the factories have made.
+  RankModel(const Model& model, const Plan& plan, const Group& world, const RunOptions& options);
+
+  // Calls `fill` for every stage, whose parameters are whole meanwhile; what is there then is the
+  // stage's weights.
+  void fill(const std::function<void(Stage&)>& fill);
+  // As RunOptions::weights says. Collective.
+  void initialize(const Model& model, const RunOptions& options);
+
+  Stage& stage(int index) const;
+  // Its sum over the uses takes all elements.
+  bool is_tied(int stage, std::size_t parameter) const;
+
+  const Mesh mesh;
+  const DataParallel data_parallel;
+  const RunGroups groups;
+  RankStages stages;
+  const std::vector<SharedParameter> parameters;  // that train
+  const BlockOwners owners;
+  const bool shards_state;                     // of the optimizer: zero1, zero3
+  std::unique_ptr<ShardedParameters> sharded;  // zero3; null: whole
+};
+
+// By layer of the model: whether something of it trains. Collective over the ranks: throws
+// Error(kUsage) on all of them where replicas differ, with the layer.
+std::vector<bool> layers_that_train(const RankModel& rank, const Model& model);
+
+}  // namespace sluice

@@ -1,0 +1,99 @@
+#include "train/step_end.h"
+
+#include <string>
+#include <utility>
+
+#include "sluice/error.h"
+#include "train/step_loss.h"
+
+namespace sluice {
+namespace {
+
+std::function<bool(int, std::size_t)> needs_whole(const RankModel& rank) {
+  if (!rank.shards_state) return {};
+  return [&rank](int stage, std::size_t parameter) { return rank.is_tied(stage, parameter); };
+}
+
+}  // namespace
+
+// Nothing is summed in an evaluation.
+StepEndOps::StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
+                       const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
+                       StepUpdate* update)
+    : rank_(rank),
+      trains_(!program.forward_only),
+      ties_(program, trains_ ? rank.parameters : none_, rank.groups.place()),
+      reductions_(program, rank.stages.pointers(),
+                  trains_ ? options.reduction : GradientReduction()),
+      replicas_(program, rank.stages.pointers(), rank.owners, rank.groups,
+                trains_ ? rank.data_parallel : DataParallel(), needs_whole(rank)),
+      outputs_(outputs),
+      requested_(options.requested),
+      auxiliary_(auxiliary),
+      update_(update) {}
+
+void StepEndOps::begin_step() {
+  result_ = {};
+  if (update_) update_->begin_step();
+}
+
+void StepEndOps::end_step(std::int64_t step) {
+  if (update_) update_->end_step(step, result_);
+}
+
+void StepEndOps::finish_ties() {
+  ties_.sum_others();
+  ties_.clear();
+}
+
+// An evaluation has gathered all stages before it: replicas may run other programs in it.
+Work<void> StepEndOps::unshard(int stage) {
+  return trains_ && rank_.sharded ? rank_.sharded->unshard(stage) : Work<void>::done();
+}
+
+void StepEndOps::reshard(int stage) {
+  if (trains_ && rank_.sharded) rank_.sharded->reshard(stage);
+}
+
+Work<void> StepEndOps::reduce_gradients(int stage, std::optional<int> microbatch) {
+  if (rank_.groups.num_replicas > 1) return replicas_.reduce(stage, microbatch);
+  reductions_.reduce(stage, microbatch);
+  return Work<void>::done();
+}
+
+Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
+
+Work<void> StepEndOps::reduce_loss() {
+  const bool asks = trains_ && requested_;
+  return post_losses(rank_.groups.world, executor_, asks ? requested_() : StepRequest::kNone)
+      .then([this](GatheredLosses losses) {
+        // The norm may have come before.
+        StepResult result = result_of(losses, auxiliary_);
+        result.grad_norm = result_.grad_norm;
+        result.parameter_norms = std::move(result_.parameter_norms);
+        result_ = std::move(result);
+        losses_ = std::move(losses.of_microbatches);
+        if (update_) update_->loss_known(result_);
+      });
+}
+
+Work<void> StepEndOps::gather_outputs() { return outputs_.gather(rank_.groups.pipeline); }
+
+StepUpdate& StepEndOps::known_update(const char* instruction) const {
+  if (update_) return *update_;
+  throw Error(ErrorKind::kInternal,
+              {.what = std::string(instruction) + " in a program whose update is the caller's"});
+}
+
+IdleWork StepEndOps::partial_norm(int stage) {
+  return known_update("PARTIAL_NORM").partial_norm(stage, ties_);
+}
+Work<void> StepEndOps::reduce_norm() {
+  return known_update("REDUCE_NORM").reduce_norm(ties_, result_);
+}
+Work<void> StepEndOps::update(int stage) {
+  return known_update("UPDATE").update(stage, ties_, result_);
+}
+void StepEndOps::optimizer_step() { known_update("OPTIMIZER_STEP").optimizer_step(ties_, result_); }
+
+}  // namespace sluice
