@@ -20,22 +20,26 @@ Losses pipelined(int ranks) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return torch::mse_loss(out["hidden"], in["y"]);
   });
-  Losses losses;
-  sluice::run(model, {.num_ranks = ranks, .num_microbatches = 4}, [&](sluice::Pipeline& pipeline) {
-    torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
-    pipeline.check(optimizer);
-    for (int step = 0; step < kSteps; ++step) {
-      for (int half = 0; half < 2; ++half) {  // gradients add up until zero_grad
-        const Batch batch = my_batch(2 * step + half);
-        pipeline.train_step({{"x", batch.x}, {"y", batch.y}});
-      }
-      optimizer.step();
-      optimizer.zero_grad();
-      const auto seen = pipeline.eval_step({{"x", unseen().x}, {"y", unseen().y}});
-      if (pipeline.has_first_stage()) losses.push_back(seen.loss);  // all ranks have it
-    }
-  });
-  return losses;
+  // All ranks have the same.
+  return sluice::run(
+             model, {.num_ranks = ranks, .num_microbatches = 4},
+             [&](sluice::Pipeline& pipeline) {
+               Losses losses;
+               torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
+               pipeline.check(optimizer);
+               for (int step = 0; step < kSteps; ++step) {
+                 for (int half = 0; half < 2; ++half) {  // gradients add up until zero_grad
+                   const Batch batch = my_batch(2 * step + half);
+                   pipeline.train_step({{"x", batch.x}, {"y", batch.y}});
+                 }
+                 optimizer.step();
+                 optimizer.zero_grad();
+                 const auto seen = pipeline.eval_step({{"x", unseen().x}, {"y", unseen().y}});
+                 losses.push_back(seen.loss);
+               }
+               return losses;
+             })
+      .front();
 }
 
 int main() try {

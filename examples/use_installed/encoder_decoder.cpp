@@ -30,18 +30,21 @@ Losses pipelined(const sluice::PipelineOptions& options) {
   model.loss = sluice::mean_loss(
       [](const Values& out, const Values& in) { return my_loss(out["hidden"], in["target"]); });
   model.initialization.tensor = my_init;
-  Losses losses;
-  sluice::run(model, options, [&](sluice::Pipeline& pipeline) {  // once a rank
-    torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
-    for (int step = 0; step < kSteps; ++step) {
-      const auto result =
-          pipeline.train_step({{"source", my_source(step)}, {"target", my_target(step)}});
-      optimizer.step();
-      optimizer.zero_grad();
-      if (pipeline.has_last_stage()) losses.push_back(result.loss);  // all ranks have it
-    }
-  });
-  return losses;
+  // All ranks have the same.
+  return sluice::run(model, options,
+                     [&](sluice::Pipeline& pipeline) {  // once a rank
+                       Losses losses;
+                       torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
+                       for (int step = 0; step < kSteps; ++step) {
+                         const auto result = pipeline.train_step(
+                             {{"source", my_source(step)}, {"target", my_target(step)}});
+                         optimizer.step();
+                         optimizer.zero_grad();
+                         losses.push_back(result.loss);
+                       }
+                       return losses;
+                     })
+      .front();
 }
 
 int main() try {

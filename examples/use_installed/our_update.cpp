@@ -32,29 +32,28 @@ sluice::Model my_model() {
 
 // The norms and losses of six steps.
 Losses trained(int ranks, const sluice::DataParallel& replicas) {
-  Losses numbers;
-  sluice::run(my_model(),
-              {.num_ranks = ranks,
-               .num_microbatches = 4 / replicas.degree,
-               .step_end = sluice::StepEnd::kUpdate,
-               .data_parallel = replicas},
-              [&](sluice::Pipeline& pipeline) {
-                sluice::Trainer trainer(pipeline, {.weight_decay = 0.0, .max_norm = 0.5});
-                for (int step = 0; step < 6; ++step) {
-                  const Batch batch = my_batch(step);
-                  // Rows of this replica's own.
-                  const auto own = [&](const torch::Tensor& rows) {
-                    return rows.tensor_split(pipeline.num_replicas())[pipeline.replica()];
-                  };
-                  const sluice::StepResult result =
-                      trainer.step({{"x", own(batch.x)}, {"y", own(batch.y)}}, 1e-2);
-                  if (pipeline.rank() == 0) {
-                    numbers.push_back(result.grad_norm);
-                    numbers.push_back(result.loss);
-                  }
-                }
-              });
-  return numbers;
+  return sluice::run(my_model(),
+                     {.num_ranks = ranks,
+                      .num_microbatches = 4 / replicas.degree,
+                      .step_end = sluice::StepEnd::kUpdate,
+                      .data_parallel = replicas},
+                     [&](sluice::Pipeline& pipeline) {
+                       Losses numbers;
+                       sluice::Trainer trainer(pipeline, {.weight_decay = 0.0, .max_norm = 0.5});
+                       for (int step = 0; step < 6; ++step) {
+                         const Batch batch = my_batch(step);
+                         // Rows of this replica's own.
+                         const auto own = [&](const torch::Tensor& rows) {
+                           return rows.tensor_split(pipeline.num_replicas())[pipeline.replica()];
+                         };
+                         const sluice::StepResult result =
+                             trainer.step({{"x", own(batch.x)}, {"y", own(batch.y)}}, 1e-2);
+                         numbers.push_back(result.grad_norm);
+                         numbers.push_back(result.loss);
+                       }
+                       return numbers;  // all ranks have the same
+                     })
+      .front();
 }
 
 int main() try {

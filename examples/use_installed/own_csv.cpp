@@ -17,15 +17,15 @@ Losses pipelined(const sluice::PipelineOptions& options) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return torch::mse_loss(out["hidden"], in["y"]);
   });
-  Losses losses;
-  sluice::run(model, options, [&](sluice::Pipeline& pipeline) {
-    const Losses own = train(pipeline.parameters(), [&](int step) {
-      const Batch batch = my_batch(step);
-      return pipeline.train_step({{"x", batch.x}, {"y", batch.y}}).loss;
-    });
-    if (pipeline.has_last_stage()) losses = own;  // all ranks have them
-  });
-  return losses;
+  // All ranks have the same.
+  return sluice::run(model, options,
+                     [&](sluice::Pipeline& pipeline) {
+                       return train(pipeline.parameters(), [&](int step) {
+                         const Batch batch = my_batch(step);
+                         return pipeline.train_step({{"x", batch.x}, {"y", batch.y}}).loss;
+                       });
+                     })
+      .front();
 }
 
 int main() try {

@@ -15,8 +15,8 @@ Losses pipelined(int ranks, const char* schedule) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return torch::mse_loss(out["hidden"], in["y"]);
   });
-  Losses losses;
   const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
+    Losses losses;
     torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
     for (int step = 0; step < kSteps; ++step) {
       const Batch batch = my_batch(step);
@@ -24,11 +24,13 @@ Losses pipelined(int ranks, const char* schedule) {
       pipeline.clip_grad_norm(1.0);
       optimizer.step();
       optimizer.zero_grad();
-      if (pipeline.has_last_stage()) losses.push_back(loss);  // all ranks have it
+      losses.push_back(loss);
     }
+    return losses;
   };
-  sluice::run(model, {.num_ranks = ranks, .schedule = schedule, .num_microbatches = 8}, body);
-  return losses;
+  // All ranks have the same.
+  return sluice::run(model, {.num_ranks = ranks, .schedule = schedule, .num_microbatches = 8}, body)
+      .front();
 }
 
 int main() try {

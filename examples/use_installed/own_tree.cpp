@@ -25,18 +25,20 @@ Losses pipelined(int ranks, const char* schedule) {
     return next_token_loss(out["hidden"], in["ids"]);
   });
   model.initialization.tensor = my_init;
-  Losses losses;
   const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
+    Losses losses;
     torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
     for (int step = 0; step < kSteps; ++step) {
       const double loss = pipeline.train_step({{"ids", my_ids(step)}}).loss;
       optimizer.step();
       optimizer.zero_grad();
-      if (pipeline.has_last_stage()) losses.push_back(loss);  // all ranks have it
+      losses.push_back(loss);
     }
+    return losses;
   };
-  sluice::run(model, {.num_ranks = ranks, .schedule = schedule, .num_microbatches = 4}, body);
-  return losses;
+  // All ranks have the same.
+  return sluice::run(model, {.num_ranks = ranks, .schedule = schedule, .num_microbatches = 4}, body)
+      .front();
 }
 
 int main() try {

@@ -42,21 +42,23 @@ std::vector<double> train(int num_ranks) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return (out["prediction"] - in["y"]).square().mean();
   });
-  std::vector<double> losses;
-  sluice::run(model, {.num_ranks = num_ranks, .num_microbatches = 4},
-              [&](sluice::Pipeline& pipeline) {
-                torch::optim::SGD optimizer(pipeline.parameters(), torch::optim::SGDOptions(0.5));
-                at::Tensor x = at::empty({kRows, kWidth});
-                sluice::keyed_normal_(x, 1, "x", 0.0, 1.0);
-                for (int step = 0; step < 20; ++step) {
-                  const auto result = pipeline.train_step({{"x", x}, {"y", at::sin(x)}});
-                  optimizer.step();
-                  optimizer.zero_grad();
-                  if (pipeline.has_last_stage())
-                    losses.push_back(result.loss);  // all ranks have it
-                }
-              });
-  return losses;
+  // All ranks have the same.
+  return sluice::run(model, {.num_ranks = num_ranks, .num_microbatches = 4},
+                     [&](sluice::Pipeline& pipeline) {
+                       std::vector<double> losses;
+                       torch::optim::SGD optimizer(pipeline.parameters(),
+                                                   torch::optim::SGDOptions(0.5));
+                       at::Tensor x = at::empty({kRows, kWidth});
+                       sluice::keyed_normal_(x, 1, "x", 0.0, 1.0);
+                       for (int step = 0; step < 20; ++step) {
+                         const auto result = pipeline.train_step({{"x", x}, {"y", at::sin(x)}});
+                         optimizer.step();
+                         optimizer.zero_grad();
+                         losses.push_back(result.loss);
+                       }
+                       return losses;
+                     })
+      .front();
 }
 
 int main() try {

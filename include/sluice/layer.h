@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,49 @@ struct LayerSpec {
     return start.empty() ? inside : start + "." + inside;
   }
 };
+
+// A layer of one module, by named values as losses and from_module() have them: make() gives the
+// module, a pointer or holder; forward(M&, const Values& in) runs it: `in` has what the layer
+// reads, and returned are a tensor, where it writes one value, or Values with all that it writes.
+template <typename Make, typename Forward>
+LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
+                Make make, Forward forward) {
+  using Module = std::remove_cvref_t<decltype(*make())>;
+  static_assert(
+      std::is_base_of_v<torch::nn::Module, Module>,
+      "make() of sluice::layer() returns a shared_ptr of a torch::nn::Module, or its holder");
+  static_assert(std::is_invocable_v<const Forward&, Module&, const Values&>,
+                "forward of sluice::layer() takes (Module&, const sluice::Values&)");
+  using Result = std::invoke_result_t<const Forward&, Module&, const Values&>;
+  LayerSpec spec;
+  spec.name = std::move(name);
+  spec.reads = reads;
+  spec.writes = writes;
+  spec.make = [make = std::move(make)]() -> std::shared_ptr<torch::nn::Module> {
+    auto made = make();
+    if constexpr (requires { made.ptr(); }) {
+      return made.ptr();
+    } else {
+      return made;
+    }
+  };
+  spec.forward = [forward = std::move(forward), reads = std::move(reads),
+                  writes = std::move(writes)](torch::nn::Module& module,
+                                              const std::vector<at::Tensor>& inputs) {
+    Values in;
+    for (std::size_t i = 0; i < reads.size(); ++i) in.set(reads[i], inputs[i]);
+    Module& own = *module.as<Module>();
+    if constexpr (std::is_convertible_v<Result, at::Tensor>) {
+      return std::vector<at::Tensor>{forward(own, in)};
+    } else {
+      const Values out = forward(own, in);
+      std::vector<at::Tensor> outputs;
+      for (const std::string& written : writes) outputs.push_back(out.get(written));
+      return outputs;
+    }
+  };
+  return spec;
+}
 
 // For every cut before layer `cuts[i]`: the values that cross it, in the order of their first
 // writing. batch_inputs never cross; final_outputs are read after the last layer.

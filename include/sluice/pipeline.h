@@ -50,8 +50,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -73,9 +75,15 @@ namespace sluice {
 
 class Checkpoint;
 class Group;
+class Pipeline;
 class Trainer;
 class Transport;
 struct MicrobatchLoss;
+
+namespace detail {
+void run_bodies(const Model&, const PipelineOptions&, const std::function<void(Pipeline&)>&,
+                const RunOptions&);
+}  // namespace detail
 
 // What a checkpoint holds beside parameters and buffers.
 struct SaveOptions {
@@ -129,7 +137,11 @@ class Pipeline {
   // Collective. Forward only, without a graph; any number of rows. Modules are in evaluation mode
   // meanwhile, and then each in the mode that it was in.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
-  // The same of microbatches that are cut already, each replica its own, or none
+  // Collective. The model's outputs without a loss: inputs that only the loss reads may be left
+  // out. Any number of rows; modules are in evaluation mode meanwhile. In the order of the
+  // microbatches, of this rank's replica, on the ranks that `ranks` says, empty on others.
+  std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
+  // As eval_step(), of microbatches that are cut already, each replica its own, or none
   // (StepBatch::first_microbatch gives the order); also such in which nothing is counted. The
   // losses of all of them in order, the same on every rank. Whether ranks agree is not checked.
   std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
@@ -148,8 +160,11 @@ class Pipeline {
   std::vector<ParameterInfo> named_parameters() const;
   // Parameters and buffers of this rank under the names of the whole model, detached, not copied.
   std::vector<std::pair<std::string, at::Tensor>> local_state_dict() const;
-  // Copies into them. Entries of other ranks' layers are left out; throws Error(kUsage) for a name
-  // of this rank that is missing, and for another shape.
+  // Collective. The whole model's, tied parameters under all their names: copies on the CPU, in no
+  // particular order, on rank 0; empty on others.
+  std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
+  // Copies into this rank's. Entries of other ranks' layers are left out; throws Error(kUsage) for
+  // a name of this rank that is missing, and for another shape.
   void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
 
   // Collective. Saves parameters, buffers, the number of steps and what the options say as the
@@ -227,8 +242,8 @@ class Pipeline {
 
  private:
   friend class Trainer;
-  friend void run(const Model&, const PipelineOptions&, const std::function<void(Pipeline&)>&,
-                  const RunOptions&);
+  friend void detail::run_bodies(const Model&, const PipelineOptions&,
+                                 const std::function<void(Pipeline&)>&, const RunOptions&);
   struct Impl;
   explicit Pipeline(std::unique_ptr<Impl> impl);
   // Of a plan that the modules have yet to finish.
@@ -239,11 +254,34 @@ class Pipeline {
 
 // Plans (plan_pipeline), then runs `body` once a rank, on a thread for each. In one process of
 // several that a launcher has started (docs/launching.md), those are its share of the ranks, and
-// every process makes the call. Returns when all have ended; throws the first failure, the same in
-// all processes, whose message names the rank. Layers are placed and cut by what they say of
-// themselves; the program is made and proven when all ranks' modules have said what trains. For
+// every process makes the call. Returns when all have ended, what the bodies of the ranks here have
+// returned, in the order of the ranks, where they return something; throws the first failure, the
+// same in all processes, whose message names the rank. Layers are placed and cut by what they say
+// of themselves; the program is made and proven when all ranks' modules have said what trains. For
 // prediction of memory, plan with describe(layers, batch).
-void run(const Model& model, const PipelineOptions& options,
-         const std::function<void(Pipeline&)>& body, const RunOptions& run_options = {});
+template <typename Body>
+auto run(const Model& model, const PipelineOptions& options, Body&& body,
+         const RunOptions& run_options = {}) {
+  static_assert(std::is_invocable_v<Body&, Pipeline&>,
+                "the body of sluice::run() takes a sluice::Pipeline&");
+  using Result = std::invoke_result_t<Body&, Pipeline&>;
+  if constexpr (std::is_void_v<Result>) {
+    detail::run_bodies(model, options, std::ref(body), run_options);
+  } else {
+    std::map<int, Result> of_rank;
+    std::mutex mutex;
+    detail::run_bodies(
+        model, options,
+        [&](Pipeline& pipeline) {
+          Result result = body(pipeline);
+          const std::lock_guard lock(mutex);
+          of_rank.emplace(pipeline.rank(), std::move(result));
+        },
+        run_options);
+    std::vector<Result> results;
+    for (auto& [rank, result] : of_rank) results.push_back(std::move(result));
+    return results;
+  }
+}
 
 }  // namespace sluice

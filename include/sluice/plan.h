@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -212,6 +213,8 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 // each ending in '\n', of at most options.width columns (80 or more) where words and names allow
 // it.
 std::string describe_plan(const Plan& plan, const GridOptions& options);
+// The same, as wide as it needs to be.
+std::ostream& operator<<(std::ostream& out, const Plan& plan);
 // The same as one JSON object: "model", "split" (as `sluice split --json`), "schedule",
 // "data_parallel", "check" and "simulate" (as `sluice schedule`), "memory" (one object a rank of a
 // replica), "notes", "warnings".

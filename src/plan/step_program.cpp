@@ -35,6 +35,7 @@ LowerOptions lowering_of(const Plan& plan) {
 Program step_program(const Plan& plan, const StepProgram& which) {
   LowerOptions lowering = which.forwards ? evaluation_lowering(plan) : lowering_of(plan);
   lowering.outputs |= which.gathers_outputs;
+  lowering.loss = which.has_loss;
   const Schedule schedule = which.forwards
                                 ? make_forward_schedule(plan.partition.stage_map, *which.forwards)
                                 : plan.schedule;

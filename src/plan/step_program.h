@@ -18,6 +18,7 @@ struct StepProgram {
   bool gathers_outputs = false;
   // Forwards of so many microbatches, for an evaluation. None: a training step.
   std::optional<int> forwards = {};
+  bool has_loss = true;  // else outputs alone
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };
 

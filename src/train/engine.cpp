@@ -180,6 +180,13 @@ StepResult Engine::evaluate(const StepBatch& batch, const StepOptions& options) 
   return evaluation.run(batch, options);
 }
 
+std::vector<Values> Engine::predict(const StepBatch& batch, OutputRanks ranks) {
+  const AutocastScope autocast(options_.autocast);
+  Evaluator& evaluation = evaluator();
+  evaluated_last_ = true;
+  return evaluation.predict(batch, ranks);
+}
+
 bool Engine::saves(const std::string& parameter) const {
   return !options_.saves || options_.saves(parameter);
 }
@@ -209,7 +216,7 @@ std::vector<ShardedTensor> Engine::sharded_parameters() const {
 }
 
 // What is not sharded is replica 0's: a forward may have changed buffers otherwise on others.
-RankState Engine::state(const RunGroups& connected) const {
+RankState Engine::weights(const RunGroups& connected) const {
   const bool is_first = rank_->groups.replica == 0;
   const std::vector<ShardedTensor> sharded = sharded_parameters();
   RankState state;
@@ -226,10 +233,15 @@ RankState Engine::state(const RunGroups& connected) const {
     for (auto& parameter : gather_whole(sharded, connected))
       state.parameters.push_back(std::move(parameter));
   }
+  return state;
+}
+
+RankState Engine::state(const RunGroups& connected) const {
+  RankState state = weights(connected);
   if (!update_) return state;
   if (rank_->shards_state) {
     state.optimizer = update_->gather_state(connected);
-  } else if (is_first) {
+  } else if (rank_->groups.replica == 0) {
     state.optimizer = optimizer_state_of(state, update_->optimizer().state());
   }
   return state;

@@ -66,12 +66,16 @@ class Engine {
   void finish_ties();
   // Collective. Each replica has its own batch, of any number of microbatches.
   StepResult evaluate(const StepBatch& batch, const StepOptions& options);
+  // Collective. Outputs without a loss, of a batch that counts nothing.
+  std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
   // Of the last evaluation, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& evaluated_losses() const { return evaluation_->losses(); }
 
   // What a checkpoint holds of this rank. Where replicas have their own blocks: collective over
   // the ranks of `groups`, which may be others than those of the steps.
   RankState state(const RunGroups& groups) const;
+  // The same without the optimizer's.
+  RankState weights(const RunGroups& groups) const;
   // Collective. Fills all that state() says; rest: called for each stage before. Returns the
   // parameters of all ranks that train and have no optimizer state there.
   std::vector<std::string> load(const Checkpoint& checkpoint,

@@ -39,6 +39,7 @@ Evaluator::Evaluator(const Plan& plan, RankModel& rank, Transport& transport, co
       rank_(rank),
       transport_(transport),
       end_(end),
+      without_loss_(end.without_loss()),
       options_(options),
       observers_(observers) {}
 
@@ -51,7 +52,7 @@ StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
   }
   if (runners_.size() == kMostPrograms) runners_.pop_back();
   runners_.emplace_front(program, detail::proven_step_program(plan_, program), rank_, transport_,
-                         end_, options_, observers_, nullptr);
+                         program.has_loss ? end_ : without_loss_, options_, observers_, nullptr);
   return runners_.front().step;
 }
 
@@ -68,6 +69,15 @@ StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
   StepResult result = runner.run(batch, options);
   losses_ = runner.losses();
   return result;
+}
+
+std::vector<Values> Evaluator::predict(const StepBatch& batch, OutputRanks ranks) {
+  const WholeStages whole(rank_);
+  const EvaluationMode mode(rank_.stages);
+  StepRunner& runner = runner_for({.gathers_outputs = ranks == OutputRanks::kAll,
+                                   .forwards = static_cast<int>(batch.microbatches.size()),
+                                   .has_loss = false});
+  return std::move(runner.run(batch, {.outputs = ranks}).outputs);
 }
 
 std::string Evaluator::flight_record() const {

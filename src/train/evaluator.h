@@ -27,6 +27,8 @@ class Evaluator {
   // none where there are several replicas. Modules are in evaluation mode meanwhile, and then each
   // in the mode that it was in.
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
+  // The same without a loss: the outputs. Of a batch that counts nothing.
+  std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
   // Of the last run, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
   // The last instructions of this rank in the last run, which may have failed.
@@ -49,6 +51,7 @@ class Evaluator {
   RankModel& rank_;
   Transport& transport_;
   const ModelEnd& end_;
+  const ModelEnd without_loss_;
   const RunOptions& options_;
   const std::vector<ExecutorObserver*> observers_;
   std::list<Runner> runners_;  // the last used first

@@ -22,6 +22,7 @@
 #include "sluice/parts/transport.h"
 #include "train/pipeline_impl.h"
 #include "train/split_inputs.h"
+#include "train/state_dict.h"
 #include "train/step_checks.h"
 #include "train/step_norm.h"
 
@@ -39,6 +40,16 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
     batch.microbatches.push_back(std::move(values));
   }
   return batch;
+}
+
+// What no layer reads is the loss's.
+Model without_labels(Model model) {
+  std::set<std::string> read;
+  for (const LayerSpec& layer : model.layers) read.insert(layer.reads.begin(), layer.reads.end());
+  for (const std::string& name : model.inputs) {
+    if (!read.contains(name)) model.optional_inputs.push_back(name);
+  }
+  return model;
 }
 
 void require_counted(const StepBatch& batch) {
@@ -163,6 +174,28 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
   });
 }
 
+std::vector<Values> Pipeline::predict(const Inputs& inputs, OutputRanks ranks) {
+  return impl_->waking_others("Pipeline::predict", [&] {
+    Engine& engine = impl_->engine;
+    const AutocastScope autocast(engine.options().autocast);
+    require_same_parameters(engine.rank().stages);
+    const Model unlabelled = without_labels(impl_->model);
+    const BatchSplit split(inputs, unlabelled);
+    const int num_microbatches = split.num_microbatches(engine.plan().schedule.num_microbatches);
+    StepBatch batch;
+    batch.step = impl_->step;
+    for (Values& values : split.microbatches(num_microbatches)) {
+      batch.microbatches.push_back(std::move(values));
+      batch.counts.push_back(0);
+    }
+    const StepOptions options{.outputs = ranks};
+    const bool is_first = impl_->compared_calls.insert("predict").second;
+    agree(engine.rank().groups, batch, options, "predict",
+          is_first ? Compared::kAll : Compared::kSome);
+    return engine.predict(batch, ranks);
+  });
+}
+
 std::vector<MicrobatchLoss> Pipeline::evaluate(const StepBatch& batch) {
   impl_->engine.evaluate(batch, {});
   return impl_->engine.evaluated_losses();
@@ -222,6 +255,11 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() con
     for (const auto& [name, tensor] : stage->chunk().buffers()) state.emplace_back(name, tensor);
   }
   return state;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Pipeline::state_dict() const {
+  require_no_step("Pipeline::state_dict");
+  return gather_state_dict(impl_->engine);
 }
 
 void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state) {

@@ -48,8 +48,8 @@ std::string alike(const Plan& plan, const Model& model, const RunOptions& run_op
 
 }  // namespace
 
-void run(const Model& model, const PipelineOptions& options,
-         const std::function<void(Pipeline&)>& body, const RunOptions& run_options) {
+void detail::run_bodies(const Model& model, const PipelineOptions& options,
+                        const std::function<void(Pipeline&)>& body, const RunOptions& run_options) {
   if (run_options.threads_per_rank < 0) {
     throw Error(ErrorKind::kUsage,
                 {.what = std::to_string(run_options.threads_per_rank) + " threads a rank",

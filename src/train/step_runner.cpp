@@ -1,5 +1,7 @@
 #include "train/step_runner.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <utility>
 
 #include "plan/data_parallel.h"
@@ -32,6 +34,12 @@ ModelEnd::ModelEnd(const Model& model)
     : outputs(model.outputs),
       loss(model.auxiliary.empty() ? with_graph(model.loss) : model.loss),
       auxiliary(model.auxiliary) {}
+
+ModelEnd ModelEnd::without_loss() const {
+  ModelEnd end = *this;
+  end.loss = [](const Values&, const Values&) { return LossValue{at::zeros({}), 0}; };
+  return end;
+}
 
 StepRunner::StepRunner(Program program, RankModel& rank, Transport& transport, const ModelEnd& end,
                        const RunOptions& options, const std::vector<ExecutorObserver*>& observers,

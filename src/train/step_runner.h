@@ -20,6 +20,8 @@ namespace sluice {
 // What becomes of the values behind a model's last layer, and of its auxiliary losses.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
+  // The same outputs, and a loss that is nothing.
+  ModelEnd without_loss() const;
 
   std::vector<std::string> outputs;
   LossFunction loss;

@@ -1,5 +1,6 @@
 // What is said about a plan: to people, and as JSON.
 #include <algorithm>
+#include <ostream>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -231,6 +232,10 @@ std::string describe_plan(const Plan& plan, const GridOptions& options) {
   return split_text(plan, options.width) + schedule_text(plan, options) +
          replicas_text(plan, options.width) + auto_text(plan, options.width) +
          prediction_text(plan, options.width) + notes_text(plan, options.width);
+}
+
+std::ostream& operator<<(std::ostream& out, const Plan& plan) {
+  return out << describe_plan(plan, {});
 }
 
 std::string plan_json(const Plan& plan) {

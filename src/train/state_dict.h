@@ -1,0 +1,13 @@
+// The whole model's parameters and buffers on one rank. Thread-safety: one rank's thread.
+#pragma once
+
+#include "sluice/parts/rank_state.h"
+#include "train/engine.h"
+
+namespace sluice {
+
+// Collective over all ranks. On rank 0 copies on the CPU, a tied parameter under all its names;
+// nothing on others.
+NamedTensors gather_state_dict(const Engine& engine);
+
+}  // namespace sluice
