@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
 #include "config/key_table.h"
@@ -42,8 +43,7 @@ void require_multiple(const RunConfig& config, const std::string& key, std::int6
                       const std::string& of, std::int64_t step) {
   if (batch % step == 0) return;
   throw Error(ErrorKind::kUsage,
-              {.what = key + " = " + std::to_string(batch) + " is not a multiple of " + of + " = " +
-                       std::to_string(step),
+              {.what = formatted("{} = {} is not a multiple of {} = {}", key, batch, of, step),
                .where = where_of(config, key, "training.microbatch_size"),
                .remedy = "the nearest batch is " + nearest_multiples(batch, step)});
 }
@@ -73,15 +73,14 @@ void check_shards(const RunConfig& config) {
   const bool is_global = config.training.global_batch_size > 0;
   const std::string key = is_global ? kGlobalBatch : kLocalBatch;
   const std::int64_t unit = config.training.microbatch_size * (is_global ? options.degree : 1);
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = "parallelism.data_parallel_shards = " + std::to_string(options.num_shards()) +
-               " does not divide the " +
-               counted(std::int64_t{sizes.num_microbatches} * options.degree, "microbatch") +
-               " of a step",
-       .where = where_of(config, "parallelism.data_parallel_shards", key),
-       .remedy = "the nearest " + key + " is " +
-                 nearest_multiples(sizes.num_microbatches * unit, each * unit)});
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted(
+                   "parallelism.data_parallel_shards = {} does not divide the {} of a step",
+                   options.num_shards(),
+                   counted(std::int64_t{sizes.num_microbatches} * options.degree, "microbatch")),
+               .where = where_of(config, "parallelism.data_parallel_shards", key),
+               .remedy = "the nearest " + key + " is " +
+                         nearest_multiples(sizes.num_microbatches * unit, each * unit)});
 }
 
 void check_transport(const RunConfig& config) {
@@ -153,12 +152,12 @@ void check_stage_to_rank(const RunConfig& config) {
   const int num_ranks = config.parallelism.pipeline.num_ranks.value_or(1);
   for (const int rank : config.parallelism.pipeline.partition.stage_to_rank) {
     if (rank < num_ranks) continue;
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = "parallelism.stage_to_rank names rank " + std::to_string(rank) +
-                 ", but parallelism.pipeline_parallel_degree = " + std::to_string(num_ranks),
-         .where = config.origins.at("parallelism.stage_to_rank"),
-         .remedy = "ranks are 0 to " + std::to_string(num_ranks - 1)});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("parallelism.stage_to_rank names rank {}, but "
+                                   "parallelism.pipeline_parallel_degree = {}",
+                                   rank, num_ranks),
+                 .where = config.origins.at("parallelism.stage_to_rank"),
+                 .remedy = "ranks are 0 to " + std::to_string(num_ranks - 1)});
   }
 }
 
@@ -166,8 +165,8 @@ void check_validation(const RunConfig& config) {
   const ValidationOptions& options = config.validation;
   if (options.interval == 0 || !options.files.empty()) return;
   throw Error(ErrorKind::kUsage,
-              {.what = "validation.interval = " + std::to_string(options.interval) +
-                       ", but validation.files names no file",
+              {.what = formatted("validation.interval = {}, but validation.files names no file",
+                                 options.interval),
                .where = config.origins.at("validation.interval"),
                .remedy = "for example validation.files = [\"held-out/*.txt\"]"});
 }

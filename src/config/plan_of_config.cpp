@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
 #include "config/machine_memory.h"
@@ -158,12 +159,12 @@ void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
   const std::int64_t batch = schedule.num_microbatches * config.training.microbatch_size * replicas;
   const std::string key = is_global ? "training.global_batch_size" : "training.local_batch_size";
   throw Error(ErrorKind::kUsage,
-              {.what = "the schedule " + schedule.name + " has " +
-                       counted(schedule.num_microbatches, "microbatch") + ", but " + key + " / " +
-                       (is_global ? "parallelism.data_parallel_degree / " : "") +
-                       "training.microbatch_size = " + std::to_string(found.num_microbatches),
+              {.what = formatted("the schedule {} has {}, but {} / {}training.microbatch_size = {}",
+                                 schedule.name, counted(schedule.num_microbatches, "microbatch"),
+                                 key, is_global ? "parallelism.data_parallel_degree / " : "",
+                                 found.num_microbatches),
                .where = config.origins.at("parallelism.pipeline_parallel_schedule_csv"),
-               .remedy = key + " = " + std::to_string(batch)});
+               .remedy = formatted("{} = {}", key, batch)});
 }
 
 std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) {
@@ -173,9 +174,8 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
   };
   if (config.lr_scheduler.warmup_steps > config.training.steps) {
     warn("lr_scheduler.warmup_steps",
-         " = " + std::to_string(config.lr_scheduler.warmup_steps) +
-             " is more than training.steps = " + std::to_string(config.training.steps) +
-             ": the rate never reaches optimizer.lr");
+         formatted(" = {} is more than training.steps = {}: the rate never reaches optimizer.lr",
+                   config.lr_scheduler.warmup_steps, config.training.steps));
   }
   for (const char* key : {"lora.alpha", "lora.dropout", "lora.target"}) {
     const bool has_one = !config.model.adapter.empty() || is_set(config, "lora.rank");

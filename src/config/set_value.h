@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/format.h"
 #include "config/key_table.h"
 #include "config/value.h"
 #include "sluice/run_config.h"
@@ -18,7 +19,7 @@ struct Source {
 
   std::string at(Position position) const {
     if (file.empty() || position.line == 0) return origin;
-    return file + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
+    return formatted("{}:{}:{}", file, position.line, position.column);
   }
 };
 
