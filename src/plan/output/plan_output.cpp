@@ -1,6 +1,7 @@
 // What is said about a plan: to people, and as JSON.
 #include <algorithm>
 
+#include "base/format.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "plan/data_parallel.h"
@@ -34,19 +35,18 @@ std::string split_text(const Plan& plan, int width) {
 std::string schedule_text(const Plan& plan, const GridOptions& options) {
   std::size_t num_instructions = 0;
   for (const auto& rank : plan.program.ranks) num_instructions += rank.size();
-  std::string schedule = "schedule: " + plan.schedule.name + ", " +
-                         counted(plan.program.num_microbatches, "microbatch") + " of " +
-                         std::to_string(plan.microbatch.rows) + " x " +
-                         std::to_string(plan.microbatch.length) + " tokens";
+  std::string schedule = formatted("schedule: {}, {} of {} x {} tokens", plan.schedule.name,
+                                   counted(plan.program.num_microbatches, "microbatch"),
+                                   plan.microbatch.rows, plan.microbatch.length);
   const std::vector<StageShape> shapes = shapes_of(plan);
   if (shapes.size() > 1) {
     schedule += ", " + shape_text(shapes.front().output) + " between stages";
   }
   return wrapped(schedule, options.width) + draw_grid(plan.simulation, options) +
-         wrapped("proof: " + with_commas(static_cast<std::int64_t>(num_instructions)) +
-                     " instructions complete; channels hold at most " +
-                     counted(plan.report.max_in_flight, "message") + ", " +
-                     std::to_string(plan.report.required_capacity) + " would do",
+         wrapped(formatted("proof: {} instructions complete; channels hold at most {}, {} would do",
+                           with_commas(static_cast<std::int64_t>(num_instructions)),
+                           counted(plan.report.max_in_flight, "message"),
+                           plan.report.required_capacity),
                  options.width);
 }
 
