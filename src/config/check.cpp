@@ -6,9 +6,11 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
+#include "config/config_words.h"
 #include "config/key_table.h"
 #include "config/origins.h"
 #include "plan/data_parallel.h"
+#include "plan/option_words.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -30,13 +32,15 @@ void refuse_both(const RunConfig& config, const std::string& key, const std::str
 // Sums of a float16 and a bfloat16 are float32 to torch, so that layers would pass on what no shape
 // says.
 void check_precision(const RunConfig& config) {
-  if (config.model.dtype != "float16" || config.training.mixed_precision == "none") return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "model.dtype = \"float16\" and training.mixed_precision = \"" +
-                       config.training.mixed_precision + "\" exclude each other",
-               .where = where_of(config, "training.mixed_precision", "model.dtype"),
-               .remedy = "model.dtype = \"float32\" for products in " +
-                         config.training.mixed_precision + " and weights in float32"});
+  const MixedPrecision products = config.training.mixed_precision;
+  if (config.model.dtype != ParameterType::kFloat16 || products == MixedPrecision::kNone) return;
+  const std::string word = word_of(words_of(products), products);
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "model.dtype = \"float16\" and training.mixed_precision = \"" + word +
+               "\" exclude each other",
+       .where = where_of(config, "training.mixed_precision", "model.dtype"),
+       .remedy = "model.dtype = \"float32\" for products in " + word + " and weights in float32"});
 }
 
 void require_multiple(const RunConfig& config, const std::string& key, std::int64_t batch,
@@ -84,7 +88,7 @@ void check_shards(const RunConfig& config) {
 }
 
 void check_transport(const RunConfig& config) {
-  if (config.parallelism.transport != "nccl") return;
+  if (config.parallelism.transport != TransportKind::kNccl) return;
   throw Error(ErrorKind::kUsage, {.what = "parallelism.transport = \"nccl\" is not built yet",
                                   .where = config.origins.at("parallelism.transport"),
                                   .remedy = "write \"gloo\""});
@@ -124,8 +128,8 @@ void check_split(const RunConfig& config) {
 
 // A split by costs finds the cuts itself.
 void check_balance(const RunConfig& config) {
-  const std::string& partition = config.parallelism.partition;
-  if (partition == "even") return;
+  const Balance partition = config.parallelism.partition;
+  if (partition == Balance::kEven) return;
   const PartitionOptions& options = config.parallelism.pipeline.partition;
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "pipeline_parallel_split_points"},
@@ -137,7 +141,8 @@ void check_balance(const RunConfig& config) {
   for (const auto& [given, name] : others) {
     if (!given) continue;
     refuse_both(config, "parallelism.partition", std::string("parallelism.") + name,
-                "\"" + partition + "\" finds the cuts itself: keep one of them");
+                "\"" + word_of(words_of(partition), partition) +
+                    "\" finds the cuts itself: keep one of them");
   }
 }
 
@@ -173,16 +178,13 @@ void check_validation(const RunConfig& config) {
 
 }  // namespace
 
-void check_built(const RunConfig& config) {
-  for (const Key& key : key_table()) {
-    const std::string value = to_toml(key.get(config));
-    if (key.built.empty() ||
-        std::find(key.built.begin(), key.built.end(), value) != key.built.end()) {
-      continue;
-    }
-    throw Error(ErrorKind::kUsage, {.what = key.full_name() + " = " + value + " is not built yet",
-                                    .where = config.origins.at(key.full_name()),
-                                    .remedy = "write " + join(key.built, " or ")});
+void check_built(const RunConfig& config, const Unbuilt& unbuilt) {
+  for (const auto& [key, value] : unbuilt) {
+    if (value == key->default_value()) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("{} = {} is not built yet", key->full_name(), to_toml(value)),
+                 .where = config.origins.at(key->full_name()),
+                 .remedy = "write " + to_toml(key->default_value())});
   }
 }
 

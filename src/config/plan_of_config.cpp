@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
+#include "config/config_words.h"
 #include "config/machine_memory.h"
 #include "config/memory_size.h"
 #include "config/option_keys.h"
@@ -22,15 +23,17 @@
 namespace sluice {
 namespace {
 
+template <typename Enum>
+std::string word(Enum value) {
+  return detail::word_of(detail::words_of(value), value);
+}
+
 Precision precision_of(const RunConfig& config) {
-  Precision precision = {.parameters = config.model.dtype};
-  if (config.training.mixed_precision != "none")
-    precision.products = config.training.mixed_precision;
-  precision.fused = config.training.fused == "auto";
-  if (config.training.loss_chunks != "off") {
-    precision.loss_chunks =
-        config.training.loss_chunks == "on" ? LossChunks::kOn : LossChunks::kAuto;
-  }
+  Precision precision = {.parameters = word(config.model.dtype)};
+  if (config.training.mixed_precision != MixedPrecision::kNone)
+    precision.products = word(config.training.mixed_precision);
+  precision.fused = config.training.fused == FusedOperators::kAuto;
+  precision.loss_chunks = config.training.loss_chunks;
   return precision;
 }
 
@@ -81,9 +84,7 @@ bool names_cuts(const PartitionOptions& options) {
 
 // "auto" means the measured split, unless the configuration says another one.
 Balance balance_of(const RunConfig& config) {
-  const std::string& partition = config.parallelism.partition;
-  if (partition == "cost") return Balance::kCost;
-  if (partition == "measured") return Balance::kMeasured;
+  if (config.parallelism.partition != Balance::kEven) return config.parallelism.partition;
   const PipelineOptions& pipeline = config.parallelism.pipeline;
   const bool is_free = pipeline.auto_schedule && !is_set(config, "parallelism.partition") &&
                        !names_cuts(pipeline.partition);
@@ -225,13 +226,13 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
   run.threads_per_rank = config.training.threads_per_rank;
   if (run.threads_per_rank == 0)
     run.threads_per_rank = threads_per_rank.value_or(share_of_cores(config));
-  run.dtype = config.model.dtype;
-  run.mixed_precision = config.training.mixed_precision;
-  run.operators = config.training.fused;
+  run.dtype = word(config.model.dtype);
+  run.mixed_precision = word(config.training.mixed_precision);
+  run.operators = word(config.training.fused);
   if (detail::computes_loss(model.layers.back())) run.operators += ", loss by blocks";
-  run.optimizer = detail::word_of(detail::words_of(config.optimizer.kind), config.optimizer.kind);
+  run.optimizer = word(config.optimizer.kind);
   run.recomputed = recomputed_text(config.training.activation_checkpoint);
-  run.transport = config.parallelism.transport;
+  run.transport = word(config.parallelism.transport);
   run.cpu = cpu_name();
   return run;
 }

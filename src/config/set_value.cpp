@@ -141,7 +141,7 @@ void expand_paths(const Key& key, Value& value, const Source& source) {
 
 }  // namespace
 
-void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source) {
+Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source) {
   Value value;
   const RawValue* misfit = nullptr;
   if (!convert(raw, key.kinds, value, misfit)) throw wrong_type(key, raw, *misfit, source);
@@ -153,6 +153,7 @@ void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Sou
     throw error.at(source.origin);
   }
   config.origins[key.full_name()] = source.origin;
+  return value;
 }
 
 }  // namespace sluice::detail

@@ -23,7 +23,8 @@ struct Source {
   }
 };
 
-// Throws Error(kUsage) at the value, or at the element of the list that is wrong.
-void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
+// Returns what it is as a Value. Throws Error(kUsage) at the value, or at the element of the list
+// that is wrong.
+Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
 
 }  // namespace sluice::detail

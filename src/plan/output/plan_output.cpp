@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "plan/data_parallel.h"
+#include "plan/option_words.h"
 #include "plan/output/partition_output.h"
 #include "plan/output/program_output.h"
 #include "sluice/plan.h"
@@ -83,18 +84,6 @@ std::string time_text(const Plan& plan, double time) {
 std::string step_text(const Plan& plan) {
   return plan.time_unit.empty() ? shortest(plan.simulation.makespan) + " units of time"
                                 : time_text(plan, plan.simulation.makespan) + " a step";
-}
-
-std::string balance_word(Balance balance) {
-  switch (balance) {
-    case Balance::kEven:
-      return "even";
-    case Balance::kCost:
-      return "cost";
-    case Balance::kMeasured:
-      return "measured";
-  }
-  return {};
 }
 
 // What times are of: what the reader has to know of them.
@@ -267,9 +256,10 @@ std::string plan_json(const Plan& plan) {
   object["data_parallel"] = replicas_json(plan);
   object["check"] = verify_json(plan.report);
   object["simulate"] = simulation_json(plan.simulation);
-  object["prediction"] = {{"step", plan.simulation.makespan},
-                          {"unit", plan.time_unit},
-                          {"partition", balance_word(plan.balance)}};
+  object["prediction"] = {
+      {"step", plan.simulation.makespan},
+      {"unit", plan.time_unit},
+      {"partition", detail::word_of(detail::words_of(plan.balance), plan.balance)}};
   if (!plan.candidates.empty()) object["auto"] = auto_json(plan);
   object["memory"] = std::move(memory);
   object["notes"] = plan.notes;
