@@ -35,7 +35,7 @@ BEGIN {
   owner["by_name"] = owner["precision"] = owner["told_elsewhere"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = owner["stage_backward"] = "plan"; owner["run_config"] = "config"
   owner["data"] = owner["labels"] = "data"; owner["job"] = "job"; owner["data_parallel"] = "plan"; owner["process_transports"] = "comm"
   owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["inputs"] = owner["pipeline"] = owner["run_options"] = "train"
-  owner["safetensors"] = "io"; owner["chunk_backward"] = owner["executor_observer"] = "run"; owner["commit"] = "io"
+  owner["safetensors"] = "io"; owner["chunk_backward"] = owner["executor_observer"] = "run"; owner["commit"] = "base"
   for (pass = 1; pass <= 2; pass++) {
     for (i = 1; i < ARGC; i++) {
       parts = split(ARGV[i], path, "/")

@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "base/as_error.h"
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/parts/told_elsewhere.h"
 #include "sluice/plan.h"
@@ -161,7 +162,7 @@ int count_of(const CLI::App& app, const Option& option, const std::string& text)
   const auto [rest, error] = std::from_chars(text.data(), end, count);
   if (error == std::errc() && rest == end && count >= min && count <= max) return count;
   throw refused(app, "'" + text + "' is not a value of " + option.names,
-                "give a whole number from " + std::to_string(min) + " to " + std::to_string(max));
+                formatted("give a whole number from {} to {}", min, max));
 }
 
 template <typename... Calls>

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -35,10 +36,9 @@ std::vector<fs::path> flight_files(const fs::path& folder) {
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (rank_of_flight_file(it->path().filename().string())) files.push_back(it->path());
     if (files.size() > kMostFiles) {
-      throw Error(ErrorKind::kInput,
-                  {.what = "more than " + std::to_string(kMostFiles) + " flight records",
-                   .where = folder.string(),
-                   .remedy = "name a folder of one run's flight records"});
+      throw Error(ErrorKind::kInput, {.what = formatted("more than {} flight records", kMostFiles),
+                                      .where = folder.string(),
+                                      .remedy = "name a folder of one run's flight records"});
     }
   }
   if (error) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/format.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -93,7 +94,7 @@ std::string as_text(const data::FileContents& file) {
   std::string text = file.path + "\n" + table.to_string("  ");
   for (std::size_t i = 0; i < file.first.size(); ++i) {
     const data::FirstRow& row = file.first[i];
-    text += "  " + std::to_string(i + 1) + ":";
+    text += formatted("  {}:", i + 1);
     if (!row.source.empty()) text += " " + printable(row.source, kShownText);
     if (!row.ids.empty()) {
       std::vector<std::string> ids;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -96,9 +97,9 @@ void read_nodes(const LaunchArguments& arguments, LaunchOptions& options) {
                   "give every machine its number, and all the same --rdzv HOST:PORT");
   }
   if (options.node >= options.num_nodes) {
-    refuse_launch("--node-rank " + std::to_string(options.node) + " is not below --nnodes " +
-                      std::to_string(options.num_nodes),
-                  "number the machines from 0");
+    refuse_launch(
+        formatted("--node-rank {} is not below --nnodes {}", options.node, options.num_nodes),
+        "number the machines from 0");
   }
   options.meeting = meeting_place(arguments.rdzv);
   options.secret = secret_of(arguments);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "command_line.h"
@@ -61,10 +62,10 @@ Schedule make_named(const ScheduleArguments& arguments) {
 Schedule read_file(const ScheduleArguments& arguments) {
   const auto must_be = [&](std::optional<std::int64_t> wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
-    throw Error(ErrorKind::kInput, {.what = "the file has " + counted(found, what) + ", not " +
-                                            std::to_string(*wanted),
-                                    .where = arguments.csv,
-                                    .remedy = "leave the count out, or name another file"});
+    throw Error(ErrorKind::kInput,
+                {.what = formatted("the file has {}, not {}", counted(found, what), *wanted),
+                 .where = arguments.csv,
+                 .remedy = "leave the count out, or name another file"});
   };
   Schedule schedule = read_schedule_csv(arguments.csv);
   must_be(arguments.num_ranks, static_cast<int>(schedule.rows.size()), "row");

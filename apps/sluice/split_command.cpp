@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/format.h"
 #include "base/option_names.h"
 #include "base/strict_json.h"
 #include "base/text.h"
@@ -157,8 +158,9 @@ std::optional<std::string> note_of(const PartitionOptions& options, const Partit
   if (!options.schedule || partition.stages_per_rank() == 1) return std::nullopt;
   const ScheduleInfo& schedule = find_schedule(*options.schedule);
   if (!schedule.single_stage) return std::nullopt;
-  return schedule.name + " runs exactly 1 stage a rank and refuses this split: use " +
-         std::to_string(partition.num_ranks()) + " stages, or Interleaved1F1B";
+  return formatted(
+      "{} runs exactly 1 stage a rank and refuses this split: use {} stages, or Interleaved1F1B",
+      schedule.name, partition.num_ranks());
 }
 
 Partition partition_of(const ModelSpec& model, const PartitionOptions& options) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/strict_json.h"
 #include "command_line.h"
 #include "commands.h"
@@ -47,7 +48,7 @@ class LineReader {
     return take(buffer_.size(), buffer_.size());
   }
   // "FILE:LINE" of what next() gave last.
-  std::string where() const { return path_ + ":" + std::to_string(line_); }
+  std::string where() const { return formatted("{}:{}", path_, line_); }
 
  private:
   std::string_view take(std::size_t end, std::size_t next) {
@@ -65,8 +66,8 @@ class LineReader {
     const std::size_t held = buffer_.size();
     if (held > kMaxLineBytes) {
       throw Error(ErrorKind::kInput,
-                  {.what = "a line of more than " + std::to_string(kMaxLineBytes) + " bytes",
-                   .where = path_ + ":" + std::to_string(line_ + 1),
+                  {.what = formatted("a line of more than {} bytes", kMaxLineBytes),
+                   .where = formatted("{}:{}", path_, line_ + 1),
                    .remedy = "give texts that fit into memory, each on its line"});
     }
     buffer_.resize(held + kChunkBytes);

@@ -17,19 +17,39 @@
 #include "sluice/data.h"
 #include "sluice/lora.h"
 #include "sluice/options.h"
+#include "sluice/parts/commit.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/precision.h"
 #include "sluice/plan.h"
 
 namespace sluice {
 
+enum class ParameterType { kFloat32, kBfloat16, kFloat16 };
+enum class MixedPrecision { kNone, kBfloat16 };
+enum class FusedOperators { kAuto, kOff };
+enum class TransportKind { kAuto, kThreads, kGloo, kNccl };
+enum class OnSaveError { kStop, kContinue };
+
+// The checkpoint that a run goes on from.
+struct ResumeFrom {
+  enum Kind {
+    kNewest,  // of checkpoint.folder, that verifies; without one the run begins
+    kNone,    // the run begins anew
+    kStep,    // of checkpoint.folder
+    kPath,
+  };
+  Kind kind = kNewest;
+  std::int64_t step = 0;  // of kStep alone
+  std::string path = {};  // of kPath alone
+
+  friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
+};
+
 struct ModelOptions {
   std::string path;
-  std::string graph;
   std::string adapter;
-  bool rewrites = true;
-  std::string transformer_layer_cls;
   std::string config;
-  std::string dtype = "float32";
+  ParameterType dtype = ParameterType::kFloat32;
 };
 struct TrainingOptions {
   std::int64_t steps = 100;
@@ -40,10 +60,10 @@ struct TrainingOptions {
   std::int64_t threads_per_rank = 1;
   std::vector<std::string> trainable = {"*"};
   std::int64_t global_batch_size = 0;
-  std::string mixed_precision = "none";
+  MixedPrecision mixed_precision = MixedPrecision::kNone;
   ActivationCheckpoint activation_checkpoint = {};  // not kClasses
-  std::string fused = "auto";
-  std::string loss_chunks = "auto";
+  FusedOperators fused = FusedOperators::kAuto;
+  LossChunks loss_chunks = LossChunks::kAuto;
 };
 struct ParallelismOptions {
   // Its own_schedule, microbatches, sequences and optimizer are not here, but in schedule_csv and
@@ -51,8 +71,8 @@ struct ParallelismOptions {
   PipelineOptions pipeline = {.num_ranks = 4};
   std::string schedule_csv;  // a path; "": none
   GradientScale scale_grads;
-  std::string transport = "auto";
-  std::string partition = "even";
+  TransportKind transport = TransportKind::kAuto;
+  Balance partition = Balance::kEven;
   std::string costs;
   std::string device_memory;
 };
@@ -71,10 +91,10 @@ struct CheckpointOptions {
   std::int64_t interval = 0;
   std::int64_t keep_latest_k = 3;
   std::int64_t keep_every = 0;
-  std::string resume = "auto";
+  ResumeFrom resume;
   bool async = true;
-  std::string commit = "rename";
-  std::string on_save_error = "stop";
+  Commit commit = Commit::kRename;
+  OnSaveError on_save_error = OnSaveError::kStop;
   std::vector<std::string> allow = {};
 };
 struct MetricsOptions {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "base/text.h"
 
 namespace sluice {
@@ -190,8 +191,8 @@ std::size_t File::read_some(void* buffer, std::size_t count, std::uint64_t offse
 void File::read(void* buffer, std::size_t count, std::uint64_t offset) const {
   const std::size_t got = read_some(buffer, count, offset);
   if (got != count) {
-    throw Error(kind_, {.what = "file ends at byte " + std::to_string(size()) +
-                                ", expected at least " + std::to_string(offset + count) + " bytes",
+    throw Error(kind_, {.what = formatted("file ends at byte {}, expected at least {} bytes",
+                                          size(), offset + count),
                         .where = path_,
                         .remedy = "it was truncated, maybe while it was being read"});
   }
@@ -244,8 +245,8 @@ ssize_t read_pipe(int descriptor, char* buffer, std::size_t count, const std::st
     pollfd wanted{descriptor, POLLIN, 0};
     const int ready = ::poll(&wanted, 1, static_cast<int>(pause.count()));
     if (ready == 0) {
-      throw Error(kind, {.what = "nothing was written to the pipe within " +
-                                 std::to_string(kLongestPause.count()) + " s",
+      throw Error(kind, {.what = formatted("nothing was written to the pipe within {} s",
+                                           kLongestPause.count()),
                          .where = path,
                          .remedy = "name a regular file, or start what writes to it first"});
     }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/json.h"
 #include "base/safetensors_header_json.h"
 #include "sluice/error.h"
@@ -56,15 +57,15 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes,
     if (entry.begin != position || entry.end < entry.begin) {
       refuse_header(
           file,
-          "data_offsets [" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) +
-              "] leave a hole or overlap: expected to begin at " + std::to_string(position),
+          formatted("data_offsets [{}, {}] leave a hole or overlap: expected to begin at {}",
+                    entry.begin, entry.end, position),
           entry.name);
     }
     const std::uint64_t bytes = checked_bytes(entry, file);
     if (entry.end - entry.begin != bytes) {
       refuse_header(file,
-                    "data_offsets span " + std::to_string(entry.end - entry.begin) +
-                        " bytes, dtype and shape need " + std::to_string(bytes),
+                    formatted("data_offsets span {} bytes, dtype and shape need {}",
+                              entry.end - entry.begin, bytes),
                     entry.name);
     }
     position = entry.end;
@@ -72,8 +73,8 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes,
   if (position != data_bytes) {
     throw Error(
         ErrorKind::kInput,
-        {.what = "the header describes " + std::to_string(position) +
-                 " bytes of data, the file has " + std::to_string(data_bytes),
+        {.what = formatted("the header describes {} bytes of data, the file has {}", position,
+                           data_bytes),
          .where = file,
          .remedy = position > data_bytes ? "the file is truncated: copy or download it again"
                                          : io::kDamagedRemedy});
@@ -132,9 +133,9 @@ std::string to_json(const SafetensorsHeader& header) {
   }
   for (const SafetensorsEntry& entry : header.entries) {
     if (text.size() > 1) text += ',';
-    text += json_text(entry.name) + ":{\"dtype\":" + json_text(entry.dtype) +
-            ",\"shape\":" + Json(entry.shape).dump() + ",\"data_offsets\":[" +
-            std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]}";
+    text += formatted("{}:{{\"dtype\":{},\"shape\":{},\"data_offsets\":[{},{}]}}",
+                      json_text(entry.name), json_text(entry.dtype), Json(entry.shape).dump(),
+                      entry.begin, entry.end);
   }
   text += '}';
   text.append((8 - text.size() % 8) % 8, ' ');
@@ -147,26 +148,28 @@ namespace {
 std::uint64_t read_length_prefix(const File& file, std::uint64_t file_size) {
   std::array<unsigned char, 8> bytes{};
   if (file_size < bytes.size()) {
-    throw Error(ErrorKind::kInput, {.what = "not a safetensors file: " + std::to_string(file_size) +
-                                            " bytes, fewer than the 8 of the header's length",
-                                    .where = file.path(),
-                                    .remedy = io::kDamagedRemedy});
+    throw Error(ErrorKind::kInput,
+                {.what = formatted(
+                     "not a safetensors file: {} bytes, fewer than the 8 of the header's length",
+                     file_size),
+                 .where = file.path(),
+                 .remedy = io::kDamagedRemedy});
   }
   file.read(bytes.data(), bytes.size(), 0);
   std::uint64_t length = 0;
   for (std::size_t i = bytes.size(); i-- > 0;) length = (length << 8) | bytes[i];
   if (length > kMaxSafetensorsHeaderBytes) {
     throw Error(ErrorKind::kInput,
-                {.what = "not a safetensors file: its first 8 bytes ask for a header of " +
-                         std::to_string(length) + " bytes, at most " +
-                         std::to_string(kMaxSafetensorsHeaderBytes) + " are allowed",
+                {.what = formatted("not a safetensors file: its first 8 bytes ask for a header of "
+                                   "{} bytes, at most {} are allowed",
+                                   length, kMaxSafetensorsHeaderBytes),
                  .where = file.path(),
                  .remedy = io::kDamagedRemedy});
   }
   if (length > file_size - bytes.size()) {
     throw Error(ErrorKind::kInput,
-                {.what = "the header needs " + std::to_string(length) + " bytes, the file has " +
-                         std::to_string(file_size - bytes.size()) + " after its length",
+                {.what = formatted("the header needs {} bytes, the file has {} after its length",
+                                   length, file_size - bytes.size()),
                  .where = file.path(),
                  .remedy = "the file is truncated: copy or download it again"});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/format.h"
 #include "base/json_events.h"
 #include "sluice/error.h"
 
@@ -15,8 +16,7 @@ std::string position_text(std::string_view text, std::size_t byte, const std::st
   const std::size_t newline = before.rfind('\n');
   const std::size_t column =
       newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
-  return file_name + ":" + std::to_string(line) + ":" +
-         std::to_string(std::max<std::size_t>(column, 1));
+  return formatted("{}:{}:{}", file_name, line, std::max<std::size_t>(column, 1));
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ class JsonBuilder final : public JsonEvents {
 
   bool open(Json empty) {
     if (open_.size() >= kMaxJsonDepth) {
-      refuse("JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels", file_,
+      refuse(formatted("JSON is nested deeper than {} levels", kMaxJsonDepth), file_,
              "name a JSON file made for this");
     }
     open_.push_back(std::move(empty));

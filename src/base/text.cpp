@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/format.h"
+
 namespace sluice {
 namespace {
 
@@ -84,7 +86,7 @@ std::string with_commas(std::int64_t value) {
 
 std::string counted(std::int64_t count, std::string_view noun) {
   const char* const plural = noun.ends_with("ch") || noun.ends_with("ss") ? "es" : "s";
-  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : plural);
+  return formatted("{} {}{}", count, noun, count == 1 ? "" : plural);
 }
 
 std::string fixed(double value, int digits) {

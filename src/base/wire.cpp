@@ -1,5 +1,6 @@
 #include "base/wire.h"
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -39,11 +40,13 @@ void WireWriter::put_bits(std::uint64_t bits) {
 }
 
 void WireReader::fail(const std::string& expected, const std::string& found) const {
-  throw Error(ErrorKind::kPeer,
-              {.what = "a message holds something else than it should: expected " + expected +
-                       ", found " + found + " before byte " + std::to_string(at_),
-               .where = where_,
-               .remedy = "run the same build of sluice on every rank"});
+  throw Error(
+      ErrorKind::kPeer,
+      {.what = formatted(
+           "a message holds something else than it should: expected {}, found {} before byte {}",
+           expected, found, at_),
+       .where = where_,
+       .remedy = "run the same build of sluice on every rank"});
 }
 
 void WireReader::take_tag(char expected) {
@@ -66,7 +69,7 @@ std::size_t WireReader::take_length(std::size_t bytes_each) {
   const std::uint64_t length = take_bits();
   const std::size_t left = bytes_.size() - at_;
   if (length > left / bytes_each) {
-    fail("room for " + std::to_string(length) + " elements", bytes_text(left));
+    fail(formatted("room for {} elements", length), bytes_text(left));
   }
   return length;
 }

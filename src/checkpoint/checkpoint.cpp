@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_error.h"
 #include "checkpoint/read_manifest.h"
@@ -49,7 +50,7 @@ void require_own_folder(const std::string& path) {
 
 std::string form(const std::string& dtype, const std::vector<std::int64_t>& shape,
                  std::uint64_t offset) {
-  return dtype + " " + shape_text(shape) + " at byte " + std::to_string(offset);
+  return formatted("{} {} at byte {}", dtype, shape_text(shape), offset);
 }
 
 std::string place(const SafetensorsReader& file, const std::string& name) {
@@ -109,8 +110,7 @@ struct Checkpoint::Impl {
     for (const SavedFile& saved : manifest.files) {
       const File file = File::open(path + "/" + saved.file, ErrorKind::kCheckpoint, Links::kRefuse);
       if (const std::uint64_t size = file.size(); size != saved.bytes) {
-        refuse("the file has " + std::to_string(size) + " bytes, the manifest says " +
-                   std::to_string(saved.bytes),
+        refuse(formatted("the file has {} bytes, the manifest says {}", size, saved.bytes),
                file.path());
       }
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/manifest_json.h"
@@ -39,8 +40,8 @@ std::string fingerprints(const std::map<std::string, Fingerprint>& map) {
   std::vector<std::string> lines;
   lines.reserve(map.size());
   for (const auto& [name, print] : map) {
-    lines.push_back(json_text(name) + ": {\"bytes\": " + std::to_string(print.bytes) +
-                    ", \"hash\": " + json_text(print.hash) + "}");
+    lines.push_back(formatted("{}: {{\"bytes\": {}, \"hash\": {}}}", json_text(name), print.bytes,
+                              json_text(print.hash)));
   }
   return block("fingerprints", '{', '}', lines);
 }
@@ -50,10 +51,10 @@ std::string tensors(std::string_view key, const std::vector<SavedTensor>& list) 
   lines.reserve(list.size());
   for (const SavedTensor& tensor : list) {
     lines.push_back(
-        "{\"name\": " + json_text(tensor.name) + ", \"dtype\": " + json_text(tensor.dtype) +
-        ", \"shape\": " + shape_text(tensor.shape) + ", \"file\": " + json_text(tensor.file) +
-        ", \"offset\": " + std::to_string(tensor.offset) + ", \"bytes\": " +
-        std::to_string(tensor.bytes) + ", \"hash\": " + json_text(tensor.hash) + "}");
+        formatted("{{\"name\": {}, \"dtype\": {}, \"shape\": {}, \"file\": {}, \"offset\": {}, "
+                  "\"bytes\": {}, \"hash\": {}}}",
+                  json_text(tensor.name), json_text(tensor.dtype), shape_text(tensor.shape),
+                  json_text(tensor.file), tensor.offset, tensor.bytes, json_text(tensor.hash)));
   }
   return block(key, '[', ']', lines);
 }
@@ -62,8 +63,8 @@ std::string files(const std::vector<SavedFile>& list) {
   std::vector<std::string> lines;
   lines.reserve(list.size());
   for (const SavedFile& file : list) {
-    lines.push_back("{\"file\": " + json_text(file.file) + ", \"bytes\": " +
-                    std::to_string(file.bytes) + ", \"hash\": " + json_text(file.hash) + "}");
+    lines.push_back(formatted("{{\"file\": {}, \"bytes\": {}, \"hash\": {}}}", json_text(file.file),
+                              file.bytes, json_text(file.hash)));
   }
   return block("files", '[', ']', lines);
 }
@@ -99,7 +100,7 @@ std::string to_json(const Manifest& manifest) {
   text += line("run", json_text(manifest.run));
   text += line("generation", std::to_string(manifest.generation));
   text += line("step", std::to_string(manifest.step));
-  text += line("data", "{\"sequence\": " + std::to_string(manifest.sequence) + "}");
+  text += line("data", formatted("{{\"sequence\": {}}}", manifest.sequence));
   text += line("seed", std::to_string(manifest.seed));
   text += fingerprints(manifest.fingerprints);
   text += text_map("settings", manifest.settings);

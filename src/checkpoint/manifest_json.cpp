@@ -12,6 +12,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/format.h"
 #include "base/json_events.h"
 #include "base/strict_json.h"
 #include "sluice/error.h"
@@ -206,8 +207,8 @@ class ManifestHandler final : public JsonEvents {
   void require_version(std::uint64_t version) const {
     if (version == kManifestVersion) return;
     throw Error(ErrorKind::kCheckpoint,
-                {.what = "the manifest has version " + std::to_string(version) +
-                         ", this program reads version " + std::to_string(kManifestVersion),
+                {.what = formatted("the manifest has version {}, this program reads version {}",
+                                   version, kManifestVersion),
                  .where = file_,
                  .remedy = "use the version of sluice that wrote it"});
   }

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/parts/safetensors_header.h"
 
@@ -63,12 +64,12 @@ std::string wrong_with(const SavedTensor& tensor, std::string_view folder) {
   const std::optional<std::uint64_t> bytes = bytes_of(tensor);
   if (!bytes) return "the bytes of " + tensor.dtype + " " + shape_text(tensor.shape) + " overflow";
   if (*bytes != tensor.bytes) {
-    return "'bytes' is " + std::to_string(tensor.bytes) + ", " + tensor.dtype + " " +
-           shape_text(tensor.shape) + " has " + std::to_string(*bytes);
+    return formatted("'bytes' is {}, {} {} has {}", tensor.bytes, tensor.dtype,
+                     shape_text(tensor.shape), *bytes);
   }
   if (tensor.offset < kMinOffset || tensor.bytes > kMaxFileBytes ||
       tensor.offset > kMaxFileBytes - tensor.bytes) {
-    return "'offset' " + std::to_string(tensor.offset) + " is in no file";
+    return formatted("'offset' {} is in no file", tensor.offset);
   }
   if (!is_hex(tensor.hash, 32)) return "'hash' is not 32 hexadecimal digits";
   return {};

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/format.h"
 #include "checkpoint/tensor_files.h"
 #include "comm/gather_messages.h"
 #include "io/hf_files.h"
@@ -54,11 +55,10 @@ std::vector<Offer> gather_offers(const Offer& own, const Group& world) {
 void require_seen(const std::vector<Offer>& offers, const std::string& directory) {
   for (std::size_t rank = 0; rank < offers.size(); ++rank) {
     if (offers[rank].sees_directory) continue;
-    throw Error(
-        ErrorKind::kCheckpoint,
-        {.what = "rank " + std::to_string(rank) + " does not see the folder that rank 0 made",
-         .where = directory,
-         .remedy = "save to a file system that all machines share, under one path"});
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = formatted("rank {} does not see the folder that rank 0 made", rank),
+                 .where = directory,
+                 .remedy = "save to a file system that all machines share, under one path"});
   }
 }
 
@@ -69,8 +69,7 @@ void require_parameters_once(const std::vector<Offer>& offers) {
       const auto [known, added] = rank_of.emplace(name, rank);
       if (added) continue;
       throw Error(ErrorKind::kInternal,
-                  {.what = "ranks " + std::to_string(known->second) + " and " +
-                           std::to_string(rank) + " both save '" + name + "'"});
+                  {.what = formatted("ranks {} and {} both save '{}'", known->second, rank, name)});
     }
   }
 }

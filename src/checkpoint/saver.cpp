@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "checkpoint/gather_adapter.h"
 #include "checkpoint/publication.h"
@@ -51,9 +52,10 @@ void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
   for (const auto& [name, tensor] : parameters) {
     const std::int64_t count = num_not_finite(tensor);
     if (count == 0 || !told.insert(name).second) continue;
-    log_warning("step " + std::to_string(step) + " is saved with " + counted(count, "number") +
-                " of '" + name + "' that " + (count == 1 ? "is" : "are") +
-                " not finite; look at the weights from which the run began");
+    log_warning(
+        formatted("step {} is saved with {} of '{}' that {} not finite; look at the weights from "
+                  "which the run began",
+                  step, counted(count, "number"), name, count == 1 ? "is" : "are"));
   }
 }
 
@@ -135,7 +137,7 @@ struct Saver::Impl {
   // Collective. All files are written, or could not be: rank 0 commits behind the training.
   void exchange_written(const Group& world) {
     if (phase == Phase::kIdle) {
-      written = WrittenFiles{{}, "rank " + std::to_string(world.rank()) + " had not begun to save"};
+      written = WrittenFiles{{}, formatted("rank {} had not begun to save", world.rank())};
     } else if (!written) {
       try {
         written = WrittenFiles{writing.get(), {}};

@@ -11,6 +11,7 @@
 
 #include "base/content_hash.h"
 #include "base/file.h"
+#include "base/format.h"
 
 namespace sluice {
 namespace {
@@ -89,8 +90,7 @@ class Verification {
   static void require_size(const File& file, std::uint64_t expected) {
     if (const std::uint64_t size = file.size(); size != expected) {
       throw Error(ErrorKind::kCheckpoint,
-                  {.what = "the file has " + std::to_string(size) + " bytes, the manifest says " +
-                           std::to_string(expected),
+                  {.what = formatted("the file has {} bytes, the manifest says {}", size, expected),
                    .where = file.path(),
                    .remedy = "it is damaged: go on from another "
                              "checkpoint"});

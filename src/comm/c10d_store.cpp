@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
+
 namespace sluice {
 namespace {
 
@@ -38,8 +40,8 @@ class C10dJobStore final : public c10d::Store {
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override {
     if (client_->wait(keys, timeout)) return;
-    C10_THROW_ERROR(DistStoreError, "nobody has set '" + (keys.empty() ? "" : keys.front()) +
-                                        "' within " + std::to_string(timeout.count()) + " ms");
+    C10_THROW_ERROR(DistStoreError, formatted("nobody has set '{}' within {} ms",
+                                              keys.empty() ? "" : keys.front(), timeout.count()));
   }
   void append(const std::string& key, const Bytes& value) override {
     client_->append(key, text(value));

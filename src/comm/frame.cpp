@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -103,7 +104,7 @@ FrameOutline read_outline(std::string bytes, const std::string& where) {
   if (const auto* collective = std::get_if<CollectiveHead>(&outline.head)) {
     for (const std::int64_t piece : collective->pieces) {
       if (piece < -1 || piece >= static_cast<std::int64_t>(count))
-        refuse_frame("piece " + std::to_string(piece) + " of " + std::to_string(count), where);
+        refuse_frame(formatted("piece {} of {}", piece, count), where);
     }
   }
   return outline;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/format.h"
+
 namespace sluice {
 
 Work<std::vector<WireReader>> post_messages(const Group& group, const WireWriter& own,
@@ -11,7 +13,7 @@ Work<std::vector<WireReader>> post_messages(const Group& group, const WireWriter
         std::vector<WireReader> readers;
         for (std::size_t i = 0; i < gathered.size(); ++i) {
           readers.emplace_back(std::move(gathered[i]),
-                               subject + ", from rank " + std::to_string(group.members()[i]));
+                               formatted("{}, from rank {}", subject, group.members()[i]));
         }
         return readers;
       });

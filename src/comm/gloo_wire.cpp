@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "comm/no_sigpipe.h"
 #include "comm/node.h"
@@ -434,9 +435,9 @@ class GlooWire final : public Wire {
         throw;
       } catch (const std::exception& error) {
         throw Error(ErrorKind::kPeer,
-                    {.what = "not all of " + counted(options_.num_nodes, "process") +
-                             " came together within " + std::to_string(options_.deadline.count()) +
-                             " ms: " + reason_of(error),
+                    {.what = formatted("not all of {} came together within {} ms: {}",
+                                       counted(options_.num_nodes, "process"),
+                                       options_.deadline.count(), reason_of(error)),
                      .where = name_of(options_.node) + ", connection '" + options_.name + "'",
                      .remedy = "look at the processes that are missing, and at the network "
                                "between them"});

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/wire.h"
 #include "comm/sum_in_order.h"
@@ -99,8 +100,8 @@ void require_one_for_each(const GroupBackend& backend, const std::string& call,
 std::size_t require_member(const GroupBackend& backend, int rank) {
   const auto index = static_cast<std::size_t>(rank);
   if (rank < 0 || index >= backend.members().size()) {
-    refuse_call(backend, "no member " + std::to_string(rank) + " in the group of " +
-                             ranks_text(backend.members()));
+    refuse_call(backend,
+                formatted("no member {} in the group of {}", rank, ranks_text(backend.members())));
   }
   return index;
 }

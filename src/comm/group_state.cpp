@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "comm/node.h"
 
@@ -99,8 +100,9 @@ void GroupState::send(int member, std::uint64_t number, const GroupNote& note,
 void GroupState::arrive(int from_node, const CollectiveHead& head,
                         std::vector<at::Tensor> tensors) {
   const auto refuse_head = [&](const std::string& what) {
-    throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: " + what + " of exchange " +
-                                           std::to_string(head.number) + " of group " + id_});
+    throw Error(ErrorKind::kPeer,
+                {.what = formatted("a header makes no sense: {} of exchange {} of group {}", what,
+                                   head.number, id_)});
   };
   const auto members = elsewhere_.find(from_node);
   if (members == elsewhere_.end() ||
@@ -121,7 +123,7 @@ void GroupState::arrive(int from_node, const CollectiveHead& head,
     if (node_.failure().happened()) return;
     collective = open_locked(head.number);
     if (collective->of_member[head.member].joined)
-      refuse_head("member " + std::to_string(head.member) + " twice");
+      refuse_head(formatted("member {} twice", head.member));
     join_locked(*collective, head.number, head.member, head.note, std::move(pieces));
     complete = collective->complete();
   }
@@ -152,8 +154,8 @@ std::string GroupState::missing_text(int member, const Collective& collective) c
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (!collective.of_member[i].joined) missing.push_back("rank " + std::to_string(members_[i]));
   }
-  return "rank " + std::to_string(members_[member]) + " waits in " +
-         collective.of_member[member].note.call + " for " + join(missing, ", ");
+  return formatted("rank {} waits in {} for {}", members_[member],
+                   collective.of_member[member].note.call, join(missing, ", "));
 }
 
 void GroupState::wait_until_joined(int member, Collective& collective) {
@@ -172,14 +174,12 @@ void GroupState::wait_until_joined(int member, Collective& collective) {
   if (in_time) return;
   const auto absent = std::find_if(collective.of_member.begin(), collective.of_member.end(),
                                    [](const Collective::Given& given) { return !given.joined; });
-  throw Error(
-      ErrorKind::kPeer,
-      {.what = "only " + std::to_string(collective.num_joined) + " of " +
-               std::to_string(members_.size()) + " ranks reached a collective within " +
-               std::to_string(node_.deadline().count()) + " ms",
-       .where = missing_text(member, collective),
-       .remedy = "look at what rank " +
-                 std::to_string(members_[absent - collective.of_member.begin()]) + " is doing"});
+  throw Error(ErrorKind::kPeer,
+              {.what = formatted("only {} of {} ranks reached a collective within {} ms",
+                                 collective.num_joined, members_.size(), node_.deadline().count()),
+               .where = missing_text(member, collective),
+               .remedy = formatted("look at what rank {} is doing",
+                                   members_[absent - collective.of_member.begin()])});
 }
 
 Exchanged GroupState::wait(int member, Collective& collective) {
@@ -254,8 +254,7 @@ class NodeGroup final : public GroupBackend {
   }
 
   std::shared_ptr<GroupBackend> split(std::vector<int> members) override {
-    const std::string id =
-        state_.id() + "/" + std::to_string(num_exchanges_) + "." + std::to_string(members.front());
+    const std::string id = formatted("{}/{}.{}", state_.id(), num_exchanges_, members.front());
     return std::make_shared<NodeGroup>(node_, node_->group(id, members), state_.members()[rank_]);
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/format.h"
 #include "base/text.h"
 
 namespace sluice {
@@ -17,8 +18,7 @@ std::string node_text(int node, int num_nodes, int num_ranks) {
   std::vector<std::string> ranks;
   for (int rank = node * each; rank < (node + 1) * each; ++rank)
     ranks.push_back(std::to_string(rank));
-  return "process " + std::to_string(node) + (each == 1 ? " (rank " : " (ranks ") +
-         join(ranks, ", ") + ")";
+  return formatted("process {}{}{})", node, each == 1 ? " (rank " : " (ranks ", join(ranks, ", "));
 }
 
 Message Channel::take(std::uint64_t number) {
@@ -173,10 +173,10 @@ void Node::check(int from_node, const FrameOutline& outline) const {
     return rank >= 0 && rank < options_.num_ranks && node_of(rank) == node;
   };
   if (is_at(message->source, from_node) && is_at(message->destination, options_.node)) return;
-  throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: a message of rank " +
-                                         std::to_string(message->source) + " to rank " +
-                                         std::to_string(message->destination),
-                                 .where = "from " + name_of(from_node)});
+  throw Error(ErrorKind::kPeer,
+              {.what = formatted("a header makes no sense: a message of rank {} to rank {}",
+                                 message->source, message->destination),
+               .where = "from " + name_of(from_node)});
 }
 
 void Node::deliver(int from_node, Frame frame) {

@@ -1,14 +1,16 @@
 // A rank's endpoint on its node.
 #include <utility>
 
+#include "base/format.h"
 #include "comm/node.h"
 
 namespace sluice {
 namespace {
 
 std::string describe(const MessageTag& tag, ChannelKind kind) {
-  return std::to_string(tag.stage) + (kind == ChannelKind::kActivation ? "RECV_F" : "RECV_B") +
-         std::to_string(tag.microbatch) + " of step " + std::to_string(tag.step);
+  return formatted("{}{}{} of step {}", tag.stage,
+                   kind == ChannelKind::kActivation ? "RECV_F" : "RECV_B", tag.microbatch,
+                   tag.step);
 }
 
 class NodeTransport final : public Transport {
@@ -50,14 +52,14 @@ class NodeTransport final : public Transport {
     const auto found = posts_.find(ticket);
     if (found == posts_.end()) {
       throw Error(ErrorKind::kInternal,
-                  {.what = "receive ticket " + std::to_string(ticket) + " is not posted",
+                  {.what = formatted("receive ticket {} is not posted", ticket),
                    .where = "rank " + std::to_string(rank_)});
     }
     const Post post = std::move(found->second);
     posts_.erase(found);
     const auto waits_text = [&] {
-      return "rank " + std::to_string(rank_) + " waits for " + describe(post.tag, post.kind) +
-             " from rank " + std::to_string(post.source);
+      return formatted("rank {} waits for {} from rank {}", rank_, describe(post.tag, post.kind),
+                       post.source);
     };
 
     const Node::Waiting waiting(*node_, waits_text);
@@ -70,9 +72,9 @@ class NodeTransport final : public Transport {
     node_->failure().throw_if_happened();
     if (!in_time) {
       throw Error(ErrorKind::kPeer,
-                  {.what = "no message within " + std::to_string(node_->deadline().count()) + " ms",
+                  {.what = formatted("no message within {} ms", node_->deadline().count()),
                    .where = waits_text(),
-                   .remedy = "look at what rank " + std::to_string(post.source) + " is doing"});
+                   .remedy = formatted("look at what rank {} is doing", post.source)});
     }
     Message message = channel.take(post.number);
     lock.unlock();
@@ -95,15 +97,13 @@ class NodeTransport final : public Transport {
 
   void require_rank(int rank) const {
     if (rank >= 0 && rank < size()) return;
-    throw Error(ErrorKind::kInternal,
-                {.what = "no rank " + std::to_string(rank),
-                 .where = "transport of " + std::to_string(size()) + " ranks"});
+    throw Error(ErrorKind::kInternal, {.what = "no rank " + std::to_string(rank),
+                                       .where = formatted("transport of {} ranks", size())});
   }
 
   void check(const Post& post, const Message& message) const {
-    const std::string where = "rank " + std::to_string(rank_) + ", " +
-                              describe(post.tag, post.kind) + " from rank " +
-                              std::to_string(post.source);
+    const std::string where =
+        formatted("rank {}, {} from rank {}", rank_, describe(post.tag, post.kind), post.source);
     if (message.tag != post.tag) {
       throw Error(
           ErrorKind::kInternal,
@@ -112,10 +112,9 @@ class NodeTransport final : public Transport {
     if (!post.tensors || !post.tensors->certain) return;
     const std::vector<TensorMeta>& expected = post.tensors->metas;
     if (expected.size() != message.tensors.size()) {
-      throw Error(ErrorKind::kInternal,
-                  {.what = "expected " + std::to_string(expected.size()) + " tensors, got " +
-                           std::to_string(message.tensors.size()),
-                   .where = where});
+      throw Error(ErrorKind::kInternal, {.what = formatted("expected {} tensors, got {}",
+                                                           expected.size(), message.tensors.size()),
+                                         .where = where});
     }
     for (std::size_t i = 0; i < message.tensors.size(); ++i) {
       if (!message.tensors[i].defined()) continue;  // a value without gradient

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/text.h"
 #include "comm/loopback_nodes.h"
 #include "comm/node.h"
@@ -33,8 +34,8 @@ constexpr std::chrono::milliseconds kOthersToEnd{30'000};
 
 // "process 1 (ranks 2, 3), pid 4711 on node7"
 std::string name_of(const ProcessLayout& layout, int num_ranks) {
-  return node_text(layout.process, layout.num_processes, num_ranks) + ", pid " +
-         std::to_string(getpid()) + " on " + machine_name();
+  return formatted("{}, pid {} on {}", node_text(layout.process, layout.num_processes, num_ranks),
+                   getpid(), machine_name());
 }
 
 // The endpoints that are in use: a failure of another process reaches them.
@@ -195,7 +196,7 @@ struct ProcessJob::Impl {
   }
 
   void require_alike() {
-    const std::string own = "ranks = " + std::to_string(options.num_ranks) + "\n" + options.alike;
+    const std::string own = formatted("ranks = {}\n{}", options.num_ranks, options.alike);
     const std::string other = store->compare_set(name + "/alike", "", own);
     if (own == other) return;
     std::vector<std::string> here = split(own, '\n'), there = split(other, '\n');
@@ -203,11 +204,12 @@ struct ProcessJob::Impl {
     there.resize(here.size(), "nothing");
     const auto [mine, theirs] = std::mismatch(here.begin(), here.end(), there.begin());
     const int process = environment.layout.process;
-    const Error error(ErrorKind::kUsage,
-                      {.what = "the processes do not run the same: '" + *mine + "' in process " +
-                               std::to_string(process) + ", '" + *theirs + "' in another",
-                       .where = "sluice::run",
-                       .remedy = "start the same program with the same arguments everywhere"});
+    const Error error(
+        ErrorKind::kUsage,
+        {.what = formatted("the processes do not run the same: '{}' in process {}, '{}' in another",
+                           *mine, process, *theirs),
+         .where = "sluice::run",
+         .remedy = "start the same program with the same arguments everywhere"});
     line->report({.process = process, .kind = error.kind(), .message = error.what()});
     const std::optional<JobFailure> failure = line->wait_for_failure(kPatience);
     if (failure) throw Error(failure->kind, {.what = failure->message});
@@ -231,7 +233,7 @@ struct ProcessJob::Impl {
   // its addresses in its own connection: what leads to the first of another machine is one.
   std::string own_host() {
     const ProcessLayout& layout = environment.layout;
-    const auto key = [&](int process) { return name + "/host/" + std::to_string(process); };
+    const auto key = [&](int process) { return formatted("{}/host/{}", name, process); };
     if (!served->server) {
       store->set(key(layout.process), store->own_host());
       return store->own_host();
@@ -247,7 +249,7 @@ struct ProcessJob::Impl {
     wired.process = environment.layout.process;
     wired.meet = num_connections == 0 ? options.init_timeout : kToKeep;
     wired.deadline = [this] { return in_steps ? options.deadline : options.init_timeout; };
-    wired.name = name + "/ranks " + std::to_string(num_connections);
+    wired.name = formatted("{}/ranks {}", name, num_connections);
     wired.host = environment.one_machine() ? "" : own_host();
     wired.on_failure = [this](const Failure& failure) {
       line->report(in_job(failure, environment.layout.process));

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "comm/c10d_store.h"
 #include "comm/gloo_wire.h"
@@ -18,7 +19,7 @@ constexpr std::chrono::seconds kConnect{30};
 
 // Waits until all processes are here. The failure of the job ends it.
 void meet(StoreClient& store, const ProcessTransportOptions& options) {
-  const auto key = [&](int process) { return options.name + "/here/" + std::to_string(process); };
+  const auto key = [&](int process) { return formatted("{}/here/{}", options.name, process); };
   store.set(key(options.process), "");
   std::vector<std::string> all;
   for (int process = 0; process < options.num_processes; ++process) all.push_back(key(process));
@@ -28,9 +29,9 @@ void meet(StoreClient& store, const ProcessTransportOptions& options) {
     if (!store.has({key(process)})) missing.push_back(std::to_string(process));
   }
   throw Error(ErrorKind::kPeer,
-              {.what = "no connection within " + std::to_string(options.meet.count()) +
-                       " ms: process " + join(missing, ", ") + " did not come",
-               .where = "process " + std::to_string(options.process) + ", '" + options.name + "'",
+              {.what = formatted("no connection within {} ms: process {} did not come",
+                                 options.meet.count(), join(missing, ", ")),
+               .where = formatted("process {}, '{}'", options.process, options.name),
                .remedy = "look at what process " + missing.front() + " is doing"});
 }
 
@@ -42,9 +43,8 @@ std::vector<std::unique_ptr<Transport>> make_process_transports(
       options.num_ranks % options.num_processes != 0 || options.process < 0 ||
       options.process >= options.num_processes) {
     throw Error(ErrorKind::kInternal,
-                {.what = "process " + std::to_string(options.process) + " of " +
-                         std::to_string(options.num_processes) + " with " +
-                         std::to_string(options.num_ranks) + " ranks in all",
+                {.what = formatted("process {} of {} with {} ranks in all", options.process,
+                                   options.num_processes, options.num_ranks),
                  .where = "make_process_transports",
                  .remedy = "give each process as many ranks"});
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -106,7 +107,7 @@ TensorLayout TensorLayout::read(WireReader& reader, const std::string& where) {
   const int device = reader.take<int>(), index = reader.take<int>();
   if ((device != static_cast<int>(at::kCPU) && device != static_cast<int>(at::kCUDA)) ||
       index < -1 || index > 127) {
-    refuse_layout("device " + std::to_string(device) + ":" + std::to_string(index), where);
+    refuse_layout(formatted("device {}:{}", device, index), where);
   }
   layout.device_ = device == static_cast<int>(at::kCPU)
                        ? at::Device(at::kCPU)

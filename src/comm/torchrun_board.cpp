@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -48,7 +49,7 @@ class TorchrunBoard final : public NoticeBoard {
 std::unique_ptr<NoticeBoard> make_torchrun_board(const LaunchEnvironment& environment,
                                                  std::chrono::milliseconds timeout) {
   const std::string address =
-      environment.master_address + ":" + std::to_string(environment.master_port);
+      formatted("{}:{}", environment.master_address, environment.master_port);
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(environment.master_port);
   options.isServer = false;

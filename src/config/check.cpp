@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
+#include "config/config_words.h"
 #include "config/key_table.h"
 #include "config/origins.h"
 #include "plan/data_parallel.h"
+#include "plan/option_words.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -29,21 +32,22 @@ void refuse_both(const RunConfig& config, const std::string& key, const std::str
 // Sums of a float16 and a bfloat16 are float32 to torch, so that layers would pass on what no shape
 // says.
 void check_precision(const RunConfig& config) {
-  if (config.model.dtype != "float16" || config.training.mixed_precision == "none") return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "model.dtype = \"float16\" and training.mixed_precision = \"" +
-                       config.training.mixed_precision + "\" exclude each other",
-               .where = where_of(config, "training.mixed_precision", "model.dtype"),
-               .remedy = "model.dtype = \"float32\" for products in " +
-                         config.training.mixed_precision + " and weights in float32"});
+  const MixedPrecision products = config.training.mixed_precision;
+  if (config.model.dtype != ParameterType::kFloat16 || products == MixedPrecision::kNone) return;
+  const std::string word = word_of(words_of(products), products);
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "model.dtype = \"float16\" and training.mixed_precision = \"" + word +
+               "\" exclude each other",
+       .where = where_of(config, "training.mixed_precision", "model.dtype"),
+       .remedy = "model.dtype = \"float32\" for products in " + word + " and weights in float32"});
 }
 
 void require_multiple(const RunConfig& config, const std::string& key, std::int64_t batch,
                       const std::string& of, std::int64_t step) {
   if (batch % step == 0) return;
   throw Error(ErrorKind::kUsage,
-              {.what = key + " = " + std::to_string(batch) + " is not a multiple of " + of + " = " +
-                       std::to_string(step),
+              {.what = formatted("{} = {} is not a multiple of {} = {}", key, batch, of, step),
                .where = where_of(config, key, "training.microbatch_size"),
                .remedy = "the nearest batch is " + nearest_multiples(batch, step)});
 }
@@ -73,19 +77,18 @@ void check_shards(const RunConfig& config) {
   const bool is_global = config.training.global_batch_size > 0;
   const std::string key = is_global ? kGlobalBatch : kLocalBatch;
   const std::int64_t unit = config.training.microbatch_size * (is_global ? options.degree : 1);
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = "parallelism.data_parallel_shards = " + std::to_string(options.num_shards()) +
-               " does not divide the " +
-               counted(std::int64_t{sizes.num_microbatches} * options.degree, "microbatch") +
-               " of a step",
-       .where = where_of(config, "parallelism.data_parallel_shards", key),
-       .remedy = "the nearest " + key + " is " +
-                 nearest_multiples(sizes.num_microbatches * unit, each * unit)});
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted(
+                   "parallelism.data_parallel_shards = {} does not divide the {} of a step",
+                   options.num_shards(),
+                   counted(std::int64_t{sizes.num_microbatches} * options.degree, "microbatch")),
+               .where = where_of(config, "parallelism.data_parallel_shards", key),
+               .remedy = "the nearest " + key + " is " +
+                         nearest_multiples(sizes.num_microbatches * unit, each * unit)});
 }
 
 void check_transport(const RunConfig& config) {
-  if (config.parallelism.transport != "nccl") return;
+  if (config.parallelism.transport != TransportKind::kNccl) return;
   throw Error(ErrorKind::kUsage, {.what = "parallelism.transport = \"nccl\" is not built yet",
                                   .where = config.origins.at("parallelism.transport"),
                                   .remedy = "write \"gloo\""});
@@ -125,8 +128,8 @@ void check_split(const RunConfig& config) {
 
 // A split by costs finds the cuts itself.
 void check_balance(const RunConfig& config) {
-  const std::string& partition = config.parallelism.partition;
-  if (partition == "even") return;
+  const Balance partition = config.parallelism.partition;
+  if (partition == Balance::kEven) return;
   const PartitionOptions& options = config.parallelism.pipeline.partition;
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "pipeline_parallel_split_points"},
@@ -138,7 +141,8 @@ void check_balance(const RunConfig& config) {
   for (const auto& [given, name] : others) {
     if (!given) continue;
     refuse_both(config, "parallelism.partition", std::string("parallelism.") + name,
-                "\"" + partition + "\" finds the cuts itself: keep one of them");
+                "\"" + word_of(words_of(partition), partition) +
+                    "\" finds the cuts itself: keep one of them");
   }
 }
 
@@ -153,12 +157,12 @@ void check_stage_to_rank(const RunConfig& config) {
   const int num_ranks = config.parallelism.pipeline.num_ranks.value_or(1);
   for (const int rank : config.parallelism.pipeline.partition.stage_to_rank) {
     if (rank < num_ranks) continue;
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = "parallelism.stage_to_rank names rank " + std::to_string(rank) +
-                 ", but parallelism.pipeline_parallel_degree = " + std::to_string(num_ranks),
-         .where = config.origins.at("parallelism.stage_to_rank"),
-         .remedy = "ranks are 0 to " + std::to_string(num_ranks - 1)});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("parallelism.stage_to_rank names rank {}, but "
+                                   "parallelism.pipeline_parallel_degree = {}",
+                                   rank, num_ranks),
+                 .where = config.origins.at("parallelism.stage_to_rank"),
+                 .remedy = "ranks are 0 to " + std::to_string(num_ranks - 1)});
   }
 }
 
@@ -166,24 +170,21 @@ void check_validation(const RunConfig& config) {
   const ValidationOptions& options = config.validation;
   if (options.interval == 0 || !options.files.empty()) return;
   throw Error(ErrorKind::kUsage,
-              {.what = "validation.interval = " + std::to_string(options.interval) +
-                       ", but validation.files names no file",
+              {.what = formatted("validation.interval = {}, but validation.files names no file",
+                                 options.interval),
                .where = config.origins.at("validation.interval"),
                .remedy = "for example validation.files = [\"held-out/*.txt\"]"});
 }
 
 }  // namespace
 
-void check_built(const RunConfig& config) {
-  for (const Key& key : key_table()) {
-    const std::string value = to_toml(key.get(config));
-    if (key.built.empty() ||
-        std::find(key.built.begin(), key.built.end(), value) != key.built.end()) {
-      continue;
-    }
-    throw Error(ErrorKind::kUsage, {.what = key.full_name() + " = " + value + " is not built yet",
-                                    .where = config.origins.at(key.full_name()),
-                                    .remedy = "write " + join(key.built, " or ")});
+void check_built(const RunConfig& config, const Unbuilt& unbuilt) {
+  for (const auto& [key, value] : unbuilt) {
+    if (value == key->default_value()) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("{} = {} is not built yet", key->full_name(), to_toml(value)),
+                 .where = config.origins.at(key->full_name()),
+                 .remedy = "write " + to_toml(key->default_value())});
   }
 }
 

@@ -2,6 +2,9 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <map>
+
+#include "config/key_table.h"
 #include "sluice/run_config.h"
 
 namespace sluice::detail {
@@ -10,8 +13,11 @@ namespace sluice::detail {
 inline constexpr const char* kLocalBatch = "training.local_batch_size";
 inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
-// Throws Error(kUsage) "not built yet" for the first key whose value is not acted on.
-void check_built(const RunConfig& config);
+// What was said of keys that are not built.
+using Unbuilt = std::map<const Key*, Value>;
+
+// Throws Error(kUsage) "not built yet" for the first that is not the default.
+void check_built(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.
 void check_together(const RunConfig& config);

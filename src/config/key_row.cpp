@@ -25,11 +25,25 @@ Row mixed_key(const char* section, const char* name, std::vector<Kind> kinds,
   return row;
 }
 
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+}
+
 std::int64_t shown_weight(const RunConfig& config, const std::optional<int>& given) {
   return given.value_or(default_end_weight(config.parallelism.pipeline.partition.convention));
 }
 
 }  // namespace
+
+Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&)) {
+  Row row = mixed_key(section, name, {kind_of(default_value({}))}, default_value,
+                      [](RunConfig&, const Value&) {});
+  row.is_built = false;
+  return row;
+}
 
 Row betas_key() {
   return mixed_key(
@@ -179,16 +193,23 @@ Row resume_key() {
   return mixed_key(
       "checkpoint", "resume", {Kind::kString, Kind::kInteger},
       [](const RunConfig& config) -> Value {
-        const std::string& resume = config.checkpoint.resume;
-        std::int64_t step = 0;
-        const char* const end = resume.data() + resume.size();
-        const auto [rest, error] = std::from_chars(resume.data(), end, step);
-        if (error == std::errc() && rest == end) return step;
-        return resume;
+        const ResumeFrom& resume = config.checkpoint.resume;
+        if (resume.kind == ResumeFrom::kStep) return resume.step;
+        if (resume.kind == ResumeFrom::kPath) return resume.path;
+        return std::string(resume.kind == ResumeFrom::kNone ? "none" : "auto");
       },
       [](RunConfig& config, const Value& value) {
-        const auto* step = std::get_if<std::int64_t>(&value);
-        config.checkpoint.resume = step ? std::to_string(*step) : std::get<std::string>(value);
+        ResumeFrom& resume = config.checkpoint.resume;
+        resume = {};
+        if (const auto* step = std::get_if<std::int64_t>(&value)) {
+          resume = {ResumeFrom::kStep, *step};
+        } else if (const auto& text = std::get<std::string>(value); text == "none") {
+          resume.kind = ResumeFrom::kNone;
+        } else if (const auto number = whole_number(text)) {
+          resume = {ResumeFrom::kStep, *number};
+        } else if (text != "auto") {
+          resume = {.kind = ResumeFrom::kPath, .path = text};
+        }
       });
 }
 

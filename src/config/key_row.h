@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/words.h"
+#include "config/config_words.h"
 #include "config/key_table.h"
 #include "data/data_words.h"
 #include "plan/option_words.h"
@@ -38,11 +39,6 @@ struct Row : Key {
     words = std::move(allowed);
     return *this;
   }
-  Row& only(std::vector<std::string> values) {
-    built = std::move(values);
-    return *this;
-  }
-  Row& only_default() { return only({to_toml(default_value())}); }
   Row& path() {
     is_path = true;
     return *this;
@@ -129,6 +125,8 @@ Row key(const char* section, const char* name) {
   return row;
 }
 
+// Nothing acts on it yet: a RunConfig has no member for it, and takes nothing but the default.
+Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&));
 // A pair, and names.
 Row betas_key();
 Row schedule_key();

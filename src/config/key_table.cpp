@@ -31,28 +31,24 @@ std::vector<Key> make_table() {
           .path()
           .means("Hugging Face directory: config.json, *.safetensors (and index), "
                  "tokenizer.json. Either this or `model.config`."),
-      key<&C::model, &Model::graph>("model", "graph")
+      unbuilt_key("model", "graph", [](const C&) -> Value { return std::string(); })
           .path()
-          .only_default()
           .means("An exported graph (model.pt2); its weights are from `model.path`."),
       key<&C::model, &Model::adapter>("model", "adapter")
           .path()
           .means("PEFT adapter directory to go on from: its adapter_config.json says what [lora] "
                  "says of a "
                  "new one. `model.path` is its base."),
-      key<&C::model, &Model::rewrites>("model", "rewrites")
+      unbuilt_key("model", "rewrites", [](const C&) -> Value { return true; })
           .decides_the_numbers()
-          .only_default()
           .means("Rewrite what an exported graph computes into faster operators."),
-      key<&C::model, &Model::transformer_layer_cls>("model", "transformer_layer_cls")
-          .only_default()
+      unbuilt_key("model", "transformer_layer_cls", [](const C&) -> Value { return std::string(); })
           .means("Class of the layers between which an exported graph or a module tree is cut."),
       key<&C::model, &Model::config>("model", "config")
           .path()
           .means("Only a config.json: weights are initialised, the same bits for every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
           .decides_the_numbers()
-          .one_of({"float32", "bfloat16", "float16"})
           .means("Type of the parameters and of the whole computation; sums of gradients and the "
                  "optimizer's state are float32. Weights of another type are converted. `float16` "
                  "holds at most 65504, and nothing scales the loss: prefer `bfloat16`."),
@@ -165,7 +161,6 @@ std::vector<Key> make_table() {
                  "not given."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
           .decides_the_numbers()
-          .one_of({"none", "bfloat16"})
           .means("`bfloat16`: products of matrices are computed in it (autocast); weights, sums, "
                  "norms and the loss stay as they are."),
       activation_checkpoint_key()
@@ -176,13 +171,11 @@ std::vector<Key> make_table() {
                  "`full` (every block), or a list of layer names."),
       key<&C::training, &Training::fused>("training", "fused")
           .decides_the_numbers()
-          .one_of({"auto", "off"})
           .means("`auto`: blocks, norms, head and loss run as fused operators where these take "
                  "them (docs/fused.md says when); `off`: LibTorch's operators. The numbers "
                  "differ by rounding."),
       key<&C::training, &Training::loss_chunks>("training", "loss_chunks")
           .decides_the_numbers()
-          .one_of({"auto", "on", "off"})
           .means(
               "Head and loss by blocks of the vocabulary, so that all logits of a microbatch are "
               "never in memory, for up to a third more time in the head. `auto`: from a "
@@ -340,14 +333,12 @@ std::vector<Key> make_table() {
           .means("How ranks are numbered, the fastest axis last: with `dp,pp` those of a pipeline "
                  "follow each other, with `pp,dp` those of a stage."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
-          .one_of({"auto", "threads", "gloo", "nccl"})
           .means("`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
                  "`nccl`: between GPUs, not built yet; `auto`: `gloo` between processes. "
                  "Ranks of one process exchange by threads; without a launcher `gloo` gives each a "
                  "connection of its own."),
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
           .decides_the_split()
-          .one_of({"even", "cost", "measured"})
           .means("What the split balances: `even` numbers of layers, their counted `cost`, or "
                  "their time `measured` on this machine. Other than `even`: not with keys that say "
                  "where to cut."),
@@ -418,12 +409,10 @@ std::vector<Key> make_table() {
           .means("Write checkpoints behind the training. The last one is always written before the "
                  "end."),
       key<&C::checkpoint, &Checkpoint::commit>("checkpoint", "commit")
-          .one_of({"rename", "marker"})
           .means("How a checkpoint appears as a whole: by a `rename`, or, where renames are not "
                  "atomic, by a `marker`, its manifest.json, which is written last; a step that is "
                  "committed is then never replaced."),
       key<&C::checkpoint, &Checkpoint::on_save_error>("checkpoint", "on_save_error")
-          .one_of({"stop", "continue"})
           .means("What a checkpoint that cannot be written does to the run: `stop` ends it, "
                  "`continue` is a warning, but for the last one."),
       key<&C::checkpoint, &Checkpoint::allow>("checkpoint", "allow")

@@ -29,7 +29,7 @@ struct Key {
   void (*set)(RunConfig&, const Value&) = nullptr;
   Range range;
   std::vector<std::string> words;  // the strings allowed; empty: any
-  std::vector<std::string> built;  // the values acted on, as TOML; empty: all
+  bool is_built = true;            // false: nothing acts on it, so only its default is taken
   bool is_path = false;            // strings are paths: relative to the file, ~ and ${VAR}
   bool may_be_empty = true;        // the empty string is allowed
   bool decides_split = false;      // a place to look at when a split is refused

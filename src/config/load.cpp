@@ -44,7 +44,18 @@ const std::vector<OtherVariable>& other_variables() {
   return all;
 }
 
-void load_file(RunConfig& config, const std::string& file) {
+// A configuration of which some sources are read.
+struct Reading {
+  RunConfig config;
+  Unbuilt unbuilt;
+
+  void set(const Key& key, const RawValue& raw, const Source& source) {
+    const Value value = set_value(config, key, raw, source);
+    if (!key.is_built) unbuilt[&key] = value;
+  }
+};
+
+void load_file(Reading& reading, const std::string& file) {
   // A pipe, as <(...), has no folder of its own: paths are from the working folder.
   std::error_code unknown;
   const std::string folder = std::filesystem::is_regular_file(file, unknown)
@@ -67,11 +78,11 @@ void load_file(RunConfig& config, const std::string& file) {
     }
     const Key* key = find_key(raw.section + "." + raw.name);
     if (!key) throw unknown_key(raw.section, raw.name, source.origin);
-    set_value(config, *key, raw.value, source);
+    reading.set(*key, raw.value, source);
   }
 }
 
-void load_environment(RunConfig& config, const std::map<std::string, std::string>& environment) {
+void load_environment(Reading& reading, const std::map<std::string, std::string>& environment) {
   std::set<std::string> known;
   std::vector<std::string> others;
   for (const OtherVariable& other : other_variables()) {
@@ -84,7 +95,7 @@ void load_environment(RunConfig& config, const std::map<std::string, std::string
     const std::string name = key.variable();
     known.insert(name);
     if (const auto found = environment.find(name); found != environment.end()) {
-      set_value(config, key, read_toml_value(found->second), Source{"", "", name});
+      reading.set(key, read_toml_value(found->second), Source{"", "", name});
     }
   }
   // A typing error would otherwise do nothing.
@@ -107,7 +118,7 @@ void take_back_batch(RunConfig& config, const RunConfig& earlier) {
   config.origins[other.full_name()] = "default";
 }
 
-void load_overrides(RunConfig& config, const Overrides& overrides) {
+void load_overrides(Reading& reading, const Overrides& overrides) {
   for (const auto& [name, text] : overrides) {
     const Key* key = find_key(name);
     if (!key) {
@@ -115,7 +126,7 @@ void load_overrides(RunConfig& config, const Overrides& overrides) {
       throw unknown_key(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1),
                         "--" + name);
     }
-    set_value(config, *key, read_toml_value(text), Source{"", "", "--" + name});
+    reading.set(*key, read_toml_value(text), Source{"", "", "--" + name});
   }
 }
 
@@ -151,19 +162,20 @@ Overrides take_overrides(std::vector<std::string>& arguments) {
 
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment) {
-  RunConfig config;
+  detail::Reading reading;
+  RunConfig& config = reading.config;
   config.file = file;
   for (const detail::Key& key : detail::key_table()) config.origins[key.full_name()] = "default";
-  if (!file.empty()) detail::load_file(config, file);
+  if (!file.empty()) detail::load_file(reading, file);
   const RunConfig of_file = config;
-  detail::load_environment(config, environment);
+  detail::load_environment(reading, environment);
   detail::take_back_batch(config, of_file);
   const RunConfig of_environment = config;
-  detail::load_overrides(config, overrides);
+  detail::load_overrides(reading, overrides);
   detail::take_back_batch(config, of_environment);
-  detail::check_built(config);
+  detail::check_built(config, reading.unbuilt);
   detail::check_together(config);
-  return config;
+  return std::move(reading.config);
 }
 
 std::map<std::string, std::string> sluice_environment() {

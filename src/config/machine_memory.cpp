@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -51,8 +52,8 @@ std::optional<Error> rank_shortage(const Plan& plan) {
     const std::int64_t peak = plan.ranks[rank].memory.total_bytes();
     if (!plan.memory_per_rank || peak <= *plan.memory_per_rank) continue;
     return Error(ErrorKind::kMemory,
-                 {.what = "training needs " + human_bytes(peak) + " at its peak on rank " +
-                          std::to_string(rank) + ", above " + human_bytes(*plan.memory_per_rank),
+                 {.what = formatted("training needs {} at its peak on rank {}, above {}",
+                                    human_bytes(peak), rank, human_bytes(*plan.memory_per_rank)),
                   .where = "parallelism.device_memory",
                   .remedy = "use more ranks, a smaller training.microbatch_size or "
                             "training.seq_len, training.activation_checkpoint, or "
@@ -93,9 +94,9 @@ std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_byte
                human_bytes(to_bytes(needs.held)) + " of it for weights, gradients and optimizer" +
                (needs.snapshots ? " with a copy for checkpoints" : "") +
                " and the rest for microbatches",
-       .where = (share < 1 ? std::to_string(*ranks_here) + " of " : "all ") +
-                std::to_string(num_ranks) + " ranks together; this machine has " +
-                human_bytes(machine_bytes),
+       .where = formatted("{}{} ranks together; this machine has {}",
+                          share < 1 ? std::to_string(*ranks_here) + " of " : "all ", num_ranks,
+                          human_bytes(machine_bytes)),
        .remedy = "the ranks share this machine: use a smaller model, optimizer.name = \"SGD\", " +
                  std::string(needs.snapshots ? "checkpoint.async = false, " : "") +
                  "or a smaller training.microbatch_size or training.seq_len"});

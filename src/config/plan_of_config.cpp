@@ -5,8 +5,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
+#include "config/config_words.h"
 #include "config/machine_memory.h"
 #include "config/memory_size.h"
 #include "config/option_keys.h"
@@ -21,15 +23,17 @@
 namespace sluice {
 namespace {
 
+template <typename Enum>
+std::string word(Enum value) {
+  return detail::word_of(detail::words_of(value), value);
+}
+
 Precision precision_of(const RunConfig& config) {
-  Precision precision = {.parameters = config.model.dtype};
-  if (config.training.mixed_precision != "none")
-    precision.products = config.training.mixed_precision;
-  precision.fused = config.training.fused == "auto";
-  if (config.training.loss_chunks != "off") {
-    precision.loss_chunks =
-        config.training.loss_chunks == "on" ? LossChunks::kOn : LossChunks::kAuto;
-  }
+  Precision precision = {.parameters = word(config.model.dtype)};
+  if (config.training.mixed_precision != MixedPrecision::kNone)
+    precision.products = word(config.training.mixed_precision);
+  precision.fused = config.training.fused == FusedOperators::kAuto;
+  precision.loss_chunks = config.training.loss_chunks;
   return precision;
 }
 
@@ -81,9 +85,7 @@ bool names_cuts(const PartitionOptions& options) {
 
 // "auto" means the measured split, unless the configuration says another one.
 Balance balance_of(const RunConfig& config) {
-  const std::string& partition = config.parallelism.partition;
-  if (partition == "cost") return Balance::kCost;
-  if (partition == "measured") return Balance::kMeasured;
+  if (config.parallelism.partition != Balance::kEven) return config.parallelism.partition;
   const PipelineOptions& pipeline = config.parallelism.pipeline;
   const bool is_free = pipeline.auto_schedule && !is_set(config, "parallelism.partition") &&
                        !names_cuts(pipeline.partition);
@@ -159,12 +161,12 @@ void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
   const std::int64_t batch = schedule.num_microbatches * config.training.microbatch_size * replicas;
   const std::string key = is_global ? "training.global_batch_size" : "training.local_batch_size";
   throw Error(ErrorKind::kUsage,
-              {.what = "the schedule " + schedule.name + " has " +
-                       counted(schedule.num_microbatches, "microbatch") + ", but " + key + " / " +
-                       (is_global ? "parallelism.data_parallel_degree / " : "") +
-                       "training.microbatch_size = " + std::to_string(found.num_microbatches),
+              {.what = formatted("the schedule {} has {}, but {} / {}training.microbatch_size = {}",
+                                 schedule.name, counted(schedule.num_microbatches, "microbatch"),
+                                 key, is_global ? "parallelism.data_parallel_degree / " : "",
+                                 found.num_microbatches),
                .where = config.origins.at("parallelism.pipeline_parallel_schedule_csv"),
-               .remedy = key + " = " + std::to_string(batch)});
+               .remedy = formatted("{} = {}", key, batch)});
 }
 
 std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) {
@@ -174,9 +176,8 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
   };
   if (config.lr_scheduler.warmup_steps > config.training.steps) {
     warn("lr_scheduler.warmup_steps",
-         " = " + std::to_string(config.lr_scheduler.warmup_steps) +
-             " is more than training.steps = " + std::to_string(config.training.steps) +
-             ": the rate never reaches optimizer.lr");
+         formatted(" = {} is more than training.steps = {}: the rate never reaches optimizer.lr",
+                   config.lr_scheduler.warmup_steps, config.training.steps));
   }
   for (const char* key : {"lora.alpha", "lora.dropout", "lora.target"}) {
     const bool has_one = !config.model.adapter.empty() || is_set(config, "lora.rank");
@@ -226,13 +227,13 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
   run.threads_per_rank = config.training.threads_per_rank;
   if (run.threads_per_rank == 0)
     run.threads_per_rank = threads_per_rank.value_or(share_of_cores(config));
-  run.dtype = config.model.dtype;
-  run.mixed_precision = config.training.mixed_precision;
-  run.operators = config.training.fused;
+  run.dtype = word(config.model.dtype);
+  run.mixed_precision = word(config.training.mixed_precision);
+  run.operators = word(config.training.fused);
   if (detail::computes_loss(model.layers.back())) run.operators += ", loss by blocks";
-  run.optimizer = detail::word_of(detail::words_of(config.optimizer.kind), config.optimizer.kind);
+  run.optimizer = word(config.optimizer.kind);
   run.recomputed = recomputed_text(config.training.activation_checkpoint);
-  run.transport = config.parallelism.transport;
+  run.transport = word(config.parallelism.transport);
   run.cpu = cpu_name();
   return run;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "config/paths.h"
 #include "sluice/error.h"
@@ -51,7 +52,7 @@ Error wrong_type(const Key& key, const RawValue& raw, const RawValue& misfit,
   const bool is_element = &raw != &misfit;
   if (wants_string && is_element == (key.kinds.front() == Kind::kStrings) &&
       misfit.type == RawValue::Type::kInteger) {
-    remedy = "write \"" + std::to_string(misfit.integer) + "\" with quotes";
+    remedy = formatted("write \"{}\" with quotes", misfit.integer);
   } else if (wants_integer && misfit.type == RawValue::Type::kNumber &&
              std::abs(misfit.number) < 1e15 && misfit.number == std::floor(misfit.number)) {
     remedy = "write " + std::to_string(static_cast<std::int64_t>(misfit.number));
@@ -140,7 +141,7 @@ void expand_paths(const Key& key, Value& value, const Source& source) {
 
 }  // namespace
 
-void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source) {
+Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source) {
   Value value;
   const RawValue* misfit = nullptr;
   if (!convert(raw, key.kinds, value, misfit)) throw wrong_type(key, raw, *misfit, source);
@@ -152,6 +153,7 @@ void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Sou
     throw error.at(source.origin);
   }
   config.origins[key.full_name()] = source.origin;
+  return value;
 }
 
 }  // namespace sluice::detail

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/format.h"
 #include "config/key_table.h"
 #include "config/value.h"
 #include "sluice/run_config.h"
@@ -18,11 +19,12 @@ struct Source {
 
   std::string at(Position position) const {
     if (file.empty() || position.line == 0) return origin;
-    return file + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
+    return formatted("{}:{}:{}", file, position.line, position.column);
   }
 };
 
-// Throws Error(kUsage) at the value, or at the element of the list that is wrong.
-void set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
+// Returns what it is as a Value. Throws Error(kUsage) at the value, or at the element of the list
+// that is wrong.
+Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
 
 }  // namespace sluice::detail

@@ -26,10 +26,8 @@ std::string allowed(const Key& key) {
   }
   if (const std::string range = to_text(key.range); !range.empty()) parts.push_back(range);
   if (!key.may_be_empty) parts.push_back("not empty");
-  if (!key.built.empty()) {
-    std::vector<std::string> values;
-    for (const std::string& value : key.built) values.push_back("`" + value + "`");
-    parts.push_back("not built yet: other than " + join(values, ", "));
+  if (!key.is_built) {
+    parts.push_back("not built yet: other than `" + detail::to_toml(key.default_value()) + "`");
   }
   return join(parts, "; ");
 }
@@ -102,7 +100,8 @@ std::string config_reference_json() {
     entry["default"] = detail::to_json(key.default_value());
     if (!key.words.empty()) entry["words"] = key.words;
     if (const std::string range = to_text(key.range); !range.empty()) entry["range"] = range;
-    if (!key.built.empty()) entry["built"] = key.built;
+    if (!key.is_built)
+      entry["built"] = std::vector<std::string>{detail::to_toml(key.default_value())};
     entry["meaning"] = key.meaning;
     list.push_back(std::move(entry));
   }

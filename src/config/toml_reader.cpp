@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -17,10 +18,10 @@ Position position_of(const toml::source_region& source) {
 
 Error error_at(const std::string& what, const std::string& file, Position position,
                const std::string& remedy) {
-  return Error(ErrorKind::kUsage, {.what = what,
-                                   .where = file + ":" + std::to_string(position.line) + ":" +
-                                            std::to_string(position.column),
-                                   .remedy = remedy});
+  return Error(ErrorKind::kUsage,
+               {.what = what,
+                .where = formatted("{}:{}:{}", file, position.line, position.column),
+                .remedy = remedy});
 }
 
 // The library destroys nested tables by recursion, so the depth that dotted keys can build must be
@@ -53,7 +54,7 @@ void refuse_long_keys(std::string_view text, const std::string& file) {
     }
     if (c == '.') {
       if (++dots >= kMaxKeyParts) {
-        throw error_at("a key of more than " + std::to_string(kMaxKeyParts) + " parts", file, here,
+        throw error_at(formatted("a key of more than {} parts", kMaxKeyParts), file, here,
                        "keys are [section] and key");
       }
     } else if (c == '\n' || c == '=' || c == ',' || c == '{' || c == '[' || c == ']') {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "data/token_stream.h"
 #include "sluice/error.h"
 
@@ -63,7 +64,7 @@ class ByteStream final : public TokenStream {
 
   std::string place(std::uint64_t token) const override {
     const std::size_t file = starts_.holder(token);
-    return files_[file] + ", byte " + std::to_string(token - starts_.first(file));
+    return formatted("{}, byte {}", files_[file], token - starts_.first(file));
   }
 
   std::optional<double> unigram_entropy() const override {

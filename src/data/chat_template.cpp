@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/format.h"
 #include "data/text_cut.h"
 #include "sluice/error.h"
 
@@ -73,7 +74,7 @@ std::string stripped(std::string_view text) {
 
 [[noreturn]] void refuse(std::size_t message, const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kInput,
-              {.what = "message " + std::to_string(message + 1) + what, .remedy = remedy});
+              {.what = formatted("message {}{}", message + 1, what), .remedy = remedy});
 }
 
 Turn turn_of(const std::string& head, const std::string& content, const std::string& end_of_turn,

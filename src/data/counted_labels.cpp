@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -58,7 +59,7 @@ void refuse_uncounted(const DataEntries& entries, std::int64_t step, DataPositio
     const DataEntries::Place place = entries.at(position, row);
     where += ", " + entries.source(place.entry).place(place.sequence);
   }
-  if (batch_size > kNamedRows) where += " and " + std::to_string(batch_size - kNamedRows) + " more";
+  if (batch_size > kNamedRows) where += formatted(" and {} more", batch_size - kNamedRows);
   throw Error(ErrorKind::kInput,
               {.what = "no label of the step's batch is counted",
                .where = where,

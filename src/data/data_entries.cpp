@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "data/data_format.h"
 #include "data/mixture.h"
@@ -34,8 +35,8 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   }
   if (weights.size() > Mixture::kMaxEntries) {
     refuse_weights(std::to_string(weights.size()) + " weights",
-                   "give at most " + std::to_string(Mixture::kMaxEntries) +
-                       ": one entry may be a pattern for many files");
+                   formatted("give at most {}: one entry may be a pattern for many files",
+                             Mixture::kMaxEntries));
   }
   for (const double weight : weights) {
     if (!(weight > 0) || !std::isfinite(weight))
@@ -44,16 +45,16 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i] < 1) {
-      refuse_weights("entry " + std::to_string(i + 1) + " of data.files has no file of its own",
+      refuse_weights(formatted("entry {} of data.files has no file of its own", i + 1),
                      "its files are in an earlier entry: take them out of one of both");
     }
     total += entries[i];
   }
   if (total != num_files) {
-    throw Error(ErrorKind::kUsage, {.what = "the entries have " + std::to_string(total) + " of " +
-                                            counted(num_files, "file"),
-                                    .where = "TokenDataOptions::files_per_entry",
-                                    .remedy = "let them add up to all of data.files"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("the entries have {} of {}", total, counted(num_files, "file")),
+                 .where = "TokenDataOptions::files_per_entry",
+                 .remedy = "let them add up to all of data.files"});
   }
   return entries;
 }

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/format.h"
 #include "base/json_events.h"
 #include "base/strict_json.h"
 #include "sluice/error.h"
@@ -118,7 +119,7 @@ class RowHandler final : public JsonEvents {
   }
 
   void malformed(const JsonFault& fault) override {
-    fail("not valid JSON at byte " + std::to_string(fault.byte) + " of the line");
+    fail(formatted("not valid JSON at byte {} of the line", fault.byte));
   }
 
  private:
@@ -215,7 +216,7 @@ class RowHandler final : public JsonEvents {
     if (speech.wrong.empty()) speech.wrong = std::move(what);
   }
   void set_wrong_message(const std::string& what) {
-    set_wrong(*speech_, what + " in message " + std::to_string(speech_->messages->size() + 1));
+    set_wrong(*speech_, formatted("{} in message {}", what, speech_->messages->size() + 1));
   }
   void set_of_message(std::optional<std::string>& member, std::string text) {
     if (member) set_wrong_message("'" + key_ + "' twice");

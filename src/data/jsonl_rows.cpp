@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -42,7 +43,7 @@ std::vector<std::uint64_t> find_rows(const File& file) {
       row = offset + static_cast<std::uint64_t>(segment - block.data());
     }
     offset += count;
-    if (offset - row > kMaxRowBytes) throw too_long(file.path() + ":" + std::to_string(lines));
+    if (offset - row > kMaxRowBytes) throw too_long(formatted("{}:{}", file.path(), lines));
   }
   if (has_text) rows.push_back(row);
   rows.push_back(offset);
@@ -121,7 +122,7 @@ std::string JsonlRows::json_of(const File& file, std::size_t file_index,
 Error JsonlRows::at_row(const Error& error, const File& file, std::size_t file_index,
                         std::uint64_t index) const {
   const std::uint64_t offset = offsets_[file_index][index - first_[file_index]];
-  const std::string line = file.path() + ":" + std::to_string(line_number(file, offset));
+  const std::string line = formatted("{}:{}", file.path(), line_number(file, offset));
   return error.at(error.where().empty() ? line : line + ", " + error.where());
 }
 
@@ -129,7 +130,7 @@ std::string JsonlRows::place(std::uint64_t index) const {
   const std::size_t file_index = file_of(index);
   const File file = File::open(files_[file_index]);
   const std::uint64_t offset = offsets_[file_index][index - first_[file_index]];
-  return file.path() + ":" + std::to_string(line_number(file, offset));
+  return formatted("{}:{}", file.path(), line_number(file, offset));
 }
 
 void JsonlRows::for_each(

@@ -2,6 +2,7 @@
 // needs them.
 #include <algorithm>
 
+#include "base/format.h"
 #include "data/jsonl_rows.h"
 #include "data/row_tokens.h"
 #include "data/sequence_source.h"
@@ -137,8 +138,9 @@ class PackedJsonlSource final : public SequenceSource {
         row.positions.push_back(static_cast<std::int32_t>(i));
     } else if (row.positions.front() != 0) {
       throw Error(ErrorKind::kInput,
-                  {.what = "'position_ids' begin at " + std::to_string(row.positions.front()) +
-                           ", so that the row would go on the one before it",
+                  {.what = formatted(
+                       "'position_ids' begin at {}, so that the row would go on the one before it",
+                       row.positions.front()),
                    .remedy = "let them begin at 0, or set data.pack = false"});
     }
     row.labels.front() = static_cast<std::int32_t>(kIgnoredLabel);

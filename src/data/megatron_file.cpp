@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "data/token_file.h"
 #include "sluice/error.h"
 
@@ -130,8 +131,8 @@ class MegatronFile final : public TokenFile {
     const std::uint64_t size = index.size();
     std::array<char, kMagicBytes> magic{};
     if (size < kHeaderBytes) {
-      refuse("the file has " + std::to_string(size) + " bytes, less than the header of an .idx",
-             index_path_, "copy it again");
+      refuse(formatted("the file has {} bytes, less than the header of an .idx", size), index_path_,
+             "copy it again");
     }
     index.read(magic.data(), magic.size(), 0);
     if (std::memcmp(magic.data(), kMagic, kMagicBytes) != 0) {
@@ -140,15 +141,15 @@ class MegatronFile final : public TokenFile {
     }
     const auto version = number_at<std::uint64_t>(index, kMagicBytes);
     if (version != 1) {
-      refuse("version " + std::to_string(version) + " of an .idx is not known", index_path_,
+      refuse(formatted("version {} of an .idx is not known", version), index_path_,
              "make it again with Megatron's preprocess_data.py");
     }
     const auto code = number_at<std::uint8_t>(index, kMagicBytes + 8);
     const std::optional<IdType> type = type_of(code);
     if (!type) {
-      refuse("type " + std::to_string(code) +
-                 (code == 6 || code == 7 ? " is of floating-point numbers, which are no ids"
-                                         : " of ids is not known"),
+      refuse(formatted("type {}{}", code,
+                       code == 6 || code == 7 ? " is of floating-point numbers, which are no ids"
+                                              : " of ids is not known"),
              index_path_);
     }
     type_ = *type;
@@ -159,9 +160,9 @@ class MegatronFile final : public TokenFile {
     const bool fits = num_sequences_ <= rest / 12 && num_entries_ <= rest / 8;
     const std::uint64_t needed = fits ? num_sequences_ * 12 + num_entries_ * 8 : 0;
     if (!fits || (rest != needed && rest != needed + num_sequences_)) {
-      refuse("the header says " + std::to_string(num_sequences_) + " sequences and " +
-                 std::to_string(num_entries_) + " entries of documents, which " +
-                 std::to_string(size) + " bytes do not hold",
+      refuse(formatted("the header says {} sequences and {} entries of documents, which {} bytes "
+                       "do not hold",
+                       num_sequences_, num_entries_, size),
              index_path_, "copy it again: it was cut off or changed");
     }
     places_ = kHeaderBytes + num_sequences_ * 4;
@@ -178,16 +179,14 @@ class MegatronFile final : public TokenFile {
       const std::int32_t length = lengths.next();
       const std::int64_t place = places.next();
       const std::string subject = "sequence " + std::to_string(i);
-      if (length < 0) refuse(subject + " has length " + std::to_string(length), index_path_);
+      if (length < 0) refuse(formatted("{} has length {}", subject, length), index_path_);
       if (place < 0 || static_cast<std::uint64_t>(place) != end) {
-        refuse(subject + " is at byte " + std::to_string(place) +
-                   ", not behind the one before at " + std::to_string(end),
+        refuse(formatted("{} is at byte {}, not behind the one before at {}", subject, place, end),
                index_path_, "write the data set anew: its sequences have to follow each other");
       }
       end += static_cast<std::uint64_t>(length) * width;
       if (end > file_bytes_) {
-        refuse(subject + " ends at byte " + std::to_string(end) + " of " +
-                   std::to_string(file_bytes_) + " in the .bin",
+        refuse(formatted("{} ends at byte {} of {} in the .bin", subject, end, file_bytes_),
                index_path_, "copy " + path_ + " again: it was cut off");
       }
     }
@@ -202,16 +201,15 @@ class MegatronFile final : public TokenFile {
       const std::int64_t sequence = documents.next();
       const bool in_order = i == 0 ? sequence == 0 : sequence >= before;
       if (!in_order || static_cast<std::uint64_t>(sequence) > num_sequences_) {
-        refuse("entry " + std::to_string(i) + " of the documents is sequence " +
-                   std::to_string(sequence) + " of " + std::to_string(num_sequences_) +
-                   (i == 0 ? ", not the first" : ", after " + std::to_string(before)),
+        refuse(formatted("entry {} of the documents is sequence {} of {}{}", i, sequence,
+                         num_sequences_,
+                         i == 0 ? ", not the first" : ", after " + std::to_string(before)),
                index_path_);
       }
       before = sequence;
     }
     if (static_cast<std::uint64_t>(before) != num_sequences_) {
-      refuse("the documents end at sequence " + std::to_string(before) + " of " +
-                 std::to_string(num_sequences_),
+      refuse(formatted("the documents end at sequence {} of {}", before, num_sequences_),
              index_path_);
     }
   }

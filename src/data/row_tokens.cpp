@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "data/own_chat_template.h"
 #include "sluice/error.h"
@@ -37,8 +38,7 @@ void check_mask(const Numbers& mask, std::size_t num_ids) {
   require_size("attention_mask", mask.size(), num_ids);
   for (std::size_t i = 0; i < mask.size(); ++i) {
     if (mask[i] == 0 || mask[i] == 1) continue;
-    refuse_row("attention_mask[" + std::to_string(i) + "] = " + std::to_string(mask[i]) +
-                   " is neither 0 nor 1",
+    refuse_row(formatted("attention_mask[{}] = {} is neither 0 nor 1", i, mask[i]),
                "1 stands for a token, 0 for padding");
   }
 }
@@ -170,8 +170,8 @@ Sequence RowTokens::sequence(JsonlRow row) const {
   const auto length = static_cast<std::size_t>(options_.seq_len);
   if (made.ids.size() <= length) return made;
   if (!options_.truncate) {
-    refuse_row("the row has " + std::to_string(made.ids.size()) +
-                   " tokens, more than training.seq_len = " + std::to_string(length),
+    refuse_row(formatted("the row has {} tokens, more than training.seq_len = {}", made.ids.size(),
+                         length),
                "raise training.seq_len or set data.truncate = true");
   }
   made.ids.resize(length);
@@ -200,8 +200,8 @@ Sequence RowTokens::of_ids(JsonlRow& row) const {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const std::int64_t position = (*row.position_ids)[i];
       if (position >= 0 && position < end) continue;
-      refuse_row("position_ids[" + std::to_string(i) + "] = " + std::to_string(position) +
-                     " is not one of the model's " + std::to_string(end) + " positions",
+      refuse_row(formatted("position_ids[{}] = {} is not one of the model's {} positions", i,
+                           position, end),
                  "positions begin at 0");
     }
     made.positions = narrowed(*row.position_ids);
@@ -261,14 +261,13 @@ Sequence RowTokens::of_spoken_completion(const Speech& prompt, const Speech& com
 
 void RowTokens::check_ids(const Numbers& ids, const Numbers& labels) const {
   if (labels.size() != ids.size()) {
-    refuse_row(
-        std::to_string(labels.size()) + " labels for " + std::to_string(ids.size()) + " input_ids",
-        "labels are aligned with ids; -100 is not counted");
+    refuse_row(formatted("{} labels for {} input_ids", labels.size(), ids.size()),
+               "labels are aligned with ids; -100 is not counted");
   }
   const auto check = [&](const char* field, std::size_t i, std::int64_t id) {
     if (id >= 0 && id < options_.vocab_size) return;
-    refuse_row(std::string(field) + "[" + std::to_string(i) + "] = " + std::to_string(id) +
-                   " is outside of the vocabulary of " + std::to_string(options_.vocab_size),
+    refuse_row(formatted("{}[{}] = {} is outside of the vocabulary of {}", field, i, id,
+                         options_.vocab_size),
                "were the rows made with another tokenizer?");
   };
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -282,9 +281,8 @@ void RowTokens::check_tokens(const Ids& ids) const {
   if (ids.empty()) refuse_row("the row has no tokens", "remove the line");
   for (const std::int32_t id : ids) {
     if (id < options_.vocab_size) continue;
-    refuse_row("the token '" + options_.tokens->tokenizer().token_of(id) + "', id " +
-                   std::to_string(id) + ", is outside of the vocabulary of " +
-                   std::to_string(options_.vocab_size),
+    refuse_row(formatted("the token '{}', id {}, is outside of the vocabulary of {}",
+                         options_.tokens->tokenizer().token_of(id), id, options_.vocab_size),
                "the model has no embedding for it: take it out of the text");
   }
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "data/token_stream.h"
 #include "sluice/error.h"
@@ -15,12 +16,11 @@ class StreamSource final : public SequenceSource {
         seq_len_(static_cast<std::uint64_t>(options.seq_len)),
         pack_(options.pack) {
     if (num_sequences() > 0) return;
-    throw Error(
-        ErrorKind::kInput,
-        {.what = "the data has " + std::to_string(stream_->num_tokens()) + " " + stream_->unit() +
-                 ", not one whole sequence of " + std::to_string(seq_len_),
-         .where = options.files.front(),
-         .remedy = "add files to data.files or lower training.seq_len"});
+    throw Error(ErrorKind::kInput,
+                {.what = formatted("the data has {} {}, not one whole sequence of {}",
+                                   stream_->num_tokens(), stream_->unit(), seq_len_),
+                 .where = options.files.front(),
+                 .remedy = "add files to data.files or lower training.seq_len"});
   }
 
   std::uint64_t num_sequences() const override { return stream_->num_tokens() / seq_len_; }

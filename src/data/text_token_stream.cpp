@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "data/text_cut.h"
 #include "data/token_stream.h"
 #include "sluice/error.h"
@@ -115,7 +116,7 @@ class TextTokenStream final : public TokenStream {
   std::string place(std::uint64_t token) const override {
     const std::uint64_t position = pieces_[piece_tokens_.holder(token)];
     const std::size_t file = files_.holder(position);
-    return paths_[file] + ", near byte " + std::to_string(position - files_.first(file));
+    return formatted("{}, near byte {}", paths_[file], position - files_.first(file));
   }
 
  private:
@@ -154,10 +155,9 @@ class TextTokenStream final : public TokenStream {
         std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= vocab_size_; });
     if (outside == ids.end()) return ids;
     throw Error(ErrorKind::kInput,
-                {.what = "the token '" + tokenizer.token_of(*outside) + "', id " +
-                         std::to_string(*outside) + ", is outside of the vocabulary of " +
-                         std::to_string(vocab_size_),
-                 .where = path + ", near byte " + std::to_string(offset),
+                {.what = formatted("the token '{}', id {}, is outside of the vocabulary of {}",
+                                   tokenizer.token_of(*outside), *outside, vocab_size_),
+                 .where = formatted("{}, near byte {}", path, offset),
                  .remedy = "the model has no embedding for it: take it out of the text"});
   }
 

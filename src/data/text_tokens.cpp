@@ -5,6 +5,7 @@
 
 #include "base/content_hash.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "data/special_tokens.h"
 #include "data/tokenizer/tokenizer_parts.h"
 #include "sluice/error.h"
@@ -68,8 +69,8 @@ void TextTokens::require_ids_fit(const Tokenizer& tokenizer) const {
   }
   if (fits) return;
   throw Error(ErrorKind::kInput,
-              {.what = "the tokenizer has ids up to " + std::to_string(num_ids - 1) +
-                       ", the model a vocabulary of " + std::to_string(vocab_size_),
+              {.what = formatted("the tokenizer has ids up to {}, the model a vocabulary of {}",
+                                 num_ids - 1, vocab_size_),
                .where = file_,
                .remedy = "set data.tokenizer to the tokenizer of the model"});
 }
@@ -127,7 +128,7 @@ std::string TextTokens::identity() const {
   const SpecialIds ids = read_special_ids(file_);
   std::string text = content_hash(texts.tokenizer);
   const auto add = [&](const std::string& token, std::optional<std::int32_t> id) {
-    text += " " + std::to_string(token.size()) + ":" + token;
+    text += formatted(" {}:{}", token.size(), token);
     if (token.empty() && id) text += std::to_string(*id);
   };
   add(parts.begin, ids.begin);

@@ -2,6 +2,7 @@
 #include <span>
 #include <utility>
 
+#include "base/format.h"
 #include "data/batch_rows.h"
 #include "data/counted_labels.h"
 #include "data/data_entries.h"
@@ -99,7 +100,7 @@ std::vector<StepShare> TokenData::step_shares(std::int64_t step, std::int64_t ba
     shares = impl_->shares(position, batch_size, own);
   } catch (const Error& error) {
     throw Error(error.kind(), {.what = error.fact(),
-                               .where = "step " + std::to_string(step) + ", " + error.where(),
+                               .where = formatted("step {}, {}", step, error.where()),
                                .remedy = error.remedy()});
   }
   if (!shares.empty() && shares.front().total_counted == 0)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -33,9 +34,8 @@ void widen(const unsigned char* bytes, std::size_t count, std::int64_t vocab_siz
     std::memcpy(&stored, bytes + i * sizeof(Stored), sizeof(Stored));
     const auto id = static_cast<std::int64_t>(stored);
     if (id < 0 || id >= vocab_size) {
-      refuse_file("id " + std::to_string(id) + " is outside of the vocabulary of " +
-                      std::to_string(vocab_size),
-                  path + ", token " + std::to_string(first + i),
+      refuse_file(formatted("id {} is outside of the vocabulary of {}", id, vocab_size),
+                  formatted("{}, token {}", path, first + i),
                   "was the file made with another tokenizer, or is data.format another?");
     }
     ids[i] = static_cast<std::int32_t>(id);
@@ -100,28 +100,26 @@ std::unique_ptr<TokenFile> open_llmc(const std::string& path) {
   const std::uint64_t size = file.size();
   std::array<std::int32_t, kLlmcHeader> header{};
   if (size < sizeof(header)) {
-    refuse_file(
-        "the file has " + std::to_string(size) + " bytes, less than the header of an llm.c file",
-        path, "copy it again, or set data.format to what it is");
+    refuse_file(formatted("the file has {} bytes, less than the header of an llm.c file", size),
+                path, "copy it again, or set data.format to what it is");
   }
   file.read(header.data(), sizeof(header), 0);
   const auto [magic, version, num_tokens] = std::array{header[0], header[1], header[2]};
   if (magic != kLlmcMagic16 && magic != kLlmcMagic32) {
-    refuse_file("the magic number is " + std::to_string(magic) + ", not that of an llm.c file",
-                path, "set data.format to what the file is, as \"nanogpt\"");
+    refuse_file(formatted("the magic number is {}, not that of an llm.c file", magic), path,
+                "set data.format to what the file is, as \"nanogpt\"");
   }
   const bool wide = magic == kLlmcMagic32;
   if (version != (wide ? kLlmcVersion32 : kLlmcVersion16)) {
-    refuse_file("version " + std::to_string(version) + " of an llm.c file with ids of " +
-                    (wide ? "32" : "16") + " bits is not known",
+    refuse_file(formatted("version {} of an llm.c file with ids of {} bits is not known", version,
+                          wide ? "32" : "16"),
                 path, "write it anew with a current llm.c");
   }
   const IdType type = wide ? IdType::kUint32 : IdType::kUint16;
   const std::uint64_t ids = num_tokens < 0 ? 0 : static_cast<std::uint64_t>(num_tokens);
   if (num_tokens < 0 || size != sizeof(header) + ids * bytes_of(type)) {
-    refuse_file("the header says " + std::to_string(num_tokens) + " tokens of " +
-                    std::to_string(bytes_of(type)) + " bytes, the file has " +
-                    std::to_string(size - sizeof(header)) + " bytes of them",
+    refuse_file(formatted("the header says {} tokens of {} bytes, the file has {} bytes of them",
+                          num_tokens, bytes_of(type), size - sizeof(header)),
                 path, "copy it again: it was cut off or changed");
   }
   return std::make_unique<PlainTokenFile>(path, size, sizeof(header), type);
@@ -130,8 +128,8 @@ std::unique_ptr<TokenFile> open_llmc(const std::string& path) {
 std::unique_ptr<TokenFile> open_nanogpt(const std::string& path) {
   const std::uint64_t size = File::open(path).size();
   if (size % bytes_of(IdType::kUint16) != 0) {
-    refuse_file("the file has " + std::to_string(size) + " bytes, which are no ids of 16 bits",
-                path, "copy it again, or set data.format to what it is");
+    refuse_file(formatted("the file has {} bytes, which are no ids of 16 bits", size), path,
+                "copy it again, or set data.format to what it is");
   }
   return std::make_unique<PlainTokenFile>(path, size, 0, IdType::kUint16);
 }

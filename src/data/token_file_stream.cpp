@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.h"
 #include "data/token_file.h"
 #include "data/token_stream.h"
 
@@ -48,7 +49,7 @@ class TokenFileStream final : public TokenStream {
 
   std::string place(std::uint64_t token) const override {
     const std::size_t file = starts_.holder(token);
-    return paths_[file] + ", token " + std::to_string(token - starts_.first(file));
+    return formatted("{}, token {}", paths_[file], token - starts_.first(file));
   }
 
  private:

@@ -16,7 +16,7 @@ SaveTarget checkpoint_target(const ProcessRun& run, std::int64_t step) {
   const RunConfig& config = run.config;
   SaveTarget target;
   target.path = config.checkpoint.folder + "/" + io::step_name(step);
-  target.commit = config.checkpoint.commit == "marker" ? Commit::kMarker : Commit::kRename;
+  target.commit = config.checkpoint.commit;
   target.head.run = run.resume.run;
   target.head.generation = run.resume.generation;
   target.head.step = step;

@@ -88,7 +88,8 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
                          : was_committed(folders.back().path));
   if (found.empty() && another_is_newest)
     found.push_back(folders.back().name + " in " + config.checkpoint.folder);
-  const bool is_asked_for = config.checkpoint.resume == "none" && !another_is_newest;
+  const bool is_asked_for =
+      config.checkpoint.resume.kind == ResumeFrom::kNone && !another_is_newest;
   if (found.empty() || (replaced.empty() && is_asked_for)) return {};
   std::string text = "an earlier run left " + join(found, " and ") + "; this run ";
   if (!resume.checkpoint) {

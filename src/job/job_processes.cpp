@@ -34,8 +34,8 @@ void write_error_file(const ProcessJob& processes, const Error& failure) {
 ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   const LaunchEnvironment environment = read_launch_environment();
   const bool alone = environment.layout.num_processes == 1;
-  const std::string& transport = config.parallelism.transport;
-  if (!alone && transport == "threads") {
+  const TransportKind transport = config.parallelism.transport;
+  if (!alone && transport == TransportKind::kThreads) {
     throw Error(
         ErrorKind::kUsage,
         {.what = "threads are ranks of one process, and " + has_started(environment.launcher) +
@@ -45,7 +45,7 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   }
   ProcessJobOptions options;
   options.num_ranks = num_ranks;
-  options.wires = transport == "gloo";
+  options.wires = transport == TransportKind::kGloo;
   options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
   options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
   // A rank that hangs has been named and has ended the run by then (hang_watch.h): who waits for it

@@ -57,7 +57,7 @@ RunConfig of_one_rank(RunConfig config) {
   parallelism.pipeline.partition = {};
   parallelism.pipeline.data_parallel = {};
   parallelism.schedule_csv.clear();
-  parallelism.partition = "even";
+  parallelism.partition = Balance::kEven;
   parallelism.costs.clear();
   parallelism.device_memory.clear();
   config.training.local_batch_size = config.training.microbatch_size;

@@ -18,7 +18,7 @@ void RankSaves::settle(const SaveOutcome& outcome) {
     last_ = outcome;
     return;
   }
-  if (options_.on_save_error == "stop") throw Error(*outcome.error);
+  if (options_.on_save_error == OnSaveError::kStop) throw Error(*outcome.error);
   if (warns_)
     log_warning("step " + std::to_string(outcome.step) + " is not saved: " + outcome.error->what());
 }

@@ -1,7 +1,6 @@
 #include "job/resume.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -109,13 +108,6 @@ std::optional<Checkpoint> newest_verified(const std::string& folder,
                  "checkpoint.folder"});
 }
 
-std::optional<std::int64_t> step_of(const std::string& resume) {
-  std::int64_t step = 0;
-  const char* const end = resume.data() + resume.size();
-  const auto [rest, failure] = std::from_chars(resume.data(), end, step);
-  return failure == std::errc() && rest == end ? std::optional(step) : std::nullopt;
-}
-
 Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
   std::vector<std::string> others;
   for (const StepFolder& candidate : step_folders(folder)) {
@@ -134,10 +126,11 @@ Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
 
 std::optional<Checkpoint> chosen(const CheckpointOptions& options,
                                  std::vector<std::string>& warnings) {
-  if (options.resume == "none") return std::nullopt;
-  if (options.resume == "auto") return newest_verified(options.folder, warnings);
-  if (const auto step = step_of(options.resume)) return checkpoint_of_step(options.folder, *step);
-  return open_verified(options.resume, std::nullopt);
+  const ResumeFrom& from = options.resume;
+  if (from.kind == ResumeFrom::kNone) return std::nullopt;
+  if (from.kind == ResumeFrom::kNewest) return newest_verified(options.folder, warnings);
+  if (from.kind == ResumeFrom::kStep) return checkpoint_of_step(options.folder, from.step);
+  return open_verified(from.path, std::nullopt);
 }
 
 // kind: "model" or "data". difference: "" for none.
@@ -225,7 +218,7 @@ bool is_finished(const RunConfig& config, const ResumePoint& resume) {
 }
 
 void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
-  if (config.checkpoint.commit != "marker") return;
+  if (config.checkpoint.commit != Commit::kMarker) return;
   for (const StepFolder& folder : step_folders(config.checkpoint.folder)) {
     if (folder.step <= resume.done.steps || folder.step > config.training.steps) continue;
     try {

@@ -82,7 +82,7 @@ void RunLog::begin() {
 
 // What is asked for is done all the same.
 void RunLog::warn_of_slow_bfloat16() const {
-  if (config_.training.mixed_precision != "bfloat16") return;
+  if (config_.training.mixed_precision != MixedPrecision::kBfloat16) return;
   const double time = ops::bfloat16_time();
   constexpr double kSlower = 1.1;  // beyond what a measurement of 30 ms is off by
   if (time <= kSlower) return;

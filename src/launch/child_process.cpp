@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "launch/socket.h"
 #include "sluice/error.h"
 
@@ -92,7 +93,7 @@ pid_t start_child(const ChildOptions& options) {
 
 std::string signal_text(int signal) {
   const char* const name = ::strsignal(signal);
-  return "signal " + std::to_string(signal) + (name ? " (" + std::string(name) + ")" : "");
+  return formatted("signal {}{}", signal, name ? " (" + std::string(name) + ")" : "");
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "launch/slurm_lists.h"
@@ -65,8 +66,7 @@ class Variables {
     const char* const end = value.data() + value.size();
     const auto [rest, error] = std::from_chars(value.data(), end, number);
     if (error != std::errc() || rest != end || number < min || number > max) {
-      refuse(name + " = '" + value + "' is no whole number from " + std::to_string(min) + " to " +
-                 std::to_string(max),
+      refuse(formatted("{} = '{}' is no whole number from {} to {}", name, value, min, max),
              "set it to one, or unset it");
     }
     return number;
@@ -145,8 +145,8 @@ void read_slurm(const Variables& variables, LaunchEnvironment& environment) {
     const auto counts = slurm_counts(variables.required("SLURM_STEP_TASKS_PER_NODE"));
     if (!counts || node >= static_cast<int>(counts->size()) ||
         (*counts)[static_cast<std::size_t>(node)] > layout.num_processes) {
-      refuse("SLURM_STEP_TASKS_PER_NODE = '" + per_node + "' says nothing of node " +
-                 std::to_string(node) + " (SLURM_NODEID)",
+      refuse(formatted("SLURM_STEP_TASKS_PER_NODE = '{}' says nothing of node {} (SLURM_NODEID)",
+                       per_node, node),
              "start the run with srun, or set neither");
     }
     layout.processes_on_machine = (*counts)[static_cast<std::size_t>(node)];
@@ -156,7 +156,7 @@ void read_slurm(const Variables& variables, LaunchEnvironment& environment) {
   const int job = variables.required_number("SLURM_JOB_ID", 0, 0x7fffffff);
   // Steps of a batch script have large numbers of their own.
   const auto step = variables.text_or_empty("SLURM_STEP_ID");
-  environment.job = "slurm-" + std::to_string(job) + "-" + (step.empty() ? "0" : step);
+  environment.job = formatted("slurm-{}-{}", job, step.empty() ? "0" : step);
   environment.restart = variables.number("SLURM_RESTART_COUNT", 0, kMaxProcesses).value_or(0);
   for (const char* list : {"SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST"}) {
     if (environment.master_address.empty())
@@ -197,9 +197,9 @@ void read_by_hand(const Variables& variables, LaunchEnvironment& environment) {
   const auto local_size = variables.number("LOCAL_WORLD_SIZE", 1, layout.num_processes);
   const bool all_here = alone || is_loopback(environment.master_address);
   if (local_size && all_here && *local_size != layout.num_processes) {
-    refuse("LOCAL_WORLD_SIZE = " + std::to_string(*local_size) + " and WORLD_SIZE = " +
-               std::to_string(layout.num_processes) + " mean several machines, MASTER_ADDR = '" +
-               environment.master_address + "' means this one",
+    refuse(formatted("LOCAL_WORLD_SIZE = {} and WORLD_SIZE = {} mean several machines, MASTER_ADDR "
+                     "= '{}' means this one",
+                     *local_size, layout.num_processes, environment.master_address),
            "set MASTER_ADDR to the machine of process 0");
   }
   layout.processes_on_machine = local_size.value_or(all_here ? layout.num_processes : 1);
@@ -212,8 +212,8 @@ void require_same(const Variables& variables, const LaunchEnvironment& environme
   const auto check = [&](const std::string& name, int said) {
     const auto by_hand = variables.number(name, 0, kMaxProcesses);
     if (!by_hand || *by_hand == said) return;
-    refuse(name + " = " + std::to_string(*by_hand) + " contradicts " +
-               to_text(environment.launcher) + ", which says " + std::to_string(said),
+    refuse(formatted("{} = {} contradicts {}, which says {}", name, *by_hand,
+                     to_text(environment.launcher), said),
            "unset " + name);
   };
   check("WORLD_SIZE", environment.layout.num_processes);

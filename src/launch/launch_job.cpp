@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "launch/launch_environment.h"
 #include "launch/node_group.h"
 #include "launch/rendezvous.h"
@@ -71,7 +72,7 @@ class Attempt {
   // A store, and on several machines the other launchers.
   void meet() {
     StoreServerOptions server;
-    server.name = "sluice launch, pid " + std::to_string(::getpid()) + " on " + machine_name();
+    server.name = formatted("sluice launch, pid {} on {}", ::getpid(), machine_name());
     server.grace = kGrace;
     if (is_alone()) {
       secret_ = server.secret = random_secret();
@@ -145,8 +146,8 @@ class Attempt {
     const int process = first_process() + local;
     std::shared_ptr<OutputMerger::Log> log;
     if (!options_.log_folder.empty()) {
-      log = OutputMerger::open_log(
-          options_.log_folder + "/rank_" + std::to_string(process) + ".log", restart_ == 0);
+      log = OutputMerger::open_log(formatted("{}/rank_{}.log", options_.log_folder, process),
+                                   restart_ == 0);
     }
     Socket own_output;
     if (process != 0) own_output = Socket(output.add(log ? -1 : STDERR_FILENO, true, log));
@@ -224,8 +225,8 @@ int launch_job(const LaunchOptions& options) {
       restart = attempt.restart();
       const Verdict verdict = attempt.run();
       if (!verdict.again) return verdict.exit_code;
-      log_warning(verdict.what + ": restart " + std::to_string(restart + 1) + " of " +
-                  std::to_string(options.max_restarts));
+      log_warning(
+          formatted("{}: restart {} of {}", verdict.what, restart + 1, options.max_restarts));
     }
   } catch (const StopRequest& request) {
     return 128 + request.signal;

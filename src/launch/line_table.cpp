@@ -4,6 +4,7 @@
 #include <cctype>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -56,8 +57,8 @@ std::optional<JobFailure> LineTable::open(Line line, Clock::duration counted) {
   const auto [at, is_new] = lines_.try_emplace(process, line);
   if (is_new) return std::nullopt;
   const Error error(ErrorKind::kUsage,
-                    {.what = "two processes say that they are process " + std::to_string(process) +
-                             ": " + at->second.name + ", and " + line.name,
+                    {.what = formatted("two processes say that they are process {}: {}, and {}",
+                                       process, at->second.name, line.name),
                      .remedy = "give every process a RANK of its own"});
   return JobFailure{.process = process,
                     .kind = error.kind(),

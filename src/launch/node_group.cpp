@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/wire.h"
 #include "launch/socket.h"
@@ -46,7 +47,7 @@ NodeGroup::NodeGroup(const StoreAddress& address, NodeGroupOptions options)
       restart_(options_.restart) {
   const Deadline deadline = deadline_in(options_.meet);
   const std::string own =
-      std::to_string(options_.num_nodes) + " nodes of " + counted(options_.processes, "process");
+      formatted("{} nodes of {}", options_.num_nodes, counted(options_.processes, "process"));
   come(deadline);
   client_->set_reply_time(options_.heartbeat);
   client_->set(key("shape", options_.node), own);
@@ -78,11 +79,10 @@ void NodeGroup::come(Deadline deadline) {
         restart_ = restart;
         if (client_->add(key("arrived", options_.node), 1) == 1) return;
         is_there = true;
-        reason.emplace(
-            ErrorKind::kUsage,
-            ErrorText{.what = "node " + std::to_string(options_.node) + " has come already",
-                      .where = options_.where,
-                      .remedy = "give every machine a --node-rank of its own"});
+        reason.emplace(ErrorKind::kUsage,
+                       ErrorText{.what = formatted("node {} has come already", options_.node),
+                                 .where = options_.where,
+                                 .remedy = "give every machine a --node-rank of its own"});
         if (!may_repeat) throw *reason;
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::kUsage) throw;
@@ -129,8 +129,8 @@ std::vector<std::string> NodeGroup::missing() {
 
 std::string NodeGroup::missing_text() {
   const std::vector<std::string> nodes = missing();
-  return (nodes.size() == 1 ? "node " : "nodes ") + join(nodes, ", ") + " of " +
-         std::to_string(options_.num_nodes);
+  return formatted("{}{} of {}", nodes.size() == 1 ? "node " : "nodes ", join(nodes, ", "),
+                   options_.num_nodes);
 }
 
 void NodeGroup::fail_missing() {
@@ -147,8 +147,8 @@ void NodeGroup::watch(std::function<void()> on_loss) {
   if (options_.node == 0) return;
   ControlLineOptions line;
   line.process = line_of(options_.node);
-  line.name = "the launcher of node " + std::to_string(options_.node) + ", pid " +
-              std::to_string(::getpid()) + " on " + machine_name();
+  line.name =
+      formatted("the launcher of node {}, pid {} on {}", options_.node, ::getpid(), machine_name());
   line.heartbeat = options_.heartbeat;
   line.on_failure = [on_loss = std::move(on_loss)](const JobFailure& failure) {
     if (failure.kind == ErrorKind::kPeer) on_loss();
@@ -177,7 +177,7 @@ bool NodeGroup::is_lost(int node) const {
 }
 
 std::string NodeGroup::key(const std::string& what, int node) const {
-  return "launch/" + what + "/" + std::to_string(node);
+  return formatted("launch/{}/{}", what, node);
 }
 
 bool NodeGroup::has_or_is_alone(const std::string& wanted) noexcept {
@@ -196,7 +196,7 @@ Verdict NodeGroup::decide(const JobOutcome& here, int failed_process, bool resta
     if (!await(key("ended", node), deadline, [&] { return is_lost(node); })) {
       all_came = false;
       if (verdict.exit_code == 0) verdict.exit_code = static_cast<int>(ErrorKind::kPeer);
-      verdict.what = "node " + std::to_string(node) + " is lost";
+      verdict.what = formatted("node {} is lost", node);
       if (failed_process != line_of(node))  // else a process has told it
         log_warning(options_.server->loss_of(line_of(node)).value_or(verdict.what));
       continue;

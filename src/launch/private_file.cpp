@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "launch/sha256.h"
 #include "launch/socket.h"
 #include "sluice/error.h"
@@ -34,7 +35,7 @@ std::string parent_of_folder() {
 }  // namespace
 
 std::string private_folder() {
-  const std::string folder = parent_of_folder() + "/sluice-" + std::to_string(::geteuid());
+  const std::string folder = formatted("{}/sluice-{}", parent_of_folder(), ::geteuid());
   if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST)
     throw file_error(ErrorKind::kUsage, "cannot create folder", folder, errno);
   struct stat status;

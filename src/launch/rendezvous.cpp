@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "launch/private_file.h"
 #include "launch/sha256.h"
@@ -78,7 +79,7 @@ bool arrive(StoreClient& client, int process) {
 }
 
 [[noreturn]] void fail_twice(const StoreAddress& address, int process) {
-  refuse("process " + std::to_string(process) + " of this job has come already",
+  refuse(formatted("process {} of this job has come already", process),
          host_and_port(address.host, address.port),
          "give every process a RANK of its own, and every job a MASTER_PORT of its own");
 }
@@ -92,9 +93,9 @@ std::string missing_text(StoreClient& client, const ProcessLayout& layout) {
   const std::size_t count = missing.size();
   constexpr std::size_t kShown = 8;
   missing.resize(std::min(count, kShown));
-  return (count == 1 ? "process " : "processes ") + join(missing, ", ") +
-         (count > kShown ? " and " + std::to_string(count - kShown) + " more" : "") + " of " +
-         std::to_string(layout.num_processes);
+  return formatted("{}{}{} of {}", count == 1 ? "process " : "processes ", join(missing, ", "),
+                   count > kShown ? formatted(" and {} more", count - kShown) : "",
+                   layout.num_processes);
 }
 
 std::string place_of(const StoreClient& client) {
@@ -130,7 +131,7 @@ void meet(const JobStore& store, const ProcessLayout& layout, Deadline deadline,
 // The process that starts those of MPICH's mpiexec on this machine: 0 without.
 pid_t mpich_proxy() {
   for (pid_t pid = ::getppid(); pid > 1;) {
-    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    std::ifstream status(formatted("/proc/{}/status", pid));
     std::string word, name;
     pid_t parent = 0;
     while (status >> word) {
@@ -150,8 +151,8 @@ std::string job_name(const LaunchEnvironment& environment) {
   std::string name = environment.job;
   if (name.empty() && environment.master_port > 0) {
     const std::string& address = environment.master_address;
-    name = (address.empty() || is_loopback(address) ? "local" : address) + "-" +
-           std::to_string(environment.master_port);
+    name = formatted("{}-{}", address.empty() || is_loopback(address) ? "local" : address,
+                     environment.master_port);
   }
   if (name.empty() && environment.launcher == Launcher::kMpich) {
     if (const pid_t proxy = mpich_proxy()) name = "mpich-" + std::to_string(proxy);
@@ -192,7 +193,7 @@ StoreServerOptions server_options(const std::string& secret) {
   StoreServerOptions options;
   options.secret = secret;
   options.process = 0;
-  options.name = "process 0, pid " + std::to_string(::getpid()) + " on " + machine_name();
+  options.name = formatted("process 0, pid {} on {}", ::getpid(), machine_name());
   return options;
 }
 
@@ -299,8 +300,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
   // One of another job, or of an earlier start of this one, that comes to the same port is none of
   // ours.
-  const std::string job =
-      "job " + environment.job + ", restart " + std::to_string(environment.restart);
+  const std::string job = formatted("job {}, restart {}", environment.job, environment.restart);
   return hex(bytes_of(hmac_sha256(environment.secret, job)));
 }
 

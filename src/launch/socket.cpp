@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -268,7 +269,7 @@ std::string local_host_towards(const std::string& address) {
 
 std::string host_and_port(const std::string& host, int port) {
   const bool bare_ipv6 = host.find(':') != std::string::npos;
-  return (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  return formatted("{}:{}", bare_ipv6 ? "[" + host + "]" : host, port);
 }
 
 bool is_loopback(const std::string& host) {

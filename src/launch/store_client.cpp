@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/format.h"
 #include "launch/store_connection.h"
 #include "sluice/error.h"
 
@@ -113,7 +114,7 @@ std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
       },
       [&](WireReader& reader) { value = reader.take<std::string>(); });
   if (!found) {
-    impl_->fail("nobody has set '" + key + "' within " + std::to_string(timeout.count()) + " ms",
+    impl_->fail(formatted("nobody has set '{}' within {} ms", key, timeout.count()),
                 "check that all processes of the job run");
   }
   return value;

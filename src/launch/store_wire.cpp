@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "launch/sha256.h"
 
 namespace sluice {
@@ -40,9 +41,9 @@ std::string Greeting::key(bool from_client) const {
 std::string FrameWriter::frame(const std::string& bytes) {
   if (bytes.size() > kMaxFrame) {
     throw Error(ErrorKind::kUsage,
-                {.what = "a value of " + std::to_string(bytes.size()) +
-                         " bytes is too large for the store of a job, which takes " +
-                         std::to_string(kMaxFrame)});
+                {.what = formatted(
+                     "a value of {} bytes is too large for the store of a job, which takes {}",
+                     bytes.size(), kMaxFrame)});
   }
   return little_endian(bytes.size(), kLengthBytes) + bytes + seal_of(key_, number_++, bytes);
 }
@@ -53,9 +54,10 @@ std::optional<std::string> FrameReader::take(std::string& bytes) {
   for (std::size_t i = 0; i < kLengthBytes; ++i)
     length |= std::size_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
   if (length > kMaxFrame) {
-    throw Error(ErrorKind::kPeer, {.what = "a message to or from the store of the job announces " +
-                                           std::to_string(length) + " bytes",
-                                   .remedy = "run the same build of sluice in every process"});
+    throw Error(
+        ErrorKind::kPeer,
+        {.what = formatted("a message to or from the store of the job announces {} bytes", length),
+         .remedy = "run the same build of sluice in every process"});
   }
   if (bytes.size() < kLengthBytes + length + kSealBytes) return std::nullopt;
   std::string frame = bytes.substr(kLengthBytes, length);

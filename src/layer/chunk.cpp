@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/format.h"
 #include "layer/casted_weights.h"
 #include "sluice/error.h"
 #include "sluice/parts/chunk.h"
@@ -210,8 +211,8 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
         call ? call(i, read) : run_layer(i, read, seed, step, microbatch);
     of_batch.require_unwritten(layer);
     if (written.size() != layer.writes.size()) {
-      throw_usage(in_quotes(layer) + " returned " + std::to_string(written.size()) +
-                      " values and declares " + std::to_string(layer.writes.size()),
+      throw_usage(formatted("{} returned {} values and declares {}", in_quotes(layer),
+                            written.size(), layer.writes.size()),
                   "LayerSpec::writes", "name every value that LayerSpec::forward returns");
     }
     if (!differentiable_input && first_layer_outputs_.empty()) {
@@ -257,8 +258,8 @@ std::optional<std::vector<TensorMeta>> Chunk::output_metas(const std::vector<Ten
     for (const std::string& name : layer.reads) read.push_back(get(name));
     const std::vector<TensorMeta> written = layer.shapes(read);
     if (written.size() != layer.writes.size()) {
-      throw_usage(in_quotes(layer) + " gives " + std::to_string(written.size()) +
-                      " shapes and writes " + std::to_string(layer.writes.size()) + " values",
+      throw_usage(formatted("{} gives {} shapes and writes {} values", in_quotes(layer),
+                            written.size(), layer.writes.size()),
                   "LayerSpec::shapes", "return one TensorMeta for each name of LayerSpec::writes");
     }
     for (std::size_t k = 0; k < layer.writes.size(); ++k) set(layer.writes[k], written.at(k));

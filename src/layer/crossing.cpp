@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/format.h"
 #include "sluice/error.h"
 #include "sluice/layer.h"
 
@@ -66,9 +67,9 @@ std::vector<Names> crossing_values(const std::vector<LayerSpec>& layers,
   std::vector<Names> crossing;
   for (const int cut : cuts) {
     if (cut < 0 || static_cast<std::size_t>(cut) > layers.size()) {
-      throw Error(ErrorKind::kUsage,
-                  {.what = "cut before layer " + std::to_string(cut) + " of a model of " +
-                           std::to_string(layers.size()) + " layers"});
+      throw Error(
+          ErrorKind::kUsage,
+          {.what = formatted("cut before layer {} of a model of {} layers", cut, layers.size())});
     }
     Names names(live[cut].begin(), live[cut].end());
     std::sort(names.begin(), names.end(),

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/class_name.h"
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -98,7 +99,7 @@ std::vector<FoundPart> expanded(const Part& part) {
   if (part.count == 0) return {{part.name}};
   std::vector<FoundPart> elements;
   for (int i = 0; i < part.count; ++i)
-    elements.push_back({part.name + "." + std::to_string(i), /*in_list=*/true});
+    elements.push_back({formatted("{}.{}", part.name, i), /*in_list=*/true});
   return elements;
 }
 

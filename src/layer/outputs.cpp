@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -25,8 +26,9 @@ std::vector<at::Tensor> Outputs::named(const std::vector<std::string>& names,
     if (items_.size() == names.size()) return tensors();
     std::string wanted;
     for (const std::string& name : names) wanted += (wanted.empty() ? "'" : ", '") + name + "'";
-    refuse("forward returned " + counted(static_cast<std::int64_t>(items_.size()), "tensor") +
-               ", but " + std::to_string(names.size()) + " leave the stage: " + wanted,
+    refuse(formatted("forward returned {}, but {} leave the stage: {}",
+                     counted(static_cast<std::int64_t>(items_.size()), "tensor"), names.size(),
+                     wanted),
            "return these, or Values with their names");
   }
   if (known.size() != items_.size())

@@ -1,5 +1,6 @@
 #include "sluice/parts/slice.h"
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -33,8 +34,7 @@ std::vector<std::int64_t> shape_of(const Slice& slice, const std::vector<std::in
 std::string to_text(const Slice& slice) {
   std::string text;
   for (const auto& [offset, size] : slice) {
-    text +=
-        (text.empty() ? "" : ", ") + std::to_string(offset) + ":" + std::to_string(offset + size);
+    text += formatted("{}{}:{}", text.empty() ? "" : ", ", offset, offset + size);
   }
   return "[" + text + "]";
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <typeinfo>
 
+#include "base/format.h"
 #include "layer/crash_word.h"
 #include "layer/module_parts.h"
 #include "layer/owner_of.h"
@@ -92,12 +93,13 @@ class Tree {
   std::shared_ptr<Module> make(const Names& parts) const {
     const Kept kept(parts, names_);
     if (whole_.is_ready && !kept.all()) {
-      refuse("this " + whole_.class_name +
-                 " is ready made, so there is one of it, but a stage of " +
-                 std::to_string(names_.size()) + " parts keeps " + range_of(parts) + " only",
-             "from_module",
-             "give from_module a factory, [](const sluice::Kept& kept) { .. }, which is called "
-             "once for every stage");
+      refuse(
+          formatted(
+              "this {} is ready made, so there is one of it, but a stage of {} parts keeps {} only",
+              whole_.class_name, names_.size(), range_of(parts)),
+          "from_module",
+          "give from_module a factory, [](const sluice::Kept& kept) { .. }, which is called "
+          "once for every stage");
     }
     std::shared_ptr<Module> module = make_keyed(whole_, kept);
     require_kept(*module, parts);

@@ -8,6 +8,7 @@
 #include <bit>
 #include <limits>
 
+#include "base/format.h"
 #include "sluice/error.h"
 #include "sluice/parts/values.h"
 
@@ -16,9 +17,8 @@ namespace {
 
 void require_sizes(const at::Tensor& tensor, const char* name, at::IntArrayRef sizes) {
   if (!tensor.defined() || tensor.sizes() == sizes) return;
-  throw Error(ErrorKind::kUsage, {.what = std::string(name) + " is " + to_text(meta_of(tensor)) +
-                                          " for " + std::to_string(sizes[0]) + " rows of " +
-                                          std::to_string(sizes[1]) + " tokens",
+  throw Error(ErrorKind::kUsage, {.what = formatted("{} is {} for {} rows of {} tokens", name,
+                                                    to_text(meta_of(tensor)), sizes[0], sizes[1]),
                                   .where = "values of the batch",
                                   .remedy = "give it the sizes of input_ids"});
 }

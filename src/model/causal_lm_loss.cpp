@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include "base/format.h"
 #include "model/families.h"
 #include "model/modules.h"
 #include "model/next_token_loss.h"
@@ -13,13 +14,14 @@ namespace sluice {
 namespace {
 
 [[noreturn]] void refuse_labels(const at::Tensor& labels_BL, std::int64_t vocab_size) {
-  throw Error(ErrorKind::kInput,
-              {.what = "labels reach from " + std::to_string(labels_BL.min().item<std::int64_t>()) +
-                       " to " + std::to_string(labels_BL.max().item<std::int64_t>()) +
-                       ", the vocabulary has " + std::to_string(vocab_size) + " tokens",
-               .where = "labels",
-               .remedy = "use the tokenizer of this model, and " + std::to_string(kIgnoredLabel) +
-                         " for labels that do not count"});
+  throw Error(
+      ErrorKind::kInput,
+      {.what = formatted("labels reach from {} to {}, the vocabulary has {} tokens",
+                         labels_BL.min().item<std::int64_t>(), labels_BL.max().item<std::int64_t>(),
+                         vocab_size),
+       .where = "labels",
+       .remedy = formatted("use the tokenizer of this model, and {} for labels that do not count",
+                           kIgnoredLabel)});
 }
 
 // x: logits, or what enters the head.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/format.h"
 #include "model/attention_inputs.h"
 #include "model/families.h"
 #include "model/modules.h"
@@ -30,8 +31,8 @@ class Gpt2Embedding : public torch::nn::Module {
     const std::int64_t length = ids_BL.size(1);
     if (length > positions.size(0)) {
       throw Error(ErrorKind::kUsage,
-                  {.what = "sequences have " + std::to_string(length) + " tokens, the model has " +
-                           std::to_string(positions.size(0)) + " positions",
+                  {.what = formatted("sequences have {} tokens, the model has {} positions", length,
+                                     positions.size(0)),
                    .where = "transformer.wpe",
                    .remedy = "lower training.seq_len"});
     }

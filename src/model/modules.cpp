@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/format.h"
 #include "ops/embedding_block.h"
 #include "ops/linear_block.h"
 #include "sluice/error.h"
@@ -98,13 +99,12 @@ at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
     if (fused_ && takes_fused(weight_)) return ops::embedding_block(ids_BL, weight_, padding_row_);
     return at::embedding(weight_, ids_BL, padding_row_);
   } catch (const c10::IndexError&) {
-    throw Error(
-        ErrorKind::kInput,
-        {.what = "token ids reach from " + std::to_string(ids_BL.min().item<std::int64_t>()) +
-                 " to " + std::to_string(ids_BL.max().item<std::int64_t>()) +
-                 ", the embedding has " + std::to_string(weight_.size(0)) + " rows",
-         .where = "input_ids",
-         .remedy = "use the tokenizer of this model"});
+    throw Error(ErrorKind::kInput,
+                {.what = formatted("token ids reach from {} to {}, the embedding has {} rows",
+                                   ids_BL.min().item<std::int64_t>(),
+                                   ids_BL.max().item<std::int64_t>(), weight_.size(0)),
+                 .where = "input_ids",
+                 .remedy = "use the tokenizer of this model"});
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -65,8 +66,8 @@ std::vector<float> longrope_frequencies(std::int64_t head_dim, const RopeConfig&
                                         bool is_long) {
   const std::vector<double>& factors = is_long ? rope.long_factors : rope.short_factors;
   if (static_cast<std::int64_t>(factors.size()) * 2 != head_dim) {
-    throw Error(ErrorKind::kInput, {.what = std::to_string(factors.size()) + " factors for " +
-                                            std::to_string(head_dim / 2) + " pairs of channels",
+    throw Error(ErrorKind::kInput, {.what = formatted("{} factors for {} pairs of channels",
+                                                      factors.size(), head_dim / 2),
                                     .where = is_long ? "long_factor" : "short_factor",
                                     .remedy = "write one for every pair"});
   }

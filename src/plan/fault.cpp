@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "plan/neighbours.h"
@@ -41,9 +42,8 @@ Integer number(const std::string& name, std::string_view text, std::int64_t leas
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (error != std::errc() || rest != end || value < least || value > kMost) {
-    refuse_fault(
-        "'" + std::string(text) + "' is not a value of '" + name + "'",
-        "give a whole number from " + std::to_string(least) + " to " + std::to_string(kMost));
+    refuse_fault("'" + std::string(text) + "' is not a value of '" + name + "'",
+                 formatted("give a whole number from {} to {}", least, kMost));
   }
   return static_cast<Integer>(value);
 }
@@ -205,7 +205,7 @@ std::vector<Fault> parse_faults(std::string_view text) {
 std::string to_text(const Fault& fault) {
   std::vector<std::string> places;
   const auto add = [&](const char* name, const auto& value) {
-    if (value) places.push_back(std::string(name) + " " + std::to_string(*value));
+    if (value) places.push_back(formatted("{} {}", name, *value));
   };
   add("rank", fault.rank);
   add("step", fault.step);
@@ -215,11 +215,11 @@ std::string to_text(const Fault& fault) {
   if (!fault.action.empty()) places.push_back("action " + fault.action);
   std::string text = detail::word_of(kinds(), fault.kind);
   if (fault.kind == FaultKind::kDelay) {
-    text += " of " + std::to_string(fault.ms) + " ms";
+    text += formatted(" of {} ms", fault.ms);
     if (fault.busy) text += ", computing,";
   }
   text += " at " + (places.empty() ? "the first instruction of every rank" : join(places, ", "));
-  if (fault.times > 1) text += ", " + std::to_string(fault.times) + " times";
+  if (fault.times > 1) text += formatted(", {} times", fault.times);
   if (fault.always) text += ", also after restarts";
   return text;
 }

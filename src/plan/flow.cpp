@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -22,9 +23,8 @@ int count_stages(const std::vector<std::vector<int>>& routes) {
     for (const int stage : route) {
       if (stage < 0) refuse_routes("a route passes stage " + std::to_string(stage), "count from 0");
       if (static_cast<std::size_t>(stage) >= most) {
-        refuse_routes(
-            "a route passes stage " + std::to_string(stage) + ", and one below it is on no route",
-            "leave no stage out");
+        refuse_routes(formatted("a route passes stage {}, and one below it is on no route", stage),
+                      "leave no stage out");
       }
       count = std::max(count, stage + 1);
     }
@@ -53,7 +53,7 @@ Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> r
     for (const int stage : stages) {
       Step& step = route.steps[stage];
       if (step.is_passed) {
-        refuse_routes("a route passes stage " + std::to_string(stage) + " twice", "name it once");
+        refuse_routes(formatted("a route passes stage {} twice", stage), "name it once");
       }
       step = {before, kNone, true};
       if (before != kNone) route.steps[before].consumer = stage;
@@ -63,13 +63,12 @@ Flow Flow::along(const std::vector<std::vector<int>>& routes, std::vector<int> r
   }
   const auto left_out = std::find(on_a_route.begin(), on_a_route.end(), false);
   if (left_out != on_a_route.end()) {
-    refuse_routes("stage " + std::to_string(left_out - on_a_route.begin()) + " is on no route",
+    refuse_routes(formatted("stage {} is on no route", left_out - on_a_route.begin()),
                   "leave no stage out");
   }
   for (const int route : route_of) {
     if (route < 0 || route >= static_cast<int>(routes.size())) {
-      refuse_routes("a microbatch takes route " + std::to_string(route) + " of " +
-                        std::to_string(routes.size()),
+      refuse_routes(formatted("a microbatch takes route {} of {}", route, routes.size()),
                     "count routes from 0");
     }
   }

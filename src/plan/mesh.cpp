@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -36,8 +37,7 @@ Mesh::Mesh(const MeshSizes& sizes, const Order& order)
                   "name pp, dp_replicate, dp_shard, cp and tp once each");
     }
     if (size_at(*axis) < 1) {
-      refuse_mesh("the mesh has " + std::to_string(size_at(*axis)) + " ranks along " +
-                      std::string(to_text(*axis)),
+      refuse_mesh(formatted("the mesh has {} ranks along {}", size_at(*axis), to_text(*axis)),
                   "give at least 1");
     }
     strides_[index_of(*axis)] = static_cast<int>(stride);
@@ -48,8 +48,8 @@ Mesh::Mesh(const MeshSizes& sizes, const Order& order)
   }
   const int shared = sizes.dp_replicate * sizes.dp_shard * sizes.cp;
   if (ep_ < 1 || shared % ep_ != 0) {
-    refuse_mesh("ep = " + std::to_string(ep_) + " does not divide the " + std::to_string(shared) +
-                    " ranks of dp_replicate x dp_shard x cp",
+    refuse_mesh(formatted("ep = {} does not divide the {} ranks of dp_replicate x dp_shard x cp",
+                          ep_, shared),
                 "give a divisor of it");
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -103,22 +104,22 @@ bool uses(const Program& program, const Action& user, const Action& post) {
 }
 
 std::string location_text(const Program& program, int rank, int index) {
-  return "rank " + std::to_string(rank) + ", instruction " + std::to_string(index) + " '" +
-         to_text(program.ranks[rank][index]) + "'";
+  return formatted("rank {}, instruction {} '{}'", rank, index,
+                   to_text(program.ranks[rank][index]));
 }
 
 void require_in_range(const Program& program) {
   if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks())) {
     throw Error(ErrorKind::kInput,
-                {.what = "the program has " + std::to_string(program.ranks.size()) + " rows for " +
-                         counted(program.num_ranks(), "rank"),
+                {.what = formatted("the program has {} rows for {}", program.ranks.size(),
+                                   counted(program.num_ranks(), "rank")),
                  .remedy = "give a row a rank"});
   }
   if (program.mesh.size(Axis::kPp) != program.num_ranks()) {
     throw Error(
         ErrorKind::kInput,
-        {.what = "the mesh of the program has " + counted(program.mesh.size(Axis::kPp), "rank") +
-                 " along pp, the program " + std::to_string(program.num_ranks()),
+        {.what = formatted("the mesh of the program has {} along pp, the program {}",
+                           counted(program.mesh.size(Axis::kPp), "rank"), program.num_ranks()),
          .remedy = "make the mesh for this program"});
   }
   if (program.flow.num_stages() != program.num_stages() ||
@@ -132,17 +133,16 @@ void require_in_range(const Program& program) {
       program.backwards.size() != static_cast<std::size_t>(program.num_stages())) {
     throw Error(
         ErrorKind::kInput,
-        {.what = "the program says of " +
-                 counted(static_cast<std::int64_t>(program.backwards.size()), "stage") + " of " +
-                 std::to_string(program.num_stages()) + " what the backward computes",
+        {.what = formatted("the program says of {} of {} what the backward computes",
+                           counted(static_cast<std::int64_t>(program.backwards.size()), "stage"),
+                           program.num_stages()),
          .remedy = "say it of every stage, or of none"});
   }
   for (int stage = 0; stage < program.num_stages(); ++stage) {
     if (program.stage_map.rank_of(stage) >= program.num_ranks()) {
       throw Error(ErrorKind::kInput,
-                  {.what = "stage " + std::to_string(stage) + " is placed on rank " +
-                           std::to_string(program.stage_map.rank_of(stage)) + " of " +
-                           std::to_string(program.num_ranks()),
+                  {.what = formatted("stage {} is placed on rank {} of {}", stage,
+                                     program.stage_map.rank_of(stage), program.num_ranks()),
                    .remedy = "count ranks from 0"});
     }
   }

@@ -37,6 +37,18 @@ const Words<Reduction>& words_of(Reduction) {
   return table;
 }
 
+const Words<LossChunks>& words_of(LossChunks) {
+  static const Words<LossChunks> table = {
+      {"auto", LossChunks::kAuto}, {"on", LossChunks::kOn}, {"off", LossChunks::kOff}};
+  return table;
+}
+
+const Words<Balance>& words_of(Balance) {
+  static const Words<Balance> table = {
+      {"even", Balance::kEven}, {"cost", Balance::kCost}, {"measured", Balance::kMeasured}};
+  return table;
+}
+
 const Words<LogLevel>& words_of(LogLevel) {
   static const Words<LogLevel> table = [] {
     Words<LogLevel> levels;

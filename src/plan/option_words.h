@@ -7,6 +7,8 @@
 #include "sluice/partition.h"
 #include "sluice/parts/data_parallel.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/precision.h"
+#include "sluice/plan.h"
 
 namespace sluice::detail {
 
@@ -18,6 +20,8 @@ const Words<Rounding>& words_of(Rounding);                        // kNone is ""
 const Words<Placement>& words_of(Placement);
 const Words<LogLevel>& words_of(LogLevel);
 const Words<Reduction>& words_of(Reduction);
+const Words<LossChunks>& words_of(LossChunks);
+const Words<Balance>& words_of(Balance);
 
 // Of GradientScale::divisor: what is divided by it stays in the range of float32.
 inline constexpr double kLeastDivisor = 1e-30, kMostDivisor = 1e30;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 
 namespace sluice::detail {
@@ -37,8 +38,9 @@ Error misplaced(const Schedule& schedule, const Partition& partition, const std:
         {.what = "the split makes " + counted(stages, "stage") + " on " + counted(ranks, "rank") +
                  ", but the schedule " + schedule.name + " runs as many on every rank",
          .where = where,
-         .remedy = "make " + std::to_string(below) + " or " + std::to_string(below + ranks) +
-                   " stages, or give a schedule of your own by `own_schedule`"});
+         .remedy =
+             formatted("make {} or {} stages, or give a schedule of your own by `own_schedule`",
+                       below, below + ranks)});
   }
   const bool is_v = stages == 2 * ranks && partition.stage_map.is(Placement::kV);
   return Error(
@@ -95,8 +97,8 @@ void require_fits(const Schedule& schedule, const char* what, int found, const c
                   const std::optional<int>& wanted) {
   if (!wanted || *wanted == found) return;
   throw Error(ErrorKind::kUsage,
-              {.what = "the schedule " + schedule.name + " has " + counted(found, what) + ", but " +
-                       option + " = " + std::to_string(*wanted),
+              {.what = formatted("the schedule {} has {}, but {} = {}", schedule.name,
+                                 counted(found, what), option, *wanted),
                .where = "`own_schedule`",
                .remedy = option + (" = " + std::to_string(found))});
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/class_name.h"
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -127,8 +128,8 @@ std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
       for (const ValueSpec& value : layer.writes) values[value.name] = bytes_of(value);
     }
     if (stage.recomputed.empty()) {
-      notes.push_back("`activation_checkpoint`: no layer of stage " + std::to_string(stage.stage) +
-                      " runs again");
+      notes.push_back(
+          formatted("`activation_checkpoint`: no layer of stage {} runs again", stage.stage));
     }
   }
   return notes;

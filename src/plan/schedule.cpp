@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdint>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "plan/schedules/builders.h"
 #include "sluice/error.h"
@@ -23,18 +24,16 @@ constexpr std::array<std::string_view, 4> kAbstractNames = {
 void require_positive(int count, const char* what) {
   if (count < 1) {
     throw Error(ErrorKind::kUsage,
-                {.what = "the " + std::string(what) + " is " + std::to_string(count),
-                 .remedy = "give at least 1"});
+                {.what = formatted("the {} is {}", what, count), .remedy = "give at least 1"});
   }
 }
 
 [[noreturn]] void refuse_stages_per_rank(const ScheduleInfo& info, int got) {
   const bool one = info.single_stage;
-  throw Error(ErrorKind::kUsage,
-              {.what = info.name + " runs exactly " + (one ? "1 stage" : "2 stages") +
-                       " per rank, got " + std::to_string(got),
-               .remedy = std::string(one ? "give 1 stage" : "give 2 stages") +
-                         " per rank, or use Interleaved1F1B"});
+  throw Error(ErrorKind::kUsage, {.what = formatted("{} runs exactly {} per rank, got {}",
+                                                    info.name, one ? "1 stage" : "2 stages", got),
+                                  .remedy = std::string(one ? "give 1 stage" : "give 2 stages") +
+                                            " per rank, or use Interleaved1F1B"});
 }
 
 int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
@@ -50,10 +49,10 @@ void require_bounded(const ScheduleShape& shape) {
   const std::int64_t stages = std::int64_t{shape.num_ranks} * shape.stages_per_rank;
   if (stages > kMaxForwards || stages * shape.num_microbatches > kMaxForwards) {
     throw Error(ErrorKind::kUsage,
-                {.what = counted(shape.num_ranks, "rank") + " x " +
-                         counted(shape.stages_per_rank, "stage") + " x " +
-                         counted(shape.num_microbatches, "microbatch") + " is more than " +
-                         std::to_string(kMaxForwards) + " forwards in one step",
+                {.what = formatted("{} x {} x {} is more than {} forwards in one step",
+                                   counted(shape.num_ranks, "rank"),
+                                   counted(shape.stages_per_rank, "stage"),
+                                   counted(shape.num_microbatches, "microbatch"), kMaxForwards),
                  .remedy = "use fewer microbatches"});
   }
 }

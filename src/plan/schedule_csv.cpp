@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "plan/neighbours.h"
 #include "sluice/error.h"
 #include "sluice/schedule.h"
@@ -44,8 +45,7 @@ class CsvReader {
     std::vector<std::vector<Action>> rows;
     while (!text_.empty()) {
       ++row_;
-      if (rows.size() == kMaxRanks)
-        fail("more than " + std::to_string(kMaxRanks) + " rows", 1, kTooLarge);
+      if (rows.size() == kMaxRanks) fail(formatted("more than {} rows", kMaxRanks), 1, kTooLarge);
       rows.push_back(read_row(take_line()));
     }
     return rows;
@@ -59,9 +59,7 @@ class CsvReader {
     throw Error(ErrorKind::kInput, {.what = what, .where = place(column), .remedy = remedy});
   }
 
-  std::string place(std::size_t column) const {
-    return file_ + ":" + std::to_string(row_) + ":" + std::to_string(column);
-  }
+  std::string place(std::size_t column) const { return formatted("{}:{}:{}", file_, row_, column); }
 
   std::string_view take_line() {
     const std::size_t end = std::min(text_.find_first_of("\r\n"), text_.size());
@@ -77,8 +75,7 @@ class CsvReader {
     const std::size_t cells =
         1 + static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
     num_cells_ += cells;
-    if (num_cells_ > kMaxCells)
-      fail("more than " + std::to_string(kMaxCells) + " cells", 1, kTooLarge);
+    if (num_cells_ > kMaxCells) fail(formatted("more than {} cells", kMaxCells), 1, kTooLarge);
     row.reserve(cells);
     for (std::size_t column = 1; column <= cells; ++column) {
       const std::size_t end = line.find(',');
@@ -109,9 +106,8 @@ class CsvReader {
 
   void cover(int number, int limit, const char* what, std::size_t column, int& count) const {
     if (number >= limit) {
-      fail(std::string(what) + " " + std::to_string(number) + " is beyond the limit of " +
-               std::to_string(limit - 1),
-           column, "count from 0");
+      fail(formatted("{} {} is beyond the limit of {}", what, number, limit - 1), column,
+           "count from 0");
     }
     count = std::max(count, number + 1);
   }
@@ -132,9 +128,8 @@ void require_plausible(const Extent& extent, const std::string& file) {
   const std::int64_t forwards = std::int64_t{extent.num_stages} * extent.num_microbatches;
   if (forwards > std::max(kFreeForwards, kForwardsPerAction * extent.num_actions)) {
     throw Error(ErrorKind::kInput,
-                {.what = "only " + std::to_string(extent.num_actions) + " actions for " +
-                         std::to_string(extent.num_stages) + " stages x " +
-                         std::to_string(extent.num_microbatches) + " microbatches",
+                {.what = formatted("only {} actions for {} stages x {} microbatches",
+                                   extent.num_actions, extent.num_stages, extent.num_microbatches),
                  .where = file,
                  .remedy = "each stage needs a forward and a backward of every microbatch"});
   }

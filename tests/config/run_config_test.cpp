@@ -87,11 +87,11 @@ TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
   EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n", {{"parallelism.scale_grads", "false"}})
                 .parallelism.scale_grads,
             GradientScale::kNone);
-  EXPECT_EQ(load("[checkpoint]\nresume = \"none\"\n").checkpoint.resume, "none");
+  EXPECT_EQ(load("[checkpoint]\nresume = \"none\"\n").checkpoint.resume.kind, ResumeFrom::kNone);
   RunConfig resumed = words;
-  resumed.checkpoint.resume = "3";
+  resumed.checkpoint.resume = {ResumeFrom::kStep, 3};
   EXPECT_NE(show_config(resumed).find("checkpoint.resume = 3 "), std::string::npos);
-  resumed.checkpoint.resume = "3rd";
+  resumed.checkpoint.resume = {.kind = ResumeFrom::kPath, .path = "3rd"};
   EXPECT_NE(show_config(resumed).find("checkpoint.resume = \"3rd\" "), std::string::npos);
 }
 
@@ -99,11 +99,13 @@ TEST_F(RunConfigTest, ARunIsResumedByAWordAStepOrAPath) {
   const auto resume = [&](const std::string& value) {
     return load("[checkpoint]\nresume = " + value + "\n").checkpoint.resume;
   };
-  EXPECT_EQ(resume("\"auto\""), "auto");
-  EXPECT_EQ(resume("12"), "12");
-  EXPECT_EQ(resume("\"12\""), "12");
-  EXPECT_EQ(resume("\"/ck/step-00000012\""), "/ck/step-00000012");
-  const std::string relative = resume("\"ck/step-00000012\"");  // to the file
+  EXPECT_EQ(resume("\"auto\""), ResumeFrom());
+  const ResumeFrom twelve = {ResumeFrom::kStep, 12};
+  EXPECT_EQ(resume("12"), twelve);
+  EXPECT_EQ(resume("\"12\""), twelve);
+  EXPECT_EQ(resume("\"/ck/step-00000012\"").kind, ResumeFrom::kPath);
+  EXPECT_EQ(resume("\"/ck/step-00000012\"").path, "/ck/step-00000012");
+  const std::string relative = resume("\"ck/step-00000012\"").path;  // to the file
   EXPECT_NE(relative, "ck/step-00000012");
   EXPECT_TRUE(relative.ends_with("/ck/step-00000012")) << relative;
   const RunConfig rest = load(
@@ -113,8 +115,8 @@ TEST_F(RunConfigTest, ARunIsResumedByAWordAStepOrAPath) {
   EXPECT_EQ(rest.checkpoint.keep_latest_k, 1);
   EXPECT_EQ(rest.checkpoint.keep_every, 100);
   EXPECT_FALSE(rest.checkpoint.async);
-  EXPECT_EQ(rest.checkpoint.commit, "marker");
-  EXPECT_EQ(rest.checkpoint.on_save_error, "continue");
+  EXPECT_EQ(rest.checkpoint.commit, Commit::kMarker);
+  EXPECT_EQ(rest.checkpoint.on_save_error, OnSaveError::kContinue);
   EXPECT_EQ(rest.checkpoint.allow, (std::vector<std::string>{"data", "model"}));
 }
 

@@ -66,7 +66,7 @@ TEST_F(EarlierRunTest, NamesWhatIsThereAndWhatWillBeReplaced) {
 }
 
 TEST_F(EarlierRunTest, BeginningAnewIsNotWarnedOfButReplacing) {
-  config_.checkpoint.resume = "none";
+  config_.checkpoint.resume = {ResumeFrom::kNone};
   leave_step("step-00000047");
   EXPECT_EQ(warning(), "");
   leave_metrics();
@@ -76,7 +76,7 @@ TEST_F(EarlierRunTest, BeginningAnewIsNotWarnedOfButReplacing) {
 }
 
 TEST_F(EarlierRunTest, BeginningAnewBesideACheckpointSaysWhatAutoMeansUntilThereIsALaterOne) {
-  config_.checkpoint.resume = "none";
+  config_.checkpoint.resume = {ResumeFrom::kNone};
   leave_checkpoint("step-00000047", 47);
   EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
                            "; this run begins at step 1; until it has a checkpoint of its own, "

@@ -160,7 +160,7 @@ TEST_F(ProcessRunTest, ARequestToSaveIsCarriedOutAfterTheFirstStepAndTheRunGoesO
 TEST_F(ProcessRunTest, OlderCheckpointsOfTheRunGoAndThoseOfOthersStay) {
   testing::internal::CaptureStdout();
   train_in_two();
-  config_.checkpoint.resume = "none";
+  config_.checkpoint.resume = {ResumeFrom::kNone};
   config_.checkpoint.interval = 2;
   config_.checkpoint.keep_latest_k = 1;
   config_.checkpoint.keep_every = 4;

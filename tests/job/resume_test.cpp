@@ -77,7 +77,7 @@ TEST_F(ResumeTest, GoesOnFromTheNewestUnderTheNameOfItsRun) {
   EXPECT_EQ(point.done, (StepsDone{10, {80}}));
   EXPECT_EQ(point.run, "0123456789abcdef");
   EXPECT_TRUE(point.warnings.empty());
-  config_.checkpoint.resume = "none";
+  config_.checkpoint.resume = {ResumeFrom::kNone};
   expect_begins(found());
 }
 
@@ -86,17 +86,17 @@ TEST_F(ResumeTest, TheNewestIsTheLatestStepOfTheRunThatBeganLast) {
   leave(10);
   EXPECT_EQ(found().generation, 0);
   // One that goes back, or begins anew, is after what is there.
-  config_.checkpoint.resume = "5";
+  config_.checkpoint.resume = {ResumeFrom::kStep, 5};
   EXPECT_EQ(found().generation, 1);
-  config_.checkpoint.resume = "none";
+  config_.checkpoint.resume = {ResumeFrom::kNone};
   EXPECT_EQ(found().generation, 1);
   leave(7, [](Manifest& manifest) { manifest.generation = 1; });
-  config_.checkpoint.resume = "auto";
+  config_.checkpoint.resume = {ResumeFrom::kNewest};
   const ResumePoint point = found();
   EXPECT_EQ(point.checkpoint.value().path(), path(7));
   EXPECT_EQ(point.generation, 1);
   EXPECT_TRUE(point.warnings.empty());
-  config_.checkpoint.resume = "10";
+  config_.checkpoint.resume = {ResumeFrom::kStep, 10};
   EXPECT_EQ(found().generation, 2);
 }
 
@@ -159,7 +159,7 @@ TEST_F(ResumeTest, WhereAllThatWasCommittedIsDamagedNothingIsThrownAway) {
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_EQ(error.where(), path(7));
   EXPECT_NE(error.remedy().find("checkpoint.resume = \"none\""), std::string::npos);
-  config_.checkpoint.resume = "none";
+  config_.checkpoint.resume = {ResumeFrom::kNone};
   expect_begins(found());
 }
 
@@ -168,14 +168,14 @@ TEST_F(ResumeTest, AStepIsThatOfTheFolderAndIsNotReplacedByAnother) {
   leave(10);
   leave(15);
   damage(15);
-  config_.checkpoint.resume = "5";
+  config_.checkpoint.resume = {ResumeFrom::kStep, 5};
   EXPECT_EQ(found().checkpoint.value().path(), path(5));
-  config_.checkpoint.resume = "7";
+  config_.checkpoint.resume = {ResumeFrom::kStep, 7};
   Error error = refusal();
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_EQ(error.fact(), "there is no checkpoint of step 7");
   EXPECT_EQ(error.remedy(), "there are those of steps 5, 10, 15");
-  config_.checkpoint.resume = "15";
+  config_.checkpoint.resume = {ResumeFrom::kStep, 15};
   error = refusal();
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_NE(error.where().find(path(15)), std::string::npos) << error.what();
@@ -186,11 +186,11 @@ TEST_F(ResumeTest, AStepIsThatOfTheFolderAndIsNotReplacedByAnother) {
 TEST_F(ResumeTest, APathIsThatCheckpointWhateverItsName) {
   leave(5);
   fs::rename(path(5), folder_ / "mine");
-  config_.checkpoint.resume = folder_ / "mine";
+  config_.checkpoint.resume = {.kind = ResumeFrom::kPath, .path = folder_ / "mine"};
   const ResumePoint point = found();
   EXPECT_EQ(point.checkpoint.value().path(), folder_ / "mine");
   EXPECT_EQ(point.done.steps, 5);
-  config_.checkpoint.resume = folder_ / "yours";
+  config_.checkpoint.resume = {.kind = ResumeFrom::kPath, .path = folder_ / "yours"};
   EXPECT_EQ(refusal().kind(), ErrorKind::kCheckpoint);
 }
 
@@ -280,15 +280,15 @@ TEST_F(ResumeTest, ByMarkerAStepThatIsLeftMustNotBeCommittedAlready) {
   leave(5);
   leave(10);
   leave(200);  // beyond the last step
-  config_.checkpoint.resume = "5";
+  config_.checkpoint.resume = {ResumeFrom::kStep, 5};
   const ResumePoint point = found();
   EXPECT_NO_THROW(require_free_steps(config_, point));
-  config_.checkpoint.commit = "marker";
+  config_.checkpoint.commit = Commit::kMarker;
   const Error error = error_of([&] { require_free_steps(config_, point); });
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   EXPECT_EQ(error.where(), path(10));
   EXPECT_NO_THROW(require_free_steps(config_, [&] {
-    config_.checkpoint.resume = "10";
+    config_.checkpoint.resume = {ResumeFrom::kStep, 10};
     return found();
   }()));
   damage(10);  // the save clears its place

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/format.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
@@ -100,8 +101,7 @@ void AddedTokens::add(AddedToken token, const Bpe& model, const Normalizer& norm
                       EncodeScratch& scratch, std::int64_t& next_id) {
   const auto refuse = [&](const std::string& what) { JsonField::refuse_at(token.where, what); };
   const auto refuse_length = [&](const std::string& text) {
-    if (text.size() > kMaxAddedBytes)
-      refuse("a token of " + std::to_string(text.size()) + " bytes");
+    if (text.size() > kMaxAddedBytes) refuse(formatted("a token of {} bytes", text.size()));
   };
   if (token.content.empty()) return;
   refuse_length(token.content);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "base/format.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/utf8.h"
 #include "sluice/error.h"
@@ -66,7 +67,7 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();  // throws
     const auto id = static_cast<std::int32_t>(number);
     if (token.size() > kMaxTokenBytes) {
-      vocabulary.refuse("a token of " + std::to_string(token.size()) + " bytes");
+      vocabulary.refuse(formatted("a token of {} bytes", token.size()));
     }
     const auto index = static_cast<std::size_t>(id);
     if (index >= tokens_.size()) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/normalizer.h"
@@ -166,7 +167,7 @@ Decoder::Decoder(const JsonField& field) : where_(field.where()), has_parts_(!fi
 void Decoder::add(const JsonField& field) {
   const std::string type = field.type();
   if (parts_.size() >= kMaxParts)
-    field.refuse("a decoder of more than " + std::to_string(kMaxParts) + " parts");
+    field.refuse(formatted("a decoder of more than {} parts", kMaxParts));
   const auto add_part = [this](auto part) {
     parts_.push_back(std::make_unique<decltype(part)>(std::move(part)));
   };
@@ -209,10 +210,11 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
   for (const auto& part : parts_) {
     part->apply(tokens, scratch, most);
     if (size() <= most) continue;
-    throw Error(ErrorKind::kInput, {.what = "the decoder makes a text more than " +
-                                            std::to_string(kMaxGrowth) + " times as long",
-                                    .where = where_,
-                                    .remedy = "take out what replaces short texts by long ones"});
+    throw Error(
+        ErrorKind::kInput,
+        {.what = formatted("the decoder makes a text more than {} times as long", kMaxGrowth),
+         .where = where_,
+         .remedy = "take out what replaces short texts by long ones"});
   }
   return join(tokens, "");
 }

@@ -1,5 +1,6 @@
 #include "data/tokenizer/json_field.h"
 
+#include "base/format.h"
 #include "data/tokenizer/utf8.h"
 
 namespace sluice::data {
@@ -28,7 +29,7 @@ std::vector<std::pair<std::string, JsonField>> JsonField::members() const {
 }
 
 JsonField JsonField::item(std::size_t index) const {
-  return {value_->list()[index], *file_, path_ + "[" + std::to_string(index) + "]"};
+  return {value_->list()[index], *file_, formatted("{}[{}]", path_, index)};
 }
 
 std::string JsonField::text() const {
@@ -42,8 +43,7 @@ std::string JsonField::text_or(std::string_view otherwise) const {
 
 std::string JsonField::short_text() const {
   std::string found = text();
-  if (found.size() > kMaxTokenBytes)
-    refuse("a text of " + std::to_string(found.size()) + " bytes here");
+  if (found.size() > kMaxTokenBytes) refuse(formatted("a text of {} bytes here", found.size()));
   return found;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/normal_forms.h"
 #include "data/tokenizer/text_matcher.h"
@@ -150,17 +151,18 @@ void Normalizer::apply(OwnedPiece& piece, EncodeScratch& scratch) const {
   for (const auto& part : parts_) {
     part->apply(piece, scratch);
     if (piece.text.size() <= scratch.most_bytes) continue;
-    throw Error(ErrorKind::kInput, {.what = "the normalizer makes a text more than " +
-                                            std::to_string(kMaxGrowth) + " times as long",
-                                    .where = where_,
-                                    .remedy = "take out what replaces short texts by long ones"});
+    throw Error(
+        ErrorKind::kInput,
+        {.what = formatted("the normalizer makes a text more than {} times as long", kMaxGrowth),
+         .where = where_,
+         .remedy = "take out what replaces short texts by long ones"});
   }
 }
 
 void Normalizer::add(const JsonField& field) {
   const std::string type = field.type();
   if (parts_.size() >= kMaxParts)
-    field.refuse("a normalizer of more than " + std::to_string(kMaxParts) + " parts");
+    field.refuse(formatted("a normalizer of more than {} parts", kMaxParts));
   const auto add_part = [this](auto part) {
     parts_.push_back(std::make_unique<decltype(part)>(std::move(part)));
   };

@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 
+#include "base/format.h"
 #include "data/tokenizer/pattern_syntax.h"
 #include "data/tokenizer/utf8.h"
 #include "sluice/error.h"
@@ -114,7 +115,7 @@ class PatternCompiler {
         classes_.emplace(key, static_cast<std::uint32_t>(pattern_.classes_.size()));
     if (added) {
       if (pattern_.classes_.size() >= kMaxClasses)
-        refuse("more than " + std::to_string(kMaxClasses) + " classes");
+        refuse(formatted("more than {} classes", kMaxClasses));
       Pattern::CharacterClass made;
       for (const CodepointRange& range : set) {
         for (char32_t c = range.first; c <= range.last && c < 128; ++c) {
@@ -309,7 +310,7 @@ Pattern::Pattern(std::string_view pattern, const std::string& where)
     : where_(where), shown_(pattern) {
   if (pattern.size() > kMaxPatternBytes) {
     throw Error(ErrorKind::kInput,
-                {.what = "a pattern of " + std::to_string(pattern.size()) + " bytes",
+                {.what = formatted("a pattern of {} bytes", pattern.size()),
                  .where = where,
                  .remedy = "give one of at most " + std::to_string(kMaxPatternBytes)});
   }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "data/tokenizer/utf8.h"
 #include "sluice/error.h"
 
@@ -58,8 +59,8 @@ class Parser {
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(ErrorKind::kInput,
-                {.what = "the pattern '" + std::string(text_) + "' has " + what + " at byte " +
-                         std::to_string(at_) + ", which is not understood",
+                {.what = formatted("the pattern '{}' has {} at byte {}, which is not understood",
+                                   text_, what, at_),
                  .where = where_,
                  .remedy = "docs/tokenizer.md lists what patterns may hold"});
   }
@@ -398,9 +399,7 @@ class Parser {
     }
     least = low.value_or(0);
     most = high.value_or(PatternNode::kEndless);
-    if (most < least)
-      refuse("a repetition of at least " + std::to_string(least) + " and at most " +
-             std::to_string(most));
+    if (most < least) refuse(formatted("a repetition of at least {} and at most {}", least, most));
     return true;
   }
 

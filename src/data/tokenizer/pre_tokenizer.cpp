@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/text_matcher.h"
 #include "data/tokenizer/unicode.h"
@@ -284,7 +285,7 @@ PreTokenizer::PreTokenizer(const JsonField& field) {
 void PreTokenizer::add(const JsonField& field) {
   const std::string type = field.type();
   if (parts_.size() >= kMaxParts)
-    field.refuse("a pre-tokenizer of more than " + std::to_string(kMaxParts) + " parts");
+    field.refuse(formatted("a pre-tokenizer of more than {} parts", kMaxParts));
   const auto add_part = [this](auto part) {
     parts_.push_back(std::make_unique<decltype(part)>(std::move(part)));
   };

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/format.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/decoder.h"
@@ -46,7 +47,7 @@ struct Tokenizer::Impl {
     for (const std::vector<std::int32_t>* ids : {&post_processor.before, &post_processor.after}) {
       for (const std::int32_t id : *ids) {
         if (!model.has(id) && !added.by_id().contains(id)) {
-          root["post_processor"].refuse("the id " + std::to_string(id) + ", which is no token's,");
+          root["post_processor"].refuse(formatted("the id {}, which is no token's,", id));
         }
       }
     }
@@ -115,9 +116,9 @@ void Tokenizer::Impl::encode(std::string_view text, bool goes_on,
                              std::vector<std::int32_t>& ids) const {
   if (text.size() > kMaxTextBytes) {
     throw Error(ErrorKind::kInput,
-                {.what = "a text of " + std::to_string(text.size()) + " bytes",
+                {.what = formatted("a text of {} bytes", text.size()),
                  .where = where,
-                 .remedy = "give texts of at most " + std::to_string(kMaxTextBytes) + " bytes"});
+                 .remedy = formatted("give texts of at most {} bytes", kMaxTextBytes)});
   }
   std::unique_ptr<EncodeScratch> scratch = take_scratch();
   scratch->goes_on = goes_on;

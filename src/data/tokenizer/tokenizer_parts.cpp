@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/format.h"
 #include "base/strict_json.h"
 #include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/rebuilt_class.h"
@@ -61,7 +62,7 @@ std::string digest_of(const TokenDeclarations& added, bool has_file_tokens,
   if (added.split_special) text += " split";
   for (std::size_t i = has_file_tokens ? 1 : 0; i < added.batches.size(); ++i) {
     for (const AddedToken& token : added.batches[i]) {
-      text += " " + std::to_string(token.content.size()) + ":" + token.content + ":";
+      text += formatted(" {}:{}:", token.content.size(), token.content);
       for (const bool flag : {token.single_word, token.strip_left, token.strip_right,
                               token.normalized, token.special})
         text += flag ? '1' : '0';

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <set>
 
+#include "base/format.h"
 #include "plan/draw/draw_cells.h"
 #include "sluice/parts/draw.h"
 
@@ -198,8 +199,8 @@ std::string draw_grid(const Simulation& simulation, const GridOptions& options) 
   }
   picture += legend(simulation, options);
   if (window.is_cut()) {
-    picture += "slots " + std::to_string(window.head) + " to " + std::to_string(window.tail - 1) +
-               " of " + std::to_string(window.total) + " are left out\n";
+    picture += formatted("slots {} to {} of {} are left out\n", window.head, window.tail - 1,
+                         window.total);
   }
   return picture;
 }

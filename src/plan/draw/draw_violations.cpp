@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "base/format.h"
 #include "plan/draw/draw_cells.h"
 #include "sluice/parts/draw.h"
 
@@ -75,7 +76,7 @@ class Picture {
     add_line(label(rank) + window.draw(stages, options_.color));
     for (const Violation* violation : violations) {
       if (violation->index < 0 || violation->index >= static_cast<int>(row.size())) {
-        note(0, "rank " + std::to_string(rank) + ": " + violation->reason);
+        note(0, formatted("rank {}: {}", rank, violation->reason));
         continue;
       }
       if (!window.contains(violation->index)) {
@@ -139,8 +140,7 @@ std::string draw_violations(const Program& program, const VerifyReport& report,
     for (const Violation* violation : violations) picture.add_line(violation->reason);
   }
   if (drawn < report.violations.size()) {
-    picture.add_line("and " + std::to_string(report.violations.size() - drawn) +
-                     " more violations");
+    picture.add_line(formatted("and {} more violations", report.violations.size() - drawn));
   }
   return picture.take();
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/format.h"
 #include "base/strict_json.h"
 #include "sluice/error.h"
 
@@ -73,9 +74,7 @@ std::int64_t ConfigReader::required_size(const std::vector<std::string>& names,
     if (!value) continue;
     const std::int64_t found = checked_size(name, *value, max);
     if (result && *result != found) {
-      fail(name,
-           "'" + name + "' is " + std::to_string(found) + " but '" + first + "' is " +
-               std::to_string(*result),
+      fail(name, formatted("'{}' is {} but '{}' is {}", name, found, first, *result),
            "keep one of the two names");
     }
     if (!result) first = name;
@@ -144,9 +143,7 @@ std::vector<std::int64_t> ConfigReader::sizes(const std::string& key, std::int64
   for (const Json& item : value->list()) {
     const bool is_size = item.is_number_integer() && item.integer() >= min && item.integer() <= max;
     if (!is_size) {
-      fail(key,
-           item.shown() + " is no whole number between " + std::to_string(min) + " and " +
-               std::to_string(max),
+      fail(key, formatted("{} is no whole number between {} and {}", item.shown(), min, max),
            "mend it");
     }
     sizes.push_back(item.integer());

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -52,19 +53,18 @@ void read_heads(const ConfigReader& config, const DecoderKeys& keys, DecoderConf
       "num_key_value_heads", is_null ? out.num_attention_heads
                                      : keys.num_key_value_heads.value_or(out.num_attention_heads));
   if (out.num_attention_heads % out.num_key_value_heads != 0) {
-    config.fail(
-        "num_key_value_heads",
-        std::to_string(out.num_key_value_heads) +
-            " does not divide num_attention_heads = " + std::to_string(out.num_attention_heads),
-        "every key and value head serves as many query heads");
+    config.fail("num_key_value_heads",
+                formatted("{} does not divide num_attention_heads = {}", out.num_key_value_heads,
+                          out.num_attention_heads),
+                "every key and value head serves as many query heads");
   }
   const bool has_own_size = keys.head_dim || config.has("head_dim");
   if (out.hidden_size % out.num_attention_heads != 0 &&
       (keys.heads_divide_hidden_size || !has_own_size)) {
-    config.fail("num_attention_heads",
-                std::to_string(out.num_attention_heads) +
-                    " does not divide hidden_size = " + std::to_string(out.hidden_size),
-                "every head has as many channels");
+    config.fail(
+        "num_attention_heads",
+        formatted("{} does not divide hidden_size = {}", out.num_attention_heads, out.hidden_size),
+        "every head has as many channels");
   }
   out.head_dim =
       config.size("head_dim", keys.head_dim.value_or(out.hidden_size / out.num_attention_heads));
@@ -113,9 +113,7 @@ std::vector<bool> read_layer_types(const ConfigReader& config, std::int64_t num_
     has_window.push_back(slides);
   }
   if (config.has(key) && has_window.size() != static_cast<std::size_t>(num_layers)) {
-    config.fail(key,
-                "it has " + std::to_string(has_window.size()) + " types for " +
-                    std::to_string(num_layers) + " layers",
+    config.fail(key, formatted("it has {} types for {} layers", has_window.size(), num_layers),
                 "write one for every layer, or leave it out");
   }
   return has_window;
@@ -137,7 +135,7 @@ void set_windows(DecoderConfig& out, const ConfigReader& config, std::optional<s
     if (!slides[i]) continue;
     if (!window) {
       config.fail("layer_types",
-                  "layer " + std::to_string(i) + " is of sliding_attention, but there is no window",
+                  formatted("layer {} is of sliding_attention, but there is no window", i),
                   "set sliding_window (and use_sliding_window where the family has it)");
     }
     out.blocks.at(i).window = *window;

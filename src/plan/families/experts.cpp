@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/format.h"
+
 namespace sluice::detail {
 namespace {
 
@@ -28,7 +30,7 @@ BlockPart experts_part(const ExpertsConfig& experts, std::int64_t hidden_size,
   BlockPart part;
   part.parameters.push_back({experts.block + ".gate.weight", {e, d}});
   for (std::int64_t i = 0; i < e; ++i) {
-    const std::string expert = experts.block + ".experts." + std::to_string(i) + ".";
+    const std::string expert = formatted("{}.experts.{}.", experts.block, i);
     part.parameters.push_back({expert + experts.gate + ".weight", {f, d}});
     part.parameters.push_back({expert + experts.up + ".weight", {f, d}});
     part.parameters.push_back({expert + experts.down + ".weight", {d, f}});

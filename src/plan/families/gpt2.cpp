@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/format.h"
 #include "plan/families/decoder.h"
 #include "plan/families/fused.h"
 
@@ -118,10 +119,10 @@ Gpt2Config read_gpt2_config(const ConfigReader& config) {
   out.num_attention_heads = config.required_size({"n_head", "num_attention_heads"});
   out.num_positions = config.required_size({"n_positions", "max_position_embeddings"});
   if (out.hidden_size % out.num_attention_heads != 0) {
-    config.fail("n_head",
-                std::to_string(out.num_attention_heads) +
-                    " does not divide n_embd = " + std::to_string(out.hidden_size),
-                "every head has as many channels");
+    config.fail(
+        "n_head",
+        formatted("{} does not divide n_embd = {}", out.num_attention_heads, out.hidden_size),
+        "every head has as many channels");
   }
   out.intermediate_size = config.size("n_inner", 4 * out.hidden_size, 4 * kMaxDimension);
   out.norm_eps = config.number("layer_norm_epsilon", 1e-5, 0.0, 1.0);

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/format.h"
 #include "plan/families/decoder.h"
 #include "plan/families/fused.h"
 
@@ -105,10 +106,10 @@ GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
   out.num_attention_heads = config.required_size({"num_attention_heads"});
   out.intermediate_size = config.size("intermediate_size", 24576);
   if (out.hidden_size % out.num_attention_heads != 0) {
-    config.fail("num_attention_heads",
-                std::to_string(out.num_attention_heads) +
-                    " does not divide hidden_size = " + std::to_string(out.hidden_size),
-                "every head has as many channels");
+    config.fail(
+        "num_attention_heads",
+        formatted("{} does not divide hidden_size = {}", out.num_attention_heads, out.hidden_size),
+        "every head has as many channels");
   }
   // transformers turns a part of that many channels of heads that have others.
   if (config.size("head_dim", out.head_dim()) != out.head_dim())

@@ -2,6 +2,8 @@
 // and SmolLM3Config.
 #include "plan/families/llama.h"
 
+#include "base/format.h"
+
 namespace sluice::detail {
 namespace {
 
@@ -12,9 +14,7 @@ std::vector<bool> read_turned_layers(const ConfigReader& config, std::int64_t nu
   if (config.has(key)) {
     const std::vector<std::int64_t> given = config.sizes(key, 0, 1);
     if (given.size() < static_cast<std::size_t>(num_layers)) {
-      config.fail(key,
-                  "it has " + std::to_string(given.size()) + " entries for " +
-                      std::to_string(num_layers) + " layers",
+      config.fail(key, formatted("it has {} entries for {} layers", given.size(), num_layers),
                   "write one for every layer, 1 for those with rotary positions");
     }
     for (std::int64_t i = 0; i < num_layers; ++i)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -28,8 +29,7 @@ void read_routing(const ConfigReader& config, const RoutingDefaults& defaults, E
   out.top_k = config.size("num_experts_per_tok", defaults.top_k);
   if (out.top_k > out.num_experts) {
     config.fail("num_experts_per_tok",
-                "a token goes to " + std::to_string(out.top_k) + " experts, there are " +
-                    std::to_string(out.num_experts),
+                formatted("a token goes to {} experts, there are {}", out.top_k, out.num_experts),
                 "write at most their number");
   }
   constexpr double kMaxCoefficient = 1e6;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -215,18 +216,17 @@ std::int64_t turned_channels(const ConfigReader& config, const RopeConfig& rope,
   const auto channels = static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.turned);
   if (channels < 2 || channels % 2 != 0) {
     config.fail("partial_rotary_factor",
-                std::to_string(channels) + " of the " + std::to_string(head_dim) +
-                    " channels of a head would be turned",
+                formatted("{} of the {} channels of a head would be turned", channels, head_dim),
                 "rotary embedding turns pairs: choose an even number of at least 2");
   }
   const auto pairs = static_cast<std::size_t>(channels / 2);
   if (rope.type == "longrope" &&
       (rope.short_factors.size() != pairs || rope.long_factors.size() != pairs)) {
-    config.fail("rope_scaling",
-                "short_factor and long_factor have " + std::to_string(rope.short_factors.size()) +
-                    " and " + std::to_string(rope.long_factors.size()) + " numbers for " +
-                    std::to_string(pairs) + " pairs of channels",
-                "write one for every pair");
+    config.fail(
+        "rope_scaling",
+        formatted("short_factor and long_factor have {} and {} numbers for {} pairs of channels",
+                  rope.short_factors.size(), rope.long_factors.size(), pairs),
+        "write one for every pair");
   }
   return channels;
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/strict_json.h"
 #include "base/words.h"
 #include "sluice/error.h"
@@ -47,8 +48,7 @@ class Reader {
       fail(key, "a whole number");
     }
     const auto number = value.integer();
-    if (number < least || number > most)
-      fail(key, "from " + std::to_string(least) + " to " + std::to_string(most));
+    if (number < least || number > most) fail(key, formatted("from {} to {}", least, most));
     return number;
   }
   int small(const char* key, std::int64_t least, std::int64_t most = kMaxRank) const {
@@ -160,7 +160,7 @@ FlightRow read_row(const Reader& reader) {
 
 std::string to_text(FlightState state) { return detail::word_of(states(), state); }
 
-std::string flight_file_name(int rank) { return "rank_" + std::to_string(rank) + ".json"; }
+std::string flight_file_name(int rank) { return formatted("rank_{}.json", rank); }
 
 std::optional<int> rank_of_flight_file(std::string_view name) {
   constexpr std::string_view kStart = "rank_", kEnd = ".json";

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/format.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -38,7 +39,7 @@ std::string list_of(const std::vector<int>& ranks) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < ranks.size() && i < kMost; ++i)
     names.push_back(std::to_string(ranks[i]));
-  if (ranks.size() > kMost) names.push_back(".. (" + std::to_string(ranks.size()) + " in all)");
+  if (ranks.size() > kMost) names.push_back(formatted(".. ({} in all)", ranks.size()));
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(names, ", ");
 }
 
@@ -60,8 +61,8 @@ std::string what_it_does(const FlightRecord& record) {
     return record.pass == 0 ? "has run nothing yet"
                             : "is between instructions, after step " + std::to_string(record.step);
   }
-  std::string text = "is at instruction " + std::to_string(entry->index) + " '" + entry->action +
-                     "' of step " + std::to_string(entry->step) + ", ";
+  std::string text =
+      formatted("is at instruction {} '{}' of step {}, ", entry->index, entry->action, entry->step);
   if (!entry->waits_for.empty())
     return text + "waiting " + fixed(entry->waited, 1) + " s for " + join(entry->waits_for, ", ");
   if (entry->state == FlightState::kDone) return text + "done";
@@ -182,10 +183,10 @@ class Alignment {
       return at == list.end() ? std::string("nothing") : "'" + *at + "'";
     };
     add(MismatchKind::kChannel, receiver.rank,
-        "message " + std::to_string(a - sent.begin()) + " of the channel of " +
-            (activation ? "activations" : "gradients") + " from " + name_of(sender.rank) + " to " +
-            name_of(receiver.rank) + ": the sender sends " + text(a, sent) +
-            ", the receiver expects " + text(b, expected),
+        formatted("message {} of the channel of {} from {} to {}: the sender sends {}, the "
+                  "receiver expects {}",
+                  a - sent.begin(), activation ? "activations" : "gradients", name_of(sender.rank),
+                  name_of(receiver.rank), text(a, sent), text(b, expected)),
         0);
   }
 
@@ -258,10 +259,9 @@ class Alignment {
 
   const FlightRecord* look_at_message(const FlightRecord& record, int own, double waited) {
     const int peer = record.row.peers[own];
-    const std::string wanted = name_of(record.rank) + " waits " +
-                               fixed(current(record)->waited, 1) + " s for '" +
-                               record.row.instructions[own] + "' of step " +
-                               std::to_string(record.step) + " from " + name_of(peer);
+    const std::string wanted = formatted("{} waits {} s for '{}' of step {} from {}",
+                                         name_of(record.rank), fixed(current(record)->waited, 1),
+                                         record.row.instructions[own], record.step, name_of(peer));
     const FlightRecord* const sender = find_rank(peer);
     if (!sender) {
       add(MismatchKind::kMissing, peer, wanted + ", which left no record", waited);
@@ -304,9 +304,8 @@ class Alignment {
 
   const FlightRecord* look_at_collective(const FlightRecord& record, const std::string& wanted,
                                          double waited) {
-    const std::string waiting = name_of(record.rank) + " waits " +
-                                fixed(current(record)->waited, 1) + " s for '" + wanted +
-                                "' of step " + std::to_string(record.step);
+    const std::string waiting = formatted("{} waits {} s for '{}' of step {}", name_of(record.rank),
+                                          fixed(current(record)->waited, 1), wanted, record.step);
     const FlightRecord* chained = nullptr;
     bool all_came = true;
     for (const int member : members_of(record, wanted)) {
@@ -366,7 +365,7 @@ void note_steps(FlightReport& report) {
   if (by_step.size() < 2) return;
   std::vector<std::string> parts;
   for (const auto& [step, ranks] : by_step)
-    parts.push_back(list_of(ranks) + " in step " + std::to_string(step));
+    parts.push_back(formatted("{} in step {}", list_of(ranks), step));
   report.notes.push_back("ranks are in different steps: " + join(parts, ", "));
 }
 
@@ -405,8 +404,8 @@ FlightReport align_flight_records(std::vector<FlightRecord> records) {
                                       .remedy = "name a folder of one run's flight records"});
     };
     if (record.num_ranks != report.num_ranks) {
-      refuse("it is of a run of " + counted(record.num_ranks, "rank") +
-             ", another record of one of " + std::to_string(report.num_ranks));
+      refuse(formatted("it is of a run of {}, another record of one of {}",
+                       counted(record.num_ranks, "rank"), report.num_ranks));
     }
     if (!present.insert(record.rank).second) refuse("a second record of " + name_of(record.rank));
     report.records.push_back(std::move(record));
@@ -447,7 +446,7 @@ std::string describe(const FlightReport& report, int width) {
       }
       const bool waited = !entry->waits_for.empty();
       row.insert(row.end(),
-                 {"#" + std::to_string(entry->index) + " " + entry->action, to_text(entry->state),
+                 {formatted("#{} {}", entry->index, entry->action), to_text(entry->state),
                   fixed(waited ? entry->waited : entry->seconds, 1) + " s", from});
     } else {
       row.insert(row.end(), {"between two", "", "", ""});

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "base/name_pattern.h"
 #include "base/text.h"
 #include "plan/families/families.h"
@@ -230,8 +231,8 @@ ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision&
     const auto own = linear.find(adapted.name);
     if (own == linear.end() || own->second.in != adapted.in || own->second.out != adapted.out) {
       refuse("Adapter::layers",
-             "the model has no linear layer '" + adapted.name + "' from " +
-                 std::to_string(adapted.in) + " to " + std::to_string(adapted.out),
+             formatted("the model has no linear layer '{}' from {} to {}", adapted.name, adapted.in,
+                       adapted.out),
              "make the adapter of this model");
     }
     LayerInfo* const layer = layer_with(model, adapted.name + ".weight");

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/format.h"
+
 namespace sluice::detail {
 
 namespace {
@@ -46,7 +48,7 @@ class ExpressionParser {
 
   Node parse() {
     if (text_.size() > kMaxExpression)
-      refuse("it has more than " + std::to_string(kMaxExpression) + " characters");
+      refuse(formatted("it has more than {} characters", kMaxExpression));
     Node node = either();
     if (at_ < text_.size()) refuse("a ')' without its '('");
     return node;
@@ -101,8 +103,7 @@ class ExpressionParser {
     std::optional<std::size_t> value;
     while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
       value = value.value_or(0) * 10 + static_cast<std::size_t>(text_[at_++] - '0');
-      if (*value > kMaxRepeats)
-        refuse("it repeats more than " + std::to_string(kMaxRepeats) + " times");
+      if (*value > kMaxRepeats) refuse(formatted("it repeats more than {} times", kMaxRepeats));
     }
     return value;
   }

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <ostream>
 
+#include "base/format.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "plan/data_parallel.h"
+#include "plan/option_words.h"
 #include "plan/output/partition_output.h"
 #include "plan/output/program_output.h"
 #include "sluice/plan.h"
@@ -35,19 +37,18 @@ std::string split_text(const Plan& plan, int width) {
 std::string schedule_text(const Plan& plan, const GridOptions& options) {
   std::size_t num_instructions = 0;
   for (const auto& rank : plan.program.ranks) num_instructions += rank.size();
-  std::string schedule = "schedule: " + plan.schedule.name + ", " +
-                         counted(plan.program.num_microbatches, "microbatch") + " of " +
-                         std::to_string(plan.microbatch.rows) + " x " +
-                         std::to_string(plan.microbatch.length) + " tokens";
+  std::string schedule = formatted("schedule: {}, {} of {} x {} tokens", plan.schedule.name,
+                                   counted(plan.program.num_microbatches, "microbatch"),
+                                   plan.microbatch.rows, plan.microbatch.length);
   const std::vector<StageShape> shapes = shapes_of(plan);
   if (shapes.size() > 1) {
     schedule += ", " + shape_text(shapes.front().output) + " between stages";
   }
   return wrapped(schedule, options.width) + draw_grid(plan.simulation, options) +
-         wrapped("proof: " + with_commas(static_cast<std::int64_t>(num_instructions)) +
-                     " instructions complete; channels hold at most " +
-                     counted(plan.report.max_in_flight, "message") + ", " +
-                     std::to_string(plan.report.required_capacity) + " would do",
+         wrapped(formatted("proof: {} instructions complete; channels hold at most {}, {} would do",
+                           with_commas(static_cast<std::int64_t>(num_instructions)),
+                           counted(plan.report.max_in_flight, "message"),
+                           plan.report.required_capacity),
                  options.width);
 }
 
@@ -84,18 +85,6 @@ std::string time_text(const Plan& plan, double time) {
 std::string step_text(const Plan& plan) {
   return plan.time_unit.empty() ? shortest(plan.simulation.makespan) + " units of time"
                                 : time_text(plan, plan.simulation.makespan) + " a step";
-}
-
-std::string balance_word(Balance balance) {
-  switch (balance) {
-    case Balance::kEven:
-      return "even";
-    case Balance::kCost:
-      return "cost";
-    case Balance::kMeasured:
-      return "measured";
-  }
-  return {};
 }
 
 // What times are of: what the reader has to know of them.
@@ -272,9 +261,10 @@ std::string plan_json(const Plan& plan) {
   object["data_parallel"] = replicas_json(plan);
   object["check"] = verify_json(plan.report);
   object["simulate"] = simulation_json(plan.simulation);
-  object["prediction"] = {{"step", plan.simulation.makespan},
-                          {"unit", plan.time_unit},
-                          {"partition", balance_word(plan.balance)}};
+  object["prediction"] = {
+      {"step", plan.simulation.makespan},
+      {"unit", plan.time_unit},
+      {"partition", detail::word_of(detail::words_of(plan.balance), plan.balance)}};
   if (!plan.candidates.empty()) object["auto"] = auto_json(plan);
   object["memory"] = std::move(memory);
   object["notes"] = plan.notes;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 
 namespace sluice {
@@ -47,13 +48,13 @@ Json rows_json(const Program& program, const std::vector<std::vector<Action>>& r
 
 std::string verify_text(const VerifyReport& report, const std::string& place) {
   if (report.ok()) {
-    return "ok: completes with channels of capacity " + std::to_string(report.required_capacity) +
-           "; at most " + counted(report.max_in_flight, "message") + " in one channel\n";
+    return formatted("ok: completes with channels of capacity {}; at most {} in one channel\n",
+                     report.required_capacity, counted(report.max_in_flight, "message"));
   }
   std::string text;
   for (const Violation& violation : report.violations) {
     if (violation.rank >= 0) text += "rank " + std::to_string(violation.rank);
-    if (violation.index >= 0) text += ", " + place + " " + std::to_string(violation.index);
+    if (violation.index >= 0) text += formatted(", {} {}", place, violation.index);
     if (!violation.action.empty()) text += " '" + violation.action + "'";
     text += (violation.rank >= 0 ? ": " : "") + violation.reason + "\n";
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/format.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
 
@@ -72,7 +73,7 @@ LayerNames names_with(const ModelSpec& model, const HfStageOptions& ends) {
   LayerNames layers = hf_names(model);
   const int last_decoder = layers.position(layers.num_decoders) - 1;
   for (int i = layers.first_decoder; i <= last_decoder; ++i) {
-    layers.names[i] = {ends.fqn_prefix + "layers." + std::to_string(i - layers.first_decoder)};
+    layers.names[i] = {formatted("{}layers.{}", ends.fqn_prefix, i - layers.first_decoder)};
   }
   layers.names.front() = {ends.fqn_prefix + std::string(kEmbedding)};
   layers.names[last_decoder + 1] = {ends.fqn_prefix + "norm"};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "plan/partition/shares.h"
 
 namespace sluice::detail {
@@ -86,8 +87,7 @@ int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule
       options.stages_per_rank > 0 ? options.stages_per_rank : natural_stages_per_rank(schedule);
   const std::int64_t stages = std::int64_t{required_ranks(options)} * per_rank;
   if (stages > kMaxCount) {
-    refuse(std::to_string(stages) + " stages are more than " + std::to_string(kMaxCount),
-           "use fewer ranks");
+    refuse(formatted("{} stages are more than {}", stages, kMaxCount), "use fewer ranks");
   }
   return static_cast<int>(stages);
 }

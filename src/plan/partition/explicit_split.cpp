@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/format.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
 #include "sluice/error.h"
@@ -23,7 +24,7 @@ std::string quoted_list(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
     text += (i ? ", " : "") + in_quotes(names[i]);
   }
-  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
+  if (names.size() > kShown) text += formatted(" and {} more", names.size() - kShown);
   return text;
 }
 

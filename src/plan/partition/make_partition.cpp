@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "base/format.h"
 #include "plan/families/fused.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
@@ -85,9 +86,9 @@ void check_invariants(const ModelSpec& model, const Partition& partition) {
   int next = 0;
   std::set<std::string> owned;
   for (const StageContent& stage : partition.stages) {
-    if (stage.layers.empty()) fail("stage " + std::to_string(stage.stage) + " is empty");
+    if (stage.layers.empty()) fail(formatted("stage {} is empty", stage.stage));
     for (const int i : stage.layers) {
-      if (i != next++) fail("layer " + std::to_string(i) + " is out of order");
+      if (i != next++) fail(formatted("layer {} is out of order", i));
       for (const ParameterSpec& parameter : model.layers[i].parameters) {
         if (!owned.insert(parameter.name).second) fail("'" + parameter.name + "' is owned twice");
       }
@@ -181,7 +182,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
   for (const auto& [what, value] : {std::pair{"the microbatch size", microbatch_size},
                                     std::pair{"the sequence length", seq_len}}) {
     if (value < 1) {
-      detail::refuse(std::string(what) + " is " + std::to_string(value), "give at least 1");
+      detail::refuse(formatted("{} is {}", what, value), "give at least 1");
     }
   }
   const MicrobatchShape shape{microbatch_size, seq_len};

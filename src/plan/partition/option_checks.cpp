@@ -3,6 +3,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/format.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
 #include "sluice/error.h"
@@ -181,8 +182,8 @@ std::vector<std::string> drop_overruled(const ConventionRules& convention,
                                         PartitionOptions& options) {
   if (!convention.names_win || !has_names(options) || options.layers_per_stage == 0) return {};
   const std::string note =
-      "`layers_per_stage` = " + std::to_string(options.layers_per_stage) + " is not used: the " +
-      (options.modules.empty() ? "split points" : "modules") + " win, as in torchtitan";
+      formatted("`layers_per_stage` = {} is not used: the {} win, as in torchtitan",
+                options.layers_per_stage, options.modules.empty() ? "split points" : "modules");
   options.layers_per_stage = 0;
   return {note};
 }
@@ -219,9 +220,9 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
                                  ? options.num_stages
                                  : std::int64_t{options.stages_per_rank} * options.num_ranks;
   if (asked != 0 && asked != num_stages) {
-    refuse("the names make " + counted(num_stages, "stage") + ", but " + std::to_string(asked) +
-               " are asked for",
-           "give " + counted(asked - 1, "cut") + ", or leave the number of stages out");
+    refuse(
+        formatted("the names make {}, but {} are asked for", counted(num_stages, "stage"), asked),
+        "give " + counted(asked - 1, "cut") + ", or leave the number of stages out");
   }
 }
 

@@ -1,6 +1,7 @@
 // Which rank has which stage.
 #include <algorithm>
 
+#include "base/format.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
 #include "sluice/error.h"
@@ -17,15 +18,15 @@ StageMap checked_map(const std::vector<int>& map, int num_ranks, int num_stages)
   std::vector<bool> used(static_cast<std::size_t>(num_ranks), false);
   for (const int rank : map) {
     if (rank < 0 || rank >= num_ranks) {
-      refuse("rank " + std::to_string(rank) + " in the stage-to-rank map is not one of " +
-                 counted(num_ranks, "rank"),
+      refuse(formatted("rank {} in the stage-to-rank map is not one of {}", rank,
+                       counted(num_ranks, "rank")),
              "count ranks from 0");
     }
     used[rank] = true;
   }
   const auto idle = std::find(used.begin(), used.end(), false);
   if (idle != used.end()) {
-    refuse("rank " + std::to_string(idle - used.begin()) + " has no stage in the stage-to-rank map",
+    refuse(formatted("rank {} has no stage in the stage-to-rank map", idle - used.begin()),
            "give every rank a stage");
   }
   return StageMap(num_ranks, map);
@@ -39,7 +40,7 @@ StageMap place_stages(const PartitionOptions& options, const ConventionRules& co
   if (v_schedule && num_stages != 2 * std::int64_t{num_ranks}) {
     refuse(schedule->name + " runs exactly 2 stages a rank, got " + counted(num_stages, "stage") +
                " on " + counted(num_ranks, "rank"),
-           "make " + std::to_string(2 * std::int64_t{num_ranks}) + " stages");
+           formatted("make {} stages", 2 * std::int64_t{num_ranks}));
   }
   if (!options.stage_to_rank.empty()) {
     return checked_map(options.stage_to_rank, num_ranks, num_stages);
@@ -50,7 +51,7 @@ StageMap place_stages(const PartitionOptions& options, const ConventionRules& co
   if (v && convention.kind != Convention::kSluice && num_stages != 2 * std::int64_t{num_ranks}) {
     refuse("placement v of convention " + convention.name + " takes 2 stages a rank, got " +
                counted(num_stages, "stage") + " on " + counted(num_ranks, "rank"),
-           "make " + std::to_string(2 * std::int64_t{num_ranks}) + " stages");
+           formatted("make {} stages", 2 * std::int64_t{num_ranks}));
   }
   return make_stage_map(wanted, num_ranks, num_stages);
 }

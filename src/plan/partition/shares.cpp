@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -14,8 +15,8 @@ void refuse(const std::string& what, const std::string& remedy) {
 
 void require_count(const char* what, std::int64_t value, int min) {
   if (value >= min && value <= kMaxCount) return;
-  refuse(std::string(what) + " is " + std::to_string(value),
-         "give a number from " + std::to_string(min) + " to " + std::to_string(kMaxCount));
+  refuse(formatted("{} is {}", what, value),
+         formatted("give a number from {} to {}", min, kMaxCount));
 }
 
 void require_layer_each(int num_stages, int num_layers) {
@@ -45,19 +46,18 @@ std::vector<int> weighted_shares(int num_layers, int num_stages, int input_weigh
   if (num_stages == 1) return {num_layers};
   const int effective = num_layers + input_weight + output_weight;
   if (num_stages > effective) {
-    refuse(counted(num_stages, "stage") + " for " + counted(num_layers, "layer") +
-               " with weights " + std::to_string(input_weight) + " and " +
-               std::to_string(output_weight) + " would leave stages empty",
+    refuse(formatted("{} for {} with weights {} and {} would leave stages empty",
+                     counted(num_stages, "stage"), counted(num_layers, "layer"), input_weight,
+                     output_weight),
            "use at most " + counted(std::max(effective, 1), "stage"));
   }
   const int smallest = effective / num_stages;
   for (const auto& [weight, end] : {std::pair{input_weight, "first"}, {output_weight, "last"}}) {
     if (weight > smallest) {
-      refuse("the weight of the " + std::string(end) + " stage, " + std::to_string(weight) +
-                 ", exceeds the " + counted(smallest, "layer") + " of a stage (" +
-                 std::to_string(num_layers) + " layers and weights " +
-                 std::to_string(input_weight) + " and " + std::to_string(output_weight) + " on " +
-                 std::to_string(num_stages) + " stages)",
+      refuse(formatted("the weight of the {} stage, {}, exceeds the {} of a stage ({} layers and "
+                       "weights {} and {} on {} stages)",
+                       end, weight, counted(smallest, "layer"), num_layers, input_weight,
+                       output_weight, num_stages),
              "use fewer stages or a weight of at most " + std::to_string(smallest));
     }
   }
@@ -134,8 +134,9 @@ VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, 
   require_count("the number of layers", num_layers, 0);
   require_count("`layers_per_stage`", layers_per_stage, 1);
   int stages = ceil_div(num_layers, layers_per_stage);
-  const std::string made = counted(num_layers, noun) + " with `layers_per_stage` " +
-                           std::to_string(layers_per_stage) + " make " + counted(stages, "stage");
+  const std::string made =
+      formatted("{} with `layers_per_stage` {} make {}", counted(num_layers, noun),
+                layers_per_stage, counted(stages, "stage"));
   const auto remedy = [&] {
     return fitting_layers_per_stage(num_layers, pp_size, need, layers_per_stage);
   };
@@ -147,9 +148,9 @@ VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, 
     stages += rounding == Rounding::kUp ? pp_size - over : -over;
   }
   if (!fits(need, stages / pp_size)) {
-    refuse(made + ", " + std::to_string(stages / pp_size) + " on each of " +
-               counted(pp_size, "rank") + (rounding == Rounding::kNone ? "" : " after rounding") +
-               ", but " + need_text(need),
+    refuse(formatted("{}, {} on each of {}{}, but {}", made, stages / pp_size,
+                     counted(pp_size, "rank"), rounding == Rounding::kNone ? "" : " after rounding",
+                     need_text(need)),
            remedy());
   }
   return {stages, stages / pp_size};

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "base/format.h"
+
 namespace sluice::detail {
 
 int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_per_stage,
@@ -18,25 +20,23 @@ int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_
   require_count("the weight of the first stage", input_weight, 0);
   require_count("the weight of the last stage", output_weight, 0);
   const int effective = num_layers + input_weight + output_weight;
-  const std::string total =
-      std::to_string(effective) + " effective layers (" + std::to_string(num_layers) +
-      " and weights " + std::to_string(input_weight) + ", " + std::to_string(output_weight) + ")";
+  const std::string total = formatted("{} effective layers ({} and weights {}, {})", effective,
+                                      num_layers, input_weight, output_weight);
   if (effective % pp_degree != 0) {
     refuse(total + " do not divide by " + counted(pp_degree, "rank"),
            "choose weights that make them a multiple, or leave `layers_per_stage` out");
   }
   const int per_rank = effective / pp_degree;
   if (per_rank % layers_per_stage != 0) {
-    refuse(total + " are " + std::to_string(per_rank) +
-               " a rank, which does not divide by `layers_per_stage` " +
-               std::to_string(layers_per_stage),
-           "give a divisor of " + std::to_string(per_rank) + ", or leave `layers_per_stage` out");
+    refuse(formatted("{} are {} a rank, which does not divide by `layers_per_stage` {}", total,
+                     per_rank, layers_per_stage),
+           formatted("give a divisor of {}, or leave `layers_per_stage` out", per_rank));
   }
   const int stages_per_rank = per_rank / layers_per_stage;
   if (!fits(need, stages_per_rank)) {
-    refuse(total + " with `layers_per_stage` " + std::to_string(layers_per_stage) + " make " +
-               counted(stages_per_rank * pp_degree, "stage") + ", " +
-               std::to_string(stages_per_rank) + " a rank, but " + need_text(need),
+    refuse(formatted("{} with `layers_per_stage` {} make {}, {} a rank, but {}", total,
+                     layers_per_stage, counted(stages_per_rank * pp_degree, "stage"),
+                     stages_per_rank, need_text(need)),
            need == StagesNeed::kOne && per_rank > 0
                ? "give `layers_per_stage` " + std::to_string(per_rank)
                : "give a smaller `layers_per_stage`");

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.h"
 #include "plan/neighbours.h"
 #include "plan/passes/rank_set.h"
 #include "plan/stage_microbatch_table.h"
@@ -127,10 +128,10 @@ class ComputeReplay {
     for (int rank = 0; rank < program_.num_ranks() && listed < kMaxListed; ++rank) {
       if (at_[rank] == todo_[rank].size()) continue;
       if (listed++ > 0) where += ", ";
-      where += "rank " + std::to_string(rank) + " at instruction " + std::to_string(at_[rank]) +
-               " '" + to_text(todo_[rank][at_[rank]]) + "'";
+      where += formatted("rank {} at instruction {} '{}'", rank, at_[rank],
+                         to_text(todo_[rank][at_[rank]]));
     }
-    if (unfinished_ > listed) where += " and " + std::to_string(unfinished_ - listed) + " more";
+    if (unfinished_ > listed) where += formatted(" and {} more", unfinished_ - listed);
     throw Error(ErrorKind::kInput,
                 {.what = "the order cannot complete: actions wait for what never comes",
                  .where = where,

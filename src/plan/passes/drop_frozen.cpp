@@ -5,6 +5,7 @@
 //
 // A stage without trained weights between trained ones runs I alone. Both ends of a transfer go
 // together, and an order without a cycle has none after instructions are taken out of it.
+#include "base/format.h"
 #include "base/text.h"
 #include "plan/neighbours.h"
 #include "sluice/error.h"
@@ -40,9 +41,9 @@ Program drop_frozen(Program program, std::vector<StageBackward> backwards) {
   detail::require_in_range(program);
   if (backwards.size() != static_cast<std::size_t>(program.num_stages())) {
     throw Error(ErrorKind::kUsage,
-                {.what = "what the backward computes is said of " +
-                         counted(static_cast<std::int64_t>(backwards.size()), "stage") + " of " +
-                         std::to_string(program.num_stages()),
+                {.what = formatted("what the backward computes is said of {} of {}",
+                                   counted(static_cast<std::int64_t>(backwards.size()), "stage"),
+                                   program.num_stages()),
                  .remedy = "say it of every stage, or of none"});
   }
   for (std::vector<Action>& row : program.ranks) {

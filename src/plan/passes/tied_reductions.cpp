@@ -2,6 +2,7 @@
 // holds a member. Behind all compute of the rank: the same order everywhere cannot deadlock.
 #include <algorithm>
 
+#include "base/format.h"
 #include "plan/neighbours.h"
 #include "sluice/error.h"
 
@@ -19,10 +20,11 @@ Program add_tied_reductions(Program program, std::vector<TieGroup> groups) {
     std::vector<int> ranks;
     for (const int stage : tie.stages) {
       if (program.stage_map.rank_of(stage) < 0) {
-        throw Error(ErrorKind::kInput,
-                    {.what = "tied parameter '" + tie.name + "' is used by stage " +
-                             std::to_string(stage) + ", which lives on no rank",
-                     .remedy = "place every stage"});
+        throw Error(
+            ErrorKind::kInput,
+            {.what = formatted("tied parameter '{}' is used by stage {}, which lives on no rank",
+                               tie.name, stage),
+             .remedy = "place every stage"});
       }
       ranks.push_back(program.stage_map.rank_of(stage));
     }

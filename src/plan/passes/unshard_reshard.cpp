@@ -13,6 +13,7 @@
 #include <queue>
 #include <utility>
 
+#include "base/format.h"
 #include "plan/neighbours.h"
 #include "sluice/error.h"
 
@@ -162,9 +163,10 @@ class Window {
 
 Program add_unshard_reshard(Program program, int max_active_stages) {
   if (max_active_stages < 1) {
-    throw Error(ErrorKind::kUsage, {.what = "at most " + std::to_string(max_active_stages) +
-                                            " stages gathered at once leaves none to compute on",
-                                    .remedy = "allow at least 1"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("at most {} stages gathered at once leaves none to compute on",
+                                   max_active_stages),
+                 .remedy = "allow at least 1"});
   }
   detail::require_in_range(program);
   std::vector<int> slots(static_cast<std::size_t>(program.num_stages()), -1);

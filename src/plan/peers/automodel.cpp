@@ -3,6 +3,7 @@
 // Embedding, norm and head do not count as layers; the remainder goes to the first stages; the
 // rotary embedding is on every stage:
 //   30 layers, 8 stages: 4 4 4 4 4 4 3 3
+#include "base/format.h"
 #include "plan/partition/shares.h"
 #include "sluice/error.h"
 
@@ -54,7 +55,7 @@ ModuleNames generate_hf_model_fqn_per_model_part(int num_stages, int num_layers,
       names.insert(names.end(), options.extra_module_fqns.begin(), options.extra_module_fqns.end());
     }
     for (int i = 0; i < shares[s]; ++i) {
-      names.push_back(options.fqn_prefix + "layers." + std::to_string(layer++));
+      names.push_back(formatted("{}layers.{}", options.fqn_prefix, layer++));
     }
     if (s + 1 == stages.size()) {
       names.push_back(options.fqn_prefix + "norm");

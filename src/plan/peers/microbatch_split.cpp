@@ -1,3 +1,4 @@
+#include "base/format.h"
 #include "plan/partition/shares.h"
 #include "sluice/error.h"
 
@@ -8,8 +9,8 @@ std::vector<RowRange> split_batch_into_microbatches(std::int64_t batch,
   detail::require_count("the number of microbatches", num_microbatches, 1);
   if (batch < num_microbatches) {
     throw Error(ErrorKind::kUsage,
-                {.what = "a batch of " + std::to_string(batch) + " rows has fewer rows than the " +
-                         std::to_string(num_microbatches) + " microbatches",
+                {.what = formatted("a batch of {} rows has fewer rows than the {} microbatches",
+                                   batch, num_microbatches),
                  .remedy = "use at most as many microbatches as rows"});
   }
   std::vector<RowRange> ranges;

@@ -1,4 +1,5 @@
 // torchtitan's functions, in its own vocabulary. The rules: plan/partition/torchtitan_rules.h.
+#include "base/format.h"
 #include "plan/partition/torchtitan_rules.h"
 #include "sluice/error.h"
 
@@ -57,7 +58,7 @@ std::vector<int> stage_ids_this_rank(int pp_rank, int pp_size, int num_stages,
   detail::require_count("the number of ranks", pp_size, 1);
   detail::require_count("the number of stages", num_stages, 1);
   if (pp_rank < 0 || pp_rank >= pp_size) {
-    refuse("rank " + std::to_string(pp_rank) + " is not one of " + counted(pp_size, "rank"),
+    refuse(formatted("rank {} is not one of {}", pp_rank, counted(pp_size, "rank")),
            "count ranks from 0");
   }
   const bool v = style == "v";
@@ -66,7 +67,7 @@ std::vector<int> stage_ids_this_rank(int pp_rank, int pp_size, int num_stages,
   }
   if (v && num_stages % pp_size == 0 && num_stages / pp_size != 2) {
     refuse("placement v takes 2 stages a rank, got " + std::to_string(num_stages / pp_size),
-           "use " + std::to_string(2 * pp_size) + " stages");
+           formatted("use {} stages", 2 * pp_size));
   }
   return make_stage_map(v ? Placement::kV : Placement::kLoop, pp_size, num_stages)
       .stages_of(pp_rank);

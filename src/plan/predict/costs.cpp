@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "sluice/error.h"
@@ -163,8 +164,7 @@ class CostsFile {
     if (!list.is_array()) fail(field, "is not a list", "write a list of numbers");
     std::vector<double> result;
     for (const Json& value : list.list()) {
-      result.push_back(
-          number(value, std::string(field) + "[" + std::to_string(result.size()) + "]"));
+      result.push_back(number(value, formatted("{}[{}]", field, result.size())));
     }
     return result;
   }
@@ -191,7 +191,7 @@ class CostsFile {
     }
     std::vector<StageCosts> result;
     for (const Json& each : list.list()) {
-      const std::string where = field + "[" + std::to_string(result.size()) + "]";
+      const std::string where = formatted("{}[{}]", field, result.size());
       result.push_back(stage(each, where, otherwise, /*other_keys=*/false));
     }
     return result;
@@ -307,9 +307,9 @@ class FittingCheck {
   void require_size(const std::string& field, std::size_t size, int wanted,
                     const std::string& of_what) const {
     if (size == 0 || size == static_cast<std::size_t>(wanted)) return;  // empty: not given
-    fail("'" + field + "' has " + std::to_string(size) + (size == 1 ? " entry" : " entries") +
-             " for " + std::to_string(wanted) + " " + of_what,
-         "give " + std::to_string(wanted) + ", or leave '" + field + "' out");
+    fail(formatted("'{}' has {}{} for {} {}", field, size, size == 1 ? " entry" : " entries",
+                   wanted, of_what),
+         formatted("give {}, or leave '{}' out", wanted, field));
   }
 
   const Costs& costs_;

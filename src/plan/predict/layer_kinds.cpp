@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "base/format.h"
+
 namespace sluice::detail {
 namespace {
 
@@ -17,7 +19,7 @@ bool same_costs(const LayerInfo& a, const LayerInfo& b) { return a.cost == b.cos
 
 // Parameters under their names inside the layer: blocks that are alike then read alike.
 std::string kind_text(const LayerInfo& layer) {
-  std::string text = std::to_string(static_cast<int>(layer.role)) + " " + layer.class_name;
+  std::string text = formatted("{} {}", static_cast<int>(layer.role), layer.class_name);
   for (const std::string& name : layer.reads) text += " <" + name;
   for (const ValueSpec& value : layer.writes)
     text += " >" + value.name + ":" + value.dtype + list_text(value.sizes);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/content_hash.h"
+#include "base/format.h"
 #include "base/text.h"
 #include "plan/families/families.h"
 #include "plan/option_words.h"
@@ -55,7 +56,7 @@ void compare(const std::string& what, const std::string& theirs, const std::stri
 std::string layer_difference(const LayerTimes& times, const ModelSpec& model) {
   const std::size_t count = std::max(times.layers.size(), model.layers.size());
   for (std::size_t i = 0; i < count; ++i) {
-    const std::string at = "layers[" + std::to_string(i) + "]";
+    const std::string at = formatted("layers[{}]", i);
     if (i >= times.layers.size())
       return at + " is missing, where the model has '" + model.layers[i].name + "'";
     const LayerTime& layer = times.layers[i];

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "plan/predict/costs.h"
@@ -83,7 +84,7 @@ class TimesFile {
     if (!document_.is_object()) fail("", "are no object", kRemedy);
     const Json& version = need(document_, kVersionKey, "");
     if (!(version == kVersion)) {
-      fail(kVersionKey, "is " + version.dump() + ", this program reads " + std::to_string(kVersion),
+      fail(kVersionKey, formatted("is {}, this program reads {}", version.dump(), kVersion),
            "measure the costs anew with this program");
     }
     LayerTimes times;
@@ -103,7 +104,7 @@ class TimesFile {
       fail("layers", "is no list with one object per layer", kRemedy);
     std::map<std::string, std::string> places;  // of layers, by name
     for (const Json& each : layers.list()) {
-      const std::string at = "layers[" + std::to_string(times.layers.size()) + "]";
+      const std::string at = formatted("layers[{}]", times.layers.size());
       times.layers.push_back(layer(each, at));
       const std::string& name = times.layers.back().name;
       const auto [first, is_new] = places.emplace(name, at);

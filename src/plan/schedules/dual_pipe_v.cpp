@@ -12,6 +12,7 @@
 // Needs as many microbatches as stages: the middle phase would be shorter than nothing.
 #include <vector>
 
+#include "base/format.h"
 #include "plan/schedules/builders.h"
 #include "sluice/error.h"
 
@@ -66,8 +67,8 @@ Schedule build_dual_pipe_v(const ScheduleShape& shape) {
   if (shape.num_microbatches < 2 * ranks) {
     throw Error(
         ErrorKind::kUsage,
-        {.what = "DualPipeV needs at least as many microbatches as stages: " +
-                 std::to_string(2 * ranks) + ", got " + std::to_string(shape.num_microbatches),
+        {.what = formatted("DualPipeV needs at least as many microbatches as stages: {}, got {}",
+                           2 * ranks, shape.num_microbatches),
          .remedy = "use more microbatches, or ZBVZeroBubble"});
   }
   Schedule schedule = start("DualPipeV", Placement::kV, shape);

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -52,11 +53,11 @@ OrderProblem order_problem(const StageMap& stage_map, int num_microbatches, cons
   if (num_microbatches < 1) refuse("a search for no microbatch", "give at least 1");
   for (int stage = 0; stage < stage_map.num_stages(); ++stage) {
     if (stage_map.rank_of(stage) < 0 || stage_map.rank_of(stage) >= stage_map.num_ranks())
-      refuse("stage " + std::to_string(stage) + " is on no rank", "give every stage a rank");
+      refuse(formatted("stage {} is on no rank", stage), "give every stage a rank");
   }
   if (!costs.per_stage.empty() && costs.per_stage.size() != num_stages) {
-    refuse("the costs are of " + counted(std::ssize(costs.per_stage), "stage") + ", not " +
-               std::to_string(num_stages),
+    refuse(formatted("the costs are of {}, not {}", counted(std::ssize(costs.per_stage), "stage"),
+                     num_stages),
            "give one for every stage");
   }
   problem.stages = costs.per_stage;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/text.h"
 #include "plan/auto_schedule.h"
 #include "plan/output/program_output.h"
@@ -40,13 +41,12 @@ std::vector<StageMap> maps_of(const ScheduleQuestion& question, int stages_per_r
     const std::vector<int> ranks =
         parse_stage_to_rank(question.stage_to_rank, question.num_ranks, num_stages);
     if (static_cast<int>(ranks.size()) != num_stages) {
-      refuse("the map has " + counted(std::ssize(ranks), "stage") + ", not " +
-                 std::to_string(num_stages),
+      refuse(formatted("the map has {}, not {}", counted(std::ssize(ranks), "stage"), num_stages),
              "--stage-to-rank", "give one rank for every stage");
     }
     for (int rank = 0; rank < question.num_ranks; ++rank) {
       if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
-        refuse("rank " + std::to_string(rank) + " has no stage", "--stage-to-rank",
+        refuse(formatted("rank {} has no stage", rank), "--stage-to-rank",
                "give every rank a stage");
     }
     if (*std::max_element(ranks.begin(), ranks.end()) >= question.num_ranks)

@@ -1,5 +1,6 @@
 // Every stage has of every microbatch that passes it F once, and B once or I and W once each; of
 // what is frozen only what is left (drop_frozen).
+#include "base/format.h"
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -40,11 +41,11 @@ class Gaps {
   }
   void report(int last) {
     const std::string what = kind_ == ActionKind::kForward ? "forward" : "backward";
-    const std::string which = last == next_ ? "microbatch " + std::to_string(next_) + " never runs "
-                                            : "microbatches " + std::to_string(next_) + " to " +
-                                                  std::to_string(last) + " never run ";
+    const std::string which = last == next_
+                                  ? formatted("microbatch {} never runs ", next_)
+                                  : formatted("microbatches {} to {} never run ", next_, last);
     v_->report_absent(v_->program.stage_map.rank_of(stage_), Action::make(kind_, stage_, next_),
-                      which + what + " on stage " + std::to_string(stage_));
+                      formatted("{}{} on stage {}", which, what, stage_));
   }
 
   Verification* v_;
@@ -101,7 +102,7 @@ class StageSweep {
   void advance() {
     if (is_ours() && !seen_) {
       v_.report_rank(v_.program.stage_map.rank_of(stage_),
-                     "owns stage " + std::to_string(stage_) + " and never runs it");
+                     formatted("owns stage {} and never runs it", stage_));
     } else if (is_ours()) {
       forward_.finish();
       if (has_backward(stage_)) backward_.finish();

@@ -2,6 +2,7 @@
 // collective for all of its members. Without transfers, a compute action waits for its neighbour's.
 #include <algorithm>
 
+#include "base/format.h"
 #include "plan/verify/verification.h"
 #include "plan/wait_graph.h"
 
@@ -113,9 +114,9 @@ void check_deadlock(Verification& v) {
   for (const WaitGraph::Stuck& stuck : circles) stuck_at[stuck.rank] = stuck.index;
   for (const WaitGraph::Stuck& stuck : circles) {
     const int there = stuck_at[stuck.other_rank];
-    std::string reason = "deadlock: waits for " +
-                         quote(v.program, stuck.other_rank, stuck.other_index) + " of rank " +
-                         std::to_string(stuck.other_rank);
+    std::string reason =
+        formatted("deadlock: waits for {} of rank {}",
+                  quote(v.program, stuck.other_rank, stuck.other_index), stuck.other_rank);
     if (there != stuck.other_index) {
       reason += ", which is stuck before it at " + quote(v.program, stuck.other_rank, there);
     }

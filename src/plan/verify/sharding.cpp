@@ -1,5 +1,6 @@
 // In a program that gathers sharded parameters, or trains ranks that have shards of them, a stage
 // computes only between UNSHARD and RESHARD.
+#include "base/format.h"
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -53,8 +54,8 @@ class Sharding {
   void use(int index, int stage) {
     if (!is_ours(stage) || gathered_at_[stage] != kDropped) return;
     v_.report(rank_, index,
-              "stage " + std::to_string(stage) + " is not gathered: no " +
-                  quote(Action::make(ActionKind::kUnshard, stage)) + " since it was dropped");
+              formatted("stage {} is not gathered: no {} since it was dropped", stage,
+                        quote(Action::make(ActionKind::kUnshard, stage))));
     gathered_at_[stage] = kAssumed;
   }
 

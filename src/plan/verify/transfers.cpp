@@ -3,6 +3,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "base/format.h"
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -55,8 +56,8 @@ void check_order_of(Verification& v, std::unordered_map<Channel, std::vector<Del
   for (auto& [channel, deliveries] : channels) {
     for (const Delivery& culprit : out_of_order(deliveries)) {
       v.report(channel.destination, culprit.received,
-               "out of order on the channel from rank " + std::to_string(channel.source) +
-                   ", where it is " + quote(v.program, channel.source, culprit.sent));
+               formatted("out of order on the channel from rank {}, where it is {}", channel.source,
+                         quote(v.program, channel.source, culprit.sent)));
     }
   }
   channels.clear();
@@ -76,9 +77,10 @@ void check_transfers(Verification& v) {
       const std::int32_t other_index =
           v.instructions.find({other.stage, other.microbatch})[other.kind];
       if (other_index == InstructionIndices::kAbsent && peer >= 0) {
-        v.report(rank, index,
-                 "no " + quote(other) + " on rank " + std::to_string(peer) +
-                     (is_send(action.kind) ? " takes this message" : " sends what this waits for"));
+        v.report(
+            rank, index,
+            formatted("no {} on rank {}{}", quote(other), peer,
+                      is_send(action.kind) ? " takes this message" : " sends what this waits for"));
       } else if (other_index >= 0 && is_recv(action.kind)) {
         channels[channel_of(v.program, action)].push_back({other_index, index});
       }

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/format.h"
 #include "plan/verify/traffic.h"
 #include "plan/verify/verification.h"
 #include "sluice/error.h"
@@ -81,7 +82,7 @@ void require_verified(const VerifyReport& report, const std::string& subject) {
   const Violation& first = report.violations.front();
   std::string what = subject + " does not hold";
   if (report.violations.size() > 1) {
-    what += " (" + std::to_string(report.violations.size()) + " violations)";
+    what += formatted(" ({} violations)", report.violations.size());
   }
   std::string where;
   if (first.rank >= 0) where = "rank " + std::to_string(first.rank);

@@ -1,4 +1,5 @@
 // Sizes, placement, and what makes an instruction impossible by itself.
+#include "base/format.h"
 #include "base/text.h"
 #include "plan/verify/verification.h"
 
@@ -6,9 +7,8 @@ namespace sluice::detail {
 namespace {
 
 std::string range_text(int first, int last) {
-  return first == last
-             ? "stage " + std::to_string(first) + " lives"
-             : "stages " + std::to_string(first) + " to " + std::to_string(last) + " live";
+  return first == last ? formatted("stage {} lives", first)
+                       : formatted("stages {} to {} live", first, last);
 }
 
 // One violation for a run of stages without a rank.
@@ -33,7 +33,7 @@ void find_bare_ranks(Verification& v) {
     if (rank < 0 || rank >= v.program.num_ranks()) continue;
     if (!v.program.ranks[rank].empty() || v.rank_is_bare[rank]) continue;
     v.rank_is_bare[rank] = true;
-    v.report_rank(rank, "owns stage " + std::to_string(stage) + " and has no instruction");
+    v.report_rank(rank, formatted("owns stage {} and has no instruction", stage));
   }
 }
 
@@ -50,10 +50,9 @@ void check_backwards(Verification& v) {
       }
       v.report_rank(
           program.stage_map.rank_of(stage),
-          "stage " + std::to_string(stage) +
-              (has_backward ? " has a backward, but stage " : " has no backward, stage ") +
-              std::to_string(consumer) +
-              (has_backward ? " hands it no gradient" : " hands it a gradient"));
+          formatted("stage {}{}{}{}", stage,
+                    has_backward ? " has a backward, but stage " : " has no backward, stage ",
+                    consumer, has_backward ? " hands it no gradient" : " hands it a gradient"));
       break;
     }
   }
@@ -78,8 +77,7 @@ std::string frozen(const Program& program, const Action& action) {
 }
 
 std::string not_passed(int stage, int microbatch) {
-  return "microbatch " + std::to_string(microbatch) + " does not pass stage " +
-         std::to_string(stage);
+  return formatted("microbatch {} does not pass stage {}", microbatch, stage);
 }
 
 // Why an action cannot be in any program of this shape; "" when it can.
@@ -88,8 +86,7 @@ std::string impossible(const Program& program, const Action& action) {
   if (action.kind == ActionKind::kIdle) return "an idle slot is not an instruction";
   if (action.kind == ActionKind::kReduceTied &&
       beyond(action.group, static_cast<int>(program.tie_groups.size()))) {
-    return "the program has " + std::to_string(program.tie_groups.size()) +
-           " groups of tied parameters";
+    return formatted("the program has {} groups of tied parameters", program.tie_groups.size());
   }
   if (!names_stage(action.kind)) return "";
   const bool is_pair = action.kind == ActionKind::kOverlap;
@@ -122,8 +119,8 @@ std::string misplaced(const Program& program, const Action& action, int rank) {
   for (const int stage : stages) {
     const int owner = program.stage_map.rank_of(stage);
     if (stage < 0 || owner == rank) continue;
-    return "stage " + std::to_string(stage) +
-           (owner < 0 ? " lives on no rank" : " lives on rank " + std::to_string(owner));
+    return formatted("stage {}{}", stage,
+                     owner < 0 ? " lives on no rank" : " lives on rank " + std::to_string(owner));
   }
   return "";
 }
@@ -134,12 +131,12 @@ std::string pointless(const Program& program, const Action& transfer) {
   if (peer == Flow::kNone) {
     const bool is_behind =
         is_send(transfer.kind) == (channel_kind_of(transfer.kind) == ChannelKind::kActivation);
-    return std::string("there is no stage ") + (is_behind ? "behind" : "before") + " stage " +
-           std::to_string(transfer.stage);
+    return formatted("there is no stage {} stage {}", is_behind ? "behind" : "before",
+                     transfer.stage);
   }
   if (program.stage_map.rank_of(peer) == program.stage_map.rank_of(transfer.stage)) {
-    return "stages " + std::to_string(transfer.stage) + " and " + std::to_string(peer) +
-           " live on one rank: nothing is transferred between them";
+    return formatted("stages {} and {} live on one rank: nothing is transferred between them",
+                     transfer.stage, peer);
   }
   return "";
 }
@@ -173,8 +170,7 @@ bool check_well_formed(Verification& v) {
     return false;
   }
   if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks())) {
-    v.report_rank(-1, std::to_string(program.ranks.size()) + " rows for " +
-                          std::to_string(program.num_ranks()) + " ranks");
+    v.report_rank(-1, formatted("{} rows for {} ranks", program.ranks.size(), program.num_ranks()));
     return false;
   }
   if (program.flow.num_stages() != program.num_stages() ||
@@ -190,9 +186,10 @@ bool check_well_formed(Verification& v) {
   }
   if (!program.backwards.empty() &&
       program.backwards.size() != static_cast<std::size_t>(program.num_stages())) {
-    v.report_rank(-1, "what the backward computes is said of " +
-                          counted(static_cast<std::int64_t>(program.backwards.size()), "stage") +
-                          " of " + std::to_string(program.num_stages()));
+    v.report_rank(-1,
+                  formatted("what the backward computes is said of {} of {}",
+                            counted(static_cast<std::int64_t>(program.backwards.size()), "stage"),
+                            program.num_stages()));
     return false;
   }
   check_placement(v);

@@ -1,0 +1,19 @@
+// The words of what only a configuration has as an enum; those of the planner's are in
+// plan/option_words.h.
+// Thread-safety: the tables are immutable.
+#pragma once
+
+#include "base/words.h"
+#include "sluice/run_config.h"
+
+namespace sluice::detail {
+
+// The argument only says of which enum.
+const Words<ParameterType>& words_of(ParameterType);
+const Words<MixedPrecision>& words_of(MixedPrecision);
+const Words<FusedOperators>& words_of(FusedOperators);
+const Words<TransportKind>& words_of(TransportKind);
+const Words<Commit>& words_of(Commit);
+const Words<OnSaveError>& words_of(OnSaveError);
+
+}  // namespace sluice::detail
