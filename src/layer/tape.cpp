@@ -160,16 +160,16 @@ class Tape::Notes {
 
   void finish(const std::function<Gets(const at::Tensor&)>& gets) {
     stop();
-    const std::vector<at::Tensor> alive = take_alive();
-    std::vector<Gets> wanted, of_family(storages_.size(), Gets::kNothing);
-    for (const at::Tensor& tensor : alive) {
-      wanted.push_back(gets(tensor));
-      Gets& most = of_family[family(places_.at(key(tensor)))];
-      most = std::max(most, wanted.back());
-    }
-    run([&](std::size_t family) { return of_family[family] == Gets::kNumbers; }, alive);
-    for (std::size_t i = 0; i < alive.size(); ++i)
-      if (wanted[i] != Gets::kNothing) give(alive[i]);
+    std::vector<at::Tensor> alive = take_alive();
+    std::vector<bool> has_numbers(storages_.size());  // by family
+    std::unordered_set<const c10::StorageImpl*> stay;
+    for (const at::Tensor& tensor : alive)
+      if (gets(tensor) == Gets::kNothing) stay.insert(key(tensor));
+    std::erase_if(alive, [&](const at::Tensor& tensor) { return stay.contains(key(tensor)); });
+    for (const at::Tensor& tensor : alive)
+      if (gets(tensor) == Gets::kNumbers) has_numbers[family(places_.at(key(tensor)))] = true;
+    run([&](std::size_t family) { return has_numbers[family]; }, alive);
+    for (const at::Tensor& tensor : alive) give(tensor);
   }
 
  private:
@@ -474,7 +474,11 @@ void Tape::finish(const std::function<Gets(const at::Tensor&)>& gets) { notes_->
 class TapeKernels {
  public:
   static void any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-    Tape::Notes::current->call(op, keys, stack);
+    if (Tape::Notes::current) {
+      Tape::Notes::current->call(op, keys, stack);
+    } else {  // a thread of autograd's, which takes over the keys of the one that calls it
+      op.redispatchBoxed(keys & kBelowTape, stack);
+    }
   }
 
   // In which every factory of torch ends.
@@ -482,7 +486,7 @@ class TapeKernels {
                           std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                           std::optional<at::Device> device, std::optional<bool> pin_memory,
                           std::optional<at::MemoryFormat> format) {
-    const bool without = (!device || device->is_meta()) &&
+    const bool without = Tape::Notes::current && (!device || device->is_meta()) &&
                          layout.value_or(at::kStrided) == at::kStrided &&
                          !pin_memory.value_or(false);
     if (without) device = at::kMeta;

@@ -33,9 +33,10 @@ class Tape {
   // Whether this thread has one.
   static bool is_recording();
 
-  // Ends the recording. Tensors without memory that are alive stay the same variables. One whose
-  // numbers others need, which share storage with it or come from it, gets them, too, unless it
-  // gets nothing. Throws c10::Error for one with a graph behind it.
+  // Ends the recording. Tensors without memory that are alive stay the same variables. One that
+  // others which get numbers were made of, or with, gets numbers for memory, too; one that shares
+  // storage with one that gets nothing gets nothing. Throws c10::Error for one with a graph behind
+  // it.
   void finish(const std::function<Gets(const at::Tensor& tensor)>& gets);
 
  private:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
+#include <torch/types.h>
 
 #include "sluice/parts/build_stages.h"
 #include "sluice/parts/memory_ledger.h"
@@ -168,6 +169,27 @@ TEST(DeferredStagesTest, BuffersKeepTheNumbersThatModulesGiveThem) {
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_TRUE(at::equal(found[i].second, expected[i].second)) << found[i].first;
   }
+}
+
+struct HoldsAView : torch::nn::Module {
+  HoldsAView() : linear(2, 2) {
+    register_module("linear", linear);
+    const torch::NoGradGuard no_grad;
+    turned = linear->weight.t();
+  }
+  at::Tensor forward(const at::Tensor& x) { return at::matmul(x, turned); }
+  torch::nn::Linear linear;
+  at::Tensor turned;
+};
+
+// It would be the matrix of nobody.
+TEST(DeferredStagesTest, AViewOfAMatrixHasNoMemoryEither) {
+  LayerSpec layer = layer_of<HoldsAView>("view");
+  layer.reads = {"x"};
+  LayerSpec last = linear_layer("last", 2, 2);
+  last.writes = {"prediction"};
+  const RankStages stages = all_stages(model_of({layer, last}), {.deferred = true});
+  EXPECT_TRUE(dynamic_cast<HoldsAView&>(stages.stages()[0]->chunk().module(0)).turned.is_meta());
 }
 
 struct ReachesIntoItsTable : torch::nn::Module {

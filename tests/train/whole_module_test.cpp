@@ -20,6 +20,7 @@
 #include <tuple>
 
 #include "sluice/parts/describe.h"
+#include "sluice/parts/keyed_random.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/pipeline.h"
 #include "sluice/trainer.h"
@@ -388,6 +389,27 @@ TEST(WholeModuleTest, AModuleWhoseOwnParametersAreOnTwoStagesIsNotDrawnByModule)
             std::string::npos)
       << refused;
   EXPECT_NE(refused.find("set Initialization::tensor"), std::string::npos) << refused;
+}
+
+// Whoever sets the initial values himself may leave those that the factory drew.
+TEST(WholeModuleTest, WhatInitializeLeavesAloneIsWhatTheFactoryDraws) {
+  Model model = decoder(dropping, {.input = "ids", .block_class = "Block"});
+  model.initialization = {};
+  for (LayerSpec& layer : model.layers)
+    layer.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
+  std::map<std::string, at::Tensor> whole;
+  {
+    const KeyedRandomScope scope(0, 0, class_name<DecoderImpl>(), 0);
+    for (const auto& item : Decoder()->named_parameters())
+      whole[item.key()] = item.value().detach();
+  }
+  for (const bool is_fused : {true, false}) {
+    if (!is_fused) model.fuse = nullptr;
+    run(model, layout("1F1B", 3), [&](Pipeline& pipeline) {
+      for (const auto& [name, tensor] : pipeline.local_parameters())
+        EXPECT_TRUE(at::equal(tensor, whole.at(name))) << name;
+    });
+  }
 }
 
 TEST(WholeModuleTest, RunsBlocksTwiceWithTheSameBitsWhateverIsFrozen) {
