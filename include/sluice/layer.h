@@ -80,6 +80,11 @@ struct LayerSpec {
   // The forward keeps only its inputs for the backward, and runs again there. Set by build_stages()
   // as the plan says (PipelineOptions::activation_checkpoint).
   bool recompute = false;
+  // Its random numbers go on where those of the layer before it ended, in place of a key of its
+  // own; of the model's layers, it stands for so many. Set by build_stages() for what Model::fuse
+  // gives.
+  bool continues = false;
+  int num_layers = 1;
   // How messages name it, where `name` does not say it all; empty: "layer 'NAME'".
   std::string shown_as = {};
 

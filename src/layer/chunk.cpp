@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "layer/casted_weights.h"
+#include "layer/keyed_stream.h"
 #include "sluice/error.h"
 #include "sluice/parts/chunk.h"
 #include "sluice/parts/keyed_random.h"
@@ -114,6 +115,8 @@ void Chunk::clear_casted_weights() { casted_weights_->clear(); }
 
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];
+  int first = first_layer_;  // of the model's layers that it stands for
+  for (std::size_t i = 0; i < index; ++i) first += layers_[i].num_layers;
   Names local_names;
   for (const auto& item : modules_[index]->named_parameters()) {
     const at::Tensor& tensor = item.value();
@@ -126,14 +129,14 @@ void Chunk::collect_parameters(std::size_t index) {
     info.name = layer.full_name(item.key());
     if (same != parameters_.end()) {
       // A submodule registered twice within one layer is one parameter, under its first name.
-      if (same->layer == first_layer_ + static_cast<int>(index)) continue;
+      if (same->layer == first) continue;
       throw_usage("parameter '" + info.name + "' is the very tensor of '" + same->name + "'",
                   in_quotes(layer), "make a tensor of its own and declare it in LayerSpec::ties");
     }
     info.global_shape = tensor.sizes().vec();
     info.tensor = tensor;
     info.trainable = tensor.requires_grad();
-    info.layer = first_layer_ + static_cast<int>(index);
+    info.layer = first;
     for (const auto& [local, first_use] : layer.ties) {
       if (local == item.key()) info.tied_to = first_use;
     }
@@ -177,8 +180,13 @@ void Chunk::plan_releases() {
 
 std::vector<at::Tensor> Chunk::run_layer(std::size_t i, const std::vector<at::Tensor>& read,
                                          std::uint64_t seed, std::int64_t step,
-                                         std::int64_t microbatch) {
-  const KeyedRandomScope scope(seed, step, layers_[i].name, microbatch);
+                                         std::int64_t microbatch, const KeyedStream* begin) {
+  if (begin) {
+    random_numbers_ = std::make_unique<KeyedStream>(begin->copy());
+  } else if (!layers_[i].continues || !random_numbers_) {
+    random_numbers_ = std::make_unique<KeyedStream>(seed, step, layers_[i].name, microbatch);
+  }
+  const KeyedStreamScope scope(*random_numbers_);
   const CastedWeightsScope casts(*casted_weights_);
   try {
     return layers_[i].forward(*modules_[i], read);
@@ -186,6 +194,20 @@ std::vector<at::Tensor> Chunk::run_layer(std::size_t i, const std::vector<at::Te
     failed_layer_ = in_quotes(layers_[i]);
     throw;
   }
+}
+
+std::shared_ptr<const KeyedStream> Chunk::random_numbers(std::size_t i) const {
+  if (!layers_[i].continues || !random_numbers_) return nullptr;
+  return std::make_shared<const KeyedStream>(random_numbers_->copy());
+}
+
+std::size_t Chunk::index_of(const ParameterInfo& parameter) const {
+  int behind = first_layer_;
+  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
+    behind += layers_[i].num_layers;
+    if (parameter.layer < behind) return i;
+  }
+  return layers_.size() - 1;
 }
 
 Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
@@ -271,10 +293,12 @@ std::optional<std::vector<TensorMeta>> Chunk::output_metas(const std::vector<Ten
 
 std::vector<std::pair<std::string, at::Tensor>> Chunk::buffers() const {
   std::vector<std::pair<std::string, at::Tensor>> buffers;
+  std::set<std::string> seen;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     for (const auto& item : modules_[i]->named_buffers()) {
-      if (item.value().defined())
-        buffers.emplace_back(layers_[i].full_name(item.key()), item.value());
+      if (!item.value().defined()) continue;
+      std::string name = layers_[i].full_name(item.key());
+      if (seen.insert(name).second) buffers.emplace_back(std::move(name), item.value());
     }
   }
   return buffers;

@@ -1,54 +1,41 @@
-// How torch's own modules come to be without memory: torch::empty is intercepted in the dispatcher.
-//
-// While a scope is open its thread includes one extra dispatch key, which all operators pass by but
-// aten::empty, in which every factory of torch ends. The key is torch's
-// TESTING_ONLY_GenericWrapper: nothing but torch's own C++ tests uses it (keyed_random.cpp has the
-// other one of its kind).
 #include "layer/deferred.h"
 
 #include <ATen/ATen.h>
-#include <ATen/ops/empty_ops.h>
-#include <c10/core/InferenceMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/variable.h>
-#include <torch/library.h>
 
-#include <optional>
+#include <map>
 #include <utility>
 
+#include "layer/default_values.h"
+#include "layer/tape.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
 
-constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
-constexpr c10::DispatchKeySet kBelowKey(c10::DispatchKeySet::FULL_AFTER, kKey);
+using torch::nn::Module;
 
-bool is_large(std::size_t num_dimensions) { return num_dimensions >= 2; }
+bool is_large(const at::Tensor& parameter) { return parameter.dim() >= 2; }
 
-at::Tensor empty_without_memory(c10::DispatchKeySet keys, c10::SymIntArrayRef sizes,
-                                std::optional<at::ScalarType> dtype,
-                                std::optional<at::Layout> layout, std::optional<at::Device> device,
-                                std::optional<bool> pin_memory,
-                                std::optional<at::MemoryFormat> format) {
-  if (!device && is_large(sizes.size())) device = at::kMeta;
-  return at::_ops::empty_memory_format::redispatch(keys & kBelowKey, sizes, dtype, layout, device,
-                                                   pin_memory, format);
+void empty_in_place(const at::Tensor& variable, at::Device device) {
+  const c10::InferenceMode normal_tensors(false);
+  put_in_place(variable, at::empty_strided(variable.sizes(), variable.strides(),
+                                           variable.options().device(device).requires_grad(false)));
 }
 
-// The variable stays; Variable::set_data, which would do the same, refuses to come from or go to
-// the meta device.
-void put_in_place(const at::Tensor& variable, at::Device device) {
-  const c10::InferenceMode normal_tensors(false);
-  const at::Tensor memory = at::empty_strided(
-      variable.sizes(), variable.strides(), variable.options().device(device).requires_grad(false));
-  variable.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
-  if (!torch::autograd::impl::get_autograd_meta(variable)) return;
-  // The accumulator of its gradient knows the old device.
-  using Node = torch::autograd::Node;
-  torch::autograd::impl::set_grad_accumulator(
-      variable, c10::weak_intrusive_ptr<Node>(c10::intrusive_ptr<Node>()));
+// {tensor, name} of the parameters.
+using Parameters = std::map<const void*, std::string>;
+Parameters parameters_of(const Module& module) {
+  Parameters parameters;
+  for (const auto& item : module.named_parameters())
+    if (item.value().defined()) parameters.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  return parameters;
+}
+
+Tape::Gets gets(const at::Tensor& tensor, const Parameters& parameters, Drawn drawn) {
+  const auto found = parameters.find(tensor.unsafeGetTensorImpl());
+  const bool is_drawn = drawn == Drawn::kByDefault && found != parameters.end() &&
+                        has_default_value(found->second, tensor);
+  return is_drawn ? Tape::Gets::kMemory : Tape::Gets::kNumbers;
 }
 
 [[noreturn]] void refuse_deferred(const std::string& what, const std::string& remedy) {
@@ -56,56 +43,65 @@ void put_in_place(const at::Tensor& variable, at::Device device) {
               {.what = what, .where = "StageOptions::deferred", .remedy = remedy});
 }
 
-std::shared_ptr<torch::nn::Module> make_without_memory(
-    const std::function<std::shared_ptr<torch::nn::Module>()>& make, const std::string& layer) {
-  const c10::impl::IncludeDispatchKeyGuard include(kKey);
+}  // namespace
+
+std::shared_ptr<Module> make_deferred(const ModuleMaker& make, const std::string& layer,
+                                      Drawn drawn) {
+  std::shared_ptr<Module> module;
   try {
-    return make();
+    Tape tape;
+    module = make();
+    if (!module) return module;
+    if (module.use_count() > 1) {
+      refuse_deferred("the module of layer '" + layer +
+                          "' is held by somebody else, for whom it would be emptied",
+                      "make a new one in LayerSpec::make");
+    }
+    const Parameters parameters = parameters_of(*module);
+    tape.finish([&](const at::Tensor& tensor) {
+      return is_large(tensor) && parameters.contains(tensor.unsafeGetTensorImpl())
+                 ? Tape::Gets::kNothing
+                 : gets(tensor, parameters, drawn);
+    });
   } catch (const c10::Error& error) {
     const std::string what = error.what_without_backtrace();
     refuse_deferred(
         "layer '" + layer + "' cannot be made without memory: " + what.substr(0, what.find('\n')),
-        "say the device (torch::kCPU) of tensors whose numbers its constructor reads");
+        "say the device (torch::kCPU) of tensors whose memory its constructor reaches into");
   }
-}
-
-}  // namespace
-
-std::shared_ptr<torch::nn::Module> make_deferred(
-    const std::function<std::shared_ptr<torch::nn::Module>()>& make, const std::string& layer) {
-  std::shared_ptr<torch::nn::Module> module = make_without_memory(make, layer);
-  if (!module) return module;
-  if (module.use_count() > 1) {
-    refuse_deferred("the module of layer '" + layer +
-                        "' is held by somebody else, for whom it would be emptied",
-                    "make a new one in LayerSpec::make");
-  }
-  for (const auto& item : module->named_buffers()) {
-    if (!item.value().defined() || !item.value().is_meta()) continue;
-    refuse_deferred("buffer '" + item.key() + "' of layer '" + layer + "' would lose its numbers",
-                    "say its device (torch::kCPU) where it is made");
-  }
-  for (const at::Tensor& parameter : module->parameters()) {
-    if (parameter.defined() && is_large(parameter.sizes().size()) && !parameter.is_meta())
-      put_in_place(parameter, at::kMeta);
-  }
+  // Those whose device was said.
+  for (const at::Tensor& parameter : module->parameters())
+    if (parameter.defined() && is_large(parameter) && !parameter.is_meta())
+      empty_in_place(parameter, at::kMeta);
   return module;
 }
 
-void to_empty(torch::nn::Module& module, at::Device device) {
+std::shared_ptr<Module> make_what_is_left(const ModuleMaker& make, Drawn drawn) {
+  Tape tape;
+  std::shared_ptr<Module> module = make();
+  if (!module) return module;
+  const Parameters parameters = parameters_of(*module);
+  tape.finish([&](const at::Tensor& tensor) { return gets(tensor, parameters, drawn); });
+  for (const auto& tensors : {module->parameters(), module->buffers()})
+    for (const at::Tensor& tensor : tensors)
+      TORCH_CHECK(!tensor.defined() || !tensor.is_meta(), "a tensor came past the operators");
+  return module;
+}
+
+std::shared_ptr<Module> make_names(const ModuleMaker& make) {
+  const Tape tape;
+  return make();
+}
+
+bool makes_without_memory() { return Tape::is_recording(); }
+
+void to_empty(Module& module, at::Device device) {
   for (const auto& tensors : {module.parameters(), module.buffers()}) {
     for (const at::Tensor& tensor : tensors) {
-      if (tensor.defined() && tensor.is_meta()) put_in_place(tensor, device);
+      if (tensor.defined() && tensor.is_meta()) empty_in_place(tensor, device);
     }
   }
   module.to(device);
 }
 
 }  // namespace sluice
-
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, m) {
-  m.fallback(torch::CppFunction::makeFallthrough());
-}
-TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, m) {
-  m.impl("empty.memory_format", &sluice::empty_without_memory);
-}

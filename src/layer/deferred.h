@@ -1,27 +1,44 @@
-// Modules without memory: their matrices have names and sizes, and no numbers yet.
+// Modules without memory: made with names and sizes, and with as much memory as they are to have.
 //
-// Owns: making one on the meta device, giving its parameters memory. Does not own: whose modules
-// they are (build_stages.h), the numbers. Thread-safety: pure functions; a module belongs to one
-// thread.
+// Owns: which tensors of a module get memory and numbers when it is made, giving memory later.
+// Does not own: whose modules they are (build_stages.h, whole_module.h), how tensors without memory
+// get the numbers that they would have had (tape.h). Thread-safety: pure functions; a module
+// belongs to one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 namespace sluice {
 
-// What `make` makes, with its parameters of two or more dimensions on the meta device. While it
-// runs, such a tensor whose device is not said is made without memory, which is what the modules of
-// torch::nn do for their weights. Vectors and scalars are made as ever: they take little, and may
-// hold constants that nobody draws. layer: for messages. Throws Error(kUsage) for a module that
-// somebody else holds, for whom it would be emptied, for a buffer that would lose its numbers, and
-// where `make` reads numbers that are not there.
-std::shared_ptr<torch::nn::Module> make_deferred(
-    const std::function<std::shared_ptr<torch::nn::Module>()>& make, const std::string& layer);
+using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
+
+// Parameters of a new module that are drawn before they are used, as initialize_parameters() draws
+// them.
+enum class Drawn : std::uint8_t { kNone, kByDefault };
+
+// What `make` makes, with its parameters of two or more dimensions on the meta device; all else has
+// memory, and the numbers that `make` gives it, but for vectors that are drawn. layer: for
+// messages. Throws Error(kUsage) for a module that somebody else holds, for whom it would be
+// emptied, and where `make` reaches into memory that is not there.
+std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const std::string& layer,
+                                                 Drawn drawn);
+
+// What `make` makes, of which only what is left when it returns takes memory, all of it with the
+// numbers that `make` gives it, but for parameters that are drawn. Throws c10::Error where `make`
+// reaches into memory that is not there.
+std::shared_ptr<torch::nn::Module> make_what_is_left(const ModuleMaker& make, Drawn drawn);
+
+// Of what `make` makes the names, sizes and types; no memory. Throws as make_what_is_left().
+std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
+
+// Whether this is inside of one of these three, which decides then.
+bool makes_without_memory();
 
 // Gives parameters and buffers on the meta device memory on `device`, with no numbers in it, and
 // moves all others there. The tensors stay the same variables, so that the module's own handles see

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -59,7 +60,16 @@ void require_whole(const ParameterInfo& parameter) {
                .remedy = "set Initialization::tensor"});
 }
 
+// A module that is in several pieces of its stage is drawn once.
+[[noreturn]] void refuse_pieces(const std::string& module) {
+  throw Error(ErrorKind::kUsage,
+              {.what = "parameters of '" + module + "' itself are in parts that run apart",
+               .where = "Initialization::module, PipelineOptions::activation_checkpoint",
+               .remedy = "set Initialization::tensor"});
+}
+
 void initialize_modules(const Initialization& user, Chunk& chunk, std::uint64_t seed) {
+  std::map<std::string, bool> drawn;  // by name: whether with parameters of its own
   for (std::size_t i = 0; i < chunk.layers().size(); ++i) {
     const LayerSpec& layer = chunk.layers()[i];
     for (const auto& item : chunk.module(i).named_modules()) {
@@ -73,6 +83,9 @@ void initialize_modules(const Initialization& user, Chunk& chunk, std::uint64_t 
       for (const ParameterInfo* parameter : own) require_whole(*parameter);
       std::string name = layer.full_name(item.key());
       if (name.ends_with('.')) name.pop_back();  // the layer's module itself
+      const auto [before, is_new] = drawn.emplace(name, !own.empty());
+      if (!is_new && own.empty()) continue;
+      if (!is_new && std::exchange(before->second, true)) refuse_pieces(name);
       const TiedValues kept(own);
       const KeyedRandomScope scope(seed, 0, name, 0);
       user.module(name, module);

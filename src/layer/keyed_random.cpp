@@ -25,6 +25,7 @@
 #include "base/key_hash.h"
 #include "layer/default_generator_swap.h"
 #include "layer/interception_key.h"
+#include "layer/keyed_stream.h"
 
 namespace sluice {
 namespace {
@@ -48,26 +49,7 @@ at::Generator make_device_generator(std::uint64_t key, c10::Device device) {
   return generator;
 }
 
-// The random numbers of one scope: a generator per device, made when first drawn from.
-class Stream {
- public:
-  explicit Stream(std::uint64_t key) : key_(key) {}
-
-  const at::Generator& generator(c10::Device device) {
-    for (const auto& [owner, generator] : generators_) {
-      if (owner == device) return generator;
-    }
-    generators_.emplace_back(
-        device, device.is_cpu() ? make_cpu_generator(key_) : make_device_generator(key_, device));
-    return generators_.back().second;
-  }
-
- private:
-  std::uint64_t key_;
-  std::vector<std::pair<c10::Device, at::Generator>> generators_;
-};
-
-thread_local Stream* current_stream = nullptr;
+thread_local KeyedStream* current_stream = nullptr;
 
 bool is_optional_generator(const c10::Argument& argument) {
   const auto* optional = argument.type()->castRaw<c10::OptionalType>();
@@ -172,22 +154,48 @@ std::uint64_t key_of(std::uint64_t seed, std::int64_t step, std::string_view lay
 
 }  // namespace
 
+KeyedStream::KeyedStream(std::uint64_t seed, std::int64_t step, std::string_view layer,
+                         std::int64_t microbatch)
+    : key_(key_of(seed, step, layer, microbatch)) {}
+
+const at::Generator& KeyedStream::generator(c10::Device device) {
+  for (const auto& [owner, generator] : generators_) {
+    if (owner == device) return generator;
+  }
+  generators_.emplace_back(
+      device, device.is_cpu() ? make_cpu_generator(key_) : make_device_generator(key_, device));
+  return generators_.back().second;
+}
+
+KeyedStream KeyedStream::copy() const {
+  KeyedStream copy = *this;
+  for (auto& [device, generator] : copy.generators_) generator = generator.clone();
+  return copy;
+}
+
+KeyedStreamScope::KeyedStreamScope(KeyedStream& stream)
+    : outer_(std::exchange(current_stream, &stream)), include_(kInterceptionKey) {
+  static std::once_flag intercepted;
+  std::call_once(intercepted, intercept_operators);
+}
+KeyedStreamScope::~KeyedStreamScope() { current_stream = outer_; }
+
 struct KeyedRandomScope::Impl {
-  explicit Impl(std::uint64_t key) : stream(key), outer(std::exchange(current_stream, &stream)) {}
-  ~Impl() { current_stream = outer; }
-  Stream stream;
-  Stream* outer;
-  c10::impl::IncludeDispatchKeyGuard include{kInterceptionKey};
+  Impl(std::uint64_t seed, std::int64_t step, std::string_view layer, std::int64_t microbatch)
+      : stream(seed, step, layer, microbatch), scope(stream) {}
+  KeyedStream stream;
+  KeyedStreamScope scope;
 };
 
 KeyedRandomScope::KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,
-                                   std::int64_t microbatch) {
-  static std::once_flag intercepted;
-  std::call_once(intercepted, intercept_operators);
-  impl_ = std::make_unique<Impl>(key_of(seed, step, layer, microbatch));
-}
-
+                                   std::int64_t microbatch)
+    : impl_(std::make_unique<Impl>(seed, step, layer, microbatch)) {}
 KeyedRandomScope::~KeyedRandomScope() = default;
+
+std::optional<at::Generator> keyed_generator() {
+  if (!current_stream) return std::nullopt;
+  return current_stream->generator(c10::kCPU);
+}
 
 }  // namespace sluice
 

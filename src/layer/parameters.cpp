@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/text.h"
+#include "layer/default_values.h"
 #include "layer/draw_whole.h"
 #include "sluice/error.h"
 #include "sluice/parts/chunk.h"
@@ -32,17 +33,11 @@ void initialize_by_default(const ParameterInfo& parameter, const std::string& na
                            const std::string& key, at::Tensor& value, std::uint64_t seed) {
   if (value.dim() >= 2) {
     draw_normal(parameter, key, value, seed);
-  } else if (name == "weight" || name.ends_with(".weight")) {
+  } else if (has_default_ones(name, value)) {
     value.fill_(1);
-  } else if (name.ends_with("bias")) {
+  } else if (has_default_zeros(name, value)) {
     value.zero_();
   }
-}
-
-// A chunk of one layer may be several of the model's, fused.
-const LayerSpec& layer_of(const Chunk& chunk, const ParameterInfo& parameter) {
-  if (chunk.layers().size() == 1) return chunk.layers().front();
-  return chunk.layers()[parameter.layer - chunk.first_layer()];
 }
 
 void require_its_slice(const ParameterInfo& parameter) {
@@ -70,10 +65,32 @@ void require_own_tensors(const std::vector<Chunk*>& chunks) {
   }
 }
 
+// Of a module that is in several pieces, what is in all of them.
+void share_buffers(Chunk& chunk) {
+  std::map<std::string, at::Tensor> first;
+  for (std::size_t i = 0; i < chunk.layers().size(); ++i) {
+    for (const auto& item : chunk.module(i).named_buffers()) {
+      if (!item.value().defined()) continue;
+      const std::string name = chunk.layers()[i].full_name(item.key());
+      const auto [one, added] = first.emplace(name, item.value());
+      if (added || one->second.is_same(item.value())) continue;
+      if (meta_of(one->second) != meta_of(item.value())) {
+        throw Error(ErrorKind::kUsage,
+                    {.what = "buffer '" + name + "' is " + to_text(meta_of(one->second)) +
+                             ", and where other parts run " + to_text(meta_of(item.value())),
+                     .where = "PipelineOptions::activation_checkpoint",
+                     .remedy = "hold it in a part of the module"});
+      }
+      at::Tensor(item.value()).set_data(one->second.detach());
+    }
+  }
+}
+
 }  // namespace
 
 void share_tied_storage(const std::vector<Chunk*>& chunks) {
   require_own_tensors(chunks);
+  for (Chunk* chunk : chunks) share_buffers(*chunk);
   std::map<std::string, ParameterInfo*> first_uses;
   for (Chunk* chunk : chunks) {
     for (ParameterInfo& parameter : chunk->parameters()) {
@@ -110,7 +127,7 @@ void initialize_parameters(Chunk& chunk, std::uint64_t seed) {
   for (ParameterInfo& parameter : chunk.parameters()) {
     if (!drawn.insert(parameter.tensor.const_data_ptr()).second) continue;
     require_its_slice(parameter);
-    const LayerSpec& layer = layer_of(chunk, parameter);
+    const LayerSpec& layer = chunk.layers()[chunk.index_of(parameter)];
     const std::size_t prefix = layer.prefix.value_or(layer.name).size();
     const std::string name = prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
     const std::string& key = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;

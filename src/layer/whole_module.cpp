@@ -2,16 +2,19 @@
 #include "sluice/parts/whole_module.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <set>
 #include <typeinfo>
 
 #include "base/format.h"
 #include "layer/crash_word.h"
+#include "layer/deferred.h"
 #include "layer/module_parts.h"
 #include "layer/owner_of.h"
 #include "sluice/error.h"
 #include "sluice/parts/keyed_random.h"
+#include "sluice/parts/log.h"
 
 namespace sluice::detail {
 namespace {
@@ -56,19 +59,58 @@ bool has_part(const Module& root, const std::string& part) {
   }
 }
 
-// A factory that makes all and drops the rest draws the same for every stage.
-std::shared_ptr<Module> make_keyed(const WholeModule& whole, const Kept& kept) {
-  const KeyedRandomScope scope(0, 0, whole.class_name, 0);
-  std::shared_ptr<Module> module = whole.make(kept);
-  if (!module) refuse("the factory made no module", whole.class_name, "return one");
-  return module;
-}
+// Calls the factory, so that only what is left of the module takes memory.
+class Factory {
+ public:
+  explicit Factory(WholeModule whole) : whole_(std::move(whole)) {}
+
+  const WholeModule& whole() const { return whole_; }
+  std::shared_ptr<Module> make(const Kept& kept, Drawn drawn) const {
+    return made([&] { return make_what_is_left([&] { return call(kept); }, drawn); }, kept);
+  }
+  // Without numbers.
+  std::shared_ptr<Module> make_for_names() const {
+    return made([&] { return make_names([&] { return call(Kept()); }); }, Kept());
+  }
+
+ private:
+  std::shared_ptr<Module> made(const ModuleMaker& without_memory, const Kept& kept) const {
+    if (whole_.is_ready || needs_memory_ || makes_without_memory()) return call(kept);
+    try {
+      return without_memory();
+    } catch (const c10::Error& error) {
+      std::shared_ptr<Module> module = call(kept);  // or the error of its own
+      if (!needs_memory_.exchange(true)) warn(error.what_without_backtrace());
+      return module;
+    }
+  }
+
+  // One that makes all and drops the rest draws the same for every stage.
+  std::shared_ptr<Module> call(const Kept& kept) const {
+    const KeyedRandomScope scope(0, 0, whole_.class_name, 0);
+    std::shared_ptr<Module> module = whole_.make(kept);
+    if (!module) refuse("the factory made no module", whole_.class_name, "return one");
+    return module;
+  }
+
+  void warn(const std::string& reason) const {
+    log_warning(
+        "all that the factory of " + whole_.class_name +
+        " makes has memory until it returns, for every stage anew: " +
+        reason.substr(0, reason.find('\n')) +
+        "; say the device (torch::kCPU) of tensors whose memory a constructor reaches into");
+  }
+
+  const WholeModule whole_;
+  mutable std::atomic<bool> needs_memory_ = false;  // ranks that are threads call it at once
+};
 
 // What a model and its stages share of a whole module.
 class Tree {
  public:
-  Tree(WholeModule whole, std::vector<PlacedPart> parts, const ModuleTree& given)
-      : whole_(std::move(whole)), ties_(given.ties) {
+  Tree(std::shared_ptr<const Factory> factory, std::vector<PlacedPart> parts,
+       const ModuleTree& given)
+      : factory_(std::move(factory)), ties_(given.ties) {
     for (const PlacedPart& placed : parts) {
       LayerSpec& layer = layers_.emplace_back();
       layer.name = placed.part.name;
@@ -82,7 +124,7 @@ class Tree {
     for (const auto& tie : ties_) {
       for (const std::string& name : {tie.first, tie.second}) {
         if (owner_of(name, layers_) < 0)
-          refuse("'" + name + "' of the ties is in no part", whole_.class_name,
+          refuse("'" + name + "' of the ties is in no part", class_name(),
                  suggest_name(name, names_));
       }
     }
@@ -90,18 +132,18 @@ class Tree {
 
   const std::vector<LayerSpec>& layers() const { return layers_; }
 
-  std::shared_ptr<Module> make(const Names& parts) const {
+  std::shared_ptr<Module> make(const Names& parts, Drawn drawn) const {
     const Kept kept(parts, names_);
-    if (whole_.is_ready && !kept.all()) {
+    if (is_ready() && !kept.all()) {
       refuse(
           formatted(
               "this {} is ready made, so there is one of it, but a stage of {} parts keeps {} only",
-              whole_.class_name, names_.size(), range_of(parts)),
+              class_name(), names_.size(), range_of(parts)),
           "from_module",
           "give from_module a factory, [](const sluice::Kept& kept) { .. }, which is called "
           "once for every stage");
     }
-    std::shared_ptr<Module> module = make_keyed(whole_, kept);
+    std::shared_ptr<Module> module = factory_->make(kept, drawn);
     require_kept(*module, parts);
     return module;
   }
@@ -109,18 +151,19 @@ class Tree {
   // That of the stage that keeps these parts. shown_as: how messages name it.
   std::function<Outputs(Module& module, const Values& in)> forward(
       const Names& parts, const std::string& shown_as) const {
-    if (parts.size() == names_.size()) return whole_.forward;
-    return [run = whole_.forward, word = "a null pointer in the forward of " + shown_as +
-                                         "; is it an element that this stage does not keep? "
-                                         "Look before it runs: if (auto* block = "
-                                         "module->as<Block>()) x = block->forward(x)"](
-               Module& module, const Values& in) {
+    const auto& run = factory_->whole().forward;
+    if (parts.size() == names_.size()) return run;
+    return [run, word = "a null pointer in the forward of " + shown_as +
+                        "; is it an element that this stage does not keep? "
+                        "Look before it runs: if (auto* block = "
+                        "module->as<Block>()) x = block->forward(x)"](Module& module,
+                                                                      const Values& in) {
       const CrashWord null_pointer(word);
       return run(module, in);
     };
   }
-  bool is_ready() const { return whole_.is_ready; }
-  const std::string& class_name() const { return whole_.class_name; }
+  bool is_ready() const { return factory_->whole().is_ready; }
+  const std::string& class_name() const { return factory_->whole().class_name; }
 
   std::vector<std::pair<std::string, std::string>> ties_of(const Names& parts) const {
     std::vector<std::pair<std::string, std::string>> ties;
@@ -161,7 +204,7 @@ class Tree {
     }
   }
 
-  WholeModule whole_;
+  std::shared_ptr<const Factory> factory_;
   std::vector<std::pair<std::string, std::string>> ties_;
   std::vector<LayerSpec> layers_;
   Names names_;
@@ -205,7 +248,6 @@ LayerSpec fuse(const std::shared_ptr<const Tree>& tree, const std::vector<LayerS
   for (const std::string& name : leaving)
     if (contains(made, name)) fused.writes.push_back(name);
   fused.ties = tree->ties_of(parts);
-  fused.make = [tree, parts] { return tree->make(parts); };
   fused.shown_as = tree->class_name() + ", " + range_of(parts);
   fused.forward = [forward = tree->forward(parts, fused.shown_as), where = fused.shown_as,
                    reads = fused.reads,
@@ -214,10 +256,14 @@ LayerSpec fuse(const std::shared_ptr<const Tree>& tree, const std::vector<LayerS
     for (std::size_t i = 0; i < reads.size(); ++i) in.set(reads[i], inputs[i]);
     return forward(module, in).named(writes, where);
   };
-  if (layers.size() == 1) return fused;
-  fused.shapes = nullptr;
-  fused.cost.reset();
-  fused.initialize = initialize_of(layers);
+  if (layers.size() > 1) {
+    fused.shapes = nullptr;
+    fused.cost.reset();
+    fused.initialize = initialize_of(layers);
+  }
+  fused.make = [tree, parts, drawn = fused.initialize ? Drawn::kNone : Drawn::kByDefault] {
+    return tree->make(parts, drawn);
+  };
   return fused;
 }
 
@@ -229,17 +275,16 @@ void refuse_module(const Module& module, const std::string& class_name) {
 }
 
 Model from_module(WholeModule whole, const ModuleTree& given) {
-  std::shared_ptr<Module> once;
-  if (!is_complete(given) || whole.is_ready) {
-    once = make_keyed(whole, Kept());
-  }
-  std::vector<PlacedPart> parts = place_parts(given, is_complete(given) ? nullptr : once.get());
-  once.reset();
-  const auto tree = std::make_shared<const Tree>(std::move(whole), std::move(parts), given);
+  const auto factory = std::make_shared<const Factory>(std::move(whole));
+  std::vector<PlacedPart> parts =
+      place_parts(given, is_complete(given) ? nullptr : factory->make_for_names().get());
+  const auto tree = std::make_shared<const Tree>(factory, std::move(parts), given);
 
   Model model;
   for (const LayerSpec& layer : tree->layers()) {
     LayerSpec alone = fuse(tree, {layer}, layer.writes);
+    // An initialize function that it is given later may leave numbers alone.
+    alone.make = [tree, part = layer.name] { return tree->make({part}, Drawn::kNone); };
     // It holds its weights already.
     if (tree->is_ready())
       alone.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};

@@ -47,35 +47,44 @@ std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& fi
 // In the order of the model's layers, whatever order a fused module registers them in.
 void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
   std::vector<ParameterInfo>& parameters = chunk.parameters();
-  for (ParameterInfo& parameter : parameters)
-    parameter.layer = chunk.first_layer() + std::max(owner_of(parameter.name, layers), 0);
+  for (ParameterInfo& parameter : parameters) {
+    const int owner = owner_of(parameter.name, layers);
+    if (owner >= 0) parameter.layer = chunk.first_layer() + owner;
+  }
   std::stable_sort(parameters.begin(), parameters.end(),
                    [](const auto& a, const auto& b) { return a.layer < b.layer; });
 }
 
-// One layer runs twice, or does not: it does when all its blocks are named, or all its parts where
-// none is a block.
-LayerSpec fused(const Model& model, const std::vector<LayerSpec>& layers, const Names& outputs,
-                int stage) {
-  LayerSpec layer = model.fuse(layers, outputs);
-  const auto is_block = [](const LayerSpec& part) { return part.role == LayerRole::kBlock; };
-  const bool has_blocks = std::any_of(layers.begin(), layers.end(), is_block);
-  Names once, twice;
-  for (const LayerSpec& part : layers) {
-    if (part.recompute)
-      twice.push_back(part.name);
-    else if (is_block(part) || !has_blocks)
-      once.push_back(part.name);
+// Layers that run as one: each that runs twice by itself, those between them together.
+std::vector<std::vector<LayerSpec>> pieces(const std::vector<LayerSpec>& layers) {
+  std::vector<std::vector<LayerSpec>> pieces;
+  for (const LayerSpec& layer : layers) {
+    if (pieces.empty() || layer.recompute || pieces.back().back().recompute) pieces.emplace_back();
+    pieces.back().push_back(layer);
   }
-  layer.recompute = !twice.empty();
-  if (once.empty() || twice.empty()) return layer;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = "'" + twice.front() + "' is to run twice, '" + once.front() +
-               "' once, but one forward runs both",
-       .where = "stage " + std::to_string(stage) + ", PipelineOptions::activation_checkpoint",
-       .remedy = has_blocks ? "name all blocks of a stage, or set Model::fuse = nullptr"
-                            : "name all parts of the stage, or set Model::fuse = nullptr"});
+  return pieces;
+}
+
+// first: of the layers, in the model.
+std::vector<LayerSpec> fused(const Model& model, const std::vector<LayerSpec>& layers, int first,
+                             const Names& outputs) {
+  std::vector<LayerSpec> run;
+  int behind = first;
+  for (const std::vector<LayerSpec>& piece : pieces(layers)) {
+    const std::size_t in_piece = piece.size();
+    behind += static_cast<int>(in_piece);
+    Names leaving = outputs;
+    if (behind < first + static_cast<int>(layers.size())) {
+      leaving = crossing_values(model.layers, {behind}, model.inputs, model.outputs).front();
+      for (const std::string& name : outputs)
+        if (is_auxiliary(model, name)) leaving.push_back(name);
+    }
+    LayerSpec layer = model.fuse(piece, leaving);
+    layer.continues = !run.empty();
+    layer.num_layers = static_cast<int>(in_piece);
+    run.push_back(std::move(layer));
+  }
+  return run;
 }
 
 LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
@@ -106,12 +115,13 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
     if (std::find(twice.begin(), twice.end(), layer) != twice.end()) layers.back().recompute = true;
   }
   std::vector<LayerSpec> run =
-      model.fuse ? std::vector{fused(model, layers, outputs, stage.stage)} : layers;
+      model.fuse ? fused(model, layers, stage.layers.front(), outputs) : layers;
   if (options.deferred) {
     for (LayerSpec& layer : run) {
       if (!layer.make) continue;
-      layer.make = [make = std::move(layer.make), name = layer.name] {
-        return make_deferred(make, name);
+      layer.make = [make = std::move(layer.make), name = layer.name,
+                    drawn = layer.initialize ? Drawn::kNone : Drawn::kByDefault] {
+        return make_deferred(make, name, drawn);
       };
     }
   }

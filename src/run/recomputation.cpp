@@ -56,7 +56,10 @@ class BuffersKept {
 class RecomputedLayer final : public Node {
  public:
   RecomputedLayer(std::shared_ptr<Recomputation> owner, std::size_t layer, const MicrobatchKey& key)
-      : owner_(std::move(owner)), layer_(layer), key_(key) {}
+      : owner_(std::move(owner)),
+        layer_(layer),
+        key_(key),
+        random_numbers_(owner_->chunk_.random_numbers(layer)) {}
 
   std::string name() const override { return "RecomputedLayer"; }
 
@@ -197,7 +200,8 @@ class RecomputedLayer final : public Node {
         if (saved_[k].is_differentiable)
           handed_through.push_back(torch::autograd::impl::gradient_edge(values[k]));
       }
-      written = owner_->chunk_.run_layer(layer_, values, key_.seed, key_.step, key_.microbatch);
+      written = owner_->chunk_.run_layer(layer_, values, key_.seed, key_.step, key_.microbatch,
+                                         random_numbers_.get());
     }
     std::pair<edge_list, variable_list> roots;
     const auto add = [&](const Edge& edge, at::Tensor& gradient) {
@@ -253,6 +257,7 @@ class RecomputedLayer final : public Node {
   const std::shared_ptr<Recomputation> owner_;
   const std::size_t layer_;
   const MicrobatchKey key_;
+  const std::shared_ptr<const KeyedStream> random_numbers_;  // as the first forward found them
   const c10::impl::LocalDispatchKeySet dispatch_keys_ = c10::impl::tls_local_dispatch_key_set();
   std::vector<Saved> saved_;        // by read
   std::vector<std::size_t> reads_;  // the first read of the same value
@@ -294,10 +299,9 @@ Tensors Recomputation::run_without_graph(std::size_t layer, const MicrobatchKey&
 
 Tensors Recomputation::trained_parameters(std::size_t layer) const {
   Tensors parameters;
-  const bool is_all = chunk_.layers().size() == 1;  // may be several of the model's, fused
   for (const ParameterInfo& parameter : chunk_.parameters()) {
-    const bool is_own = is_all || parameter.layer == chunk_.first_layer() + static_cast<int>(layer);
-    if (is_own && parameter.trainable) parameters.push_back(parameter.tensor);
+    if (parameter.trainable && chunk_.index_of(parameter) == layer)
+      parameters.push_back(parameter.tensor);
   }
   return parameters;
 }

@@ -20,6 +20,7 @@
 #include <tuple>
 
 #include "sluice/parts/describe.h"
+#include "sluice/parts/keyed_random.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/pipeline.h"
 #include "sluice/trainer.h"
@@ -378,6 +379,11 @@ TEST(WholeModuleTest, AModuleWhoseOwnParametersAreOnTwoStagesIsNotDrawnByModule)
       torch::nn::init::normal_(parameter);
   };
   run(model, layout("1F1B", 1), [](Pipeline& /*pipeline*/) {});
+  PipelineOptions apart = layout("1F1B", 1);
+  apart.activation_checkpoint = {ActivationCheckpoint::kLayers, {"linear"}};
+  const std::string in_pieces =
+      message_of([&] { run(model, apart, [](Pipeline& /*pipeline*/) {}); });
+  EXPECT_NE(in_pieces.find("are in parts that run apart"), std::string::npos) << in_pieces;
   const std::string refused =
       message_of([&] { run(model, layout("1F1B", 2), [](Pipeline& /*pipeline*/) {}); });
   EXPECT_NE(refused.find("'before' and 'after' are one module's own, on stages 0 and 1"),
@@ -386,7 +392,28 @@ TEST(WholeModuleTest, AModuleWhoseOwnParametersAreOnTwoStagesIsNotDrawnByModule)
   EXPECT_NE(refused.find("set Initialization::tensor"), std::string::npos) << refused;
 }
 
-TEST(WholeModuleTest, RunsStagesTwiceWithTheSameBitsWhateverIsFrozen) {
+// Whoever sets the initial values himself may leave those that the factory drew.
+TEST(WholeModuleTest, WhatInitializeLeavesAloneIsWhatTheFactoryDraws) {
+  Model model = decoder(dropping, {.input = "ids", .block_class = "Block"});
+  model.initialization = {};
+  for (LayerSpec& layer : model.layers)
+    layer.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
+  std::map<std::string, at::Tensor> whole;
+  {
+    const KeyedRandomScope scope(0, 0, class_name<DecoderImpl>(), 0);
+    for (const auto& item : Decoder()->named_parameters())
+      whole[item.key()] = item.value().detach();
+  }
+  for (const bool is_fused : {true, false}) {
+    if (!is_fused) model.fuse = nullptr;
+    run(model, layout("1F1B", 3), [&](Pipeline& pipeline) {
+      for (const auto& [name, tensor] : pipeline.local_parameters())
+        EXPECT_TRUE(at::equal(tensor, whole.at(name))) << name;
+    });
+  }
+}
+
+TEST(WholeModuleTest, RunsBlocksTwiceWithTheSameBitsWhateverIsFrozen) {
   for (const char* also : {"", "layers.3.", "layers.0.norm."}) {
     std::atomic<int> calls = 0;
     Model model = from_module(freezing(also),
@@ -414,33 +441,79 @@ TEST(WholeModuleTest, RunsStagesTwiceWithTheSameBitsWhateverIsFrozen) {
       SCOPED_TRACE(std::string(schedule) + " " + also);
       calls = 0;
       expect_same_bits(one, train(model, options));
-      EXPECT_EQ(calls, 3 * 4 * stages * 2);
+      // The embedding, the blocks, norm and head together, and the blocks again.
+      EXPECT_EQ(calls, 3 * 4 * (1 + 2 * kLayers + 1));
     }
   }
 }
 
-TEST(WholeModuleTest, AStageRunsTwiceWhenAllItsBlocksAreNamed) {
+struct Piece {
+  std::string name;
+  bool twice = false;
+  bool operator==(const Piece&) const = default;
+};
+
+TEST(WholeModuleTest, PartsRunTwiceEachByItselfAndOthersTogether) {
   const Model model = decoder(leaving_out, {.parts = parts()});
-  const auto build = [&](const std::vector<std::string>& names, const char* cut) {
-    PipelineOptions options = layout("1F1B", 2);
-    options.partition.split_points = {cut};
-    options.activation_checkpoint = {ActivationCheckpoint::kLayers, names};
-    run(model, options, [](Pipeline& pipeline) {
-      const bool twice = pipeline.stages().front()->chunk().layers().front().recompute;
-      EXPECT_EQ(twice, pipeline.has_last_stage());
+  PipelineOptions options = layout("1F1B", 2);
+  options.partition.split_points = {"layers.4"};
+  const Trained once = train(model, options);
+  const auto pieces_of = [&](const ActivationCheckpoint& named) {
+    options.activation_checkpoint = named;
+    expect_same_bits(once, train(model, options));
+    std::vector<std::vector<Piece>> of_stage(2);
+    run(model, options, [&](Pipeline& pipeline) {
+      const Chunk& chunk = pipeline.stages().front()->chunk();
+      for (const LayerSpec& layer : chunk.layers())
+        of_stage[pipeline.rank()].push_back({layer.name, layer.recompute});
+      EXPECT_EQ(pipeline.modules().size(), chunk.layers().size());
     });
+    return of_stage;
   };
-  build({"layers.5"}, "layers.5");  // norm and head with it
-  build({"layers.5", "lm_head"}, "layers.5");
-  build({"norm", "lm_head"}, "norm");
-  const auto attempt = [&](const std::vector<std::string>& names, const char* cut) {
-    return message_of([&] { build(names, cut); });
-  };
-  const std::string head = attempt({"lm_head"}, "layers.5");
-  EXPECT_NE(head.find("'lm_head' is to run twice, 'layers.5' once"), std::string::npos) << head;
-  const std::string end = attempt({"lm_head"}, "norm");
-  EXPECT_NE(end.find("'lm_head' is to run twice, 'norm' once"), std::string::npos) << end;
-  EXPECT_NE(end.find("name all parts of the stage"), std::string::npos) << end;
+  using Pieces = std::vector<std::vector<Piece>>;
+  EXPECT_EQ(pieces_of({ActivationCheckpoint::kLayers, {"layers.1", "layers.2", "lm_head"}}),
+            (Pieces{{{"embed_tokens"}, {"layers.1", true}, {"layers.2", true}, {"layers.3"}},
+                    {{"layers.4"}, {"lm_head", true}}}));
+  EXPECT_EQ(pieces_of({ActivationCheckpoint::kLayers, {"embed_tokens"}}),
+            (Pieces{{{"embed_tokens", true}, {"layers.0"}}, {{"layers.4"}}}));
+}
+
+// What runs again has the numbers that it had, which are those of the stage as one call.
+TEST(WholeModuleTest, DropoutIsThatOfTheStageWhicheverBlocksRunTwice) {
+  Model model =
+      from_module([](const Kept& kept) { return std::make_shared<DecoderImpl>(0.3, kept); },
+                  run_decoder, {.parts = parts()});
+  finish(model);
+  for (const char* schedule : {"1F1B", "Interleaved1F1B", "ZBVZeroBubble"}) {
+    PipelineOptions options = layout(schedule, 2);
+    const Trained once = train(model, options);
+    for (const ActivationCheckpoint& named :
+         {ActivationCheckpoint(ActivationCheckpoint::kFull),
+          ActivationCheckpoint(ActivationCheckpoint::kLayers, {"layers.1", "layers.4"})}) {
+      options.activation_checkpoint = named;
+      SCOPED_TRACE(schedule);
+      expect_same_bits(once, train(model, options));
+    }
+  }
+}
+
+TEST(WholeModuleTest, PiecesOfAStageShareTheBuffersOutsideOfTheirParts) {
+  const Model model = decoder(leaving_out, {.parts = parts()});
+  PipelineOptions options = layout("1F1B", 1);
+  options.activation_checkpoint = ActivationCheckpoint::kFull;
+  run(model, options, [](Pipeline& pipeline) {
+    ASSERT_GT(pipeline.modules().size(), 1u);
+    const auto state = pipeline.local_state_dict();
+    EXPECT_EQ(std::count_if(state.begin(), state.end(),
+                            [](const auto& item) { return item.first == "scale"; }),
+              1);
+    pipeline.modules().front()->as<DecoderImpl>()->scale.fill_(5);
+    for (const auto& module : pipeline.modules())
+      EXPECT_EQ(module->as<DecoderImpl>()->scale.item<float>(), 5);
+    pipeline.to(torch::kCPU);
+    pipeline.modules().back()->as<DecoderImpl>()->scale.fill_(7);
+    EXPECT_EQ(pipeline.modules().front()->as<DecoderImpl>()->scale.item<float>(), 7);
+  });
 }
 
 TEST(WholeModuleTest, RunsPartsTwiceByTheirClass) {

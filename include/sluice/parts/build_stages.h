@@ -30,9 +30,9 @@ struct StageOptions {
   std::map<Axis, Group> groups = {};  // make_axis_groups(), for the hook
   int replica = 0;                    // of the mesh: the one that the stages are of
   // Parameters of two or more dimensions are made on the meta device, names, shapes and types
-  // without memory, of stages of any size, until RankStages::to_empty(). LayerSpec::make need not
-  // know of it (docs/library.md); one that makes them there by itself, as LayerOptions::device says
-  // to, needs no option.
+  // without memory, of stages of any size, until RankStages::to_empty(); all else has the numbers
+  // that LayerSpec::make gives it, which need not know of it (docs/library.md). One that makes them
+  // there by itself, as LayerOptions::device says to, needs no option.
   bool deferred = false;
 };
 
@@ -76,8 +76,9 @@ class RankStages {
 
 // Modules stay in the mode, training or evaluation, in which LayerSpec::make returns them.
 // The stages that `partition` places on `rank` of a pipeline; those of tied parameters on one rank
-// share storage. With Model::fuse each is one layer, whose parameters are those of the layers that
-// it was made of, in their order. partition: of this model's layers. Throws Error(kUsage) for a
+// share storage. With Model::fuse each is one layer, or one for every layer that runs
+// twice and for those between two of these; parameters are those of the layers that they were made
+// of, in their order. partition: of this model's layers. Throws Error(kUsage) for a
 // partition of another number of layers, for values that nobody writes, and what Chunk throws.
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});

@@ -19,6 +19,7 @@
 namespace sluice {
 
 class CastedWeights;
+class KeyedStream;
 
 // The layers [first, first + layers.size()) of the model on this rank, as one callable.
 //
@@ -52,9 +53,13 @@ class Chunk {
   // call: in place of run_layer(); empty: run_layer().
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch, const LayerCall& call = {});
-  // One layer on what it reads, with its random numbers.
+  // One layer on what it reads, with its random numbers. begin: where they begin, if not as those
+  // of a forward.
   std::vector<at::Tensor> run_layer(std::size_t i, const std::vector<at::Tensor>& read,
-                                    std::uint64_t seed, std::int64_t step, std::int64_t microbatch);
+                                    std::uint64_t seed, std::int64_t step, std::int64_t microbatch,
+                                    const KeyedStream* begin = nullptr);
+  // Where those of layer i begin, when all before it have run; null: at its own key.
+  std::shared_ptr<const KeyedStream> random_numbers(std::size_t i) const;
 
   // Metas of outputs(), given those of inputs(); nullopt when a layer has no shape function. Throws
   // Error(kUsage) naming a layer whose shape function gives another number of metas than it writes.
@@ -65,10 +70,13 @@ class Chunk {
   const std::vector<std::string>& outputs() const { return outputs_; }
   const std::vector<LayerSpec>& layers() const { return layers_; }
   int first_layer() const { return first_layer_; }
+  // Which of layers() the parameter is of.
+  std::size_t index_of(const ParameterInfo& parameter) const;
   torch::nn::Module& module(std::size_t i) { return *modules_[i]; }
   std::vector<ParameterInfo>& parameters() { return parameters_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
-  // Of the modules, as running statistics, by full name; not copied.
+  // Of the modules, as running statistics, by full name; not copied. Those of one name in several
+  // layers are one.
   std::vector<std::pair<std::string, at::Tensor>> buffers() const;
   void train(bool on);
   // Under autocast products read copies of the weights in its type, made once for all forwards. To
@@ -98,6 +106,7 @@ class Chunk {
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;
   std::vector<ParameterInfo> parameters_;
   std::unique_ptr<CastedWeights> casted_weights_;
+  std::unique_ptr<KeyedStream> random_numbers_;           // of the layer that ran last
   std::vector<std::string> unused_inputs_;                // relayed to nobody, read by nobody
   std::vector<std::vector<std::string>> release_before_;  // per layer: values that it reads last
   std::vector<std::vector<std::string>> release_after_;   // per layer: written, never read
@@ -106,8 +115,9 @@ class Chunk {
 };
 
 // Makes later uses of a tied parameter share the storage of the first use among these chunks (all
-// of one rank). Values of later uses are lost: call it before weights are loaded or drawn.
-// Throws Error(kUsage) when shapes or dtypes differ, and when two chunks were given one module.
+// of one rank), and buffers of one name that of the first in a chunk. Values of later uses are
+// lost: call it before weights are loaded or drawn. Throws Error(kUsage) when shapes or dtypes
+// differ, and when two chunks were given one module.
 void share_tied_storage(const std::vector<Chunk*>& chunks);
 
 // Draws every parameter of the chunk (LayerSpec::initialize): a function of (seed, full name,

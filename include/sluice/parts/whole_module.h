@@ -33,8 +33,8 @@ struct Part {
 
 // What is said of a module's parts.
 struct ModuleTree {
-  // In the order in which `forward` runs them, each once. Empty: the module is made once, whole,
-  // for their names, and freed: its own parameters first, wherever `forward` reads them, then the
+  // In the order in which `forward` runs them, each once. Empty: the module is made once, without
+  // memory, for their names: its own parameters first, wherever `forward` reads them, then the
   // children in the order of their registration, the elements of ModuleList, ModuleDict and
   // Sequential in place of these; the first reads `input`, all else is "hidden".
   std::vector<Part> parts = {};
@@ -93,7 +93,9 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 }  // namespace detail
 
 // source: a factory (const Kept&) -> a module (shared_ptr or holder), called once for each local
-// stage, on its rank; it may leave out what is not kept, or make all and drop it (drop_unkept).
+// stage, on its rank; it may leave out what is not kept, or make all and drop it (drop_unkept):
+// only what is left takes memory (docs/library.md, Without memory). A factory whose constructors
+// reach into memory themselves is called again with memory for all, and a warning says so.
 // Or a module that is ready: for one stage, since there is one of it; it then holds the trained
 // weights afterwards.
 //
@@ -102,11 +104,12 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 // all values that later stages or the loss read: by name, or in the order in which parts write
 // them. Or (Net&, const at::Tensor& first), where the first of `in` is all that is needed.
 //
-// Every part is a layer of the model, for all ways to split. Parts of one stage run as one: random
-// numbers in forward are keyed by the first of them, so that bits with dropout depend on the cuts;
-// without Model::fuse every part is a module of its own (and the factory called once for each), and
-// they do not. Model::inputs are what parts read and none writes, Model::outputs what the last
-// writes; both may be changed.
+// Every part is a layer of the model, for all ways to split. Parts of one stage run as one, or
+// where some run twice (PipelineOptions::activation_checkpoint) in pieces, each made by a call of
+// the factory: random numbers in forward are keyed by the first of the stage, so that bits with
+// dropout depend on the cuts; without Model::fuse every part is a module of its own (and the
+// factory called once for each), and they do not. Model::inputs are what parts read and none
+// writes, Model::outputs what the last writes; both may be changed.
 //
 // Throws Error(kUsage) for parts that are not in the module and names that are not parts; building
 // the stages throws it for a factory that leaves out what is kept, or makes a parameter that is

@@ -1,0 +1,20 @@
+// Which parameters have an initial value where nothing says another (LayerSpec::initialize).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace sluice {
+
+inline bool has_default_ones(const std::string& name, const at::Tensor& value) {
+  return value.dim() < 2 && (name == "weight" || name.ends_with(".weight"));
+}
+inline bool has_default_zeros(const std::string& name, const at::Tensor& value) {
+  return value.dim() < 2 && !has_default_ones(name, value) && name.ends_with("bias");
+}
+inline bool has_default_value(const std::string& name, const at::Tensor& value) {
+  return value.dim() >= 2 || has_default_ones(name, value) || has_default_zeros(name, value);
+}
+
+}  // namespace sluice

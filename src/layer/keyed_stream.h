@@ -1,0 +1,50 @@
+// Random streams of keys, and which of them a thread draws from.
+//
+// Owns: the generators of a stream. Does not own: keys (key_hash.h), what user code draws through
+// (keyed_random.h). Thread-safety: a stream belongs to one thread.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace sluice {
+
+// The random numbers of one key: a generator per device, made when first drawn from.
+class KeyedStream {
+ public:
+  KeyedStream(std::uint64_t seed, std::int64_t step, std::string_view layer,
+              std::int64_t microbatch);
+
+  const at::Generator& generator(c10::Device device);
+  // One that goes on from here by itself.
+  KeyedStream copy() const;
+
+ private:
+  std::uint64_t key_;
+  std::vector<std::pair<c10::Device, at::Generator>> generators_;
+};
+
+// Within it all that this thread draws comes from the stream, which goes on afterwards where it is.
+class KeyedStreamScope {
+ public:
+  explicit KeyedStreamScope(KeyedStream& stream);
+  ~KeyedStreamScope();
+  KeyedStreamScope(const KeyedStreamScope&) = delete;
+  KeyedStreamScope& operator=(const KeyedStreamScope&) = delete;
+
+ private:
+  KeyedStream* outer_;
+  c10::impl::IncludeDispatchKeyGuard include_;
+};
+
+// The generator of the innermost scope of this thread, of numbers on the CPU; nullopt: it is in
+// none.
+std::optional<at::Generator> keyed_generator();
+
+}  // namespace sluice
