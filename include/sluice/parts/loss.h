@@ -5,9 +5,12 @@
 // scaling of gradients (options.h). Thread-safety: pure functions.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "sluice/parts/labels.h"
 #include "sluice/parts/values.h"
@@ -20,9 +23,33 @@ struct LossValue {
   std::int64_t count = 1;  // counted tokens behind it
 };
 
-// outputs: values of the last chunk; batch: inputs of the microbatch ("labels", ...).
-// Returns the *sum* of the token losses of the microbatch and the number of counted tokens.
-using LossFunction = std::function<LossValue(const Values& outputs, const Values& batch)>;
+// (const Values& outputs, const Values& batch) -> LossValue. outputs: values of the last chunk;
+// batch: inputs of the microbatch ("labels", ...). Returns the *sum* of the token losses of the
+// microbatch and the number of counted tokens. Holds any such function, or none.
+class LossFunction {
+ public:
+  LossFunction() = default;
+  template <typename Function>
+  requires(!std::same_as<std::remove_cvref_t<Function>, LossFunction>)
+      LossFunction(Function function) {
+    static_assert(std::is_invocable_v<Function&, const Values&, const Values&>,
+                  "a loss takes (const sluice::Values& outputs, const sluice::Values& batch)");
+    static_assert(
+        std::is_convertible_v<std::invoke_result_t<Function&, const Values&, const Values&>,
+                              LossValue>,
+        "a loss returns a sluice::LossValue, the sum and the count; a function that returns a mean "
+        "becomes one by sluice::mean_loss()");
+    function_ = std::move(function);
+  }
+
+  explicit operator bool() const { return static_cast<bool>(function_); }
+  LossValue operator()(const Values& outputs, const Values& batch) const {
+    return function_(outputs, batch);
+  }
+
+ private:
+  std::function<LossValue(const Values& outputs, const Values& batch)> function_;
+};
 
 // A loss beside that of the outputs, on whatever stage computes it: of a router of experts, of
 // further prediction heads, of a distillation. A value that layers write and none reads: one
@@ -30,7 +57,7 @@ using LossFunction = std::function<LossValue(const Values& outputs, const Values
 // `scale`.
 struct AuxiliaryLoss {
   std::string value;   // its name; with '*' and '?' a pattern, as for one of every layer
-  double scale = 1.0;  // of its gradient; the loss that a step reports is without it
+  double scale = 1.0;  // in the loss that a step differentiates and reports
 };
 
 // As count_labels, of every row. labels_BL: integers [batch, length], aligned with the ids.

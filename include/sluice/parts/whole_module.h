@@ -77,8 +77,17 @@ std::shared_ptr<Module> pointer_to(const torch::nn::ModuleHolder<Module>& holder
   return holder.ptr();
 }
 
+template <typename Source>
+concept IsModule = requires(const Source& source) {
+  pointer_to(source);
+};
+
 template <typename Net, typename Forward>
 std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward forward) {
+  static_assert(std::is_invocable_v<const Forward&, Net&, const Values&> ||
+                    std::is_invocable_v<const Forward&, Net&, const at::Tensor&>,
+                "forward of from_module() takes (Net&, const sluice::Values&) or (Net&, const "
+                "at::Tensor&), where Net is the class of the module (NetImpl), not its holder");
   return [forward = std::move(forward)](torch::nn::Module& module, const Values& in) -> Outputs {
     Net* net = dynamic_cast<Net*>(&module);
     if (!net) refuse_module(module, class_name<Net>());
@@ -116,8 +125,13 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 // not.
 template <typename Source, typename Forward>
 Model from_module(Source source, Forward forward, const ModuleTree& tree = {}) {
+  constexpr bool is_factory = std::is_invocable_v<const Source&, const Kept&>;
+  static_assert(
+      is_factory || detail::IsModule<Source>,
+      "from_module() takes a factory, [](const sluice::Kept& kept) { .. }, which returns a "
+      "shared_ptr of a module or its holder, or a module that is ready");
   detail::WholeModule whole;
-  if constexpr (std::is_invocable_v<const Source&, const Kept&>) {
+  if constexpr (is_factory) {
     using Net =
         typename decltype(detail::pointer_to(source(std::declval<const Kept&>())))::element_type;
     whole.make = [source = std::move(source)](const Kept& kept) {
