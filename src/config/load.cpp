@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/cpu_level.h"
+#include "base/format.h"
 #include "base/product_kind.h"
 #include "config/check.h"
 #include "config/key_table.h"
@@ -150,9 +151,10 @@ Overrides take_overrides(std::vector<std::string>& arguments) {
     } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
       overrides.emplace_back(name.substr(2), arguments[++i]);
     } else {
-      throw Error(ErrorKind::kUsage, {.what = "no value after " + name,
-                                      .where = "command line",
-                                      .remedy = "write " + name + " VALUE or " + name + "=VALUE"});
+      throw Error(ErrorKind::kUsage,
+                  {.what = "no value after " + name,
+                   .where = "command line",
+                   .remedy = formatted("write {} VALUE or {}=VALUE", name, name)});
     }
   }
   rest.insert(rest.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
