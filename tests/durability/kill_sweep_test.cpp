@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+
 #include "watched_run.h"
 
 namespace sluice::testing {
@@ -83,9 +85,24 @@ class KillSweepTest : public WatchedRunTest {
     }
 
     num_between_ += found.ok.empty();
+    const std::vector<std::string> expected = lines_of_next(sweep, after);
     const ProgramResult again = train_four(sweep.next.empty() ? sweep.overrides : sweep.next);
     ASSERT_EQ(again.exit_code, 0) << after << again.err;
-    expect_same_as("clean", after, sweep.begins_anew);
+    expect_same_checkpoints_as("clean", after, sweep.begins_anew);
+    EXPECT_EQ(what_was_computed(out()), expected) << after;
+  }
+
+  // What metrics.jsonl is to say after the next run. One that began anew has replaced the file; the
+  // next, which goes on from the checkpoint that stays, adds its step to the lines that it finds.
+  std::vector<std::string> lines_of_next(const Sweep& sweep, const std::string& after) const {
+    const std::vector<std::string> clean = what_was_computed(folder_ / "clean");
+    if (!sweep.begins_anew || sweep.next.empty()) return clean;
+    std::vector<std::string> lines = what_was_computed(out());
+    EXPECT_EQ(std::mismatch(lines.begin(), lines.end(), clean.begin(), clean.end()).first,
+              lines.end())
+        << after << ::testing::PrintToString(lines);
+    lines.push_back(clean.back());
+    return lines;
   }
 
   int num_points_ = 0, num_between_ = 0;

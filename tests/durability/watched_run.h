@@ -106,14 +106,19 @@ class WatchedRunTest : public TrainCommandTest {
     fs::copy(from, to, fs::copy_options::recursive);
   }
 
-  // That the checkpoints and the metrics are, to the bit, those of a run that nothing interrupted,
-  // and nothing else is there. of_any_generation: how often a run began anew may differ.
-  void expect_same_as(const std::string& name, const std::string& after,
-                      bool of_any_generation = false) const {
+  // That the checkpoints are, to the bit, those of a run that nothing interrupted, and nothing else
+  // is there. of_any_generation: how often a run began anew may differ.
+  void expect_same_checkpoints_as(const std::string& name, const std::string& after,
+                                  bool of_any_generation) const {
     EXPECT_EQ(difference(comparable((folder_ / name) + "/checkpoint", of_any_generation),
                          comparable(checkpoints(), of_any_generation)),
               "")
         << after;
+  }
+
+  // The metrics, too.
+  void expect_same_as(const std::string& name, const std::string& after) const {
+    expect_same_checkpoints_as(name, after, false);
     EXPECT_EQ(what_was_computed(out()), what_was_computed(folder_ / name)) << after;
   }
 
