@@ -108,7 +108,7 @@ class Factory {
 // What a model and its stages share of a whole module.
 class Tree {
  public:
-  Tree(std::shared_ptr<const Factory> factory, std::vector<PlacedPart> parts,
+  Tree(std::shared_ptr<const Factory> factory, const std::vector<PlacedPart>& parts,
        const ModuleTree& given)
       : factory_(std::move(factory)), ties_(given.ties) {
     for (const PlacedPart& placed : parts) {
@@ -174,6 +174,14 @@ class Tree {
   }
 
  private:
+  [[noreturn]] void refuse_left_over(const std::string& name, const std::string& part,
+                                     const Names& parts) const {
+    const char* otherwise = part == name ? ": an own parameter cannot be taken out again"
+                                         : ", or take it out with drop_unkept";
+    refuse("parameter '" + name + "' is left over in the stage of " + range_of(parts), class_name(),
+           "make '" + part + "' only where kept(\"" + part + "\") is true" + otherwise);
+  }
+
   void require_kept(const Module& module, const Names& parts) const {
     for (const std::string& part : parts) {
       if (has_part(module, part)) continue;
@@ -190,12 +198,7 @@ class Tree {
         refuse("parameter '" + name + "' is in no part", class_name(),
                "name it, or what holds it, in ModuleTree::parts");
       const std::string& part = layers_[owner].name;
-      if (!contains(parts, part))
-        refuse("parameter '" + name + "' is left over in the stage of " + range_of(parts),
-               class_name(),
-               "make '" + part + "' only where kept(\"" + part + "\") is true" +
-                   (part == name ? ": an own parameter cannot be taken out again"
-                                 : ", or take it out with drop_unkept"));
+      if (!contains(parts, part)) refuse_left_over(name, part, parts);
       const auto [other, added] = seen.emplace(item.value().unsafeGetTensorImpl(), name);
       if (!added && owner_of(other->second, layers_) != owner)
         refuse("parameter '" + name + "' is the very tensor of '" + other->second + "'",
@@ -276,9 +279,9 @@ void refuse_module(const Module& module, const std::string& class_name) {
 
 Model from_module(WholeModule whole, const ModuleTree& given) {
   const auto factory = std::make_shared<const Factory>(std::move(whole));
-  std::vector<PlacedPart> parts =
+  const std::vector<PlacedPart> parts =
       place_parts(given, is_complete(given) ? nullptr : factory->make_for_names().get());
-  const auto tree = std::make_shared<const Tree>(factory, std::move(parts), given);
+  const auto tree = std::make_shared<const Tree>(factory, parts, given);
 
   Model model;
   for (const LayerSpec& layer : tree->layers()) {
