@@ -41,7 +41,8 @@
 //     dtype of the parameter; what adds up is float32 where that is of half precision. It is never
 //     reduced twice. With several ranks it is there once somebody has asked for parameters:
 //     parameters(), local_parameters(), modules(), stages(), or check(), save() and load() with an
-//     optimizer.
+//     optimizer. Where each replica has its own blocks (zero1, zero3) it is that of parameters(),
+//     and there once somebody has asked for those.
 //  3. A layer's factory is called on the rank that has the layer, and on no other.
 // Thread-safety: one rank's thread.
 #pragma once

@@ -21,7 +21,8 @@ void Grads::add_step() {
       continue;
     }
     const at::Tensor part = own.part_of(whole);
-    add(own.value, part.numel() < whole.numel() ? part.clone() : part);
+    // No view: optimizers detach `.grad` in place.
+    add(own.value, part.numel() < whole.numel() ? part.clone() : part.variable_data());
     whole.reset();
   }
 }

@@ -94,6 +94,10 @@ void Pipeline::Impl::require_whole(const char* call) const {
                          "load_weights() and load() fill"});
 }
 
+void Pipeline::Impl::give_out_whole() {
+  if (!callers.are_blocks()) grads.give_out();
+}
+
 Work<GradientNorms> Pipeline::Impl::post_norms() {
   const RankModel& rank = engine.rank();
   if (!callers.are_blocks()) {
@@ -220,7 +224,7 @@ std::vector<at::Tensor> Pipeline::parameters() const {
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_parameters() const {
   require_no_step("Pipeline::local_parameters");
   impl_->require_whole("Pipeline::local_parameters");
-  impl_->grads.give_out();
+  impl_->give_out_whole();
   return impl_->local_parameters();
 }
 
@@ -377,12 +381,12 @@ std::uint64_t Pipeline::seed() const { return impl_->engine.options().seed; }
 const Plan& Pipeline::plan() const { return impl_->engine.plan(); }
 std::vector<Stage*> Pipeline::stages() const {
   require_no_step("Pipeline::stages");
-  impl_->grads.give_out();
+  impl_->give_out_whole();
   return impl_->engine.rank().stages.pointers();
 }
 std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
   require_no_step("Pipeline::modules");
-  impl_->grads.give_out();
+  impl_->give_out_whole();
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
   for (const auto& stage : impl_->engine.rank().stages.stages()) {
     Chunk& chunk = stage->chunk();

@@ -45,6 +45,8 @@ struct Pipeline::Impl {
   void require_own(const torch::optim::Optimizer& optimizer);
   // Where parameters are sharded, those of the modules have no memory between steps.
   void require_whole(const char* call) const;
+  // Somebody asks for whole parameters, which are an optimizer's unless those are blocks.
+  void give_out_whole();
   // Of all gradients, each counted once.
   Work<GradientNorms> post_norms();
   // One rank for all, and once: what follows a loss that is not finite is none either.

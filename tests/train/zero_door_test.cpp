@@ -135,7 +135,7 @@ Trained train(const Layout& layout, const Make& make = kAdamW, const Part& part 
           if (part.calls > 1) pipeline.scale_grads_by_divisor(part.calls);
           own.norms.push_back(pipeline.clip_grad_norm(part.max_norm));
           pipeline.step(*optimizer);
-          pipeline.zero_grad();
+          optimizer->zero_grad();
         }
         own.losses.push_back(pipeline.eval_step(batch_of(pipeline, 99, part.type)).loss);
         if (!part.to.empty()) pipeline.save(part.to, {.optimizer = optimizer.get()});
@@ -437,6 +437,52 @@ TEST(ZeroDoorTest, OtherTensorsThanTheBlocksAreRefused) {
   expect_in(text, "this replica's own blocks");
   run(wide_mlp(), options_of({1, 2}), of_whole);
   expect_in(refusal({1, 2, Shards::kZero3}, of_whole), "no whole parameters");
+  // Nor does an optimizer of them train nothing without a word.
+  expect_in(
+      refusal({1, 2, Shards::kZero1},
+              [](Pipeline& pipeline) {
+                const std::vector<at::Tensor> whole = {pipeline.local_parameters().front().second};
+                torch::optim::AdamW optimizer(whole);
+                for (int step = 1; step <= 2; ++step) {
+                  pipeline.train_step(batch_of(pipeline, step));
+                  optimizer.step();
+                }
+              }),
+      "of pipeline.parameters()");
+}
+
+TEST(ZeroDoorTest, ThePredictedStateIsThatOfTheReplicaThatHasMost) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    Model model = changed([&](std::size_t, torch::nn::Module& module) { module.to(type); });
+    model.layers.back().ties.clear();
+    const ModelSpec spec =
+        describe(model.layers, {{"x", {{2, kWide}, type}}, {"y", {{2, kWide}, type}}});
+    std::int64_t of_one = 0;
+    for (const Shards shards : kAll) {
+      const PipelineOptions options = options_of({1, 4, shards});
+      const RankMemory predicted = plan_pipeline(spec, options).ranks[0].memory;
+      std::int64_t most = 0;
+      std::mutex mutex;
+      run(model, options, [&](Pipeline& pipeline) {
+        torch::optim::AdamW optimizer(pipeline.parameters());
+        pipeline.train_step(batch_of(pipeline, 1, type));
+        pipeline.step(optimizer);
+        std::int64_t bytes = 0;
+        for (const auto& [parameter, state] : optimizer.state()) {
+          const auto& moments = static_cast<torch::optim::AdamWParamState&>(*state);
+          bytes +=
+              static_cast<std::int64_t>(moments.exp_avg().nbytes() + moments.exp_avg_sq().nbytes());
+        }
+        const std::lock_guard lock(mutex);
+        most = std::max(most, bytes);
+      });
+      EXPECT_EQ(predicted.optimizer_bytes, most) << text_of({1, 4, shards});
+      if (shards == Shards::kNone)
+        of_one = most;
+      else
+        EXPECT_LT(most, of_one / 3);
+    }
+  }
 }
 
 TEST(ZeroDoorTest, AHookAndTheTrainersPlanAreRefused) {
