@@ -64,8 +64,8 @@ struct GradientScale {
   enum Kind {
     kTokens,        // of the sum of token losses / counted tokens of the whole step
     kMicrobatches,  // of the mean over microbatches of each microbatch's mean
-    kNone,          // of the sum over microbatches of each microbatch's mean
-    kDivisor,       // kNone / divisor
+    kSumOfMeans,    // of the sum over microbatches of each microbatch's mean
+    kDivisor,       // kSumOfMeans / divisor
   };
   Kind kind;
   double divisor;  // of kDivisor alone; above 0

@@ -41,7 +41,8 @@
 //     dtype of the parameter; what adds up is float32 where that is of half precision. It is never
 //     reduced twice. With several ranks it is there once somebody has asked for parameters:
 //     parameters(), local_parameters(), modules(), stages(), or check(), save() and load() with an
-//     optimizer.
+//     optimizer. Where each replica has its own blocks (zero1, zero3) it is that of parameters(),
+//     and there once somebody has asked for those.
 //  3. A layer's factory is called on the rank that has the layer, and on no other.
 // Thread-safety: one rank's thread.
 #pragma once
@@ -117,8 +118,7 @@ class Pipeline {
   // agrees with all ranks on what trains, and draws the weights (LayerSpec::initialize): on every
   // replica those of the first. plan: of this model; references must outlive the pipeline. Throws
   // Error(kUsage) for a plan or transport of another size, for modules that train other layers than
-  // the plan (on every rank, naming one), for zero1 and zero3 where the optimizer is the caller's,
-  // and what build_stages() throws.
+  // the plan (on every rank, naming one), and what build_stages() throws.
   Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -146,17 +146,29 @@ class Pipeline {
   // losses of all of them in order, the same on every rank. Whether ranks agree is not checked.
   std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
 
+  // Collective. One update by an optimizer of torch's that is made of parameters(): under every
+  // plan with StepEnd::kGradients, whose second program this is, proven too. Where each replica has
+  // its own blocks (zero1, zero3) they all have the updated weights then; there a plain
+  // optimizer.step() is refused at the next call. Throws Error(kUsage) for an optimizer that holds
+  // other tensors (check()) or needs a closure (LBFGS), and with blocks for one that is not known
+  // to go element by element: AdamW, Adam, SGD, RMSprop and Adagrad are.
+  void step(torch::optim::Optimizer& optimizer);
+
   // Moves all modules of this rank. Before the first step, and before parameters() are asked for:
   // an optimizer holds them. Throws Error(kUsage) later.
   void to(at::Device device);
 
   // This rank's trainable parameters in layer order, each storage once: what an optimizer takes.
+  // With zero1 and zero3 this replica's own blocks of them, flat; those of which another replica
+  // has all are left out.
   std::vector<at::Tensor> parameters() const;
   // All of this rank's, frozen ones too, by their full names; a tied one once, under the name of
-  // its first use in the model, wherever that is.
+  // its first use in the model, wherever that is. Throws Error(kUsage) with zero3, as the two
+  // below.
   std::vector<std::pair<std::string, at::Tensor>> local_parameters() const;
   // All uses of parameters on this rank's stages, in order, with whole shape and tie. Where
-  // parameters are sharded (zero3), the tensor is this replica's own blocks, flat.
+  // parameters() are blocks, the tensor is the block, of no elements where another replica has all:
+  // groups of an optimizer go by names and global_shape, not by dim() of the tensor.
   std::vector<ParameterInfo> named_parameters() const;
   // Parameters and buffers of this rank under the names of the whole model, detached, not copied.
   std::vector<std::pair<std::string, at::Tensor>> local_state_dict() const;

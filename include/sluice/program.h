@@ -60,7 +60,10 @@ struct Program {
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
   std::vector<TieGroup> tie_groups;        // by Action::group
   bool forward_only = false;               // evaluation: F, and no backward of any kind
-  std::vector<StageBackward> backwards;    // by stage; empty: all are kFull
+  // What follows steps whose optimizer is the caller's: UPDATE and OPTIMIZER_STEP alone, of no
+  // microbatches.
+  bool update_only = false;
+  std::vector<StageBackward> backwards;  // by stage; empty: all are kFull
 
   int num_ranks() const { return stage_map.num_ranks(); }
   int num_stages() const { return stage_map.num_stages(); }
@@ -81,6 +84,8 @@ Program to_program(const Schedule& schedule);
 
 // The forwards alone: every backward goes, a pair becomes its F; sets forward_only. For evaluation.
 Program keep_forward(Program program);
+// The other way round: nothing is left, for an update by itself; sets update_only.
+Program keep_update(Program program);
 // What nothing that is trained needs goes: W of stages that train nothing (a B becomes I), and
 // below all that is trained every backward, with SEND_B and RECV_B where the program holds them.
 // backwards: of every stage. Throws Error(kUsage) for another number of stages.
@@ -125,8 +130,9 @@ Program add_optimizer_step(Program program, bool with_norm);
 // REDUCE_NORM, since waiting for it earlier would end its overlap with compute.
 Program add_partial_norms(Program program);
 // OPTIMIZER_STEP becomes {s}UPDATE of every stage of its row that has gradients of weights, in the
-// order in which the row computes with them first; a row without such a stage keeps its
-// OPTIMIZER_STEP. What replicas share of an update goes on while the next stage is updated.
+// order in which the row computes with them first (update_only: ascending); a row without such a
+// stage keeps its OPTIMIZER_STEP. What replicas share of an update goes on while the next stage is
+// updated.
 Program split_optimizer_step(Program program);
 
 struct LowerOptions {
@@ -138,6 +144,7 @@ struct LowerOptions {
   bool defer_receives = false;
   bool merge_backward = false;  // adjacent I, W -> B
   bool forward_only = false;    // for evaluation: no backward, norm, update or sum of gradients
+  bool update_only = false;     // nothing but what `optimizer_step` and `update_by_stage` add
   std::vector<StageBackward> backwards;  // of every stage; empty: all kFull
   std::vector<TieGroup> tie_groups;
   bool loss = false;     // REDUCE_LOSS
@@ -149,8 +156,8 @@ struct LowerOptions {
 };
 
 // The passes by name, in the order in which lower() applies them for these options: forward only,
-// frozen, merge, unshard, reduce gradients, transfers, defer, tied reductions, loss, outputs,
-// optimizer step, partial norms, update by stage.
+// update only, frozen, merge, unshard, reduce gradients, transfers, defer, tied reductions, loss,
+// outputs, optimizer step, partial norms, update by stage.
 struct NamedPass {
   std::string name;
   Program (*apply)(Program, const LowerOptions&) = nullptr;

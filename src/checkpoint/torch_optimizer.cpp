@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+#include "checkpoint/load_state.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -64,7 +66,8 @@ constexpr Kind kind(const char* name) {
           [](OptimizerParamState& state) { return fields_of(static_cast<State&>(state)); }};
 }
 
-const Kind& kind_of(const Optimizer& optimizer) {
+// Null: it is none of them.
+const Kind* find_kind(const Optimizer& optimizer) {
   static constexpr std::array kKinds = {
       kind<torch::optim::AdamW, torch::optim::AdamWParamState>("AdamW"),
       kind<torch::optim::Adam, torch::optim::AdamParamState>("Adam"),
@@ -72,7 +75,12 @@ const Kind& kind_of(const Optimizer& optimizer) {
       kind<torch::optim::RMSprop, torch::optim::RMSpropParamState>("RMSprop"),
       kind<torch::optim::Adagrad, torch::optim::AdagradParamState>("Adagrad")};
   for (const Kind& known : kKinds)
-    if (known.is(optimizer)) return known;
+    if (known.is(optimizer)) return &known;
+  return nullptr;
+}
+
+const Kind& kind_of(const Optimizer& optimizer) {
+  if (const Kind* kind = find_kind(optimizer)) return *kind;
   throw Error(
       ErrorKind::kUsage,
       {.what = "the state of this kind of optimizer cannot be saved",
@@ -80,10 +88,10 @@ const Kind& kind_of(const Optimizer& optimizer) {
        .remedy = "AdamW, Adam, SGD, RMSprop and Adagrad can; save others as extra tensors"});
 }
 
-// The full name of every parameter of the optimizer, by what its state is kept under.
-std::vector<std::pair<at::Tensor, std::string>> named_parameters(const Optimizer& optimizer,
-                                                                 const ParameterNames& names) {
-  std::vector<std::pair<at::Tensor, std::string>> named;
+// What every tensor of the optimizer is.
+std::vector<std::pair<at::Tensor, OptimizedElements>> named_parameters(
+    const Optimizer& optimizer, const ParameterNames& names) {
+  std::vector<std::pair<at::Tensor, OptimizedElements>> named;
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params())
       named.emplace_back(parameter, names.at(parameter.unsafeGetTensorImpl()));
@@ -95,21 +103,31 @@ std::string key(const char* field, const std::string& name) {
   return std::string(field) + "/" + name;
 }
 
+// The elements of a saved tensor that the optimizer has of its parameter.
+at::Tensor read_elements(const Checkpoint& checkpoint, const std::string& key,
+                         const OptimizedElements& of, const at::Tensor& parameter) {
+  const SavedTensor& saved = *checkpoint.find(SavedKind::kOptimizer, key);
+  if (saved.shape != of.shape) {
+    throw Error(ErrorKind::kCheckpoint, {.what = "'" + key + "' is " + shape_text(saved.shape) +
+                                                 ", its parameter " + shape_text(of.shape),
+                                         .where = checkpoint.path(),
+                                         .remedy = "it is of another model"});
+  }
+  if (parameter.sizes() == at::IntArrayRef(of.shape))
+    return checkpoint.read(SavedKind::kOptimizer, key).to(parameter.device());
+  const at::Tensor own = at::empty(parameter.sizes(), parameter.detach().options());
+  load_optimizer(checkpoint, {StatePart{key, own, of.shape, of.begin}});
+  return own;
+}
+
 // Fills in what is there. false: nothing is.
-bool read_fields(const Checkpoint& checkpoint, const std::string& name, const Fields& fields,
+bool read_fields(const Checkpoint& checkpoint, const OptimizedElements& of, const Fields& fields,
                  const at::Tensor& parameter) {
+  const std::string& name = of.name;
   bool found = false;
   for (const auto& [field, tensor] : fields.tensors) {
     if (!checkpoint.find(SavedKind::kOptimizer, key(field, name))) continue;
-    const at::Tensor saved = checkpoint.read(SavedKind::kOptimizer, key(field, name));
-    if (saved.sizes() != parameter.sizes()) {
-      throw Error(ErrorKind::kCheckpoint,
-                  {.what = "'" + key(field, name) + "' is " + to_text(meta_of(saved)) +
-                           ", its parameter " + to_text(meta_of(parameter)),
-                   .where = checkpoint.path(),
-                   .remedy = "it is of another model"});
-    }
-    *tensor = saved.to(parameter.device());
+    *tensor = read_elements(checkpoint, key(field, name), of, parameter);
     found = true;
   }
   if (fields.step && checkpoint.find(SavedKind::kOptimizer, key("step", name))) {
@@ -124,17 +142,19 @@ bool read_fields(const Checkpoint& checkpoint, const std::string& name, const Fi
 }  // namespace
 
 std::string optimizer_name(const Optimizer& optimizer) { return kind_of(optimizer).name; }
+bool is_known_optimizer(const Optimizer& optimizer) { return find_kind(optimizer) != nullptr; }
 
 NamedTensors torch_optimizer_state(const Optimizer& optimizer, const ParameterNames& names) {
   const Kind& kind = kind_of(optimizer);
   NamedTensors state;
-  for (const auto& [parameter, name] : named_parameters(optimizer, names)) {
+  for (const auto& [parameter, of] : named_parameters(optimizer, names)) {
     const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
     if (found == optimizer.state().end()) continue;
     const Fields fields = kind.fields(*found->second);
     for (const auto& [field, tensor] : fields.tensors)
-      if (tensor->defined()) state.emplace_back(key(field, name), *tensor);
-    if (fields.step) state.emplace_back(key("step", name), at::full({}, *fields.step, at::kLong));
+      if (tensor->defined()) state.emplace_back(key(field, of.name), *tensor);
+    if (fields.step)
+      state.emplace_back(key("step", of.name), at::full({}, *fields.step, at::kLong));
   }
   return state;
 }
@@ -142,10 +162,11 @@ NamedTensors torch_optimizer_state(const Optimizer& optimizer, const ParameterNa
 void load_torch_optimizer(Optimizer& optimizer, const ParameterNames& names,
                           const Checkpoint& checkpoint) {
   const Kind& kind = kind_of(optimizer);
-  for (const auto& [parameter, name] : named_parameters(optimizer, names)) {
+  for (const auto& [parameter, of] : named_parameters(optimizer, names)) {
     std::unique_ptr<OptimizerParamState> state = kind.make();
     void* const at = parameter.unsafeGetTensorImpl();
-    if (read_fields(checkpoint, name, kind.fields(*state), parameter)) {
+    const bool has_elements = parameter.numel() > 0 || c10::multiply_integers(of.shape) == 0;
+    if (has_elements && read_fields(checkpoint, of, kind.fields(*state), parameter)) {
       optimizer.state()[at] = std::move(state);
     } else {
       optimizer.state().erase(at);

@@ -4,8 +4,10 @@
 // Thread-safety: the thread of the optimizer.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "sluice/checkpoint.h"
 #include "sluice/parts/rank_state.h"
@@ -16,19 +18,29 @@ class Optimizer;
 
 namespace sluice {
 
-// Full names of parameters by their tensors (unsafeGetTensorImpl).
-using ParameterNames = std::map<const void*, std::string>;
+// What a tensor of the optimizer is: a parameter, or some elements of one, flat.
+struct OptimizedElements {
+  std::string name;                 // full, of the parameter
+  std::vector<std::int64_t> shape;  // of the whole
+  std::int64_t begin = 0;           // the first of the elements
+};
+// By tensor (unsafeGetTensorImpl).
+using ParameterNames = std::map<const void*, OptimizedElements>;
 
 // "AdamW". Throws Error(kUsage) for an optimizer whose state is not known: others than Adam, AdamW,
 // SGD, RMSprop and Adagrad.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
+// Whether it is one of those, which all go element by element.
+bool is_known_optimizer(const torch::optim::Optimizer& optimizer);
 
-// {"exp_avg/NAME", tensor}, {"step/NAME", int64 scalar}, ..: of parameters that were updated.
+// {"exp_avg/NAME", tensor}, {"step/NAME", int64 scalar}, ..: of parameters that were updated, of
+// the elements that the optimizer has.
 NamedTensors torch_optimizer_state(const torch::optim::Optimizer& optimizer,
                                    const ParameterNames& names);
 
 // Replaces the state by what the checkpoint has, which is of an optimizer of this name; parameters
-// without any there begin anew. Throws Error(kCheckpoint).
+// without any there begin anew. Of elements no more is read than the rows that they are in. Throws
+// Error(kCheckpoint).
 void load_torch_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
                           const Checkpoint& checkpoint);
 

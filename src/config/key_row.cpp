@@ -183,7 +183,7 @@ Row scale_grads_key() {
         } else if (const auto* divisor = std::get_if<double>(&value)) {
           scale = {GradientScale::kDivisor, *divisor};
         } else {  // torch's flag
-          scale = std::get<bool>(value) ? GradientScale::kMicrobatches : GradientScale::kNone;
+          scale = std::get<bool>(value) ? GradientScale::kMicrobatches : GradientScale::kSumOfMeans;
         }
       });
   return row.one_of(words_in(words_of(GradientScale::kTokens)));

@@ -17,7 +17,7 @@ const Words<Decay>& words_of(Decay) {
 const Words<GradientScale::Kind>& words_of(GradientScale::Kind) {
   static const Words<GradientScale::Kind> table = {{"tokens", GradientScale::kTokens},
                                                    {"microbatches", GradientScale::kMicrobatches},
-                                                   {"none", GradientScale::kNone}};
+                                                   {"none", GradientScale::kSumOfMeans}};
   return table;
 }
 

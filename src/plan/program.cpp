@@ -16,6 +16,9 @@ using detail::holds;
 Program apply_keep_forward(Program program, const LowerOptions&) {
   return keep_forward(std::move(program));
 }
+Program apply_keep_update(Program program, const LowerOptions&) {
+  return keep_update(std::move(program));
+}
 Program apply_drop_frozen(Program program, const LowerOptions& options) {
   return drop_frozen(std::move(program), options.backwards);
 }
@@ -93,6 +96,7 @@ std::vector<NamedPass> lowering_passes(const LowerOptions& options) {
     if (wanted) passes.push_back({name, apply});
   };
   add(options.forward_only, "keep_forward", apply_keep_forward);
+  add(options.update_only, "keep_update", apply_keep_update);
   add(!options.backwards.empty() && trains, "drop_frozen", apply_drop_frozen);
   add(options.merge_backward && trains, "merge_backward", apply_merge_backward);
   add(options.shard_parameters, "add_unshard_reshard", apply_unshard_reshard);

@@ -14,6 +14,15 @@ LowerOptions evaluation_lowering(const Plan& plan) {
   return lowering;
 }
 
+LowerOptions update_lowering(const Plan& plan) {
+  LowerOptions lowering;
+  lowering.update_only = true;
+  lowering.backwards = backwards_of(plan.partition);
+  lowering.transfers = false;
+  lowering.optimizer_step = lowering.update_by_stage = true;
+  return lowering;
+}
+
 }  // namespace
 
 LowerOptions lowering_of(const Plan& plan) {
@@ -33,9 +42,11 @@ LowerOptions lowering_of(const Plan& plan) {
 }
 
 Program step_program(const Plan& plan, const StepProgram& which) {
-  LowerOptions lowering = which.forwards ? evaluation_lowering(plan) : lowering_of(plan);
+  LowerOptions lowering = which.forwards      ? evaluation_lowering(plan)
+                          : which.update_only ? update_lowering(plan)
+                                              : lowering_of(plan);
   lowering.outputs |= which.gathers_outputs;
-  lowering.loss = which.has_loss;
+  lowering.loss = lowering.loss && which.has_loss;
   const Schedule schedule = which.forwards
                                 ? make_forward_schedule(plan.partition.stage_map, *which.forwards)
                                 : plan.schedule;

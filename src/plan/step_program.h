@@ -1,5 +1,6 @@
-// The programs that a plan stands for: that of a training step, the same with outputs gathered, and
-// evaluations. All that runs, in whatever class, comes from here.
+// The programs that a plan stands for: that of a training step, the same with outputs gathered,
+// evaluations, and the update that a caller's optimizer makes after its steps. All that runs, in
+// whatever class, comes from here.
 //
 // Does not own: the passes (program.h), the proof (verify.h). Thread-safety: pure functions.
 #pragma once
@@ -19,6 +20,8 @@ struct StepProgram {
   // Forwards of so many microbatches, for an evaluation. None: a training step.
   std::optional<int> forwards = {};
   bool has_loss = true;  // else outputs alone
+  // The update of a caller's optimizer, after steps that end with gradients.
+  bool update_only = false;
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };
 

@@ -57,7 +57,7 @@ at::Tensor StepLosses::gradient(int microbatch) const {
     case GradientScale::kMicrobatches:
       scale = own / static_cast<double>(sums_.size() * static_cast<std::size_t>(num_replicas_));
       break;
-    case GradientScale::kNone:
+    case GradientScale::kSumOfMeans:
       break;
     case GradientScale::kDivisor:
       scale = own / scale_.divisor;

@@ -155,7 +155,7 @@ StepResult Engine::train(const StepBatch& batch, const StepOptions& options) {
   const AutocastScope autocast(options_.autocast);
   StepRunner& runner = training_runner(options.outputs == OutputRanks::kAll);
   last_trained_ = &runner;
-  evaluated_last_ = false;
+  ran_last_ = Ran::kTraining;
   StepResult result = runner.run(batch, options);
   if (!result.finite && (update_ || options_.requires_finite)) {
     throw_not_finite(runner.executor(), rank_->groups.world, runner.program(), batch,
@@ -165,6 +165,12 @@ StepResult Engine::train(const StepBatch& batch, const StepOptions& options) {
 }
 
 void Engine::finish_ties() { last_trained_->finish_ties(); }
+
+void Engine::update(const std::function<void()>& step, std::int64_t number) {
+  if (!callers_update_) callers_update_.emplace(plan_, *rank_, transport_);
+  ran_last_ = Ran::kUpdate;
+  callers_update_->run(step, number);
+}
 
 Evaluator& Engine::evaluator() {
   if (!evaluation_) {
@@ -176,7 +182,7 @@ Evaluator& Engine::evaluator() {
 StepResult Engine::evaluate(const StepBatch& batch, const StepOptions& options) {
   const AutocastScope autocast(options_.autocast);
   Evaluator& evaluation = evaluator();
-  evaluated_last_ = true;
+  ran_last_ = Ran::kEvaluation;
   return evaluation.run(batch, options);
 }
 
@@ -274,7 +280,8 @@ std::vector<std::string> Engine::load(const Checkpoint& checkpoint,
 const StepTimes& Engine::times() const { return last_trained_->executor().times(); }
 
 std::string Engine::flight_record() const {
-  if (evaluated_last_) return evaluation_->flight_record();
+  if (ran_last_ == Ran::kEvaluation) return evaluation_->flight_record();
+  if (ran_last_ == Ran::kUpdate) return callers_update_->flight_record();
   return last_trained_ ? last_trained_->executor().flight_record() : "";
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "sluice/parts/run_options.h"
 #include "sluice/parts/transport.h"
 #include "sluice/plan.h"
+#include "train/callers_update.h"
 #include "train/evaluator.h"
 #include "train/rank_model.h"
 #include "train/step_runner.h"
@@ -64,6 +66,9 @@ class Engine {
   StepResult train(const StepBatch& batch, const StepOptions& options);
   // Without an update: gradients of ties within this rank are sums, too.
   void finish_ties();
+  // Collective. The plan's update, of a caller's optimizer whose step() is called once: after it
+  // all replicas have all weights. number: of the last training step.
+  void update(const std::function<void()>& step, std::int64_t number);
   // Collective. Each replica has its own batch, of any number of microbatches.
   StepResult evaluate(const StepBatch& batch, const StepOptions& options);
   // Collective. Outputs without a loss, of a batch that counts nothing.
@@ -113,7 +118,8 @@ class Engine {
   std::map<bool, StepRunner> training_;  // by whether outputs are gathered
   std::optional<Evaluator> evaluation_;
   StepRunner* last_trained_ = nullptr;
-  bool evaluated_last_ = false;
+  std::optional<CallersUpdate> callers_update_;
+  enum class Ran { kTraining, kEvaluation, kUpdate } ran_last_ = Ran::kTraining;
 };
 
 }  // namespace sluice

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -14,60 +13,68 @@ namespace sluice {
 void Grads::add_step() {
   const at::NoGradGuard no_grad;
   has_step_ = true;
-  for (const SharedParameter& parameter : parameters_) {
-    const ParameterUse* use = parameter.local_use();
-    if (use && use->gradient().defined()) add(use->value(), use->gradient());
+  for (const OwnBlocks& own : parameters_.all()) {
+    at::Tensor& whole = own.use->gradient();
+    if (!own.range || !whole.defined()) continue;
+    if (!parameters_.are_blocks()) {
+      add(own.value, whole);
+      continue;
+    }
+    const at::Tensor part = own.part_of(whole);
+    // No view: optimizers detach `.grad` in place.
+    add(own.value, part.numel() < whole.numel() ? part.clone() : part.variable_data());
+    whole.reset();
   }
 }
 
 void Grads::scale(double factor) {
   const at::NoGradGuard no_grad;
-  for (const SharedParameter& parameter : parameters_) {
-    const ParameterUse* use = parameter.local_use();
-    if (!use || !grad_of(use->value()).defined()) continue;
-    if (sums_.count(use->value().unsafeGetTensorImpl()) > 0) {
-      Sum& sum = sum_of(use->value());
+  for (const OwnBlocks& own : parameters_.all()) {
+    if (!grad_of(own.value).defined()) continue;
+    if (sums_.count(own.value.unsafeGetTensorImpl()) > 0) {
+      Sum& sum = sum_of(own.value);
       sum.value.mul_(factor);
-      show(sum, use->value());
+      show(sum, own.value);
     } else {
-      grad_of(use->value()).mul_(factor);
+      grad_of(own.value).mul_(factor);
     }
   }
 }
 
 void Grads::clear() {
-  for (const SharedParameter& parameter : parameters_) {
-    if (const ParameterUse* use = parameter.local_use()) grad_of(use->value()).reset();
-  }
+  for (const OwnBlocks& own : parameters_.all()) grad_of(own.value).reset();
+}
+
+at::Tensor Grads::of(const ParameterUse& use) {
+  for (const OwnBlocks& own : parameters_.all())
+    if (own.use == &use) return grad_of(own.value);
+  return {};
 }
 
 void Grads::give_out() {
   are_asked_for_ = true;
   if (!std::exchange(are_held_, false)) return;
-  for (const SharedParameter& parameter : parameters_) {
-    const ParameterUse* use = parameter.local_use();
-    if (!use) continue;
-    const auto held = held_.find(use->value().unsafeGetTensorImpl());
-    if (held != held_.end()) use->value().mutable_grad() = std::move(held->second);
+  for (const OwnBlocks& own : parameters_.all()) {
+    const auto held = held_.find(own.value.unsafeGetTensorImpl());
+    if (held != held_.end()) own.value.mutable_grad() = std::move(held->second);
   }
   held_.clear();
 }
 
 void Grads::require_asked_for(int rank) {
   if (are_asked_for_ || !has_step_) return;
-  const auto own = std::find_if(parameters_.begin(), parameters_.end(),
-                                [](const SharedParameter& each) { return each.local_use(); });
-  if (own == parameters_.end()) return;
+  if (parameters_.all().empty()) return;
+  const std::string& first = parameters_.all().front().parameter->name;
   if (!are_held_) {
     if (std::exchange(has_warned_, true)) return;
-    log_warning("a second step, but nobody has asked for the parameters, such as '" + own->name +
+    log_warning("a second step, but nobody has asked for the parameters, such as '" + first +
                 "': an optimizer of another module's trains nothing; make it of "
                 "pipeline.parameters()");
     return;
   }
   throw Error(
       ErrorKind::kUsage,
-      {.what = "a second step, but nobody has asked for the parameters, such as '" + own->name +
+      {.what = "a second step, but nobody has asked for the parameters, such as '" + first +
                "', so that no optimizer holds them alone",
        .where = "Pipeline::train_step on rank " + std::to_string(rank),
        .remedy = "make the rank's optimizer in the body, of pipeline.parameters(): those of "

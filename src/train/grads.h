@@ -1,4 +1,5 @@
-// `.grad` of the parameters of this rank: all steps since it was last cleared.
+// `.grad` of the parameters of this rank, or of its own blocks: all steps since it was last
+// cleared.
 //
 // Until somebody has asked for the parameters, those of several ranks are held back: who updates
 // parameters by then holds tensors of another module, or those of all ranks at once, on which the
@@ -12,23 +13,23 @@
 #include <map>
 #include <vector>
 
-#include "train/parameter_list.h"
+#include "train/callers_parameters.h"
 
 namespace sluice {
 
 class Grads {
  public:
   // parameters must outlive it.
-  Grads(const std::vector<SharedParameter>& parameters, bool has_several_ranks)
+  Grads(const CallersParameters& parameters, bool has_several_ranks)
       : parameters_(parameters), are_held_(has_several_ranks) {}
 
-  // Adds the gradients of a step. A sum goes on as long as nobody else has written to its `.grad`,
-  // else from what is there.
+  // Adds the gradients of a step; of blocks it takes them out of the stages, whose memory is free
+  // then. A sum goes on as long as nobody else has written to its `.grad`, else from what is there.
   void add_step();
   void scale(double factor);
   void clear();
-  // Undefined: none.
-  at::Tensor of(const ParameterUse& use) { return grad_of(use.value()); }
+  // Of the first use of a parameter on this rank; undefined: none.
+  at::Tensor of(const ParameterUse& use);
 
   // Somebody asks for the parameters.
   void give_out();
@@ -47,7 +48,7 @@ class Grads {
   Sum& sum_of(const at::Tensor& parameter);
   void show(Sum& sum, const at::Tensor& parameter);
 
-  const std::vector<SharedParameter>& parameters_;
+  const CallersParameters& parameters_;
   std::map<const void*, Sum> sums_;         // by parameter; half precision only
   std::map<const void*, at::Tensor> held_;  // by parameter; until they are given out
   bool are_held_;

@@ -92,25 +92,38 @@ void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, cons
 }
 
 void Pipeline::Impl::require_own(const torch::optim::Optimizer& optimizer) {
-  std::set<const void*> own;
-  for (const SharedParameter& parameter : engine.rank().parameters) {
-    if (const ParameterUse* use = parameter.local_use())
-      own.insert(use->value().unsafeGetTensorImpl());
-  }
-  for (const auto& group : optimizer.param_groups()) {
-    for (const at::Tensor& parameter : group.params()) {
-      if (own.contains(parameter.unsafeGetTensorImpl())) continue;
-      throw Error(ErrorKind::kUsage,
-                  {.what = "the optimizer holds a parameter, " + to_text(meta_of(parameter)) +
-                           ", that is not one of this rank's pipeline",
-                   .where = "Pipeline::check on rank " + std::to_string(transport.rank()),
-                   .remedy = "make the optimizer after the pipeline, of pipeline.parameters()"});
-    }
-  }
+  callers.require_fits(optimizer, "Pipeline::check");
   grads.give_out();
 }
 
-PipelineState Pipeline::Impl::state() { return {.engine = engine, .world = world, .step = step}; }
+void Pipeline::Impl::require_whole(const char* call) const {
+  if (!engine.rank().sharded) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "with zero3 a rank has its replica's own blocks, no whole parameters",
+               .where = call,
+               .remedy = "named_parameters() gives the blocks, save() and state() gather, "
+                         "load_weights() and load() fill"});
+}
+
+void Pipeline::Impl::give_out_whole() {
+  if (!callers.are_blocks()) grads.give_out();
+}
+
+Work<GradientNorms> Pipeline::Impl::post_norms() {
+  const RankModel& rank = engine.rank();
+  if (!callers.are_blocks()) {
+    return post_gradient_norms(rank.parameters, rank.groups.pipeline,
+                               [&](const ParameterUse& use) { return grads.of(use); });
+  }
+  return post_block_norms(rank.parameters, rank.groups, rank.mesh, [&](const ParameterUse& use) {
+    const at::Tensor gradient = grads.of(use);
+    return gradient.defined() ? gradient.detach().reshape({-1}) : gradient;
+  });
+}
+
+PipelineState Pipeline::Impl::state() {
+  return {.engine = engine, .parameters = callers, .world = world, .step = step};
+}
 
 void Pipeline::Impl::warn_of_loss(double loss) {
   if (std::isfinite(loss) || transport.rank() != 0 || std::exchange(warned_of_loss, true)) return;
@@ -145,8 +158,9 @@ std::unique_ptr<Pipeline::Impl> Pipeline::drafted(const Model& model, Plan draft
 StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::train_step", [&] {
     Engine& engine = impl_->engine;
-    require_callers_update(engine.plan());
+    require_callers_update(engine.plan(), "Pipeline::train_step");
     require_something_trains(engine.rank());
+    impl_->callers.require_settled("Pipeline::train_step");
     const AutocastScope autocast(engine.options().autocast);
     const StepBatch batch = impl_->training_batch(inputs, options, "Pipeline::train_step");
     impl_->grads.require_asked_for(impl_->transport.rank());
@@ -165,6 +179,7 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
     Engine& engine = impl_->engine;
     const AutocastScope autocast(engine.options().autocast);
     require_no_scale("Pipeline::eval_step", options.scale);
+    impl_->callers.require_settled("Pipeline::eval_step");
     require_same_parameters(engine.rank().stages);
     const BatchSplit split(inputs, impl_->model);
     const int num_microbatches = split.num_microbatches(engine.plan().schedule.num_microbatches);
@@ -179,6 +194,7 @@ std::vector<Values> Pipeline::predict(const Inputs& inputs, OutputRanks ranks) {
     Engine& engine = impl_->engine;
     const AutocastScope autocast(engine.options().autocast);
     require_same_parameters(engine.rank().stages);
+    impl_->callers.require_settled("Pipeline::predict");
     const Model unlabelled = without_labels(impl_->model);
     const BatchSplit split(inputs, unlabelled);
     const int num_microbatches = split.num_microbatches(engine.plan().schedule.num_microbatches);
@@ -196,6 +212,20 @@ std::vector<Values> Pipeline::predict(const Inputs& inputs, OutputRanks ranks) {
   });
 }
 
+void Pipeline::step(torch::optim::Optimizer& optimizer) {
+  impl_->waking_others("Pipeline::step", [&] {
+    Engine& engine = impl_->engine;
+    require_callers_update(engine.plan(), "Pipeline::step");
+    require_no_closure(optimizer, "Pipeline::step");
+    impl_->callers.require_fits(optimizer, "Pipeline::step");
+    impl_->callers.require_settled("Pipeline::step");
+    impl_->grads.give_out();
+    require_call(impl_->world, "step");
+    engine.update([&] { optimizer.step(); }, impl_->step);
+    impl_->callers.settle();
+  });
+}
+
 std::vector<MicrobatchLoss> Pipeline::evaluate(const StepBatch& batch) {
   impl_->engine.evaluate(batch, {});
   return impl_->engine.evaluated_losses();
@@ -210,7 +240,9 @@ void Pipeline::to(at::Device device) {
                  .where = "Pipeline::to on rank " + std::to_string(rank()),
                  .remedy = "move it first, then make the optimizer of pipeline.parameters()"});
   }
+  impl_->require_whole("Pipeline::to");
   impl_->engine.rank().stages.to(device);
+  impl_->callers.make_anew();
 }
 
 std::vector<at::Tensor> Pipeline::parameters() const {
@@ -218,15 +250,15 @@ std::vector<at::Tensor> Pipeline::parameters() const {
   impl_->gave_parameters = true;
   impl_->grads.give_out();
   std::vector<at::Tensor> parameters;
-  for (const SharedParameter& parameter : impl_->engine.rank().parameters) {
-    if (const ParameterUse* use = parameter.local_use()) parameters.push_back(use->value());
-  }
+  for (const OwnBlocks& own : impl_->callers.all())
+    if (own.range) parameters.push_back(own.value);
   return parameters;
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_parameters() const {
   require_no_step("Pipeline::local_parameters");
-  impl_->grads.give_out();
+  impl_->require_whole("Pipeline::local_parameters");
+  impl_->give_out_whole();
   return impl_->local_parameters();
 }
 
@@ -238,7 +270,10 @@ std::vector<ParameterInfo> Pipeline::named_parameters() const {
   for (const auto& stage : rank.stages.stages()) {
     for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
       ParameterInfo& info = all.emplace_back(stage->parameters()[i]);
-      if (rank.sharded && rank.sharded->is_sharded(stage->index(), i))
+      const at::Tensor own = impl_->callers.of(info.name);
+      if (own.defined() && impl_->callers.are_blocks())
+        info.tensor = own;
+      else if (rank.sharded && rank.sharded->is_sharded(stage->index(), i))
         info.tensor = rank.sharded->own(stage->index(), i);
     }
   }
@@ -247,6 +282,7 @@ std::vector<ParameterInfo> Pipeline::named_parameters() const {
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() const {
   require_no_step("Pipeline::local_state_dict");
+  impl_->require_whole("Pipeline::local_state_dict");
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (const auto& [name, tensor] : impl_->local_parameters())
     state.emplace_back(name, tensor.detach());
@@ -300,11 +336,13 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
     values.push_back(of_name[for_each ? at : 0]);
   }
   for (std::size_t i = 0; i < own.size(); ++i) at::Tensor(own[i].second).copy_(values[i]);
+  impl_->callers.settle();
 }
 
 void Pipeline::save(const std::string& path, const SaveOptions& options) {
   const SaveOutcome outcome = impl_->waking_others("Pipeline::save", [&] {
     if (options.optimizer) impl_->require_own(*options.optimizer);
+    impl_->callers.require_settled("Pipeline::save");
     require_call(impl_->world, "save");
     return save_pipeline(impl_->state(), path, options);
   });
@@ -318,6 +356,7 @@ LoadedState Pipeline::load(const std::string& path, torch::optim::Optimizer* opt
     require_call(impl_->world, "load");
     LoadedState loaded = load_pipeline(impl_->state(), path, optimizer);
     impl_->step = loaded.step;
+    impl_->callers.settle();
     return loaded;
   });
 }
@@ -325,6 +364,7 @@ LoadedState Pipeline::load(const std::string& path, torch::optim::Optimizer* opt
 void Pipeline::load_weights(const FillStage& fill) {
   require_no_step("Pipeline::load_weights");
   impl_->engine.rank().fill(fill);
+  impl_->callers.settle();
 }
 
 RankState Pipeline::state() const { return impl_->engine.state(impl_->engine.rank().groups); }
@@ -334,7 +374,9 @@ RankState Pipeline::state(const Group& world) const {
 }
 
 std::vector<std::string> Pipeline::load_state(const Checkpoint& checkpoint, const FillStage& rest) {
-  return impl_->engine.load(checkpoint, rest);
+  std::vector<std::string> without_state = impl_->engine.load(checkpoint, rest);
+  impl_->callers.settle();
+  return without_state;
 }
 
 void Pipeline::scale_grads_by_divisor(double divisor) {
@@ -354,10 +396,7 @@ double Pipeline::clip_grad_norm(double max_norm) {
   }
   require_call(impl_->world, "clip_grad_norm");
   const at::NoGradGuard no_grad;
-  const GradientNorms norms =
-      post_gradient_norms(impl_->engine.rank().parameters, impl_->engine.rank().groups.pipeline,
-                          [&](const ParameterUse& use) { return impl_->grads.of(use); })
-          .wait();
+  const GradientNorms norms = impl_->post_norms().wait();
   const double coefficient = clip_coefficient(norms.total, max_norm);
   if (coefficient != 1.0) impl_->grads.scale(coefficient);
   return norms.total;
@@ -381,12 +420,12 @@ std::uint64_t Pipeline::seed() const { return impl_->engine.options().seed; }
 const Plan& Pipeline::plan() const { return impl_->engine.plan(); }
 std::vector<Stage*> Pipeline::stages() const {
   require_no_step("Pipeline::stages");
-  impl_->grads.give_out();
+  impl_->give_out_whole();
   return impl_->engine.rank().stages.pointers();
 }
 std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
   require_no_step("Pipeline::modules");
-  impl_->grads.give_out();
+  impl_->give_out_whole();
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
   for (const auto& stage : impl_->engine.rank().stages.stages()) {
     Chunk& chunk = stage->chunk();

@@ -11,19 +11,28 @@
 #include "comm/gather_messages.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
+#include "train/sharded_state.h"
 
 namespace sluice {
 namespace {
 
 constexpr const char* kOptimizerSetting = "optimizer";  // its kind
 
-ParameterNames names_of(const std::vector<SharedParameter>& shared) {
+ParameterNames names_of(const CallersParameters& parameters) {
   ParameterNames names;
-  for (const SharedParameter& parameter : shared) {
-    if (const ParameterUse* use = parameter.local_use())
-      names.emplace(use->value().unsafeGetTensorImpl(), parameter.name);
+  for (const OwnBlocks& own : parameters.all()) {
+    names.emplace(own.value.unsafeGetTensorImpl(),
+                  OptimizedElements{own.parameter->name, own.use->value().sizes().vec(),
+                                    own.range ? own.range->begin : 0});
   }
   return names;
+}
+
+NamedTensors optimizer_state(const PipelineState& state, const RankState& saved,
+                             const torch::optim::Optimizer& optimizer) {
+  const NamedTensors own = torch_optimizer_state(optimizer, names_of(state.parameters));
+  if (state.parameters.are_blocks()) return gather_callers_state(own, state.engine.rank());
+  return optimizer_state_of(saved, own);
 }
 
 Error usage(const std::string& what, const std::string& remedy) {
@@ -92,8 +101,7 @@ SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
   RankState saved = state.engine.state(state.engine.rank().groups);
   if (options.optimizer) {
     target.head.settings[kOptimizerSetting] = optimizer_name(*options.optimizer);
-    saved.optimizer = optimizer_state_of(
-        saved, torch_optimizer_state(*options.optimizer, names_of(state.engine.rank().parameters)));
+    saved.optimizer = optimizer_state(state, saved, *options.optimizer);
   }
   saved.extra = options.extra_tensors;
   return save_checkpoint(target, saved, state.world);
@@ -105,8 +113,7 @@ LoadedState load_pipeline(const PipelineState& state, const std::string& path,
   const Manifest& manifest = checkpoint.manifest();
   if (optimizer) require_optimizer_of(checkpoint, *optimizer);
   state.engine.load(checkpoint, {});
-  if (optimizer)
-    load_torch_optimizer(*optimizer, names_of(state.engine.rank().parameters), checkpoint);
+  if (optimizer) load_torch_optimizer(*optimizer, names_of(state.parameters), checkpoint);
   LoadedState loaded{manifest.step, manifest.extra, {}};
   for (const SavedTensor& tensor : manifest.extra_tensors)
     loaded.extra_tensors.emplace_back(tensor.name, checkpoint.read(SavedKind::kExtra, tensor.name));

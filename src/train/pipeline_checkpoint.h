@@ -8,6 +8,7 @@
 
 #include "sluice/parts/saver.h"
 #include "sluice/pipeline.h"
+#include "train/callers_parameters.h"
 #include "train/engine.h"
 
 namespace sluice {
@@ -15,6 +16,7 @@ namespace sluice {
 // A pipeline between steps.
 struct PipelineState {
   Engine& engine;
+  const CallersParameters& parameters;
   const Group& world;
   std::int64_t step = 0;
 };

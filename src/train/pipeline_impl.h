@@ -8,10 +8,12 @@
 #include "run/out_of_memory.h"
 #include "sluice/pipeline.h"
 #include "train/agreement.h"
+#include "train/callers_parameters.h"
 #include "train/engine.h"
 #include "train/grads.h"
 #include "train/pipeline_checkpoint.h"
 #include "train/running_step.h"
+#include "train/step_norm.h"
 
 namespace sluice {
 
@@ -21,6 +23,7 @@ struct Pipeline::Impl {
   Transport& transport;
   const Group world;
   Engine engine;
+  CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
   bool gave_parameters = false;  // an optimizer may hold them
@@ -33,12 +36,19 @@ struct Pipeline::Impl {
         transport(the_transport),
         world(the_transport.world()),
         engine(model, std::forward<PlanOrDraft>(plan), transport, std::move(options)),
-        grads(engine.rank().parameters, transport.size() > 1) {}
+        callers(engine.rank(), engine.plan().step_end == StepEnd::kGradients),
+        grads(callers, transport.size() > 1) {}
 
   // The batch cut into the plan's microbatches, as all ranks pass it.
   StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call);
   void agree_on(StepBatch& batch, const StepOptions& options, const char* call);
   void require_own(const torch::optim::Optimizer& optimizer);
+  // Where parameters are sharded, those of the modules have no memory between steps.
+  void require_whole(const char* call) const;
+  // Somebody asks for whole parameters, which are an optimizer's unless those are blocks.
+  void give_out_whole();
+  // Of all gradients, each counted once.
+  Work<GradientNorms> post_norms();
   // One rank for all, and once: what follows a loss that is not finite is none either.
   void warn_of_loss(double loss);
   PipelineState state();

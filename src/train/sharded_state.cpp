@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "comm/gather_messages.h"
 #include "optim/optimizers.h"
+#include "sluice/error.h"
 #include "train/packed_parts.h"
 
 namespace sluice {
@@ -30,6 +34,44 @@ std::map<std::string, at::Tensor> by_name(const Optimizer& optimizer) {
   std::map<std::string, at::Tensor> tensors;
   for (auto& [name, tensor] : optimizer.state()) tensors.emplace(name, tensor);
   return tensors;
+}
+
+// What the replicas have together: by name of the parameter, its tensors with their types.
+struct StatesOfReplicas {
+  std::map<std::string, std::map<std::string, at::ScalarType>> types;
+  std::vector<std::set<std::string>> of_replica;  // names of tensors
+};
+
+StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) {
+  std::vector<std::string> names;
+  std::vector<int> types;
+  for (const auto& [name, tensor] : own) {
+    names.push_back(name);
+    types.push_back(static_cast<int>(tensor.scalar_type()));
+  }
+  StatesOfReplicas states;
+  const WireWriter message = WireWriter().add(names).add(types);
+  for (WireReader& of_replica : gather_messages(replicas, message, "state of the optimizers")) {
+    const auto theirs = of_replica.take<std::vector<std::string>>();
+    const auto their_types = of_replica.take<std::vector<int>>();
+    of_replica.finish();
+    states.of_replica.emplace_back(theirs.begin(), theirs.end());
+    for (std::size_t i = 0; i < theirs.size(); ++i) {
+      states.types[theirs[i].substr(theirs[i].find('/') + 1)].emplace(
+          theirs[i], static_cast<at::ScalarType>(their_types.at(i)));
+    }
+  }
+  return states;
+}
+
+void require_state(const std::set<std::string>& of_replica, std::size_t replica,
+                   const std::string& name) {
+  if (of_replica.contains(name)) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "the optimizer of replica " + std::to_string(replica) + " has no '" + name +
+                       "' of its own blocks, those of other replicas have it of theirs",
+               .where = "Pipeline::save",
+               .remedy = "make the optimizers of all replicas alike, of pipeline.parameters()"});
 }
 
 }  // namespace
@@ -116,6 +158,35 @@ std::vector<StatePart> parts_of(const ShardedState& state, int replica) {
     }
   }
   return parts;
+}
+
+NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank) {
+  const std::map<std::string, at::Tensor> own_by_name(own.begin(), own.end());
+  const StatesOfReplicas states = exchange_names(own, rank.groups.replicas);
+  std::vector<ShardedTensor> tensors;
+  for (const SharedParameter& parameter : rank.parameters) {
+    const auto of_parameter = states.types.find(parameter.name);
+    if (parameter.owner() != rank.groups.place() || of_parameter == states.types.end()) continue;
+    const ParameterUse& use = parameter.uses.front();
+    for (const auto& [name, type] : of_parameter->second) {
+      const bool per_element = !name.starts_with("step/");
+      ShardedTensor& tensor = tensors.emplace_back();
+      tensor.name = name;
+      if (per_element) tensor.shape = use.value().sizes().vec();
+      tensor.options =
+          at::TensorOptions(per_element ? use.value().device() : at::Device(at::kCPU)).dtype(type);
+      for (std::size_t replica = 0; replica < states.of_replica.size(); ++replica) {
+        auto range = rank.owners.range(use.stage->index(), use.index, static_cast<int>(replica));
+        if (range) require_state(states.of_replica[replica], replica, name);
+        if (range && !per_element && range->begin != 0) range.reset();
+        if (range && !per_element) range->end = 1;
+        tensor.of_replica.push_back(range);
+      }
+      if (tensor.of_replica[static_cast<std::size_t>(rank.groups.replica)])
+        tensor.own = own_by_name.at(name);
+    }
+  }
+  return gather_whole(tensors, rank.groups);
 }
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include "sluice/parts/run_groups.h"
 #include "train/block_owners.h"
 #include "train/parameter_list.h"
+#include "train/rank_model.h"
 
 namespace sluice {
 
@@ -40,5 +41,11 @@ struct ShardedState {
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
 // Of all that this rank has, for load_optimizer.
 std::vector<StatePart> parts_of(const ShardedState& state, int replica);
+
+// State of a caller's optimizer, {"KIND/NAME", tensor}, where each replica has that of its own
+// blocks; one number, where it is no tensor of elements, all alike. As gather_whole() gives it, of
+// the parameters of which this rank has the first use. Collective over the replicas. Throws
+// Error(kUsage) where a replica has none of what others have of their blocks.
+NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank);
 
 }  // namespace sluice

@@ -40,15 +40,6 @@ HookedReduction hooked_reduction(const GradientReduction& reduction) {
 void require_runnable(const Plan& plan, const Model& model, const RunOptions& options) {
   const DataParallel& how = plan.data_parallel;
   require_planned_replicas(plan.program.mesh, how, "Plan::data_parallel");
-  const bool shards = how.degree > 1 && (how.zero1 || how.zero3);
-  if (shards && plan.step_end == StepEnd::kGradients) {
-    throw Error(ErrorKind::kUsage,
-                {.what = std::string(how.zero3 ? "zero3" : "zero1") +
-                         " needs Trainer: a caller's optimizer has whole parameters",
-                 .where = "Plan::data_parallel",
-                 .remedy = "leave zero1 and zero3 off, or plan with StepEnd::kUpdate and train "
-                           "with sluice::Trainer"});
-  }
   require_divisor("RunOptions::scale", options.scale);
   require_reduction(options.reduction, plan);
   if (model.loss) return;
@@ -120,11 +111,11 @@ LossFunction with_graph(LossFunction loss) {
   };
 }
 
-void require_callers_update(const Plan& plan) {
+void require_callers_update(const Plan& plan, const char* call) {
   if (plan.step_end == StepEnd::kGradients) return;
   throw Error(ErrorKind::kUsage,
               {.what = "the plan's steps end with an update (StepEnd::kUpdate)",
-               .where = "Pipeline::train_step",
+               .where = call,
                .remedy = "step with a sluice::Trainer of this pipeline, or plan with "
                          "StepEnd::kGradients"});
 }
@@ -153,7 +144,12 @@ void require_reduction(const GradientReduction& reduction, const Plan& plan) {
   if (!reduction.reduce && reduction.per_microbatch)
     refuse("per_microbatch without a hook", "set `reduce`, too");
   const HookedReduction hooked = hooked_reduction(reduction);
-  const int degree = plan.data_parallel.degree;
+  const DataParallel& how = plan.data_parallel;
+  const int degree = how.degree;
+  if (degree > 1 && hooked != HookedReduction::kNone && (how.zero1 || how.zero3))
+    refuse(std::string("a hook reduces gradients, and with ") + (how.zero3 ? "zero3" : "zero1") +
+               " each replica has those of its own blocks alone",
+           "leave the hook out, or plan one replica");
   if (degree > 1 && hooked != HookedReduction::kNone)
     refuse("a hook reduces gradients, and so do the " + counted(degree, "replica") + " of the plan",
            "leave the hook out, or plan one replica");

@@ -36,8 +36,8 @@ void require_no_scale(const char* call, const std::optional<GradientScale>& scal
 // The loss; where graphs are recorded it throws Error(kUsage) when it counts something and depends
 // on nothing that is trained.
 LossFunction with_graph(LossFunction loss);
-// The plan leaves the update to the caller.
-void require_callers_update(const Plan& plan);
+// The plan leaves the update to the caller. call: for the message.
+void require_callers_update(const Plan& plan, const char* call);
 void require_something_trains(const RankModel& rank);
 // This thread records graphs.
 void require_gradients(const char* call);

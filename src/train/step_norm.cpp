@@ -26,6 +26,33 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters, c
       });
 }
 
+// own: the sums of squares of the blocks that this rank owns of its parameters, in layer order.
+Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
+                                 const RunGroups& groups, const Mesh& mesh,
+                                 const std::vector<std::vector<double>>& own) {
+  WireWriter writer;
+  for (const std::vector<double>& squares : own) writer.add(squares);
+  return post_messages(groups.world, writer, "gradient norms")
+      .then([&parameters, &mesh,
+             num_replicas = groups.num_replicas](std::vector<WireReader> messages) {
+        GradientNorms norms;
+        std::vector<double> values;
+        for (const SharedParameter& parameter : parameters) {
+          std::vector<double> squares;
+          for (int replica = 0; replica < num_replicas; ++replica) {
+            const int rank = rank_at(mesh, parameter.owner(), replica);
+            const auto more = messages[static_cast<std::size_t>(rank)].take<std::vector<double>>();
+            squares.insert(squares.end(), more.begin(), more.end());
+          }
+          values.push_back(norm_of_blocks(squares));
+          norms.of_parameters.emplace_back(parameter.name, values.back());
+        }
+        for (const WireReader& message : messages) message.finish();
+        norms.total = combine_norms(values);
+        return norms;
+      });
+}
+
 // A piece of a norm: a message that comes meanwhile waits for one, not for a whole head.
 constexpr std::int64_t kPieceElements = 64 * kGradientBlock;
 
@@ -50,6 +77,18 @@ Work<GradientNorms> post_gradient_norms(
       own.push_back(norm_of(gradient_of(parameter.uses.front())));
   }
   return post_norms(parameters, world, own);
+}
+
+Work<GradientNorms> post_block_norms(
+    const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
+    const std::function<at::Tensor(const ParameterUse&)>& gradient_of) {
+  std::vector<std::vector<double>> own;
+  for (const SharedParameter& parameter : parameters) {
+    if (parameter.owner() != groups.place()) continue;
+    const at::Tensor gradient = gradient_of(parameter.uses.front());
+    own.push_back(gradient.defined() ? block_squares(gradient) : std::vector<double>());
+  }
+  return post_squares(parameters, groups, mesh, own);
 }
 
 bool StepNorms::is_owned(const SharedParameter& parameter) const {
@@ -112,37 +151,13 @@ Work<GradientNorms> StepNorms::post() {
     own.push_back(taken == taken_.end() ? take(parameter) : std::move(taken->second));
   }
   taken_.clear();
-  return owners_ ? post_blocks(own) : post_whole(own);
+  return owners_ ? post_squares(parameters_, groups_, mesh_, own) : post_whole(own);
 }
 
 Work<GradientNorms> StepNorms::post_whole(const std::vector<std::vector<double>>& own) const {
   std::vector<double> norms;
   for (const std::vector<double>& norm : own) norms.push_back(norm.front());
   return post_norms(parameters_, groups_.pipeline, norms);
-}
-
-Work<GradientNorms> StepNorms::post_blocks(const std::vector<std::vector<double>>& own) const {
-  WireWriter writer;
-  for (const std::vector<double>& squares : own) writer.add(squares);
-  return post_messages(groups_.world, writer, "gradient norms")
-      .then([&parameters = parameters_, &mesh = mesh_,
-             num_replicas = groups_.num_replicas](std::vector<WireReader> messages) {
-        GradientNorms norms;
-        std::vector<double> values;
-        for (const SharedParameter& parameter : parameters) {
-          std::vector<double> squares;
-          for (int replica = 0; replica < num_replicas; ++replica) {
-            const int rank = rank_at(mesh, parameter.owner(), replica);
-            const auto more = messages[static_cast<std::size_t>(rank)].take<std::vector<double>>();
-            squares.insert(squares.end(), more.begin(), more.end());
-          }
-          values.push_back(norm_of_blocks(squares));
-          norms.of_parameters.emplace_back(parameter.name, values.back());
-        }
-        for (const WireReader& message : messages) message.finish();
-        norms.total = combine_norms(values);
-        return norms;
-      });
 }
 
 }  // namespace sluice

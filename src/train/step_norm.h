@@ -29,6 +29,12 @@ Work<GradientNorms> post_gradient_norms(
     const std::vector<SharedParameter>& parameters, const Group& world,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
+// The same where each replica has the gradients of its own blocks, which gradient_of gives, flat.
+// Collective over all ranks.
+Work<GradientNorms> post_block_norms(
+    const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
+    const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
+
 // The norms of a training step, taken stage by stage as gradients become known, and the rest at the
 // end. What a rank sends, and so every bit, is the same whenever it was taken.
 class StepNorms {
@@ -53,7 +59,6 @@ class StepNorms {
   // Of a whole gradient its norm alone; else the sums of squares of the blocks owned here.
   std::vector<double> take(const SharedParameter& parameter) const;
   Work<GradientNorms> post_whole(const std::vector<std::vector<double>>& own) const;
-  Work<GradientNorms> post_blocks(const std::vector<std::vector<double>>& own) const;
 
   const std::vector<SharedParameter>& parameters_;
   const BlockOwners* const owners_;

@@ -11,8 +11,7 @@ StepUpdate::StepUpdate(const OptimizerOptions& options, RankModel& rank)
     : rank_(rank),
       norms_(rank.parameters, rank.shards_state ? &rank.owners : nullptr, rank.groups, rank.mesh),
       kind_(options.kind),
-      update_(options, rank.parameters, rank.shards_state ? &rank.owners : nullptr, rank.groups,
-              rank.sharded.get()),
+      update_(options, rank),
       lr_(options.lr) {}
 
 void StepUpdate::judge(StepResult& result) const {

@@ -1,6 +1,7 @@
 // The update of this rank's parameters, stage by stage: clipping, the optimizer, its state.
 //
-// Does not own: gradients (Stage), the decision to update (train_ops.h).
+// Does not own: gradients (Stage), the decision to update (step_update.h), what this rank updates
+// and how the others get it (own_blocks.h).
 //
 // Invariants:
 //  1. Where the state is sharded, a replica updates the blocks that it owns and gives them to the
@@ -14,20 +15,14 @@
 #include <vector>
 
 #include "sluice/optimizer.h"
-#include "sluice/parts/run_groups.h"
-#include "train/block_owners.h"
-#include "train/parameter_list.h"
-#include "train/sharded_parameters.h"
+#include "train/own_blocks.h"
 
 namespace sluice {
 
 class Update {
  public:
-  // owners: of blocks, where the state is sharded; null: this rank has all. sharded: parameters of
-  // which the replicas keep no more than those blocks. References must outlive it.
-  Update(const OptimizerOptions& options, const std::vector<SharedParameter>& parameters,
-         const BlockOwners* owners, const RunGroups& groups,
-         const ShardedParameters* sharded = nullptr);
+  // The rank must outlive it.
+  Update(const OptimizerOptions& options, const RankModel& rank);
 
   // grad_norm: of all gradients, for clipping. Where the state is sharded, collective over the
   // replicas: when the work is done, this one has the blocks of the others.
@@ -35,21 +30,9 @@ class Update {
   const Optimizer& optimizer() const { return *optimizer_; }
 
  private:
-  // What this rank updates.
-  struct Target {
-    const ParameterUse* use;
-    at::Tensor value;    // the parameter, or its own blocks, flat
-    ElementRange range;  // of the parameter; sharded alone
-  };
-  bool is_sharded(const ParameterUse& use) const;
-  Work<void> share(int stage);
-
-  const std::vector<SharedParameter>& parameters_;
-  const BlockOwners* owners_;
-  const ShardedParameters* sharded_;
-  const RunGroups groups_;
+  const RankModel& rank_;
   const double max_norm_;
-  std::vector<Target> targets_;  // in the order of the optimizer's parameters
+  std::vector<OwnBlocks> targets_;  // in the order of the optimizer's parameters
   std::unique_ptr<Optimizer> optimizer_;
 };
 

@@ -59,8 +59,8 @@ class LaunchedProgramTest : public ::testing::Test {
     }
     return numbers;
   }
-  Numbers in_threads(int ranks, int replicas) const {
-    const ProgramResult result = run_shell(line(ranks, replicas));
+  Numbers in_threads(int ranks, int replicas, const std::string& what = {}) const {
+    const ProgramResult result = run_shell(line(ranks, replicas, what));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     Numbers numbers = take_numbers();
     EXPECT_EQ(numbers.size(), static_cast<std::size_t>(ranks * replicas));
@@ -86,6 +86,18 @@ TEST_F(LaunchedProgramTest, HasTheBitsOfThreadsInEverySpread) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.err, "");
     EXPECT_TRUE(take_numbers() == expected);
+  }
+}
+
+TEST_F(LaunchedProgramTest, HasTheBitsOfThreadsWhereReplicasShareStateOrParameters) {
+  for (const char* shards : {"zero1", "zero3"}) {
+    for (const int processes : {2, 4}) {
+      SCOPED_TRACE(::testing::Message() << shards << " in " << processes);
+      const Numbers expected = in_threads(2, 2, shards);
+      const ProgramResult result = run_shell(launch(processes) + " -- " + line(2, 2, shards));
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_TRUE(take_numbers() == expected);
+    }
   }
 }
 

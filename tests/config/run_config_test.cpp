@@ -78,7 +78,7 @@ TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
   const RunConfig words = load("[parallelism]\nstage_to_rank = \"v\"\nscale_grads = \"none\"\n");
   EXPECT_EQ(words.parallelism.pipeline.partition.placement, Placement::kV);
   EXPECT_TRUE(words.parallelism.pipeline.partition.stage_to_rank.empty());
-  EXPECT_EQ(words.parallelism.scale_grads, GradientScale::kNone);
+  EXPECT_EQ(words.parallelism.scale_grads, GradientScale::kSumOfMeans);
   EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n").parallelism.scale_grads.divisor, 4.0);
   const RunConfig flag = load("[parallelism]\nscale_grads = true\n");
   EXPECT_EQ(flag.parallelism.scale_grads, GradientScale::kMicrobatches);
@@ -86,7 +86,7 @@ TEST_F(RunConfigTest, KeysOfTwoTypesTakeBoth) {
             std::string::npos);
   EXPECT_EQ(load("[parallelism]\nscale_grads = 4\n", {{"parallelism.scale_grads", "false"}})
                 .parallelism.scale_grads,
-            GradientScale::kNone);
+            GradientScale::kSumOfMeans);
   EXPECT_EQ(load("[checkpoint]\nresume = \"none\"\n").checkpoint.resume.kind, ResumeFrom::kNone);
   RunConfig resumed = words;
   resumed.checkpoint.resume = {ResumeFrom::kStep, 3};

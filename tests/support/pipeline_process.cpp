@@ -2,7 +2,8 @@
 //   pipeline_process RANKS REPLICAS FOLDER [WHAT]
 // Writes FOLDER/rank_R, the losses and last weights of rank R. WHAT, where it is given, is what
 // process 1 of several does otherwise: "kill", "throw", "model", "microbatches", "ranks", "seed";
-// or what all do: "twice" trains two times.
+// or what all do: "twice" trains two times, "zero1" and "zero3" shard over the replicas; the
+// weights are then the rank's own blocks.
 #include <torch/optim/adamw.h>
 
 #include <csignal>
@@ -31,7 +32,8 @@ std::string exact(double value) {
   return text;
 }
 
-void train(int ranks, int replicas, const std::string& folder, const std::string& otherwise) {
+void train(int ranks, int replicas, const std::string& folder, const std::string& otherwise,
+           const std::string& shards) {
   constexpr int kSteps = 3;
   Model model;
   for (int i = 0; i < (otherwise == "model" ? 9 : 8); ++i) {
@@ -51,6 +53,8 @@ void train(int ranks, int replicas, const std::string& folder, const std::string
   PipelineOptions options =
       layout("1F1B", otherwise == "ranks" ? 2 * ranks : ranks, otherwise == "microbatches" ? 4 : 8);
   options.data_parallel.degree = replicas;
+  options.data_parallel.zero1 = shards == "zero1";
+  options.data_parallel.zero3 = shards == "zero3";
   RunOptions run_options;
   if (otherwise == "seed") run_options.seed = 7;
   run(
@@ -64,11 +68,16 @@ void train(int ranks, int replicas, const std::string& folder, const std::string
           const at::Tensor all = inputs_of(step, kRows * replicas);
           const at::Tensor x = all.chunk(replicas)[pipeline.replica()];
           said += exact(pipeline.train_step({{"x", x}, {"y", at::sin(2 * x)}}).loss);
-          optimizer.step();
+          if (shards.empty()) {
+            optimizer.step();
+          } else {
+            said += exact(pipeline.clip_grad_norm(0.1));
+            pipeline.step(optimizer);
+          }
           optimizer.zero_grad();
         }
-        for (const auto& [name, tensor] : pipeline.local_state_dict())
-          said += name + " " + bytes_of(tensor) + "\n";
+        for (const ParameterInfo& info : pipeline.named_parameters())
+          said += info.name + " " + bytes_of(info.tensor) + "\n";
         std::ofstream(folder + "/rank_" + std::to_string(pipeline.rank())) << said;
       },
       run_options);
@@ -81,7 +90,8 @@ int main_of(int argc, char** argv) {
   const bool is_other = process && std::string(process) == "1";
   try {
     for (int time = 0; time < (what == "twice" ? 2 : 1); ++time)
-      train(std::atoi(argv[1]), std::atoi(argv[2]), argv[3], is_other ? what : "");
+      train(std::atoi(argv[1]), std::atoi(argv[2]), argv[3], is_other ? what : "",
+            what.starts_with("zero") ? what : "");
   } catch (const Error& error) {
     std::cerr << "sluice: error: " + std::string(error.what()) + "\n";
     return error.exit_code();

@@ -682,12 +682,7 @@ TEST(DataParallelTest, ModulesThatAreReadyAreForOneReplica) {
       << error.what();
 }
 
-TEST(DataParallelTest, ThePipelineRefusesShardedStateAndAHookBesideReplicas) {
-  DataParallel sharded = replicas(2, 2);
-  sharded.zero1 = true;
-  const Error zero1 = error_of([&] { through_the_door(1, sharded); });
-  EXPECT_EQ(zero1.kind(), ErrorKind::kUsage);
-  EXPECT_EQ(std::string(zero1.what()).rfind("zero1 needs Trainer", 0), 0U) << zero1.what();
+TEST(DataParallelTest, ThePipelineRefusesAHookBesideReplicas) {
   PipelineOptions options;
   options.num_microbatches = 2;
   options.data_parallel = replicas(2, 2);

@@ -196,7 +196,7 @@ TEST_F(PipelineMisuseTest, RanksThatDiffer) {
        {"the StepOptions of ranks", "differ in scale"},
        [&](Pipeline& p) {
          StepOptions options;
-         if (p.rank() == 0) options.scale = GradientScale::kNone;
+         if (p.rank() == 0) options.scale = GradientScale::kSumOfMeans;
          p.train_step({x, y}, options);
        }},
   });
@@ -485,7 +485,7 @@ TEST_F(PipelineMisuseTest, Gradients) {
       {ErrorKind::kUsage,
        {"a scale of gradients, of which there are none", "Pipeline::eval_step"},
        [&](Pipeline& p) {
-         p.eval_step({x, y}, {.scale = GradientScale::kNone});
+         p.eval_step({x, y}, {.scale = GradientScale::kSumOfMeans});
        }},
   });
   const auto nothing = [](Pipeline&) {};

@@ -119,7 +119,7 @@ TEST(PipelineStepTest, AuxiliaryLossesWeighAsTheScaleSays) {
   // sum.
   const Grads tokens = grads(0.3, GradientScale::kTokens);
   const Grads microbatches = grads(0.3, GradientScale::kMicrobatches);
-  const Grads sum = grads(0.3, GradientScale::kNone);
+  const Grads sum = grads(0.3, GradientScale::kSumOfMeans);
   const Grads divided = grads(0.3, {GradientScale::kDivisor, 4});
   for (const auto& [name, tensor] : tokens) {
     EXPECT_TRUE(at::allclose(tensor, microbatches.at(name), 1e-5, 1e-7)) << name;
@@ -230,10 +230,10 @@ TEST(PipelineStepTest, AScaleMayBeGivenForAStepAndADivisorAfterIt) {
         },
         options);
   };
-  const Grads sum = grads({.scale = GradientScale::kNone}, {});
-  expect_equal(sum, grads({}, {.scale = GradientScale::kNone}), "kNone of a step");
+  const Grads sum = grads({.scale = GradientScale::kSumOfMeans}, {});
+  expect_equal(sum, grads({}, {.scale = GradientScale::kSumOfMeans}), "kSumOfMeans of a step");
   expect_equal(grads({.scale = {GradientScale::kDivisor, 4}}, {}),
-               grads({.scale = GradientScale::kNone}, {}, 4), "divided afterwards");
+               grads({.scale = GradientScale::kSumOfMeans}, {}, 4), "divided afterwards");
   expect_equal(grads({}, {.scale = {{GradientScale::kDivisor, 4}}}),
                grads({.scale = {GradientScale::kDivisor, 4}}, {}), "kDivisor of a step");
 }

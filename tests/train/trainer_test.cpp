@@ -474,7 +474,7 @@ TEST(TrainerTest, GradientsAreScaledAsItIsTold) {
   // Every microbatch counts as many tokens, so a mean of means is the mean.
   const double mean = norm(GradientScale::kTokens);
   EXPECT_NEAR(norm(GradientScale::kMicrobatches), mean, 1e-6 * mean);
-  EXPECT_NEAR(norm(GradientScale::kNone), kMicrobatches * mean, 1e-6 * kMicrobatches * mean);
+  EXPECT_NEAR(norm(GradientScale::kSumOfMeans), kMicrobatches * mean, 1e-6 * kMicrobatches * mean);
   EXPECT_NEAR(norm({GradientScale::kDivisor, 2.0}), kMicrobatches * mean / 2.0,
               1e-6 * kMicrobatches * mean);
 }

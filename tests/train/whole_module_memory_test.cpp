@@ -193,6 +193,7 @@ Peaks peaks_of(const PipelineOptions& options) {
   const Model model = net_model(dropping);
   PipelineOptions of_rows = options;
   of_rows.microbatch_size = kRows;
+  of_rows.step_end = StepEnd::kUpdate;
   const Plan plan = plan_pipeline(described(), of_rows);
   StepBatch batch;
   batch.step = 1;
@@ -205,11 +206,10 @@ Peaks peaks_of(const PipelineOptions& options) {
   const int ranks = *options.num_ranks;
   MemoryLedger ledger(ranks);
   run_ranks(make_local_transports(ranks), 1, &ledger, [&](Transport& transport) {
-    Trainer trainer(model, plan.partition, plan.program, transport,
-                    {.optimizer = {}, .ledger = &ledger});
-    trainer.draw_weights();
+    Pipeline pipeline(model, plan, transport, {.ledger = &ledger});
+    Trainer trainer(pipeline, {});
     for (int step = 0; step < 2; ++step) trainer.step(batch, 1e-3);
-    const auto stats = trainer.gather_stats({});
+    const auto stats = pipeline.gather_stats({});
     if (transport.rank() != 0) return;
     for (const RankStats& of_rank : stats)
       peaks.measured.push_back(static_cast<double>(of_rank.peak_bytes));

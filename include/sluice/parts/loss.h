@@ -6,6 +6,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -29,6 +30,7 @@ struct LossValue {
 class LossFunction {
  public:
   LossFunction() = default;
+  LossFunction(std::nullptr_t) {}
   template <typename Function>
   requires(!std::same_as<std::remove_cvref_t<Function>, LossFunction>)
       LossFunction(Function function) {

@@ -1,5 +1,6 @@
 // Evaluation runs the forwards of a training schedule in their order. What completes keeps
-// completing: an order without a cycle has none after instructions are taken out of it.
+// completing: an order without a cycle has none after instructions are taken out of it. An update
+// by itself runs none of it.
 #include "plan/neighbours.h"
 
 namespace sluice {
@@ -31,6 +32,15 @@ Program keep_forward(Program program) {
     }
     std::erase_if(row, [](const Action& action) { return !serves_forward(action.kind); });
   }
+  return program;
+}
+
+Program keep_update(Program program) {
+  program.update_only = true;
+  program.num_microbatches = 0;
+  program.flow = Flow::chain(program.num_stages());
+  program.tie_groups.clear();
+  for (std::vector<Action>& row : program.ranks) row.clear();
   return program;
 }
 

@@ -7,8 +7,8 @@
 namespace sluice {
 namespace {
 
-// Stages of the rank with gradients of weights, in the order of their first compute action; those
-// without one at the end.
+// Stages of the rank with gradients of weights, in the order of their first compute action; of an
+// update by itself all, ascending.
 std::vector<int> trained_stages(const Program& program, int rank) {
   std::vector<int> stages;
   const auto add = [&](int stage) {
@@ -18,6 +18,7 @@ std::vector<int> trained_stages(const Program& program, int rank) {
   };
   for (const Action& action : program.ranks[rank])
     detail::for_each_half(action, [&](const Action& half) { add(half.stage); });
+  for (int stage = 0; program.update_only && stage < program.num_stages(); ++stage) add(stage);
   return stages;
 }
 

@@ -159,12 +159,14 @@ std::vector<RankMemory> predict_memory(const Plan& plan) {
     const std::int64_t num_trained =
         shards_state ? std::min(parameters[rank].num_trained, shares[rank].trained_numbers)
                      : parameters[rank].num_trained;
-    // A caller's optimizer reads `.grad`, in the dtype of the parameter.
-    if (!is_ours)
-      of.gradient_bytes = saturating_add(of.gradient_bytes, parameters[rank].shown_bytes);
-    of.optimizer_bytes =
-        moments_of(plan.optimizer) *
-        (is_ours || shards_state ? kFloat32 * num_trained : parameters[rank].trained_bytes);
+    // A caller's optimizer reads `.grad`, in the dtype of the parameter, and has its state in that.
+    std::int64_t shown = parameters[rank].shown_bytes, trained = parameters[rank].trained_bytes;
+    if (shards_state) {
+      shown = std::min(shown, shares[rank].trained_share);
+      trained = std::min(trained, shares[rank].trained_share);
+    }
+    if (!is_ours) of.gradient_bytes = saturating_add(of.gradient_bytes, shown);
+    of.optimizer_bytes = moments_of(plan.optimizer) * (is_ours ? kFloat32 * num_trained : trained);
     if (replicas.degree > 1 && replicas.zero3) {
       of.parameter_bytes = std::min(of.parameter_bytes, saturating_add(shares[rank].trained_share,
                                                                        shares[rank].frozen_share));

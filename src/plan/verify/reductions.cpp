@@ -183,13 +183,15 @@ class Reductions {
     }
   }
 
-  // Those of this rank that the row names, ascending.
+  // Those of this rank that the row names, ascending; of an update by itself all.
   std::vector<int> stages_of_row() const {
     std::vector<int> stages;
     for (const Action& action : row()) {
       for_each_half(action, [&](const Action& half) { stages.push_back(half.stage); });
       if (ends_stage(action.kind)) stages.push_back(action.stage);
     }
+    for (int stage = 0; v_.program.update_only && stage < v_.program.num_stages(); ++stage)
+      stages.push_back(stage);
     std::erase_if(stages, [&](int stage) { return !is_ours(stage); });
     std::sort(stages.begin(), stages.end());
     stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
@@ -213,7 +215,9 @@ class Reductions {
         must_follow(end_.norm, end.norm);
       must_follow(end.update,
                   std::max({gradients, end.compute, end_.loss, end_.outputs, end_.norm, end.norm}));
-      const bool is_trained = end.gradient != kNowhere;
+      const bool is_trained = v_.program.update_only
+                                  ? has_weight_gradients(v_.program.backward_of(stage))
+                                  : end.gradient != kNowhere;
       if (with_updates_ && is_trained && end.update == kNowhere && end_.optimizer == kNowhere)
         absent(Action::make(ActionKind::kUpdate, stage));
     }

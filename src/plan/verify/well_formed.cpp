@@ -165,8 +165,14 @@ void record_elsewhere(Verification& v, const Action& action) {
 
 bool check_well_formed(Verification& v) {
   const Program& program = v.program;
-  if (program.num_ranks() < 1 || program.num_stages() < 1 || program.num_microbatches < 1) {
+  const bool has_microbatches = program.num_microbatches >= 1;
+  if (program.num_ranks() < 1 || program.num_stages() < 1 ||
+      (!has_microbatches && !program.update_only)) {
     v.report_rank(-1, "a program has at least one rank, one stage and one microbatch");
+    return false;
+  }
+  if (program.update_only && (has_microbatches || program.forward_only)) {
+    v.report_rank(-1, "an update by itself has no microbatches and no forwards");
     return false;
   }
   if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks())) {
@@ -206,6 +212,11 @@ void index_instructions(Verification& v) {
       const Action& action = row[index];
       if (std::string reason = impossible(v.program, action); !reason.empty()) {
         v.report(rank, index, std::move(reason));
+        continue;
+      }
+      if (v.program.update_only && action.kind != ActionKind::kUpdate &&
+          action.kind != ActionKind::kOptimizerStep) {
+        v.report(rank, index, "the program is an update by itself");
         continue;
       }
       if (!names_stage(action.kind)) continue;
