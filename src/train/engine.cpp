@@ -189,7 +189,7 @@ StepResult Engine::evaluate(const StepBatch& batch, const StepOptions& options) 
 std::vector<Values> Engine::predict(const StepBatch& batch, OutputRanks ranks) {
   const AutocastScope autocast(options_.autocast);
   Evaluator& evaluation = evaluator();
-  evaluated_last_ = true;
+  ran_last_ = Ran::kEvaluation;
   return evaluation.predict(batch, ranks);
 }
 
