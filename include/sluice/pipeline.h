@@ -155,7 +155,8 @@ class Pipeline {
   void step(torch::optim::Optimizer& optimizer);
 
   // Moves all modules of this rank. Before the first step, and before parameters() are asked for:
-  // an optimizer holds them. Throws Error(kUsage) later.
+  // an optimizer holds them. Throws Error(kUsage) later, and with zero3: modules are then to be
+  // made where they stay.
   void to(at::Device device);
 
   // This rank's trainable parameters in layer order, each storage once: what an optimizer takes.

@@ -84,7 +84,7 @@ Program to_program(const Schedule& schedule);
 
 // The forwards alone: every backward goes, a pair becomes its F; sets forward_only. For evaluation.
 Program keep_forward(Program program);
-// The other way round: nothing is left, for an update by itself; sets update_only.
+// The other way round, an update by itself: OPTIMIZER_STEP on every rank; sets update_only.
 Program keep_update(Program program);
 // What nothing that is trained needs goes: W of stages that train nothing (a B becomes I), and
 // below all that is trained every backward, with SEND_B and RECV_B where the program holds them.
@@ -144,7 +144,7 @@ struct LowerOptions {
   bool defer_receives = false;
   bool merge_backward = false;  // adjacent I, W -> B
   bool forward_only = false;    // for evaluation: no backward, norm, update or sum of gradients
-  bool update_only = false;     // nothing but what `optimizer_step` and `update_by_stage` add
+  bool update_only = false;     // OPTIMIZER_STEP alone, or what update_by_stage makes of it
   std::vector<StageBackward> backwards;  // of every stage; empty: all kFull
   std::vector<TieGroup> tie_groups;
   bool loss = false;     // REDUCE_LOSS

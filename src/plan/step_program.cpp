@@ -19,7 +19,7 @@ LowerOptions update_lowering(const Plan& plan) {
   lowering.update_only = true;
   lowering.backwards = backwards_of(plan.partition);
   lowering.transfers = false;
-  lowering.optimizer_step = lowering.update_by_stage = true;
+  lowering.update_by_stage = true;
   return lowering;
 }
 

@@ -31,8 +31,12 @@ CallersParameters::CallersParameters(const RankModel& rank, bool are_callers)
 void CallersParameters::make_anew() {
   blocks_ = own_blocks(rank_);
   for (OwnBlocks& own : blocks_) {
-    // With a version counter of its own: nobody but the caller writes to the block by this tensor.
-    own.value = are_blocks_ ? own.value.variable_data().set_requires_grad(true) : own.use->value();
+    if (are_blocks_) {
+      // With a version counter of its own: nobody but the caller writes to the block by it.
+      own.value = own.value.variable_data().set_requires_grad(true);
+    } else {
+      own = whole_of(*own.parameter, *own.use);
+    }
   }
   settle();
 }

@@ -32,17 +32,17 @@ void cut_out_own(const RankModel& rank, OwnBlocks& own) {
 
 }  // namespace
 
+OwnBlocks whole_of(const SharedParameter& parameter, const ParameterUse& use) {
+  return {&parameter, &use, use.value(), ElementRange{use.index, 0, use.value().numel()}};
+}
+
 std::vector<OwnBlocks> own_blocks(const RankModel& rank) {
   std::vector<OwnBlocks> blocks;
   for (const SharedParameter& parameter : rank.parameters) {
     const ParameterUse* use = parameter.local_use();
     if (!use) continue;
-    OwnBlocks& own = blocks.emplace_back(OwnBlocks{&parameter, use, use->value(), {}});
-    if (rank.shards_state) {
-      cut_out_own(rank, own);
-    } else {
-      own.range = ElementRange{use->index, 0, use->value().numel()};
-    }
+    OwnBlocks& own = blocks.emplace_back(whole_of(parameter, *use));
+    if (rank.shards_state) cut_out_own(rank, own);
   }
   return blocks;
 }

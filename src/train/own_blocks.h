@@ -29,6 +29,8 @@ struct OwnBlocks {
   }
 };
 
+OwnBlocks whole_of(const SharedParameter& parameter, const ParameterUse& use);
+
 // Of every parameter that this rank uses and trains, in layer order.
 std::vector<OwnBlocks> own_blocks(const RankModel& rank);
 

@@ -1,6 +1,9 @@
 // Each pass alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "sluice/error.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"
@@ -74,6 +77,34 @@ TEST(KeepForwardTest, OfEveryScheduleVerifies) {
         EXPECT_NE(action.kind, ActionKind::kOptimizerStep) << info.name;
       }
     }
+  }
+}
+
+TEST(KeepUpdateTest, OfEveryScheduleVerifiesAfterEveryPass) {
+  for (const ScheduleInfo& info : schedule_table()) {
+    const Schedule schedule = make_schedule(info.name, {.num_ranks = 4, .num_microbatches = 8});
+    LowerOptions options;
+    options.update_only = options.update_by_stage = true;
+    options.transfers = false;
+    // Of the first rank nothing trains.
+    for (int stage = 0; stage < schedule.num_stages(); ++stage) {
+      options.backwards.push_back(schedule.stage_map.rank_of(stage) == 0 ? StageBackward::kInput
+                                                                         : StageBackward::kFull);
+    }
+    Program program = to_program(schedule);
+    for (const NamedPass& pass : lowering_passes(options)) {
+      program = pass.apply(std::move(program), options);
+      EXPECT_TRUE(verify(program).ok()) << info.name << ", " << pass.name;
+    }
+    EXPECT_EQ(program.ranks[0], std::vector{Action::make(ActionKind::kOptimizerStep)});
+    std::size_t num_updates = 0;
+    for (const auto& row : program.ranks)
+      num_updates += static_cast<std::size_t>(std::count_if(
+          row.begin(), row.end(), [](const Action& a) { return a.kind == ActionKind::kUpdate; }));
+    EXPECT_EQ(num_updates,
+              static_cast<std::size_t>(std::count(options.backwards.begin(),
+                                                  options.backwards.end(), StageBackward::kFull)));
+    EXPECT_EQ(lower(schedule, options).ranks, program.ranks);
   }
 }
 

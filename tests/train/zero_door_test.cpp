@@ -274,6 +274,13 @@ TEST(ZeroDoorTest, AReplicaMayOwnNothing) {
     EXPECT_EQ(resumed.losses.front(), alone.losses[2]);
     EXPECT_EQ(resumed.losses.back(), alone.losses[3]);
   }
+  // Where the update is ours every replica shows whole parameters.
+  PipelineOptions ours = options_of({1, 4, Shards::kZero1});
+  ours.step_end = StepEnd::kUpdate;
+  run(model, ours, [](Pipeline& pipeline) {
+    ASSERT_EQ(pipeline.parameters().size(), 1U);
+    EXPECT_EQ(pipeline.parameters().front().numel(), kWide);
+  });
 }
 
 TEST(ZeroDoorTest, HalfPrecisionAddsUpInFloat32) {
@@ -355,7 +362,7 @@ TEST(ZeroDoorTest, APlainStepOfAnOptimizerIsFoundAtTheNextCall) {
   for (const auto& [call, next] : calls) {
     for (const char* name : {"AdamW", "plain SGD"}) {
       for (const Shards shards : {Shards::kZero1, Shards::kZero3}) {
-        const std::string text = refusal({1, 2, shards}, [&](Pipeline& pipeline) {
+        const std::string text = refusal({1, 2, shards}, [&, &next = next](Pipeline& pipeline) {
           const Made optimizer = kOptimizers.at(name)(pipeline);
           pipeline.train_step(batch_of(pipeline, 1));
           optimizer->step();

@@ -40,7 +40,7 @@ Program keep_update(Program program) {
   program.num_microbatches = 0;
   program.flow = Flow::chain(program.num_stages());
   program.tie_groups.clear();
-  for (std::vector<Action>& row : program.ranks) row.clear();
+  for (std::vector<Action>& row : program.ranks) row = {Action::make(ActionKind::kOptimizerStep)};
   return program;
 }
 
