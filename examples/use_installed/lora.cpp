@@ -4,6 +4,7 @@
 #include "adapter.h"
 #include "plain_llama.h"
 #include "plain_loop.h"
+#include "sluice/parts/hf_directory.h"
 #include "sluice/sluice.h"
 
 using Tensors = std::vector<at::Tensor>;

@@ -20,6 +20,7 @@
 #include "run/replicas.h"
 #include "sluice/optimizer.h"
 #include "sluice/parts/describe.h"
+#include "sluice/parts/executor.h"
 #include "sluice/parts/memory_ledger.h"
 #include "sluice/parts/rank_threads.h"
 #include "sluice/program.h"
