@@ -170,12 +170,16 @@ struct ControlLine::Impl {
     const Error error(ErrorKind::kPeer, {.what = server_name + " " + how,
                                          .where = options.status ? options.status() : std::string(),
                                          .remedy = remedy});
+    {  // Whoever hears of the failure may ask.
+      const std::lock_guard lock(mutex);
+      server_lost = true;
+    }
     fail({.process = server_process,
           .kind = error.kind(),
           .message = error.what(),
           .teller = teller_here()});
     const std::lock_guard lock(mutex);
-    server_gone = server_lost = true;
+    server_gone = true;
     told.notify_all();
   }
 
