@@ -294,8 +294,11 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() con
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::state_dict() const {
-  require_no_step("Pipeline::state_dict");
-  return gather_state_dict(impl_->engine);
+  return impl_->waking_others("Pipeline::state_dict", [&] {
+    impl_->callers.require_settled("Pipeline::state_dict");
+    require_call(impl_->world, "state_dict");
+    return gather_state_dict(impl_->engine);
+  });
 }
 
 void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state) {
