@@ -79,7 +79,6 @@ class Group;
 class Pipeline;
 class Trainer;
 class Transport;
-struct MicrobatchLoss;
 
 namespace detail {
 void run_bodies(const Model&, const PipelineOptions&, const std::function<void(Pipeline&)>&,
@@ -241,7 +240,7 @@ class Pipeline {
   bool has_last_stage() const;
   const Group& world() const;
 
-  // The last training step, of this rank's row.
+  // The last training step, of this rank's row; zeros before the first.
   const StepTimes& times() const;
   // Collective. One entry a rank, of the last step. times: what this rank has to say of its own.
   std::vector<RankStats> gather_stats(const StepTimes& times) const;
@@ -277,7 +276,7 @@ auto run(const Model& model, const PipelineOptions& options, Body&& body,
          const RunOptions& run_options = {}) {
   static_assert(std::is_invocable_v<Body&, Pipeline&>,
                 "the body of sluice::run() takes a sluice::Pipeline&");
-  using Result = std::invoke_result_t<Body&, Pipeline&>;
+  using Result = std::decay_t<std::invoke_result_t<Body&, Pipeline&>>;
   if constexpr (std::is_void_v<Result>) {
     detail::run_bodies(model, options, std::ref(body), run_options);
   } else {

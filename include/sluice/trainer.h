@@ -5,7 +5,7 @@
 //
 //   auto plan = sluice::plan_pipeline(..., {.num_ranks = 4, .step_end = sluice::StepEnd::kUpdate});
 //   sluice::Pipeline pipeline(model, plan, transport, options);
-//   sluice::Trainer trainer(pipeline, {.lr = 1e-3, .max_norm = 1.0});
+//   sluice::Trainer trainer(pipeline, {.max_norm = 1.0});
 //   auto step = trainer.step({{"x", x}, {"y", y}}, 1e-3);
 //
 // The norm, the check that the step is finite and the update are instructions of the plan's
@@ -27,7 +27,7 @@ class Optimizer;
 
 class Trainer {
  public:
-  // The pipeline must outlive the trainer, and gets one, before its first step. Throws
+  // The pipeline must outlive the trainer, and gets one, before its first training step. Throws
   // Error(kUsage) for a plan without StepEnd::kUpdate, and for a second trainer.
   Trainer(Pipeline& pipeline, const OptimizerOptions& options);
   ~Trainer();

@@ -112,6 +112,14 @@ void Engine::plan_what_trains(const Model& model) {
   const std::vector<bool> layer_trains = layers_that_train(*rank_, model);
   const std::vector<StageBackward> backwards =
       stage_backwards(describe(model.layers), plan_.partition, layer_trains, roots_of(model));
+  for (std::size_t i = 0; i < layer_trains.size(); ++i) {
+    if (!layer_trains[i] || !plan_.model.layers[i].frozen) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = "layer '" + model.layers[i].name + "' trains, and the plan freezes it",
+                 .where = "PipelineOptions::frozen_layers",
+                 .remedy = "take requires_grad from its parameters in LayerSpec::make, or do not "
+                           "name it"});
+  }
   if (finished_) {
     for (StageContent& stage : finished_->partition.stages)
       stage.backward = backwards[static_cast<std::size_t>(stage.stage)];
@@ -198,7 +206,7 @@ bool Engine::saves(const std::string& parameter) const {
 }
 
 // Those that a checkpoint has of this rank, and of which each replica has its own blocks.
-std::vector<ShardedTensor> Engine::sharded_parameters() const {
+std::vector<ShardedTensor> Engine::sharded_parameters(bool all) const {
   std::vector<ShardedTensor> tensors;
   const ShardedParameters* sharded = rank_->sharded.get();
   if (!sharded) return tensors;
@@ -207,7 +215,7 @@ std::vector<ShardedTensor> Engine::sharded_parameters() const {
     for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
       const ParameterInfo& info = stage->parameters()[i];
       if (!info.tied_to.empty() || !sharded->is_sharded(stage->index(), i)) continue;
-      if (!saves(info.name)) continue;
+      if (!all && !saves(info.name)) continue;
       ShardedTensor& tensor = tensors.emplace_back();
       tensor.name = info.name;
       tensor.shape = info.global_shape;
@@ -222,12 +230,12 @@ std::vector<ShardedTensor> Engine::sharded_parameters() const {
 }
 
 // What is not sharded is replica 0's: a forward may have changed buffers otherwise on others.
-RankState Engine::weights(const RunGroups& connected) const {
+RankState Engine::weights(const RunGroups& connected, bool all) const {
   const bool is_first = rank_->groups.replica == 0;
-  const std::vector<ShardedTensor> sharded = sharded_parameters();
+  const std::vector<ShardedTensor> sharded = sharded_parameters(all);
   RankState state;
   if (is_first) state = state_of(rank_->stages.pointers());
-  if (options_.saves) {
+  if (options_.saves && !all) {
     std::erase_if(state.parameters, [&](const auto& own) { return !saves(own.first); });
     state.buffers.clear();
     state.ties.clear();
@@ -243,7 +251,7 @@ RankState Engine::weights(const RunGroups& connected) const {
 }
 
 RankState Engine::state(const RunGroups& connected) const {
-  RankState state = weights(connected);
+  RankState state = weights(connected, /*all=*/false);
   if (!update_) return state;
   if (rank_->shards_state) {
     state.optimizer = update_->gather_state(connected);
@@ -277,7 +285,10 @@ std::vector<std::string> Engine::load(const Checkpoint& checkpoint,
   return {without_state.begin(), without_state.end()};
 }
 
-const StepTimes& Engine::times() const { return last_trained_->executor().times(); }
+const StepTimes& Engine::times() const {
+  static const StepTimes none;
+  return last_trained_ ? last_trained_->executor().times() : none;
+}
 
 std::string Engine::flight_record() const {
   if (ran_last_ == Ran::kEvaluation) return evaluation_->flight_record();

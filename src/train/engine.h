@@ -55,7 +55,8 @@ class Engine {
   Transport& transport() const { return transport_; }
   RankModel& rank() { return *rank_; }
   const RankModel& rank() const { return *rank_; }
-  bool has_run() const { return !training_.empty() || evaluation_; }
+  bool has_trained() const { return !training_.empty(); }
+  bool has_run() const { return has_trained() || evaluation_; }
 
   // Before the first step, once: who updates. Null: nobody any more.
   void set_update(StepUpdate* update) { update_ = update; }
@@ -79,8 +80,8 @@ class Engine {
   // What a checkpoint holds of this rank. Where replicas have their own blocks: collective over
   // the ranks of `groups`, which may be others than those of the steps.
   RankState state(const RunGroups& groups) const;
-  // The same without the optimizer's.
-  RankState weights(const RunGroups& groups) const;
+  // Parameters and buffers alone. all: also what RunOptions::saves leaves out.
+  RankState weights(const RunGroups& groups, bool all) const;
   // Collective. Fills all that state() says; rest: called for each stage before. Returns the
   // parameters of all ranks that train and have no optimizer state there.
   std::vector<std::string> load(const Checkpoint& checkpoint,
@@ -101,7 +102,7 @@ class Engine {
   StepRunner& training_runner(bool gathers_outputs);
   Evaluator& evaluator();
   void plan_what_trains(const Model& model);
-  std::vector<ShardedTensor> sharded_parameters() const;
+  std::vector<ShardedTensor> sharded_parameters(bool all) const;
   bool saves(const std::string& parameter) const;
 
   std::optional<Plan> finished_;

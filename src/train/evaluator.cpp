@@ -58,8 +58,8 @@ StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
 
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
   const WholeStages whole(rank_);
-  if (batch.microbatches.size() == 0 && rank_.groups.num_replicas > 1) {
-    // The other replicas have something to tell.
+  if (batch.microbatches.size() == 0) {
+    // Other replicas may have something to tell.
     losses_ = post_losses(rank_.groups.world, nullptr, StepRequest::kNone).wait().of_microbatches;
     return {};
   }

@@ -60,7 +60,7 @@ void require_counted(const StepBatch& batch) {
 }  // namespace
 
 StepBatch Pipeline::Impl::training_batch(const Inputs& inputs, const StepOptions& options,
-                                         const char* call) {
+                                         const char* call, const std::string& said) {
   require_divisor(call, options.scale);
   require_gradients(call);
   require_same_parameters(engine.rank().stages);
@@ -77,17 +77,18 @@ StepBatch Pipeline::Impl::training_batch(const Inputs& inputs, const StepOptions
                            std::to_string(possible)});
   }
   StepBatch batch = make_batch(split, model, planned, step + 1, options);
-  agree_on(batch, options, "train_step");
+  agree_on(batch, options, "train_step", said);
   ++step;
   return batch;
 }
 
 // Among replicas one may have nothing that counts.
-void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, const char* call) {
+void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, const char* call,
+                              const std::string& said) {
   const RunGroups& groups = engine.rank().groups;
   if (groups.num_replicas == 1) require_counted(batch);
   const bool is_first = compared_calls.insert(call).second;
-  agree(groups, batch, options, call, is_first ? Compared::kAll : Compared::kSome);
+  agree(groups, batch, options, said.c_str(), is_first ? Compared::kAll : Compared::kSome);
   if (groups.num_replicas > 1) require_counted(batch);
 }
 
@@ -184,7 +185,7 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
     const BatchSplit split(inputs, impl_->model);
     const int num_microbatches = split.num_microbatches(engine.plan().schedule.num_microbatches);
     StepBatch batch = make_batch(split, impl_->model, num_microbatches, impl_->step, options);
-    impl_->agree_on(batch, options, "eval_step");
+    impl_->agree_on(batch, options, "eval_step", "eval_step");
     return engine.evaluate(batch, options);
   });
 }
@@ -227,6 +228,7 @@ void Pipeline::step(torch::optim::Optimizer& optimizer) {
 }
 
 std::vector<MicrobatchLoss> Pipeline::evaluate(const StepBatch& batch) {
+  impl_->callers.require_settled("Pipeline::evaluate");
   impl_->engine.evaluate(batch, {});
   return impl_->engine.evaluated_losses();
 }
@@ -239,6 +241,11 @@ void Pipeline::to(at::Device device) {
                                                 : "the pipeline has made a step already",
                  .where = "Pipeline::to on rank " + std::to_string(rank()),
                  .remedy = "move it first, then make the optimizer of pipeline.parameters()"});
+  }
+  if (impl_->engine.update()) {
+    throw Error(ErrorKind::kUsage, {.what = "the pipeline has a trainer already",
+                                    .where = "Pipeline::to on rank " + std::to_string(rank()),
+                                    .remedy = "move it first, then make the trainer"});
   }
   impl_->require_whole("Pipeline::to");
   impl_->engine.rank().stages.to(device);
@@ -344,7 +351,10 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
 
 void Pipeline::save(const std::string& path, const SaveOptions& options) {
   const SaveOutcome outcome = impl_->waking_others("Pipeline::save", [&] {
-    if (options.optimizer) impl_->require_own(*options.optimizer);
+    if (options.optimizer) {
+      require_callers_update(impl_->engine.plan(), "Pipeline::save with an optimizer");
+      impl_->require_own(*options.optimizer);
+    }
     impl_->callers.require_settled("Pipeline::save");
     require_call(impl_->world, "save");
     return save_pipeline(impl_->state(), path, options);
@@ -355,7 +365,10 @@ void Pipeline::save(const std::string& path, const SaveOptions& options) {
 
 LoadedState Pipeline::load(const std::string& path, torch::optim::Optimizer* optimizer) {
   return impl_->waking_others("Pipeline::load", [&] {
-    if (optimizer) impl_->require_own(*optimizer);
+    if (optimizer) {
+      require_callers_update(impl_->engine.plan(), "Pipeline::load with an optimizer");
+      impl_->require_own(*optimizer);
+    }
     require_call(impl_->world, "load");
     LoadedState loaded = load_pipeline(impl_->state(), path, optimizer);
     impl_->step = loaded.step;
@@ -384,6 +397,7 @@ std::vector<std::string> Pipeline::load_state(const Checkpoint& checkpoint, cons
 
 void Pipeline::scale_grads_by_divisor(double divisor) {
   require_no_step("Pipeline::scale_grads_by_divisor");
+  require_callers_update(impl_->engine.plan(), "Pipeline::scale_grads_by_divisor");
   require_divisor("Pipeline::scale_grads_by_divisor",
                   GradientScale(GradientScale::kDivisor, divisor));
   impl_->grads.scale(1.0 / divisor);
@@ -392,6 +406,7 @@ void Pipeline::scale_grads_by_divisor(double divisor) {
 double Pipeline::clip_grad_norm(double max_norm) {
   require_thread(impl_->thread, "Pipeline::clip_grad_norm");
   require_no_step("Pipeline::clip_grad_norm");
+  require_callers_update(impl_->engine.plan(), "Pipeline::clip_grad_norm");
   if (!(max_norm >= 0)) {
     throw Error(ErrorKind::kUsage, {.what = "a largest norm of " + std::to_string(max_norm),
                                     .where = "Pipeline::clip_grad_norm",

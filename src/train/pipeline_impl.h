@@ -40,8 +40,11 @@ struct Pipeline::Impl {
         grads(callers, transport.size() > 1) {}
 
   // The batch cut into the plan's microbatches, as all ranks pass it.
-  StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call);
-  void agree_on(StepBatch& batch, const StepOptions& options, const char* call);
+  // said: what all ranks have to call alike, where it is more than "train_step".
+  StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call,
+                           const std::string& said = "train_step");
+  void agree_on(StepBatch& batch, const StepOptions& options, const char* call,
+                const std::string& said);
   void require_own(const torch::optim::Optimizer& optimizer);
   // Where parameters are sharded, those of the modules have no memory between steps.
   void require_whole(const char* call) const;

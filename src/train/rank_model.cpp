@@ -118,6 +118,7 @@ void RankModel::initialize(const Model& model, const RunOptions& options) {
   begin_alike(own, groups, /*by_module=*/false);
   if (!shards) return;
   std::vector<std::vector<at::Tensor>> made;
+  made.reserve(own.size());
   for (Stage* stage : own) made.push_back(copies_of(*stage));
   shard();
   std::size_t next = 0;

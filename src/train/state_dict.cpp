@@ -54,7 +54,7 @@ Listed read_list(WireReader& message, std::map<std::string, std::string>& ties) 
 NamedTensors gather_state_dict(const Engine& engine) {
   const at::NoGradGuard no_grad;
   const RunGroups& groups = engine.rank().groups;
-  RankState state = engine.weights(groups);
+  RankState state = engine.weights(groups, /*all=*/true);
   NamedTensors own = std::move(state.parameters);
   own.insert(own.end(), state.buffers.begin(), state.buffers.end());
   std::vector<at::Tensor> parts;

@@ -1,5 +1,6 @@
 #include "sluice/trainer.h"
 
+#include "base/text.h"
 #include "run/autocast.h"
 #include "sluice/error.h"
 #include "train/pipeline_impl.h"
@@ -18,8 +19,8 @@ void require_free(const Engine& engine) {
                    "plan with PipelineOptions::step_end = StepEnd::kUpdate");
   }
   if (engine.update()) refuse_trainer("the pipeline has a trainer already", "make one");
-  if (engine.has_run())
-    refuse_trainer("the pipeline has made a step already", "make the trainer before");
+  if (engine.has_trained())
+    refuse_trainer("the pipeline has made a training step already", "make the trainer before");
 }
 
 }  // namespace
@@ -44,16 +45,21 @@ Trainer::~Trainer() = default;
 StepResult Trainer::step(const Inputs& inputs, double learning_rate, const StepOptions& options) {
   Pipeline::Impl& pipeline = impl_->pipeline;
   return pipeline.waking_others("Trainer::step", [&] {
+    require_something_trains(pipeline.engine.rank());
     const AutocastScope autocast(pipeline.engine.options().autocast);
-    const StepBatch batch = pipeline.training_batch(inputs, options, "Trainer::step");
+    const StepBatch batch =
+        pipeline.training_batch(inputs, options, "Trainer::step",
+                                "Trainer::step at the learning rate " + shortest(learning_rate));
     impl_->update.set_learning_rate(learning_rate);
     return pipeline.engine.train(batch, options);
   });
 }
 
 StepResult Trainer::step(const StepBatch& batch, double learning_rate) {
-  require_counted(batch, "no label of the step's batch is counted",
-                  "give every step at least one label that counts");
+  impl_->pipeline.waking_others("Trainer::step", [&] {
+    require_counted(batch, "no label of the step's batch is counted",
+                    "give every step at least one label that counts");
+  });
   impl_->update.set_learning_rate(learning_rate);
   impl_->pipeline.step = batch.step;
   return impl_->pipeline.engine.train(batch, {});

@@ -150,10 +150,11 @@ TEST(StepEndTest, EachClassRefusesPlansOfTheOther) {
             std::string::npos);
   EXPECT_NE(refusal(StepEnd::kUpdate,
                     [](Pipeline& p) {
-                      p.eval_step(batch_of(1));
+                      p.eval_step(batch_of(1));  // before training
+                      Trainer(p, {}).step(batch_of(1), 0.1);
                       Trainer late(p, {});
                     })
-                .find("has made a step already"),
+                .find("has made a training step already"),
             std::string::npos);
 }
 

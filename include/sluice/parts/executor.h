@@ -61,13 +61,6 @@ struct MicrobatchAuxiliary {
   double value = 0;
 };
 
-// The loss of one microbatch, as the last stage computed it.
-struct MicrobatchLoss {
-  std::int64_t microbatch = 0;  // among those of all replicas
-  double sum = 0;               // of token losses
-  std::int64_t count = 0;       // counted tokens
-};
-
 // Where a value stopped being finite, found by Executor::find_non_finite.
 struct NonFinite {
   std::int64_t microbatch = -1;  // of this rank's replica

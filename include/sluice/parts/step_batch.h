@@ -48,4 +48,11 @@ struct StepBatch {
   std::optional<GradientScale> scale;
 };
 
+// The loss of one microbatch, as the last stage computed it.
+struct MicrobatchLoss {
+  std::int64_t microbatch = 0;  // among those of all replicas
+  double sum = 0;               // of token losses
+  std::int64_t count = 0;       // counted tokens
+};
+
 }  // namespace sluice
