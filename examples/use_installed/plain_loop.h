@@ -59,3 +59,10 @@ inline int compare(const Losses& one, const Losses& several, const Losses& plain
             << (close ? "agrees" : "DIFFERS") << '\n';
   return one == several && close && one.back() < one.front() ? 0 : 1;
 }
+
+// What a program of several layouts prints and returns.
+inline int report(const Losses& alone, bool same) {
+  std::cout << "loss after " << alone.size() / 2 << " steps: " << alone.back()
+            << (same ? ", the same bits in every layout\n" : ", other bits in another layout\n");
+  return same && !alone.empty() ? 0 : 1;
+}

@@ -258,7 +258,7 @@ class Pipeline {
                                  const std::function<void(Pipeline&)>&, const RunOptions&);
   struct Impl;
   explicit Pipeline(std::unique_ptr<Impl> impl);
-  // Of a plan that the modules have yet to finish.
+  // For a plan that the modules have yet to finish.
   static std::unique_ptr<Impl> drafted(const Model& model, Plan draft, Transport& transport,
                                        const RunOptions& options);
   std::unique_ptr<Impl> impl_;

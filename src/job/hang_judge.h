@@ -23,7 +23,7 @@ struct HangLimits {
   using Duration = std::chrono::steady_clock::duration;
   // Beyond what is expected: after the first the rank hangs, after the second the run ends.
   Duration named{std::chrono::seconds(5)}, ended{std::chrono::seconds(100)};
-  // Of an instruction of which nothing is known.
+  // The time that an instruction gets of which nothing is known.
   Duration floor{std::chrono::seconds(60)}, ended_unknown{std::chrono::seconds(300)};
 };
 

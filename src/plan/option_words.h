@@ -23,7 +23,7 @@ const Words<Reduction>& words_of(Reduction);
 const Words<LossChunks>& words_of(LossChunks);
 const Words<Balance>& words_of(Balance);
 
-// Of GradientScale::divisor: what is divided by it stays in the range of float32.
+// The range of GradientScale::divisor: what is divided by it stays in the range of float32.
 inline constexpr double kLeastDivisor = 1e-30, kMostDivisor = 1e30;
 
 }  // namespace sluice::detail

@@ -26,7 +26,7 @@ class CallersParameters {
 
   const std::vector<OwnBlocks>& all() const { return blocks_; }
   bool are_blocks() const { return are_blocks_; }
-  // That of a use on this rank; undefined: it is frozen.
+  // The tensor of a use on this rank; undefined: it is frozen.
   at::Tensor of(const std::string& use) const;
 
   // After the parameters have moved.

@@ -74,7 +74,7 @@ class Engine {
   StepResult evaluate(const StepBatch& batch, const StepOptions& options);
   // Collective. Outputs without a loss, of a batch that counts nothing.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Of the last evaluation, of all microbatches in order; the same on every rank.
+  // Losses of the last evaluation, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& evaluated_losses() const { return evaluation_->losses(); }
 
   // What a checkpoint holds of this rank. Where replicas have their own blocks: collective over
@@ -89,7 +89,7 @@ class Engine {
 
   const StepTimes& times() const;
   std::string flight_record() const;
-  // Of the plan's program, -1 when none runs.
+  // Index of the instruction of the plan's program that runs, -1 when none does.
   int current_instruction() const { return current_.index; }
 
  private:

@@ -31,7 +31,7 @@ struct OwnBlocks {
 
 OwnBlocks whole_of(const SharedParameter& parameter, const ParameterUse& use);
 
-// Of every parameter that this rank uses and trains, in layer order.
+// The blocks of every parameter that this rank uses and trains, in layer order.
 std::vector<OwnBlocks> own_blocks(const RankModel& rank);
 
 // Where the state is sharded: begins to give the blocks of a stage to the other replicas, which

@@ -40,9 +40,9 @@ class StepEndOps final : public StepOps {
   void end_step(std::int64_t step);
   // Ties within this rank, and an end to the step's sums: after a step without an update.
   void finish_ties();
-  // Of the last step, but for its outputs.
+  // The result of the last step, but for its outputs.
   const StepResult& result() const { return result_; }
-  // Of the last step, of all microbatches in order.
+  // Losses of the last step, of all microbatches in order.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
 
   Work<void> unshard(int stage) override;

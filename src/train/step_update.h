@@ -42,7 +42,8 @@ class StepUpdate {
   void set_learning_rate(double lr) { lr_ = lr; }
 
   void begin_step();
-  // Of a step: its loss is known; pieces of its norm, and the rest; its update, stage by stage.
+  // The parts of a step: its loss is known; pieces of its norm, and the rest; its update, stage by
+  // stage.
   void loss_known(StepResult& result);
   IdleWork partial_norm(int stage, const TiedSums& ties);
   Work<void> reduce_norm(TiedSums& ties, StepResult& result);

@@ -118,7 +118,7 @@ struct StepResult {
   std::vector<Values> outputs;
   StepRequest request = StepRequest::kNone;  // the strongest that a rank was asked
 
-  // Of a step with an update (StepEnd::kUpdate): the norm of all gradients before clipping, and of
+  // With an update (StepEnd::kUpdate): the norm of all gradients before clipping, and of
   // each parameter in layer order; tied ones once, under the name of the first use; 0 without a
   // gradient.
   double grad_norm = 0;

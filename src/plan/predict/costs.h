@@ -6,7 +6,7 @@
 
 namespace sluice::detail {
 
-// Of a cost or size in a file: sums of many stay finite.
+// The most that a cost or size in a file may be: sums of many stay finite.
 inline constexpr double kMostCost = 1e30;
 inline constexpr const char* kMostRemedy = "write at most 1e30";
 
