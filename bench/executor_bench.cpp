@@ -16,9 +16,8 @@
 #include <numeric>
 #include <thread>
 
-#include "sluice/parts/build_stages.h"
-#include "sluice/parts/describe.h"
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
+#include "sluice/model.h"
 #include "sluice/parts/stage.h"
 #include "sluice/parts/transport.h"
 #include "sluice/schedule.h"

@@ -6,11 +6,12 @@
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
+#include "layer/initialize_chunks.h"
 #include "model/modules.h"
 #include "model/rotary.h"
 #include "sluice/causal_lm.h"
+#include "sluice/layer.h"
 #include "sluice/parts/chunk.h"
-#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {

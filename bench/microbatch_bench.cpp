@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "layer/initialize_chunks.h"
 #include "sluice/causal_lm.h"
 #include "sluice/model_spec.h"
 #include "sluice/parts/chunk.h"

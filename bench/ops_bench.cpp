@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "ops/kernels/kernels.h"
-#include "sluice/ops.h"
+#include "sluice/parts/ops.h"
 
 namespace sluice {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/optimizer.h"
-#include "sluice/parts/gradient_norm.h"
+#include "optim/gradient_norm.h"
+#include "optim/optimizer.h"
 
 namespace sluice {
 namespace {

@@ -33,9 +33,10 @@
 
 #include "comm/c10d_store.h"
 #include "comm/loopback_nodes.h"
+#include "comm/process_transports.h"
 #include "launch/sha256.h"
 #include "launch/store_server.h"
-#include "sluice/parts/process_transports.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 namespace {

@@ -32,10 +32,10 @@ BEGIN {
   may["job"]    = free "layer ops comm run optim checkpoint train model io job"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
-  owner["by_name"] = owner["precision"] = owner["told_elsewhere"] = owner["options"] = owner["plan"] = owner["channel_kind"] = owner["draw"] = owner["simulate"] = owner["stage_backward"] = "plan"; owner["run_config"] = "config"
-  owner["data"] = owner["labels"] = "data"; owner["job"] = "job"; owner["data_parallel"] = "plan"; owner["process_transports"] = "comm"
-  owner["layer"] = owner["model"] = owner["step_batch"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["inputs"] = owner["pipeline"] = owner["run_options"] = "train"
-  owner["safetensors"] = "io"; owner["chunk_backward"] = owner["executor_observer"] = "run"; owner["commit"] = "base"
+  owner["options"] = owner["plan"] = owner["simulate"] = owner["layout"] = "plan"; owner["run_config"] = "config"
+  owner["data"] = "data"; owner["job"] = "job"
+  owner["layer"] = owner["model"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["pipeline"] = "train"
+  owner["run_options"] = owner["observers"] = "run"
   for (pass = 1; pass <= 2; pass++) {
     for (i = 1; i < ARGC; i++) {
       parts = split(ARGV[i], path, "/")

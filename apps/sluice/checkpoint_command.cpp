@@ -11,14 +11,15 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint_diff.h"
+#include "checkpoint/checkpoint_export.h"
 #include "command_line.h"
 #include "commands.h"
 #include "job/run_base.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
-#include "sluice/parts/checkpoint_diff.h"
-#include "sluice/parts/checkpoint_export.h"
 
 namespace sluice {
 namespace {

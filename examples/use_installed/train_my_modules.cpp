@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sluice/error.h"
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 #include "sluice/pipeline.h"
 
 constexpr std::int64_t kWidth = 16, kRows = 32;

@@ -20,7 +20,7 @@
 #include "sluice/lora.h"
 #include "sluice/model.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/step_batch.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 

@@ -1,7 +1,8 @@
 // Checkpoints: a folder with weights that transformers reads, optimizer state, and a manifest.
 //
 // Owns: opening and verifying one, reading tensors of it by full name, those of a folder.
-// Does not own: writing (Pipeline::save, TrainingJob), what is in the manifest (parts/manifest.h).
+// Owns, too: Manifest, what a checkpoint says of itself: manifest.json (docs/checkpoints.md). Does
+// not own: writing (Pipeline::save, parts/saver.h).
 //
 // A checkpoint knows nothing of the layout that wrote it: every tensor is there once, whole, under
 // its full name, and any number of ranks, stages and schedules reads what it needs of it.
@@ -17,15 +18,59 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "sluice/parts/manifest.h"
-#include "sluice/parts/slice.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
+
+// One tensor, once: whole, whatever layout trained it.
+struct SavedTensor {
+  std::string name;                     // full name, as in the file
+  std::string file;                     // "model-00001-of-00002.safetensors", "optimizer/..."
+  std::uint64_t offset = 0, bytes = 0;  // of the data, from the start of the file
+  std::vector<std::int64_t> shape;      // {} is a scalar
+  std::string dtype;                    // as safetensors says it: "F32", "BF16"
+  std::string hash;                     // of the data (content_hash), 32 hexadecimal digits
+  friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
+};
+
+// A file that is not of tensors: config.json, the index of the shards, a tokenizer.
+struct SavedFile {
+  std::string file;
+  std::uint64_t bytes = 0;
+  std::string hash;
+  friend bool operator==(const SavedFile&, const SavedFile&) = default;
+};
+
+// What something was, by size and content.
+struct Fingerprint {
+  std::uint64_t bytes = 0;
+  std::string hash;
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+
+struct Manifest {
+  std::string version;  // of sluice
+  std::string run;      // the same for all checkpoints of a run, resumed or not; 16 hex digits
+  std::int64_t generation = 0;  // a run that begins beside others, or goes back, has a later one
+  std::int64_t step = 0;        // whose update the weights hold
+  std::int64_t sequence = 0;    // position in the data: so many sequences came before
+  std::uint64_t seed = 0;
+  std::map<std::string, Fingerprint> fingerprints;  // "configuration", "model", "data"
+  std::map<std::string, std::string> settings;  // that decide numbers: "optimizer.lr" -> "0.001"
+  std::map<std::string, std::string> extra;     // the caller's own; UTF-8
+  std::map<std::string, std::string> ties;      // another use of a parameter -> its first
+  std::vector<SavedTensor> weights;    // parameters and buffers; tied ones under their first use
+  std::vector<SavedTensor> optimizer;  // "exp_avg/model.norm.weight"
+  std::vector<SavedTensor> extra_tensors;
+  std::vector<SavedFile> files;
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
 
 enum class SavedKind : std::uint8_t { kWeights, kOptimizer, kExtra };
 

@@ -1,9 +1,8 @@
 // A data set as an endless row of sequences of tokens, any of which can be computed by itself.
 //
 // Owns: the list of files, where each sequence lies in them, the order in which they are used.
-// Does not own: which files a pattern means (run_config.h), the tensors of a microbatch
-// (causal_lm.h:
-//   causal_lm_batch), what a step does with its batch (executor.h).
+// Does not own: which files a pattern means, the tensors of a microbatch (causal_lm_batch), what a
+// step does with its batch (pipeline.h).
 //
 // Invariants:
 //  1. read() is a pure function of (files, options, position): every rank makes the same batch by
@@ -19,11 +18,24 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace sluice {
+
+// A label that is not counted (torch's and Hugging Face's ignore_index).
+inline constexpr std::int64_t kIgnoredLabel = -100;
+
+// Of the labels of one sequence, aligned with its ids: those that are not kIgnoredLabel, apart from
+// the first, which nothing predicts.
+template <typename Label>
+std::int64_t count_labels(std::span<const Label> labels) {
+  std::int64_t count = 0;
+  for (std::size_t i = 1; i < labels.size(); ++i) count += labels[i] != kIgnoredLabel;
+  return count;
+}
 
 enum class DataFormat { kAuto, kText, kJsonl, kLlmc, kNanogpt, kMegatron };
 enum class Padding { kSeqLen, kLongest };
@@ -111,7 +123,7 @@ DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
                               const StepsDone& done = {});
 
 // Consecutive sequences. Labels are aligned with ids (the loss shifts them); kIgnoredLabel
-// (labels.h) is not counted. 32 bits hold the ids of any model.
+// is not counted. 32 bits hold the ids of any model.
 struct TokenRows {
   std::int64_t num_rows = 0, seq_len = 0;
   std::vector<std::int32_t> ids, labels;  // [num_rows, seq_len], row after row
@@ -126,7 +138,7 @@ struct TokenRows {
   // microbatch is as long as the longest of its rows. Empty: all have seq_len.
   std::vector<std::int64_t> lengths = {};
 
-  // The labels of `count` rows from `first` on that a next-token loss counts (labels.h).
+  // The labels of `count` rows from `first` on that a next-token loss counts.
   std::int64_t counted_labels(std::int64_t first, std::int64_t count) const;
 };
 

@@ -18,13 +18,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "sluice/model_spec.h"
-#include "sluice/parts/mesh.h"
-#include "sluice/parts/slice.h"
+#include "sluice/parts/layout.h"
 #include "sluice/parts/values.h"
 
 namespace sluice {
@@ -73,7 +73,7 @@ struct LayerSpec {
                      std::uint64_t seed)>
       initialize = {};
   // For the plan: what it counts as in a split, and what it costs. Without a cost, describe()
-  // (describe.h) measures it.
+  // (model.h) measures it.
   LayerRole role = LayerRole::kBlock;
   std::optional<LayerCost> cost = {};
   std::string class_name = {};  // of the module, where it is known before `make`
@@ -138,11 +138,35 @@ LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<st
   return spec;
 }
 
-// For every cut before layer `cuts[i]`: the values that cross it, in the order of their first
-// writing. batch_inputs never cross; final_outputs are read after the last layer.
-// Throws Error(kUsage) for a value that nobody writes, or a layer that writes a batch input.
-std::vector<std::vector<std::string>> crossing_values(
-    const std::vector<LayerSpec>& layers, const std::vector<int>& cuts,
-    const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);
+// ---- random numbers that do not depend on the layout: functions of (seed, step, layer,
+// microbatch) in forwards and of (seed, parameter name, element) for initial weights ----
+
+// Within this scope every operator that would draw from the default generator (dropout, rand,
+// bernoulli, attention dropout, ...) draws from the stream of this key instead, on this thread, in
+// unchanged user code; a generator that the caller passes is respected. CPU and CUDA; each device
+// has a stream of its own. Scopes nest: the inner key holds, then the outer stream goes on where
+// it was. Costs well under a microsecond until something random is called. Not for another
+// thread's work: a scope is left on the thread that entered it. Nothing is keyed in backward: a
+// function of your own that computes its forward again there must save what it drew.
+class KeyedRandomScope {
+ public:
+  KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,
+                   std::int64_t microbatch);
+  ~KeyedRandomScope();
+  KeyedRandomScope(const KeyedRandomScope&) = delete;
+  KeyedRandomScope& operator=(const KeyedRandomScope&) = delete;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Fills a floating-point tensor with normal(mean, std), element i (in row-major order) being a
+// function of (seed, name, offset + i) alone, so any slice can be drawn by itself: the same bits on
+// every machine and device, for every number of threads. float32 and float64 are rounded from one
+// double; other types from the float32. In place, no autograd. Throws Error(kInternal) for other
+// dtypes or a negative offset.
+void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name, double mean,
+                   double std, std::int64_t offset = 0);
 
 }  // namespace sluice

@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice {
 
@@ -72,23 +71,4 @@ bool is_adapter_directory(const std::string& directory);  // has an adapter_conf
 // `model` with the adapter's parameters, the only ones that train, and what they cost. precision:
 // that of the model. Throws Error(kUsage) for an adapter of another model.
 ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision = {});
-// Without them, as its weights are stored. The rest of the description is not that of the base.
-ModelSpec without_adapter(ModelSpec model);
-// Its parameters of adapters alone.
-ModelSpec adapter_alone(ModelSpec model);
-bool has_adapter(const ModelSpec& model);
-// Of a parameter's full name.
-bool is_adapter_parameter(std::string_view name);
-
-inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
-inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
-// Before the full name of a parameter in kAdapterFile.
-inline constexpr const char* kAdapterPrefix = "base_model.model.";
-
-// The text of adapter_config.json, which PEFT matches to exactly these linear layers of `model`.
-// base: where the model's weights are.
-std::string adapter_config(const Adapter& adapter, const ModelSpec& model, const std::string& base);
-// What such a text in `directory` says of where the base is; "": nothing. Throws Error(kInput).
-std::string base_of_adapter(const std::string& directory);
-
 }  // namespace sluice

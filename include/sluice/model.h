@@ -1,6 +1,6 @@
 // What is trained: layers in order, what enters and leaves them, and a loss.
 //
-// Owns: Model, ways to make one of modules of one's own, ways to write its loss.
+// Owns: Model, its loss and initial values, ways to make one of your own modules, describe().
 // Does not own: what a layer is (layer.h), the models of Hugging Face families (causal_lm.h), where
 // a layer goes (plan.h). A Model of factories holds no weights; from_sequential()'s are those of
 // the modules that it was given.
@@ -8,22 +8,90 @@
 // called on all of their threads.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "sluice/layer.h"
-#include "sluice/parts/initialization.h"
-#include "sluice/parts/loss.h"
+#include "sluice/model_spec.h"
+#include "sluice/parts/values.h"
 
 namespace torch::nn {
 class Sequential;
 }
 
 namespace sluice {
+
+// What the last stage makes of its outputs: the sum over counted tokens and their number.
+struct LossValue {
+  at::Tensor loss;         // scalar with a graph: what backward starts from
+  std::int64_t count = 1;  // counted tokens behind it
+};
+
+// (const Values& outputs, const Values& batch) -> LossValue. outputs: values of the last chunk;
+// batch: inputs of the microbatch ("labels", ...). Returns the *sum* of the token losses of the
+// microbatch and the number of counted tokens. Holds any such function, or none.
+class LossFunction {
+ public:
+  LossFunction() = default;
+  LossFunction(std::nullptr_t) {}
+  template <typename Function>
+  requires(!std::same_as<std::remove_cvref_t<Function>, LossFunction>)
+      LossFunction(Function function) {
+    static_assert(std::is_invocable_v<Function&, const Values&, const Values&>,
+                  "a loss takes (const sluice::Values& outputs, const sluice::Values& batch)");
+    static_assert(
+        std::is_convertible_v<std::invoke_result_t<Function&, const Values&, const Values&>,
+                              LossValue>,
+        "a loss returns a sluice::LossValue, the sum and the count; a function that returns a mean "
+        "becomes one by sluice::mean_loss()");
+    function_ = std::move(function);
+  }
+
+  explicit operator bool() const { return static_cast<bool>(function_); }
+  LossValue operator()(const Values& outputs, const Values& batch) const {
+    return function_(outputs, batch);
+  }
+
+ private:
+  std::function<LossValue(const Values& outputs, const Values& batch)> function_;
+};
+
+// A loss beside that of the outputs, on whatever stage computes it: of a router of experts, of
+// further prediction heads, of a distillation. A value that layers write and none reads: one
+// number, the mean over a microbatch. It weighs as the mean loss of the microbatch does, times
+// `scale`.
+struct AuxiliaryLoss {
+  std::string value;   // its name; with '*' and '?' a pattern, as for one of every layer
+  double scale = 1.0;  // in the loss that a step differentiates and reports
+};
+
+// As count_labels, of every row. labels_BL: integers [batch, length], aligned with the ids.
+std::int64_t count_tokens(const at::Tensor& labels_BL);
+
+// Called for what is on this rank, without autograd; what it draws from torch's default generator
+// (torch::nn::init::xavier_uniform_, normal_, ..) is keyed by seed and name, so that the bits are
+// the same in every layout. One of the two.
+struct Initialization {
+  // Of every parameter and buffer, by its full name; a tied parameter once, by that of its first
+  // use. value is whole: a slice is taken out of it afterwards.
+  std::function<void(const std::string& name, at::Tensor& value)> tensor;
+  // Of every module that has parameters or buffers of its own, by its full name; of which class it
+  // is says module.as<torch::nn::Linear>(). A tied parameter has the value of its first use. A
+  // module whose own parameters are on several stages is refused.
+  std::function<void(const std::string& name, torch::nn::Module& module)> module;
+
+  bool is_given() const { return tensor || module; }
+};
 
 struct Model {
   std::vector<LayerSpec> layers = {};
@@ -110,5 +178,36 @@ Model from_children(const torch::nn::Module& parent,
       [](const torch::nn::Module& child) { return dynamic_cast<const Block*>(&child) != nullptr; },
       input);
 }
+
+// A batch's inputs by name; the first size of each is the number of rows.
+using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
+
+// Makes one layer after the other, draws its weights, and runs it as a stage of its own, forward
+// and backward, on batches of these metas and of twice the rows (integers are 0, floats 1).
+//
+//  parameters  as Chunk names them; frozen ones too.
+//  writes      sizes with the rows of the microbatch where the first size is that of the rows; all
+//              others are those of these metas. A value that was not there has no elements.
+//  cost        LayerSpec::cost if given (then a layer with a shape function is not run), else a
+//              line in rows through the two runs, for the length of these metas. FLOPs: products of
+//              matrices, convolutions and attention of the forward; of the backward, one product
+//              for each operand that needs a gradient, a parameter's being the weight's. Bytes:
+//              what LibTorch's allocators have handed out in the layer and not got back: what is
+//              saved for the backward, input and output included where they are, never parameters
+//              and accumulators. The loss is nobody's. Nodes of fused operators (parts/ops.h) do
+//              their products unseen: native families are described with LayerOptions::fused off.
+//  roles       LayerSpec::role.
+//
+// Runs the modules: buffers such as running statistics change. Never holds more than one layer.
+// Batch inputs are on the device of the layer's parameters. Throws what layers throw, and
+// Error(kUsage) for metas without rows or a value that nobody writes. Not for a thread whose memory
+// a ledger counts.
+ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
+
+// What layers say of themselves, with nothing made or run: names, roles, values that they read and
+// write, stated costs, and of parameters those that LayerSpec::ties names. Sizes are not known, so
+// this is enough for a partition by counts or names and for its program, not for a prediction of
+// memory.
+ModelSpec describe(const std::vector<LayerSpec>& layers);
 
 }  // namespace sluice

@@ -1,9 +1,10 @@
 // What a model is, without torch: an ordered list of named layers with the values that they read
 // and write, their parameters and costs.
 //
-// Owns: ModelSpec, and reading it from a Hugging Face config.json.
+// Owns: ModelSpec, costs of layers as functions of the shape of a microbatch, and reading both from
+// a Hugging Face config.json for a Precision, on which they depend.
 // Does not own: weights (io), modules (model), where a layer goes (partition.h); the description of
-// layers of one's own (describe.h).
+// layers of your own (model.h).
 // Names are those of the Hugging Face checkpoint ("model.layers.7.mlp.up_proj.weight") in every
 // layout. Thread-safety: values.
 #pragma once
@@ -15,9 +16,50 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/layer_cost.h"
-
 namespace sluice {
+
+struct MicrobatchShape {
+  std::int64_t rows = 0, length = 0;
+  std::int64_t tokens() const { return rows * length; }
+};
+
+// constant + per_row * rows + per_token * rows * length + per_pair * rows * length^2 + per_length *
+// length. Plain numbers: they may be derived from a configuration or measured.
+struct ShapePolynomial {
+  double constant = 0, per_row = 0, per_token = 0, per_pair = 0, per_length = 0;
+  double at(const MicrobatchShape& shape) const;
+  // a + factor * b.
+  static ShapePolynomial sum(const ShapePolynomial& a, const ShapePolynomial& b,
+                             double factor = 1.0);
+  friend bool operator==(const ShapePolynomial&, const ShapePolynomial&) = default;
+};
+
+// Bytes of fused operators, whose memory stays with the rank from microbatch to microbatch: what is
+// used at once of each of these, at most, is there all the time.
+struct PooledBytes {
+  ShapePolynomial until_input;   // from F to B or I
+  ShapePolynomial until_weight;  // from F to B or W
+  ShapePolynomial after_input;   // from I to W, and while B runs
+  ShapePolynomial in_backward;   // while B or I runs
+  ShapePolynomial in_forward;    // while a forward runs that keeps nothing
+  friend bool operator==(const PooledBytes&, const PooledBytes&) = default;
+};
+
+struct LayerCost {
+  // Floating-point operations of matrix products, a multiply-add being two. Attention counts every
+  // pair of tokens, masked or not, and nothing that a backward computes again.
+  ShapePolynomial forward_flops, input_flops, weight_flops;
+  // Bytes.
+  ShapePolynomial after_forward;  // kept from F to B or I
+  ShapePolynomial after_input;    // kept from I to W
+  ShapePolynomial on_entry;       // more than is kept, when a backward begins
+  ShapePolynomial at_end;         // more than is left, when a backward ends
+  ShapePolynomial in_forward;     // while a forward runs that keeps nothing
+  PooledBytes pooled;             // beside them
+  // Copies of weights in the type of products, which the microbatches of a step share.
+  double casted_weights = 0;
+  friend bool operator==(const LayerCost&, const LayerCost&) = default;
+};
 
 // Bytes of an element of "float32", "bfloat16", "int64", ... Throws Error(kUsage) for another name.
 std::int64_t dtype_bytes(std::string_view dtype);
@@ -95,5 +137,41 @@ ModelSpec read_language_model_spec(const std::string& path);
 // costs, family "". For make_partition() by counts. Throws Error(kUsage) unless
 // 0 <= num_layers <= 10000.
 ModelSpec model_spec_of_blocks(int num_layers);
+
+// Whether the head computes the loss too, by blocks of the vocabulary, so that all logits of a
+// microbatch are never there at once. The model's last value is then "loss", not "logits".
+enum class LossChunks { kOff, kAuto, kOn };
+// The vocabulary from which on kAuto does so.
+inline constexpr std::int64_t kLargeVocabulary = 32768;
+
+struct Precision {
+  std::string parameters = "float32";  // and what goes from layer to layer
+  std::string
+      products;  // operands and results of products of matrices, under autocast; "": the same
+
+  // Blocks run as fused operators where they can: LayerOptions::fused (causal_lm.h). A model with
+  // adapters is read without.
+  bool fused = true;
+
+  LossChunks loss_chunks = LossChunks::kOff;  // where operators are fused
+
+  std::int64_t parameter_bytes() const { return dtype_bytes(parameters); }
+  std::int64_t product_bytes() const {
+    return dtype_bytes(products.empty() ? parameters : products);
+  }
+  bool fuses() const { return fused && parameters == "float32" && !casts(); }
+  bool chunks_loss(std::int64_t vocab_size) const {
+    return fuses() && loss_chunks != LossChunks::kOff &&
+           (loss_chunks == LossChunks::kOn || vocab_size >= kLargeVocabulary);
+  }
+  // Every product then keeps a copy of its weights and of its input.
+  bool casts() const { return !products.empty() && products != parameters; }
+};
+
+// As read_model_spec(path), with the types of parameters and values and the costs of this
+// precision.
+ModelSpec read_model_spec(const std::string& path, const Precision& precision);
+ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name,
+                           const Precision& precision);
 
 }  // namespace sluice

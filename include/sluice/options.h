@@ -1,9 +1,9 @@
 // What a training step can be told: one struct a concept, torch-free.
 //
-// Owns: the options of the optimizer, of the learning rate, of the scale of gradients and of what
-// is computed twice. Does not own: those of a split (partition.h), of a plan (plan.h), of data
-// (data.h); where values come from, such as files and command lines. Every field has a default that
-// works. Thread-safety: values.
+// Owns: the options of the optimizer, of the learning rate, of the scale of gradients, of what is
+// computed twice, of data parallelism, of how a checkpoint appears. Does not own: those of a split
+// (partition.h), of a plan (plan.h), of data (data.h); where values come from, such as files and
+// command lines. Every field has a default that works. Thread-safety: values.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ struct OptimizerOptions {
 
 enum class Decay { kConstant, kLinear, kCosine };
 
-// The learning rate over the steps: see learning_rate() (optimizer.h).
+// The learning rate over the steps: see learning_rate().
 struct LearningRateOptions {
   // Steps over which the rate grows evenly to OptimizerOptions::lr. 0: it begins there.
   std::int64_t warmup_steps = 0;
@@ -58,6 +58,16 @@ struct LearningRateOptions {
   // The decay ends at lr * min_lr_factor. In [0, 1]; without meaning for Decay::kConstant.
   double min_lr_factor = 0.0;
 };
+
+// Step k of N, both 1-based, base rate lr, w = warmup_steps:
+//   k <= w:     lr * k / w
+//   k >  w:     t = (k - w) / (N - w), m = min_lr_factor
+//     constant  lr
+//     linear    lr * (1 - (1 - m) t)
+//     cosine    lr * (m + (1 - m) (1 + cos(pi t)) / 2)     (arXiv 1608.03983)
+// so that the rate at step N is lr * m. A pure function.
+double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
+                     const LearningRateOptions& options);
 
 // Of what the gradients of a step are.
 struct GradientScale {
@@ -88,6 +98,38 @@ struct ActivationCheckpoint {
   ActivationCheckpoint(Kind of = kNone, std::vector<std::string> which = {})
       : kind(of), names(std::move(which)) {}
   friend bool operator==(const ActivationCheckpoint&, const ActivationCheckpoint&) = default;
+};
+
+// Data parallelism: replicas of the pipeline, each with its own rows of every step's batch.
+//
+// The microbatches of a step, of all replicas, are numbered through: those of replica 0 first. They
+// fall into `shards` ranges of equal length. Each range is summed in its order; the sums of the
+// ranges add up in a balanced binary tree: [0, n) is [0, n/2) + [n/2, n). So the gradients are the
+// same bits for every degree that divides the shards, 1 included. With Reduction::kFast every
+// replica adds up its own, and replicas in their order.
+enum class Reduction : std::uint8_t { kExact, kFast };
+
+struct DataParallel {
+  int degree = 1;  // replicas
+  // Of the gradients; the degree divides it, and it divides the microbatches of all replicas. 0: as
+  // many as the degree.
+  int shards = 0;
+  // Optimizer state is sharded over the replicas: each updates its share of the parameters, and
+  // gives it to the others.
+  bool zero1 = false;
+  // So are the parameters: gathered where the program says UNSHARD, dropped at RESHARD.
+  bool zero3 = false;
+  Reduction reduction = Reduction::kExact;
+  bool per_microbatch = false;  // gradients are reduced after every backward
+
+  int num_shards() const { return shards > 0 ? shards : degree; }
+  friend bool operator==(const DataParallel&, const DataParallel&) = default;
+};
+
+// How a checkpoint appears as a whole.
+enum class Commit : std::uint8_t {
+  kRename,  // written under another name, then renamed
+  kMarker,  // manifest.json, written last, decides: where renames are not atomic
 };
 
 }  // namespace sluice

@@ -2,7 +2,7 @@
 //
 // Owns: Partition, sluice's own split rule, the exact split by costs, the choice among the
 // conventions of docs/partition.md.
-// Does not own: the peers' rules as functions (peers.h), the schedule, modules.
+// Does not own: the schedule, modules.
 // Invariants of a Partition (checked by make_partition):
 //  1. Every layer of the model is on exactly one stage, in order: stages are contiguous.
 //  2. No stage is empty: it has at least one layer, if only the embedding, or norm and head.
@@ -19,13 +19,15 @@
 #include <vector>
 
 #include "sluice/model_spec.h"
-#include "sluice/parts/by_name.h"
-#include "sluice/parts/peers.h"
-#include "sluice/parts/stage_map.h"
+#include "sluice/parts/layout.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
 
 namespace sluice {
+
+using ModuleNames = std::vector<std::vector<std::string>>;  // [stage][module]
+
+enum class Rounding { kNone, kUp, kDown };  // of the number of stages to a multiple of the ranks
 
 enum class Remainder { kFirst, kLast, kMiddle };
 
@@ -146,16 +148,6 @@ int default_end_weight(const ConventionName& convention);
 
 // Throws Error(kUsage) naming the option, the numbers and the remedy.
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
-
-// AutoModel's check of a model before it splits it: throws Error(kUsage) for a head tied to
-// `embed_tokens`. It does not look at models of another structure, which its split then refuses.
-void validate_hf_model_for_pipeline_support(const ModelSpec& model);
-
-// What the stages of a partition have to compute when these layers train, by what layers read and
-// write. outputs: the values that leave the model; empty: all that no layer reads.
-std::vector<StageBackward> stage_backwards(const ModelSpec& model, const Partition& partition,
-                                           const std::vector<bool>& layer_trains,
-                                           const std::vector<std::string>& outputs = {});
 
 // Names of the parameters of a stage, in the order of the model.
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);

@@ -59,12 +59,11 @@
 #include <vector>
 
 #include "sluice/model.h"
-#include "sluice/parts/commit.h"
-#include "sluice/parts/inputs.h"
-#include "sluice/parts/rank_state.h"
+#include "sluice/options.h"
+#include "sluice/parts/observers.h"
 #include "sluice/parts/run_options.h"
-#include "sluice/parts/step_batch.h"
-#include "sluice/parts/step_timer.h"
+#include "sluice/parts/saver.h"
+#include "sluice/parts/values.h"
 #include "sluice/parts/whole_module.h"
 #include "sluice/plan.h"
 

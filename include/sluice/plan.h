@@ -16,15 +16,14 @@
 #include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"
-#include "sluice/parts/data_parallel.h"
-#include "sluice/parts/draw.h"
-#include "sluice/parts/layer_times.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"
 #include "sluice/verify.h"
 
 namespace sluice {
+
+struct LayerTimes;
 
 // What the cuts of a split make even.
 enum class Balance {
@@ -208,6 +207,10 @@ class RefusedSchedule : public Error {
 // options that do not fit the model or each other, with the option as the place where that is one
 // option, and RefusedSchedule (kInput) with the first violation of a schedule that cannot run.
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
+
+// What the layers of a model take on a machine: a file of `sluice plan --measure`
+// (docs/simulate.md), for PipelineOptions::times. Throws Error(kInput) naming file and field.
+std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 
 // For people: split, schedule as a grid, proof, prediction, memory per rank, notes. Several lines,
 // each ending in '\n', of at most options.width columns (80 or more) where words and names allow

@@ -16,13 +16,14 @@
 
 #include "sluice/data.h"
 #include "sluice/lora.h"
+#include "sluice/model_spec.h"
 #include "sluice/options.h"
-#include "sluice/parts/commit.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/precision.h"
 #include "sluice/plan.h"
 
 namespace sluice {
+
+struct TimedRun;
 
 enum class ParameterType { kFloat32, kBfloat16, kFloat16 };
 enum class MixedPrecision { kNone, kBfloat16 };

@@ -1,19 +1,43 @@
 // A schedule: which rank computes what, in which slot. Pure values, no torch.
 //
-// Owns: the grid rank x slot, builders by name, torch's CSV form.
+// Owns: the grid rank x slot, builders by name (ByName), torch's CSV form.
 // Does not own: transfers, reductions, proof (program.h, verify.h).
 // Thread-safety: values.
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sluice/parts/action.h"
-#include "sluice/parts/by_name.h"
-#include "sluice/parts/stage_map.h"
+#include "sluice/parts/layout.h"
 
 namespace sluice {
+
+// An enumerator that may also be said by name: `options.schedule = "zbv"`. For an enum with two
+// functions beside it:
+//   std::string_view name_of(Kind);            its name
+//   Kind kind_of_name(std::string_view, Kind); by any of its names; the second argument says of
+//   what.
+template <typename Kind>
+class ByName {
+ public:
+  ByName(Kind kind) : kind_(kind), text_(name_of(kind)) {}
+  // Throws what kind_of_name() throws: Error(kUsage) with the nearest name.
+  template <typename Text>
+  requires std::convertible_to<const Text&, std::string_view> ByName(const Text& name)
+      : kind_(kind_of_name(std::string_view(name), Kind())), text_(name) {}
+
+  Kind kind() const { return kind_; }
+  const std::string& text() const { return text_; }  // as it was said
+
+  friend bool operator==(const ByName& a, const ByName& b) { return a.kind_ == b.kind_; }
+
+ private:
+  Kind kind_;
+  std::string text_;
+};
 
 // "loop", "v", or ranks separated by commas, one a stage ("0,1,1,0"). Throws Error(kUsage).
 // For the two words num_ranks and num_stages count as in make_stage_map(); a list stands for

@@ -1,4 +1,4 @@
-// Prediction: event-driven replay of a program under given costs.
+// Prediction: event-driven replay of a program under given costs, and its picture on a terminal.
 //
 // Meaning of instructions as in program.h: SEND and RECV are posts that take no time on the rank;
 // a compute action starts when the rank is free and its inputs have arrived. A pair runs its
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "sluice/program.h"
+#include "sluice/verify.h"
 
 namespace sluice {
 
@@ -99,5 +100,19 @@ struct Simulation {
 // here. Throws Error(kInput) if the program cannot complete, Error(kUsage) for costs that are
 // negative or of the wrong size. Linear in the number of instructions.
 Simulation simulate(const Program& program, const Costs& costs = {});
+
+struct GridOptions {
+  bool color = false;  // ANSI colours; the caller decides (tty, NO_COLOR)
+  int width = 120;     // columns; a longer grid is cut in the middle of time with a note
+};
+
+// Time runs to the right, one row a rank, drawn from a simulated timeline in unit slots. Several
+// lines, each ending in '\n'.
+std::string draw_grid(const Simulation& simulation, const GridOptions& options = {});
+
+// The instruction rows as they stand (no timing), with an arrow under the slot of each violation
+// and the reason beside it. For programs that cannot be simulated.
+std::string draw_violations(const Program& program, const VerifyReport& report,
+                            const GridOptions& options = {});
 
 }  // namespace sluice

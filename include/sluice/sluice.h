@@ -1,5 +1,5 @@
 // All that users of sluice say, one header a concept. A program that only plans, without LibTorch,
-// includes those of the plan by themselves.
+// includes those of the plan by themselves. parts/ has what is documented and may change.
 #pragma once
 
 // The plan: no LibTorch.
@@ -13,6 +13,7 @@
 #include "sluice/program.h"
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"
+#include "sluice/tokenizer.h"
 #include "sluice/verify.h"
 
 // The run.
@@ -20,12 +21,5 @@
 #include "sluice/checkpoint.h"
 #include "sluice/layer.h"
 #include "sluice/model.h"
-#include "sluice/ops.h"
-#include "sluice/optimizer.h"
-#include "sluice/parts/describe.h"
 #include "sluice/pipeline.h"
 #include "sluice/trainer.h"
-
-// The command.
-#include "sluice/job.h"
-#include "sluice/run_config.h"

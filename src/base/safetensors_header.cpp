@@ -1,4 +1,4 @@
-#include "sluice/parts/safetensors_header.h"
+#include "base/safetensors_header.h"
 
 #include <algorithm>
 #include <array>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json_events.h"
+#include "base/safetensors_header.h"
 #include "base/strict_json.h"
 #include "sluice/error.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "sluice/parts/safetensors_header.h"
+#include "base/safetensors_header.h"
 
 namespace sluice {
 

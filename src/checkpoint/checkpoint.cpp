@@ -13,10 +13,11 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_error.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
 #include "checkpoint/tensor_files.h"
 #include "checkpoint/verify_content.h"
-#include "sluice/parts/safetensors.h"
+#include "io/safetensors.h"
 
 namespace sluice {
 namespace {
@@ -85,10 +86,10 @@ void require_same(const SafetensorsReader& file, const std::vector<const SavedTe
 }
 
 // Indices into a list of tensors, sorted by name.
-using ByName = std::vector<std::uint32_t>;
+using TensorsByName = std::vector<std::uint32_t>;
 
-ByName sorted_by_name(const std::vector<SavedTensor>& tensors) {
-  ByName by_name(tensors.size());
+TensorsByName sorted_by_name(const std::vector<SavedTensor>& tensors) {
+  TensorsByName by_name(tensors.size());
   std::iota(by_name.begin(), by_name.end(), 0u);
   std::sort(by_name.begin(), by_name.end(),
             [&](std::uint32_t a, std::uint32_t b) { return tensors[a].name < tensors[b].name; });
@@ -131,7 +132,7 @@ struct Checkpoint::Impl {
 
   const SavedTensor* find(SavedKind kind, std::string_view name) const {
     const std::vector<SavedTensor>& tensors = tensors_of(manifest, kind);
-    const ByName& index = by_name[static_cast<std::size_t>(kind)];
+    const TensorsByName& index = by_name[static_cast<std::size_t>(kind)];
     const auto found = std::lower_bound(
         index.begin(), index.end(), name,
         [&](std::uint32_t i, std::string_view wanted) { return tensors[i].name < wanted; });
@@ -154,7 +155,7 @@ struct Checkpoint::Impl {
   std::string path;
   Manifest manifest;
   std::map<std::string, SafetensorsReader> files;  // by name in the checkpoint
-  std::array<ByName, 3> by_name;                   // of each kind
+  std::array<TensorsByName, 3> by_name;            // of each kind
 };
 
 namespace {

@@ -1,4 +1,4 @@
-#include "sluice/parts/checkpoint_diff.h"
+#include "checkpoint/checkpoint_diff.h"
 
 #include <ATen/ATen.h>
 
@@ -13,7 +13,10 @@
 
 #include "base/text.h"
 #include "checkpoint/checkpoint_error.h"
+#include "checkpoint/manifest.h"
+#include "io/hf_shards.h"
 #include "io/safetensors_dtype.h"
+#include "layer/slice.h"
 #include "sluice/parts/hf_directory.h"
 
 namespace sluice {
@@ -37,7 +40,7 @@ class Side {
     if (is_hugging_face(path)) {
       as_checkpoint_error([&] { directory_.emplace(path); });
       for (const std::string& name : directory_->names()) {
-        const SafetensorsEntry& entry = *directory_->find(name)->entry;
+        const SafetensorsEntry& entry = *directory_->shards().find(name)->entry;
         tensors_[{SavedKind::kWeights, name}] = {entry.dtype, entry.shape, {}};
       }
       return;
@@ -71,8 +74,9 @@ class Side {
     if (checkpoint_) {
       checkpoint_->read_into(kind, name, slice, piece);
     } else {
-      as_checkpoint_error(
-          [&, &name = name] { directory_->find(name)->file->read_into(name, slice, piece); });
+      as_checkpoint_error([&, &name = name] {
+        directory_->shards().find(name)->file->read_into(name, slice, piece);
+      });
     }
     return piece;
   }

@@ -1,4 +1,4 @@
-#include "sluice/parts/checkpoint_export.h"
+#include "checkpoint/checkpoint_export.h"
 
 #include <algorithm>
 #include <map>

@@ -3,11 +3,13 @@
 #include <string>
 #include "checkpoint/kept_tensors.h"
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
 #include "io/hf_files.h"
+#include "plan/lora/adapter_files.h"
+#include "sluice/checkpoint.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
-#include "sluice/parts/manifest.h"
 
 namespace sluice {
 namespace {

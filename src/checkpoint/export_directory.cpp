@@ -7,8 +7,9 @@
 #include <utility>
 
 #include "base/file.h"
+#include "checkpoint/manifest.h"
+#include "sluice/checkpoint.h"
 #include "sluice/error.h"
-#include "sluice/parts/manifest.h"
 
 namespace sluice {
 namespace {

@@ -6,13 +6,16 @@
 #include <memory>
 
 #include "base/file.h"
+#include "checkpoint/checkpoint_export.h"
 #include "checkpoint/export_directory.h"
 #include "checkpoint/read_manifest.h"
+#include "io/adapter_directory.h"
 #include "io/hf_files.h"
+#include "io/hf_shards.h"
+#include "io/safetensors.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
-#include "sluice/parts/adapter_directory.h"
-#include "sluice/parts/checkpoint_export.h"
 #include "sluice/parts/hf_directory.h"
 
 namespace sluice {
@@ -62,9 +65,9 @@ class Merge {
         base_(base),
         read_(matrices_of(path)) {
     for (const AdaptedLinear& layer : adapter_.layers)
-      by_stored_[base_.locate(layer.name + ".weight").entry->name] = &layer;
+      by_stored_[base_.shards().locate(layer.name + ".weight").entry->name] = &layer;
     for (const std::string& name : base_.names()) {
-      const SafetensorsReader* const file = base_.find(name)->file;
+      const SafetensorsReader* const file = base_.shards().find(name)->file;
       files_.emplace(file->path(), file);
     }
   }

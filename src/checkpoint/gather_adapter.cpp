@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "comm/gather_messages.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 namespace {

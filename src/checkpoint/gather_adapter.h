@@ -3,7 +3,7 @@
 #pragma once
 
 #include "sluice/parts/group.h"
-#include "sluice/parts/rank_state.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 

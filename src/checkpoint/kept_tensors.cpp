@@ -6,10 +6,12 @@
 
 #include "base/content_hash.h"
 #include "base/file.h"
+#include "base/safetensors_header.h"
 #include "checkpoint/verify_content.h"
 #include "io/hf_files.h"
+#include "io/hf_shards.h"
+#include "io/safetensors.h"
 #include "plan/families/nested.h"
-#include "sluice/parts/safetensors.h"
 
 namespace sluice {
 namespace {
@@ -97,11 +99,12 @@ KeptTensors::KeptTensors(const std::string& source, const ModelSpec& model) : so
   std::set<std::string> own;
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
-      if (const auto stored = source_.find(parameter.name)) own.insert(stored->entry->name);
+      if (const auto stored = source_.shards().find(parameter.name))
+        own.insert(stored->entry->name);
     }
   }
   for (const std::string& name : source_.names()) {
-    if (!own.contains(name)) tensors_.push_back(*source_.find(name));
+    if (!own.contains(name)) tensors_.push_back(*source_.shards().find(name));
   }
 }
 

@@ -12,8 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "io/hf_shards.h"
+#include "sluice/checkpoint.h"
 #include "sluice/parts/hf_directory.h"
-#include "sluice/parts/manifest.h"
 
 namespace sluice {
 

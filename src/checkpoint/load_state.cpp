@@ -8,11 +8,14 @@
 
 #include "base/text.h"
 #include "checkpoint/kept_tensors.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/tensor_files.h"
 #include "comm/gather_messages.h"
 #include "io/safetensors_dtype.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "sluice/checkpoint.h"
 #include "sluice/parts/group.h"
-#include "sluice/parts/rank_state.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 

@@ -1,13 +1,15 @@
-#include "sluice/parts/manifest.h"
+#include "sluice/checkpoint.h"
 
 #include <algorithm>
 
 #include "base/format.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/manifest_rules.h"
 #include "checkpoint/manifest_seal.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 

@@ -15,6 +15,7 @@
 #include "base/format.h"
 #include "base/json_events.h"
 #include "base/strict_json.h"
+#include "checkpoint/manifest.h"
 #include "sluice/error.h"
 
 namespace sluice {

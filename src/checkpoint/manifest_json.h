@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "sluice/parts/manifest.h"
+#include "sluice/checkpoint.h"
 
 namespace sluice {
 

@@ -6,8 +6,9 @@
 #include <unordered_set>
 
 #include "base/format.h"
+#include "base/safetensors_header.h"
 #include "base/text.h"
-#include "sluice/parts/safetensors_header.h"
+#include "checkpoint/manifest.h"
 
 namespace sluice {
 namespace {

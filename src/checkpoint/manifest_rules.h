@@ -1,11 +1,11 @@
-// The invariants of a manifest (sluice/parts/manifest.h), as a check. No torch.
+// The invariants of a manifest (sluice/checkpoint.h), as a check. No torch.
 // Thread-safety: pure functions.
 #pragma once
 
 #include <optional>
 
+#include "sluice/checkpoint.h"
 #include "sluice/error.h"
-#include "sluice/parts/manifest.h"
 
 namespace sluice {
 

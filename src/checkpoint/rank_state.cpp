@@ -1,8 +1,10 @@
-#include "sluice/parts/rank_state.h"
+#include "sluice/parts/saver.h"
 
 #include <set>
 
 #include "base/text.h"
+#include "checkpoint/rank_state.h"
+#include "layer/slice.h"
 #include "sluice/error.h"
 
 namespace sluice {

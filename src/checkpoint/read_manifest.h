@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "sluice/parts/manifest.h"
+#include "sluice/checkpoint.h"
 
 namespace sluice {
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
 #include "checkpoint/step_folders.h"
 #include "sluice/error.h"

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "base/format.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/tensor_files.h"
 #include "comm/gather_messages.h"
 #include "io/hf_files.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 namespace {

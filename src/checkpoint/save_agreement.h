@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "checkpoint/kept_tensors.h"
+#include "sluice/checkpoint.h"
 #include "sluice/parts/group.h"
-#include "sluice/parts/manifest.h"
-#include "sluice/parts/rank_state.h"
 #include "sluice/parts/saver.h"
 
 namespace sluice {

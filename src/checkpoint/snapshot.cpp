@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "sluice/parts/saver.h"
+
 namespace sluice {
 
 NamedTensors Snapshot::copy(const char* kind, const NamedTensors& tensors) {

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "sluice/parts/rank_state.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 

@@ -4,8 +4,9 @@
 
 #include "base/content_hash.h"
 #include "io/published_directory.h"
+#include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
-#include "sluice/parts/safetensors.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/parts/manifest.h"
-#include "sluice/parts/rank_state.h"
+#include "sluice/checkpoint.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "checkpoint/load_state.h"
 #include "sluice/error.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sluice/checkpoint.h"
-#include "sluice/parts/rank_state.h"
+#include "sluice/parts/saver.h"
 
 namespace torch::optim {
 class Optimizer;

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-#include "sluice/parts/manifest.h"
+#include "sluice/checkpoint.h"
 
 namespace sluice {
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "comm/group_backend.h"
 #include "comm/tensor_layout.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/transport.h"

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "base/wire.h"
+#include "comm/group_backend.h"
 #include "comm/sum_in_order.h"
 #include "sluice/parts/values.h"
 

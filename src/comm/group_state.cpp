@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "base/text.h"
+#include "comm/group_backend.h"
 #include "comm/node.h"
 
 namespace sluice {

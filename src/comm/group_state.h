@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "comm/frame.h"
+#include "comm/group_backend.h"
 #include "sluice/parts/group.h"
 
 namespace sluice {

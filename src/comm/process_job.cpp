@@ -15,12 +15,13 @@
 #include "base/text.h"
 #include "comm/loopback_nodes.h"
 #include "comm/node.h"
+#include "comm/process_transports.h"
 #include "comm/torchrun_board.h"
 #include "launch/control_line.h"
 #include "launch/rendezvous.h"
 #include "launch/socket.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/process_transports.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 namespace {

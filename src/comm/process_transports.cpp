@@ -1,4 +1,4 @@
-#include "sluice/parts/process_transports.h"
+#include "sluice/parts/transport.h"
 
 #include <utility>
 
@@ -7,6 +7,7 @@
 #include "comm/c10d_store.h"
 #include "comm/gloo_wire.h"
 #include "comm/node.h"
+#include "comm/process_transports.h"
 #include "launch/store_client.h"
 #include "sluice/error.h"
 

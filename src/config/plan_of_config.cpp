@@ -14,10 +14,12 @@
 #include "config/option_keys.h"
 #include "config/origins.h"
 #include "plan/families/fused.h"
+#include "plan/lora/adapter_files.h"
 #include "plan/option_words.h"
+#include "plan/predict/layer_times.h"
 #include "plan/trainable.h"
 #include "sluice/error.h"
-#include "sluice/parts/precision.h"
+#include "sluice/model_spec.h"
 #include "sluice/run_config.h"
 
 namespace sluice {
@@ -129,18 +131,17 @@ void set_times(const RunConfig& config, const ModelSpec& model, const MeasuredMa
                PipelineOptions& options, std::vector<std::string>& notes,
                std::vector<std::string>& warnings) {
   const std::string& file = config.parallelism.costs;
-  std::optional<LayerTimes> times;
+  std::shared_ptr<const LayerTimes>& times = options.times;
   if (!file.empty()) {
     times = read_layer_times(file);
     std::string warning = require_times_of_run(config, model, measured, *times);
     if (!warning.empty()) warnings.push_back(std::move(warning));
   } else if (measured && !measured->times.empty()) {
     // Of this run, whatever cores this process has: who measured has told it.
-    times = parse_layer_times(measured->times, "the measurement");
+    times =
+        std::make_shared<const LayerTimes>(parse_layer_times(measured->times, "the measurement"));
   }
-  if (times) {
-    options.times = std::make_shared<const LayerTimes>(std::move(*times));
-  } else if (options.balance == Balance::kMeasured) {
+  if (!times && options.balance == Balance::kMeasured) {
     options.balance = Balance::kCost;
     notes.emplace_back(
         "nothing is measured here: counted costs stand for the times that a run measures at its "

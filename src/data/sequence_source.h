@@ -14,7 +14,6 @@
 
 #include "data/text_tokens.h"
 #include "sluice/data.h"
-#include "sluice/parts/labels.h"
 
 namespace sluice::data {
 

@@ -8,7 +8,6 @@
 #include "data/data_entries.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
-#include "sluice/parts/labels.h"
 
 namespace sluice {
 

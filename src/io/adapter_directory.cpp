@@ -1,12 +1,15 @@
-#include "sluice/parts/adapter_directory.h"
+#include "io/adapter_directory.h"
 
 #include <ATen/ATen.h>
 
 #include <memory>
 
+#include "io/hf_shards.h"
+#include "io/safetensors.h"
 #include "layer/draw_low_rank.h"
 #include "layer/draw_whole.h"
 #include "plan/lora/adapter_config.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 
@@ -21,7 +24,7 @@ void require_base_layers(const AdapterDirectory& directory, const HfDirectory& b
     if (!entry.name.starts_with(prefix) || !entry.name.ends_with(ending)) continue;
     const std::string layer =
         entry.name.substr(prefix.size(), entry.name.size() - prefix.size() - ending.size());
-    const TensorSource source = base.locate(layer + ".weight");
+    const TensorSource source = base.shards().locate(layer + ".weight");
     const at::Tensor own = file.read(entry.name);
     if (at::equal(own, source.file->read(source.entry->name).to(own.scalar_type()))) continue;
     throw Error(ErrorKind::kInput,

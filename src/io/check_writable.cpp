@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "io/check_writable.h"
 #include "sluice/parts/hf_directory.h"
 
 namespace sluice {

@@ -1,5 +1,7 @@
 #include "sluice/parts/hf_directory.h"
 
+#include "io/hf_shards.h"
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -7,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/strict_json.h"
+#include "io/safetensors.h"
 #include "plan/families/families.h"
 
 namespace sluice {
@@ -126,7 +129,7 @@ WeightMap read_weight_map(const std::string& directory) {
 
 }  // namespace
 
-HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
+HfShards::HfShards(std::string path) : path_(std::move(path)) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   std::error_code error;
   if (!fs::is_directory(path_, error)) {
@@ -181,14 +184,14 @@ HfDirectory::HfDirectory(std::string path) : path_(std::move(path)) {
   }
 }
 
-std::vector<std::string> HfDirectory::names() const {
+std::vector<std::string> HfShards::names() const {
   std::vector<std::string> names;
   names.reserve(by_name_.size());
   for (const auto& [name, shard] : by_name_) names.push_back(name);
   return names;
 }
 
-std::optional<TensorSource> HfDirectory::find_stored(std::string_view name) const {
+std::optional<TensorSource> HfShards::find_stored(std::string_view name) const {
   const auto found = std::lower_bound(
       by_name_.begin(), by_name_.end(), name,
       [](const auto& item, std::string_view wanted) { return item.first < wanted; });
@@ -197,7 +200,7 @@ std::optional<TensorSource> HfDirectory::find_stored(std::string_view name) cons
   return TensorSource{&file, file.find(name)};
 }
 
-std::optional<TensorSource> HfDirectory::find(std::string_view name) const {
+std::optional<TensorSource> HfShards::find(std::string_view name) const {
   if (const auto source = find_stored(name)) return source;
   for (const detail::Family& family : detail::families()) {
     const std::string& prefix = family.base_prefix;
@@ -206,8 +209,7 @@ std::optional<TensorSource> HfDirectory::find(std::string_view name) const {
   return std::nullopt;
 }
 
-TensorSource HfDirectory::locate(std::string_view name,
-                                 const std::vector<std::string>& others) const {
+TensorSource HfShards::locate(std::string_view name, const std::vector<std::string>& others) const {
   if (const auto source = find(name)) return *source;
   const std::vector<std::string> stored = names();
   std::set<std::string> free(stored.begin(), stored.end());
@@ -227,5 +229,10 @@ TensorSource HfDirectory::locate(std::string_view name,
                                   .where = path_,
                                   .remedy = remedy});
 }
+
+HfDirectory::HfDirectory(std::string path)
+    : shards_(std::make_shared<const HfShards>(std::move(path))) {}
+const std::string& HfDirectory::path() const { return shards_->path(); }
+std::vector<std::string> HfDirectory::names() const { return shards_->names(); }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 
 #include "base/name_pattern.h"
 #include "base/text.h"
+#include "io/hf_shards.h"
 #include "io/safetensors_dtype.h"
 #include "plan/families/families.h"
 #include "sluice/parts/hf_directory.h"
@@ -48,9 +49,9 @@ TensorSource source_of(const HfDirectory& directory, const std::string& name,
   const std::vector<std::string> candidates =
       uses != ties.end() ? uses->second : std::vector<std::string>{first, name};
   for (const std::string& candidate : candidates) {
-    if (const auto source = directory.find(candidate)) return *source;
+    if (const auto source = directory.shards().find(candidate)) return *source;
   }
-  return directory.locate(first, names_of(model));
+  return directory.shards().locate(first, names_of(model));
 }
 
 void check_fits(const TensorSource& source, const std::string& name,
@@ -101,7 +102,7 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
 
 void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers) {
   for (ParameterInfo& buffer : buffers) {
-    const TensorSource source = directory.locate(buffer.name);
+    const TensorSource source = directory.shards().locate(buffer.name);
     source.file->read_into(source.entry->name, buffer.tensor);
   }
 }
@@ -113,8 +114,8 @@ std::function<void(const std::string&, at::Tensor&)> stored_values(
     const bool may_be_missing =
         std::any_of(own.begin(), own.end(),
                     [&](const std::string& pattern) { return matches_pattern(pattern, name); });
-    if (may_be_missing && !directory->find(name)) return;
-    const TensorSource source = directory->locate(name);
+    if (may_be_missing && !directory->shards().find(name)) return;
+    const TensorSource source = directory->shards().locate(name);
     if (value.is_floating_point()) check_fits(source, name, value.sizes().vec());
     source.file->read_into(source.entry->name, value);
   };
@@ -128,7 +129,7 @@ std::vector<std::string> check_checkpoint(const HfDirectory& directory, const Mo
       const TensorSource source =
           source_of(directory, parameter.name, parameter.tied_to, ties, model);
       check_fits(source, parameter.name, parameter.shape);
-      const std::optional<TensorSource> own = directory.find(parameter.name);
+      const std::optional<TensorSource> own = directory.shards().find(parameter.name);
       if (!own) continue;
       expected.insert(own->entry->name);
       if (own->entry == source.entry) continue;

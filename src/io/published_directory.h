@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/parts/commit.h"
+#include "sluice/options.h"
 
 namespace sluice::io {
 

@@ -8,8 +8,9 @@
 #include "base/file.h"
 #include "base/safetensors_header_json.h"
 #include "base/text.h"
+#include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
-#include "sluice/parts/safetensors.h"
+#include "layer/slice.h"
 
 namespace sluice {
 namespace {

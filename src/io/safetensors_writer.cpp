@@ -7,8 +7,9 @@
 #include <unordered_map>
 
 #include "base/file.h"
+#include "base/safetensors_header.h"
+#include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
-#include "sluice/parts/safetensors.h"
 
 namespace sluice {
 namespace {

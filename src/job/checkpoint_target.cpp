@@ -9,6 +9,8 @@
 #include "io/step_name.h"
 #include "job/process_run.h"
 #include "job/run_inputs.h"
+#include "plan/lora/adapter_files.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 

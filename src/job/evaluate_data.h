@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "run/executor.h"
 #include "sluice/data.h"
-#include "sluice/parts/executor.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"
 

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "checkpoint/read_manifest.h"
 #include "config/machine_memory.h"
+#include "io/adapter_directory.h"
 #include "job/evaluate_data.h"
 #include "job/job_processes.h"
 #include "job/job_run_options.h"
@@ -20,12 +21,11 @@
 #include "job/same_run.h"
 #include "job/stage_weights.h"
 #include "run/out_of_memory.h"
+#include "run/rank_threads.h"
 #include "sluice/causal_lm.h"
 #include "sluice/checkpoint.h"
 #include "sluice/job.h"
-#include "sluice/parts/adapter_directory.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/rank_threads.h"
 
 namespace sluice {
 namespace {

@@ -10,9 +10,11 @@
 #include "data/data_words.h"
 #include "data/jsonl_rows.h"
 #include "data/text_tokens.h"
+#include "io/hf_shards.h"
 #include "job/file_fingerprint.h"
 #include "job/model_config.h"
 #include "job/model_options.h"
+#include "plan/lora/adapter_files.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +28,7 @@ void add_text(const std::string& text, ContentHash& hash) {
 std::vector<std::string> files_of(const HfDirectory& directory) {
   std::set<std::string> files;
   for (const std::string& name : directory.names())
-    files.insert(directory.find(name)->file->path());
+    files.insert(directory.shards().find(name)->file->path());
   return {files.begin(), files.end()};
 }
 

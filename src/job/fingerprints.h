@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "job/run_inputs.h"
+#include "sluice/checkpoint.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/manifest.h"
 #include "sluice/run_config.h"
 
 namespace sluice {

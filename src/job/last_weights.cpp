@@ -4,10 +4,11 @@
 #include <cmath>
 
 #include "comm/gather_messages.h"
+#include "optim/gradient_norm.h"
+#include "run/rank_threads.h"
 #include "sluice/error.h"
-#include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/rank_threads.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sluice/parts/rank_threads.h"
+#include "run/rank_threads.h"
 
 namespace sluice {
 

@@ -25,9 +25,10 @@
 #include "job/sampled_times.h"
 #include "launch/launch_environment.h"
 #include "plan/predict/layer_kinds.h"
+#include "plan/predict/layer_times.h"
+#include "run/rank_threads.h"
 #include "sluice/causal_lm.h"
 #include "sluice/job.h"
-#include "sluice/parts/rank_threads.h"
 #include "sluice/parts/transport.h"
 #include "sluice/trainer.h"
 

@@ -2,8 +2,8 @@
 
 #include "base/wire.h"
 #include "config/machine_memory.h"
+#include "run/rank_threads.h"
 #include "sluice/job.h"
-#include "sluice/parts/rank_threads.h"
 
 namespace sluice {
 namespace {

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "io/check_writable.h"
 #include "job/earlier_metrics.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/log.h"

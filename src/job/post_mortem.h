@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "job/local_ranks.h"
-#include "sluice/parts/draw.h"
 #include "sluice/parts/transport.h"
 #include "sluice/program.h"
+#include "sluice/simulate.h"
 
 namespace sluice {
 

@@ -20,9 +20,9 @@
 #include "job/run_outputs.h"
 #include "job/run_rank.h"
 #include "launch/line_table.h"
+#include "run/rank_threads.h"
 #include "run/replicas.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/rank_threads.h"
 #include "sluice/parts/told_elsewhere.h"
 
 namespace sluice {

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "data/read_ahead.h"
+#include "io/adapter_directory.h"
 #include "job/fingerprints.h"
 #include "job/flight_records.h"
 #include "job/last_weights.h"
@@ -23,8 +24,7 @@
 #include "job/step_trace.h"
 #include "sluice/data.h"
 #include "sluice/lora.h"
-#include "sluice/parts/adapter_directory.h"
-#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/observers.h"
 #include "sluice/parts/stop_signal.h"
 #include "sluice/plan.h"
 #include "sluice/run_config.h"

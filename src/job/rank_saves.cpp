@@ -2,6 +2,7 @@
 
 #include "sluice/error.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 

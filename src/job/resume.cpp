@@ -8,12 +8,13 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
 #include "checkpoint/step_folders.h"
 #include "comm/gather_messages.h"
 #include "job/resume_differences.h"
+#include "run/rank_threads.h"
 #include "sluice/error.h"
-#include "sluice/parts/rank_threads.h"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,9 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "io/hf_shards.h"
 #include "plan/families/nested.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/lora.h"
 
 namespace sluice {

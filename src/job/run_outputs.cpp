@@ -5,10 +5,13 @@
 #include <string>
 
 #include "checkpoint/kept_tensors.h"
+#include "io/check_writable.h"
 #include "job/run_inputs.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/lora.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/metrics.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 namespace {

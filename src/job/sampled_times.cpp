@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "plan/predict/layer_times.h"
+
 namespace sluice {
 namespace {
 

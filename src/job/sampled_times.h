@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "sluice/parts/layer_times.h"
+#include "plan/predict/layer_times.h"
 
 namespace sluice {
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "plan/lora/adapter_files.h"
 #include "sluice/lora.h"
 
 namespace sluice {

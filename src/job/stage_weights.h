@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "io/adapter_directory.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/adapter_directory.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/pipeline.h"
 

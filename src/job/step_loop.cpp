@@ -8,7 +8,7 @@
 #include "job/straggler.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
-#include "sluice/optimizer.h"
+#include "sluice/options.h"
 #include "sluice/parts/log.h"
 
 namespace sluice {

@@ -14,7 +14,7 @@
 #include "job/local_ranks.h"
 #include "sluice/job.h"
 #include "sluice/parts/group.h"
-#include "sluice/parts/trace.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice {
 

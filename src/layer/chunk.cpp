@@ -3,10 +3,11 @@
 
 #include "base/format.h"
 #include "layer/casted_weights.h"
+#include "layer/initialize_chunks.h"
 #include "layer/keyed_stream.h"
 #include "sluice/error.h"
+#include "sluice/layer.h"
 #include "sluice/parts/chunk.h"
-#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "layer/crossing.h"
 #include "sluice/error.h"
 #include "sluice/layer.h"
 

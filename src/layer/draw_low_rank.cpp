@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 
 namespace sluice {
 

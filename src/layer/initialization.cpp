@@ -1,4 +1,4 @@
-#include "sluice/parts/initialization.h"
+#include "sluice/model.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -9,9 +9,10 @@
 
 #include "layer/draw_whole.h"
 #include "layer/initialize_chunks.h"
+#include "layer/slice.h"
 #include "sluice/error.h"
+#include "sluice/layer.h"
 #include "sluice/parts/chunk.h"
-#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {

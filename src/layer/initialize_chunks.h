@@ -1,12 +1,28 @@
-// Initial values by a user's function, of the chunks of one rank together.
+// Initial values and tied storage of the chunks of one rank.
+// Thread-safety: that of the chunks.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "sluice/parts/initialization.h"
+#include "sluice/model.h"
+#include "sluice/parts/chunk.h"
 
 namespace sluice {
+
+// Makes later uses of a tied parameter share the storage of the first use among these chunks (all
+// of one rank), and buffers of one name that of the first in a chunk. Values of later uses are
+// lost: call it before weights are loaded or drawn. Throws Error(kUsage) when shapes or dtypes
+// differ, and when two chunks were given one module.
+void share_tied_storage(const std::vector<Chunk*>& chunks);
+
+// Draws every parameter of the chunk (LayerSpec::initialize): a function of (seed, full name,
+// element) alone, so the same for every partition. Tied uses get the value of the first use.
+void initialize_parameters(Chunk& chunk, std::uint64_t seed);
+
+// Draws every parameter and buffer of the chunk. Precondition: is_given(). Throws Error(kUsage) if
+// both are given, and for `module` where a rank holds a slice of a parameter.
+void initialize_by(const Initialization& user, Chunk& chunk, std::uint64_t seed);
 
 // initialize_by() of each, where tied parameters share storage across chunks.
 void initialize_chunks(const Initialization& user, const std::vector<Chunk*>& chunks,

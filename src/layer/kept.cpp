@@ -1,4 +1,4 @@
-#include "sluice/parts/kept.h"
+#include "sluice/parts/whole_module.h"
 
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/moduledict.h>

@@ -16,7 +16,7 @@
 #include "base/key_hash.h"
 #include "layer/philox.h"
 #include "sluice/error.h"
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 #include "sluice/parts/values.h"
 
 namespace sluice {

@@ -7,7 +7,7 @@
 // attention): around these the default generator is lent the state of the scope's stream.
 //
 // Backward needs no scope: what was drawn (masks, seeds) is saved by the forward.
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>

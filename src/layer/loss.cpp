@@ -1,5 +1,6 @@
 #include <ATen/ops/ne.h>
 
+#include "sluice/data.h"
 #include "sluice/error.h"
 #include "sluice/model.h"
 

@@ -1,4 +1,4 @@
-#include "sluice/parts/outputs.h"
+#include "sluice/parts/whole_module.h"
 
 #include <algorithm>
 

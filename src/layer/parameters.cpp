@@ -7,9 +7,11 @@
 #include "base/text.h"
 #include "layer/default_values.h"
 #include "layer/draw_whole.h"
+#include "layer/initialize_chunks.h"
+#include "layer/slice.h"
 #include "sluice/error.h"
+#include "sluice/layer.h"
 #include "sluice/parts/chunk.h"
-#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {

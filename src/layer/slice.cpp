@@ -1,7 +1,8 @@
-#include "sluice/parts/slice.h"
+#include "sluice/parts/values.h"
 
 #include "base/format.h"
 #include "base/text.h"
+#include "layer/slice.h"
 #include "sluice/error.h"
 
 namespace sluice {

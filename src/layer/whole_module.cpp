@@ -13,7 +13,7 @@
 #include "layer/module_parts.h"
 #include "layer/owner_of.h"
 #include "sluice/error.h"
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 #include "sluice/parts/log.h"
 
 namespace sluice::detail {

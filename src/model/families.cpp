@@ -8,7 +8,7 @@
 #include "plan/families/phi3.h"
 #include "plan/families/qwen.h"
 #include "sluice/error.h"
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 
 namespace sluice {
 namespace detail {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "layer/draw_low_rank.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 
 namespace sluice {

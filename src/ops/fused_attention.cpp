@@ -7,7 +7,7 @@
 
 #include "ops/kernels/kernels.h"
 #include "ops/named.h"
-#include "sluice/ops.h"
+#include "sluice/parts/ops.h"
 
 namespace sluice {
 namespace {

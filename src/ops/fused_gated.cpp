@@ -6,7 +6,7 @@
 #include "base/words.h"
 #include "ops/kernels/kernels.h"
 #include "ops/named.h"
-#include "sluice/ops.h"
+#include "sluice/parts/ops.h"
 
 namespace sluice {
 namespace {

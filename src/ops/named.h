@@ -1,4 +1,4 @@
-// What the operators of sluice/ops.h share.
+// What the operators of sluice/parts/ops.h share.
 // Thread-safety: pure functions.
 #pragma once
 

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "ops/kernels/kernels.h"
+#include "optim/gradient_norm.h"
 #include "optim/optimizers.h"
 #include "optim/state_memory.h"
-#include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "sluice/optimizer.h"
+#include "optim/optimizer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "base/name_pattern.h"
+#include "optim/gradient_norm.h"
 #include "optim/optimizers.h"
 #include "sluice/error.h"
-#include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
 

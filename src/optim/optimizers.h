@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/optimizer.h"
+#include "optim/optimizer.h"
 
 namespace sluice {
 

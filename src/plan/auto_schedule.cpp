@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "plan/neighbours.h"
-#include "sluice/parts/search.h"
+#include "plan/search/search.h"
 
 namespace sluice::detail {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "plan/pipeline_schedule.h"
+#include "plan/predict/layer_times.h"
 #include "plan/predict/memory.h"
 #include "plan/recompute.h"
 #include "plan/step_program.h"

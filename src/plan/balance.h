@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/predict/layer_times.h"
 #include "sluice/plan.h"
 
 namespace sluice::detail {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "sluice/parts/channel_kind.h"
+#include "sluice/parts/flow.h"
 
 namespace sluice::detail {
 

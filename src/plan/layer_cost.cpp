@@ -1,4 +1,4 @@
-#include "sluice/parts/layer_cost.h"
+#include "sluice/model_spec.h"
 
 namespace sluice {
 

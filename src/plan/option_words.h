@@ -3,11 +3,10 @@
 #pragma once
 
 #include "base/words.h"
+#include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"
-#include "sluice/parts/data_parallel.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/precision.h"
 #include "sluice/plan.h"
 
 namespace sluice::detail {

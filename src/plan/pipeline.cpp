@@ -9,6 +9,7 @@
 #include "plan/auto_schedule.h"
 #include "plan/balance.h"
 #include "plan/data_parallel.h"
+#include "plan/passes/passes.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/predict/memory.h"
 #include "plan/recompute.h"

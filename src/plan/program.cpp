@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/neighbours.h"
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
 #include "sluice/verify.h"
 

@@ -1,4 +1,4 @@
-#include "sluice/parts/stage_map.h"
+#include "sluice/parts/layout.h"
 
 #include <algorithm>
 #include <string>

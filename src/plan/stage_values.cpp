@@ -1,4 +1,4 @@
-#include "sluice/parts/stage_values.h"
+#include "plan/stage_values.h"
 
 #include <algorithm>
 

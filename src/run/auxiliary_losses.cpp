@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/name_pattern.h"
+#include "run/executor.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 
 namespace sluice {
 

@@ -1,8 +1,9 @@
-#include "sluice/parts/build_stages.h"
+#include "sluice/parts/stage.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "layer/crossing.h"
 #include "layer/deferred.h"
 #include "layer/initialize_chunks.h"
 #include "layer/owner_of.h"

@@ -2,7 +2,7 @@
 // are not.
 #pragma once
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 
 namespace sluice {
 

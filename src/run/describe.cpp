@@ -1,6 +1,6 @@
 // One layer after the other, each as a stage of its own, on a batch of the given size and on one of
 // twice the rows.
-#include "sluice/parts/describe.h"
+#include "sluice/model.h"
 
 #include <ATen/ATen.h>
 
@@ -10,10 +10,12 @@
 #include <set>
 
 #include "layer/casted_weights.h"
+#include "layer/crossing.h"
+#include "layer/initialize_chunks.h"
 #include "layer/owner_of.h"
 #include "run/flop_counter.h"
 #include "sluice/error.h"
-#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/observers.h"
 #include "sluice/parts/stage.h"
 
 namespace sluice {

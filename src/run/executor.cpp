@@ -1,4 +1,4 @@
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -22,6 +22,7 @@
 #include "run/same_storage.h"
 #include "run/stage_shards.h"
 #include "run/step_losses.h"
+#include "run/step_timer.h"
 #include "run/weight_order.h"
 
 namespace sluice {

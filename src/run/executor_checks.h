@@ -4,8 +4,8 @@
 #include <map>
 
 #include "sluice/parts/stage.h"
-#include "sluice/parts/step_batch.h"
 #include "sluice/parts/transport.h"
+#include "sluice/parts/values.h"
 #include "sluice/program.h"
 
 namespace sluice {

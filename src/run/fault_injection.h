@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "plan/fault.h"
-#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice {
 

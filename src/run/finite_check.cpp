@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include "run/executor.h"
+
 namespace sluice {
 namespace {
 

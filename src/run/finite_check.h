@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 
 namespace sluice {
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "plan/flight/flight_record.h"
-#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/observers.h"
 #include "sluice/program.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "sluice/parts/gradient_sum.h"
+#include "run/gradient_sum.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
@@ -44,27 +44,27 @@ ShardRange parent_of(ShardRange part, int num_shards) {
 
 }  // namespace
 
-GradientSum::GradientSum(const at::Tensor& parameter, std::string name)
+ShardedSum::ShardedSum(const at::Tensor& parameter, std::string name)
     : name_(std::move(name)),
       parameter_(parameter),
       dtype_(parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf
                  ? at::kFloat
                  : parameter.scalar_type()) {}
 
-void GradientSum::reserve() {
+void ShardedSum::reserve() {
   if (sum_.defined() || !memory_.empty()) return;
   memory_.push_back(
       at::empty(parameter_.sizes(), parameter_.options().dtype(dtype_).requires_grad(false)));
 }
 
-std::vector<at::Tensor>::iterator GradientSum::free_memory() {
+std::vector<at::Tensor>::iterator ShardedSum::free_memory() {
   return std::find_if(memory_.begin(), memory_.end(), [&](const at::Tensor& memory) {
     return memory.sizes() == parameter_.sizes() && memory.scalar_type() == dtype_ &&
            is_alone(memory);
   });
 }
 
-void GradientSum::add(const at::Tensor& gradient) {
+void ShardedSum::add(const at::Tensor& gradient) {
   if (!gradient.defined()) return;
   if (gradient.layout() != at::kStrided) {
     throw Error(ErrorKind::kUsage, {.what = "the gradient of '" + name_ + "' is sparse",
@@ -89,7 +89,7 @@ void GradientSum::add(const at::Tensor& gradient) {
   count_sums();
 }
 
-std::pair<at::Tensor, bool> GradientSum::add_in_place() {
+std::pair<at::Tensor, bool> ShardedSum::add_in_place() {
   if (dtype_ != parameter_.scalar_type() || !parameter_.is_contiguous()) return {};
   if (sum_.defined()) {
     if (!sum_.is_contiguous()) return {};
@@ -105,14 +105,14 @@ std::pair<at::Tensor, bool> GradientSum::add_in_place() {
   return {sum_, true};
 }
 
-void GradientSum::count_sums() {
+void ShardedSum::count_sums() {
   const auto is_sum = [](const auto& subtree) { return subtree.second.sum.defined(); };
   num_sums_ = std::max(num_sums_, 1 + open_.size() +
                                       static_cast<std::size_t>(std::count_if(
                                           finished_.begin(), finished_.end(), is_sum)));
 }
 
-void GradientSum::recycle(at::Tensor& sum) {
+void ShardedSum::recycle(at::Tensor& sum) {
   if (!sum.defined()) return;
   at::Tensor memory = std::move(sum);
   sum.reset();
@@ -128,7 +128,7 @@ void GradientSum::recycle(at::Tensor& sum) {
   if (held != memory_.end()) *held = std::move(memory);
 }
 
-void GradientSum::clear() {
+void ShardedSum::clear() {
   if (selected_ == kNone) sum_.reset();
   recycle(sum_);
   for (auto& [shard, sum] : open_) recycle(sum);
@@ -138,12 +138,12 @@ void GradientSum::clear() {
   selected_ = shards_.begin;
 }
 
-void GradientSum::set_shards(const OwnShards& shards) {
+void ShardedSum::set_shards(const OwnShards& shards) {
   shards_ = shards;
   selected_ = shards.begin;
 }
 
-void GradientSum::select(int shard) {
+void ShardedSum::select(int shard) {
   if (shard == selected_) return;
   if (sum_.defined() && selected_ != kNone) open_[selected_] = std::move(sum_);
   sum_.reset();
@@ -154,7 +154,7 @@ void GradientSum::select(int shard) {
   open_.erase(found);
 }
 
-void GradientSum::finish(int shard) {
+void ShardedSum::finish(int shard) {
   const ShardRange own{shards_.begin, shards_.end};
   if (own.size() == 1) return;
   at::NoGradGuard no_grad;
@@ -186,7 +186,7 @@ void GradientSum::finish(int shard) {
   finished_[range.begin] = {range.end, std::move(sum)};
 }
 
-std::vector<at::Tensor> GradientSum::partial_sums() const {
+std::vector<at::Tensor> ShardedSum::partial_sums() const {
   const std::vector<ShardRange> subtrees =
       detail::largest_subtrees({shards_.begin, shards_.end}, shards_.num_shards);
   if (subtrees.size() == 1) return {sum_};
@@ -198,7 +198,7 @@ std::vector<at::Tensor> GradientSum::partial_sums() const {
   return sums;
 }
 
-void GradientSum::replace(at::Tensor sum) {
+void ShardedSum::replace(at::Tensor sum) {
   if (selected_ != kNone && !sum.is_same(sum_)) recycle(sum_);
   sum_.reset();
   for (auto& [begin, subtree] : finished_) {

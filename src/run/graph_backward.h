@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "sluice/parts/chunk_backward.h"
+#include "sluice/parts/chunk.h"
 
 namespace sluice {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "plan/neighbours.h"
-#include "sluice/parts/executor.h"
-#include "sluice/parts/executor_observer.h"
+#include "run/executor.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice {
 

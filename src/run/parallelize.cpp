@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "sluice/error.h"
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 
 namespace sluice {
 namespace {

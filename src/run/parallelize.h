@@ -4,9 +4,12 @@
 #include <vector>
 
 #include "sluice/layer.h"
-#include "sluice/parts/parallelize.h"
+#include "sluice/parts/run_options.h"
 
 namespace sluice {
+
+// Collective over the world, all ranks of the mesh: a group for every axis of more than one.
+std::map<Axis, Group> make_axis_groups(const Group& world, const Mesh& mesh);
 
 // As a rank sees the mesh. Throws Error(kUsage) for two axes of one name.
 NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,

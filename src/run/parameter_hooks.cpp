@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <memory>
 #include <utility>
 
 #include "sluice/error.h"
@@ -10,15 +11,18 @@
 namespace sluice {
 namespace {
 
-// Hands the gradient to the sum and leaves AccumulateGrad nothing to do.
+// Hands the gradient to the sum and leaves AccumulateGrad nothing to do. A node cannot give up a
+// hook and may outlive it, as where two pipelines have had the same module: then it passes on.
 struct TakeGradient final : torch::autograd::FunctionPreHook {
-  explicit TakeGradient(GradientSum& owner) : sum(owner) {}
+  explicit TakeGradient(std::weak_ptr<GradientSum*> sum) : owner(std::move(sum)) {}
   torch::autograd::variable_list operator()(
       const torch::autograd::variable_list& gradients) override {
-    sum.add(gradients[0]);
+    const std::shared_ptr<GradientSum*> sum = owner.lock();
+    if (!sum) return gradients;
+    (*sum)->add(gradients[0]);
     return {at::Tensor()};
   }
-  GradientSum& sum;
+  std::weak_ptr<GradientSum*> owner;
 };
 
 }  // namespace
@@ -30,7 +34,8 @@ ParameterHooks::ParameterHooks(const std::vector<ParameterInfo>& parameters,
     NodePtr& node = nodes_.emplace_back();
     if (!sums[i]) continue;
     node = torch::autograd::impl::grad_accumulator(parameters[i].tensor);
-    node->add_pre_hook(std::make_unique<TakeGradient>(*sums[i]));
+    const auto& sum = hooked_.emplace_back(std::make_shared<GradientSum*>(sums[i].get()));
+    node->add_pre_hook(std::make_unique<TakeGradient>(sum));
     sums_[node.get()] = sums[i].get();
   }
 }

@@ -7,13 +7,14 @@
 // Thread-safety: one rank's thread; on CUDA the engine's thread calls the hooks meanwhile.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "layer/weight_sums.h"
 #include "run/split_backward.h"
-#include "sluice/parts/chunk_backward.h"
+#include "sluice/parts/chunk.h"
 
 namespace sluice {
 
@@ -35,6 +36,7 @@ class ParameterHooks final : public WeightSums {
   std::vector<NodePtr>
       nodes_;  // per parameter, null: frozen; a parameter holds its node only weakly
   std::unordered_map<const torch::autograd::Node*, GradientSum*> sums_;
+  std::vector<std::shared_ptr<GradientSum*>> hooked_;  // what the hooks look at while this lives
 };
 
 }  // namespace sluice

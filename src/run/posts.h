@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/executor_observer.h"
 #include "sluice/parts/group.h"
+#include "sluice/parts/observers.h"
 #include "sluice/program.h"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice {
 

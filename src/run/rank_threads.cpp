@@ -1,4 +1,4 @@
-#include "sluice/parts/rank_threads.h"
+#include "run/rank_threads.h"
 
 #include <ATen/Parallel.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "run/out_of_memory.h"
-#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice {
 namespace {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "run/parameter_hooks.h"
-#include "sluice/parts/chunk_backward.h"
+#include "sluice/parts/chunk.h"
 
 namespace sluice {
 

@@ -1,4 +1,5 @@
 #include "sluice/parts/stage.h"
+#include "run/gradient_sum.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -26,7 +27,7 @@ GradientSums make_sums(const std::vector<ParameterInfo>& parameters) {
   GradientSums sums;
   for (const ParameterInfo& parameter : parameters) {
     sums.push_back(parameter.tensor.requires_grad()
-                       ? std::make_unique<GradientSum>(parameter.tensor, parameter.name)
+                       ? std::make_unique<ShardedSum>(parameter.tensor, parameter.name)
                        : nullptr);
   }
   return sums;
@@ -67,26 +68,30 @@ struct Stage::Impl {
 
   bool has_several_shards() const { return shards.own.end - shards.own.begin > 1; }
 
+  ShardedSum* sum(std::size_t parameter) {
+    return static_cast<ShardedSum*>(sums.at(parameter).get());
+  }
+
   template <typename Visit>
   void for_each_sum(Visit visit) {
     for (auto& sum : sums) {
-      if (sum) visit(*sum);
+      if (sum) visit(static_cast<ShardedSum&>(*sum));  // of make_sums()
     }
   }
 
   void begin_sums() {
-    for_each_sum([&](GradientSum& sum) { sum.set_shards(shards.own); });
+    for_each_sum([&](ShardedSum& sum) { sum.set_shards(shards.own); });
     clear_sums();
   }
 
   // Shards that no microbatch of this stage is of are finished from the beginning.
   void clear_sums() {
-    for_each_sum([](GradientSum& sum) { sum.clear(); });
+    for_each_sum([](ShardedSum& sum) { sum.clear(); });
     if (!has_several_shards()) return;
     backwards_left = shards.backwards;
     for (std::size_t i = 0; i < backwards_left.size(); ++i) {
       if (backwards_left[i] > 0) continue;
-      for_each_sum([&](GradientSum& sum) { sum.finish(shards.own.begin + static_cast<int>(i)); });
+      for_each_sum([&](ShardedSum& sum) { sum.finish(shards.own.begin + static_cast<int>(i)); });
     }
   }
 
@@ -103,7 +108,7 @@ struct Stage::Impl {
   void select_shard(std::int64_t microbatch) {
     if (!has_several_shards()) return;
     const int shard = shard_of(microbatch);
-    for_each_sum([&](GradientSum& sum) { sum.select(shard); });
+    for_each_sum([&](ShardedSum& sum) { sum.select(shard); });
   }
 
   // All weight gradients of the microbatch are added.
@@ -111,7 +116,7 @@ struct Stage::Impl {
     if (!has_several_shards()) return;
     const int shard = shard_of(microbatch);
     if (--backwards_left.at(static_cast<std::size_t>(shard - shards.own.begin)) > 0) return;
-    for_each_sum([&](GradientSum& sum) { sum.finish(shard); });
+    for_each_sum([&](ShardedSum& sum) { sum.finish(shard); });
   }
 
   InFlight& begin_backward(std::int64_t microbatch, const char* what) {
@@ -144,7 +149,7 @@ int Stage::index() const { return impl_->index; }
 Chunk& Stage::chunk() { return impl_->chunk; }
 std::vector<ParameterInfo>& Stage::parameters() { return impl_->chunk.parameters(); }
 at::Tensor& Stage::gradient(std::size_t parameter) {
-  GradientSum* sum = impl_->sums.at(parameter).get();
+  ShardedSum* sum = impl_->sum(parameter);
   return sum ? sum->value() : impl_->none;
 }
 void Stage::clear_gradients() {
@@ -158,11 +163,11 @@ void Stage::set_shards(const StageShards& shards) {
   impl_->begin_sums();
 }
 std::vector<at::Tensor> Stage::partial_gradients(std::size_t parameter) const {
-  const GradientSum* sum = impl_->sums.at(parameter).get();
+  const ShardedSum* sum = impl_->sum(parameter);
   return sum ? sum->partial_sums() : std::vector<at::Tensor>();
 }
 void Stage::set_gradient(std::size_t parameter, at::Tensor sum) {
-  impl_->sums.at(parameter)->replace(std::move(sum));
+  impl_->sum(parameter)->replace(std::move(sum));
 }
 void Stage::to(at::Device device) {
   for (std::size_t i = 0; i < impl_->chunk.layers().size(); ++i) impl_->chunk.module(i).to(device);
@@ -209,9 +214,7 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
 void Stage::forget(std::int64_t microbatch) { impl_->in_flight.erase(microbatch); }
 
 void Stage::keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots) {
-  for (auto& sum : impl_->sums) {
-    if (sum) sum->reserve();
-  }
+  impl_->for_each_sum([](ShardedSum& sum) { sum.reserve(); });
   InFlight& work = impl_->in_flight.at(microbatch);
   work.backward->keep(roots);
   work.kept = true;

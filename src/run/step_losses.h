@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 
 namespace sluice {
 

@@ -1,6 +1,8 @@
-#include "sluice/parts/step_timer.h"
+#include "sluice/parts/observers.h"
 
 #include <ctime>
+
+#include "run/step_timer.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "sluice/parts/trace.h"
+#include "sluice/parts/observers.h"
 
 #include <algorithm>
 #include <set>

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "sluice/parts/group.h"
-#include "sluice/parts/run_groups.h"
 #include "sluice/parts/run_options.h"
-#include "sluice/parts/step_batch.h"
+#include "sluice/parts/values.h"
 #include "train/fingerprint.h"
+#include "train/run_groups.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sluice/parts/gradient_norm.h"
+#include "optim/gradient_norm.h"
 
 namespace sluice {
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plan/step_program.h"
+#include "run/executor.h"
 #include "sluice/error.h"
 #include "train/own_blocks.h"
 

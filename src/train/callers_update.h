@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 #include "sluice/plan.h"
 #include "train/rank_model.h"
 

@@ -7,14 +7,17 @@
 
 #include "base/text.h"
 #include "checkpoint/load_state.h"
+#include "checkpoint/rank_state.h"
 #include "comm/gather_messages.h"
 #include "plan/draft.h"
+#include "plan/partition/stage_backwards.h"
 #include "plan/step_program.h"
 #include "run/autocast.h"
 #include "run/auxiliary_values.h"
 #include "sluice/error.h"
-#include "sluice/parts/describe.h"
+#include "sluice/model.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/saver.h"
 #include "train/not_finite.h"
 #include "train/step_checks.h"
 

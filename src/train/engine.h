@@ -17,13 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "run/executor.h"
 #include "run/fault_injection.h"
+#include "run/memory_ledger.h"
 #include "sluice/model.h"
-#include "sluice/parts/executor.h"
-#include "sluice/parts/executor_observer.h"
-#include "sluice/parts/memory_ledger.h"
-#include "sluice/parts/rank_state.h"
+#include "sluice/parts/observers.h"
 #include "sluice/parts/run_options.h"
+#include "sluice/parts/saver.h"
 #include "sluice/parts/transport.h"
 #include "sluice/plan.h"
 #include "train/callers_update.h"

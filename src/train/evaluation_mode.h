@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/build_stages.h"
+#include "sluice/parts/stage.h"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sluice/model.h"
-#include "sluice/parts/step_batch.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 

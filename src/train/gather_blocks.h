@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "sluice/parts/run_groups.h"
 #include "train/block_ranges.h"
+#include "train/run_groups.h"
 
 namespace sluice {
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "comm/gather_messages.h"
+#include "run/executor.h"
 #include "run/replicas.h"
 #include "sluice/error.h"
 

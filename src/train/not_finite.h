@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 #include "sluice/parts/group.h"
 #include "sluice/program.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "sluice/parts/executor_observer.h"
 #include "sluice/parts/flow.h"
 #include "sluice/parts/group.h"
+#include "sluice/parts/observers.h"
 #include "sluice/program.h"
 
 namespace sluice {

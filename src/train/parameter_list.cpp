@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "comm/gather_messages.h"
+#include "layer/slice.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sluice/parts/group.h"
-#include "sluice/parts/mesh.h"
+#include "sluice/parts/layout.h"
 #include "sluice/parts/stage.h"
 
 namespace sluice {

@@ -14,11 +14,12 @@
 
 #include "base/text.h"
 #include "comm/gather_messages.h"
+#include "optim/gradient_norm.h"
 #include "run/autocast.h"
 #include "run/out_of_memory.h"
 #include "sluice/error.h"
-#include "sluice/parts/gradient_norm.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/saver.h"
 #include "sluice/parts/transport.h"
 #include "train/pipeline_impl.h"
 #include "train/split_inputs.h"

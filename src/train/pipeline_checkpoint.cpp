@@ -6,11 +6,13 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/load_state.h"
+#include "checkpoint/rank_state.h"
 #include "checkpoint/tensor_files.h"
 #include "checkpoint/torch_optimizer.h"
 #include "comm/gather_messages.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
+#include "sluice/parts/saver.h"
 #include "train/sharded_state.h"
 
 namespace sluice {

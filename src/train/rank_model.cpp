@@ -9,6 +9,7 @@
 #include <string>
 
 #include "comm/gather_messages.h"
+#include "run/parallelize.h"
 #include "sluice/error.h"
 #include "train/begin_alike.h"
 

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "sluice/model.h"
-#include "sluice/parts/build_stages.h"
-#include "sluice/parts/data_parallel.h"
-#include "sluice/parts/run_groups.h"
+#include "sluice/options.h"
 #include "sluice/parts/run_options.h"
+#include "sluice/parts/stage.h"
 #include "sluice/plan.h"
 #include "train/block_owners.h"
 #include "train/parameter_list.h"
+#include "train/run_groups.h"
 #include "train/sharded_parameters.h"
 
 namespace sluice {

@@ -20,10 +20,10 @@
 #include <optional>
 #include <vector>
 
-#include "sluice/parts/data_parallel.h"
-#include "sluice/parts/executor.h"
-#include "sluice/parts/run_groups.h"
+#include "run/executor.h"
+#include "sluice/options.h"
 #include "train/block_owners.h"
+#include "train/run_groups.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "sluice/parts/run_groups.h"
+#include "train/run_groups.h"
 
 #include <string>
 

@@ -15,9 +15,9 @@
 #include <optional>
 #include <vector>
 
-#include "sluice/parts/run_groups.h"
 #include "sluice/parts/stage.h"
 #include "train/block_owners.h"
+#include "train/run_groups.h"
 
 namespace sluice {
 

@@ -12,6 +12,7 @@
 #include "comm/gather_messages.h"
 #include "optim/optimizers.h"
 #include "sluice/error.h"
+#include "sluice/parts/saver.h"
 #include "train/packed_parts.h"
 
 namespace sluice {

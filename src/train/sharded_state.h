@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "checkpoint/load_state.h"
-#include "sluice/optimizer.h"
+#include "optim/optimizer.h"
 #include "sluice/options.h"
-#include "sluice/parts/rank_state.h"
-#include "sluice/parts/run_groups.h"
+#include "sluice/parts/saver.h"
 #include "train/block_owners.h"
 #include "train/parameter_list.h"
 #include "train/rank_model.h"
+#include "train/run_groups.h"
 
 namespace sluice {
 

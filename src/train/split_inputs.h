@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "sluice/model.h"
-#include "sluice/parts/inputs.h"
 #include "sluice/parts/values.h"
 
 namespace sluice {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/gather_messages.h"
+#include "sluice/parts/saver.h"
 #include "train/packed_parts.h"
 
 namespace sluice {

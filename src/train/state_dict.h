@@ -1,7 +1,7 @@
 // The whole model's parameters and buffers on one rank. Thread-safety: one rank's thread.
 #pragma once
 
-#include "sluice/parts/rank_state.h"
+#include "sluice/parts/saver.h"
 #include "train/engine.h"
 
 namespace sluice {

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "sluice/options.h"
-#include "sluice/parts/build_stages.h"
 #include "sluice/parts/run_options.h"
-#include "sluice/parts/step_batch.h"
+#include "sluice/parts/stage.h"
+#include "sluice/parts/values.h"
 #include "sluice/plan.h"
 #include "train/rank_model.h"
 

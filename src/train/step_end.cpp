@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "run/executor.h"
 #include "sluice/error.h"
 #include "train/step_loss.h"
 

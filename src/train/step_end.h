@@ -15,7 +15,7 @@
 
 #include <vector>
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 #include "sluice/parts/run_options.h"
 #include "train/output_watch.h"
 #include "train/rank_model.h"

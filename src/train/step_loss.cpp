@@ -8,6 +8,7 @@
 
 #include "base/name_pattern.h"
 #include "comm/gather_messages.h"
+#include "run/executor.h"
 #include "sluice/error.h"
 
 namespace sluice {

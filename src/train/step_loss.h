@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "run/executor.h"
 #include "sluice/model.h"
-#include "sluice/parts/executor.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/run_options.h"
 

@@ -1,8 +1,9 @@
 #include "train/step_norm.h"
 
 #include "comm/gather_messages.h"
+#include "optim/gradient_norm.h"
+#include "run/executor.h"
 #include "run/replicas.h"
-#include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
 namespace {

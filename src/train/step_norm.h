@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 #include "sluice/parts/group.h"
-#include "sluice/parts/run_groups.h"
 #include "train/block_owners.h"
 #include "train/parameter_list.h"
+#include "train/run_groups.h"
 
 namespace sluice {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/data_parallel.h"
+#include "run/executor.h"
 #include "sluice/parts/transport.h"
 #include "train/step_checks.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "run/executor.h"
 #include "sluice/model.h"
-#include "sluice/parts/executor.h"
 #include "sluice/parts/run_options.h"
 #include "train/output_watch.h"
 #include "train/rank_model.h"

@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "checkpoint/load_state.h"
+#include "run/executor.h"
 #include "sluice/error.h"
+#include "sluice/parts/saver.h"
 
 namespace sluice {
 

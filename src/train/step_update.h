@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
-#include "sluice/optimizer.h"
-#include "sluice/parts/executor.h"
-#include "sluice/parts/rank_state.h"
+#include "optim/optimizer.h"
+#include "run/executor.h"
 #include "sluice/parts/run_options.h"
+#include "sluice/parts/saver.h"
 #include "train/rank_model.h"
 #include "train/sharded_state.h"
 #include "train/step_norm.h"

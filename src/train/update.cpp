@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "sluice/parts/gradient_norm.h"
+#include "optim/gradient_norm.h"
+#include "optim/optimizer.h"
 
 namespace sluice {
 namespace {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "sluice/optimizer.h"
+#include "optim/optimizer.h"
 #include "train/own_blocks.h"
 
 namespace sluice {

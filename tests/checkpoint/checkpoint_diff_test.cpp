@@ -1,4 +1,4 @@
-#include "sluice/parts/checkpoint_diff.h"
+#include "checkpoint/checkpoint_diff.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "checkpoint/manifest.h"
+#include "sluice/parts/saver.h"
 #include "support/checkpoint_folder.h"
 #include "support/expect_error.h"
 

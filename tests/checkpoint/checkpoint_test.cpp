@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/manifest_seal.h"
 #include "support/checkpoint_folder.h"
 #include "support/expect_error.h"

@@ -1,4 +1,4 @@
-#include "sluice/parts/manifest.h"
+#include "sluice/checkpoint.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 
 #include "base/content_hash.h"
 #include "checkpoint/fuzz/properties.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/manifest_seal.h"
 #include "support/expect_error.h"
 #include "support/fuzz_corpus.h"

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "checkpoint/manifest.h"
 #include "io/step_name.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"

@@ -9,9 +9,10 @@
 #include <mutex>
 #include <set>
 
+#include "io/hf_shards.h"
+#include "run/rank_threads.h"
 #include "sluice/checkpoint.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/rank_threads.h"
 #include "sluice/parts/transport.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
@@ -109,7 +110,7 @@ TEST(SaverTest, FilesHoldAtMostSoManyBytesAndTransformersFindsThemByTheIndex) {
   });
   const HfDirectory opened(folder / "ck");
   EXPECT_EQ(opened.names().size(), 9u);
-  const TensorSource source = opened.locate("more5");
+  const TensorSource source = opened.shards().locate("more5");
   EXPECT_EQ(source.file->read("more5")[0].item<double>(), 2);
   EXPECT_TRUE(std::filesystem::exists(folder / "ck/model.safetensors.index.json"));
   EXPECT_TRUE(std::filesystem::exists(folder / "ck/optimizer/state-00002-of-00002.safetensors"));

@@ -1,5 +1,5 @@
 // Ranks in processes of their own, started by fork and exec.
-#include "sluice/parts/process_transports.h"
+#include "sluice/parts/transport.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/process_transports.h"
 #include "launch/sha256.h"
 #include "launch/store_server.h"
 #include "support/expect_error.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "plan/predict/layer_times.h"
 #include "support/temp_directory.h"
 
 namespace sluice {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "fuzz/require.h"
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
-#include "sluice/parts/draw.h"
 #include "sluice/program.h"
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "io/check_writable.h"
 #include "sluice/parts/hf_directory.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"

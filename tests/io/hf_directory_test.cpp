@@ -8,6 +8,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "io/hf_shards.h"
+#include "io/safetensors.h"
+#include "layer/slice.h"
 #include "support/bytes_read.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
@@ -67,7 +70,7 @@ void write_sharded(const TempDirectory& directory) {
 TEST(HfDirectoryTest, ReadsASingleFileAndShardsWithAnIndex) {
   const HfDirectory single(kModels + "llama_untied");
   EXPECT_EQ(single.names().size(), 39u);
-  EXPECT_EQ(single.locate("lm_head.weight").entry->dtype, "F32");
+  EXPECT_EQ(single.shards().locate("lm_head.weight").entry->dtype, "F32");
 
   const TempDirectory directory;
   write_sharded(directory);
@@ -84,7 +87,7 @@ TEST(HfDirectoryTest, FollowsLinksAsTheHubCacheHasThem) {
   fs::create_directories(directory / "snapshot");
   write_tensors(directory / "blob", {{"a", at::ones({2})}});
   fs::create_symlink("../blob", directory / "snapshot/model.safetensors");
-  EXPECT_TRUE(HfDirectory(directory / "snapshot").find("a"));
+  EXPECT_TRUE(HfDirectory(directory / "snapshot").shards().find("a"));
 }
 
 TEST(HfDirectoryTest, RefusesShardNamesThatArePaths) {
@@ -177,7 +180,7 @@ TEST(LoadParametersTest, LoadsGpt2NamesWithAndWithoutTheirPrefix) {
   std::vector<ParameterInfo> parameters = {parameter("transformer.h.0.ln_1.weight", {3})};
   load_parameters(HfDirectory(directory.str()), parameters, {});
   EXPECT_TRUE(parameters[0].tensor.equal(at::full({3}, 5.0)));
-  EXPECT_TRUE(HfDirectory(kModels + "gpt2").find("transformer.h.0.ln_1.weight"));
+  EXPECT_TRUE(HfDirectory(kModels + "gpt2").shards().find("transformer.h.0.ln_1.weight"));
 }
 
 TEST(LoadParametersTest, ConvertsHalfPrecisionToTheParametersDtype) {
@@ -340,17 +343,18 @@ TEST(HfDirectoryTest, SaysWhenALayerIsMissingAsAWhole) {
   const TempDirectory directory;
   write_tensors(directory / "model.safetensors", {{"model.layers.0.mlp.up.weight", at::ones({1})}});
   const HfDirectory opened(directory.str());
-  EXPECT_EQ(error_of([&] { opened.locate("model.layers.1.mlp.up.weight"); }).remedy(),
+  EXPECT_EQ(error_of([&] { opened.shards().locate("model.layers.1.mlp.up.weight"); }).remedy(),
             "config.json and the weights are of different models: the weights have no "
             "'model.layers.1'; name a folder whose files belong together");
-  EXPECT_EQ(error_of([&] { opened.locate("model.layers.0.mlp.op.weight"); }).remedy(),
+  EXPECT_EQ(error_of([&] { opened.shards().locate("model.layers.0.mlp.op.weight"); }).remedy(),
             "did you mean 'model.layers.0.mlp.up.weight'?");
   // Stored without the prefix of the base model.
   const TempDirectory bare;
   write_tensors(bare / "model.safetensors", {{"layers.0.mlp.up.weight", at::ones({1})}});
-  EXPECT_EQ(
-      error_of([&] { HfDirectory(bare.str()).locate("model.layers.0.mlp.op.weight"); }).remedy(),
-      "did you mean 'layers.0.mlp.up.weight'?");
+  EXPECT_EQ(error_of([&] {
+              HfDirectory(bare.str()).shards().locate("model.layers.0.mlp.op.weight");
+            }).remedy(),
+            "did you mean 'layers.0.mlp.up.weight'?");
 }
 
 // A file that lacks one tensor of a layer has its like in every other layer.

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "io/safetensors.h"
 #include "sluice/error.h"
-#include "sluice/parts/safetensors.h"
 #include "support/temp_directory.h"
 
 namespace sluice {

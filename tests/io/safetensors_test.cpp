@@ -1,4 +1,4 @@
-#include "sluice/parts/safetensors.h"
+#include "io/safetensors.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -9,9 +9,11 @@
 #include <limits>
 #include <thread>
 
+#include "io/hf_shards.h"
 #include "io/step_name.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/saver.h"
 #include "support/callback_observer.h"
 #include "support/temp_directory.h"
 #include "support/train_pipeline.h"
@@ -90,7 +92,7 @@ class LastWeightsTest : public testing::Test {
     const HfDirectory saved(path);
     for (const auto& of_rank : weights_) {
       for (const auto& [name, value] : of_rank) {
-        const TensorSource source = saved.locate(name);
+        const TensorSource source = saved.shards().locate(name);
         EXPECT_TRUE(at::equal(source.file->read(source.entry->name), value)) << name;
       }
     }

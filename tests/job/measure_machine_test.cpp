@@ -9,9 +9,9 @@
 #include "config/machine_memory.h"
 #include "job/measured_once.h"
 #include "launch/socket.h"
+#include "plan/predict/layer_times.h"
+#include "run/rank_threads.h"
 #include "sluice/job.h"
-#include "sluice/parts/layer_times.h"
-#include "sluice/parts/rank_threads.h"
 #include "support/expect_error.h"
 
 namespace sluice {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sluice/parts/rank_threads.h"
+#include "run/rank_threads.h"
 #include "support/callback_observer.h"
 #include "support/train_pipeline.h"
 #include "support/user_models.h"

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "checkpoint/manifest.h"
 #include "io/step_name.h"
 #include "sluice/parts/log.h"
 #include "support/checkpoint_folder.h"

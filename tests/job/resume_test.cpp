@@ -5,8 +5,9 @@
 #include <filesystem>
 #include <functional>
 
+#include "checkpoint/manifest.h"
 #include "io/step_name.h"
-#include "sluice/parts/rank_threads.h"
+#include "run/rank_threads.h"
 #include "support/checkpoint_folder.h"
 #include "support/expect_error.h"
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/predict/layer_times.h"
+
 namespace sluice {
 namespace {
 

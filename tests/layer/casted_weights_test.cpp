@@ -10,8 +10,8 @@
 #include <functional>
 #include <map>
 
+#include "sluice/layer.h"
 #include "sluice/parts/chunk.h"
-#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {

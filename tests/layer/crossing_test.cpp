@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "layer/crossing.h"
 #include "sluice/error.h"
 #include "sluice/layer.h"
 

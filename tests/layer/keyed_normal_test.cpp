@@ -7,7 +7,7 @@
 
 #include "layer/philox.h"
 #include "sluice/error.h"
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 
 namespace sluice {
 namespace {

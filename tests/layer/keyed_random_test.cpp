@@ -1,4 +1,4 @@
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

@@ -9,6 +9,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layer/initialize_chunks.h"
 #include "sluice/parts/chunk.h"
 #include "support/expect_error.h"
 

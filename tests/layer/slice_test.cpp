@@ -1,11 +1,13 @@
-#include "sluice/parts/slice.h"
+#include "sluice/parts/values.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
+#include "layer/initialize_chunks.h"
+#include "layer/slice.h"
+#include "sluice/layer.h"
 #include "sluice/parts/chunk.h"
-#include "sluice/parts/keyed_random.h"
 #include "support/expect_error.h"
 
 namespace sluice {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "layer/deferred.h"
-#include "sluice/parts/keyed_random.h"
-#include "sluice/parts/memory_ledger.h"
+#include "sluice/layer.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice::test {
 namespace {

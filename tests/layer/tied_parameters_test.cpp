@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layer/initialize_chunks.h"
 #include "sluice/error.h"
 #include "sluice/parts/chunk.h"
 

@@ -2,11 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "model/support.h"
+#include "plan/passes/passes.h"
 #include "plan/predict/activation_memory.h"
 #include "run/autocast.h"
+#include "sluice/model.h"
+#include "sluice/model_spec.h"
 #include "sluice/partition.h"
-#include "sluice/parts/describe.h"
-#include "sluice/parts/precision.h"
 #include "sluice/plan.h"
 
 namespace sluice {

@@ -9,8 +9,8 @@
 #include <map>
 
 #include "base/name_pattern.h"
+#include "io/safetensors.h"
 #include "model/support.h"
-#include "sluice/parts/safetensors.h"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 #include "model/support.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
-#include "sluice/parts/precision.h"
+#include "sluice/model_spec.h"
 #include "support/expect_error.h"
 #include "support/own_products.h"
 

@@ -7,9 +7,9 @@
 
 #include "base/text.h"
 #include "sluice/causal_lm.h"
-#include "sluice/parts/build_stages.h"
-#include "sluice/parts/memory_ledger.h"
-#include "sluice/parts/precision.h"
+#include "sluice/model_spec.h"
+#include "sluice/parts/observers.h"
+#include "sluice/parts/stage.h"
 #include "sluice/plan.h"
 #include "support/temp_directory.h"
 

@@ -7,10 +7,13 @@
 #include <fstream>
 #include <mutex>
 
+#include "checkpoint/rank_state.h"
+#include "io/hf_shards.h"
+#include "run/rank_threads.h"
 #include "sluice/causal_lm.h"
-#include "sluice/parts/build_stages.h"
-#include "sluice/parts/rank_threads.h"
+#include "sluice/parts/hf_directory.h"
 #include "sluice/parts/saver.h"
+#include "sluice/parts/stage.h"
 #include "sluice/plan.h"
 #include "support/bytes_read.h"
 #include "support/expect_error.h"
@@ -81,7 +84,7 @@ TEST_F(LoadOwnTensorsTest, WhatIsBehindTheHeadersOfOtherShardsIsNeverTouched) {
   RankStages whole = stages_of(1), own = stages_of(1);
   load(weights, whole);
   const std::string kept =
-      weights.locate(own.stages().front()->parameters().front().name).file->path();
+      weights.shards().locate(own.stages().front()->parameters().front().name).file->path();
   int cut = 0;
   for (const auto& entry : std::filesystem::directory_iterator(directory())) {
     if (entry.path().extension() != ".safetensors" || entry.path() == kept) continue;

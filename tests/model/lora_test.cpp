@@ -3,12 +3,14 @@
 
 #include <cmath>
 
+#include "io/adapter_directory.h"
+#include "io/hf_shards.h"
 #include "model/low_rank.h"
 #include "model/support.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
+#include "sluice/layer.h"
 #include "sluice/lora.h"
-#include "sluice/parts/adapter_directory.h"
-#include "sluice/parts/keyed_random.h"
 
 namespace sluice {
 namespace {
@@ -162,7 +164,8 @@ TEST(LoraLayersTest, ValuesOfABaseAndAnAdapterInitializeAModel) {
   EXPECT_TRUE(at::equal(a, AdapterDirectory(folder).file().read(
                                "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight")));
   EXPECT_TRUE(at::equal(
-      norm, HfDirectory(base).locate("model.norm.weight").file->read("model.norm.weight")));
+      norm,
+      HfDirectory(base).shards().locate("model.norm.weight").file->read("model.norm.weight")));
   at::Tensor drawn = at::ones({4, 32});
   stored_values_with_adapter(base)("model.layers.0.self_attn.q_proj.lora_A.weight", drawn);
   EXPECT_TRUE(at::equal(drawn, at::ones({4, 32})));

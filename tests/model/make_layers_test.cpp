@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "layer/initialize_chunks.h"
 #include "model/families.h"
 #include "model/support.h"
 #include "sluice/error.h"

@@ -6,7 +6,9 @@
 
 #include <fstream>
 
-#include "sluice/parts/safetensors.h"
+#include "io/safetensors.h"
+#include "layer/crossing.h"
+#include "layer/initialize_chunks.h"
 
 namespace sluice::testing {
 namespace {

@@ -1,6 +1,6 @@
-// Operators of sluice/ops.h, kernel and fall-back, against LibTorch's in float64, with the bounds
-// of the kernels' own tests.
-#include "sluice/ops.h"
+// Operators of sluice/parts/ops.h, kernel and fall-back, against LibTorch's in float64, with the
+// bounds of the kernels' own tests.
+#include "sluice/parts/ops.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-#include "sluice/parts/gradient_norm.h"
+#include "optim/gradient_norm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

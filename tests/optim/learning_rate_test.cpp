@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "sluice/optimizer.h"
+#include "sluice/options.h"
 
 namespace sluice {
 namespace {

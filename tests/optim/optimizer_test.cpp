@@ -1,4 +1,4 @@
-#include "sluice/optimizer.h"
+#include "optim/optimizer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -8,8 +8,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "optim/gradient_norm.h"
 #include "sluice/error.h"
-#include "sluice/parts/gradient_norm.h"
 
 namespace sluice {
 namespace {

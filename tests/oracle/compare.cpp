@@ -17,10 +17,11 @@
 #include <filesystem>
 #include <set>
 
+#include "io/hf_shards.h"
+#include "io/safetensors.h"
 #include "model/support.h"
 #include "plan/families/nested.h"
 #include "sluice/parts/hf_directory.h"
-#include "sluice/parts/safetensors.h"
 #include "support/train_pipeline.h"
 
 namespace sluice::testing {

@@ -3,7 +3,6 @@
 
 #include "sluice/causal_lm.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 #include "support/pipeline_harness.h"
 
 namespace sluice::test {

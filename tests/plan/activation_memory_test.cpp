@@ -4,7 +4,7 @@
 
 #include "base/saturate.h"
 #include "plan/trainable.h"
-#include "sluice/parts/precision.h"
+#include "sluice/model_spec.h"
 
 namespace sluice::activation_memory_test {
 namespace {

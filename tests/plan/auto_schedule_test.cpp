@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plan/passes/passes.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 

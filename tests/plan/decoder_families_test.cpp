@@ -11,7 +11,7 @@
 #include "plan/families/olmo2.h"
 #include "plan/families/qwen.h"
 #include "sluice/error.h"
-#include "sluice/parts/precision.h"
+#include "sluice/model_spec.h"
 #include "support/expect_error.h"
 
 namespace sluice::decoder_families_test {

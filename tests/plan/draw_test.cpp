@@ -1,4 +1,4 @@
-#include "sluice/parts/draw.h"
+#include "sluice/simulate.h"
 
 #include <gtest/gtest.h>
 

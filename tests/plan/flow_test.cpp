@@ -5,6 +5,7 @@
 #include <numeric>
 #include <random>
 
+#include "plan/passes/passes.h"
 #include "sluice/simulate.h"
 #include "sluice/verify.h"
 #include "support/expect_error.h"

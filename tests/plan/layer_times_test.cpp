@@ -1,5 +1,5 @@
 // The file of measured costs, and what becomes of it.
-#include "sluice/parts/layer_times.h"
+#include "plan/predict/layer_times.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/predict/layer_kinds.h"
-#include "sluice/parts/precision.h"
+#include "sluice/model_spec.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "plan/passes/passes.h"
 #include "sluice/program.h"
 #include "sluice/verify.h"
 #include "support/programs.h"

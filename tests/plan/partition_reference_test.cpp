@@ -5,9 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plan/peers/peers.h"
+#include "plan/stage_values.h"
 #include "sluice/error.h"
 #include "sluice/partition.h"
-#include "sluice/parts/stage_values.h"
 #include "support/reference_cases.h"
 
 namespace sluice::partition_reference_test {

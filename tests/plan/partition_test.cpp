@@ -5,8 +5,8 @@
 #include <random>
 #include <set>
 
+#include "plan/stage_values.h"
 #include "sluice/error.h"
-#include "sluice/parts/stage_values.h"
 
 namespace sluice::partition_test {
 namespace {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"

@@ -1,7 +1,7 @@
 // plan_pipeline() as a library calls it: options in, a proven plan out, no configuration.
 #include <gtest/gtest.h>
 
-#include "sluice/parts/precision.h"
+#include "sluice/model_spec.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"
 

@@ -1,8 +1,8 @@
 // Pictures of every schedule, as the terminal shows them, and their proof.
 #include <gtest/gtest.h>
 
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
-#include "sluice/parts/draw.h"
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"
 #include "sluice/verify.h"

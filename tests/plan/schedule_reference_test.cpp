@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "plan/peers/peers.h"
 #include "sluice/error.h"
 #include "sluice/schedule.h"
 #include "support/reference_cases.h"

@@ -1,6 +1,6 @@
 // Orders that are searched: proven, in the order of the microbatches, and at least as fast as every
 // named schedule under the same costs and memory.
-#include "sluice/parts/search.h"
+#include "plan/search/search.h"
 
 #include <gtest/gtest.h>
 

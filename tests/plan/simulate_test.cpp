@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"
 #include "support/programs.h"

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "plan/passes/passes.h"
 #include "sluice/verify.h"
 #include "support/interpreter.h"
 #include "support/programs.h"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"
 #include "support/programs.h"

@@ -1,11 +1,11 @@
-#include "sluice/parts/build_stages.h"
+#include "sluice/parts/stage.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "sluice/parts/describe.h"
+#include "sluice/model.h"
 #include "support/even_partition.h"
 #include "support/expect_error.h"
 #include "support/user_models.h"

@@ -1,11 +1,12 @@
 // A backward that somebody wrote by hand takes the place of autograd's in a stage.
-#include "sluice/parts/chunk_backward.h"
+#include "sluice/parts/chunk.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "layer/initialize_chunks.h"
 #include "sluice/schedule.h"
 #include "support/user_batches.h"
 

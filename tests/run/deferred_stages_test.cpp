@@ -5,8 +5,8 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/types.h>
 
-#include "sluice/parts/build_stages.h"
-#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/observers.h"
+#include "sluice/parts/stage.h"
 #include "support/even_partition.h"
 #include "support/expect_error.h"
 #include "support/user_models.h"

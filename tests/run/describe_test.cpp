@@ -1,4 +1,4 @@
-#include "sluice/parts/describe.h"
+#include "sluice/model.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

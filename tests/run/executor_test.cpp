@@ -1,4 +1,4 @@
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "run/executor.h"
 #include "sluice/schedule.h"
 #include "support/awkward_models.h"
 

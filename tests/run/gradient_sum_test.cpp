@@ -1,5 +1,5 @@
 // Sums of shards: the bits of the tree, whatever order the microbatches come in.
-#include "sluice/parts/gradient_sum.h"
+#include "run/gradient_sum.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ at::Tensor tree(int begin, int end) {
   return sum;
 }
 
-void add_in_order(GradientSum& sum, const std::vector<int>& microbatches) {
+void add_in_order(ShardedSum& sum, const std::vector<int>& microbatches) {
   std::map<int, int> left;
   for (const int m : microbatches) ++left[m / kPerShard];
   for (const int m : microbatches) {
@@ -52,7 +52,7 @@ TEST(GradientSumTest, ShardsAddUpInTheTreeWhateverShardComesFirst) {
   std::mt19937 random(7);
   const at::Tensor weight = parameter();
   for (const int shards : {1, 2, 3, 4, 5, 6, 8}) {
-    GradientSum sum(weight, "weight");
+    ShardedSum sum(weight, "weight");
     sum.set_shards({0, shards, shards});
     for (int round = 0; round < 10; ++round) {
       // Any order of the shards, interleaved; within a shard ascending.
@@ -75,7 +75,7 @@ TEST(GradientSumTest, APartOfTheShardsLeavesItsLargestSubtrees) {
   const at::Tensor weight = parameter();
   for (int begin = 0; begin < 6; ++begin) {
     for (int end = begin + 1; end <= 6; ++end) {
-      GradientSum sum(weight, "weight");
+      ShardedSum sum(weight, "weight");
       sum.set_shards({begin, end, 6});
       sum.clear();
       add_in_order(sum, microbatches_of(begin, end));
@@ -90,7 +90,7 @@ TEST(GradientSumTest, APartOfTheShardsLeavesItsLargestSubtrees) {
 
 TEST(GradientSumTest, AShardWithoutAGradientIsLeftOut) {
   const at::Tensor weight = parameter();
-  GradientSum sum(weight, "weight");
+  ShardedSum sum(weight, "weight");
   sum.set_shards({0, 4, 4});
   sum.clear();
   for (const int empty : {0, 3}) sum.finish(empty);
@@ -105,16 +105,16 @@ TEST(GradientSumTest, AShardWithoutAGradientIsLeftOut) {
 // As the uses of a tied parameter do.
 TEST(GradientSumTest, OfSumsThatShareTheirMemoryOneKeepsIt) {
   const at::Tensor weight = parameter();
-  GradientSum first(weight, "first"), second(weight, "second");
+  ShardedSum first(weight, "first"), second(weight, "second");
   const at::Tensor gradient = gradient_of(0);
-  for (GradientSum* sum : {&first, &second}) sum->add(gradient);
+  for (ShardedSum* sum : {&first, &second}) sum->add(gradient);
   at::Tensor shared = gradient + gradient;
   first.value() = second.value() = shared;
   const c10::weak_intrusive_ptr<c10::TensorImpl> watched(shared.getIntrusivePtr());
   shared.reset();
-  for (GradientSum* sum : {&first, &second}) sum->clear();
+  for (ShardedSum* sum : {&first, &second}) sum->clear();
   EXPECT_EQ(watched.use_count(), 1u);
-  for (GradientSum* sum : {&first, &second}) sum->add(gradient);
+  for (ShardedSum* sum : {&first, &second}) sum->add(gradient);
   EXPECT_FALSE(first.value().is_same(second.value()));
   EXPECT_TRUE(at::equal(first.value(), gradient));
   EXPECT_TRUE(at::equal(second.value(), gradient));
@@ -122,7 +122,7 @@ TEST(GradientSumTest, OfSumsThatShareTheirMemoryOneKeepsIt) {
 
 TEST(GradientSumTest, StepsUseTheMemoryOfTheFirstAgain) {
   const at::Tensor weight = parameter();
-  GradientSum sum(weight, "weight");
+  ShardedSum sum(weight, "weight");
   sum.set_shards({0, 4, 4});
   std::vector<const void*> memory;
   for (int step = 0; step < 3; ++step) {

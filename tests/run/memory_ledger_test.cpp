@@ -1,4 +1,4 @@
-#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/observers.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What observers are told, in which order.
-#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/observers.h"
 
 #include <gtest/gtest.h>
 

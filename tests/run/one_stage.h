@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/executor.h"
+#include "layer/initialize_chunks.h"
+#include "run/executor.h"
 #include "support/user_batches.h"
 
 namespace sluice::test {

@@ -1,4 +1,4 @@
-#include "sluice/parts/rank_threads.h"
+#include "run/rank_threads.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -13,7 +13,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "sluice/parts/memory_ledger.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice {
 namespace {

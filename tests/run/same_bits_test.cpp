@@ -1,6 +1,7 @@
 // Whatever a proven program does, losses and weights have the bits of one plain loop.
 #include <gtest/gtest.h>
 
+#include "plan/passes/passes.h"
 #include "sluice/schedule.h"
 #include "support/programs.h"
 #include "support/user_batches.h"

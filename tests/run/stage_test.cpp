@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "sluice/parts/keyed_random.h"
-#include "sluice/parts/memory_ledger.h"
+#include "layer/initialize_chunks.h"
+#include "sluice/layer.h"
+#include "sluice/parts/observers.h"
 #include "support/user_models.h"
 
 namespace sluice::test {

@@ -7,6 +7,8 @@
 #include <functional>
 #include <thread>
 
+#include "plan/passes/passes.h"
+#include "run/executor.h"
 #include "run/idle_works.h"
 #include "run/one_stage.h"
 #include "support/expect_error.h"

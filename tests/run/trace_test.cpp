@@ -1,4 +1,4 @@
-#include "sluice/parts/trace.h"
+#include "sluice/parts/observers.h"
 
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "sluice/parts/step_timer.h"
+#include "run/step_timer.h"
 #include "sluice/schedule.h"
 #include "support/user_batches.h"
 

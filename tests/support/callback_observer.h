@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice::test {
 

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "base/content_hash.h"
-#include "sluice/parts/manifest.h"
-#include "sluice/parts/safetensors.h"
+#include "checkpoint/manifest.h"
+#include "io/safetensors.h"
+#include "sluice/checkpoint.h"
+#include "sluice/parts/saver.h"
 #include "support/temp_directory.h"
 
 namespace sluice::test {

@@ -3,8 +3,7 @@
 
 #include "sluice/model.h"
 #include "sluice/partition.h"
-#include "sluice/parts/describe.h"
-#include "sluice/parts/stage_map.h"
+#include "sluice/parts/layout.h"
 
 namespace sluice::test {
 

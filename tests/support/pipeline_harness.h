@@ -13,11 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "sluice/parts/build_stages.h"
-#include "sluice/parts/executor.h"
-#include "sluice/parts/keyed_random.h"
-#include "sluice/parts/memory_ledger.h"
-#include "sluice/parts/rank_threads.h"
+#include "layer/initialize_chunks.h"
+#include "run/executor.h"
+#include "run/memory_ledger.h"
+#include "run/rank_threads.h"
+#include "sluice/layer.h"
+#include "sluice/parts/observers.h"
+#include "sluice/parts/stage.h"
 #include "sluice/parts/transport.h"
 #include "sluice/verify.h"
 #include "support/callback_observer.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/parts/executor.h"
+#include "run/executor.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/stage.h"
 #include "sluice/program.h"

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "plan/passes/passes.h"
 #include "sluice/program.h"
 
 namespace sluice::testing {

@@ -10,8 +10,9 @@
 #include <string>
 #include <thread>
 
+#include "comm/process_transports.h"
 #include "launch/store_client.h"
-#include "sluice/parts/process_transports.h"
+#include "sluice/parts/transport.h"
 
 namespace sluice {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 #include "support/pipeline_harness.h"
 #include "support/user_models.h"
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "run/executor.h"
 #include "sluice/layer.h"
-#include "sluice/parts/executor.h"
 
 namespace sluice::test {
 

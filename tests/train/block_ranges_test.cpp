@@ -6,8 +6,8 @@
 
 #include <numeric>
 
+#include "optim/gradient_norm.h"
 #include "plan/block_shares.h"
-#include "sluice/parts/gradient_norm.h"
 #include "support/expect_error.h"
 #include "train/packed_parts.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "sluice/parts/describe.h"
+#include "sluice/model.h"
 #include "sluice/trainer.h"
 #include "support/expect_error.h"
 #include "train/trainer_support.h"

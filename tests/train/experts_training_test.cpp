@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "layer/initialize_chunks.h"
 #include "sluice/causal_lm.h"
 #include "support/even_partition.h"
 #include "support/train_pipeline.h"

@@ -12,7 +12,7 @@
 #include <map>
 #include <mutex>
 
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 #include "sluice/pipeline.h"
 #include "support/callback_observer.h"
 #include "support/expect_error.h"

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 #include "sluice/pipeline.h"
 #include "support/user_models.h"
 

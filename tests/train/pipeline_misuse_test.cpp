@@ -7,8 +7,8 @@
 #include <optional>
 #include <thread>
 
-#include "sluice/parts/executor_observer.h"
 #include "sluice/parts/log.h"
+#include "sluice/parts/observers.h"
 #include "support/expect_error.h"
 #include "support/user_models.h"
 #include "train/pipeline_support.h"

@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "sluice/parts/keyed_random.h"
+#include "sluice/layer.h"
 #include "sluice/pipeline.h"
 
 namespace sluice::test {

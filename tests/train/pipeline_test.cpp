@@ -15,7 +15,7 @@
 #include <mutex>
 #include <set>
 
-#include "sluice/parts/executor_observer.h"
+#include "sluice/parts/observers.h"
 #include "support/user_models.h"
 #include "train/pipeline_support.h"
 

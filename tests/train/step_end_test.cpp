@@ -7,9 +7,10 @@
 #include <map>
 #include <mutex>
 
+#include "run/rank_threads.h"
 #include "sluice/checkpoint.h"
-#include "sluice/parts/describe.h"
-#include "sluice/parts/rank_threads.h"
+#include "sluice/model.h"
+#include "sluice/parts/saver.h"
 #include "sluice/parts/transport.h"
 #include "sluice/trainer.h"
 #include "support/expect_error.h"

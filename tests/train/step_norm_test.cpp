@@ -7,8 +7,9 @@
 
 #include <cmath>
 
-#include "sluice/parts/gradient_norm.h"
-#include "sluice/parts/rank_threads.h"
+#include "optim/gradient_norm.h"
+#include "run/executor.h"
+#include "run/rank_threads.h"
 #include "support/expect_error.h"
 
 namespace sluice::test::step_norm_test {

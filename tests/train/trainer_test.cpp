@@ -16,7 +16,8 @@
 #include <random>
 #include <set>
 
-#include "sluice/parts/gradient_norm.h"
+#include "io/hf_shards.h"
+#include "optim/gradient_norm.h"
 #include "sluice/parts/log.h"
 #include "sluice/parts/saver.h"
 #include "support/callback_observer.h"
@@ -130,8 +131,8 @@ TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {
   run_training(run);
   const HfDirectory saved(folder / "saved");
   for (const char* name : {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"})
-    EXPECT_TRUE(saved.find(name)) << name;
-  const TensorSource tracked = saved.locate("norm.num_batches_tracked");
+    EXPECT_TRUE(saved.shards().find(name)) << name;
+  const TensorSource tracked = saved.shards().locate("norm.num_batches_tracked");
   EXPECT_EQ(tracked.file->read(tracked.entry->name).item<std::int64_t>(), 4 * kMicrobatches);
 
   TrainingRun again = run_with_buffers("ZBVZeroBubble", 2);

@@ -14,10 +14,10 @@
 #include <mutex>
 #include <numeric>
 
-#include "sluice/parts/describe.h"
+#include "run/rank_threads.h"
+#include "sluice/model.h"
 #include "sluice/parts/log.h"
-#include "sluice/parts/memory_ledger.h"
-#include "sluice/parts/rank_threads.h"
+#include "sluice/parts/observers.h"
 #include "sluice/parts/transport.h"
 #include "sluice/parts/whole_module.h"
 #include "sluice/pipeline.h"

@@ -19,9 +19,9 @@
 #include <set>
 #include <tuple>
 
-#include "sluice/parts/describe.h"
-#include "sluice/parts/keyed_random.h"
-#include "sluice/parts/rank_threads.h"
+#include "run/rank_threads.h"
+#include "sluice/layer.h"
+#include "sluice/model.h"
 #include "sluice/pipeline.h"
 #include "sluice/trainer.h"
 #include "support/expect_error.h"

@@ -18,7 +18,8 @@
 
 #include "plan/step_program.h"
 #include "sluice/checkpoint.h"
-#include "sluice/parts/describe.h"
+#include "sluice/model.h"
+#include "sluice/parts/saver.h"
 #include "sluice/trainer.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"

@@ -2,7 +2,7 @@
 // share.
 //
 // Owns: Action, its text form and the exact inverse.
-// Does not own: order (schedule.h, program.h) or meaning at run time (executor.h).
+// Does not own: order (schedule.h, program.h) or meaning at run time (docs/executor.md).
 //
 // Text form, that of torch.distributed.pipelining (torch 2.13, schedules.py `_Action`):
 //   {stage}F{mb} {stage}B{mb} {stage}I{mb} {stage}W{mb}      compute
@@ -22,7 +22,7 @@
 #include <string>
 #include <string_view>
 
-#include "sluice/parts/mesh.h"
+#include "sluice/parts/layout.h"
 
 namespace sluice {
 

@@ -2,9 +2,12 @@
 //
 // Owns: modules, parameters and storage of local layers; lifetime of values inside a forward; under
 // autocast the copies of weights that products read.
-// Does not own: autograd of a stage (stage.h), weights on disk (hf_directory.h).
-// Thread-safety: a Chunk belongs to one rank's thread.
+// Owns, too: ChunkBackward, how the backward of a chunk is carried out. Does not own: order,
+// misuse, devices of what crosses a cut (stage.h), weights on disk (hf_directory.h). Thread-safety:
+// a Chunk belongs to one rank's thread.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
@@ -47,10 +50,9 @@ class Chunk {
 
   // received: exactly `inputs()`. batch: the microbatch's inputs, from every rank's own loader.
   // Returns the values named by `outputs()`, in order. Random numbers inside are keyed by
-  // (seed, step, layer name, microbatch), see keyed_random.h. Throws Error(kUsage) naming the layer
-  // when a value is missing, a layer returns another number of values than it writes, or it writes
-  // to one of the batch in place.
-  // call: in place of run_layer(); empty: run_layer().
+  // (seed, step, layer name, microbatch), see KeyedRandomScope. Throws Error(kUsage) naming the
+  // layer when a value is missing, a layer returns another number of values than it writes, or it
+  // writes to one of the batch in place. call: in place of run_layer(); empty: run_layer().
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch, const LayerCall& call = {});
   // One layer on what it reads, with its random numbers. begin: where they begin, if not as those
@@ -114,14 +116,66 @@ class Chunk {
   std::string failed_layer_;
 };
 
-// Makes later uses of a tied parameter share the storage of the first use among these chunks (all
-// of one rank), and buffers of one name that of the first in a chunk. Values of later uses are
-// lost: call it before weights are loaded or drawn. Throws Error(kUsage) when shapes or dtypes
-// differ, and when two chunks were given one module.
-void share_tied_storage(const std::vector<Chunk*>& chunks);
+// Where the weight gradients of one parameter use add up over the microbatches of a step, in the
+// order of the calls; those of half precision in float32. On CUDA the engine's thread adds while
+// the rank's thread waits for it.
+class GradientSum {
+ public:
+  virtual ~GradientSum() = default;
+  virtual const at::Tensor& parameter() const = 0;
+  // Undefined: nothing. Throws Error(kUsage) for a sparse gradient.
+  virtual void add(const at::Tensor& gradient) = 0;
+  // For one gradient of the sum's own type that the caller adds by itself, at once: the sum, dense,
+  // and whether it is empty, when its numbers mean nothing and the gradient is written over them.
+  // Undefined where the sum has another type than the parameter, or no dense memory.
+  virtual std::pair<at::Tensor, bool> add_in_place() = 0;
+};
 
-// Draws every parameter of the chunk (LayerSpec::initialize): a function of (seed, full name,
-// element) alone, so the same for every partition. Tied uses get the value of the first use.
-void initialize_parameters(Chunk& chunk, std::uint64_t seed);
+// Key of random numbers and of the step's data for one forward.
+struct MicrobatchKey {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t microbatch = 0;
+};
+
+// Of a stage's parameters, in the order of Chunk::parameters(); null: frozen.
+using GradientSums = std::vector<std::unique_ptr<GradientSum>>;
+
+// The backward of one microbatch through a chunk: whole (B), or in two halves (I, W). A Stage walks
+// autograd's graph unless it is told otherwise (docs/split-backward.md). Who knows the backward of
+// a chunk better, a fused kernel for instance, writes it down here and gives it to the stage.
+//
+// Invariants, of every implementation:
+//  1. full() has the bits of input() and then weight(): gradients and sums.
+//  2. Each sum is added to at most once for each use of its parameter. When full() or weight() has
+//     returned, every sum has all that it gets from this microbatch; `.grad` is not touched.
+//  3. keep() holds no output and no root alive, other than what the backward reads.
+class ChunkBackward {
+ public:
+  virtual ~ChunkBackward() = default;
+
+  // received: the chunk's inputs, on the stage's device; those that require grad get a gradient.
+  // Returns the outputs in order; those that shall get a gradient require grad. Called once, first;
+  // without grad mode no backward follows.
+  virtual Values forward(const MicrobatchKey& key, Values received, const Values& batch) = 0;
+  // What the backward starts from: the outputs, or on the last stage the loss, which autograd has
+  // computed from them. Called once, after forward().
+  virtual void keep(const std::vector<at::Tensor>& roots) = 0;
+
+  // root_gradients: one per root; undefined where none arrived. Return one gradient per input of
+  // the chunk, undefined for inputs without. After full() nothing more is called.
+  virtual std::vector<at::Tensor> full(std::vector<at::Tensor> root_gradients) = 0;
+  // hold_weights: what it has to compute of weight gradients is not added before weight().
+  virtual std::vector<at::Tensor> input(std::vector<at::Tensor> root_gradients,
+                                        bool hold_weights) = 0;
+  // After input().
+  virtual void weight() = 0;
+  // After input(): false when it had to compute every weight gradient itself.
+  virtual bool splits() const { return true; }
+};
+
+// Makes the backward of one microbatch of this chunk. Both references outlive what it makes.
+using ChunkBackwardMaker =
+    std::function<std::unique_ptr<ChunkBackward>(Chunk& chunk, const GradientSums& sums)>;
 
 }  // namespace sluice

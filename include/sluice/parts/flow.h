@@ -8,7 +8,9 @@
 // with two directions through P ranks (DualPipe), routes 0 .. P-1 and P .. 2P-1, where stages s and
 // P + s have the same content on ranks s and P-1-s, and their weights are tie groups (program.h).
 //
-// Does not own: what the values are (stage_values.h), where stages live (schedule.h).
+// Owns: Flow, the kinds of channels, what of a backward each stage has to compute.
+// Does not own: what the values are (layer.h), where stages live (layout.h), what is trained
+// (model_spec.h).
 // Invariants:
 //  1. A stage is on a route at most once, so for one microbatch it has at most one producer and one
 //     consumer. What more stages read is passed on by those between.
@@ -16,11 +18,28 @@
 // Thread-safety: values.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
-#include "sluice/parts/channel_kind.h"
-
 namespace sluice {
+
+// A channel is one FIFO per source rank, destination rank and kind.
+enum class ChannelKind : std::uint8_t { kActivation, kGradient };
+
+// What the backward of a stage has to compute, by what is trained.
+enum class StageBackward : std::uint8_t {
+  kFull,     // gradients of its input and of its weights
+  kInput,    // nothing of its own is trained: it only passes gradients on
+  kWeights,  // nothing below it is trained: nobody waits for the gradient of its input
+  kNone,     // it has no backward, and nothing is sent back to it
+};
+
+constexpr bool passes_gradients_on(StageBackward backward) {
+  return backward == StageBackward::kFull || backward == StageBackward::kInput;
+}
+constexpr bool has_weight_gradients(StageBackward backward) {
+  return backward == StageBackward::kFull || backward == StageBackward::kWeights;
+}
 
 class Flow {
  public:

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/parts/step_timer.h"
+#include "sluice/parts/observers.h"
 
 namespace sluice {
 

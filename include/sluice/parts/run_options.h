@@ -1,25 +1,75 @@
 // What a run is told beside its plan, and what a step gives back.
 //
-// Owns: the options of a pipeline and of its steps, the result of a step. Does not own: the plan's
-// options (plan.h), the optimizer's (options.h). Thread-safety: values.
+// Owns: the options of a pipeline and of its steps, the hook that sees every chunk before it runs
+// (Parallelize), the result of a step. Does not own: the plan's options (plan.h), the optimizer's
+// (options.h), the mesh (layout.h). Thread-safety: values; hooks are called on the threads of all
+// ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "sluice/options.h"
-#include "sluice/parts/build_stages.h"
-#include "sluice/parts/parallelize.h"
+#include "sluice/parts/chunk.h"
+#include "sluice/parts/group.h"
+#include "sluice/parts/layout.h"
 #include "sluice/parts/values.h"
 
 namespace sluice {
+
+// What a program calls the axes.
+struct AxisNames {
+  std::string pp = "pp", dp_replicate = "dp_replicate", dp_shard = "dp_shard", cp = "cp", tp = "tp";
+  std::string ep = "ep", ep_shard = "ep_shard";
+
+  const std::string& of(Axis axis) const;
+};
+
+// One axis as a rank sees it.
+struct MeshAxis {
+  std::string name;
+  Axis axis = Axis::kPp;
+  int size = 1;
+  int coordinate = 0;      // of this rank
+  std::vector<int> ranks;  // that differ from this one along it alone, and this one
+  // Of these ranks, for what the modules do together: within their forwards and backwards, which
+  // all of them run in the same order. Of nobody where the size is 1.
+  Group group = {};
+};
+
+struct NamedMesh {
+  std::vector<MeshAxis> axes;
+  // Throws Error(kUsage) with the nearest name.
+  const MeshAxis& operator[](std::string_view name) const;
+};
+
+// A chunk whose modules are made, and hold no weights of theirs yet.
+struct LocalChunk {
+  int rank = 0, stage = 0, num_stages = 1;
+  bool is_first = false, is_last = false;  // of the model's stages
+  // The chunk's layers and the module of each, which the hook may change or replace by another that
+  // the layer's forward takes. Of a whole module: one. Null: a layer without.
+  std::vector<std::string> layers;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules;
+  NamedMesh world_mesh;   // pp, dp_replicate, dp_shard, cp, tp
+  NamedMesh expert_mesh;  // ep_shard, ep: another view of dp_replicate, dp_shard and cp
+  AxisNames axis_names;
+  // Parameters, by full name, that the hook has added or taken out: all others must stay.
+  std::vector<std::string> added, removed;
+};
+
+using Parallelize = std::function<void(LocalChunk& chunk)>;
 
 class ExecutorObserver;
 class MemoryLedger;
@@ -68,7 +118,7 @@ struct RunOptions {
   // the same on all ranks. Backwards and hooks run without; a cache of casted weights is not used
   // (docs/training.md).
   std::optional<at::ScalarType> autocast = {};
-  // A backward of your own for a stage, in place of autograd's (parts/chunk_backward.h).
+  // A backward of your own for a stage, in place of autograd's (parts/chunk.h).
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};
   // Called for each local chunk before its weights are drawn; may change and replace its modules.
   Parallelize parallelize = {};

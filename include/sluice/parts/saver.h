@@ -2,7 +2,7 @@
 //
 // Owns: the order of a save: rank 0 makes the directory, all ranks see it, agree on the names of
 //   their files, write and flush them, rank 0 adds what is not tensors and the manifest and
-//   commits. Does not own: the format (manifest.h), the commit itself (io), when to save.
+//   commits. Does not own: the format (checkpoint.h), the commit itself (io), when to save.
 //
 // Invariants:
 //  1. Where one rank fails, all ranks learn the first reason, and nothing is left.
@@ -13,21 +13,36 @@
 // Thread-safety: one rank's thread; files are written on a thread of its own.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "sluice/checkpoint.h"
 #include "sluice/error.h"
-#include "sluice/parts/commit.h"
+#include "sluice/options.h"
 #include "sluice/parts/group.h"
-#include "sluice/parts/hf_directory.h"
-#include "sluice/parts/manifest.h"
-#include "sluice/parts/rank_state.h"
+#include "sluice/parts/stage.h"
 
 namespace sluice {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+struct RankState {
+  NamedTensors parameters;  // whole; a tied one on the rank of its first use, under that name
+  NamedTensors buffers;     // several ranks may have one of a name, if it is the same
+  NamedTensors optimizer;   // of these parameters
+  std::map<std::string, std::string> ties;  // another use, on this rank -> the first
+  NamedTensors extra;                       // rank 0's are saved
+};
+
+inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
 
 struct SaveTarget {
   std::string path;  // of the checkpoint, under its final name

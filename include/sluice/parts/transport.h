@@ -1,7 +1,7 @@
 // How ranks exchange messages: narrow, nothing optional, a deadline on every wait.
 //
 // Owns: the interface, and the in-process transport (ranks as threads, zero-copy hand-over). Ranks
-// in several processes: process_transports.h. Does not own: what is sent when (program.h), order
+// in several processes: run() (pipeline.h). Does not own: what is sent when (program.h), order
 // proofs (verify.h), collectives (group.h).
 //
 // Invariants:
@@ -27,7 +27,7 @@
 
 #include "sluice/error.h"
 #include "sluice/layer.h"
-#include "sluice/parts/channel_kind.h"
+#include "sluice/parts/flow.h"
 #include "sluice/parts/group.h"
 
 namespace sluice {

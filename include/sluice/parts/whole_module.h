@@ -1,25 +1,183 @@
 // A module with a forward of its own, cut into stages.
 //
-// Owns: Part, ModuleTree, from_module(). Does not own: what a stage keeps of it (kept.h), what its
-// forward returns (outputs.h), where the cuts are (partition.h).
-// Thread-safety: see Model. A factory is called on the threads of all ranks.
+// Owns: Part, ModuleTree, from_module(); Kept, which parts a stage keeps, and drop_unkept();
+// Outputs, the adapter from any type that holds tensors. Does not own: where the cuts are
+// (partition.h). Thread-safety: see Model. A factory is called on the threads of all ranks.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/Type.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
+#include <concepts>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <ranges>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "sluice/model.h"
-#include "sluice/parts/kept.h"
-#include "sluice/parts/outputs.h"
+#include "sluice/parts/values.h"
+
+namespace torch::nn {
+class ModuleListImpl;
+class ModuleDictImpl;
+class SequentialImpl;
+}  // namespace torch::nn
 
 namespace sluice {
+
+// Asked by name: of a part, of what holds parts ("layers": whether any of them), or of what is
+// inside a part. Converts to std::function<bool(const std::string&)>, so that a class may take it
+// without knowing sluice.
+class Kept {
+ public:
+  Kept() = default;  // everything
+  Kept(std::vector<std::string> parts, std::vector<std::string> all_parts);
+
+  // Throws Error(kUsage) with the nearest name for one that no part has to do with.
+  bool operator()(const std::string& name) const;
+  // Whether some part has to do with the name, kept or not.
+  bool knows(const std::string& name) const;
+  // The same question of names inside a child: under("encoder")("layers.0") is "encoder.layers.0".
+  Kept under(const std::string& child) const;
+
+  // Whether there are parts inside what has this name, kept or not.
+  bool holds_parts(const std::string& name) const;
+  const std::vector<std::string>& parts() const { return parts_; }  // kept, in order
+  bool all() const { return parts_.size() == all_parts_.size(); }
+
+ private:
+  std::vector<std::string> parts_, all_parts_;
+  std::string prefix_;
+};
+
+namespace detail {
+
+// Takes out the elements that are not kept, or the child as a whole. Returns what its holder holds
+// then: the child, nothing, or in the place of a ModuleList an empty one.
+std::shared_ptr<torch::nn::Module> drop_child(torch::nn::Module& parent, const Kept& kept,
+                                              const std::shared_ptr<torch::nn::Module>& child);
+
+template <typename Module>
+void drop_held(torch::nn::Module& parent, const Kept& kept, std::shared_ptr<Module>& holder) {
+  if (holder) holder = std::dynamic_pointer_cast<Module>(drop_child(parent, kept, holder));
+}
+template <typename Module>
+void drop_held(torch::nn::Module& parent, const Kept& kept,
+               torch::nn::ModuleHolder<Module>& holder) {
+  if (holder.is_empty()) return;
+  std::shared_ptr<Module> held = holder.ptr();
+  drop_held(parent, kept, held);
+  holder = std::move(held);
+}
+
+}  // namespace detail
+
+// Takes out of a module what a stage does not keep. holders: the members of `parent` that hold its
+// children (a torch module such as torch::nn::Linear, or a shared_ptr), since a member outlives
+// unregister_module().
+//
+//   a child that is not kept is unregistered, and its holder empty: `if (norm) x = norm(x);`
+//   of a ModuleList, the elements keep their index and those of a ModuleDict their key; where one
+//     is not kept stands an empty torch::nn::Module: `if (auto* b = module->as<Block>()) ...`
+//   of a Sequential, an Identity stands there, so that it can be called as it is
+//   a ModuleList that is not kept at all is empty, so that a loop over it runs no time
+//
+// A forward that leaves out the `if` follows a null pointer. The process then ends by SIGSEGV, as
+// any does, after a line on stderr that names the stage and its parts.
+//
+// Throws Error(kUsage) for a holder whose module is not registered in `parent`, and for a child
+// that is in no part.
+template <typename... Holders>
+void drop_unkept(torch::nn::Module& parent, const Kept& kept, Holders&... holders) {
+  (detail::drop_held(parent, kept, holders), ...);
+}
+
+// Made of, at compile time and to any depth:
+//   a tensor; an std::optional of one (without: an undefined tensor, a value that is not there)
+//   std::tuple, std::pair, std::array, a vector or any other range: their elements in order
+//   Values, pairs of a string and a tensor, a map of them: tensors with names
+//   a type of one's own: what a function beside it makes of it,
+//     auto tensors_of(const Reply& reply) { return std::tie(reply.logits, reply.hidden); }
+class Outputs {
+ public:
+  template <typename T>
+  requires(!std::same_as<std::remove_cvref_t<T>, Outputs>)
+      Outputs(const T& value) {  // NOLINT: meant to convert
+    add(value);
+  }
+
+  // In the order in which they were found; without their names.
+  std::vector<at::Tensor> tensors() const;
+  // Those of these names, in this order: by name where they have names (others are left out), by
+  // position else. Throws Error(kUsage), saying `who` returned them, for a name that is missing and
+  // for another number of tensors.
+  std::vector<at::Tensor> named(const std::vector<std::string>& names,
+                                const std::string& who) const;
+
+ private:
+  template <typename T>
+  static constexpr bool is_name = std::convertible_to<const T&, std::string_view>;
+
+  void add_tensor(std::string name, at::Tensor tensor) {
+    items_.emplace_back(std::move(name), std::move(tensor));
+  }
+
+  template <typename T>
+  void add(const T& value) {
+    if constexpr (std::convertible_to<const T&, at::Tensor>) {
+      add_tensor("", value);
+    } else if constexpr (requires { std::tuple_size<T>::value; }) {
+      std::apply([this](const auto&... parts) { add_all(parts...); }, value);
+    } else if constexpr (std::ranges::input_range<const T>) {
+      for (const auto& part : value) add(part);
+    } else if constexpr (requires {
+                           value.has_value();
+                           *value;
+                         }) {
+      if (value.has_value()) {
+        add(*value);
+      } else {
+        add_tensor("", at::Tensor());
+      }
+    } else {
+      static_assert(
+          requires { tensors_of(value); },
+          "say which tensors this type holds: a function beside it, auto tensors_of(const "
+          "T& value) { return std::tie(value.a, value.b); }");
+      add(tensors_of(value));
+    }
+  }
+
+  template <typename... Parts>
+  void add_all(const Parts&... parts) {
+    if constexpr (sizeof...(Parts) == 2) {
+      add_two(parts...);
+    } else {
+      (add(parts), ...);
+    }
+  }
+
+  template <typename First, typename Second>
+  void add_two(const First& first, const Second& second) {
+    if constexpr (is_name<First>) {
+      add_tensor(std::string(std::string_view(first)), second);
+    } else {
+      add(first);
+      add(second);
+    }
+  }
+
+  std::vector<std::pair<std::string, at::Tensor>> items_;  // "": without a name
+};
 
 // What a cut leaves in one piece: a child, an element of a list ("layers.3"), a parameter of the
 // module itself. Values: those that `forward` needs to run it, from the batch or from earlier

@@ -4,7 +4,7 @@
 
 #include "base/format.h"
 #include "plan/draw/draw_cells.h"
-#include "sluice/parts/draw.h"
+#include "sluice/simulate.h"
 
 namespace sluice {
 namespace {

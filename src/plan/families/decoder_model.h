@@ -13,7 +13,6 @@
 #include "plan/families/decoder_config.h"
 #include "plan/families/number_bytes.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 

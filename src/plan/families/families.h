@@ -11,7 +11,6 @@
 #include "plan/families/config_reader.h"
 #include "plan/families/decoder_config.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 

@@ -7,7 +7,6 @@
 
 #include "plan/families/config_reader.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 

@@ -8,7 +8,6 @@
 
 #include "plan/families/decoder_config.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 

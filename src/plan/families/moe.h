@@ -10,7 +10,6 @@
 #include "plan/families/decoder_config.h"
 #include "plan/families/experts.h"
 #include "sluice/model_spec.h"
-#include "sluice/parts/precision.h"
 
 namespace sluice::detail {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "sluice/parts/precision.h"
+#include "sluice/model_spec.h"
 
 namespace sluice::detail {
 

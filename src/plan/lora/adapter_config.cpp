@@ -12,6 +12,7 @@
 #include "base/strict_json.h"
 #include "plan/families/config_reader.h"
 #include "plan/families/known_keys.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plan/families/number_bytes.h"
+#include "plan/lora/adapter_files.h"
 
 namespace sluice::detail {
 namespace {

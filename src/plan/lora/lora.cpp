@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "plan/families/families.h"
 #include "plan/lora/adapter_cost.h"
+#include "plan/lora/adapter_files.h"
 #include "plan/lora/linear_layers.h"
 #include "plan/trainable.h"
 #include "sluice/error.h"

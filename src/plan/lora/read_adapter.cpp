@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/safetensors_header.h"
 #include "base/safetensors_header_json.h"
 #include "base/text.h"
 #include "plan/lora/adapter_config.h"
+#include "plan/lora/adapter_files.h"
 #include "plan/lora/linear_layers.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"

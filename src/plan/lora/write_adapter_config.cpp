@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "plan/lora/adapter_files.h"
 #include "sluice/lora.h"
 
 namespace sluice {

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
+#include "plan/peers/peers.h"
 
 namespace sluice::detail {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "plan/partition/shares.h"
+#include "plan/peers/peers.h"
 
 namespace sluice::detail {
 

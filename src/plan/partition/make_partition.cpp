@@ -6,6 +6,7 @@
 #include "plan/families/fused.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
+#include "plan/partition/stage_backwards.h"
 #include "sluice/error.h"
 
 namespace sluice {

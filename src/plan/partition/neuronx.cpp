@@ -2,6 +2,8 @@
 // Stages must be pp x virtual size = cuts + 1.
 #include "plan/partition/convention.h"
 
+#include "plan/peers/peers.h"
+
 namespace sluice::detail {
 
 Split neuronx_split(const ModelSpec& model, const PartitionOptions& options,

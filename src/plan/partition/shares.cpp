@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/format.h"
+#include "plan/peers/peers.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "plan/peers/peers.h"
 #include "sluice/partition.h"
 
 namespace sluice::detail {

@@ -7,6 +7,8 @@
 
 #include "sluice/partition.h"
 
+#include "plan/partition/stage_backwards.h"
+
 namespace sluice {
 namespace {
 

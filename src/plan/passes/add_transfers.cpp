@@ -16,6 +16,7 @@
 
 #include "base/format.h"
 #include "plan/neighbours.h"
+#include "plan/passes/passes.h"
 #include "plan/passes/rank_set.h"
 #include "plan/stage_microbatch_table.h"
 #include "sluice/error.h"

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "plan/neighbours.h"
+#include "plan/passes/passes.h"
 #include "plan/stage_microbatch_table.h"
 #include "sluice/error.h"
 

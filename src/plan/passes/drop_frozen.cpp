@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "plan/neighbours.h"
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
 
 namespace sluice {

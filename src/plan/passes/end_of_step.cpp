@@ -5,6 +5,8 @@
 
 #include "sluice/program.h"
 
+#include "plan/passes/passes.h"
+
 namespace sluice {
 namespace {
 

@@ -3,6 +3,8 @@
 // by itself runs none of it.
 #include "plan/neighbours.h"
 
+#include "plan/passes/passes.h"
+
 namespace sluice {
 namespace {
 

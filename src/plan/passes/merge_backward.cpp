@@ -2,6 +2,8 @@
 // walked once. torch's `_merge_bw`.
 #include "sluice/program.h"
 
+#include "plan/passes/passes.h"
+
 namespace sluice {
 
 Program merge_backward(Program program) {

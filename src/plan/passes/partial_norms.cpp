@@ -4,6 +4,8 @@
 
 #include "plan/neighbours.h"
 
+#include "plan/passes/passes.h"
+
 namespace sluice {
 namespace {
 

@@ -3,6 +3,8 @@
 // {s}REDUCE_GRAD{m} after each of them.
 #include "plan/neighbours.h"
 
+#include "plan/passes/passes.h"
+
 namespace sluice {
 
 Program add_reduce_grad(Program program, bool per_microbatch) {

@@ -1,6 +1,8 @@
 // Every B becomes I and W, so that a later pass or a hand can move W away from I.
 #include "sluice/program.h"
 
+#include "plan/passes/passes.h"
+
 namespace sluice {
 
 Program split_backward(Program program) {

@@ -1,6 +1,8 @@
 // Every pair becomes its forward, then its backward.
 #include "plan/neighbours.h"
 
+#include "plan/passes/passes.h"
+
 namespace sluice {
 
 Program split_overlap(Program program) {

@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "plan/neighbours.h"
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
 
 namespace sluice {

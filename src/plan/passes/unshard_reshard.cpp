@@ -15,6 +15,7 @@
 
 #include "base/format.h"
 #include "plan/neighbours.h"
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -5,6 +5,7 @@
 //   30 layers, 8 stages: 4 4 4 4 4 4 3 3
 #include "base/format.h"
 #include "plan/partition/shares.h"
+#include "plan/peers/peers.h"
 #include "sluice/error.h"
 
 namespace sluice {

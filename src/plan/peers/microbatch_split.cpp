@@ -1,5 +1,6 @@
 #include "base/format.h"
 #include "plan/partition/shares.h"
+#include "plan/peers/peers.h"
 #include "sluice/error.h"
 
 namespace sluice {

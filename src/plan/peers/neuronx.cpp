@@ -3,6 +3,8 @@
 //   10 layers, 4 partitions: 2 2 3 3, cuts after layers 1, 3, 6
 #include "plan/partition/shares.h"
 
+#include "plan/peers/peers.h"
+
 namespace sluice {
 
 std::vector<std::string> create_partitions(int num_partitions,

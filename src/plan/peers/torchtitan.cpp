@@ -1,6 +1,7 @@
 // torchtitan's functions, in its own vocabulary. The rules: plan/partition/torchtitan_rules.h.
 #include "base/format.h"
 #include "plan/partition/torchtitan_rules.h"
+#include "plan/peers/peers.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "sluice/parts/layer_times.h"
+#include "plan/predict/layer_times.h"
 
 #include <algorithm>
 #include <fstream>

@@ -9,8 +9,9 @@
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "plan/predict/costs.h"
+#include "plan/predict/layer_times.h"
 #include "sluice/error.h"
-#include "sluice/parts/layer_times.h"
+#include "sluice/plan.h"
 
 namespace sluice {
 namespace {
@@ -231,8 +232,9 @@ LayerTimes parse_layer_times(std::string_view text, const std::string& file_name
   return TimesFile(text, file_name).read();
 }
 
-LayerTimes read_layer_times(const std::string& path) {
-  return parse_layer_times(read_text_or_pipe(path, kMaxTimesBytes, ErrorKind::kInput), path);
+std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path) {
+  return std::make_shared<const LayerTimes>(
+      parse_layer_times(read_text_or_pipe(path, kMaxTimesBytes, ErrorKind::kInput), path));
 }
 
 bool holds_layer_times(std::string_view text) {

@@ -7,6 +7,7 @@
 
 #include "base/saturate.h"
 #include "plan/families/families.h"
+#include "plan/lora/adapter_files.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/replica_memory.h"
 #include "sluice/lora.h"

@@ -9,8 +9,8 @@
 #include <map>
 #include <vector>
 
+#include "sluice/options.h"
 #include "sluice/parts/action.h"
-#include "sluice/parts/data_parallel.h"
 
 namespace sluice::detail {
 

@@ -1,7 +1,7 @@
 // List scheduling by many policies, then local search from the best few: one step of a row is
 // moved, or an I and its W become a B and back, and the order is timed again. A change is kept when
 // it is no worse than the order of some changes ago (late acceptance: Burke and Bykov, 2017).
-#include "sluice/parts/search.h"
+#include "plan/search/search.h"
 
 #include <algorithm>
 #include <cmath>

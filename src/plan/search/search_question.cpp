@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "plan/auto_schedule.h"
 #include "plan/output/program_output.h"
+#include "plan/passes/passes.h"
+#include "plan/predict/layer_times.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "base/json.h"
+#include "plan/predict/layer_times.h"
+#include "plan/search/search.h"
 #include "sluice/error.h"
-#include "sluice/parts/draw.h"
-#include "sluice/parts/layer_times.h"
-#include "sluice/parts/search.h"
 #include "sluice/schedule.h"
 #include "sluice/simulate.h"
 #include "sluice/verify.h"

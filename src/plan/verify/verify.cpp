@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "plan/passes/passes.h"
 #include "plan/verify/traffic.h"
 #include "plan/verify/verification.h"
 #include "sluice/error.h"

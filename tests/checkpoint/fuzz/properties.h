@@ -5,11 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/safetensors_header.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/manifest_seal.h"
 #include "fuzz/require.h"
+#include "sluice/checkpoint.h"
 #include "sluice/error.h"
-#include "sluice/parts/manifest.h"
-#include "sluice/parts/safetensors_header.h"
 
 namespace sluice::test {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/safetensors_header.h"
 #include "data/jsonl_row.h"
 #include "fuzz/require.h"
 #include "sluice/error.h"
-#include "sluice/parts/safetensors_header.h"
 
 namespace sluice::test {
 

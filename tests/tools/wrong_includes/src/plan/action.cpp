@@ -1,1 +1,1 @@
-#include "sluice/parts/executor.h"
+#include "run/executor.h"

@@ -1,0 +1,19 @@
+// The state of a rank, from its stages.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <vector>
+
+#include "sluice/parts/saver.h"
+#include "sluice/parts/stage.h"
+
+namespace sluice {
+
+// Parameters, buffers and ties of a rank's stages. Throws Error(kInternal) for a parameter of which
+// this rank has a slice.
+RankState state_of(const std::vector<Stage*>& stages);
+
+// Of {"exp_avg/NAME", tensor}, ..: those of the state's own parameters.
+NamedTensors optimizer_state_of(const RankState& state, const NamedTensors& all);
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+#include <cmath>
+#include <numbers>
+
+#include "sluice/error.h"
+#include "sluice/options.h"
+
+namespace sluice {
+
+double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
+                     const LearningRateOptions& options) {
+  const auto warmup = options.warmup_steps;
+  if (step <= warmup) return base * static_cast<double>(step) / static_cast<double>(warmup);
+
+  const double progress =
+      static_cast<double>(step - warmup) / static_cast<double>(num_steps - warmup);
+  const double floor = options.min_lr_factor;
+  switch (options.decay) {
+    case Decay::kConstant:
+      return base;
+    case Decay::kLinear:
+      return base * (1.0 - (1.0 - floor) * progress);
+    case Decay::kCosine:
+      return base * (floor + (1.0 - floor) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress)));
+  }
+  throw Error(ErrorKind::kInternal, {.what = "a decay of no kind"});
+}
+
+}  // namespace sluice

@@ -1,0 +1,31 @@
+// Descriptions of a model with an adapter, taken apart, and the files of a PEFT directory.
+// Thread-safety: pure functions, but for reading files.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "sluice/lora.h"
+
+namespace sluice {
+
+// Without them, as its weights are stored. The rest of the description is not that of the base.
+ModelSpec without_adapter(ModelSpec model);
+// Its parameters of adapters alone.
+ModelSpec adapter_alone(ModelSpec model);
+bool has_adapter(const ModelSpec& model);
+// Of a parameter's full name.
+bool is_adapter_parameter(std::string_view name);
+
+inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
+inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+// Before the full name of a parameter in kAdapterFile.
+inline constexpr const char* kAdapterPrefix = "base_model.model.";
+
+// The text of adapter_config.json, which PEFT matches to exactly these linear layers of `model`.
+// base: where the model's weights are.
+std::string adapter_config(const Adapter& adapter, const ModelSpec& model, const std::string& base);
+// What such a text in `directory` says of where the base is; "": nothing. Throws Error(kInput).
+std::string base_of_adapter(const std::string& directory);
+
+}  // namespace sluice

@@ -1,0 +1,103 @@
+// What the layers of a model take on a machine: measured seconds, or counted operations.
+//
+// Owns: LayerTimes, the file of them (docs/simulate.md), their counted form, and the costs of the
+// stages of a partition that follow from them. Does not own: measuring (job.h), the replay of a
+// program (simulate.h).
+//
+// Invariants:
+//  1. Times have one entry for every layer of the model that they are of, in its order.
+//  2. A file of another model, microbatch, precision, number of threads or kind of operators is
+//     refused, and never scaled to fit.
+// Thread-safety: values, pure functions but for reading files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/model_spec.h"
+#include "sluice/options.h"
+#include "sluice/partition.h"
+#include "sluice/simulate.h"
+
+namespace sluice {
+
+// Of one microbatch but for the update. The last layer's hold the loss.
+struct LayerTime {
+  std::string name;
+  LayerRole role = LayerRole::kBlock;
+  double forward = 0;          // F
+  double backward_input = 0;   // I
+  double backward_weight = 0;  // W
+  double backward = 0;         // B, which may take less than I and W
+  double optimizer_step = 0;   // its share of the update and the norm, once a step
+  // Bytes: kept from F to B or I, from I to W, all the time; more than these while its backward
+  // runs; handed on to the next layer. Those of a rank's layers add up, but for running_bytes, of
+  // which it needs the most: about what its memory is predicted to be (plan.h).
+  double kept_bytes = 0, kept_after_input_bytes = 0, held_bytes = 0, running_bytes = 0,
+         output_bytes = 0;
+  friend bool operator==(const LayerTime&, const LayerTime&) = default;
+};
+
+// What times are of: they hold for nothing else.
+struct TimedRun {
+  std::string model;  // fingerprint_of()
+  std::string family;
+  MicrobatchShape microbatch;
+  std::int64_t threads_per_rank = 1;
+  std::string dtype = "float32";         // of the parameters
+  std::string mixed_precision = "none";  // as training.mixed_precision
+  std::string operators = "auto";        // training.fused; ", loss by blocks"
+  std::string optimizer = "AdamW";
+  std::string recomputed = "none";  // layers that run twice: "none", "full", or their names
+  std::string transport = "threads";
+  std::string cpu;  // another one is allowed, with a warning
+};
+
+struct LayerTimes {
+  std::string unit = "s";         // of all times: "s", or "GFLOP" of counted ones
+  std::vector<LayerTime> layers;  // of the whole model
+  double latency = 0;             // of a message between ranks
+  double bandwidth = 0;           // bytes per unit of time; 0: infinite
+  double action = 0;              // of every action, beside what its layers take
+  double reduce_loss = 0, reduce_norm = 0;
+  double parallel_ranks = 0;  // that have a core for each of their threads; 0: all
+  TimedRun of;
+  std::string file;  // that they were read from; for errors
+};
+
+// Of what decides the times of layers: their names, classes, values and parameters.
+std::string fingerprint_of(const ModelSpec& model);
+// "AMD EPYC 9R14", as the system calls it; "" where it does not say.
+std::string cpu_name();
+
+// The JSON of docs/simulate.md. Throws Error(kInput) naming file and field.
+std::string layer_times_json(const LayerTimes& times);
+LayerTimes parse_layer_times(std::string_view text, const std::string& file_name);
+// Whether a JSON document is one of these, rather than the costs of stages.
+bool holds_layer_times(std::string_view text);
+
+// Throws Error(kInput) with what differs, of a model or run that the times are not of. Returns a
+// warning of another CPU, "" for the same.
+std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
+                             const TimedRun& wanted);
+
+// Names, roles and bytes of the layers; no times.
+LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,
+                         OptimizerKind optimizer);
+// Operations as LayerCost counts them, in GFLOP; of a model that counts none, 1 for each block.
+LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbatch,
+                         OptimizerKind optimizer);
+// What times know of the model that they are of: names and roles, enough for a split.
+ModelSpec model_of_times(const LayerTimes& times);
+
+// Of one layer, all that a rank's step takes for it: what a split balances.
+double step_time(const LayerTime& layer, int num_microbatches);
+std::vector<double> step_times(const LayerTimes& times, int num_microbatches);
+
+// The costs of the stages of a partition. A measurement runs twice what runs twice; of counted
+// operations F is added to I and B here.
+Costs stage_costs(const LayerTimes& times, const Partition& partition);
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+// Where the time of a rank's step goes.
+//
+// Owns: the observer that measures StepTimes; an executor has one of its own. Does not own: what a
+// command adds around the row of instructions (docs/metrics.md).
+//
+// Invariants:
+//  1. total = compute + wait_receive + wait_send + reduction + optimizer + other(): every moment
+//     between begin_step() and end_step() is in one of them, and in one only.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "sluice/parts/observers.h"
+
+namespace sluice {
+
+class StepTimer final : public ExecutorObserver {
+ public:
+  // Of the last step.
+  const StepTimes& times() const { return times_; }
+
+  void begin_step(std::int64_t step) override;
+  void end_step() override;
+  void begin(int index, const Action& action) override;
+  void end(int index, const Action& action) override;
+  void waiting(const Action& action) override;
+  void arrived(const Action& action, const std::vector<at::Tensor>& tensors) override;
+  void begin_idle_work(const Action& action) override;
+  void end_idle_work(const Action& action) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  StepTimes times_;
+  Clock::time_point step_start_, action_start_, wait_start_, work_start_;
+  double waited_ = 0;     // in this action, or at idle work
+  double cpu_start_ = 0;  // of the thread, when the action began, less idle work
+  double work_cpu_start_ = 0;
+};
+
+}  // namespace sluice
