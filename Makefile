@@ -33,7 +33,7 @@ test-plan:  ## the planner alone, set up and built without LibTorch
 
 # Under sanitizers: what handles foreign bytes, and what has threads; in `test-all` everything.
 ASAN_TESTS = plan_tests tokenizer_tests io_tests checkpoint_tests
-TSAN_TESTS = comm_tests run_tests checkpoint_tests launch_tests
+TSAN_TESTS = comm_tests engine_tests checkpoint_tests launch_tests
 LINT = changed
 check: setup  ## the rest: long tests, sanitizers, oracles, pages' commands, the installed library, docs, lint
 	@cmake --build build -j $(JOBS)

@@ -16,7 +16,7 @@
 #include <numeric>
 #include <thread>
 
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/model.h"
 #include "sluice/parts/stage.h"
 #include "sluice/parts/transport.h"

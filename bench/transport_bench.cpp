@@ -1,7 +1,7 @@
 // What a message costs: the transports beside ProcessGroupGloo as it is, and beside memcpy.
 //
 //   bench/transport_bench                             64 B, 1 MB, 8 MB and 64 MB, all ways
-//   bench/transport_bench --benchmark_filter=Gloo/    the wire of nodes in one process
+//   bench/transport_bench --benchmark_filter=Gloo/    Gloo between ranks of one process
 //
 // A message goes there and back; half of that is one way. The other end is a thread of this
 // program, or (Processes) this program started once more. s_median and s_min are seconds one way;
@@ -32,8 +32,8 @@
 #include <vector>
 
 #include "comm/c10d_store.h"
-#include "comm/loopback_nodes.h"
 #include "comm/process_transports.h"
+#include "comm/loopback_transports.h"
 #include "launch/sha256.h"
 #include "launch/store_server.h"
 #include "sluice/parts/transport.h"
@@ -229,7 +229,7 @@ std::unique_ptr<Way> way_of(std::vector<std::unique_ptr<Transport>> transports) 
                                      std::make_unique<TransportEnd>(std::move(transports[1])));
 }
 std::unique_ptr<Way> threads() { return way_of(make_local_transports(2)); }
-std::unique_ptr<Way> gloo_nodes() { return way_of(make_loopback_nodes(2, {})); }
+std::unique_ptr<Way> gloo_in_one_process() { return way_of(make_loopback_transports(2, {})); }
 
 std::unique_ptr<Way> raw_gloo(bool new_memory) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -317,7 +317,7 @@ void add_all() {
   add("Memcpy", [](benchmark::State& state) { BM_Memcpy(state, false); });
   add("MemcpyNewMemory", [](benchmark::State& state) { BM_Memcpy(state, true); });
   add_way("Threads", &threads);
-  add_way("Gloo", &gloo_nodes);
+  add_way("Gloo", &gloo_in_one_process);
   add_way("RawGloo", &raw_gloo_kept);
   add_way("RawGlooNewMemory", &raw_gloo_new);
   add_way("GlooProcesses", &processes);

@@ -10,7 +10,7 @@ fail() {
   bad=1
 }
 promised=$(find include/sluice -maxdepth 1 -name '*.h' ! -name sluice.h | wc -l)
-parts=$(find include/sluice/parts -name '*.h' | wc -l)
+parts=$(find include/sluice/parts -maxdepth 1 -name "*.h" | wc -l)
 all=$(find include -name '*.h' | wc -l)
 lines=$(find include -name '*.h' -exec cat {} + | wc -l)
 [ "$promised" -le 18 ] || fail "include/sluice: $promised headers beside sluice.h, at most 18"

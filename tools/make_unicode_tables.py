@@ -139,13 +139,13 @@ def main():
     assert spaces == matching(pre_tokenizers.WhitespaceSplit()), "\\s of regex"
     digits = pre_tokenizers.Digits(individual_digits=False)
     numeric = {c for c in CODEPOINTS if len(digits.pre_tokenize_str("a" + chr(c))) == 2}
-    emit_ranges("kNumeric", numeric, "What Digits takes for one.")
+    emit_ranges("kNumeric", numeric, "Characters that Digits takes.")
     emit_ranges("kPunctuation", matching(pre_tokenizers.Punctuation("removed")),
-                "What Punctuation takes for it.")
+                "Characters that Punctuation takes.")
 
     accents = normalizers.StripAccents()
     emit_ranges("kAccents", {c for c in CODEPOINTS if accents.normalize_str(chr(c)) == ""},
-                "What StripAccents removes.")
+                "Marks that StripAccents removes.")
     nfd, nfkd, nfc = normalizers.NFD(), normalizers.NFKD(), normalizers.NFC()
     hangul = range(0xAC00, 0xD7A4)
     canonical = {c: t for c, t in changed(nfd).items() if c not in hangul}

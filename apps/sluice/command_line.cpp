@@ -18,7 +18,7 @@
 #include "base/as_error.h"
 #include "base/format.h"
 #include "base/text.h"
-#include "sluice/parts/told_elsewhere.h"
+#include "launch/told_elsewhere.h"
 #include "sluice/plan.h"
 
 namespace sluice {
@@ -275,7 +275,7 @@ void begin_process() {
   }
   std::signal(SIGXFSZ, SIG_IGN);
   // Requests to save and to write flight records wait until a run can take them (StopSignal,
-  // FlightSignal), across exec.
+  // RecordSignal), across exec.
   sigset_t requests;
   sigemptyset(&requests);
   sigaddset(&requests, SIGUSR1);

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "command.h"
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 namespace sluice {
 

@@ -6,9 +6,9 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "config/run_config.h"
 #include "config/toml_reader.h"
 #include "sluice/plan.h"
-#include "sluice/run_config.h"
 #include "warned_plan.h"
 
 namespace sluice {

@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "command_line.h"
@@ -15,7 +16,6 @@
 #include "data/data_words.h"
 #include "data/inspect.h"
 #include "sluice/error.h"
-#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "base/log.h"
 #include "launch/launch_environment.h"
-#include "sluice/parts/log.h"
 #include "sluice/plan.h"
 
 namespace sluice {

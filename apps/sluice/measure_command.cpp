@@ -6,12 +6,12 @@
 #include <string>
 #include <system_error>
 
+#include "command/job.h"
 #include "command_line.h"
 #include "commands.h"
+#include "config/run_config.h"
 #include "output_file.h"
 #include "sluice/error.h"
-#include "sluice/job.h"
-#include "sluice/run_config.h"
 #include "warned_plan.h"
 
 namespace sluice {

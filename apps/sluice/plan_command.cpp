@@ -3,7 +3,7 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 #include "warned_plan.h"
 
 namespace sluice {

@@ -8,7 +8,7 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 namespace sluice {
 namespace {

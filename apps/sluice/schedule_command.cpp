@@ -10,6 +10,7 @@
 
 #include "base/format.h"
 #include "base/json.h"
+#include "base/option_names.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -125,11 +126,28 @@ GridOptions grid_options() {
   return {.color = use_color(STDOUT_FILENO), .width = terminal_width(STDOUT_FILENO)};
 }
 
+std::string flag_of(std::string_view option) {
+  if (option == "costs") return "--costs";
+  if (option == "max_bytes") return "--max-memory";
+  if (option == "num_ranks") return "--pp";
+  return option == "stage_to_rank" ? "--stage-to-rank" : "";
+}
+
+// What the call returns; its errors name the command's options.
+template <typename Call>
+auto with_flags(const Call& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    throw with_names(error, flag_of);
+  }
+}
+
 Costs costs_of(const ScheduleArguments& arguments) {
   if (!arguments.costs) return {};
   const std::string& text = *arguments.costs;
   const bool is_file = !text.empty() && text.find('=') == std::string::npos;
-  return is_file ? read_costs(text) : parse_costs(text);
+  return with_flags([&] { return is_file ? read_costs(text) : parse_costs(text); });
 }
 
 // A schedule by itself is its CSV; on a terminal, the grid that it runs as.
@@ -163,8 +181,10 @@ int search(const ScheduleArguments& arguments) {
   if (arguments.max_memory) question.max_bytes = bytes_of_max_memory(*arguments.max_memory);
   const std::string& text = *arguments.costs;
   const bool is_file = !text.empty() && text.find('=') == std::string::npos;
-  const SearchResult result =
-      is_file ? search_with_file(question, text) : search_with_costs(question, parse_costs(text));
+  const SearchResult result = with_flags([&] {
+    return is_file ? search_with_file(question, text)
+                   : search_with_costs(question, parse_costs(text));
+  });
   if (arguments.out && result.found) {
     write_output_file(*arguments.out, to_csv(result.found->schedule.rows), "--out");
   }
@@ -172,7 +192,7 @@ int search(const ScheduleArguments& arguments) {
                                : search_text(result, grid_options()));
   if (const std::optional<Error> shortage = search_shortage(result)) {
     finish_stdout();
-    throw Error(*shortage);
+    throw with_names(*shortage, flag_of);
   }
   return 0;
 }

@@ -13,13 +13,13 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
+#include "command/job.h"
 #include "command_line.h"
 #include "commands.h"
+#include "config/run_config.h"
 #include "output_file.h"
 #include "sluice/error.h"
-#include "sluice/job.h"
-#include "sluice/parts/log.h"
-#include "sluice/run_config.h"
 
 namespace sluice {
 namespace {

@@ -5,10 +5,10 @@
 #include <iostream>
 #include <optional>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "config/machine_memory.h"
-#include "sluice/parts/log.h"
 
 namespace sluice {
 

@@ -4,8 +4,8 @@
 // thread.
 #pragma once
 
+#include "config/run_config.h"
 #include "sluice/plan.h"
-#include "sluice/run_config.h"
 
 namespace sluice {
 

@@ -23,7 +23,7 @@ Losses pipelined(const sluice::PipelineOptions& options) {
   sluice::Model model =
       sluice::from_module(make, forward,
                           {.parts = {{"source", {"source"}},
-                                     {.name = "encoder", .count = kDepth},
+                                     {.name = "encoder", .length = kDepth},
                                      {"target", {"target", "hidden"}, {"hidden", "memory"}},
                                      {"decoder", {"hidden", "memory"}, {"hidden"}, kDepth},
                                      {"head"}}});

@@ -21,25 +21,26 @@ Losses train_until(int last, const sluice::PipelineOptions& options) {
   });
   const bool goes_on = std::filesystem::exists(kCheckpoint);
   // All ranks have the same.
-  return sluice::run(
-             model, options,
-             [&](sluice::Pipeline& pipeline) {
-               Losses losses;
-               torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
-               int step = 0;
-               if (goes_on)
-                 step = std::stoi(pipeline.load(kCheckpoint, &optimizer).extra.at("next_batch"));
-               for (; step < last; ++step) {
-                 const Batch batch = my_batch(step);
-                 const auto trained = pipeline.train_step({{"x", batch.x}, {"y", batch.y}});
-                 optimizer.step();
-                 optimizer.zero_grad();
-                 losses.push_back(trained.loss);
-               }
-               pipeline.save(kCheckpoint, {.optimizer = &optimizer,
-                                           .extra = {{"next_batch", std::to_string(step)}}});
-               return losses;
-             })
+  return sluice::run(model, options,
+                     [&](sluice::Pipeline& pipeline) {
+                       Losses losses;
+                       torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
+                       int step = 0;
+                       if (goes_on)
+                         step = std::stoi(pipeline.load(kCheckpoint, {.optimizers = {&optimizer}})
+                                              .extra.at("next_batch"));
+                       for (; step < last; ++step) {
+                         const Batch batch = my_batch(step);
+                         const auto trained = pipeline.train_step({{"x", batch.x}, {"y", batch.y}});
+                         optimizer.step();
+                         optimizer.zero_grad();
+                         losses.push_back(trained.loss);
+                       }
+                       pipeline.save(kCheckpoint,
+                                     {.optimizers = {&optimizer},
+                                      .extra = {{"next_batch", std::to_string(step)}}});
+                       return losses;
+                     })
       .front();
 }
 

@@ -1,4 +1,4 @@
-// The one exception of sluice, and what every message must say.
+// The one exception of sluice, what every message must say, and where the log goes.
 //
 // Owns: the kinds of failure with their process exit codes, and the shape of an error line:
 //   WHAT; WHERE; HOW TO MEND IT
@@ -6,6 +6,7 @@
 // Thread-safety: values; safe to copy between threads.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -60,5 +61,17 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 
 // "did you mean 'X'?" for the nearest candidate, else "one of: a, b, c". The usual remedy.
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
+
+// ---- the log: what the library has to say besides results and errors, a line at a time ----
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+// The least that is said; kInfo at first. From any thread, as the next.
+void set_log_level(LogLevel least);
+
+// Takes every message that is said, without a line end, one at a time. It must not log. An empty
+// one restores the first: "sluice: warning: MESSAGE" on stderr, a line in one write.
+using LogSink = std::function<void(LogLevel level, std::string_view message)>;
+void set_log_sink(LogSink sink);
 
 }  // namespace sluice

@@ -21,16 +21,11 @@
 //                 }
 //               });
 //
-// What runs is the plan's program, proven before a weight is drawn; eval_step() runs its forwards
-// alone, proven too. clip_grad_norm() and the check that all ranks pass the same batch are
-// collectives beside them.
+// What runs is the plan's program, or its forwards alone, proven before a weight is drawn;
+// clip_grad_norm() and the check that all ranks pass the same batch are collectives beside it.
 //
-// Between a call of train_step() or eval_step() and its return nothing of the pipeline may be asked
-// or changed, as by an observer: everything but what names rank and plan refuses.
-//
-// Ranks of one process are threads of it: what a body captures by reference, they share. Write to
-// it from one of them (`if (pipeline.rank() == 0) losses.push_back(step.loss)`); nothing here can
-// see who does not.
+// Within a step, as from an observer, everything but what names rank and plan refuses. Ranks of one
+// process are threads of it and share what a body captures by reference: write to it from one.
 //
 // Invariants:
 //  1. Losses, gradients and norms are the same bits for every number of ranks, every schedule with
@@ -38,11 +33,9 @@
 //     number of gradient shards.
 //  2. Between steps, `.grad` of every parameter is all that train_step() calls have added since it
 //     was last cleared (undefined, or zeroed), tied parameters summed over all their uses, in the
-//     dtype of the parameter; what adds up is float32 where that is of half precision. It is never
-//     reduced twice. With several ranks it is there once somebody has asked for parameters:
-//     parameters(), local_parameters(), modules(), stages(), or check(), save() and load() with an
-//     optimizer. Where each replica has its own blocks (zero1, zero3) it is that of parameters(),
-//     and there once somebody has asked for those.
+//     dtype of the parameter (sums of half precision are float32), never reduced twice. With
+//     several ranks it is there once somebody has asked for parameters, by whatever call, or given
+//     an optimizer; with own blocks (zero1, zero3) it is that of parameters().
 //  3. A layer's factory is called on the rank that has the layer, and on no other.
 // Thread-safety: one rank's thread.
 #pragma once
@@ -86,12 +79,23 @@ void run_bodies(const Model&, const PipelineOptions&, const std::function<void(P
 
 // What a checkpoint holds beside parameters and buffers.
 struct SaveOptions {
-  // One of torch's, made of parameters(): AdamW, Adam, SGD, RMSprop or Adagrad. null: no state.
-  const torch::optim::Optimizer* optimizer = nullptr;
+  // Of torch's, each made of some of parameters(), none of which two have: AdamW, Adam, SGD,
+  // RMSprop or Adagrad.
+  std::vector<const torch::optim::Optimizer*> optimizers = {};
   // The caller's own, the same on all ranks: position in the data, state of a scheduler. UTF-8.
   std::map<std::string, std::string> extra = {};
   std::vector<std::pair<std::string, at::Tensor>> extra_tensors = {};
+  // The caller's own of each rank by itself, whatever names others have.
+  std::vector<std::pair<std::string, at::Tensor>> rank_tensors = {};
   Commit commit = Commit::kRename;
+};
+
+// What load() fills or gives back beside parameters and buffers.
+struct LoadOptions {
+  // Get their parameters' state, by full names, in the order of kinds in which they were saved.
+  std::vector<torch::optim::Optimizer*> optimizers = {};
+  // Also those of the rank of this number. Refused where another number of ranks saved them.
+  bool rank_tensors = false;
 };
 
 // Gives a stage its weights: fills parameters and buffers.
@@ -107,7 +111,8 @@ struct RankStats {
 struct LoadedState {
   std::int64_t step = 0;  // train_step() calls before the checkpoint was saved
   std::map<std::string, std::string> extra;
-  std::vector<std::pair<std::string, at::Tensor>> extra_tensors;  // on the CPU
+  // On the CPU.
+  std::vector<std::pair<std::string, at::Tensor>> extra_tensors, rank_tensors;
 };
 
 class Pipeline {
@@ -182,16 +187,15 @@ class Pipeline {
   // directory `path`, which appears, or replaces an older checkpoint, as a whole
   // (docs/checkpoints.md); gradients are not saved. Throws Error(kCheckpoint) on every rank when it
   // cannot be written: what was there before is there still, and the pipeline can go on. Throws
-  // Error(kUsage) for an optimizer that is not known, and extra state that differs between ranks or
-  // is no UTF-8.
+  // Error(kUsage) for an optimizer that is not known, a parameter that two have, and extra state
+  // that differs between ranks or is no UTF-8.
   void save(const std::string& path, const SaveOptions& options = {});
   // Collective. Reads, of the directory, what this rank needs, whatever layout saved it; with the
   // same RunOptions::seed the next train_step() draws the random numbers that it would have drawn
-  // there. optimizer: gets its
-  // state, by full names. Throws Error(kCheckpoint) for a checkpoint of another model or optimizer,
-  // and before anything is written; for one that is damaged, as the hashes of what this rank reads
-  // tell.
-  LoadedState load(const std::string& path, torch::optim::Optimizer* optimizer = nullptr);
+  // there. Throws Error(kCheckpoint) for a checkpoint of another model or optimizer, or without the
+  // rank tensors that are asked for, before anything is written; for one that is damaged, as the
+  // hashes of what this rank reads tell.
+  LoadedState load(const std::string& path, const LoadOptions& options = {});
 
   // Calls `fill` for each stage of this rank, with memory for all its parameters; what is there
   // then is trained. All uses of a tied parameter are to get the same.
@@ -205,8 +209,8 @@ class Pipeline {
   RankState state(const Group& world) const;
   // Collective. Fills all that state() says, whatever layout saved it; rest: called for each stage
   // before, for what a checkpoint of an adapter alone does not have. Returns the parameters of all
-  // ranks that train and have no optimizer state there: it starts at zero. Throws
-  // Error(kCheckpoint).
+  // ranks that Trainer updates and that have no optimizer state there: it starts at zero, which is
+  // a warning of the log. Throws Error(kCheckpoint), as for the state of another kind of optimizer.
   std::vector<std::string> load_state(const Checkpoint& checkpoint, const FillStage& rest = {});
 
   // Divides all gradients by `divisor`, above 0, as for a count that is known after the steps.

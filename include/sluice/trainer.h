@@ -27,8 +27,9 @@ class Optimizer;
 
 class Trainer {
  public:
-  // The pipeline must outlive the trainer, and gets one, before its first training step. Throws
-  // Error(kUsage) for a plan without StepEnd::kUpdate, and for a second trainer.
+  // Collective. The pipeline must outlive the trainer, and gets one, before its first training
+  // step. Throws Error(kUsage) for a plan without StepEnd::kUpdate, for a second trainer, and, on
+  // every rank, for options that differ between ranks.
   Trainer(Pipeline& pipeline, const OptimizerOptions& options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -45,9 +46,9 @@ class Trainer {
   StepResult step(const StepBatch& batch, double learning_rate);
 
   const Optimizer& optimizer() const;
-  // The last step whose update the weights of this rank hold, 0 before the first; nothing when an
-  // update was begun and failed. Where all ranks say the same after a failure, the weights are
-  // those of that step.
+  // The last step whose update the weights of this rank hold: that of the checkpoint that was
+  // loaded, or 0, before the first; nothing when an update was begun and failed. Where all ranks
+  // say the same after a failure, the weights are those of that step.
   std::optional<std::int64_t> weights_step() const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// What was thrown: an Error as it is; all else at `place`, std::bad_alloc as kMemory, others as
-// kInternal with the first line of their message.
+// An exception as an Error: an Error as it is; all else at `place`, std::bad_alloc as kMemory,
+// others as kInternal with the first line of their message.
 Error as_error(const std::exception_ptr& thrown, const std::string& place = {});
 
 }  // namespace sluice

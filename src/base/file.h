@@ -24,7 +24,7 @@ std::string errno_text(int error_number);
 
 enum class Access { kRead, kWrite };
 
-// What a symbolic link as the last part of a path does: it is followed, or an error.
+// The treatment of a symbolic link as the last part of a path: it is followed, or an error.
 enum class Links { kFollow, kRefuse };
 
 // "WHAT: No space left on device" at `path`, with what can be done about it.

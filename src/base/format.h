@@ -18,7 +18,7 @@
 namespace sluice {
 namespace detail {
 
-// How many values a pattern takes; throws where a brace has no other, which no constant may.
+// Number of values that a pattern takes; throws where a brace has no other, which no constant may.
 constexpr std::size_t num_values(std::string_view pattern) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < pattern.size(); ++i) {

@@ -98,7 +98,7 @@ std::size_t Json::size() const {
   return is_null() ? 0 : 1;
 }
 
-// Where the member is, or has to be inserted.
+// The place of the member, or the place to insert it.
 Json::Members::const_iterator Json::place_of(const Object& object, std::string_view key) const {
   const Members& members = object.members;
   if (!object.sorted) return std::ranges::find(members, key, &Member::key);

@@ -79,7 +79,7 @@ class Json {
   std::string type_name() const;  // "array", "number"
 
   bool boolean() const;
-  // Of any number.
+  // The value of any number.
   std::int64_t integer() const;
   std::uint64_t unsigned_integer() const;
   double number() const;
@@ -87,7 +87,7 @@ class Json {
   const List& list() const;
   const Members& members() const;
 
-  // Of a list or an object; 0 of null, 1 of others.
+  // Size of a list or an object; 0 of null, 1 of others.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 

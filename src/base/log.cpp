@@ -1,4 +1,4 @@
-#include "sluice/parts/log.h"
+#include "base/log.h"
 
 #include <array>
 #include <atomic>
@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 4> kNames = {"debug", "info", "warning", 
 
 std::atomic<LogLevel> least_level{LogLevel::kInfo};
 
-// Of the process: there is one stderr.
+// The output of the process: there is one stderr.
 struct Output {
   std::mutex mutex;
   LogSink sink;

@@ -18,7 +18,7 @@ std::string with_names(std::string_view text, const NameOfOption& name_of) {
 
 Error with_names(const Error& error, const NameOfOption& name_of) {
   return Error(error.kind(), {.what = with_names(error.fact(), name_of),
-                              .where = error.where(),
+                              .where = with_names(error.where(), name_of),
                               .remedy = with_names(error.remedy(), name_of)});
 }
 

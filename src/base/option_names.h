@@ -18,7 +18,7 @@ using NameOfOption = std::function<std::string(std::string_view option)>;
 // does all that is not in backquotes.
 std::string with_names(std::string_view text, const NameOfOption& name_of);
 
-// The same error with the names in its fact and its remedy, and at its place.
+// The same error with the names in its fact, its place and its remedy.
 Error with_names(const Error& error, const NameOfOption& name_of);
 
 // The first word of a text that is in backquotes, without them; "": there is none.

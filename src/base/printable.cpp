@@ -28,7 +28,7 @@ bool is_inside_character(std::string_view text, std::size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;  // of UTF-8
 }
 
-// Two thirds of what is shown are the beginning.
+// Two thirds of what is shown are the start.
 std::string cut(std::string_view text, std::size_t max_bytes) {
   constexpr std::string_view kDots = "...";
   if (text.size() <= max_bytes) return std::string(text);
@@ -47,7 +47,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find(' ', begin), line.size());
     std::string_view word = std::string_view(line).substr(begin, end - begin);
-    // What was cut as a part of an error is not cut again in its line.
+    // A part of an error that was cut is not cut again in its line.
     const bool ends_part = word.ends_with(';');
     if (ends_part) word.remove_suffix(1);
     const bool is_path = word.find('/') != std::string_view::npos;

@@ -1,4 +1,4 @@
-// Whose matrix products fused operators take, and which of them this process takes.
+// The matrix products that fused operators take, and which of them this process takes.
 //
 // Owns: SLUICE_PRODUCTS and its words, the choice by processor.
 // Does not own: the products (ops/products.h).
@@ -20,8 +20,8 @@ enum class ProductKind : std::uint8_t {
 // Throws Error(kUsage) at another word than own and libtorch, with the nearest.
 ProductKind parse_product_kind(std::string_view word);
 
-// That of SLUICE_PRODUCTS; where it is not set, our own products where they are faster: on AMD's
-// processors at the level AVX-512. Throws as parse_product_kind and cpu_level.
+// The kind that SLUICE_PRODUCTS names; where it is not set, our own products where they are faster:
+// on AMD's processors at the level AVX-512. Throws as parse_product_kind and cpu_level.
 ProductKind product_kind();
 
 }  // namespace sluice

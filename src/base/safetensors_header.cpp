@@ -57,7 +57,7 @@ void check_layout(const SafetensorsHeader& header, std::uint64_t data_bytes,
     if (entry.begin != position || entry.end < entry.begin) {
       refuse_header(
           file,
-          formatted("data_offsets [{}, {}] leave a hole or overlap: expected to begin at {}",
+          formatted("data_offsets [{}, {}] leave a hole or overlap: expected to start at {}",
                     entry.begin, entry.end, position),
           entry.name);
     }

@@ -250,7 +250,7 @@ void refuse_header(const std::string& file, const std::string& what, const std::
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file) {
   // The JSON library skips a byte order mark; the format has none.
   if (json.substr(0, 3) == "\xEF\xBB\xBF") {
-    refuse_header(file, "the header begins with a byte order mark");
+    refuse_header(file, "the header starts with a byte order mark");
   }
   if (find_nul(json) != std::string_view::npos) refuse_header(file, "the header holds a NUL byte");
   HeaderHandler handler(file);

@@ -19,7 +19,7 @@ namespace io {
 
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
-// What can be done about a file that is not what its format says.
+// The remedy for a file that is not what its format says.
 inline constexpr const char* kDamagedRemedy = "the file is damaged: copy or download it again";
 
 // Throws Error(kInput) "file, tensor 'name'" with that remedy.
@@ -35,7 +35,7 @@ struct ReadHeader {
   SafetensorsHeader header;
   std::uint64_t data_start = 0;
 };
-// Of a file, with its length, by parse_safetensors_header(): throws what that does.
+// The header of a file, with its length, by parse_safetensors_header(): throws what that throws.
 ReadHeader read_header(const File& file);
 
 }  // namespace io

@@ -26,8 +26,8 @@ Json parse_strict_json(std::string_view text, const std::string& file_name,
 // Nothing for all that parse_strict_json refuses.
 std::optional<Json> parse_json(std::string_view text);
 
-// Where a NUL is, or npos. The JSON library takes one for the end of the text, so whoever calls it
-// has to look.
+// The place of a NUL, or npos. The JSON library takes one for the end of the text, so whoever calls
+// it has to look.
 std::size_t find_nul(std::string_view json);
 
 }  // namespace sluice

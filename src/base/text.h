@@ -29,7 +29,7 @@ std::string shortest(double value);           // round-trips: "0.25", "3e-04"
 std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 
 // Lines ending in '\n', of at most `width` columns where the words allow it: `indent`, then words
-// of `text`; all lines but the first begin two columns further.
+// of `text`; all lines but the first start two columns further.
 std::string wrapped(std::string_view text, int width, std::string_view indent = {});
 
 // ---- tables ----

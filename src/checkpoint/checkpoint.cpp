@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRemedy = "it is damaged: go on from another checkpoint";
+constexpr const char* kRemedy = "it is damaged: resume from another checkpoint";
 
 [[noreturn]] void refuse(const std::string& what, const std::string& where) {
   throw Error(ErrorKind::kCheckpoint, {.what = what, .where = where, .remedy = kRemedy});

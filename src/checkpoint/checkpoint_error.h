@@ -1,4 +1,4 @@
-// What is wrong with a file is wrong with its checkpoint.
+// Errors of a file, as errors of its checkpoint.
 #pragma once
 
 #include <utility>

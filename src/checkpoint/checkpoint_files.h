@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Of the directories that checkpoints are published as.
+// The kind of directory that checkpoints are published as.
 io::DirectoryKind checkpoint_kind();
 
 }  // namespace sluice

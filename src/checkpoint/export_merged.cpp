@@ -24,7 +24,7 @@ namespace {
 // Matrices of the adapter by the full name of the parameter, as float32.
 using ReadMatrix = std::function<at::Tensor(const std::string& parameter)>;
 
-// Of a checkpoint every tensor is compared with its hash.
+// Reads matrices; every tensor of a checkpoint is compared with its hash.
 ReadMatrix matrices_of(const std::string& path) {
   if (was_committed(path)) {
     const auto checkpoint = std::make_shared<const Checkpoint>(path);

@@ -22,13 +22,13 @@ struct Named {
   std::vector<std::int64_t> shape;
 };
 
-// Of every rank, in the order of its tensors.
+// Names of every rank, in the order of its tensors.
 std::vector<std::vector<Named>> gather_names(const NamedTensors& own, const Group& world) {
-  WireWriter message;
+  Packer message;
   message.add(own.size());
   for (const auto& [name, tensor] : own) message.add(name).add(tensor.sizes().vec());
   std::vector<std::vector<Named>> of_ranks;
-  for (WireReader& of_rank : gather_messages(world, message, "parameters of the adapter")) {
+  for (Unpacker& of_rank : gather_messages(world, message, "parameters of the adapter")) {
     std::vector<Named>& names = of_ranks.emplace_back();
     for (auto left = of_rank.take<std::size_t>(); left > 0; --left) {
       names.emplace_back();

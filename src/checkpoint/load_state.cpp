@@ -20,7 +20,7 @@
 namespace sluice {
 namespace {
 
-// What is read from where into what.
+// A read: which tensor, from where, into which memory.
 struct Reading {
   std::string name;  // in the checkpoint
   Slice slice;
@@ -71,8 +71,8 @@ void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& 
   std::set<std::string> own;
   for (const Reading& reading : readings) own.insert(reading.name);
   std::set<std::string> used;
-  const WireWriter message = WireWriter().add(std::vector<std::string>(own.begin(), own.end()));
-  for (WireReader& of_rank : gather_messages(world, message, "tensors of the checkpoint")) {
+  const Packer message = Packer().add(std::vector<std::string>(own.begin(), own.end()));
+  for (Unpacker& of_rank : gather_messages(world, message, "tensors of the checkpoint")) {
     for (std::string& name : of_rank.take<std::vector<std::string>>()) used.insert(std::move(name));
     of_rank.finish();
   }
@@ -84,7 +84,7 @@ void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& 
   }
 }
 
-// What is read whole is compared with its hash.
+// Reads a tensor; a whole one is compared with its hash.
 void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::string& name,
                   const Slice& slice, at::Tensor& destination) {
   checkpoint.read_into(kind, name, slice, destination);

@@ -93,7 +93,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
 }
 
 std::string to_json(const Manifest& manifest) {
-  // What is written here has to be read one day.
+  // A manifest that is written has to be readable one day.
   if (const std::optional<ErrorText> broken = broken_rule(manifest))
     throw Error(ErrorKind::kInternal, {.what = broken->what, .where = broken->where});
   std::string text = "{\n  \"format\": " + json_text(kManifestFormat);

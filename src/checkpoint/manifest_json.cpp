@@ -22,7 +22,7 @@ namespace sluice {
 namespace {
 
 constexpr const char* kManifestRemedy =
-    "it is damaged or was edited: go on from another checkpoint";
+    "it is damaged or was edited: resume from another checkpoint";
 
 enum class Form { kText, kNumber, kTextMap, kNumberMap, kRecordMap, kRecordList };
 struct Section {
@@ -110,8 +110,7 @@ class ManifestHandler final : public JsonEvents {
   bool string(std::string& value) override {
     if (depth_ == 1 && form() == Form::kText) {
       if (is("format") && value != kManifestFormat) {
-        refuse_manifest(
-            file_, "its format is '" + value + "', not '" + std::string(kManifestFormat) + "'");
+        refuse_manifest(file_, formatted("its format is '{}', not '{}'", value, kManifestFormat));
       }
       if (is("sluice") || is("run")) (is("run") ? manifest_.run : manifest_.version) = value;
     } else if (depth_ == 2 && form() == Form::kTextMap) {
@@ -192,7 +191,7 @@ class ManifestHandler final : public JsonEvents {
     const std::string& name = form() == Form::kRecordMap ? key_
                               : is("files")              ? tensor_.file
                                                          : tensor_.name;
-    return section() + " '" + name + "'";
+    return formatted("{} '{}'", section(), name);
   }
 
   std::map<std::string, std::string>& text_map() {
@@ -291,7 +290,7 @@ void refuse_manifest(const std::string& file, const std::string& what, const std
 
 Manifest read_manifest_json(std::string_view text, const std::string& file) {
   // The JSON library skips a byte order mark, and takes a NUL for the end.
-  if (text.substr(0, 1) != "{") refuse_manifest(file, "it does not begin with '{'");
+  if (text.substr(0, 1) != "{") refuse_manifest(file, "it does not start with '{'");
   if (find_nul(text) != std::string_view::npos) refuse_manifest(file, "a NUL character");
   ManifestHandler handler(file);
   read_json(text, handler);

@@ -51,15 +51,14 @@ std::optional<std::uint64_t> bytes_of(const SavedTensor& tensor) {
 }
 
 std::string place(const std::string& list, const std::string& name) {
-  return list + " '" + name + "'";
+  return formatted("{} '{}'", list, name);
 }
 
 // "" for nothing.
 std::string wrong_with(const SavedTensor& tensor, std::string_view folder) {
   if (!is_tensor_file(tensor.file, folder)) {
-    return "file '" + tensor.file + "' is not a plain name" +
-           (folder.empty() ? std::string() : " in '" + std::string(folder) + "/'") +
-           " that ends in .safetensors";
+    return formatted("file '{}' is not a plain name{} that ends in .safetensors", tensor.file,
+                     folder.empty() ? std::string() : " in '" + std::string(folder) + "/'");
   }
   if (safetensors_dtype_bits(tensor.dtype) == 0) return "unknown dtype '" + tensor.dtype + "'";
   const std::optional<std::uint64_t> bytes = bytes_of(tensor);

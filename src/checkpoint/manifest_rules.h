@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// What is wrong with it (.what) and with which entry (.where); nullopt: nothing.
+// The broken rule (.what) and its entry (.where); nullopt: nothing.
 std::optional<ErrorText> broken_rule(const Manifest& manifest);
 
 }  // namespace sluice

@@ -25,7 +25,7 @@ std::string_view unsealed(std::string_view text, const std::string& file) {
     throw Error(ErrorKind::kCheckpoint, {.what = "the manifest does not end with its hash: it is "
                                                  "torn, or not of sluice",
                                          .where = file,
-                                         .remedy = "go on from another checkpoint"});
+                                         .remedy = "resume from another checkpoint"});
   }
   const std::string_view before = text.substr(0, text.size() - kSealBytes);
   const std::string_view said = text.substr(before.size() + kBefore.size(), kDigits);
@@ -34,7 +34,7 @@ std::string_view unsealed(std::string_view text, const std::string& file) {
                 {.what = "the manifest is not what was written: its hash is " + hash +
                          ", it says " + std::string(said),
                  .where = file,
-                 .remedy = "it is damaged or was edited: go on from another checkpoint"});
+                 .remedy = "it is damaged or was edited: resume from another checkpoint"});
   }
   return before;
 }

@@ -11,7 +11,7 @@ namespace sluice {
 
 // text: an open JSON object without its end, "{..., \"files\": []". Returns the whole.
 std::string seal(std::string text);
-// What is before the seal. Throws Error(kCheckpoint) naming `file`: no seal, or one of another
+// The text before the seal. Throws Error(kCheckpoint) naming `file`: no seal, or one of another
 // text.
 std::string_view unsealed(std::string_view text, const std::string& file);
 

@@ -6,18 +6,18 @@
 
 #include "base/content_hash.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/kept_tensors.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
+#include "engine/out_of_memory.h"
 #include "io/hf_files.h"
 #include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
 #include "plan/lora/adapter_files.h"
-#include "run/out_of_memory.h"
 #include "sluice/checkpoint.h"
 #include "sluice/lora.h"
-#include "sluice/parts/log.h"
 #include "sluice/parts/saver.h"
 
 namespace sluice {

@@ -58,7 +58,7 @@ std::string newest(const std::vector<std::string>& names) {
 }
 
 [[noreturn]] void refuse_uncommitted(const std::string& path) {
-  std::string remedy = "go on from another checkpoint";
+  std::string remedy = "resume from another checkpoint";
   if (const std::string inside = newest(checkpoints_in(path)); !inside.empty()) {
     remedy = "did you mean '" + path + "/" + inside + "'?";
   } else if (is_there(path + "/config.json")) {

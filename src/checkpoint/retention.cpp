@@ -5,18 +5,18 @@
 #include <optional>
 #include <set>
 
+#include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
 #include "checkpoint/step_folders.h"
 #include "sluice/error.h"
-#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Of a directory that is a committed checkpoint under its own name.
+// The manifest of a directory that is a committed checkpoint under its own name.
 std::optional<Manifest> manifest_of(const StepFolder& folder) {
   std::error_code unknown;
   if (!fs::is_directory(fs::symlink_status(folder.path, unknown))) return std::nullopt;
@@ -54,7 +54,7 @@ bool holds_only_its_files(const StepFolder& folder) {
   return !error;
 }
 
-// Of the run up to `step`, by step.
+// Checkpoints of the run up to `step`, by step.
 std::vector<StepFolder> own_checkpoints(const std::string& folder, std::int64_t step,
                                         const std::string& run) {
   std::vector<StepFolder> own;

@@ -22,31 +22,33 @@ std::vector<std::string> names_of(const NamedTensors& tensors) {
   return names;
 }
 
-// What one rank says of what it has.
+// The offer of one rank: the tensors that it has.
 struct Offer {
   bool sees_directory = false;
-  std::vector<std::string> parameters, buffers, buffer_hashes;
+  std::vector<std::string> parameters, buffers, buffer_hashes, extra;
   std::vector<std::string> other_uses, first_uses;
 };
 
-WireWriter to_message(const Offer& offer) {
-  return WireWriter()
+Packer to_message(const Offer& offer) {
+  return Packer()
       .add(offer.sees_directory)
       .add(offer.parameters)
       .add(offer.buffers)
       .add(offer.buffer_hashes)
+      .add(offer.extra)
       .add(offer.other_uses)
       .add(offer.first_uses);
 }
 
 std::vector<Offer> gather_offers(const Offer& own, const Group& world) {
   std::vector<Offer> offers;
-  for (WireReader& message : gather_messages(world, to_message(own), "what is to be saved")) {
+  for (Unpacker& message : gather_messages(world, to_message(own), "what is to be saved")) {
     Offer& offer = offers.emplace_back();
     offer.sees_directory = message.take<bool>();
     offer.parameters = message.take<std::vector<std::string>>();
     offer.buffers = message.take<std::vector<std::string>>();
     offer.buffer_hashes = message.take<std::vector<std::string>>();
+    offer.extra = message.take<std::vector<std::string>>();
     offer.other_uses = message.take<std::vector<std::string>>();
     offer.first_uses = message.take<std::vector<std::string>>();
     message.finish();
@@ -64,10 +66,10 @@ void require_seen(const std::vector<Offer>& offers, const std::string& directory
   }
 }
 
-void require_parameters_once(const std::vector<Offer>& offers) {
+void require_once(const std::vector<Offer>& offers, std::vector<std::string> Offer::*names) {
   std::map<std::string, std::size_t> rank_of;
   for (std::size_t rank = 0; rank < offers.size(); ++rank) {
-    for (const std::string& name : offers[rank].parameters) {
+    for (const std::string& name : offers[rank].*names) {
       const auto [known, added] = rank_of.emplace(name, rank);
       if (added) continue;
       throw Error(ErrorKind::kInternal,
@@ -111,8 +113,8 @@ NamedTensors weights_to_write(const RankState& state,
 // beside those of the ranks has an index, so that no file may be called as if it were the only one.
 bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const Group& world,
               std::shared_ptr<const KeptTensors>& kept) {
-  WireWriter message;
-  if (world.rank() == kLeader) {
+  Packer message;
+  if (world.rank() == kRankZero) {
     std::set<std::string> saved;
     for (const Offer& offer : offers)
       saved.insert(offer.parameters.begin(), offer.parameters.end());
@@ -124,7 +126,7 @@ bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const 
     }
     message.add(failure).add(kept != nullptr);
   }
-  WireReader answer(world.broadcast(message.bytes(), kLeader).wait(), "what is kept");
+  Unpacker answer(world.broadcast(message.bytes(), kRankZero).wait(), "what is kept");
   auto failure = answer.take<std::string>();
   const bool found = answer.take<bool>();
   answer.finish();
@@ -138,8 +140,8 @@ void add_files(const std::string& folder, const std::string& stem,
                std::vector<TensorFile>& files, bool has_others = false) {
   const auto rank = static_cast<std::size_t>(world.rank());
   std::size_t first = 0, all = 0, other = 0;
-  for (WireReader& message :
-       gather_messages(world, WireWriter().add(contents.size()), "how many files")) {
+  for (Unpacker& message :
+       gather_messages(world, Packer().add(contents.size()), "how many files")) {
     const auto number = message.take<std::size_t>();
     message.finish();
     if (other++ < rank) first += number;
@@ -160,6 +162,7 @@ SaveAgreement agree_on_files(const std::string& directory, const RankState& stat
   own.sees_directory = std::filesystem::is_directory(directory, unseen);
   own.parameters = names_of(state.parameters);
   own.buffers = names_of(state.buffers);
+  own.extra = names_of(state.extra);
   for (const auto& [name, tensor] : state.buffers) own.buffer_hashes.push_back(tensor_hash(tensor));
   for (const auto& [other, first] : state.ties) {
     own.other_uses.push_back(other);
@@ -167,7 +170,8 @@ SaveAgreement agree_on_files(const std::string& directory, const RankState& stat
   }
   const std::vector<Offer> offers = gather_offers(own, world);
   require_seen(offers, directory);
-  require_parameters_once(offers);
+  require_once(offers, &Offer::parameters);
+  require_once(offers, &Offer::extra);
   const auto owners = owners_of_buffers(offers);
 
   SaveAgreement agreement;
@@ -187,13 +191,12 @@ SaveAgreement agree_on_files(const std::string& directory, const RankState& stat
   add_files("", weights.stem, split_into_files(own_weights, most), world, agreement.files, keeps);
   add_files(std::string(kOptimizerFolder) + "/", "state", split(state.optimizer), world,
             agreement.files);
-  add_files(std::string(kExtraFolder) + "/", "state",
-            split(world.rank() == kLeader ? state.extra : NamedTensors()), world, agreement.files);
+  add_files(std::string(kExtraFolder) + "/", "state", split(state.extra), world, agreement.files);
   return agreement;
 }
 
 WrittenFiles gather_written(const WrittenFiles& own, const Group& world) {
-  WireWriter message;
+  Packer message;
   message.add(own.failure).add(own.tensors.size());
   for (const SavedTensor& tensor : own.tensors) {
     message.add(tensor.name)
@@ -205,7 +208,7 @@ WrittenFiles gather_written(const WrittenFiles& own, const Group& world) {
         .add(tensor.hash);
   }
   WrittenFiles all;
-  for (WireReader& of_rank : gather_messages(world, message, "what was written")) {
+  for (Unpacker& of_rank : gather_messages(world, message, "what was written")) {
     const auto failure = of_rank.take<std::string>();
     if (all.failure.empty()) all.failure = failure;
     for (auto left = of_rank.take<std::size_t>(); left > 0; --left) {
@@ -225,14 +228,14 @@ WrittenFiles gather_written(const WrittenFiles& own, const Group& world) {
 
 std::optional<SaveOutcome> broadcast_outcome(const std::optional<SaveOutcome>& own,
                                              const Group& world) {
-  WireWriter message;
-  if (world.rank() == kLeader) {
+  Packer message;
+  if (world.rank() == kRankZero) {
     message.add(own.has_value());
     if (own) {
       message.add(own->step).add(own->path).add(own->error ? std::string(own->error->what()) : "");
     }
   }
-  WireReader answer(world.broadcast(message.bytes(), kLeader).wait(), "what a save came to");
+  Unpacker answer(world.broadcast(message.bytes(), kRankZero).wait(), "what a save came to");
   std::optional<SaveOutcome> outcome;
   if (answer.take<bool>()) {
     outcome.emplace();

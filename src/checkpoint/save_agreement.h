@@ -1,4 +1,4 @@
-// What the ranks of a save tell each other.
+// The agreement of the ranks of a save.
 //
 // Owns: which rank writes which tensors into which files, and that all of them can.
 // Thread-safety: one rank's thread; collective over all ranks.
@@ -17,8 +17,6 @@
 
 namespace sluice {
 
-inline constexpr int kLeader = 0;  // the rank that decides for all
-
 struct TensorFile {
   std::string name;  // in the checkpoint
   NamedTensors tensors;
@@ -30,7 +28,7 @@ struct SaveAgreement {
   std::shared_ptr<const KeptTensors> kept;  // rank 0's to copy; nullptr: none
 };
 
-// How files of weights are named and split.
+// The names of files of weights, and how they are split.
 struct WeightFiles {
   std::string stem = "model";
   std::uint64_t max_bytes = kMaxShardBytes;  // also of other files
@@ -38,10 +36,10 @@ struct WeightFiles {
 };
 
 // Collective. Every tensor is in one file of one rank: parameters and optimizer state on the rank
-// that gives them, a buffer on the first that has it, extra tensors on rank 0, which copies what
-// is kept, too. Throws Error(kCheckpoint) on every rank when one does not see `directory` or rank
-// 0 cannot read what is to be kept, Error(kUsage) for buffers of one name that differ,
-// Error(kInternal) for a parameter that two ranks give.
+// that gives them, extra tensors too, a buffer on the first that has it; rank 0 copies what is
+// kept. Throws Error(kCheckpoint) on every rank when one does not see `directory` or rank 0 cannot
+// read what is to be kept, Error(kUsage) for buffers of one name that differ, Error(kInternal) for
+// a parameter or extra tensor that two ranks give.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
                              const SaveTarget& target, const WeightFiles& weights,
                              const Group& world);

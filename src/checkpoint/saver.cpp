@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/gather_adapter.h"
 #include "checkpoint/publication.h"
@@ -15,8 +16,7 @@
 #include "checkpoint/snapshot.h"
 #include "checkpoint/tensor_files.h"
 #include "comm/gather_messages.h"
-#include "run/out_of_memory.h"
-#include "sluice/parts/log.h"
+#include "engine/out_of_memory.h"
 
 namespace sluice {
 namespace {
@@ -35,9 +35,9 @@ struct Status {
 };
 
 std::vector<Status> gather_status(const Status& own, const Group& world) {
-  const WireWriter message = WireWriter().add(static_cast<int>(own.phase)).add(own.done);
+  const Packer message = Packer().add(static_cast<int>(own.phase)).add(own.done);
   std::vector<Status> all;
-  for (WireReader& of_rank : gather_messages(world, message, "how far a save is")) {
+  for (Unpacker& of_rank : gather_messages(world, message, "how far a save is")) {
     Status& status = all.emplace_back();
     status.phase = static_cast<Phase>(of_rank.take<int>());
     status.done = of_rank.take<bool>();
@@ -46,7 +46,7 @@ std::vector<Status> gather_status(const Status& own, const Group& world) {
   return all;
 }
 
-// What a run computes with is finite, or it ends: these numbers are of rows that no batch met.
+// A run that computes with such numbers ends: these are in rows that no batch met.
 void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
                         std::set<std::string>& told) {
   for (const auto& [name, tensor] : parameters) {
@@ -80,11 +80,11 @@ struct Saver::Impl {
   std::optional<SaveOutcome> outcome;             // of the last save
   std::set<std::string> not_finite;               // parameters of which it has warned
 
-  bool leads(const Group& world) const { return world.rank() == kLeader; }
+  bool leads(const Group& world) const { return world.rank() == kRankZero; }
 
   // Collective. Rank 0's directory, which all ranks see.
   std::string make_directory(const Group& world) {
-    WireWriter message;
+    Packer message;
     if (leads(world)) {
       try {
         publication.emplace(target);
@@ -93,7 +93,7 @@ struct Saver::Impl {
         message.add(false).add(std::string(error.what()));
       }
     }
-    WireReader answer(world.broadcast(message.bytes(), kLeader).wait(), "where to save");
+    Unpacker answer(world.broadcast(message.bytes(), kRankZero).wait(), "where to save");
     const bool made = answer.take<bool>();
     auto text = answer.take<std::string>();
     answer.finish();
@@ -137,7 +137,7 @@ struct Saver::Impl {
   // Collective. All files are written, or could not be: rank 0 commits behind the training.
   void exchange_written(const Group& world) {
     if (phase == Phase::kIdle) {
-      written = WrittenFiles{{}, formatted("rank {} had not begun to save", world.rank())};
+      written = WrittenFiles{{}, formatted("rank {} had not started to save", world.rank())};
     } else if (!written) {
       try {
         written = WrittenFiles{writing.get(), {}};
@@ -206,7 +206,7 @@ bool Saver::in_flight() const { return impl_->phase != Phase::kIdle; }
 std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankState& state,
                                         SaveFrom from, const Group& world) {
   if (in_flight())
-    throw Error(ErrorKind::kInternal, {.what = "a save began while another was on its way"});
+    throw Error(ErrorKind::kInternal, {.what = "a save started while another was on its way"});
   impl_->target = target;
   impl_->written.reset();
   impl_->outcome.reset();
@@ -225,7 +225,7 @@ std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankStat
                          std::move(agreement.kept));
   } catch (const Error& error) {
     impl_->publication.reset();
-    // Of these, all ranks know.
+    // All ranks know of errors of these kinds.
     if (error.kind() != ErrorKind::kCheckpoint && error.kind() != ErrorKind::kUsage) throw;
     impl_->end({target.head.step, target.path, error});
     return impl_->outcome;

@@ -12,7 +12,7 @@ namespace sluice {
 class Snapshot {
  public:
   // Copies into memory that is kept for the next time: page-locked where the state is on a GPU.
-  // What is returned is valid until then.
+  // The returned state is valid until then.
   RankState take(const RankState& state);
 
  private:

@@ -17,7 +17,8 @@ std::string hash_of(const at::Tensor& contiguous) {
   return content_hash({static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()});
 }
 
-// Of a contiguous tensor, on this thread alone. What is not finite has all bits of its exponent.
+// Counts in a contiguous tensor, on this thread alone. A number that is not finite has all bits of
+// its exponent. What is not finite has all bits of its exponent.
 template <typename Bits>
 std::int64_t num_with_bits(const at::Tensor& contiguous, Bits exponent) {
   const auto* const numbers = static_cast<const Bits*>(contiguous.const_data_ptr());

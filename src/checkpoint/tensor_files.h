@@ -19,10 +19,10 @@ std::vector<NamedTensors> split_into_files(const NamedTensors& tensors, std::uin
 std::vector<SavedTensor> write_tensor_file(const std::string& directory, const std::string& file,
                                            const NamedTensors& tensors);
 
-// Of the numbers of a tensor, those that are infinite or NaN; of types that are not plain floats 0.
+// Count of the numbers of a tensor that are infinite or NaN; 0 for types that are not plain floats.
 std::int64_t num_not_finite(const at::Tensor& tensor);
 
-// Of the bytes of a tensor in row-major order.
+// Hash of the bytes of a tensor in row-major order.
 std::string tensor_hash(const at::Tensor& tensor);
 
 }  // namespace sluice

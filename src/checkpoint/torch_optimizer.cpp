@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -89,7 +91,7 @@ const Kind& kind_of(const Optimizer& optimizer) {
        .remedy = "AdamW, Adam, SGD, RMSprop and Adagrad can; save others as extra tensors"});
 }
 
-// What every tensor of the optimizer is.
+// The role of every tensor of the optimizer.
 std::vector<std::pair<at::Tensor, OptimizedElements>> named_parameters(
     const Optimizer& optimizer, const ParameterNames& names) {
   std::vector<std::pair<at::Tensor, OptimizedElements>> named;
@@ -158,6 +160,28 @@ NamedTensors torch_optimizer_state(const Optimizer& optimizer, const ParameterNa
       state.emplace_back(key("step", of.name), at::full({}, *fields.step, at::kLong));
   }
   return state;
+}
+
+void require_own_state(const Optimizer& optimizer, const ParameterNames& names,
+                       const Checkpoint& checkpoint) {
+  const Kind& kind = kind_of(optimizer);
+  std::set<std::string> parameters;
+  for (const auto& [parameter, of] : named_parameters(optimizer, names)) parameters.insert(of.name);
+  const std::unique_ptr<OptimizerParamState> state = kind.make();
+  const Fields own = kind.fields(*state);
+  std::set<std::string> fields;
+  for (const auto& [field, tensor] : own.tensors) fields.insert(field);
+  if (own.step) fields.insert("step");
+  for (const SavedTensor& saved : checkpoint.manifest().optimizer) {
+    const std::size_t slash = saved.name.find('/');
+    if (!parameters.contains(saved.name.substr(slash + 1))) continue;
+    if (fields.contains(saved.name.substr(0, slash))) continue;
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = "the checkpoint has '" + saved.name + "', which is no state of " +
+                         kind.name + "; another optimizer had the parameter",
+                 .where = checkpoint.path(),
+                 .remedy = "make the optimizers of the parameters that they had"});
+  }
 }
 
 void load_torch_optimizer(Optimizer& optimizer, const ParameterNames& names,

@@ -18,7 +18,10 @@ class Optimizer;
 
 namespace sluice {
 
-// What a tensor of the optimizer is: a parameter, or some elements of one, flat.
+// The key of Manifest::settings that says the kind of the optimizers whose state is there.
+inline constexpr const char* kOptimizerSetting = "optimizer";
+
+// The role of a tensor of the optimizer: a parameter, or some elements of one, flat.
 struct OptimizedElements {
   std::string name;                 // full, of the parameter
   std::vector<std::int64_t> shape;  // of the whole
@@ -30,7 +33,7 @@ using ParameterNames = std::map<const void*, OptimizedElements>;
 // "AdamW". Throws Error(kUsage) for an optimizer whose state is not known: others than Adam, AdamW,
 // SGD, RMSprop and Adagrad.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
-// Whether it is one of those, which all go element by element.
+// True for the known optimizers, which all go element by element.
 bool is_known_optimizer(const torch::optim::Optimizer& optimizer);
 
 // {"exp_avg/NAME", tensor}, {"step/NAME", int64 scalar}, ..: of parameters that were updated, of
@@ -38,8 +41,13 @@ bool is_known_optimizer(const torch::optim::Optimizer& optimizer);
 NamedTensors torch_optimizer_state(const torch::optim::Optimizer& optimizer,
                                    const ParameterNames& names);
 
+// Throws Error(kCheckpoint) where the checkpoint has, of a parameter of the optimizer, state that
+// only another kind of optimizer keeps.
+void require_own_state(const torch::optim::Optimizer& optimizer, const ParameterNames& names,
+                       const Checkpoint& checkpoint);
+
 // Replaces the state by what the checkpoint has, which is of an optimizer of this name; parameters
-// without any there begin anew. Of elements no more is read than the rows that they are in. Throws
+// without any there start anew. Of elements no more is read than the rows that they are in. Throws
 // Error(kCheckpoint).
 void load_torch_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
                           const Checkpoint& checkpoint);

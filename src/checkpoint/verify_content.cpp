@@ -53,7 +53,7 @@ class Verification {
       } catch (...) {
         const std::lock_guard lock(mutex_);
         failed_ = true;
-        // Of several the first in the manifest.
+        // The first failure, in the order of the manifest.
         if (!failure_ || index < failed_index_) failure_ = std::current_exception();
         failed_index_ = std::min(failed_index_, index);
       }
@@ -83,7 +83,7 @@ class Verification {
                   {.what = "not what was saved: the hash is " + digits + ", the manifest says " +
                            *piece.hash,
                    .where = piece.tensor ? path + ", tensor '" + *piece.tensor + "'" : path,
-                   .remedy = "the file is damaged: go on from another checkpoint"});
+                   .remedy = "the file is damaged: resume from another checkpoint"});
     }
   }
 
@@ -92,7 +92,7 @@ class Verification {
       throw Error(ErrorKind::kCheckpoint,
                   {.what = formatted("the file has {} bytes, the manifest says {}", size, expected),
                    .where = file.path(),
-                   .remedy = "it is damaged: go on from another "
+                   .remedy = "it is damaged: resume from another "
                              "checkpoint"});
     }
   }

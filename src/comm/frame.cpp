@@ -19,7 +19,7 @@ struct Match : Cases... {
   throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: " + what, .where = where});
 }
 
-FrameHead read_head(WireReader& reader, const std::string& where) {
+FrameHead read_head(Unpacker& reader, const std::string& where) {
   const auto index = reader.take<std::size_t>();
   if (index == 0) {
     MessageHead head;
@@ -63,7 +63,7 @@ FrameHead read_head(WireReader& reader, const std::string& where) {
 }  // namespace
 
 std::string write_outline(const FrameHead& head, const std::vector<TensorLayout>& layouts) {
-  WireWriter writer;
+  Packer writer;
   writer.add(head.index());
   std::visit(Match{[&](const MessageHead& message) {
                      writer.add(message.source)
@@ -94,7 +94,7 @@ std::string write_outline(const FrameHead& head, const std::vector<TensorLayout>
 }
 
 FrameOutline read_outline(std::string bytes, const std::string& where) {
-  WireReader reader(std::move(bytes), where);
+  Unpacker reader(std::move(bytes), where);
   FrameOutline outline{read_head(reader, where), {}};
   const auto count = reader.take<std::size_t>();
   if (count > kMaxTensors) refuse_frame(std::to_string(count) + " tensors", where);

@@ -1,7 +1,7 @@
-// What nodes (processes with some of the ranks) tell each other: a head, and tensors.
+// Frames, which processes of a run send each other: a head, and tensors.
 //
-// Owns: the heads and their format. Does not own: how bytes move (wire.h), what becomes of a frame
-// (node.h).
+// Owns: the heads and their format. Does not own: how bytes move (link.h), what becomes of a frame
+// (process_ranks.h).
 // Thread-safety: values.
 #pragma once
 
@@ -25,7 +25,7 @@ struct MessageHead {
   MessageTag tag;
 };
 
-// What a member gave to an exchange of its group.
+// The contribution of a member to an exchange of its group.
 struct CollectiveHead {
   std::string group;         // its id
   std::uint64_t number = 0;  // of the exchange in the group
@@ -41,7 +41,7 @@ struct AbortHead {
   Failure failure;
 };
 
-// The node ends, and that is no failure: nothing follows.
+// The process ends, and that is no failure: nothing follows.
 struct GoodbyeHead {};
 
 using FrameHead = std::variant<MessageHead, CollectiveHead, AbortHead, GoodbyeHead>;

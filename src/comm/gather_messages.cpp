@@ -6,11 +6,11 @@
 
 namespace sluice {
 
-Work<std::vector<WireReader>> post_messages(const Group& group, const WireWriter& own,
-                                            std::string subject) {
+Work<std::vector<Unpacker>> post_messages(const Group& group, const Packer& own,
+                                          std::string subject) {
   return group.all_gather(own.bytes())
       .then([group, subject = std::move(subject)](std::vector<std::string> gathered) {
-        std::vector<WireReader> readers;
+        std::vector<Unpacker> readers;
         for (std::size_t i = 0; i < gathered.size(); ++i) {
           readers.emplace_back(std::move(gathered[i]),
                                formatted("{}, from rank {}", subject, group.members()[i]));
@@ -19,8 +19,8 @@ Work<std::vector<WireReader>> post_messages(const Group& group, const WireWriter
       });
 }
 
-std::vector<WireReader> gather_messages(const Group& group, const WireWriter& own,
-                                        const std::string& subject) {
+std::vector<Unpacker> gather_messages(const Group& group, const Packer& own,
+                                      const std::string& subject) {
   return post_messages(group, own, subject).wait();
 }
 

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "base/format.h"
+#include "base/packer.h"
 #include "base/text.h"
-#include "base/wire.h"
 #include "comm/group_backend.h"
 #include "comm/sum_in_order.h"
 #include "sluice/parts/values.h"
@@ -44,7 +44,7 @@ class Place {
   int rank_;
 };
 
-// Where a member is given below, it is a GroupBackend or a Place.
+// A member that is given below is a GroupBackend or a Place.
 template <typename Member>
 [[noreturn]] void refuse_call(const Member& backend, const std::string& what) {
   throw Error(ErrorKind::kInternal,
@@ -233,11 +233,11 @@ Work<void> Group::barrier() const {
 Group Group::split(int color) const {
   std::vector<int> with_same_color;
   const std::vector<GroupNote> notes =
-      collective(backend(), {"split", WireWriter().add(color).bytes()}, {},
-                 [](Exchanged exchanged) { return std::move(exchanged.notes); })
-          .wait();
+      collective(backend(), {"split", Packer().add(color).bytes()}, {}, [](Exchanged exchanged) {
+        return std::move(exchanged.notes);
+      }).wait();
   for (std::size_t i = 0; i < notes.size(); ++i) {
-    WireReader reader(notes[i].bytes, "split, from rank " + std::to_string(members()[i]));
+    Unpacker reader(notes[i].bytes, "split, from rank " + std::to_string(members()[i]));
     if (reader.take<int>() == color) with_same_color.push_back(members()[i]);
     reader.finish();
   }

@@ -5,7 +5,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "comm/group_backend.h"
-#include "comm/node.h"
+#include "comm/process_ranks.h"
 
 namespace sluice {
 
@@ -24,11 +24,11 @@ struct GroupState::Collective {
   std::vector<std::exception_ptr> refused;  // of members that are here
 };
 
-GroupState::GroupState(Node& node, std::string id, std::vector<int> members)
-    : node_(node), id_(std::move(id)), members_(std::move(members)) {
+GroupState::GroupState(ProcessRanks& process, std::string id, std::vector<int> members)
+    : process_(process), id_(std::move(id)), members_(std::move(members)) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    const int at = node_.node_of(members_[i]);
-    is_here_.push_back(at == node_.here());
+    const int at = process_.process_of(members_[i]);
+    is_here_.push_back(at == process_.here());
     if (!is_here_.back()) elsewhere_[at].push_back(i);
   }
 }
@@ -56,9 +56,9 @@ void GroupState::join_locked(Collective& collective, std::uint64_t number, int m
 GroupState::CollectivePtr GroupState::enter(int member, std::uint64_t number, GroupNote note,
                                             std::vector<at::Tensor> pieces,
                                             WhenJoined when_joined) {
-  node_.failure().throw_if_happened();
-  node_.count_as_this_thread();
-  if (spans_nodes()) {
+  process_.failure().throw_if_happened();
+  process_.count_as_this_thread();
+  if (spans_processes()) {
     send(member, number, note, pieces);
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       if (!is_here_[i]) pieces[i].reset();
@@ -68,7 +68,7 @@ GroupState::CollectivePtr GroupState::enter(int member, std::uint64_t number, Gr
   bool complete = false;
   {
     const std::lock_guard lock(mutex_);
-    node_.failure().throw_if_happened();
+    process_.failure().throw_if_happened();
     collective = open_locked(number);
     collective->when_joined[member] = std::move(when_joined);
     join_locked(*collective, number, member, std::move(note), std::move(pieces));
@@ -80,7 +80,7 @@ GroupState::CollectivePtr GroupState::enter(int member, std::uint64_t number, Gr
 
 void GroupState::send(int member, std::uint64_t number, const GroupNote& note,
                       const std::vector<at::Tensor>& pieces) const {
-  for (const auto& [node, members] : elsewhere_) {
+  for (const auto& [process, members] : elsewhere_) {
     CollectiveHead head{id_, number, member, note, {}};
     std::vector<at::Tensor> tensors;
     if (!pieces.empty()) {
@@ -94,18 +94,18 @@ void GroupState::send(int member, std::uint64_t number, const GroupNote& note,
         head.pieces[to] = known - tensors.begin();
       }
     }
-    node_.send_to_node(node, {std::move(head), std::move(tensors)});
+    process_.send_to_process(process, {std::move(head), std::move(tensors)});
   }
 }
 
-void GroupState::arrive(int from_node, const CollectiveHead& head,
+void GroupState::arrive(int from_process, const CollectiveHead& head,
                         std::vector<at::Tensor> tensors) {
   const auto refuse_head = [&](const std::string& what) {
     throw Error(ErrorKind::kPeer,
                 {.what = formatted("a header makes no sense: {} of exchange {} of group {}", what,
                                    head.number, id_)});
   };
-  const auto members = elsewhere_.find(from_node);
+  const auto members = elsewhere_.find(from_process);
   if (members == elsewhere_.end() ||
       std::find(members->second.begin(), members->second.end(),
                 static_cast<std::size_t>(head.member)) == members->second.end()) {
@@ -121,7 +121,7 @@ void GroupState::arrive(int from_node, const CollectiveHead& head,
   bool complete = false;
   {
     const std::lock_guard lock(mutex_);
-    if (node_.failure().happened()) return;
+    if (process_.failure().happened()) return;
     collective = open_locked(head.number);
     if (collective->of_member[head.member].joined)
       refuse_head(formatted("member {} twice", head.member));
@@ -135,7 +135,7 @@ void GroupState::arrive(int from_node, const CollectiveHead& head,
 void GroupState::go_on(Collective& collective, bool complete) {
   if (!complete) return;
   for (std::size_t member = 0; member < collective.when_joined.size(); ++member) {
-    // Of a complete exchange only its members touch their parts, and this member has given its to
+    // Only its members touch their parts of a complete exchange, and this member has given its to
     // when_joined.
     if (const WhenJoined next = std::exchange(collective.when_joined[member], nullptr))
       next(take_locked(static_cast<int>(member), collective));
@@ -160,27 +160,28 @@ std::string GroupState::missing_text(int member, const Collective& collective) c
 }
 
 void GroupState::wait_until_joined(int member, Collective& collective) {
-  const Node::Waiting waiting(node_, [&] {
+  const ProcessRanks::Waiting waiting(process_, [&] {
     const std::lock_guard lock(mutex_);
     return collective.complete() ? std::string() : missing_text(member, collective);
   });
   std::unique_lock lock(mutex_);
-  const auto give_up = std::chrono::steady_clock::now() + node_.deadline();
+  const auto give_up = std::chrono::steady_clock::now() + process_.deadline();
   const auto m = static_cast<std::size_t>(member);
   const bool in_time = changed_.wait_until(lock, give_up, [&] {
-    return collective.complete() || collective.refused[m] || node_.failure().happened();
+    return collective.complete() || collective.refused[m] || process_.failure().happened();
   });
-  node_.failure().throw_if_happened();
+  process_.failure().throw_if_happened();
   if (collective.refused[m]) std::rethrow_exception(collective.refused[m]);
   if (in_time) return;
   const auto absent = std::find_if(collective.of_member.begin(), collective.of_member.end(),
                                    [](const Collective::Given& given) { return !given.joined; });
-  throw Error(ErrorKind::kPeer,
-              {.what = formatted("only {} of {} ranks reached a collective within {} ms",
-                                 collective.num_joined, members_.size(), node_.deadline().count()),
-               .where = missing_text(member, collective),
-               .remedy = formatted("look at what rank {} is doing",
-                                   members_[absent - collective.of_member.begin()])});
+  throw Error(
+      ErrorKind::kPeer,
+      {.what = formatted("only {} of {} ranks reached a collective within {} ms",
+                         collective.num_joined, members_.size(), process_.deadline().count()),
+       .where = missing_text(member, collective),
+       .remedy = formatted("look at what rank {} is doing",
+                           members_[absent - collective.of_member.begin()])});
 }
 
 Exchanged GroupState::wait(int member, Collective& collective) {
@@ -211,22 +212,22 @@ void GroupState::wake() {
 
 namespace {
 
-class NodeGroup final : public GroupBackend {
+class RankGroup final : public GroupBackend {
  public:
-  NodeGroup(std::shared_ptr<Node> node, GroupState& state, int rank)
-      : node_(std::move(node)),
+  RankGroup(std::shared_ptr<ProcessRanks> process, GroupState& state, int rank)
+      : process_(std::move(process)),
         state_(state),
         rank_(static_cast<int>(std::find(state.members().begin(), state.members().end(), rank) -
                                state.members().begin())) {}
 
   int rank() const override { return rank_; }
   const std::vector<int>& members() const override { return state_.members(); }
-  bool spans_processes() const override { return state_.spans_nodes(); }
+  bool spans_processes() const override { return state_.spans_processes(); }
 
   Work<Exchanged> exchange(GroupNote note, std::vector<at::Tensor> pieces) override {
     auto collective = state_.enter(rank_, num_exchanges_++, std::move(note), std::move(pieces));
     return Work<Exchanged>(
-        [node = node_, state = &state_, rank = rank_, collective = std::move(collective)] {
+        [process = process_, state = &state_, rank = rank_, collective = std::move(collective)] {
           return state->wait(rank, *collective);
         });
   }
@@ -236,7 +237,7 @@ class NodeGroup final : public GroupBackend {
     const std::uint64_t number = num_exchanges_;
     num_exchanges_ += 2;
     GroupState::CollectivePtr second = state_.open(number + 1);
-    // Lives as long as the node, which owns the state and the threads on which this is called.
+    // Lives as long as the process, which owns the state and the threads on which this is called.
     const auto go_on = [state = &state_, rank = rank_, number, second,
                         next = std::move(next)](Exchanged exchanged) {
       try {
@@ -247,8 +248,8 @@ class NodeGroup final : public GroupBackend {
       }
     };
     auto first = state_.enter(rank_, number, std::move(note), std::move(pieces), go_on);
-    return Work<Exchanged>([node = node_, state = &state_, rank = rank_, first = std::move(first),
-                            second = std::move(second)] {
+    return Work<Exchanged>([process = process_, state = &state_, rank = rank_,
+                            first = std::move(first), second = std::move(second)] {
       state->wait_until_joined(rank, *first);
       return state->wait(rank, *second);
     });
@@ -256,11 +257,12 @@ class NodeGroup final : public GroupBackend {
 
   std::shared_ptr<GroupBackend> split(std::vector<int> members) override {
     const std::string id = formatted("{}/{}.{}", state_.id(), num_exchanges_, members.front());
-    return std::make_shared<NodeGroup>(node_, node_->group(id, members), state_.members()[rank_]);
+    return std::make_shared<RankGroup>(process_, process_->group(id, members),
+                                       state_.members()[rank_]);
   }
 
  private:
-  std::shared_ptr<Node> node_;
+  std::shared_ptr<ProcessRanks> process_;
   GroupState& state_;
   int rank_;  // among the members
   std::uint64_t num_exchanges_ = 0;
@@ -268,8 +270,8 @@ class NodeGroup final : public GroupBackend {
 
 }  // namespace
 
-Group make_group(std::shared_ptr<Node> node, GroupState& state, int rank) {
-  return Group(std::make_shared<NodeGroup>(std::move(node), state, rank));
+Group make_group(std::shared_ptr<ProcessRanks> process, GroupState& state, int rank) {
+  return Group(std::make_shared<RankGroup>(std::move(process), state, rank));
 }
 
 }  // namespace sluice

@@ -1,13 +1,13 @@
-// What the ranks of a node that are members of one group share: what members here and elsewhere
-// gave and not all have taken.
+// The state that the members of one group in one process share: contributions of members here and
+// elsewhere that not all have taken.
 //
 // Owns: exchanges on their way. Does not own: the failure that ends waits and the way to other
-// nodes (Node), what collectives mean (Group).
+// processes (ProcessRanks), what collectives mean (Group).
 //
 // Invariants:
 //  1. A member joins an exchange once: a rank here by enter(), one elsewhere by arrive(). Nobody
 //     here can tell the difference.
-//  2. A tensor goes to another node once, however many members there are given it; what is given
+//  2. A tensor goes to another process once, however many members there are given it; what is given
 //     to members elsewhere is not kept here.
 // Thread-safety: any thread may call anything.
 #pragma once
@@ -29,16 +29,16 @@
 
 namespace sluice {
 
-class Node;
+class ProcessRanks;
 
 class GroupState {
  public:
-  // The node outlives it. id: the same on all nodes.
-  GroupState(Node& node, std::string id, std::vector<int> members);
+  // The process outlives it. id: the same on all processes.
+  GroupState(ProcessRanks& process, std::string id, std::vector<int> members);
 
   const std::string& id() const { return id_; }
   const std::vector<int>& members() const { return members_; }
-  bool spans_nodes() const { return !elsewhere_.empty(); }
+  bool spans_processes() const { return !elsewhere_.empty(); }
 
   struct Collective;
   using CollectivePtr = std::shared_ptr<Collective>;
@@ -52,7 +52,7 @@ class GroupState {
   CollectivePtr enter(int member, std::uint64_t number, GroupNote note,
                       std::vector<at::Tensor> pieces, WhenJoined when_joined = nullptr);
   // A member that is elsewhere has joined. Throws Error(kPeer) where that cannot be.
-  void arrive(int from_node, const CollectiveHead& head, std::vector<at::Tensor> tensors);
+  void arrive(int from_process, const CollectiveHead& head, std::vector<at::Tensor> tensors);
   // A member's wait for `collective` ends with this.
   void refuse(int member, Collective& collective, std::exception_ptr error);
 
@@ -76,19 +76,19 @@ class GroupState {
   void send(int member, std::uint64_t number, const GroupNote& note,
             const std::vector<at::Tensor>& pieces) const;
 
-  Node& node_;
+  ProcessRanks& process_;
   const std::string id_;
   const std::vector<int> members_;
   std::vector<bool> is_here_;                          // for every member
-  std::map<int, std::vector<std::size_t>> elsewhere_;  // other nodes, and their members
+  std::map<int, std::vector<std::size_t>> elsewhere_;  // other processes, and their members
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, CollectivePtr> open_;  // not all have joined
 };
 
-// The group of those who share `state`, of `node`, for the member whose rank in the transport is
+// The group of those who share `state`, of `process`, for the member whose rank in the transport is
 // `rank`.
-Group make_group(std::shared_ptr<Node> node, GroupState& state, int rank);
+Group make_group(std::shared_ptr<ProcessRanks> process, GroupState& state, int rank);
 
 }  // namespace sluice

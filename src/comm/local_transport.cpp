@@ -1,5 +1,5 @@
-// Ranks as threads of one process: a node that has them all, and no wire.
-#include "comm/node.h"
+// Ranks as threads of one process: a process that has them all, and no link.
+#include "comm/process_ranks.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {
@@ -7,10 +7,10 @@ namespace sluice {
 std::vector<std::unique_ptr<Transport>> make_local_transports(int size,
                                                               const TransportOptions& options) {
   if (size < 1) throw Error(ErrorKind::kInternal, {.what = "a transport needs at least one rank"});
-  NodeOptions node;
-  node.num_ranks = size;
-  node.deadline = [deadline = options.deadline] { return deadline; };
-  return make_endpoints(std::make_shared<Node>(std::move(node)));
+  ProcessRanksOptions process;
+  process.num_ranks = size;
+  process.deadline = [deadline = options.deadline] { return deadline; };
+  return make_endpoints(std::make_shared<ProcessRanks>(std::move(process)));
 }
 
 }  // namespace sluice

@@ -12,31 +12,32 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/text.h"
-#include "comm/loopback_nodes.h"
-#include "comm/node.h"
+#include "comm/loopback_transports.h"
+#include "comm/process_ranks.h"
 #include "comm/process_transports.h"
 #include "comm/torchrun_board.h"
 #include "launch/control_line.h"
 #include "launch/rendezvous.h"
 #include "launch/socket.h"
-#include "sluice/parts/log.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {
 namespace {
 
-// How long a consequence waits for its cause.
+// Time that a consequence waits for its cause.
 constexpr std::chrono::milliseconds kPatience{1'500};
-// How long a run that failed waits for all others to keep what is there.
+// Time that a run that failed waits for all others to keep what is there.
 constexpr std::chrono::seconds kToKeep{20};
-// How long the process that serves the store stays for others that have the last step behind them.
+// Time that the process that serves the store stays for others that have the last step behind them.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
 
 // "process 1 (ranks 2, 3), pid 4711 on node7"
 std::string name_of(const ProcessLayout& layout, int num_ranks) {
-  return formatted("{}, pid {} on {}", node_text(layout.process, layout.num_processes, num_ranks),
-                   getpid(), machine_name());
+  return formatted("{}, pid {} on {}",
+                   process_text(layout.process, layout.num_processes, num_ranks), getpid(),
+                   machine_name());
 }
 
 // The endpoints that are in use: a failure of another process reaches them.
@@ -152,7 +153,7 @@ struct ProcessJob::Impl {
   std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
   int num_connections = 0;
 
-  // Of a run in several processes.
+  // The store, in a run of several processes.
   std::shared_ptr<JobStore> served;
   std::shared_ptr<StoreClient> store;
   std::atomic<bool> in_steps{false};
@@ -177,7 +178,7 @@ struct ProcessJob::Impl {
     store = std::make_shared<StoreClient>(served->address, served->secret, options.init_timeout);
     const std::string own = "jobs/" + std::to_string(environment.layout.process);
     const std::string number = "job " + std::to_string(store->add(own, 1));
-    // Of whoever is first.
+    // The name is that of whoever comes first.
     const std::string drawn = unique_suffix();
     name = store->compare_set(number, "", drawn);
     ControlLineOptions line_options;
@@ -230,8 +231,9 @@ struct ProcessJob::Impl {
     return first;
   }
 
-  // Where processes on other machines reach this one. The one that serves the store sees none of
-  // its addresses in its own connection: what leads to the first of another machine is one.
+  // The address at which processes on other machines reach this one. The one that serves the store
+  // sees none of its addresses in its own connection: what leads to the first of another machine is
+  // one.
   std::string own_host() {
     const ProcessLayout& layout = environment.layout;
     const auto key = [&](int process) { return formatted("{}/host/{}", name, process); };
@@ -288,9 +290,11 @@ int ProcessJob::ranks_on_machine() const {
 std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
   Impl& impl = *impl_;
   if (impl.is_alone()) {
-    const TransportOptions threads{std::max(impl.options.init_timeout, impl.options.deadline)};
-    return impl.options.wires ? make_loopback_nodes(impl.options.num_ranks, threads)
-                              : make_local_transports(impl.options.num_ranks, threads);
+    const TransportOptions threads{
+        impl.in_steps ? impl.options.deadline
+                      : std::max(impl.options.init_timeout, impl.options.deadline)};
+    return impl.options.gloo ? make_loopback_transports(impl.options.num_ranks, threads)
+                             : make_local_transports(impl.options.num_ranks, threads);
   }
   const auto throw_if_failed = [&] {
     const std::optional<JobFailure> failure = impl.heard();

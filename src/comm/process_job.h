@@ -5,7 +5,7 @@
 // processes. Does not own: what the ranks do, what is printed.
 //
 // A process that is alone has all ranks, and needs none of this: its endpoints are those of
-// threads, or, with `wires`, as those of processes.
+// threads, or, with `gloo`, as those of processes.
 //
 // Invariants:
 //  1. A failure in any process ends every wait of every rank, in all of them; agreed() is the same
@@ -30,10 +30,10 @@ struct ProcessJobOptions {
   int num_ranks = 1;  // of the run
   // Lines "what = value" that have to be the same in all processes, beside the number of ranks.
   std::string alike;
-  bool wires = false;  // Gloo, also where one process has all ranks
-  // Of the way there, and of every wait of the ranks, until steps_begin().
+  bool gloo = false;  // also where one process has all ranks
+  // Time for connecting, and for every wait of the ranks, until steps_begin().
   std::chrono::milliseconds init_timeout{300'000};
-  // Of every wait afterwards.
+  // Time for every wait afterwards.
   std::chrono::milliseconds deadline{100'000};
   std::chrono::milliseconds heartbeat{5'000};
 };
@@ -60,15 +60,16 @@ class ProcessJob {
   // A rank here hangs, and the run waits on: one of several processes warns the user, and says who
   // waits for it. what, remedy: as of an Error. From any thread.
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
-  // From now on waits have the deadline of steps. From any thread.
+  // From now on waits have the deadline of steps; of a process that is alone those of endpoints
+  // that connect() makes later. From any thread.
   void steps_begin();
   // A name of this job that no other has, the same in all processes.
   const std::string& name() const;
 
-  // What all processes that live take for the cause, after `own` has happened here; tells them.
-  // Waits for them shortly.
+  // The cause on which all living processes agree, after `own` has happened here; tells them. Waits
+  // for them shortly.
   Error agreed(const Error& own) noexcept;
-  // Of all processes that know the cause, this one tells the user.
+  // True if this process, of all that know the cause, tells the user.
   bool tells() const;
   // The run of this process ends well. Where the others need its server, the process waits for them
   // when it ends itself.

@@ -5,9 +5,9 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "comm/c10d_store.h"
-#include "comm/gloo_wire.h"
-#include "comm/node.h"
 #include "comm/process_transports.h"
+#include "comm/gloo_link.h"
+#include "comm/process_ranks.h"
 #include "launch/store_client.h"
 #include "sluice/error.h"
 
@@ -49,25 +49,25 @@ std::vector<std::unique_ptr<Transport>> make_process_transports(
                  .where = "make_process_transports",
                  .remedy = "give each process as many ranks"});
   }
-  NodeOptions node;
-  node.num_ranks = options.num_ranks;
-  node.num_nodes = options.num_processes;
-  node.node = options.process;
-  node.deadline = options.deadline;
-  node.on_failure = options.on_failure;
-  node.cause = options.cause;
-  auto shared = std::make_shared<Node>(std::move(node));
+  ProcessRanksOptions process;
+  process.num_ranks = options.num_ranks;
+  process.num_processes = options.num_processes;
+  process.process = options.process;
+  process.deadline = options.deadline;
+  process.on_failure = options.on_failure;
+  process.cause = options.cause;
+  auto shared = std::make_shared<ProcessRanks>(std::move(process));
   if (options.num_processes > 1) {
-    GlooWireOptions wire;
-    wire.num_ranks = options.num_ranks;
-    wire.num_nodes = options.num_processes;
-    wire.node = options.process;
-    wire.deadline = kConnect;
-    wire.name = options.name;
-    wire.host = options.host;
-    wire.secret = store->secret();
+    GlooLinkOptions link;
+    link.num_ranks = options.num_ranks;
+    link.num_processes = options.num_processes;
+    link.process = options.process;
+    link.deadline = kConnect;
+    link.name = options.name;
+    link.host = options.host;
+    link.secret = store->secret();
     meet(*store, options);
-    shared->connect(make_gloo_wire(make_job_store(store, kConnect), std::move(wire)));
+    shared->connect(make_gloo_link(make_job_store(store, kConnect), std::move(link)));
   }
   return make_endpoints(std::move(shared));
 }

@@ -78,11 +78,11 @@ void TensorLayout::derive() {
     extent_ = span > kMaxBytes || extent_ > kMaxBytes ? std::numeric_limits<std::int64_t>::max()
                                                       : extent_ + span;
   }
-  // What overlaps itself cannot be written element by element: it travels as it lies.
+  // A tensor that overlaps itself cannot be written element by element: it travels as it lies.
   packed_ = !overlaps && extent_ > num_distinct_;
 }
 
-void TensorLayout::write(WireWriter& writer) const {
+void TensorLayout::write(Packer& writer) const {
   writer.add(defined_);
   if (!defined_) return;
   writer.add(static_cast<int>(dtype_))
@@ -94,7 +94,7 @@ void TensorLayout::write(WireWriter& writer) const {
       .add(strides_);
 }
 
-TensorLayout TensorLayout::read(WireReader& reader, const std::string& where) {
+TensorLayout TensorLayout::read(Unpacker& reader, const std::string& where) {
   TensorLayout layout;
   layout.defined_ = reader.take<bool>();
   if (!layout.defined_) return layout;
@@ -130,17 +130,17 @@ TensorLayout TensorLayout::read(WireReader& reader, const std::string& where) {
                      std::any_of(layout.strides_.begin(), layout.strides_.end(),
                                  [](std::int64_t stride) { return stride < 0; });
   if (wrong) {
-    refuse_layout(
-        "sizes " + shape_text(layout.sizes_) + " with strides " + shape_text(layout.strides_),
-        where);
+    refuse_layout(formatted("sizes {} with strides {}", shape_text(layout.sizes_),
+                            shape_text(layout.strides_)),
+                  where);
   }
   layout.derive();
   std::int64_t numel = 1;  // with what is repeated: an int64 must hold it
   for (const std::int64_t size : layout.sizes_) numel = bounded_product(size, numel);
   if (layout.extent_ > kMaxBytes / element || layout.num_distinct_ > kMaxBytes / element ||
       numel == std::numeric_limits<std::int64_t>::max()) {
-    refuse_layout("a tensor of " + shape_text(layout.sizes_) + " that spans more than " +
-                      human_bytes(kMaxBytes),
+    refuse_layout(formatted("a tensor of {} that spans more than {}", shape_text(layout.sizes_),
+                            human_bytes(kMaxBytes)),
                   where);
   }
   return layout;

@@ -1,6 +1,6 @@
-// How a tensor lies in memory, so that it can be sent as flat bytes and lie in the same way where
-// it arrives: kernels choose their order of work by strides and alignment, and bits must not depend
-// on the wire.
+// The layout of a tensor in memory, so that it can be sent as flat bytes and lie in the same way
+// where it arrives: kernels choose their order of work by strides and alignment, and bits must not
+// depend on the link.
 //
 // Owns: the layout, its check, the way to flat bytes and back. Does not own: the bytes' way.
 //
@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/wire.h"
+#include "base/packer.h"
 
 namespace sluice {
 
@@ -29,9 +29,9 @@ class TensorLayout {
   // Throws Error(kInternal) for a tensor that is not strided memory.
   explicit TensorLayout(const at::Tensor& tensor);
 
-  void write(WireWriter& writer) const;
+  void write(Packer& writer) const;
   // Throws Error(kPeer), naming `where`, for what no tensor of ours has.
-  static TensorLayout read(WireReader& reader, const std::string& where);
+  static TensorLayout read(Unpacker& reader, const std::string& where);
 
   bool defined() const { return defined_; }
   std::int64_t num_bytes() const;  // that travel
@@ -39,7 +39,7 @@ class TensorLayout {
   // The bytes of `tensor`, whose layout this is, one after another, on the host. Shares the
   // tensor's memory where it can.
   at::Tensor flatten(const at::Tensor& tensor) const;
-  // Where the bytes are to arrive: from its begin on num_bytes() of them; it has room for the next
+  // Memory into which the bytes arrive, num_bytes() from its start on; it has room for the next
   // multiple of 64.
   at::Tensor allocate() const;
   at::Tensor restore(const at::Tensor& arrived) const;

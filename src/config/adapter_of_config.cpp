@@ -5,8 +5,8 @@
 
 #include "config/option_keys.h"
 #include "config/origins.h"
+#include "config/run_config.h"
 #include "sluice/error.h"
-#include "sluice/run_config.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +21,7 @@ std::string place_of(const RunConfig& config, const std::string& key) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = place_of(config, key), .remedy = remedy});
 }
 
-// What the adapter's own configuration says otherwise.
+// Refuses keys that the adapter's own configuration contradicts.
 void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
   const AdaptedLinear& first = adapter.layers.front();
   const LoraOptions& lora = config.lora;

@@ -1,17 +1,17 @@
-// How many sequences and microbatches a step of a configuration has, whichever key says it.
+// Numbers of sequences and microbatches of a configuration's step, whichever key says them.
 //
 // Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
 
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 namespace sluice {
 
 struct BatchSizes {
   std::int64_t global_batch = 0;  // sequences of a step, of all replicas: the data goes on by these
-  std::int64_t local_batch = 0;   // of a replica; those of replica r begin at r * local_batch
+  std::int64_t local_batch = 0;   // of a replica; those of replica r start at r * local_batch
   int num_microbatches = 0;       // of a replica
 };
 

@@ -94,7 +94,7 @@ void check_transport(const RunConfig& config) {
                                   .remedy = "write \"gloo\""});
 }
 
-// What settles the number of stages beside a schedule file, which settles it too.
+// Refuses keys that settle the number of stages beside a schedule file, which settles it too.
 void check_schedule(const RunConfig& config) {
   if (config.parallelism.schedule_csv.empty()) return;
   const PartitionOptions& options = config.parallelism.pipeline.partition;

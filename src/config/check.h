@@ -1,11 +1,11 @@
-// What no key can check by itself.
+// Checks that no key can make by itself.
 // Thread-safety: pure functions.
 #pragma once
 
 #include <map>
 
 #include "config/key_table.h"
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 namespace sluice::detail {
 
@@ -13,7 +13,7 @@ namespace sluice::detail {
 inline constexpr const char* kLocalBatch = "training.local_batch_size";
 inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
-// What was said of keys that are not built.
+// Values of keys that are not built.
 using Unbuilt = std::map<const Key*, Value>;
 
 // Throws Error(kUsage) "not built yet" for the first that is not the default.

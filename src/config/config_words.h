@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/words.h"
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 namespace sluice::detail {
 

@@ -2,10 +2,11 @@
 #include <filesystem>
 #include <unordered_set>
 
+#include "config/option_keys.h"
 #include "config/paths.h"
+#include "config/run_config.h"
 #include "data/data_format.h"
 #include "sluice/error.h"
-#include "sluice/run_config.h"
 
 namespace sluice {
 
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What keeps a pattern without matches from having some.
+// The reason why a pattern has no matches, as a remedy.
 std::string remedy_of_no_match(const std::string& pattern) {
   fs::path folder;
   std::error_code error;
@@ -53,6 +54,14 @@ Error no_file(const std::string& pattern, const std::string& other, const std::s
                                    .remedy = "copy what it gives into a file, and name that"});
 }
 
+void require_format(const RunConfig& config, const std::string& file, const std::string& where) {
+  try {
+    data::format_of(file, config.data.format, where);
+  } catch (const Error& error) {
+    throw detail::with_places(config, error);
+  }
+}
+
 std::vector<std::vector<std::string>> expand(const RunConfig& config, const std::string& key,
                                              const std::vector<std::string>& patterns) {
   const auto origin = config.origins.find(key);
@@ -71,7 +80,7 @@ std::vector<std::vector<std::string>> expand(const RunConfig& config, const std:
     if (found.files.empty()) throw no_file(pattern, found.other, where);
     entries.emplace_back();
     for (const std::string& match : found.files) {
-      data::format_of(match, config.data.format, where);
+      require_format(config, match, where);
       const std::string file = data::data_file_of(match, config.data.format);
       if (seen.insert(file).second) entries.back().push_back(file);
     }

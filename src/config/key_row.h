@@ -69,7 +69,7 @@ struct Row : Key {
   }
 };
 
-// What a member of a section is in a Value: numbers as they are, an enumerator as its word.
+// The form of a section's member in a Value: numbers as they are, an enumerator as its word.
 template <typename Type>
 Value to_value(const Type& member) {
   if constexpr (std::is_enum_v<Type>) {

@@ -36,7 +36,7 @@ std::vector<Key> make_table() {
           .means("An exported graph (model.pt2); its weights are from `model.path`."),
       key<&C::model, &Model::adapter>("model", "adapter")
           .path()
-          .means("PEFT adapter directory to go on from: its adapter_config.json says what [lora] "
+          .means("PEFT adapter directory to resume from: its adapter_config.json says what [lora] "
                  "says of a "
                  "new one. `model.path` is its base."),
       unbuilt_key("model", "rewrites", [](const C&) -> Value { return true; })
@@ -49,6 +49,7 @@ std::vector<Key> make_table() {
           .means("Only a config.json: weights are initialised, the same bits for every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
           .decides_the_numbers()
+          .is_option("dtype")
           .means("Type of the parameters and of the whole computation; sums of gradients and the "
                  "optimizer's state are float32. Weights of another type are converted. `float16` "
                  "holds at most 65504, and nothing scales the loss: prefer `bfloat16`."),
@@ -74,6 +75,7 @@ std::vector<Key> make_table() {
                  "`model.layers.0.self_attn.q_proj`; `*` is any run of characters."),
 
       key<&C::data, &Data::files>("data", "files")
+          .is_option("data.files")
           .path()
           .not_empty()
           .means(
@@ -82,15 +84,17 @@ std::vector<Key> make_table() {
               "pattern are read in the order of their names, and a file that several patterns "
               "match is read once."),
       key<&C::data, &Data::format>("data", "format")
+          .is_option("data.format")
           .means("`auto`: by the ending of each file, upper or lower case: .jsonl; .bin, which is "
                  "Megatron's with an .idx beside it, llm.c's by its magic number, else nanoGPT's; "
                  "anything else is text, but for endings that are certainly none (such as .gz, "
                  ".json, .parquet), which are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
-          .means("Shuffle the sequences, by `training.seed`. false: file order, begin again at "
+          .means("Shuffle the sequences, by `training.seed`. false: file order, start again at "
                  "the end."),
       key<&C::data, &Data::tokenizer>("data", "tokenizer")
+          .is_option("data.tokenizer")
           .decides_the_data()
           .path()
           .not_empty()
@@ -101,14 +105,17 @@ std::vector<Key> make_table() {
           .means("Length to which shorter rows are padded: `training.seq_len`, or that of the "
                  "microbatch's longest row."),
       key<&C::data, &Data::pack>("data", "pack")
+          .is_option("data.pack")
           .decides_the_data()
           .means("Several documents in a row, attention inside each. Whole rows of .jsonl are put "
-                 "together; text and token files are told apart where their documents begin."),
+                 "together; text and token files are told apart where their documents start."),
       key<&C::data, &Data::truncate>("data", "truncate")
+          .is_option("data.truncate")
           .decides_the_data()
           .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: they "
                  "are an error."),
       key<&C::data, &Data::chat_template>("data", "chat_template")
+          .is_option("data.chat_template")
           .decides_the_data()
           .means("How the messages of a conversation become text. `auto`: as the tokenizer's "
                  "special tokens, or the model's family, have it; refused where neither says it."),
@@ -116,6 +123,7 @@ std::vector<Key> make_table() {
           .decides_the_data()
           .means("Of conversations count only what the assistant says. false: all of it."),
       key<&C::data, &Data::weights>("data", "weights")
+          .is_option("data.weights")
           .decides_the_data()
           .above(0)
           .means("Share of each entry of `data.files` in the mixture; each may have a format of "
@@ -183,9 +191,11 @@ std::vector<Key> make_table() {
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()
+          .is_option("kind")
           .means("Update rule. SGD is without momentum."),
       key<&C::optimizer, &Optimizer::lr>("optimizer", "lr")
           .decides_the_numbers()
+          .is_option("lr")
           .at_least(0)
           .means("Learning rate, before `lr_scheduler`."),
       betas_key().decides_the_numbers().at_least(0).below(1).means(
@@ -203,6 +213,7 @@ std::vector<Key> make_table() {
           .means("Name patterns of the parameters without weight decay."),
       key<&C::optimizer, &Optimizer::max_norm>("optimizer", "max_norm")
           .decides_the_numbers()
+          .is_option("max_norm")
           .at_least(0)
           .means("Clips the global gradient norm over all stages. 0: no clipping; the norm is "
                  "reported all the same."),
@@ -402,8 +413,9 @@ std::vector<Key> make_table() {
           .between(0, kMaxSteps)
           .means("Checkpoints of the steps that this divides are never removed. 0: none."),
       resume_key().path().not_empty().at_least(0).means(
-          "`auto`: go on from the newest checkpoint in `checkpoint.folder` that verifies, or begin "
-          "where there is none; `none`: begin anew; a step: from that checkpoint of the folder; or "
+          "`auto`: resume from the newest checkpoint in `checkpoint.folder` that verifies, or "
+          "start "
+          "where there is none; `none`: start anew; a step: from that checkpoint of the folder; or "
           "the path of a checkpoint."),
       key<&C::checkpoint, &Checkpoint::async>("checkpoint", "async")
           .means("Write checkpoints behind the training. The last one is always written before the "
@@ -417,7 +429,7 @@ std::vector<Key> make_table() {
                  "`continue` is a warning, but for the last one."),
       key<&C::checkpoint, &Checkpoint::allow>("checkpoint", "allow")
           .one_of({"data", "model"})
-          .means("What may differ from the checkpoint that a run goes on from; without it other "
+          .means("What may differ from the checkpoint that a run resumes from; without it other "
                  "data or another model (by size and content, never by path or time) is refused."),
 
       key<&C::metrics, &Metrics::folder>("metrics", "folder")

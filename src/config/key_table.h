@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "config/value.h"
-#include "sluice/run_config.h"
 
 namespace sluice::detail {
 
-// Of a number, or of every number in a list.
+// The range of a number, or of every number in a list.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();

@@ -10,12 +10,12 @@
 #include "base/product_kind.h"
 #include "config/check.h"
 #include "config/key_table.h"
+#include "config/run_config.h"
 #include "config/set_value.h"
 #include "config/toml_reader.h"
 #include "config/unknown_key.h"
 #include "plan/fault.h"
 #include "sluice/error.h"
-#include "sluice/run_config.h"
 
 namespace sluice {
 namespace detail {
@@ -28,8 +28,8 @@ const Key* find_key(const std::string& full_name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// Variables that begin as those of keys do and are none, and what refuses a wrong value of one
-// before a run begins. What is not acted on is refused.
+// Variables that start as those of keys do and are none, and what refuses a wrong value of one
+// before a run starts. What is not acted on is refused.
 struct OtherVariable {
   std::string name;
   void (*check)(const std::string& value);

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// How far the prediction may be above what a run needs (docs/memory.md).
+// The error by which the prediction may be above what a run needs (docs/memory.md).
 constexpr double kUncertainty = 0.04;
 
 // A file of one number; anything else ("max", no such file) is no limit.
@@ -46,7 +46,7 @@ Needs needs_of(const Plan& plan) {
   return needs;
 }
 
-// Of a rank that needs more than the configuration lets it have.
+// The error of a rank that needs more than the configuration lets it have.
 std::optional<Error> rank_shortage(const Plan& plan) {
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const std::int64_t peak = plan.ranks[rank].memory.total_bytes();

@@ -51,6 +51,7 @@ std::string place_of(const RunConfig& config, const std::string& where) {
 }  // namespace
 
 std::string with_keys(const std::string& text) { return with_names(text, key_name); }
+Error with_keys(const Error& error) { return with_names(error, key_name); }
 
 std::string with_keys_and_place(const RunConfig& config, const std::string& text) {
   const Key* key = key_of(first_option(text));

@@ -1,17 +1,18 @@
-// What the library says of its options, in the words of a configuration: keys, and the places where
-// they were given.
+// The library's messages about its options, in the words of a configuration: keys, and the places
+// where they were given.
 // Thread-safety: pure functions.
 #pragma once
 
 #include <string>
 
+#include "config/run_config.h"
 #include "sluice/error.h"
-#include "sluice/run_config.h"
 
 namespace sluice::detail {
 
 // A text with keys in place of the options that it names (base/option_names.h).
 std::string with_keys(const std::string& text);
+Error with_keys(const Error& error);
 
 // The same, and behind it the place of the first option that the text names, if that was given.
 std::string with_keys_and_place(const RunConfig& config, const std::string& text);

@@ -1,14 +1,14 @@
-// Where a key was given.
+// The place where a key was given.
 // Thread-safety: a pure function.
 #pragma once
 
 #include <string>
 
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 namespace sluice {
 
-// Whether a file, the environment or the command line gives it. key: "section.name".
+// True if a file, the environment or the command line gives it. key: "section.name".
 inline bool is_set(const RunConfig& config, const std::string& key) {
   const auto origin = config.origins.find(key);
   return origin != config.origins.end() && origin->second != "default";

@@ -21,7 +21,7 @@ struct Matches {
 };
 // The regular files that `pattern` names, sorted by name: `*`, `?` and `[...]` match within a path
 // component (not a leading dot), `**` as a whole component matches any number of folders (not those
-// that begin with a dot; links to folders are not entered), and at the end every file below them. A
+// that start with a dot; links to folders are not entered), and at the end every file below them. A
 // pattern that exists as it stands is that file. Throws Error(kInput) for a folder that cannot be
 // read.
 Matches match_files(const std::string& pattern, const std::string& where);

@@ -36,7 +36,7 @@ std::vector<PeerKey> make_peer_table() {
       {"torchtitan", "optimizer.fused", "`training.fused`"},
       {"torchtitan", "optimizer.early_step_in_backward", kNone},
       {"torchtitan", "lr_scheduler.decay_type", "`lr_scheduler.decay`"},
-      {"torchtitan", "lr_scheduler.decay_ratio", "nothing (the decay begins after the warm-up)"},
+      {"torchtitan", "lr_scheduler.decay_ratio", "nothing (the decay starts after the warm-up)"},
       {"torchtitan", "lr_scheduler.lr_min", "`lr_scheduler.min_lr_factor`"},
       {"torchtitan", "training.batch_size", "`training.local_batch_size`"},
       {"torchtitan", "training.dataset", kFiles},

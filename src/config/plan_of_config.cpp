@@ -13,6 +13,7 @@
 #include "config/memory_size.h"
 #include "config/option_keys.h"
 #include "config/origins.h"
+#include "config/run_config.h"
 #include "plan/families/fused.h"
 #include "plan/lora/adapter_files.h"
 #include "plan/option_words.h"
@@ -20,7 +21,6 @@
 #include "plan/trainable.h"
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
-#include "sluice/run_config.h"
 
 namespace sluice {
 namespace {
@@ -99,7 +99,7 @@ std::int64_t num_ranks(const RunConfig& config) {
   return std::int64_t{pipeline.num_ranks.value_or(1)} * pipeline.data_parallel.degree;
 }
 
-// Of a rank's operators, where the configuration leaves them open and nobody has said.
+// Threads for a rank's operators, where the configuration leaves them open and nobody has said.
 std::int64_t share_of_cores(const RunConfig& config) {
   return std::max<std::int64_t>(
       1, std::int64_t{std::thread::hardware_concurrency()} / num_ranks(config));
@@ -117,7 +117,7 @@ std::string recomputed_text(const ActivationCheckpoint& which) {
   return which.kind == ActivationCheckpoint::kFull ? "full" : join(which.names, ",");
 }
 
-// Of a file: that they are of this run. Returns a warning, "" for none.
+// Checks that the times of a file are of this run. Returns a warning, "" for none.
 std::string require_times_of_run(const RunConfig& config, const ModelSpec& model,
                                  const MeasuredMachine* measured, const LayerTimes& times) {
   std::optional<std::int64_t> threads;
@@ -137,7 +137,7 @@ void set_times(const RunConfig& config, const ModelSpec& model, const MeasuredMa
     std::string warning = require_times_of_run(config, model, measured, *times);
     if (!warning.empty()) warnings.push_back(std::move(warning));
   } else if (measured && !measured->times.empty()) {
-    // Of this run, whatever cores this process has: who measured has told it.
+    // Times of this run, whatever cores this process has: the process that measured has sent them.
     times =
         std::make_shared<const LayerTimes>(parse_layer_times(measured->times, "the measurement"));
   }

@@ -6,12 +6,12 @@
 
 #include "base/format.h"
 #include "config/key_table.h"
+#include "config/run_config.h"
 #include "config/value.h"
-#include "sluice/run_config.h"
 
 namespace sluice::detail {
 
-// Where a value was given.
+// The place where a value was given.
 struct Source {
   std::string file;    // "" on the command line and in the environment
   std::string folder;  // of relative paths

@@ -1,10 +1,10 @@
-// What the table says: of one configuration, and of the keys themselves.
+// The key table as text: of one configuration, and of the keys themselves.
 
 #include "base/json.h"
 #include "base/text.h"
 #include "config/key_table.h"
 #include "config/peer_keys.h"
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 namespace sluice {
 namespace {

@@ -102,7 +102,7 @@ std::string remedy_of(const std::string& reason) {
       {"redefine", "keep one of the two"},
       {"utf-8", "save the file as UTF-8"},
       {"table header", "write [section] alone on its line"},
-      {"string", "close the string with the quote it began with; \\ in \"...\" is written \\\\"},
+      {"string", "close the string with the quote it started with; \\ in \"...\" is written \\\\"},
       {"integer", "numbers are written 10, 0.1 or 3e-4"},
       {"floating-point", "numbers are written 10, 0.1 or 3e-4"},
       {"boolean", "write true or false; text needs quotes: key = \"text\""},
@@ -159,7 +159,7 @@ RawValue read_toml_value(const std::string& text) {
   RawValue word;
   word.type = RawValue::Type::kString;
   word.string = text;
-  // A line break could begin another key.
+  // A line break could start another key.
   if (text.size() > kMaxTomlBytes || text.find_first_of("\r\n") != std::string::npos) return word;
   try {
     const toml::table table = parse("value = " + text, "");

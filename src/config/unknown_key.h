@@ -1,4 +1,4 @@
-// What is said about a key, a section or a variable that does not exist.
+// Messages about a key, a section or a variable that does not exist.
 // Thread-safety: pure functions.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace sluice::detail {
 // nearest one. An empty name: the section itself, or a key above the first section.
 Error unknown_key(const std::string& section, const std::string& name, const std::string& where);
 
-// A variable of the environment that begins with SLUICE_, sets no key and is none of `others`.
+// A variable of the environment that starts with SLUICE_, sets no key and is none of `others`.
 Error unknown_variable(const std::string& variable, const std::vector<std::string>& others);
 
 }  // namespace sluice::detail

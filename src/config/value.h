@@ -29,7 +29,7 @@ struct Position {
   std::uint32_t line = 0, column = 0;
 };
 
-// What TOML holds at a place. kOther: tables, dates and times.
+// A value as TOML holds it. kOther: tables, dates and times.
 struct RawValue {
   enum class Type { kBool, kInteger, kNumber, kString, kList, kOther };
   Type type = Type::kOther;

@@ -12,7 +12,7 @@
 namespace sluice::data {
 namespace {
 
-// A format, by tokens that only its tokenizers have, by families, and the token that begins a text.
+// A format, by tokens that only its tokenizers have, by families, and the token that starts a text.
 struct Known {
   ChatTemplate format;
   std::array<std::string_view, 2> tokens;
@@ -59,13 +59,13 @@ const Known& known_format(ChatTemplate chat_template, const TextTokens& tokens,
   }
   if (found != formats.end()) return *found;
   throw Error(ErrorKind::kUsage,
-              {.what = "data.chat_template = \"auto\" finds no format for conversations: neither "
+              {.what = "`data.chat_template` = \"auto\" finds no format for conversations: neither "
                        "the tokenizer's special tokens nor the model's family is of a known one",
-               .remedy = "set data.chat_template to \"chatml\", \"llama3\", \"mistral\" or "
+               .remedy = "set `data.chat_template` to \"chatml\", \"llama3\", \"mistral\" or "
                          "\"gemma\""});
 }
 
-// As Python's str.strip().
+// The text without white space at both ends, as Python's str.strip().
 std::string stripped(std::string_view text) {
   while (const std::size_t space = leading_space(text)) text.remove_prefix(space);
   while (const std::size_t space = trailing_space(text)) text.remove_suffix(space);

@@ -1,4 +1,4 @@
-// How the messages of a conversation become one text, in the published formats of four families.
+// The text of a conversation's messages, in the published formats of four families.
 //
 // Formats, as the chat templates of these models render them:
 //   chatml   <|im_start|>ROLE\nCONTENT<|im_end|>\n                     (Qwen, SmolLM, ..)
@@ -27,7 +27,7 @@ namespace sluice::data {
 // The text of a message.
 struct Turn {
   std::string text;
-  // What the assistant says in it, with the token that ends it: [begin, end), empty for others.
+  // The assistant's part of it, with the token that ends it: [begin, end), empty for others.
   std::size_t begin = 0, end = 0;
 };
 

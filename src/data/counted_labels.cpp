@@ -60,11 +60,9 @@ void refuse_uncounted(const DataEntries& entries, std::int64_t step, DataPositio
     where += ", " + entries.source(place.entry).place(place.sequence);
   }
   if (batch_size > kNamedRows) where += formatted(" and {} more", batch_size - kNamedRows);
-  throw Error(ErrorKind::kInput,
-              {.what = "no label of the step's batch is counted",
-               .where = where,
-               .remedy = std::string(kRemedy) +
-                         ", or raise training.local_batch_size or training.global_batch_size"});
+  throw Error(ErrorKind::kInput, {.what = "no label of the step's batch is counted",
+                                  .where = where,
+                                  .remedy = std::string(kRemedy) + ", or take larger batches"});
 }
 
 }  // namespace sluice::data

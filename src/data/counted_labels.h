@@ -8,11 +8,11 @@
 
 namespace sluice::data {
 
-// As TokenData::require_counted_labels.
+// The checks of TokenData::require_counted_labels.
 void require_counted_labels(const DataEntries& entries, std::int64_t steps, std::int64_t batch_size,
                             const StepsDone& done);
 
-// Throws Error(kInput) with the step and its rows, which begin at `position`.
+// Throws Error(kInput) with the step and its rows, which start at `position`.
 [[noreturn]] void refuse_uncounted(const DataEntries& entries, std::int64_t step,
                                    DataPosition position, std::int64_t batch_size);
 

@@ -14,10 +14,10 @@ namespace sluice::data {
 namespace {
 
 [[noreturn]] void refuse_weights(const std::string& what, const std::string& remedy) {
-  throw Error(ErrorKind::kUsage, {.what = what, .where = "data.weights", .remedy = remedy});
+  throw Error(ErrorKind::kUsage, {.what = what, .where = "`data.weights`", .remedy = remedy});
 }
 
-// How many files each entry has.
+// The number of files of each entry.
 std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   const std::vector<double>& weights = options.data.weights;
   const auto num_files = static_cast<std::int64_t>(options.data.files.size());
@@ -27,11 +27,9 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
     entries.assign(options.data.files.size(), 1);
   }
   if (!weights.empty() && weights.size() != entries.size()) {
-    refuse_weights(
-        counted(static_cast<std::int64_t>(weights.size()), "weight") + " for " +
-            (entries.size() == 1 ? "1 entry" : std::to_string(entries.size()) + " entries") +
-            " of data.files",
-        "give one for each entry, or none");
+    refuse_weights(formatted("{} for {} {} of `data.files`", counted(std::ssize(weights), "weight"),
+                             entries.size(), entries.size() == 1 ? "entry" : "entries"),
+                   "give one for each entry, or none");
   }
   if (weights.size() > Mixture::kMaxEntries) {
     refuse_weights(std::to_string(weights.size()) + " weights",
@@ -45,7 +43,7 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i] < 1) {
-      refuse_weights(formatted("entry {} of data.files has no file of its own", i + 1),
+      refuse_weights(formatted("entry {} of `data.files` has no file of its own", i + 1),
                      "its files are in an earlier entry: take them out of one of both");
     }
     total += entries[i];
@@ -54,7 +52,7 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
     throw Error(ErrorKind::kUsage,
                 {.what = formatted("the entries have {} of {}", total, counted(num_files, "file")),
                  .where = "TokenDataOptions::files_per_entry",
-                 .remedy = "let them add up to all of data.files"});
+                 .remedy = "let them add up to all of `data.files`"});
   }
   return entries;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "data/data_words.h"
 #include "data/token_file.h"
@@ -47,15 +48,15 @@ DataFormat format_of(const std::string& file, DataFormat format, const std::stri
   if (ending == ".idx") {
     if (exists(bin_of_index(file))) return DataFormat::kMegatron;
     throw Error(ErrorKind::kInput,
-                {.what = "data.files: '" + file + "' is the index of a .bin that is not beside it",
+                {.what = "'" + file + "' is the index of a .bin that is not beside it",
                  .where = where,
                  .remedy = "put '" + bin_of_index(file) + "' there"});
   }
   if (std::find(kNoText.begin(), kNoText.end(), ending) != kNoText.end()) {
     throw Error(ErrorKind::kUsage,
-                {.what = "data.files: '" + file + "' is no text by its ending",
+                {.what = "'" + file + "' is no text by its ending",
                  .where = where,
-                 .remedy = "write data.format = \"text\" to train on its bytes all the same"});
+                 .remedy = "set `data.format` = \"text\" to read its bytes all the same"});
   }
   return DataFormat::kText;
 }
@@ -63,18 +64,18 @@ DataFormat format_of(const std::string& file, DataFormat format, const std::stri
 DataFormat common_format(const std::vector<std::string>& files, DataFormat format) {
   if (files.empty()) {
     throw Error(ErrorKind::kUsage,
-                {.what = "data.files names no file", .remedy = "set data.files"});
+                {.what = "`data.files` names no file", .remedy = "set `data.files`"});
   }
   const auto word = [](DataFormat of) { return detail::word_of(detail::words_of(of), of); };
-  const DataFormat first = format_of(files.front(), format, "data.files");
+  const DataFormat first = format_of(files.front(), format, "`data.files`");
   for (const std::string& file : files) {
-    const DataFormat other = format_of(file, format, "data.files");
+    const DataFormat other = format_of(file, format, "`data.files`");
     if (other == first) continue;
     throw Error(
         ErrorKind::kUsage,
-        {.what = "data.files mixes " + word(first) + " and " + word(other),
+        {.what = formatted("`data.files` mixes {} and {}", word(first), word(other)),
          .where = files.front() + " and " + file,
-         .remedy = "use one kind, give each its share in data.weights, or set data.format"});
+         .remedy = "use one kind, give each its share in `data.weights`, or set `data.format`"});
   }
   return first;
 }

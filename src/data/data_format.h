@@ -1,5 +1,5 @@
 // The format of data files: what data.format says, or by their endings, and of a .bin by what it
-// begins with and what lies beside it.
+// starts with and what lies beside it.
 // Thread-safety: pure functions of the files.
 #pragma once
 

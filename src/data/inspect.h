@@ -1,4 +1,4 @@
-// What a file of training data holds, for people who are about to train on it.
+// The contents of a file of training data, for people who are about to train on it.
 //
 // Owns: reading a file once and counting. Does not own: printing.
 // Throws as training would: what it takes, training takes, given the same tokenizer and a model
@@ -36,7 +36,7 @@ struct FileContents {
   std::string id_type;  // of token files: "uint16"
   std::uint64_t bytes = 0;
   std::uint64_t documents = 0;  // rows of .jsonl
-  // Where they are known: of ids, or with a tokenizer.
+  // Counts, where they are known: of ids, or with a tokenizer.
   std::optional<std::uint64_t> tokens, counted, longest;
   std::optional<std::int32_t> largest_id;
   std::map<std::string, std::uint64_t> fields;  // of .jsonl: how many rows have each

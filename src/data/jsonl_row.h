@@ -19,7 +19,7 @@ struct Message {
   friend bool operator==(const Message&, const Message&) = default;
 };
 
-// What is said: a text, or a list of messages.
+// The content of a message or field: a text, or a list of messages.
 struct Speech {
   std::optional<std::string> text;
   std::optional<std::vector<Message>> messages;

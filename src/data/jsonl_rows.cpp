@@ -94,13 +94,14 @@ JsonlRows::JsonlRows(std::vector<std::string> files) : files_(std::move(files)) 
     num_bytes_ += offsets_.back().back();
   }
   if (size_ > 0) return;
-  throw Error(ErrorKind::kInput,
-              {.what = "the data has no rows",
-               .where = files_.front(),
-               .remedy = "a row is a line with a JSON object: name files with rows in data.files"});
+  throw Error(
+      ErrorKind::kInput,
+      {.what = "the data has no rows",
+       .where = files_.front(),
+       .remedy = "a row is a line with a JSON object: name files with rows in `data.files`"});
 }
 
-// Of the files that begin at or before this row the last, which is not empty.
+// The last file that starts at or before this row, which is not empty.
 std::size_t JsonlRows::file_of(std::uint64_t index) const {
   return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) -
                                   first_.begin()) -

@@ -16,7 +16,7 @@
 
 namespace sluice::data {
 
-// Whether the first row of the file has ids of its own, and so needs no tokenizer. false for a file
+// True if the first row of the file has ids of its own, and so needs no tokenizer. false for a file
 // without rows, and where the row is malformed.
 bool first_row_has_ids(const std::string& path);
 
@@ -36,7 +36,7 @@ class JsonlRows {
   // "file:line". Precondition: index < size().
   std::string place(std::uint64_t index) const;
 
-  // What `use` makes of the row; errors of both are at its file and line. Precondition: index <
+  // The result of `use` on the row; errors of both are at its file and line. Precondition: index <
   // size().
   template <typename Use>
   auto with_row(std::uint64_t index, Use&& use) const {

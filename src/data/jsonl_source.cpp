@@ -65,8 +65,8 @@ class JsonlSource final : public SequenceSource {
   std::vector<std::uint64_t> uncounted_;  // of those
 };
 
-// Whole rows, one after the other as long as they fit: the next that does not begins a sequence.
-// All rows are read once, to know how long they are; kept is where each sequence begins.
+// Whole rows, one after the other as long as they fit: the next that does not starts a sequence.
+// All rows are read once, to know how long they are; kept is where each sequence starts.
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)
@@ -131,7 +131,7 @@ class PackedJsonlSource final : public SequenceSource {
     if (!row.mask.empty()) {
       throw Error(ErrorKind::kInput,
                   {.what = "'attention_mask' hides tokens, which rows that are packed cannot do",
-                   .remedy = "leave the padding out of the row, or set data.pack = false"});
+                   .remedy = "leave the padding out of the row, or set `data.pack` = false"});
     }
     if (row.positions.empty()) {
       for (std::size_t i = 0; i < row.ids.size(); ++i)
@@ -139,9 +139,9 @@ class PackedJsonlSource final : public SequenceSource {
     } else if (row.positions.front() != 0) {
       throw Error(ErrorKind::kInput,
                   {.what = formatted(
-                       "'position_ids' begin at {}, so that the row would go on the one before it",
+                       "'position_ids' start at {}, so that the row would go on the one before it",
                        row.positions.front()),
-                   .remedy = "let them begin at 0, or set data.pack = false"});
+                   .remedy = "let them start at 0, or set `data.pack` = false"});
     }
     row.labels.front() = static_cast<std::int32_t>(kIgnoredLabel);
     return row;

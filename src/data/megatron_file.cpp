@@ -1,11 +1,11 @@
 // Megatron-LM's indexed data set. The .idx: the nine bytes "MMIDIDX\0\0", a uint64 version (1), a
 // byte that says the type of the ids, the uint64 numbers of sequences and of entries of the
 // document index; then an int32 length of every sequence, its int64 place in the .bin in bytes, the
-// number of the sequence with which each document begins (int64, with the end behind the last), and
+// number of the sequence with which each document starts (int64, with the end behind the last), and
 // maybe a byte of mode for every sequence.
 //
-// What Megatron writes has the sequences one behind the other, so the .bin itself is the row of
-// tokens, and only documents have to be looked up in the .idx. Anything else is refused.
+// Files that Megatron writes have the sequences one behind the other, so the .bin itself is the row
+// of tokens, and only documents have to be looked up in the .idx. Anything else is refused.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -108,7 +108,7 @@ class MegatronFile final : public TokenFile {
     const std::uint64_t end = std::min<std::uint64_t>(first + count, num_tokens_);
     if (first >= end) return starts;
     const File index = File::open(index_path_);
-    // The first document that does not begin before `first`.
+    // The first document that does not start before `first`.
     std::uint64_t low = 0, high = num_documents();
     while (low < high) {
       const std::uint64_t middle = low + (high - low) / 2;
@@ -136,7 +136,7 @@ class MegatronFile final : public TokenFile {
     }
     index.read(magic.data(), magic.size(), 0);
     if (std::memcmp(magic.data(), kMagic, kMagicBytes) != 0) {
-      refuse("it does not begin as an .idx of Megatron does", index_path_,
+      refuse("it does not start as an .idx of Megatron does", index_path_,
              "make it again, or rename it if the .bin beside it is of another format");
     }
     const auto version = number_at<std::uint64_t>(index, kMagicBytes);
@@ -228,7 +228,7 @@ class MegatronFile final : public TokenFile {
   std::string path_, index_path_;
   IdType type_ = IdType::kUint16;
   std::uint64_t num_sequences_ = 0, num_entries_ = 0;
-  std::uint64_t places_ = 0, documents_ = 0;  // where they begin in the .idx
+  std::uint64_t places_ = 0, documents_ = 0;  // where they start in the .idx
   std::uint64_t file_bytes_ = 0, num_bytes_ = 0, num_tokens_ = 0;
 };
 

@@ -30,7 +30,7 @@ class Mixture {
   };
   Turn at(std::uint64_t place) const;
 
-  // Of a period, by entry.
+  // The turns of a period, by entry.
   const std::vector<std::uint32_t>& turns() const { return turns_; }
   std::uint64_t period() const { return order_.size(); }
 

@@ -8,6 +8,7 @@
 
 #include "base/content_hash.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "base/strict_json.h"
 #include "data/data_words.h"
 
@@ -119,9 +120,12 @@ std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate
                !(taken == ChatTemplate::kMistral && marks_are_tokens);
       });
   if (is_known) return {};
-  return found.file + " has a chat template of its own, which is not read: conversations are " +
-         "written as data.chat_template = \"" + detail::word_of(detail::words_of(taken), taken) +
-         "\" writes them, which may be another text than transformers makes of them";
+  return formatted(
+      "{} has a chat template of its own, which is not read: conversations are written as "
+      "`data.chat_template` = \"{}\" writes them, which may be another text than transformers "
+      "makes "
+      "of them",
+      found.file, detail::word_of(detail::words_of(taken), taken));
 }
 
 }  // namespace sluice::data

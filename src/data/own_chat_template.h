@@ -1,5 +1,5 @@
 // The chat template that lies beside a tokenizer.json: it is not read (it is a program), but where
-// it may write conversations in another way than the format that is taken, people are told.
+// it may write conversations in another way than the format that is taken, a warning says so.
 //
 // Owns: finding it, the templates that are known to write what a format writes.
 // Does not own: the formats (chat_template.h).
@@ -13,9 +13,9 @@
 
 namespace sluice::data {
 
-// What to say when conversations are written in the format `taken`; "" where nothing lies there, or
-// what does writes the same. tokenizer_file: "" for none. marks_are_tokens: as of ChatFormat.
-// Throws Error(kInput) naming a file that cannot be read.
+// The warning for conversations that are written in the format `taken`; "" where no template lies
+// there, or one that writes the same. tokenizer_file: "" for none. marks_are_tokens: as of
+// ChatFormat. Throws Error(kInput) naming a file that cannot be read.
 std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
                                  bool marks_are_tokens);
 

@@ -2,7 +2,7 @@
 // once for all ranks of a process.
 //
 // Owns: the thread, the batches that are ready.
-// Does not own: what a batch is (data.h), when a step begins.
+// Does not own: what a batch is (data.h), when a step starts.
 // Invariants:
 //  1. What a rank gets is TokenData::step_share() of its rows, whenever it was read.
 //  2. At most kStepsAhead steps are in memory that not all ranks have taken.
@@ -35,7 +35,7 @@ struct StepsToRead {
 
 class ReadAhead {
  public:
-  // Begins to read. The data must outlive it. Throws Error(kMemory) when no thread can be started.
+  // Starts to read. The data must outlive it. Throws Error(kMemory) when no thread can be started.
   ReadAhead(const TokenData& data, StepsToRead steps);
   // Waits for the batch that is being read.
   ~ReadAhead();

@@ -16,8 +16,8 @@ using Ids = std::vector<std::int32_t>;
 using Numbers = std::vector<std::int64_t>;
 
 constexpr auto kIgnored = static_cast<std::int32_t>(kIgnoredLabel);
-// Of a conversation whose turns are not tokens apart, so much is looked through again and again to
-// find out which tokens are whose.
+// Bytes that are looked through again and again, to find out which tokens are whose, in a
+// conversation whose turns are not tokens apart.
 constexpr std::size_t kMaxRepeatedBytes = std::size_t{64} << 20;
 
 [[noreturn]] void refuse_row(const std::string& what, const std::string& remedy) {
@@ -56,15 +56,15 @@ void cut_padding(const Numbers& mask, Sequence& row) {
   if (!sees_all) row.mask.assign(mask.begin(), end);
 }
 
-// Where in the tokens of a whole text a beginning of it ends: so many tokens are all of the
-// beginning, and whether the next is of both.
+// The end of a text's prefix in the tokens of the whole: so many tokens are all of the prefix, and
+// whether the next is of both.
 struct Border {
   std::size_t tokens = 0;
   bool is_within_token = false;
 };
 
-// The tokens of both begin alike. Where they part, since a text that ends is split otherwise than
-// one that goes on, those of the whole stand for the rest of the beginning that give the same text.
+// The tokens of both start alike. Where they part, since a text that ends is split otherwise than
+// one that goes on, those of the whole stand for the rest of the prefix that give the same text.
 Border border_of(const TextTokens& tokens, const Ids& beginning, const Ids& whole) {
   constexpr std::ptrdiff_t kMaxRest = 64;
   const auto [rest, parting] =
@@ -101,9 +101,9 @@ void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids,
   for (std::size_t i = from; i < to; ++i) labels[first_token + i] = ids[i];
 }
 
-// Labels of what the assistant says, -100 elsewhere. Turns begin with a special token in nearly
+// Labels of what the assistant says, -100 elsewhere. Turns start with a special token in nearly
 // every format, so their tokens are found turn by turn; where that does not give the tokens of the
-// whole text, from its beginning.
+// whole text, from its start.
 Ids assistant_labels(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids) {
   Ids apart, labels(ids.size(), kIgnored);
   std::vector<std::size_t> first;
@@ -170,9 +170,9 @@ Sequence RowTokens::sequence(JsonlRow row) const {
   const auto length = static_cast<std::size_t>(options_.seq_len);
   if (made.ids.size() <= length) return made;
   if (!options_.truncate) {
-    refuse_row(formatted("the row has {} tokens, more than training.seq_len = {}", made.ids.size(),
-                         length),
-               "raise training.seq_len or set data.truncate = true");
+    refuse_row(
+        formatted("the row has {} tokens, more than `seq_len` = {}", made.ids.size(), length),
+        "raise `seq_len` or set `data.truncate` = true");
   }
   made.ids.resize(length);
   made.labels.resize(length);
@@ -202,7 +202,7 @@ Sequence RowTokens::of_ids(JsonlRow& row) const {
       if (position >= 0 && position < end) continue;
       refuse_row(formatted("position_ids[{}] = {} is not one of the model's {} positions", i,
                            position, end),
-                 "positions begin at 0");
+                 "positions start at 0");
     }
     made.positions = narrowed(*row.position_ids);
   }
@@ -276,7 +276,7 @@ void RowTokens::check_ids(const Numbers& ids, const Numbers& labels) const {
   }
 }
 
-// Of a tokenizer, which may have special tokens that the model has not.
+// Checks ids of a tokenizer, which may have special tokens that the model has not.
 void RowTokens::check_tokens(const Ids& ids) const {
   if (ids.empty()) refuse_row("the row has no tokens", "remove the line");
   for (const std::int32_t id : ids) {

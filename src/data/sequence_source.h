@@ -1,4 +1,4 @@
-// Where the sequences of a data set come from: files cut into sequences, numbered in file order.
+// The sequences of a data set: files cut into sequences, numbered in file order.
 //
 // Owns: finding sequence i in the files, reading it.
 // Does not own: the order of use, padding, batches (data.h).
@@ -34,9 +34,9 @@ class SequenceSource {
   // The labels of it that a next-token loss counts; throws what read() would, but where that can be
   // known without reading, as of text. Precondition: index < num_sequences().
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
-  // Where the sequence lies, for messages: "file:line". Precondition: index < num_sequences().
+  // The place of the sequence, for messages: "file:line". Precondition: index < num_sequences().
   virtual std::string place(std::uint64_t index) const = 0;
-  // Of the sequences that were read when the files were opened: those in which the loss counts no
+  // Sequences, of those that were read when the files were opened, in which the loss counts no
   // label, ascending; and the first file that has no others, "" for none.
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
@@ -59,9 +59,9 @@ struct SourceOptions {
 // Throws Error(kInput) where the files have no sequence.
 std::unique_ptr<SequenceSource> open_source(SourceOptions options);
 
-// Of .jsonl, one sequence a row; blank lines do not count.
+// Reads .jsonl, one sequence a row; blank lines do not count.
 std::unique_ptr<SequenceSource> open_jsonl(SourceOptions options);
-// Of .jsonl, as many whole rows a sequence as fit, in their order.
+// Reads .jsonl, as many whole rows a sequence as fit, in their order.
 std::unique_ptr<SequenceSource> open_packed_jsonl(SourceOptions options);
 
 }  // namespace sluice::data

@@ -1,4 +1,4 @@
-// Which ids begin and end a text, as the config.json beside a tokenizer.json names them.
+// Which ids start and end a text, as the config.json beside a tokenizer.json names them.
 // Thread-safety: a pure function of the files.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace sluice::data {
 
-// Of a tokenizer.json and of each file beside it.
+// The most bytes of a tokenizer.json and of each file beside it.
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{128} << 20;
 
 struct SpecialIds {

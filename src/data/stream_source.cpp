@@ -20,7 +20,7 @@ class StreamSource final : public SequenceSource {
                 {.what = formatted("the data has {} {}, not one whole sequence of {}",
                                    stream_->num_tokens(), stream_->unit(), seq_len_),
                  .where = options.files.front(),
-                 .remedy = "add files to data.files or lower training.seq_len"});
+                 .remedy = "add files to `data.files` or lower `seq_len`"});
   }
 
   std::uint64_t num_sequences() const override { return stream_->num_tokens() / seq_len_; }
@@ -58,7 +58,7 @@ class StreamSource final : public SequenceSource {
   }
 
   std::string place(std::uint64_t index) const override { return stream_->place(index * seq_len_); }
-  // What has none would be documents of one token.
+  // A sequence without any would have documents of one token only.
   const std::vector<std::uint64_t>& uncounted() const override { return uncounted_; }
   std::string uncounted_file() const override { return {}; }
   std::optional<double> unigram_entropy() const override { return stream_->unigram_entropy(); }

@@ -13,8 +13,8 @@ bool is_ascii_letter(unsigned byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-// Of what is known to be no white space without tables: an ASCII letter, or U+4000 to U+9FFF, which
-// are ideographs but for a few symbols.
+// True for letters that are known to be no white space without tables: an ASCII letter, or U+4000
+// to U+9FFF, which are ideographs but for a few symbols.
 bool begins_letter(unsigned byte) { return is_ascii_letter(byte) || (byte >= 0xe4 && byte < 0xea); }
 
 bool is_cut(std::string_view text, std::size_t i) {

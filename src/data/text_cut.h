@@ -1,4 +1,4 @@
-// Where a long text may be cut so that its pieces have the tokens of the whole.
+// The places where a long text may be cut so that its pieces have the tokens of the whole.
 //
 // Tokenizers split a text into words before they merge, by patterns that look at no character
 // before the word; so a cut where one word certainly ends, and the next begins, changes nothing:
@@ -13,10 +13,10 @@
 
 namespace sluice::data {
 
-// Of the bytes that `text` begins with, those of a white-space character (Python's str.isspace());
+// Number of bytes at the start of `text` that are a white-space character (Python's str.isspace());
 // 0 for none.
 std::size_t leading_space(std::string_view text);
-// Of those it ends with.
+// The same at its end.
 std::size_t trailing_space(std::string_view text);
 
 // The first place from `from` on where `text` may be cut, npos for none.

@@ -26,7 +26,7 @@ constexpr std::size_t kKeptPieces = 64;
 
 using Ids = std::vector<std::int32_t>;
 
-// The piece that begins at `offset`.
+// The piece that starts at `offset`.
 std::string read_piece(const File& file, std::uint64_t offset) {
   std::string text;
   for (std::size_t wanted = kPieceBytes + kWindow;;
@@ -46,7 +46,7 @@ std::string read_piece(const File& file, std::uint64_t offset) {
   }
 }
 
-// What was read last, by the number of its piece.
+// The pieces that were read last, by their numbers.
 class Kept {
  public:
   std::shared_ptr<const Ids> find(std::size_t piece) const {

@@ -33,7 +33,7 @@ std::string file_of(const TokenDataOptions& options) {
   if (fs::exists(file, ignored)) return file;
   throw Error(
       ErrorKind::kInput,
-      {.what = "data.tokenizer: there is no '" + file + "'",
+      {.what = "`data.tokenizer`: there is no '" + file + "'",
        .where = tokenizer,
        .remedy = "name a tokenizer.json or a directory that holds one, or write \"bytes\""});
 }
@@ -72,7 +72,7 @@ void TextTokens::require_ids_fit(const Tokenizer& tokenizer) const {
               {.what = formatted("the tokenizer has ids up to {}, the model a vocabulary of {}",
                                  num_ids - 1, vocab_size_),
                .where = file_,
-               .remedy = "set data.tokenizer to the tokenizer of the model"});
+               .remedy = "set `data.tokenizer` to the tokenizer of the model"});
 }
 
 void TextTokens::require_fit() const {

@@ -1,7 +1,7 @@
-// What makes tokens of text: the bytes themselves, or a tokenizer.json.
+// The tokens of text: the bytes themselves, or a tokenizer.json.
 //
 // Owns: which of them it is, when the tokenizer is read, that it fits the model's vocabulary, and
-// which tokens begin and end a text.
+// which tokens start and end a text.
 // Does not own: tokenizing (tokenizer.h), chat templates (chat_template.h).
 // Invariant: a tokenizer is read when text needs it first, so rows of ids need none.
 // Thread-safety: const members may be called from any thread.
@@ -22,7 +22,8 @@ namespace sluice::data {
 
 class TextTokens {
  public:
-  // As data.tokenizer says. Throws Error(kInput) when there is nothing at the path that it names.
+  // Takes what data.tokenizer says. Throws Error(kInput) when there is nothing at the path that it
+  // names.
   explicit TextTokens(const TokenDataOptions& options);
 
   bool is_bytes() const { return file_.empty(); }
@@ -37,13 +38,13 @@ class TextTokens {
   const Tokenizer& tokenizer() const;
   void require_fit() const;
 
-  // The tokens that begin and end a text, as the files beside the tokenizer name them: "" for
+  // The tokens that start and end a text, as the files beside the tokenizer name them: "" for
   // bytes, or where none is named.
   std::string begin_token() const;
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;
 
-  // What whoever starts a run should be told of the tokenizer's directory, each once; "" is
+  // Keeps a warning about the tokenizer's directory for whoever starts a run, each once; "" is
   // nothing.
   void warn(const std::string& text) const;
   std::vector<std::string> warnings() const;

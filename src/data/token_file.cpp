@@ -36,7 +36,7 @@ void widen(const unsigned char* bytes, std::size_t count, std::int64_t vocab_siz
     if (id < 0 || id >= vocab_size) {
       refuse_file(formatted("id {} is outside of the vocabulary of {}", id, vocab_size),
                   formatted("{}, token {}", path, first + i),
-                  "was the file made with another tokenizer, or is data.format another?");
+                  "was the file made with another tokenizer, or is `data.format` another?");
     }
     ids[i] = static_cast<std::int32_t>(id);
   }
@@ -101,13 +101,13 @@ std::unique_ptr<TokenFile> open_llmc(const std::string& path) {
   std::array<std::int32_t, kLlmcHeader> header{};
   if (size < sizeof(header)) {
     refuse_file(formatted("the file has {} bytes, less than the header of an llm.c file", size),
-                path, "copy it again, or set data.format to what it is");
+                path, "copy it again, or set `data.format` to what it is");
   }
   file.read(header.data(), sizeof(header), 0);
   const auto [magic, version, num_tokens] = std::array{header[0], header[1], header[2]};
   if (magic != kLlmcMagic16 && magic != kLlmcMagic32) {
     refuse_file(formatted("the magic number is {}, not that of an llm.c file", magic), path,
-                "set data.format to what the file is, as \"nanogpt\"");
+                "set `data.format` to what the file is, as \"nanogpt\"");
   }
   const bool wide = magic == kLlmcMagic32;
   if (version != (wide ? kLlmcVersion32 : kLlmcVersion16)) {
@@ -129,7 +129,7 @@ std::unique_ptr<TokenFile> open_nanogpt(const std::string& path) {
   const std::uint64_t size = File::open(path).size();
   if (size % bytes_of(IdType::kUint16) != 0) {
     refuse_file(formatted("the file has {} bytes, which are no ids of 16 bits", size), path,
-                "copy it again, or set data.format to what it is");
+                "copy it again, or set `data.format` to what it is");
   }
   return std::make_unique<PlainTokenFile>(path, size, 0, IdType::kUint16);
 }

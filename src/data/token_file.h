@@ -3,9 +3,9 @@
 // Formats: llm.c's has a header of 256 int32 (magic number 20240520 and version 1 of uint16 ids,
 // 20240801 and 7 of uint32 ids; then the number of ids) and then just the ids; nanoGPT's has uint16
 // ids alone; Megatron's .idx says where the sequences of the .bin lie, of which type its ids are,
-// and with which sequence each document begins. All are little-endian.
+// and with which sequence each document starts. All are little-endian.
 //
-// Owns: checking the headers, reading ids and the beginnings of documents.
+// Owns: checking the headers, reading ids and the starts of documents.
 // Does not own: what is made of the ids (token_stream.h).
 // Invariants: opening reads headers, and of an .idx all in pieces: memory does not follow the size
 // of the files, nor what they claim. Ids are compared with the vocabulary as they are read.
@@ -31,7 +31,7 @@ class TokenFile {
   // Precondition: first + count <= num_tokens().
   virtual void read(std::uint64_t first, std::size_t count, std::int64_t vocab_size,
                     std::int32_t* ids) const = 0;
-  // Where in [first, first + count) documents begin that are not empty, ascending.
+  // The places in [first, first + count) where documents start that are not empty, ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
   virtual std::uint64_t num_documents() const = 0;

@@ -1,6 +1,6 @@
 // Files as one row of tokens, any of which can be read by itself: text, and files of ids.
 //
-// Owns: where the tokens lie in the files, and where documents begin.
+// Owns: where the tokens lie in the files, and where documents start.
 // Does not own: cutting them into sequences (stream_source.cpp).
 // Thread-safety: const members may be called from any thread.
 #pragma once
@@ -23,18 +23,18 @@ class TokenStream {
   // Tokens [first, first + count). Throws Error(kInput) naming the file: it became shorter, an id
   // outside of the vocabulary. Precondition: they exist.
   virtual void read(std::uint64_t first, std::size_t count, std::int32_t* ids) const = 0;
-  // Where in [first, first + count) documents begin, ascending.
+  // The places in [first, first + count) where documents begin, ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
   // "file, byte 12". Precondition: token < num_tokens().
   virtual std::string place(std::uint64_t token) const = 0;
-  // Of what there is too little of in a file without a whole sequence.
+  // The unit of which a file without a whole sequence has too few.
   virtual std::string unit() const { return "tokens"; }
   // Nats per token, where that is a number to beat.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
-// Where each of several things in a row begins, and the end of the last.
+// The start of each of several things in a row, and the end of the last.
 class Starts {
  public:
   void add(std::uint64_t size) { starts_.push_back(starts_.back() + size); }
@@ -44,7 +44,7 @@ class Starts {
   std::uint64_t end(std::size_t i) const { return starts_[i + 1]; }
   // The one that holds `position`. Precondition: position < total().
   std::size_t holder(std::uint64_t position) const;
-  // Those in [first, first + count) where one begins that holds something.
+  // Those in [first, first + count) where one starts that holds something.
   std::vector<std::uint64_t> starts_in(std::uint64_t first, std::size_t count) const;
 
  private:
@@ -53,9 +53,9 @@ class Starts {
 
 // The bytes of the files. Throws Error(kInput) when the vocabulary has no room for bytes.
 std::unique_ptr<TokenStream> open_bytes(const SourceOptions& options);
-// Of text, each file a document, by a tokenizer.
+// Reads text, each file a document, by a tokenizer.
 std::unique_ptr<TokenStream> open_text_tokens(const SourceOptions& options);
-// Of options.format, each file a document, but that Megatron's say where theirs begin.
+// Reads options.format, each file a document, but that Megatron's say where theirs start.
 std::unique_ptr<TokenStream> open_token_files(const SourceOptions& options);
 
 // Cut every seq_len; the rest at the end is dropped. With options.pack positions restart where a

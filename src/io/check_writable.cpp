@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* kProbe = ".sluice-probe-";
 
-// Of processes that ended between making and removing theirs. Whoever is alive has seen by then
-// what it wanted to know.
+// Removes probes of processes that ended between making and removing them. Whoever is alive has
+// seen by then what it wanted to know.
 void remove_probes(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;

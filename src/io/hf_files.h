@@ -14,8 +14,8 @@ namespace sluice::io {
 inline constexpr const char* kHfIndexFile = "model.safetensors.index.json";
 inline constexpr const char* kHfConfigFile = "config.json";
 
-// As transformers names them: "model.safetensors", or "model-00001-of-00002.safetensors" (number:
-// from 0). stem: "model".
+// The names that transformers gives: "model.safetensors", or "model-00001-of-00002.safetensors"
+// (number: from 0). stem: "model".
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t num_shards);
 // The same, but a file that is alone is numbered too.
 std::string numbered_shard_name(const std::string& stem, std::size_t number,
@@ -28,7 +28,8 @@ std::string index_text(const std::map<std::string, std::string>& weight_map, std
 // model that the tensors are, also when they were read from the bare one.
 std::string config_of_weights(const std::string& config_text, const std::string& dtype);
 
-// Of tokenizer, chat template and generation: carried along from where training started.
+// True for files of tokenizer, chat template and generation: carried along from where training
+// started.
 bool is_tokenizer_file(std::string_view name);
 // The paths of those that `directory` ("" for none) has.
 std::vector<std::string> tokenizer_files(const std::string& directory);

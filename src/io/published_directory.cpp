@@ -87,8 +87,8 @@ bool exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// What is not committed goes as a whole; what was moved aside comes back unless its successor is
-// there.
+// A directory that is not committed goes as a whole; one that was moved aside comes back unless its
+// successor is there.
 void clean_hidden(const std::string& folder, const std::string& name, const std::string& own) {
   const std::string temporary = name_behind(name, kTemporary, own),
                     aside = name_behind(name, kAside, own);
@@ -155,7 +155,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// What killed processes left.
+// Removes what killed processes left.
 void clean_up(const std::string& folder, const std::string& own, const DirectoryKind& kind) {
   for (const std::string& name : names_in(folder)) {
     if (name.starts_with('.')) {

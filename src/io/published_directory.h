@@ -23,7 +23,7 @@
 
 namespace sluice::io {
 
-// What tells such directories from others.
+// The marks that tell such directories from others.
 struct DirectoryKind {
   const char* marker;  // the file that is written last
   // By its path inside the directory: a file that may be removed.
@@ -42,7 +42,8 @@ class PublishedDirectory {
   PublishedDirectory(const PublishedDirectory&) = delete;
   PublishedDirectory& operator=(const PublishedDirectory&) = delete;
 
-  // Where files are to be written and flushed, before publish(); in folders one level deep, too.
+  // The folder where files are to be written and flushed, before publish(); in folders one level
+  // deep, too.
   const std::string& working() const { return working_; }
   const std::string& path() const { return path_; }
   // Writes the marker and commits. An older directory of that name is removed, or kept beside it as
@@ -64,7 +65,7 @@ class PublishedDirectory {
   bool published_ = false;
 };
 
-// Of a folder of step-XXXXXXXX, what killed processes left there. Before somebody looks which are
+// Tidies what killed processes left in a folder of step-XXXXXXXX, before somebody looks which are
 // there: what was moved aside has its name again, unless its successor took it.
 void put_back_steps(const std::string& folder);
 // The same, and what is not committed, or was on its way out, is gone.

@@ -32,8 +32,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have ended between fork and prctl: then somebody else is the parent now.
   if (::getppid() != parent) ::_exit(128 + SIGKILL);
-  // What is inherited as ignored stays ignored in a program that does not know of it; SIGHUP does
-  // so on purpose (nohup).
+  // A signal that is inherited as ignored stays ignored in a program that does not know of it;
+  // SIGHUP does so on purpose (nohup).
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD})
     ::signal(number, SIG_DFL);
   // Writing to the terminal from the background must not stop it (stty tostop).

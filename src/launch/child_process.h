@@ -1,6 +1,6 @@
 // A process that ends when its parent does.
 //
-// Owns: starting it. Does not own: waiting for it, what it is told (supervisor.h).
+// Owns: starting it. Does not own: waiting for it, its signals (supervisor.h).
 //
 // Invariants:
 //  1. The child is the leader of a process group of its own, has SIGKILL as its parent-death signal

@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Of words that are written at once, unless the server does not read.
+// Time for words that are written at once, unless the server does not read.
 constexpr milliseconds kSendTime{1000};
 
 int word(LineWord value) { return static_cast<int>(value); }
@@ -50,7 +50,7 @@ struct ControlLine::Impl {
   // Says who this is, and learns who serves.
   void open() {
     const Deadline deadline = deadline_in(options.connect_timeout);
-    WireWriter hello;
+    Packer hello;
     hello.add(std::int64_t{0})
         .add(static_cast<int>(Ask::kLine))
         .add(options.process)
@@ -64,7 +64,7 @@ struct ControlLine::Impl {
                                      .where = host_and_port(address.host, address.port),
                                      .remedy = "look at how process 0 ended"});
     }
-    WireReader answer(*frame, "answer of the job's server");
+    Unpacker answer(*frame, "answer of the job's server");
     answer.take<std::int64_t>();
     answer.take<int>();
     server_process = answer.take<int>();
@@ -103,7 +103,7 @@ struct ControlLine::Impl {
       [[maybe_unused]] const ssize_t got = ::read(wake.descriptor(), &count, sizeof count);
     }
     const bool alive = !polled[0].revents || connection.receive_what_is_there();
-    while (auto frame = connection.take_frame()) hear(WireReader(*frame, "job's server"));
+    while (auto frame = connection.take_frame()) hear(Unpacker(*frame, "job's server"));
     send_reports();
     if (is_over()) return;
     if (!alive) return lose_server("is lost: its connection ended", remedy_for_end());
@@ -115,11 +115,11 @@ struct ControlLine::Impl {
   void beat() {
     next_beat = Clock::now() + beat_period(options.heartbeat);
     const std::string status = options.status ? options.status() : std::string();
-    connection.send(WireWriter().add(word(LineWord::kBeat)).add(status).bytes(),
+    connection.send(Packer().add(word(LineWord::kBeat)).add(status).bytes(),
                     deadline_in(kSendTime));
   }
 
-  void hear(WireReader said) {
+  void hear(Unpacker said) {
     last_heard = judge.counted();
     switch (static_cast<LineWord>(said.take<int>())) {
       case LineWord::kBeat:
@@ -158,7 +158,7 @@ struct ControlLine::Impl {
     }
   }
 
-  // Of those on this machine.
+  // The process that tells the user, of those on this machine.
   int teller_here() const {
     const bool is_here = teller_without_server >= options.first_here &&
                          teller_without_server < options.first_here + options.num_here;
@@ -194,7 +194,7 @@ struct ControlLine::Impl {
   }
 
   // ---- any thread ----
-  void report(const WireWriter& own) {
+  void report(const Packer& own) {
     {
       const std::lock_guard lock(mutex);
       if (ending || failure) return;
@@ -215,7 +215,7 @@ struct ControlLine::Impl {
     try {
       send_reports();
       if (well)
-        connection.send(WireWriter().add(word(LineWord::kFinish)).bytes(), deadline_in(kSendTime));
+        connection.send(Packer().add(word(LineWord::kFinish)).bytes(), deadline_in(kSendTime));
     } catch (const std::exception&) {  // the server finds the end of the connection
     }
   }
@@ -245,7 +245,7 @@ ControlLine::~ControlLine() = default;
 
 void ControlLine::report(const JobFailure& failure) noexcept {
   try {
-    WireWriter report;
+    Packer report;
     report.add(word(LineWord::kReport));
     put_failure(report, failure);
     impl_->report(report);
@@ -256,7 +256,7 @@ void ControlLine::report(const JobFailure& failure) noexcept {
 void ControlLine::report_hung(int rank, const std::string& what,
                               const std::string& remedy) noexcept {
   try {
-    impl_->report(WireWriter().add(word(LineWord::kHung)).add(rank).add(what).add(remedy));
+    impl_->report(Packer().add(word(LineWord::kHung)).add(rank).add(what).add(remedy));
   } catch (const std::exception&) {  // no memory for a warning
   }
 }

@@ -27,10 +27,10 @@ namespace sluice {
 struct ControlLineOptions {
   int process = 0;
   std::string name;  // "process 1 (ranks 2, 3), pid 4711 on node7": how it is named when it is lost
-  std::vector<int> ranks;  // of this process: of others' status, what waits for these is told
+  std::vector<int> ranks;  // of this process: of others' status, what waits for these is reported
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
-  // What the ranks of this process wait for now ("rank 0 waits for 1RECV_B3 of step 4 from rank 2",
+  // The current waits of this process's ranks ("rank 0 waits for 1RECV_B3 of step 4 from rank 2",
   // several with commas between), "" for nothing: sent with every beat, and told when another
   // process is lost. Called on the line's thread, several times a heartbeat; may not wait. May be
   // empty.

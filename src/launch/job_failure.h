@@ -1,4 +1,4 @@
-// What ended a run of several processes: the first failure of any of them.
+// The end of a run of several processes: the first failure of any of them.
 // Thread-safety: values.
 #pragma once
 

@@ -26,8 +26,8 @@ class JudgeClock {
   Clock::duration counted_{0};
 };
 
-// How often each side of a control line says that it lives, and how often it looks at the other.
-// A judge that looks less often than longest_look() was stopped.
+// The time after which each side of a control line says that it lives, and the time after which it
+// looks at the other. A judge that looks less often than longest_look() was stopped.
 inline std::chrono::milliseconds beat_period(std::chrono::milliseconds heartbeat) {
   using std::chrono::milliseconds;
   return std::clamp(heartbeat / 5, milliseconds(5), milliseconds(1000));

@@ -207,7 +207,7 @@ void read_by_hand(const Variables& variables, LaunchEnvironment& environment) {
   layout.local_process = local.value_or(environment.one_machine() ? layout.process : 0);
 }
 
-// What somebody has set by hand beside a launcher must be what the launcher says.
+// Variables that somebody has set by hand beside a launcher must agree with the launcher.
 void require_same(const Variables& variables, const LaunchEnvironment& environment) {
   const auto check = [&](const std::string& name, int said) {
     const auto by_hand = variables.number(name, 0, kMaxProcesses);

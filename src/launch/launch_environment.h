@@ -1,4 +1,4 @@
-// What the environment says of the processes of a run, whoever started them: `sluice launch`,
+// The processes of a run as the environment describes them, whoever started them: `sluice launch`,
 // torchrun, srun, mpirun, or somebody by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 //
 // Owns: reading and checking the variables. Does not own: how the processes find each other
@@ -20,7 +20,7 @@ std::string to_text(Launcher launcher);
 // "torchrun has started", of variables that were set by hand "RANK and WORLD_SIZE name": processes.
 std::string has_started(Launcher launcher);
 
-// How a run is spread over processes. Ranks are spread evenly: with k ranks a process, process p
+// The spread of a run over processes. Ranks are spread evenly: with k ranks a process, process p
 // runs ranks p k .. p k + k - 1, each on a thread.
 struct ProcessLayout {
   int num_processes = 1;
@@ -41,9 +41,9 @@ void require_even_ranks(const ProcessLayout& layout, int num_ranks, Launcher lau
 struct LaunchEnvironment {
   Launcher launcher = Launcher::kNone;
   ProcessLayout layout;
-  // Where the processes meet: with `sluice launch` its store, else MASTER_ADDR and MASTER_PORT or,
-  // with srun, the first host of its list and a port of the job's number. Empty and 0 where the
-  // launcher says nothing.
+  // The meeting place of the processes: with `sluice launch` its store, else MASTER_ADDR and
+  // MASTER_PORT or, with srun, the first host of its list and a port of the job's number. Empty and
+  // 0 where the launcher says nothing.
   std::string master_address;
   int master_port = 0;
   // A name that all processes of this run and no others know, as far as the launcher gives one:
@@ -62,12 +62,13 @@ struct LaunchEnvironment {
 // MASTER_ADDR and MASTER_PORT for several machines or for processes by hand.
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 LaunchEnvironment read_launch_environment(const Environment& variable);
-// That of this process.
+// The environment of this process.
 LaunchEnvironment read_launch_environment();
 
-// How `sluice launch` says that it is the launcher: variables of its own beside RANK, LOCAL_RANK,
-// WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and SLUICE_JOB_SECRET. (Names that begin
-// with SLUICE_ are keys of the configuration.) The restart, from 0; its value marks the launcher.
+// The variables by which `sluice launch` says that it is the launcher of its own beside RANK,
+// LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and SLUICE_JOB_SECRET. (Names
+// that start with SLUICE_ are keys of the configuration.) The restart, from 0; its value marks the
+// launcher.
 inline constexpr const char* kLaunchRestartVariable = "_SLUICE_LAUNCH_RESTART";
 
 }  // namespace sluice

@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "launch/launch_environment.h"
-#include "launch/node_group.h"
+#include "launch/machine_group.h"
 #include "launch/rendezvous.h"
 #include "launch/sha256.h"
 #include "launch/supervisor.h"
 #include "sluice/error.h"
-#include "sluice/parts/log.h"
 
 extern char** environ;
 
@@ -52,7 +52,7 @@ class Attempt {
                             options_.must_join && num_processes() > 1
                                 ? [this](int process) { return has_joined(process); }
                                 : Supervisor::HasJoined());
-    if (nodes_) nodes_->watch([&supervisor] { supervisor.process_was_lost(); });
+    if (machines_) machines_->watch([&supervisor] { supervisor.process_was_lost(); });
     for (int local = 0; local < options_.processes; ++local) start(supervisor, output, local);
     output.start();
     const JobOutcome outcome = supervisor.run();
@@ -80,7 +80,7 @@ class Attempt {
       address_ = server_->address();
       return;
     }
-    // What is left of an attempt that failed does not get into the next one.
+    // Leftovers of an attempt that failed do not get into the next one.
     const auto secret_of = [this](int restart) {
       return hex(bytes_of(
           hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart))));
@@ -91,31 +91,31 @@ class Attempt {
       server_ = serve_at(options_.meeting, server);
       address_ = server_->address();
     }
-    nodes_.emplace(address_, NodeGroupOptions{.num_nodes = options_.num_nodes,
-                                              .node = options_.node,
-                                              .where = host_and_port(options_.meeting.host,
-                                                                     options_.meeting.port),
-                                              .processes = options_.processes,
-                                              .restart = restart_,
-                                              .max_restarts = options_.max_restarts,
-                                              .secret_of = secret_of,
-                                              .server = server_.get(),
-                                              .heartbeat = options_.heartbeat,
-                                              .meet = options_.meeting_timeout,
-                                              .while_waiting = [this] { hear_signals(); }});
-    restart_ = nodes_->restart();
+    machines_.emplace(address_, MachineGroupOptions{.num_machines = options_.num_nodes,
+                                                    .machine = options_.node,
+                                                    .where = host_and_port(options_.meeting.host,
+                                                                           options_.meeting.port),
+                                                    .processes = options_.processes,
+                                                    .restart = restart_,
+                                                    .max_restarts = options_.max_restarts,
+                                                    .secret_of = secret_of,
+                                                    .server = server_.get(),
+                                                    .heartbeat = options_.heartbeat,
+                                                    .meet = options_.meeting_timeout,
+                                                    .while_waiting = [this] { hear_signals(); }});
+    restart_ = machines_->restart();
     secret_ = secret_of(restart_);
   }
 
   bool has_joined(int process) {
     const std::string key = arrival_key(process);
-    return server_ ? server_->has(key) : nodes_->has_or_is_alone(key);
+    return server_ ? server_->has(key) : machines_->has_or_is_alone(key);
   }
 
   void hear_signals() {
     while (const auto signal = signals_.next(std::chrono::steady_clock::now())) {
       if (*signal == SIGTSTP) signals_.stop_here();
-      if (nodes_) continue;  // all has ended
+      if (machines_) continue;  // all has ended
       if (*signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP) throw StopRequest{*signal};
     }
   }
@@ -163,7 +163,7 @@ class Attempt {
     supervisor.start(child);
   }
 
-  // What nobody else has said.
+  // Says what nobody else has said.
   static void say(const JobOutcome& outcome) {
     const Error line(
         ErrorKind::kPeer,
@@ -183,15 +183,15 @@ class Attempt {
     }
     if (options_.node == 0) {
       const auto failure = server_->failure();
-      return nodes_->decide(outcome, failure ? failure->process : -1, restarts_left());
+      return machines_->decide(outcome, failure ? failure->process : -1, restarts_left());
     }
-    if (const auto verdict = nodes_->hear(outcome)) return *verdict;
-    // Node 0 comes to the same by itself, and both meet again once they reach each other.
+    if (const auto verdict = machines_->hear(outcome)) return *verdict;
+    // Machine 0 comes to the same by itself, and both meet again once they reach each other.
     const int lost = static_cast<int>(ErrorKind::kPeer);
     const int exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost;
     const bool again = restarts_left() && !outcome.stopped && is_worth_repeating(exit_code);
-    if (!again) log_warning("node 0 is lost");
-    return {.exit_code = exit_code, .again = again, .what = "node 0 is lost"};
+    if (!again) log_warning("machine 0 is lost");
+    return {.exit_code = exit_code, .again = again, .what = "machine 0 is lost"};
   }
 
   const LaunchOptions& options_;
@@ -201,7 +201,7 @@ class Attempt {
   StoreAddress address_;
   std::unique_ptr<StoreServer> server_;
   std::optional<Supervisor> supervisor_;
-  std::optional<NodeGroup> nodes_;  // its line tells the supervisor
+  std::optional<MachineGroup> machines_;  // its line tells the supervisor
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // `sluice launch`: a job of processes of one program, started again after a failure if asked.
 //
-// Owns: the job's store, where this machine is node 0, its secret, what the processes find in their
+// Owns: the job's store, where this is machine 0, its secret, what the processes find in their
 // environment, and the attempts. Does not own: the processes of an attempt (supervisor.h).
 // Thread-safety: for the main thread, before it has started others.
 #pragma once
@@ -20,7 +20,7 @@ struct LaunchOptions {
   bool must_join = false;  // of several processes, who ends well without joining the job has failed
   int max_restarts = 0;
   std::string log_folder;  // for rank_N.log of every process; "": no logs
-  // Several machines: where node 0 serves the store, and what all nodes know.
+  // Several machines: where machine 0 serves the store, and what all know.
   int num_nodes = 1;
   int node = 0;
   StoreAddress meeting;
@@ -28,13 +28,13 @@ struct LaunchOptions {
   std::chrono::milliseconds meeting_timeout{300'000};
   // A launcher that is silent for longer counts as lost, with its machine.
   std::chrono::milliseconds heartbeat{5000};
-  // Of the others, after a failure: to end by themselves, and after SIGTERM.
+  // Time for the others, after a failure: to end by themselves, and after SIGTERM.
   std::chrono::milliseconds patience{5000};
 };
 
 // Returns the exit code of the job: that of the process that failed first, 128 + n when signal n
 // ended it, 75 when the processes were stopped and have saved. Throws Error(kUsage) for what cannot
-// be started, Error(kPeer) when other nodes do not come.
+// be started, Error(kPeer) when other machines do not come.
 int launch_job(const LaunchOptions& options);
 
 }  // namespace sluice

@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What others say of themselves when one was lost comes within this time, or not at all.
+// Statuses of the others after a loss come within this time, or not at all.
 constexpr milliseconds kStatusTime{300};
 constexpr std::size_t kMaxStatuses = 3;
 

@@ -1,5 +1,5 @@
-// Who of a job's processes lives, as the server of its store sees it, and what is said of those
-// that do not.
+// The living processes of a job, as the server of its store sees them, and the reports on those
+// that have ended.
 //
 // Owns: the judgement. Does not own: connections, clocks (every call is given the time).
 //
@@ -44,15 +44,14 @@ class LineTable {
   void finish(int process) { lines_.erase(process); }
   // Without finish().
   void end(int process, Clock::time_point now);
-  // Whether somebody's end waits to be judged. Then others should be asked for their status.
+  // True if somebody's end waits to be judged. Then others should be asked for their status.
   bool has_suspect() const;
   // The first that is lost, if any; it is forgotten then.
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
   // Somebody else knows how this process ended: "was ended by signal 9 (Killed)".
   JobFailure lost(int process, const std::string& how);
 
-  // What waits for this rank, of the processes that live: "rank 0 waits for 1RECV_B3 of step 4 from
-  // rank 2".
+  // The waits of living processes for this rank: "rank 0 waits for 1RECV_B3 of step 4 from rank 2".
   std::string who_waits_for(int rank) const { return what_is_waited_for({rank}, /*but=*/-1); }
 
   bool empty() const { return lines_.empty(); }
@@ -60,12 +59,11 @@ class LineTable {
   bool knows(int process) const { return lines_.contains(process); }
   // The living process with the lowest number that is none of these; -1 without.
   int lowest_living(int but, int and_but = -1) const;
-  // Of all that live; nothing without lines.
+  // The shortest heartbeat of all that live; nothing without lines.
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 
  private:
-  // Of those of the statuses that name one of these ranks as the one that is waited for; without
-  // any, of all.
+  // The statuses that name one of these ranks as the one that is waited for; without any, of all.
   std::string what_is_waited_for(const std::vector<int>& ranks, int but) const;
   JobFailure failure_of(const Line& line, const std::string& how, const std::string& remedy) const;
 
@@ -73,7 +71,7 @@ class LineTable {
   std::map<int, Line> lines_;
 };
 
-// What is said of lost processes, also where the server itself is one. "is lost: it has been silent
+// The words for lost processes, also where the server itself is one. "is lost: it has been silent
 // for more than 5 s"
 std::string silence_text(std::chrono::milliseconds heartbeat);
 // And of a rank that hangs while its process lives. waits: who waits for it, "" for nobody known.

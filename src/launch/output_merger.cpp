@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "launch/socket.h"
 #include "sluice/error.h"
-#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -60,7 +60,7 @@ struct OutputMerger::Impl {
     int show = -1;
     bool as_lines = false;
     std::shared_ptr<Log> log;
-    std::string held;  // the beginning of a line
+    std::string held;  // the start of a line
     Clock::time_point held_since;
   };
 

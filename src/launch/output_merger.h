@@ -1,10 +1,10 @@
-// What the processes of a job write, on its way to the terminal and to log files.
+// The output of the processes of a job, on its way to the terminal and to log files.
 //
 // Owns: pipes, and the thread that empties them. Does not own: the descriptors written to.
 //
 // Invariants:
 //  1. Of what is shown as lines, lines come whole where they are written within 100 ms, and a line
-//     that begins with "sluice: error: " or "sluice: warning: " is shown once, however many
+//     that starts with "sluice: error: " or "sluice: warning: " is shown once, however many
 //     processes write it. Logs have everything.
 //  2. A target that cannot be written does not stop the processes: what is for it is dropped.
 // Thread-safety: for one thread.
@@ -19,7 +19,7 @@ namespace sluice {
 class OutputMerger {
  public:
   OutputMerger();
-  // As after finish(1 s).
+  // The same as finish(1 s).
   ~OutputMerger();
   OutputMerger(const OutputMerger&) = delete;
   OutputMerger& operator=(const OutputMerger&) = delete;
@@ -32,11 +32,11 @@ class OutputMerger {
   // A new source; the descriptor to give to a process, to be closed here after that. show: 1, 2, or
   // -1 for nowhere. as_lines: else every byte passes at once and unchanged.
   int add(int show, bool as_lines, std::shared_ptr<Log> log);
-  // All sources are added: begins.
+  // All sources are added: starts.
   void start();
   // Returns when every source has ended, or after `patience`.
   void finish(std::chrono::milliseconds patience);
-  // Whether an error line was shown. After finish().
+  // True if an error line was shown. After finish().
   bool has_shown_error() const;
 
  private:

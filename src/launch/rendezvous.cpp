@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "launch/private_file.h"
 #include "launch/sha256.h"
 #include "launch/socket.h"
 #include "launch/wait_notice.h"
 #include "sluice/error.h"
-#include "sluice/parts/log.h"
 
 namespace sluice {
 namespace {
@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kPause{20};
-// Of one look at a store that may be gone, and between looks at the file that names it.
+// Time for one look at a store that may be gone, and between looks at the file that names it.
 constexpr milliseconds kTry{300}, kSlice{500};
 // On a busy machine processes take seconds to load.
 constexpr milliseconds kSayWhoIsMissing{20'000};

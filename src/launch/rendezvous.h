@@ -1,4 +1,4 @@
-// How the processes of a run come to one store.
+// The meeting of a run's processes at one store.
 //
 // Where                           who serves it        how the others learn address and secret
 // sluice launch                   the launcher         environment
@@ -29,7 +29,7 @@
 
 namespace sluice {
 
-// Where torchrun's processes leave each other a line: implemented on its store.
+// The place where torchrun's processes leave each other a line: implemented on its store.
 class NoticeBoard {
  public:
   virtual ~NoticeBoard() = default;

@@ -25,7 +25,7 @@ std::string first_slurm_host(std::string_view hosts) {
       host += hosts[at];
       continue;
     }
-    // Of a range its beginning, with its zeros.
+    // The start of a range, with its zeros.
     const std::size_t close = hosts.find(']', at);
     if (close == std::string_view::npos) return {};
     const std::string_view inside = hosts.substr(at + 1, close - at - 1);

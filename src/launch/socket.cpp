@@ -47,7 +47,7 @@ void set_option(int descriptor, int level, int option, int value) {
   ::setsockopt(descriptor, level, option, &value, sizeof value);
 }
 
-// What makes a machine that is gone without a word noticed in half a minute.
+// Settings by which a machine that is gone without a word is noticed in half a minute.
 void prepare_connection(int descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -175,7 +175,7 @@ Socket listen_at(const std::string& host, int port) {
                                     .remedy = "name the machine of process 0"});
   }
   int failed = 0;
-  // Of "all addresses" the IPv6 one takes IPv4 too, where the machine has both.
+  // The IPv6 form of "all addresses" takes IPv4 too, where the machine has both.
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* at = addresses.get(); at; at = at->ai_next) {
       if (at->ai_family != family) continue;

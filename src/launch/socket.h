@@ -1,7 +1,7 @@
-// TCP sockets that never wait longer than they are told to.
+// TCP sockets that never wait longer than a given time.
 //
 // Owns: descriptors, all of them non-blocking and closed on exec; names to addresses. Does not own:
-// what is said (store_wire.h). Thread-safety: one thread a socket.
+// what is said (store_protocol.h). Thread-safety: one thread a socket.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ class Socket {
   explicit operator bool() const { return descriptor_ >= 0; }
   void close();
 
-  // What is there now, at most `limit` bytes, appended to `bytes`. False at the end of the
+  // Appends to `bytes` what is there now, at most `limit` bytes. False at the end of the
   // connection, however it ended.
   bool receive(std::string& bytes, std::size_t limit);
   // Takes what was sent from the front of `bytes`. False when the connection has ended.
@@ -44,7 +44,7 @@ class Socket {
 // free one. Throws Error(kUsage) for a port that is taken or not allowed and for an address that is
 // none of this machine's, else Error(kPeer).
 Socket listen_at(const std::string& host, int port);
-// Of the waiting connections the next; an empty socket when there is none, with `full` set when
+// The next of the waiting connections; an empty socket when there is none, with `full` set when
 // there are no descriptors left for it.
 Socket accept_from(const Socket& listener, bool& full);
 
@@ -61,7 +61,7 @@ std::string remote_host(const Socket& socket);  // of the other end
 // "node7:29500", "[::1]:29500"
 std::string host_and_port(const std::string& host, int port);
 bool is_loopback(const std::string& host);
-// Whether one can listen there: the name may mean an address that only other machines use for this.
+// True if one can listen there: the name may mean an address that only other machines use for this.
 bool is_address_here(const std::string& host);
 std::string machine_name();
 

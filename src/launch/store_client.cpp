@@ -34,13 +34,13 @@ struct StoreClient::Impl {
     const std::lock_guard lock(mutex);
     if (broken) fail("the store of the job is gone", "look at how process 0 ended");
     const std::int64_t id = next_id++;
-    WireWriter writer;
+    Packer writer;
     writer.add(id).add(static_cast<int>(what));
     fill(writer);
     const Deadline deadline = deadline_in(waits) + reply_time.load();
     bool ended = false;
     while (const std::optional<std::string> frame = exchange(writer, deadline, ended)) {
-      WireReader reader(*frame, "answer of the job's store");
+      Unpacker reader(*frame, "answer of the job's store");
       if (reader.take<std::int64_t>() != id) continue;
       switch (static_cast<Answer>(reader.take<int>())) {
         case Answer::kDone:
@@ -63,7 +63,7 @@ struct StoreClient::Impl {
 
   // Sends what is in `writer`, the first time, and waits for a frame. Nothing, and no more calls,
   // when none comes.
-  std::optional<std::string> exchange(WireWriter& writer, Deadline deadline, bool& ended) {
+  std::optional<std::string> exchange(Packer& writer, Deadline deadline, bool& ended) {
     if (!writer.bytes().empty()) ended = !connection.send(writer.bytes(), deadline);
     broken = true;  // unless a whole frame comes
     writer = {};
@@ -85,7 +85,7 @@ struct StoreClient::Impl {
 
 namespace {
 
-const auto kNothing = [](WireReader&) {};
+const auto kNothing = [](Unpacker&) {};
 constexpr StoreClient::Milliseconds kAtOnce{0};
 
 }  // namespace
@@ -102,17 +102,17 @@ std::string StoreClient::own_host() const { return local_host(impl_->connection.
 
 void StoreClient::set(const std::string& key, const std::string& value) {
   impl_->ask(
-      Ask::kSet, kAtOnce, [&](WireWriter& writer) { writer.add(key).add(value); }, kNothing);
+      Ask::kSet, kAtOnce, [&](Packer& writer) { writer.add(key).add(value); }, kNothing);
 }
 
 std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
   std::string value;
   const bool found = impl_->ask(
       Ask::kGet, timeout,
-      [&](WireWriter& writer) {
+      [&](Packer& writer) {
         writer.add(timeout.count()).add(impl_->outlives_failure.load()).add(key);
       },
-      [&](WireReader& reader) { value = reader.take<std::string>(); });
+      [&](Unpacker& reader) { value = reader.take<std::string>(); });
   if (!found) {
     impl_->fail(formatted("nobody has set '{}' within {} ms", key, timeout.count()),
                 "check that all processes of the job run");
@@ -123,7 +123,7 @@ std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
 bool StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   return impl_->ask(
       Ask::kWait, timeout,
-      [&](WireWriter& writer) {
+      [&](Packer& writer) {
         writer.add(timeout.count()).add(impl_->outlives_failure.load()).add(keys);
       },
       kNothing);
@@ -132,16 +132,16 @@ bool StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeou
 bool StoreClient::has(const std::vector<std::string>& keys) {
   bool there = false;
   impl_->ask(
-      Ask::kHas, kAtOnce, [&](WireWriter& writer) { writer.add(keys); },
-      [&](WireReader& reader) { there = reader.take<bool>(); });
+      Ask::kHas, kAtOnce, [&](Packer& writer) { writer.add(keys); },
+      [&](Unpacker& reader) { there = reader.take<bool>(); });
   return there;
 }
 
 std::int64_t StoreClient::add(const std::string& key, std::int64_t amount) {
   std::int64_t sum = 0;
   impl_->ask(
-      Ask::kAdd, kAtOnce, [&](WireWriter& writer) { writer.add(key).add(amount); },
-      [&](WireReader& reader) { sum = reader.take<std::int64_t>(); });
+      Ask::kAdd, kAtOnce, [&](Packer& writer) { writer.add(key).add(amount); },
+      [&](Unpacker& reader) { sum = reader.take<std::int64_t>(); });
   return sum;
 }
 
@@ -150,29 +150,29 @@ std::string StoreClient::compare_set(const std::string& key, const std::string& 
   std::string value;
   impl_->ask(
       Ask::kCompareSet, kAtOnce,
-      [&](WireWriter& writer) { writer.add(key).add(expected).add(desired); },
-      [&](WireReader& reader) { value = reader.take<std::string>(); });
+      [&](Packer& writer) { writer.add(key).add(expected).add(desired); },
+      [&](Unpacker& reader) { value = reader.take<std::string>(); });
   return value;
 }
 
 void StoreClient::append(const std::string& key, const std::string& value) {
   impl_->ask(
-      Ask::kAppend, kAtOnce, [&](WireWriter& writer) { writer.add(key).add(value); }, kNothing);
+      Ask::kAppend, kAtOnce, [&](Packer& writer) { writer.add(key).add(value); }, kNothing);
 }
 
 bool StoreClient::remove(const std::string& key) {
   bool removed = false;
   impl_->ask(
-      Ask::kRemove, kAtOnce, [&](WireWriter& writer) { writer.add(key); },
-      [&](WireReader& reader) { removed = reader.take<bool>(); });
+      Ask::kRemove, kAtOnce, [&](Packer& writer) { writer.add(key); },
+      [&](Unpacker& reader) { removed = reader.take<bool>(); });
   return removed;
 }
 
 std::int64_t StoreClient::num_keys() {
   std::int64_t count = 0;
   impl_->ask(
-      Ask::kCount, kAtOnce, [](WireWriter&) {},
-      [&](WireReader& reader) { count = reader.take<std::int64_t>(); });
+      Ask::kCount, kAtOnce, [](Packer&) {},
+      [&](Unpacker& reader) { count = reader.take<std::int64_t>(); });
   return count;
 }
 

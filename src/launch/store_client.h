@@ -42,7 +42,8 @@ class StoreClient {
   // reach this process there.
   std::string own_host() const;
 
-  // How long an answer may take beyond what was asked to be waited for; half a minute at first.
+  // The time that an answer may take beyond what was asked to be waited for; half a minute at
+  // first.
   void set_reply_time(Milliseconds time);
   // From now on waits go on although the job has failed: to meet once more and keep what is there.
   void outlive_failure();

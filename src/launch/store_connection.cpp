@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kFirstRetry{10}, kLongestRetry{200};
-// Of the other side's part of the proofs.
+// Time for the other side's part of the proofs.
 constexpr milliseconds kGreetingTime{5000};
 // A server that is crowded may end a connection before it was heard.
 constexpr int kMaxRefusals = 3;

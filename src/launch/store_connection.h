@@ -8,7 +8,7 @@
 
 #include "launch/socket.h"
 #include "launch/store_client.h"
-#include "launch/store_wire.h"
+#include "launch/store_protocol.h"
 
 namespace sluice {
 

@@ -17,8 +17,8 @@
 #include "launch/line_table.h"
 #include "launch/sha256.h"
 #include "launch/socket.h"
+#include "launch/store_protocol.h"
 #include "launch/store_values.h"
-#include "launch/store_wire.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
-// Who does not read what it is told is not asked, nor told, more than that.
+// A client that does not read what it is sent is not asked, nor sent, more than that.
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};
@@ -80,7 +80,7 @@ struct StoreServer::Impl {
       const std::lock_guard lock(mutex);
       stopping = true;
       for (Connection& connection : connections) {
-        if (connection.line) tell(connection, WireWriter().add(word(LineWord::kEnd)));
+        if (connection.line) tell(connection, Packer().add(word(LineWord::kEnd)));
       }
     }
     wake_up();
@@ -227,7 +227,7 @@ struct StoreServer::Impl {
       while (connection.is_known && !connection.has_ended) {
         const auto frame = connection.reader.take(connection.received);
         if (!frame) break;
-        WireReader reader(*frame, "question to the job's store");
+        Unpacker reader(*frame, "question to the job's store");
         connection.line ? hear(connection, reader) : answer(connection, reader);
       }
     } catch (const std::exception&) {  // not what we speak, or too much of it: as good as gone
@@ -259,7 +259,7 @@ struct StoreServer::Impl {
     lines.end(*connection.line, Clock::now());
     connection.line.reset();
     for (Connection& other : connections) {
-      if (other.line) tell(other, WireWriter().add(word(LineWord::kAsk)));
+      if (other.line) tell(other, Packer().add(word(LineWord::kAsk)));
     }
   }
 
@@ -270,12 +270,12 @@ struct StoreServer::Impl {
     }
   }
 
-  void tell(Connection& connection, const WireWriter& what) {
+  void tell(Connection& connection, const Packer& what) {
     connection.to_send += connection.writer.frame(what.bytes());
   }
 
   // ---- questions ----
-  void answer(Connection& connection, WireReader& question) {
+  void answer(Connection& connection, Unpacker& question) {
     const auto id = question.take<std::int64_t>();
     const auto ask = static_cast<Ask>(question.take<int>());
     if (ask == Ask::kLine) return open_line(connection, id, question);
@@ -291,7 +291,7 @@ struct StoreServer::Impl {
       wait.deadline = deadline_in(timeout);
       return;  // answered at the end of the step
     }
-    WireWriter answer;
+    Packer answer;
     answer.add(id);
     values.answer(ask, question, answer);
     question.finish();
@@ -301,7 +301,7 @@ struct StoreServer::Impl {
   void answer_wait(Connection& connection, Deadline now) {
     if (!connection.wait || connection.has_ended) return;
     const Wait& wait = *connection.wait;
-    WireWriter answer;
+    Packer answer;
     answer.add(wait.id);
     if (values.has(wait.keys)) {
       answer.add(static_cast<int>(Answer::kDone));
@@ -319,7 +319,7 @@ struct StoreServer::Impl {
   }
 
   // ---- control lines ----
-  void open_line(Connection& connection, std::int64_t id, WireReader& hello) {
+  void open_line(Connection& connection, std::int64_t id, Unpacker& hello) {
     LineTable::Line line;
     line.process = hello.take<int>();
     line.name = hello.take<std::string>();
@@ -330,7 +330,7 @@ struct StoreServer::Impl {
     finished.erase(line.process);  // of a job before this one
     next_beat = Clock::now();      // the table may have been empty
     const auto failure = lines.open(line, judge.counted());
-    tell(connection, WireWriter()
+    tell(connection, Packer()
                          .add(id)
                          .add(static_cast<int>(Answer::kDone))
                          .add(options.process)
@@ -344,7 +344,7 @@ struct StoreServer::Impl {
     }
   }
 
-  void hear(Connection& connection, WireReader& said) {
+  void hear(Connection& connection, Unpacker& said) {
     const int process = *connection.line;
     switch (static_cast<LineWord>(said.take<int>())) {
       case LineWord::kBeat:
@@ -376,7 +376,7 @@ struct StoreServer::Impl {
     const int teller = lines.lowest_living(options.process);
     for (Connection& connection : connections) {
       if (!connection.line || connection.to_send.size() > kMaxUnreadBeats) continue;
-      tell(connection, WireWriter().add(word(LineWord::kBeat)).add(teller));
+      tell(connection, Packer().add(word(LineWord::kBeat)).add(teller));
     }
   }
 
@@ -385,7 +385,7 @@ struct StoreServer::Impl {
     const int teller = lines.lowest_living(/*but=*/-1);
     for (Connection& connection : connections) {
       if (connection.line == teller)
-        tell(connection, WireWriter().add(word(LineWord::kWarning)).add(text));
+        tell(connection, Packer().add(word(LineWord::kWarning)).add(text));
     }
   }
 
@@ -408,7 +408,7 @@ struct StoreServer::Impl {
   }
 
   void tell_failure(Connection& connection) {
-    WireWriter failure;
+    Packer failure;
     failure.add(word(LineWord::kFailure));
     put_failure(failure, *first_failure);
     tell(connection, failure);

@@ -7,7 +7,7 @@
 //  1. Whoever does not know the secret gets a random number and the end of the connection, after 2
 //     seconds at the latest; costs some hundred bytes; and cannot keep others out: of more than 128
 //     such connections the oldest is ended.
-//  2. The first failure wins, and is told to every control line, also to those that come later, and
+//  2. The first failure wins, and is sent to every control line, also to those that come later, and
 //     to everybody who waits for a key. While the end of a line is known and not yet judged, what
 //     others report as kPeer is its consequence, and left out.
 // Thread-safety: any thread may call anything.
@@ -27,8 +27,8 @@ struct StoreServerOptions {
   std::string host = "127.0.0.1";  // the address to listen on; "" for all
   int port = 0;                    // 0: a free one
   std::string secret;
-  // How long the end of a line waits for somebody who knows more (a launcher, of the exit status)
-  // before it is judged.
+  // The time that the end of a line waits for somebody who knows more (a launcher, of the exit
+  // status) before it is judged.
   std::chrono::milliseconds grace{0};
   // The process of the job that serves, -1 for none of them, and how it is named when it is lost.
   int process = -1;
@@ -45,7 +45,7 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   StoreAddress address() const;  // to connect to
-  // As a control line's report.
+  // The same as a control line's report.
   void report(const JobFailure& failure) noexcept;
   // A process of the job has ended, says somebody who knows: `how` follows its name, as in "was
   // ended by signal 9 (Killed)". Nothing when it had finished its line. Unless another failure came
@@ -54,7 +54,7 @@ class StoreServer {
   void report_end(int process, const std::string& how, bool has_told = false) noexcept;
   std::optional<JobFailure> failure() const;
   bool has(const std::string& key) const;
-  // What is said of this process, where its line was judged lost, be it the first failure or not.
+  // The report on this process, where its line was judged lost, be it the first failure or not.
   std::optional<std::string> loss_of(int process) const;
   // From where somebody came last who does not know the secret; "" where nobody has, or where who
   // came from there has shown since that it does.

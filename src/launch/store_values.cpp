@@ -14,9 +14,9 @@ bool is_number(const std::string& text, std::int64_t& number) {
   return error == std::errc() && rest == end;
 }
 
-void done(WireWriter& answer) { answer.add(static_cast<int>(Answer::kDone)); }
+void done(Packer& answer) { answer.add(static_cast<int>(Answer::kDone)); }
 
-void refuse(WireWriter& answer, const std::string& why) {
+void refuse(Packer& answer, const std::string& why) {
   answer.add(static_cast<int>(Answer::kRefused)).add(why);
 }
 
@@ -27,7 +27,7 @@ bool StoreValues::has(const std::vector<std::string>& keys) const {
                      [this](const std::string& key) { return values_.contains(key); });
 }
 
-void StoreValues::answer(Ask ask, WireReader& question, WireWriter& answer) {
+void StoreValues::answer(Ask ask, Unpacker& question, Packer& answer) {
   switch (ask) {
     case Ask::kSet: {
       const auto key = question.take<std::string>();

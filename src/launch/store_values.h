@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/store_wire.h"
+#include "launch/store_protocol.h"
 
 namespace sluice {
 
@@ -17,7 +17,7 @@ class StoreValues {
   const std::string& get(const std::string& key) const { return values_.at(key); }
   // All questions but kGet, kWait and kLine: reads the rest of the question, adds Answer and values
   // to `answer`. Throws Error(kPeer) for what is malformed.
-  void answer(Ask ask, WireReader& question, WireWriter& answer);
+  void answer(Ask ask, Unpacker& question, Packer& answer);
 
  private:
   std::map<std::string, std::string> values_;

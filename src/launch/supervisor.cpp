@@ -20,7 +20,7 @@ constexpr int kStopped = 75;
 constexpr const char* kNeverJoined = "ended with exit code 0 and has not joined the job";
 // The signals that one key or one kill of a whole group makes come within this time.
 constexpr milliseconds kOneRequest{1000};
-// How often it is looked whether somebody was judged lost.
+// The time between looks whether somebody was judged lost.
 constexpr milliseconds kChildLook{200}, kIdleLook{1000};
 
 }  // namespace
@@ -131,7 +131,7 @@ void Supervisor::give_patience(Deadline now) {
 
 void Supervisor::escalate() {
   const Deadline now = Clock::now();
-  // Who hears of a lost process has nothing to keep, and ends at once.
+  // A process that hears of a lost one has nothing to keep, and ends at once.
   const auto failure = server_ ? server_->failure() : std::nullopt;
   if (lost_elsewhere_ || (failure && failure->kind == ErrorKind::kPeer)) give_patience(now);
   const auto others_ended = [this](std::size_t index) {
@@ -199,7 +199,7 @@ JobOutcome Supervisor::outcome() const {
     outcome.exit_code = stopped ? kStopped : 0;
     return outcome;
   }
-  // Who failed first may end later than those who heard of it.
+  // The first that failed may end later than those who heard of it.
   std::size_t culprit = *first_failed_;
   const auto failure = server_ ? server_->failure() : std::nullopt;
   const int said = failure ? failure->process - first_process_ : -1;

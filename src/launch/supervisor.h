@@ -40,7 +40,7 @@ struct JobOutcome {
 
 class Supervisor {
  public:
-  // Whether a process of the job has come to its store.
+  // True if a process of the job has come to its store.
   using HasJoined = std::function<bool(int process)>;
 
   // server: of the job's store, where this launcher serves it, else null. first_process: the number

@@ -1,6 +1,6 @@
 #include "launch/wait_notice.h"
 
-#include "sluice/parts/log.h"
+#include "base/log.h"
 
 namespace sluice {
 

@@ -21,7 +21,7 @@ class WaitNotice {
   WaitNotice(const StoreServer* server, std::chrono::milliseconds first)
       : server_(server), next_(Clock::now() + first) {}
 
-  // To be called several times a second. for_whom: "node 1 of 2 at 10.0.0.7:29500".
+  // To be called several times a second. for_whom: "machine 1 of 2 at 10.0.0.7:29500".
   void tick(const std::function<std::string()>& for_whom);
   // ", and a peer with another secret was refused (from 10.0.0.9)"; "" where none was.
   std::string refused_text() const;
@@ -30,7 +30,7 @@ class WaitNotice {
   const StoreServer* const server_;
   Clock::time_point next_;
   bool has_told_ = false;
-  std::string refused_;  // what was told of them
+  std::string refused_;  // what was reported of them
 };
 
 }  // namespace sluice

@@ -22,8 +22,7 @@ namespace sluice {
 namespace {
 
 constexpr std::array kDevices = {at::kCPU, at::kCUDA};
-// Of the operators that autocast computes in the lower type on both devices, those that read
-// weights.
+// Operators that read weights, of those that autocast computes in the lower type on both devices.
 constexpr std::array kProducts = {"aten::linear",
                                   "aten::addmm",
                                   "aten::mm",
@@ -56,7 +55,8 @@ class CastedWeight : public torch::autograd::Node {
   const at::ScalarType type_;
 };
 
-// What a product may read of a weight in place of itself: as torch::nn::Linear does, its transpose.
+// A view that a product may read in place of a weight itself: as torch::nn::Linear does, its
+// transpose.
 bool is_transpose_of(const at::Tensor& view, const at::Tensor& weight) {
   return weight.dim() == 2 && view.dim() == 2 && view.storage_offset() == weight.storage_offset() &&
          view.size(0) == weight.size(1) && view.size(1) == weight.size(0) &&

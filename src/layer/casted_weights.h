@@ -37,7 +37,7 @@ class CastedWeights {
   // are valid again after fill(), which computes them from the same weights.
   void empty();
   void fill();
-  // Of all copies.
+  // Bytes of all copies.
   std::int64_t bytes() const;
 
  private:
@@ -52,7 +52,7 @@ class CastedWeights {
 };
 
 // While it lives, products on this thread that autocast computes in a lower type take these copies,
-// if the thread is under autocast when it begins. Inside a KeyedRandomScope, which includes the
+// if the thread is under autocast when it starts. Inside a KeyedRandomScope, which includes the
 // dispatch key.
 class CastedWeightsScope {
  public:

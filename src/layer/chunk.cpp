@@ -50,9 +50,9 @@ const at::Tensor& find_value(const std::string& name, const LayerSpec& layer, co
   if (batch.has(name)) return batch.get(name);
   Names known = names_of(live);
   for (std::string& other : names_of(batch)) known.push_back(std::move(other));
-  throw_usage(
-      in_quotes(layer) + " reads '" + name + "', which is neither in the batch nor written before",
-      "LayerSpec::reads", suggest_name(name, known));
+  throw_usage(formatted("{} reads '{}', which is neither in the batch nor written before",
+                        in_quotes(layer), name),
+              "LayerSpec::reads", suggest_name(name, known));
 }
 
 // The inputs of the batch that layers have read, under any name that a layer gave them since: their
@@ -131,7 +131,7 @@ void Chunk::collect_parameters(std::size_t index) {
     if (same != parameters_.end()) {
       // A submodule registered twice within one layer is one parameter, under its first name.
       if (same->layer == first) continue;
-      throw_usage("parameter '" + info.name + "' is the very tensor of '" + same->name + "'",
+      throw_usage(formatted("parameter '{}' is the very tensor of '{}'", info.name, same->name),
                   in_quotes(layer), "make a tensor of its own and declare it in LayerSpec::ties");
     }
     info.global_shape = tensor.sizes().vec();
@@ -145,9 +145,9 @@ void Chunk::collect_parameters(std::size_t index) {
   }
   for (const auto& [local, first_use] : layer.ties) {
     if (!contains(local_names, local)) {
-      throw_usage(
-          in_quotes(layer) + " ties '" + local + "', which is not a parameter of its module",
-          "LayerSpec::ties", suggest_name(local, local_names));
+      throw_usage(formatted("{} ties '{}', which is not a parameter of its module",
+                            in_quotes(layer), local),
+                  "LayerSpec::ties", suggest_name(local, local_names));
     }
   }
 }

@@ -14,7 +14,7 @@ namespace {
 // A member of nothing is at an address below.
 constexpr std::uintptr_t kNearNull = 1 << 16;
 
-// Of a kind that needs no memory when a thread first looks at it, in the handler.
+// The kind of variable needs no memory when a thread first looks at it, in the handler.
 [[gnu::tls_model("initial-exec")]] thread_local const std::string* crash_word = nullptr;
 
 struct sigaction earlier_handler;  // written once, before ours is there

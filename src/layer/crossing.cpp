@@ -24,7 +24,7 @@ std::map<std::string, std::size_t> number_writes(const std::vector<LayerSpec>& l
     Names known(batch.begin(), batch.end());
     for (const auto& [written, position] : order) known.push_back(written);
     throw Error(ErrorKind::kUsage,
-                {.what = reader + " reads '" + name + "', which no earlier layer writes",
+                {.what = formatted("{} reads '{}', which no earlier layer writes", reader, name),
                  .where = "values of the model",
                  .remedy = suggest_name(name, known)});
   };

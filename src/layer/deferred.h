@@ -22,22 +22,22 @@ using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 // them.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
-// What `make` makes, with its parameters of two or more dimensions on the meta device; all else has
-// memory, and the numbers that `make` gives it, but for vectors that are drawn. layer: for
-// messages. Throws Error(kUsage) for a module that somebody else holds, for whom it would be
+// The module that `make` makes, with its parameters of two or more dimensions on the meta device;
+// all else has memory, and the numbers that `make` gives it, but for vectors that are drawn. layer:
+// for messages. Throws Error(kUsage) for a module that somebody else holds, for whom it would be
 // emptied, and where `make` reaches into memory that is not there.
 std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const std::string& layer,
                                                  Drawn drawn);
 
-// What `make` makes, of which only what is left when it returns takes memory, all of it with the
-// numbers that `make` gives it, but for parameters that are drawn. Throws c10::Error where `make`
-// reaches into memory that is not there.
+// The module that `make` makes, of which only what is left when it returns takes memory, all of it
+// with the numbers that `make` gives it, but for parameters that are drawn. Throws c10::Error where
+// `make` reaches into memory that is not there.
 std::shared_ptr<torch::nn::Module> make_what_is_left(const ModuleMaker& make, Drawn drawn);
 
-// Of what `make` makes the names, sizes and types; no memory. Throws as make_what_is_left().
+// Names, sizes and types of the module that `make` makes; no memory. Throws as make_what_is_left().
 std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
 
-// Whether this is inside of one of these three, which decides then.
+// True inside of one of these three, which decides then.
 bool makes_without_memory();
 
 // Gives parameters and buffers on the meta device memory on `device`, with no numbers in it, and

@@ -103,8 +103,8 @@ void initialize_chunks(const Initialization& user, const std::vector<Chunk*>& ch
                                     .where = "Model::initialization",
                                     .remedy = "set one of the two"});
   }
-  // What the user's function leaves alone does not keep what a factory happened to draw for it. All
-  // of it first: a tied parameter is in storage of an earlier chunk.
+  // A parameter that the user's function leaves alone does not keep what a factory happened to draw
+  // for it. All of it first: a tied parameter is in storage of an earlier chunk.
   for (Chunk* chunk : chunks) initialize_parameters(*chunk, seed);
   const at::NoGradGuard no_grad;
   for (Chunk* chunk : chunks) {

@@ -1,4 +1,4 @@
-// How unchanged user code gets keyed random numbers: operators are intercepted in the dispatcher.
+// Keyed random numbers for unchanged user code: operators are intercepted in the dispatcher.
 //
 // While a scope is open its thread includes one extra dispatch key, above autograd and autocast. A
 // kernel under that key sits on every operator that can draw; all others fall through the key at

@@ -22,7 +22,7 @@ class KeyedStream {
               std::int64_t microbatch);
 
   const at::Generator& generator(c10::Device device);
-  // One that goes on from here by itself.
+  // A stream that continues from here by itself.
   KeyedStream copy() const;
 
  private:

@@ -23,7 +23,8 @@ using torch::nn::Module;
   throw Error(ErrorKind::kUsage, {.what = what, .where = "from_module", .remedy = remedy});
 }
 
-// What has elements and no forward of its own, which could do more than call them.
+// True for a module that has elements and no forward of its own, which could do more than call
+// them.
 bool is_list(const Module& module) {
   return module.as<torch::nn::ModuleListImpl>() || module.as<torch::nn::ModuleDictImpl>() ||
          typeid(module) == typeid(torch::nn::SequentialImpl);
@@ -96,9 +97,9 @@ std::vector<std::string> names_of(const std::vector<FoundPart>& parts) {
 
 // Those of a list that says how many it has, else the part itself.
 std::vector<FoundPart> expanded(const Part& part) {
-  if (part.count == 0) return {{part.name}};
+  if (part.length == 0) return {{part.name}};
   std::vector<FoundPart> elements;
-  for (int i = 0; i < part.count; ++i)
+  for (int i = 0; i < part.length; ++i)
     elements.push_back({formatted("{}.{}", part.name, i), /*in_list=*/true});
   return elements;
 }
@@ -112,7 +113,7 @@ void require_distinct(const std::vector<FoundPart>& parts) {
                      "name every part once; one that forward runs twice, such as a shared "
                      "embedding, is two members, whose parameters ModuleTree::ties makes one");
       }
-      refuse_parts("part '" + parts[i].name + "' is within part '" + parts[k].name + "'",
+      refuse_parts(formatted("part '{}' is within part '{}'", parts[i].name, parts[k].name),
                    "name every part of the module once");
     }
   }
@@ -162,9 +163,10 @@ Chosen all_parts(const ModuleTree& tree, const Module* module) {
   }
   std::vector<FoundPart> found = PartFinder(*module, tree.block_class).take();
   if (!tree.parts.empty()) return choose(tree, found);
-  for (const FoundPart& part : found) {
-    const bool first = chosen.parts.empty();
-    chosen.parts.push_back({part.name, {first ? tree.input : "hidden"}});
+  for (const FoundPart& part : found) chosen.parts.push_back({part.name});
+  if (!found.empty()) {
+    chosen.parts.front().reads = {tree.input};
+    chosen.parts.back().writes = {tree.output};
   }
   chosen.found = std::move(found);
   return chosen;

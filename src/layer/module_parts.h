@@ -17,7 +17,7 @@ struct PlacedPart {
   std::string class_name;  // of its module, where that is there
 };
 
-// Whether the names of all parts can be told without the module.
+// True if the names of all parts can be told without the module.
 bool is_complete(const ModuleTree& tree);
 // module: null if is_complete(). Throws Error(kUsage) for names and classes that are not there, for
 // what is in no part, and for a part that is named twice or within another.

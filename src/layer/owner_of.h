@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// The position of the layer whose prefix or name is the longest that the full name begins with; -1:
-// none. An empty prefix begins none.
+// The position of the layer whose prefix or name is the longest that the full name starts with; -1:
+// none. An empty prefix starts none.
 inline int owner_of(const std::string& parameter, const std::vector<LayerSpec>& layers) {
   int owner = -1;
   std::size_t longest = 0;

@@ -67,7 +67,7 @@ void require_own_tensors(const std::vector<Chunk*>& chunks) {
   }
 }
 
-// Of a module that is in several pieces, what is in all of them.
+// Shares the buffers that all pieces of a module have.
 void share_buffers(Chunk& chunk) {
   std::map<std::string, at::Tensor> first;
   for (std::size_t i = 0; i < chunk.layers().size(); ++i) {

@@ -40,7 +40,7 @@ struct Child {
   std::function<at::Tensor(const at::Tensor&)> call;
 };
 
-// What is frozen stays so: a clone's parameters are made anew.
+// A frozen parameter stays frozen: a clone's parameters are made anew.
 void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
   const auto own = clone.named_parameters();
   for (const auto& item : original.named_parameters())

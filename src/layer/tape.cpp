@@ -1,6 +1,6 @@
-// How operators come to be noted: a dispatch key above autograd, which a thread includes while it
-// has a tape. The key is torch's TESTING_ONLY_GenericWrapper: nothing but torch's own C++ tests
-// uses it (interception_key.h has the other one of its kind, which lies above it).
+// The tape's way to operators: a dispatch key above autograd, which a thread includes while it has
+// a tape. The key is torch's TESTING_ONLY_GenericWrapper: nothing but torch's own C++ tests uses it
+// (interception_key.h has the other one of its kind, which lies above it).
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>
@@ -231,7 +231,7 @@ class Tape::Notes {
   // A tensor of the same storage as it is now, without autograd.
   static at::Tensor stand_in(const at::Tensor& tensor) { return view_of(tensor.storage(), tensor); }
 
-  // Whether the operator needs no numbers now.
+  // True if the operator needs no numbers now.
   bool can_wait(const c10::OperatorHandle& op, const Stack& arguments, int generator) const {
     const auto& schema = op.schema();
     bool makes = false;
@@ -251,7 +251,7 @@ class Tape::Notes {
       if (writes_memory) return false;
     }
     if (generator < 0) return makes && !op.hasTag(at::Tag::nondeterministic_seeded);
-    // How much is drawn may depend on numbers of other tensors.
+    // The amount that is drawn may depend on numbers of other tensors.
     std::size_t num_tensors = 0, num_written = 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       num_tensors += arguments[i].isTensor() ? 1 : 0;

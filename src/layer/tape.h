@@ -22,7 +22,7 @@ namespace sluice {
 
 class Tape {
  public:
-  // What a tensor gets that is held by somebody at the end.
+  // The replacement of a tensor that is held by somebody at the end.
   enum class Gets { kNothing, kMemory, kNumbers };
 
   Tape();
@@ -30,7 +30,7 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // Whether this thread has one.
+  // True if this thread has one.
   static bool is_recording();
 
   // Ends the recording. Tensors without memory that are alive stay the same variables. One that

@@ -42,7 +42,7 @@ class WeightSumsScope {
   WeightSums* outer_;
 };
 
-// Of the innermost scope of this thread; null: none.
+// Sums of the innermost scope of this thread; null: none.
 WeightSums* current_weight_sums();
 
 }  // namespace sluice

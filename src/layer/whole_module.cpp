@@ -8,13 +8,13 @@
 #include <typeinfo>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "layer/crash_word.h"
 #include "layer/deferred.h"
 #include "layer/module_parts.h"
 #include "layer/owner_of.h"
 #include "sluice/error.h"
 #include "sluice/layer.h"
-#include "sluice/parts/log.h"
 
 namespace sluice::detail {
 namespace {
@@ -34,10 +34,10 @@ bool contains(const Names& names, const std::string& name) {
 // "parts 'embed' to 'layers.3'"
 std::string range_of(const Names& parts) {
   if (parts.size() == 1) return "part '" + parts.front() + "'";
-  return "parts '" + parts.front() + "' to '" + parts.back() + "'";
+  return formatted("parts '{}' to '{}'", parts.front(), parts.back());
 }
 
-// What stands for an element that was dropped.
+// True for the stand-in of an element that was dropped.
 bool is_empty(const Module& module) {
   return typeid(module) == typeid(Module) && module.children().empty() &&
          module.parameters(/*recurse=*/false).empty() && module.buffers(/*recurse=*/false).empty();
@@ -94,18 +94,17 @@ class Factory {
   }
 
   void warn(const std::string& reason) const {
-    log_warning(
-        "all that the factory of " + whole_.class_name +
-        " makes has memory until it returns, for every stage anew: " +
-        reason.substr(0, reason.find('\n')) +
-        "; say the device (torch::kCPU) of tensors whose memory a constructor reaches into");
+    log_warning(formatted(
+        "all that the factory of {} makes has memory until it returns, for every stage anew: {}; "
+        "say the device (torch::kCPU) of tensors whose memory a constructor reaches into",
+        whole_.class_name, reason.substr(0, reason.find('\n'))));
   }
 
   const WholeModule whole_;
   mutable std::atomic<bool> needs_memory_ = false;  // ranks that are threads call it at once
 };
 
-// What a model and its stages share of a whole module.
+// The parts of a whole module that a model and its stages share.
 class Tree {
  public:
   Tree(std::shared_ptr<const Factory> factory, const std::vector<PlacedPart>& parts,
@@ -148,7 +147,7 @@ class Tree {
     return module;
   }
 
-  // That of the stage that keeps these parts. shown_as: how messages name it.
+  // The forward of the stage that keeps these parts. shown_as: how messages name it.
   std::function<Outputs(Module& module, const Values& in)> forward(
       const Names& parts, const std::string& shown_as) const {
     const auto& run = factory_->whole().forward;
@@ -179,14 +178,14 @@ class Tree {
     const char* otherwise = part == name ? ": an own parameter cannot be taken out again"
                                          : ", or take it out with drop_unkept";
     refuse("parameter '" + name + "' is left over in the stage of " + range_of(parts), class_name(),
-           "make '" + part + "' only where kept(\"" + part + "\") is true" + otherwise);
+           formatted("make '{}' only where kept(\"{}\") is true{}", part, part, otherwise));
   }
 
   void require_kept(const Module& module, const Names& parts) const {
     for (const std::string& part : parts) {
       if (has_part(module, part)) continue;
-      refuse("the module that the factory made has no '" + part + "', which the stage of " +
-                 range_of(parts) + " keeps",
+      refuse(formatted("the module that the factory made has no '{}', which the stage of {} keeps",
+                       part, range_of(parts)),
              class_name(), "make it wherever kept(\"" + part + "\") is true");
     }
     std::map<const void*, std::string> seen;
@@ -201,7 +200,7 @@ class Tree {
       if (!contains(parts, part)) refuse_left_over(name, part, parts);
       const auto [other, added] = seen.emplace(item.value().unsafeGetTensorImpl(), name);
       if (!added && owner_of(other->second, layers_) != owner)
-        refuse("parameter '" + name + "' is the very tensor of '" + other->second + "'",
+        refuse(formatted("parameter '{}' is the very tensor of '{}'", name, other->second),
                class_name(),
                "let each have a tensor of its own, and name the two in ModuleTree::ties");
     }
@@ -213,7 +212,7 @@ class Tree {
   Names names_;
 };
 
-// What enters consecutive layers.
+// Names of the values that enter consecutive layers.
 Names reads_of(const std::vector<LayerSpec>& layers) {
   Names reads;
   std::set<std::string> made;
@@ -225,7 +224,7 @@ Names reads_of(const std::vector<LayerSpec>& layers) {
   return reads;
 }
 
-// That of the part which the parameter is in.
+// The function of the part that has the parameter.
 decltype(LayerSpec::initialize) initialize_of(const std::vector<LayerSpec>& layers) {
   const auto has_own = [](const LayerSpec& layer) { return bool(layer.initialize); };
   if (std::none_of(layers.begin(), layers.end(), has_own)) return nullptr;
@@ -251,7 +250,7 @@ LayerSpec fuse(const std::shared_ptr<const Tree>& tree, const std::vector<LayerS
   for (const std::string& name : leaving)
     if (contains(made, name)) fused.writes.push_back(name);
   fused.ties = tree->ties_of(parts);
-  fused.shown_as = tree->class_name() + ", " + range_of(parts);
+  fused.shown_as = formatted("{}, {}", tree->class_name(), range_of(parts));
   fused.forward = [forward = tree->forward(parts, fused.shown_as), where = fused.shown_as,
                    reads = fused.reads,
                    writes = fused.writes](Module& module, const std::vector<at::Tensor>& inputs) {
@@ -273,8 +272,8 @@ LayerSpec fuse(const std::shared_ptr<const Tree>& tree, const std::vector<LayerS
 }  // namespace
 
 void refuse_module(const Module& module, const std::string& class_name) {
-  refuse("forward takes " + class_name + ", but the stage has a " + module.name(), "from_module",
-         "let the parallelize hook return a module of the same class");
+  refuse(formatted("forward takes {}, but the stage has a {}", class_name, module.name()),
+         "from_module", "let the parallelize hook return a module of the same class");
 }
 
 Model from_module(WholeModule whole, const ModuleTree& given) {

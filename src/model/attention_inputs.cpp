@@ -59,7 +59,7 @@ at::Tensor additive(const at::Tensor& seen, at::ScalarType dtype, AttentionInput
       .masked_fill_(seen.logical_not(), value);
 }
 
-// That in which the product will be computed.
+// The type in which the product will be computed.
 at::ScalarType product_type(const at::Tensor& tensor) {
   const at::DeviceType device = tensor.device().type();
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)

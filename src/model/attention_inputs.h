@@ -1,4 +1,4 @@
-// What the blocks of a model share: who sees whom, and the angles of the positions.
+// The shared inputs of a model's blocks: who sees whom, and the angles of the positions.
 //
 // Owns: masks and rotary tables, made once for a microbatch and a thread.
 // Does not own: attention itself (modules.h), frequencies (rotary.h).
@@ -6,7 +6,7 @@
 // Invariants:
 //  1. Masks are those of transformers with attention "sdpa": a token sees those before it and
 //     itself, inside its window, with mask 1, and without a mask those of its own document, which
-//     begins where a position is not one more than that before it.
+//     starts where a position is not one more than that before it.
 //  2. What depends on a batch is held for as long as the tensors of the batch it was made from, and
 //     beside its users only for the last microbatch of a thread.
 // Thread-safety: may be shared by threads.
@@ -27,7 +27,7 @@
 
 namespace sluice {
 
-// Of a batch, int64 [B, L] or undefined.
+// Positions of a batch, int64 [B, L] or undefined.
 struct BatchPositions {
   at::Tensor attention_mask, position_ids;
 };
@@ -37,8 +37,8 @@ class AttentionInputs {
   explicit AttentionInputs(std::vector<std::shared_ptr<RotaryTable>> rotary = {})
       : rotary_(std::move(rotary)) {}
 
-  // How what is not seen is written: as minus infinity, so that who sees nothing gets zeros, or as
-  // the least number, so that he gets the mean of all.
+  // The score of a token that is not seen: minus infinity, so that who sees nothing gets zeros, or
+  // as the least number, so that he gets the mean of all.
   enum class Unseen { kInfinity, kLeast };
   struct Kind {
     std::int64_t window = 0;  // 0: none
@@ -46,8 +46,9 @@ class AttentionInputs {
     bool always = false;  // also where plain causal attention says it all
   };
 
-  // What is added to the scores of queries [B, H, L, E] of this dtype, [B or 1, 1, L, L]. Undefined
-  // where plain causal attention says it all. Throws Error(kUsage) for other sizes than [B, L].
+  // The mask that is added to the scores of queries [B, H, L, E] of this dtype, [B or 1, 1, L, L].
+  // Undefined where plain causal attention says it all. Throws Error(kUsage) for other sizes than
+  // [B, L].
   at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
 
   // The same as the first key that each query of [B, L] tokens sees, where a token sees all from

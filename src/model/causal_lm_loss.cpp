@@ -27,11 +27,11 @@ namespace {
 // x: logits, or what enters the head.
 void require_shapes(const std::string& what, const at::Tensor& x, const at::Tensor& labels_BL) {
   if (x.dim() == 3 && labels_BL.sizes() == x.sizes().slice(0, 2)) return;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = what + " are " + to_text(meta_of(x)) + ", labels " + to_text(meta_of(labels_BL)),
-       .where = "next-token loss",
-       .remedy = "give logits [batch, length, vocabulary] and labels [batch, length]"});
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("{} are {}, labels {}", what, to_text(meta_of(x)),
+                                 to_text(meta_of(labels_BL))),
+               .where = "next-token loss",
+               .remedy = "give logits [batch, length, vocabulary] and labels [batch, length]"});
 }
 
 // Labels move, not logits, which stay one contiguous block without a copy.

@@ -19,7 +19,7 @@
 
 namespace sluice::detail {
 
-// What stands behind attention in a block: [B, L, D] -> [B, L, D].
+// The part of a block behind attention: [B, L, D] -> [B, L, D].
 class FeedForward : public torch::nn::Module {
  public:
   struct Output {

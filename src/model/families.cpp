@@ -37,13 +37,13 @@ std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_fun
   };
 }
 
-// Of a family that is a DecoderConfig and no more.
+// Modules of a family that is a DecoderConfig and no more.
 template <DecoderConfig (*read)(const ConfigReader&)>
 std::vector<LayerSpec> decoder_layers(const ModelSpec& model, const LayerOptions& options) {
   return make_decoder_layers(config_of(model, read), model, options);
 }
 
-// Of a MoeConfig.
+// Modules of a MoeConfig.
 template <MoeConfig (*read)(const ConfigReader&)>
 std::vector<LayerSpec> moe_layers(const ModelSpec& model, const LayerOptions& options) {
   return make_moe_layers(config_of(model, read), model, options);

@@ -70,10 +70,10 @@ void set_module(LayerSpec& spec, Make make) {
   };
 }
 
-// As causal_lm_loss(), with the gradient in the place of the logits.
+// The loss of causal_lm_loss(), with the gradient in the place of the logits.
 LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
 
-// Of a head that computes the loss.
+// The loss of a head that computes it.
 LossValue loss_of_head(const Values& outputs, const Values& batch);
 
 // The layers of a family: each function after `initial` makes a module for set_module(), that of

@@ -72,7 +72,7 @@ class GptNeoxAttention : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
-    // Of every head its query, key and value behind each other.
+    // For every head its query, key and value behind each other.
     const std::vector<at::Tensor> qkv = query_key_value_->forward(x_BLD)
                                             .unflatten(-1, {num_heads_, -1})
                                             .transpose(1, 2)

@@ -50,7 +50,7 @@ std::set<std::string> parameters_of(const std::optional<Adapter>& adapter) {
   return names;
 }
 
-// Of one layer, by the name inside its module.
+// Adaptations of one layer, by the name inside its module.
 struct Adaptations {
   std::map<std::string, AdaptedLinear> of;
   Adapter settings;  // without its layers

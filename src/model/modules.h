@@ -55,8 +55,8 @@ class Norm : public torch::nn::Module {
 // float64 in float64.
 class RmsNorm : public Norm {
  public:
-  // What the normalized x is multiplied with: the weight, in the type of x or still in float32, or
-  // in float32 the weight and 1.
+  // The factor of the normalized x: the weight, in the type of x or still in float32, or in float32
+  // the weight and 1.
   enum class Scale { kWeight, kWideWeight, kWideWeightAndOne };
   RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale = Scale::kWeight);
   at::Tensor forward(const at::Tensor& x) const override;
@@ -101,7 +101,7 @@ inline at::ScalarType wide_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// Whether fused operators take a layer's input: float32 on the CPU, not under autocast.
+// True if fused operators take a layer's input: float32 on the CPU, not under autocast.
 bool takes_fused(const at::Tensor& x);
 
 struct AttentionSettings {

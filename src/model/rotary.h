@@ -45,7 +45,7 @@ class RotaryTable {
     bool is_long;
     at::Tensor cos_LR, sin_LR;
   };
-  // Whether sequences of this length have frequencies of their own.
+  // True if sequences of this length have frequencies of their own.
   bool is_long(std::int64_t length) const {
     return !long_frequencies_.empty() && length > original_length_;
   }

@@ -180,7 +180,7 @@ class AttentionNode final : public SplitNode {
   }
 
  private:
-  // Of weights().
+  // Places in weights().
   static constexpr std::size_t kBefore = 0, kQueryNorm = 2, kKeyNorm = 3, kOutput = 4, kBehind = 6,
                                kProjections = 8;
 
@@ -274,7 +274,7 @@ class AttentionNode final : public SplitNode {
     });
   }
 
-  // Of the sequence and key-value head `index`.
+  // The call for the sequence and key-value head `index`.
   AttentionCall call(std::int64_t index, float* scratch) const {
     const std::int64_t sequence = index / b_.num_key_value_heads,
                        head = index % b_.num_key_value_heads,

@@ -27,7 +27,7 @@ struct AttentionBlock {
   // or, where heads are interleaved, of q, k and v of each head (GPT-NeoX).
   std::vector<LinearWeights> projections;
   bool interleaved_heads = false;
-  // Of queries and keys before they are turned, kRms: as wide as a head, or as all heads.
+  // Norms of queries and keys before they are turned, kRms: as wide as a head, or as all heads.
   NormWeights query_norm, key_norm;
   LinearWeights output;
   NormWeights behind;  // of the result
@@ -40,7 +40,7 @@ struct AttentionBlock {
   bool adds_input = true;    // else y is what would be added
 };
 
-// Of a microbatch [B, L].
+// Positions of a microbatch [B, L].
 struct AttentionPositions {
   // Angles, float32 [L, R] or [B, 1, L, R]; undefined: nothing is turned.
   at::Tensor cosines = {}, sines = {};

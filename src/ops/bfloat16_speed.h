@@ -1,4 +1,4 @@
-// Whether products in bfloat16 are faster than in float32 on this processor.
+// The test whether products in bfloat16 are faster than in float32 on this processor.
 // Thread-safety: pure but for the time that it takes.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the nodes of both halves of a decoder block share.
+// The shared parts of the nodes of both halves of a decoder block.
 // Thread-safety: pure functions.
 #pragma once
 
@@ -34,7 +34,8 @@ void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, c
 // Gradients of weight `index` and the bias behind it.
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients);
-// Of a norm's weight `index` and the bias behind it. gradient: as norm_gradient() writes it.
+// Gives the gradients of a norm's weight `index` and the bias behind it. gradient: as
+// norm_gradient() writes it.
 void give_norm(const NormWeights& norm, std::size_t index, const float* gradient,
                WeightGradients& gradients);
 

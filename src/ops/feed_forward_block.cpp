@@ -112,7 +112,7 @@ class FeedForwardNode final : public SplitNode {
   }
 
  private:
-  // Of weights().
+  // Places in weights().
   static constexpr std::size_t kBefore = 0, kBehind = 2, kDown = 4, kProjections = 6;
 
   void take_forward_memory() {

@@ -59,7 +59,7 @@ class KeptPool {
     std::vector<at::Tensor> free;
   };
 
-  // What is free of other sizes goes first, where there is no more memory.
+  // Free memory of other sizes goes first, where there is no more memory.
   at::Tensor allocate(std::int64_t floats) {
     const auto memory_of = [floats] {
       at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));

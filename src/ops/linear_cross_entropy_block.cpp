@@ -125,8 +125,8 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // What the blocks left is the sum of e^(z - top) times slope and weights: divided by the total
-  // these are the probabilities', from which the label's own weights are taken.
+  // The blocks left the sum of e^(z - top) times slope and weights: divided by the total these are
+  // the probabilities', from which the label's own weights are taken.
   void finish_input_gradient(const std::vector<float>& chosen) {
     auto* dx = dx_.mutable_data_ptr<float>();
     const auto* labels = labels_.const_data_ptr<std::int64_t>();

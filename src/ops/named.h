@@ -1,4 +1,4 @@
-// What the operators of sluice/parts/ops.h share.
+// The shared parts of the operators of sluice/parts/ops.h.
 // Thread-safety: pure functions.
 #pragma once
 

@@ -11,7 +11,8 @@
 #include "ops/kernels/kernels.h"
 #include "ops/parallel_rows.h"
 
-// Of the BLAS that libtorch_cpu carries (MKL in the published builds), which exports no header.
+// A function of the BLAS that libtorch_cpu carries (MKL in the published builds), which exports no
+// header.
 extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
                        const int* k, const float* alpha, const float* a, const int* lda,
                        const float* b, const int* ldb, const float* beta, float* c, const int* ldc)
@@ -45,7 +46,7 @@ at::Tensor matrix(const float* data, std::int64_t rows, std::int64_t columns, st
 // Row-major C^T [n, m] = op(B)^T op(A)^T, its rows on as many threads as there are.
 void run_own(const Product& p, float scale, bool adds) {
   for_rows(p.n, [&](std::int64_t begin, std::int64_t end) {
-    // As the buffers of any matrix library it is nobody's tensor.
+    // The scratch memory is nobody's tensor, as the buffers of any matrix library.
     thread_local const std::unique_ptr<float[]> scratch(
         new float[static_cast<std::size_t>(kernels().product_scratch())]);
     kernels().product({.rows = end - begin,

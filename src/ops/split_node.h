@@ -23,7 +23,7 @@
 
 namespace sluice::ops {
 
-// Where the second half writes gradients: that of weight i of SplitNode::connect().
+// The memory into which the second half writes gradients: that of weight i of SplitNode::connect().
 class WeightGradients {
  public:
   // True once for each weight whose gradient is asked for.
@@ -47,7 +47,7 @@ class WeightGradients {
 
 class SplitNode : public torch::autograd::Node {
  public:
-  // Whether anything of these does, and a graph is recorded; undefined ones do not.
+  // True if any of these wants a gradient, and a graph is recorded; undefined ones do not.
   static bool wants_gradients(const at::Tensor& input, const std::vector<at::Tensor>& weights);
   // Puts this node behind the result of its forward. Called once, where gradients are wanted.
   void connect(const at::Tensor& input, const std::vector<at::Tensor>& weights, at::Tensor& output);
@@ -60,7 +60,7 @@ class SplitNode : public torch::autograd::Node {
   // result is undefined.
   virtual at::Tensor input_half(const at::Tensor& gradient, bool wanted) = 0;
   virtual void weight_half(const at::Tensor& gradient, WeightGradients& gradients) = 0;
-  // What only input_half() reads, behind it.
+  // Frees the values behind it that only input_half() reads.
   virtual void free_input_half() = 0;
   virtual void free_all() = 0;
 

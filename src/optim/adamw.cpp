@@ -79,7 +79,7 @@ class AdamW : public Optimizer {
     at::Tensor step;          // float32 scalar, as the fused kernel reads it
   };
 
-  // Of those that can_fuse(): by our own kernel.
+  // True where our own kernel takes a value that can_fuse().
   static bool has_kernel(const at::Tensor& value) {
     return value.is_cpu() && value.scalar_type() == at::kFloat;
   }

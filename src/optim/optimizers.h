@@ -1,4 +1,4 @@
-// What the optimizers share: parameters in groups that one fused kernel call can take.
+// The shared part of the optimizers: parameters in groups that one fused kernel call can take.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient);
 // float64 for float64, else float32.
 at::ScalarType state_type(const at::Tensor& parameter);
 
-// As the fused kernels want it; nothing for 1.
+// The scale as the fused kernels want it; nothing for 1.
 std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor& like);
 
 // A tensor that Optimizer::state() has for every parameter, as "NAME/PARAMETER".

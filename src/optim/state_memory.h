@@ -15,7 +15,7 @@
 namespace sluice {
 
 // Zeros with the sizes and strides of these, which are dense and on the CPU: each its own tensor
-// (no view), all in one buffer, each beginning at a cache line of it.
+// (no view), all in one buffer, each starting at a cache line of it.
 std::vector<at::Tensor> zeros_in_one_buffer(const std::vector<at::Tensor>& like,
                                             at::ScalarType dtype);
 

@@ -12,12 +12,12 @@
 namespace sluice {
 namespace {
 
-// What the number in front of the word counts.
+// The meaning of the number in front of the word.
 enum class Target { kNone, kStage, kGroup };
 
 enum class Microbatch { kNone, kOptional, kRequired };
 
-// How a kind is written: {target}{word}{microbatch}, without the parts that it does not use.
+// The spelling of a kind: {target}{word}{microbatch}, without the parts that it does not use.
 struct Spelling {
   ActionKind kind;
   std::string_view word;

@@ -69,7 +69,7 @@ std::int64_t peak_of(const Plan& plan) {
   return peak;
 }
 
-// Of those that can be taken: whether the first is to be.
+// True if the first of two candidates that can be taken is better.
 bool is_better(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   if (std::abs(a.step - b.step) > kSame * b.step) return a.step < b.step;
   return std::tie(a.stages_per_rank, a.peak_bytes) < std::tie(b.stages_per_rank, b.peak_bytes);
@@ -141,7 +141,7 @@ class FastestPlan {
     like->schedules.push_back(plan.schedule);
   }
 
-  // Where the named ones are fastest.
+  // Tries the searched orders where the named ones are fastest.
   void try_searched() {
     if (options_.num_ranks.value_or(1) < 2) return;
     std::stable_sort(likenesses_.begin(), likenesses_.end(),

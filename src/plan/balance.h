@@ -29,7 +29,7 @@ class SplitBalance {
   Costs costs(const Partition& partition) const { return stage_costs(*times_, partition); }
   std::string unit() const { return times_ ? times_->unit : ""; }
 
-  // Where splits were looked at and none fits: Error(kMemory) that names the smallest.
+  // The error if splits were looked at and none fits: Error(kMemory) that names the smallest.
   std::optional<Error> shortage() const;
 
  private:

@@ -1,4 +1,4 @@
-// How many numbers of parameters each replica gets where they are divided among them.
+// Counts of the numbers of parameters that each replica gets where they are divided among them.
 //
 // Does not own: which numbers these are (src/train/block_ranges.h, of which this is the count).
 // Thread-safety: pure functions.

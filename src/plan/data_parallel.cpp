@@ -11,7 +11,7 @@
 namespace sluice::detail {
 namespace {
 
-// Of replicas, and of shards: more than any machine has, and quick to count.
+// The most replicas, and the most shards: more than any machine has, and quick to count.
 constexpr int kMostReplicas = 65536;
 
 // Options, as messages name them.

@@ -12,7 +12,7 @@
 
 namespace sluice::detail {
 
-// Whether the shards of gradients decide the bits: not when a backend adds up, nor when every
+// True if the shards of gradients decide the bits: not when a backend adds up, nor when every
 // microbatch is reduced by itself.
 bool sums_in_shards(const DataParallel& options);
 
@@ -34,7 +34,8 @@ std::vector<std::string> data_parallel_notes(const DataParallel& options);
 // REDUCE_GRAD, UNSHARD and RESHARD, as the options need them.
 void set_lowering(const DataParallel& options, LowerOptions& lowering);
 
-// What a schedule of one's own holds already must be what the options say. Throws Error(kUsage).
+// Checks that the collectives in your own schedule are those that the options ask for. Throws
+// Error(kUsage).
 void require_own_collectives(const Program& program, const DataParallel& options);
 
 }  // namespace sluice::detail

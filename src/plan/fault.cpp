@@ -136,7 +136,7 @@ void add_selector(Fault& fault, const std::string& text, std::set<std::string>& 
   set(fault, name, is_flag ? "" : std::string(trim(text.substr(equals + 1))));
 }
 
-// Whether some action that the selector means can suffer the fault.
+// True if some action that the selector means can suffer the fault.
 bool can_meet_selected(const Fault& fault) {
   if (fault.action.empty()) return true;
   for (int k = static_cast<int>(ActionKind::kForward);

@@ -36,7 +36,7 @@ struct Fault {
   std::int64_t times = 1;  // how often it acts, at the first instructions that match
   bool always = false;     // also after the launcher has started the run anew
 
-  // Whether an instruction of its kind can suffer this fault: nan needs an F, B or I, which hand
+  // True if an instruction of its kind can suffer this fault: nan needs an F, B or I, which hand
   // something on, corrupt a SEND; the others any.
   bool can_meet(const Action& part) const;
   // part: the action itself, or the half of a pair.

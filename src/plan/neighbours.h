@@ -1,4 +1,5 @@
-// Who hands what to whom in a program: the halves of an action, and the transfers between stages.
+// The neighbours in a program, who hand values to each other: the halves of an action, and the
+// transfers between stages.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -34,7 +35,7 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-// Of a transfer, and of what a compute action but W takes and makes.
+// The kind of channel of a transfer, and of the value that a compute action but W takes and makes.
 inline ChannelKind channel_kind_of(ActionKind kind) {
   const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
                              kind == ActionKind::kRecvForward;
@@ -55,7 +56,7 @@ inline int peer_stage(const Program& program, const Action& transfer) {
              : program.flow.source(kind, transfer.stage, transfer.microbatch);
 }
 
-// Where the message of a transfer goes along.
+// The channel along which the message of a transfer goes.
 inline Channel channel_of(const Program& program, const Action& transfer) {
   const int here = program.stage_map.rank_of(transfer.stage);
   const int there = program.stage_map.rank_of(peer_stage(program, transfer));
@@ -80,14 +81,15 @@ inline Action counterpart(const Program& program, const Action& transfer) {
   }
 }
 
-// Whether an action of this kind names a stage of the program.
+// True if an action of this kind names a stage of the program.
 inline bool names_stage(ActionKind kind) {
   return is_compute(kind) || is_transfer(kind) || kind == ActionKind::kUnshard ||
          kind == ActionKind::kReshard || kind == ActionKind::kReduceGrad ||
          kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
-// Whether ranks of one program meet in it; what spans other axes alone is the same row on all.
+// True if ranks of one program meet in it; a collective that spans other axes alone is the same row
+// on all.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 // Collectives are numbered: REDUCE_TIED by its group, then REDUCE_LOSS,
 // GATHER_OUTPUTS and REDUCE_NORM. -1: a group that the program does not have.
@@ -98,13 +100,13 @@ int number_of(const Program& program, const Action& collective);
 // The ranks that execute it, ascending. Precondition: number_of() is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
-// Whether an instruction uses what a post, or a PARTIAL_NORM, above it in its row began, and so
+// True if an instruction uses what a post, or a PARTIAL_NORM, above it in its row began, and so
 // waits for it (program.h).
 bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);
-// Whether it updates parameters: by OPTIMIZER_STEP or by UPDATE.
+// True if it updates parameters: by OPTIMIZER_STEP or by UPDATE.
 bool updates(const Program& program);
 
 // "rank 2, instruction 17 '1RECV_B3'".

@@ -2,11 +2,11 @@
 // Thread-safety: the tables are immutable.
 #pragma once
 
+#include "base/log.h"
 #include "base/words.h"
 #include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/partition.h"
-#include "sluice/parts/log.h"
 #include "sluice/plan.h"
 
 namespace sluice::detail {

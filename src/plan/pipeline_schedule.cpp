@@ -103,7 +103,7 @@ void require_fits(const Schedule& schedule, const char* what, int found, const c
                .remedy = option + (" = " + std::to_string(found))});
 }
 
-// How many stages there are does not depend on where the cuts are.
+// The number of stages does not depend on where the cuts are.
 bool has_several_stages_a_rank(const ModelSpec& model, const PipelineOptions& options,
                                int num_ranks) {
   PartitionOptions partition = partition_options(options, num_ranks, std::nullopt);

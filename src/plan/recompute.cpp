@@ -81,7 +81,7 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
   return lengths == 1 ? ShapePolynomial{.per_token = count} : ShapePolynomial{.per_pair = count};
 }
 
-// It keeps what enters it, and what it kept otherwise is there when its backward begins.
+// It keeps what enters it, and what it kept otherwise is there when its backward starts.
 LayerCost cost_of_running_twice(const LayerInfo& layer,
                                 const std::map<std::string, ShapePolynomial>& values) {
   LayerCost cost = layer.cost;
@@ -98,12 +98,12 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
       entering = ShapePolynomial::sum(entering, value->second);
   }
   cost.after_forward = entering;
-  // Of fused operators nothing waits for the backward.
+  // Fused operators leave nothing that waits for the backward.
   const PooledBytes& pooled = layer.cost.pooled;
   cost.pooled.in_backward = ShapePolynomial::sum(pooled.in_backward, pooled.until_input);
   cost.pooled.after_input = ShapePolynomial::sum(pooled.after_input, pooled.until_weight);
   cost.pooled.until_input = cost.pooled.until_weight = {};
-  // What the last layer of a backward needs on top is in at_end.
+  // The extra memory of the last layer of a backward is in at_end.
   if (cost.at_end == ShapePolynomial())
     cost.on_entry = ShapePolynomial::sum(
         ShapePolynomial::sum(cost.on_entry, layer.cost.after_forward), entering, -1.0);

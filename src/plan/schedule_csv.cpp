@@ -22,7 +22,7 @@ constexpr std::int64_t kForwardsPerAction = 16;
 constexpr std::int64_t kFreeForwards = 1 << 16;
 constexpr const char* kTooLarge = "is it the right file?";
 
-// What the actions of a file name.
+// Counts that the actions of a file name.
 struct Extent {
   int num_stages = 0;
   int num_microbatches = 0;

@@ -9,10 +9,10 @@
 //         0 [1,3) 3 [4,6)        [0,2)    ...          largest subtrees 0 1 | 2 3 | [4,6)
 //           1 2     4 5          0   1
 //
-// How a replica sums: it adds up a shard in the running sum, puts that on a stack, and adds the two
-// latest as often as num_additions_after() says; what remains are its largest_subtrees(). Those of
-// all replicas, pushed in ascending order on one stack with `owned` = all shards, become the whole.
-// The earlier sum is always the left operand.
+// The sum of a replica: it adds up a shard in the running sum, puts that on a stack, and adds the
+// two latest as often as num_additions_after() says; what remains are its largest_subtrees(). Those
+// of all replicas, pushed in ascending order on one stack with `owned` = all shards, become the
+// whole. The earlier sum is always the left operand.
 //
 // Does not own: tensors (src/train), which microbatches a shard has (parts/data_parallel.h).
 // Invariants:
@@ -35,16 +35,16 @@ struct ShardRange {
   friend bool operator==(const ShardRange&, const ShardRange&) = default;
 };
 
-// What replica `replica` of `degree` owns. Preconditions: degree divides num_shards,
-// 0 <= replica < degree.
+// The shards that replica `replica` of `degree` owns. Preconditions: degree divides num_shards, 0
+// <= replica < degree.
 ShardRange shards_of_replica(int replica, int degree, int num_shards);
 
 // The fewest subtrees of [0, num_shards) that are `range` together, ascending; none of an empty
 // range. Precondition: 0 <= range.begin <= range.end <= num_shards.
 std::vector<ShardRange> largest_subtrees(ShardRange range, int num_shards);
 
-// How many times the two latest sums of the stack become one after that of `subtree` was put on it,
-// where [owned.begin, subtree.begin) is there already. Precondition: `subtree` is one of
+// The number of times that the two latest sums of the stack become one after that of `subtree` was
+// put on it, where [owned.begin, subtree.begin) is there already. Precondition: `subtree` is one of
 // [0, num_shards), within `owned`.
 int num_additions_after(ShardRange subtree, ShardRange owned, int num_shards);
 

@@ -11,7 +11,7 @@
 
 namespace sluice::detail {
 
-// How the rows of a plan's training step are made, by its split, its replicas and how a step ends.
+// Options for the rows of a plan's training step, by its split, its replicas and how a step ends.
 LowerOptions lowering_of(const Plan& plan);
 
 // Which of a plan's programs.

@@ -18,7 +18,7 @@ const std::string& first_use(const ParameterSpec& parameter) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`trainable`", .remedy = remedy});
 }
 
-// Of a layer of which nothing is trained: `flows` when something before it is.
+// Cost of a layer of which nothing is trained: `flows` when something before it is.
 LayerCost cost_of_frozen(const LayerInfo& layer, bool flows) {
   LayerCost cost = flows ? layer.frozen_cost.value_or(layer.cost) : LayerCost();
   cost.forward_flops = layer.cost.forward_flops;

@@ -1,4 +1,4 @@
-// What of a model is trained, by patterns of names.
+// The trained part of a model, by patterns of names.
 // Thread-safety: pure functions.
 #pragma once
 
@@ -19,7 +19,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 // known. Throws Error(kUsage) for a pattern that matches no layer, with the nearest name.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// What layers of which nothing is trained cost then.
+// Lowers the costs of layers of which nothing is trained.
 void lower_frozen_costs(ModelSpec& model);
 
 // Throws Error(kUsage) when all of a model is frozen.
@@ -31,7 +31,7 @@ std::vector<StageBackward> backwards_of(const Partition& partition);
 // B of a stage below which nothing is trained costs what it does without I.
 Costs drop_frozen_costs(Costs costs, const Partition& partition);
 
-// What freezing has taken out of the program, for people; empty: nothing.
+// The effects of freezing on the program, for people; empty: none.
 std::vector<std::string> frozen_notes(const Partition& partition);
 
 }  // namespace sluice::detail

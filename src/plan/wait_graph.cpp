@@ -42,7 +42,7 @@ std::vector<WaitGraph::Stuck> WaitGraph::find_circles() const {
   }
 
   std::vector<Stuck> circles;
-  std::vector<int> seen(waits_.size(), -1);  // by the rank from which the walk began
+  std::vector<int> seen(waits_.size(), -1);  // by the rank from which the walk started
   for (int start = 0; start < num_ranks; ++start) {
     int rank = start;
     while (at[rank] != kFinished && seen[rank] < 0) {

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/format.h"
 #include "comm/gather_messages.h"
-#include "run/autocast.h"
+#include "engine/autocast.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -29,19 +30,19 @@ struct Said {
   }
 };
 
-// What of the two differs, as rank `rank` did it.
+// The first difference of the two calls, as rank `rank` made its own.
 std::string difference(const Said& own, const Said& theirs, int rank, int own_rank) {
-  const std::string ranks = std::to_string(rank) + " and " + std::to_string(own_rank);
-  if (own.call != theirs.call) return "rank " + std::to_string(rank) + " called " + theirs.call;
+  const std::string ranks = formatted("{} and {}", rank, own_rank);
+  if (own.call != theirs.call) return formatted("rank {} called {}", rank, theirs.call);
   if (own.replica == theirs.replica && own.counts != theirs.counts)
     return "the batches of ranks " + ranks + " fall into microbatches that count otherwise";
   if (own.autocast != theirs.autocast)
-    return "autocast is " + theirs.autocast + " on rank " + std::to_string(rank) + ", " +
-           own.autocast + " on rank " + std::to_string(own_rank);
+    return formatted("autocast is {} on rank {}, {} on rank {}", theirs.autocast, rank,
+                     own.autocast, own_rank);
   if (own.outputs == theirs.outputs && own.scale == theirs.scale)
     return "ranks " + ranks + " pass different batches";
-  return "the StepOptions of ranks " + ranks + " differ in " +
-         (own.outputs != theirs.outputs ? "outputs" : "scale");
+  return formatted("the StepOptions of ranks {} differ in {}", ranks,
+                   own.outputs != theirs.outputs ? "outputs" : "scale");
 }
 
 std::string remedy_of(const Said& own, const Said& theirs) {
@@ -59,7 +60,7 @@ std::string remedy_of(const Said& own, const Said& theirs) {
 // Collective. What every rank said, where it agrees with this one: in all where they have the same
 // batch, else in the call.
 std::vector<Said> exchange(const Group& world, const Said& own) {
-  WireWriter message;
+  Packer message;
   message.add(own.call)
       .add(own.counts)
       .add(own.autocast)
@@ -68,9 +69,9 @@ std::vector<Said> exchange(const Group& world, const Said& own) {
       .add(own.replica)
       .add(own.fingerprint);
   std::vector<Said> all;
-  std::vector<WireReader> messages = gather_messages(world, message, "calls of the ranks");
+  std::vector<Unpacker> messages = gather_messages(world, message, "calls of the ranks");
   for (int rank = 0; rank < world.size(); ++rank) {
-    WireReader& reader = messages[rank];
+    Unpacker& reader = messages[rank];
     Said theirs;
     theirs.call = reader.take<std::string>();
     theirs.counts = reader.take<std::vector<std::int64_t>>();
@@ -84,8 +85,9 @@ std::vector<Said> exchange(const Group& world, const Said& own) {
     if (theirs.agrees(own)) continue;
     throw Error(ErrorKind::kUsage,
                 {.what = difference(own, theirs, rank, world.rank()),
-                 .where = (own.call == kEndOfBody ? "the end of the body" : own.call) +
-                          " on rank " + std::to_string(world.rank()),
+                 .where = formatted("{} on rank {}",
+                                    own.call == kEndOfBody ? "the end of the body" : own.call,
+                                    world.rank()),
                  .remedy = remedy_of(own, theirs)});
   }
   return all;

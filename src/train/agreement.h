@@ -1,11 +1,12 @@
-// What all ranks have to say alike before a step, and what replicas learn of each other there.
+// Facts on which all ranks have to agree before a step, and what replicas learn of each other
+// there.
 #pragma once
 
+#include "engine/run_groups.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/run_options.h"
 #include "sluice/parts/values.h"
 #include "train/fingerprint.h"
-#include "train/run_groups.h"
 
 namespace sluice {
 

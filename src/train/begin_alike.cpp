@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "comm/gather_messages.h"
 #include "sluice/error.h"
 
@@ -22,9 +23,9 @@ const std::string& first_use_of(const ParameterInfo& info) {
   return info.tied_to.empty() ? info.name : info.tied_to;
 }
 
-// Of every parameter, of all ranks.
+// Uses of every parameter, of all ranks.
 std::vector<Use> gather_uses(const std::vector<Stage*>& stages, const Group& world) {
-  WireWriter own;
+  Packer own;
   std::size_t num_uses = 0;
   for (Stage* stage : stages) num_uses += stage->parameters().size();
   own.add(num_uses);
@@ -34,7 +35,7 @@ std::vector<Use> gather_uses(const std::vector<Stage*>& stages, const Group& wor
   }
   std::vector<Use> uses;
   int rank = 0;
-  for (WireReader& message : gather_messages(world, own, "where parameters are used")) {
+  for (Unpacker& message : gather_messages(world, own, "where parameters are used")) {
     for (auto left = message.take<std::size_t>(); left > 0; --left) {
       Use& use = uses.emplace_back();
       use.name = message.take<std::string>();
@@ -56,12 +57,11 @@ void require_one_stage_per_module(const std::vector<Use>& uses) {
     const std::string module = dot == std::string::npos ? "" : use.name.substr(0, dot);
     const Use& other = *first.emplace(module, &use).first->second;
     if (other.stage == use.stage) continue;
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = "'" + other.name + "' and '" + use.name + "' are one module's own, on stages " +
-                 std::to_string(other.stage) + " and " + std::to_string(use.stage),
-         .where = "Initialization::module",
-         .remedy = "set Initialization::tensor, or put them on one stage"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("'{}' and '{}' are one module's own, on stages {} and {}",
+                                   other.name, use.name, other.stage, use.stage),
+                 .where = "Initialization::module",
+                 .remedy = "set Initialization::tensor, or put them on one stage"});
   }
 }
 
@@ -90,7 +90,7 @@ void copy_first_replica(const std::vector<Stage*>& stages, const RunGroups& grou
     for (const auto& [name, buffer] : stage->chunk().buffers()) tensors.push_back(buffer.detach());
   }
   for (at::Tensor& tensor : tensors) {
-    // What is given is shared by all who get it.
+    // A given tensor is shared by all who get it.
     const at::Tensor given = groups.replica == 0 ? tensor.clone() : at::Tensor();
     const at::Tensor first = groups.replicas.broadcast(given, 0).wait();
     if (groups.replica != 0) tensor.copy_(first);

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "engine/run_groups.h"
 #include "sluice/parts/stage.h"
-#include "train/run_groups.h"
 
 namespace sluice {
 

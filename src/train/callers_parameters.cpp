@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/format.h"
 #include "checkpoint/tensor_files.h"
 #include "checkpoint/torch_optimizer.h"
 #include "sluice/error.h"
@@ -49,6 +50,12 @@ at::Tensor CallersParameters::of(const std::string& use) const {
   return {};
 }
 
+const std::string& CallersParameters::name_of(const at::Tensor& own) const {
+  return std::find_if(blocks_.begin(), blocks_.end(),
+                      [&](const OwnBlocks& each) { return each.value.is_same(own); })
+      ->parameter->name;
+}
+
 CallersParameters::Mark CallersParameters::mark_of(const OwnBlocks& own) {
   const at::Tensor flat = own.value.detach().reshape({-1});
   const std::int64_t step = std::max<std::int64_t>(1, flat.numel() / kHashedElements);
@@ -66,16 +73,15 @@ void CallersParameters::require_settled(const char* call) const {
   if (!are_blocks_) return;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const Mark now = mark_of(blocks_[i]), &then = marks_[i];
-    // Who writes to the whole parameter means it, on all replicas.
+    // A caller that writes to the whole parameter means it, on all replicas.
     const bool is_written = now.of_parameter == then.of_parameter && now.hash != then.hash;
     if (now.of_block == then.of_block && !is_written) continue;
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = "this replica's blocks of '" + blocks_[i].parameter->name +
-                 "' were written to, as by optimizer.step(): with " + kind_of_shards(rank_) +
-                 " the other replicas do not have that",
-         .where = std::string(call) + " on rank " + std::to_string(rank_.groups.world.rank()),
-         .remedy = "call pipeline.step(optimizer) in place of optimizer.step()"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("this replica's blocks of '{}' were written to, as by "
+                                   "optimizer.step(): with {} the other replicas do not have that",
+                                   blocks_[i].parameter->name, kind_of_shards(rank_)),
+                 .where = formatted("{} on rank {}", call, rank_.groups.world.rank()),
+                 .remedy = "call pipeline.step(optimizer) in place of optimizer.step()"});
   }
 }
 
@@ -83,7 +89,7 @@ void CallersParameters::require_fits(const torch::optim::Optimizer& optimizer,
                                      const std::string& where) const {
   std::set<const void*> own;
   for (const OwnBlocks& each : blocks_) own.insert(each.value.unsafeGetTensorImpl());
-  const std::string of_rank = where + " on rank " + std::to_string(rank_.groups.world.rank());
+  const std::string of_rank = formatted("{} on rank {}", where, rank_.groups.world.rank());
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       if (own.contains(parameter.unsafeGetTensorImpl())) continue;

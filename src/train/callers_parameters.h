@@ -29,9 +29,12 @@ class CallersParameters {
   // The tensor of a use on this rank; undefined: it is frozen.
   at::Tensor of(const std::string& use) const;
 
+  // Full, of one of these tensors.
+  const std::string& name_of(const at::Tensor& own) const;
+
   // After the parameters have moved.
   void make_anew();
-  // What the blocks hold now is what all replicas have.
+  // Declares that all replicas have what the blocks hold now.
   void settle();
   // Throws Error(kUsage), naming `call`, where a block was written to since. By the version
   // counters; SGD writes past them: some elements of each block tell.

@@ -52,7 +52,7 @@ StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
   }
   if (runners_.size() == kMostPrograms) runners_.pop_back();
   runners_.emplace_front(program, detail::proven_step_program(plan_, program), rank_, transport_,
-                         program.has_loss ? end_ : without_loss_, options_, observers_, nullptr);
+                         program.has_loss ? end_ : without_loss_, options_, observers_, nobodys_);
   return runners_.front().step;
 }
 

@@ -29,7 +29,7 @@ class Evaluator {
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
   // The same without a loss: the outputs. Of a batch that counts nothing.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Of the last run, of all microbatches in order; the same on every rank.
+  // Losses of the last run, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
   // The last instructions of this rank in the last run, which may have failed.
   std::string flight_record() const;
@@ -54,6 +54,7 @@ class Evaluator {
   const ModelEnd without_loss_;
   const RunOptions& options_;
   const std::vector<ExecutorObserver*> observers_;
+  StepUpdate nobodys_;
   std::list<Runner> runners_;  // the last used first
   std::vector<MicrobatchLoss> losses_;
 };

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
 #include "sluice/error.h"
-#include "sluice/parts/log.h"
 
 namespace sluice {
 

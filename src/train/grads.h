@@ -28,12 +28,12 @@ class Grads {
   void add_step();
   void scale(double factor);
   void clear();
-  // Of the first use of a parameter on this rank; undefined: none.
+  // Gradient of the first use of a parameter on this rank; undefined: none.
   at::Tensor of(const ParameterUse& use);
 
   // Somebody asks for the parameters.
   void give_out();
-  // Where there was a step and nobody has asked: throws Error(kUsage) of several ranks, else warns
+  // If there was a step and nobody has asked, throws Error(kUsage) of several ranks, else warns
   // once. rank: for the message.
   void require_asked_for(int rank);
 

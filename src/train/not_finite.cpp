@@ -6,9 +6,10 @@
 #include <string>
 #include <tuple>
 
+#include "base/format.h"
 #include "comm/gather_messages.h"
-#include "run/executor.h"
-#include "run/replicas.h"
+#include "engine/executor.h"
+#include "engine/replicas.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -20,8 +21,8 @@ struct Found {
   std::int64_t first_microbatch = 0;
 };
 
-WireWriter write_place(const std::optional<NonFinite>& found, std::int64_t first_microbatch) {
-  WireWriter message;
+Packer write_place(const std::optional<NonFinite>& found, std::int64_t first_microbatch) {
+  Packer message;
   message.add(first_microbatch).add(found.has_value());
   if (!found) return message;
   message.add(found->microbatch).add(found->stage).add(found->in_forward);
@@ -30,7 +31,7 @@ WireWriter write_place(const std::optional<NonFinite>& found, std::int64_t first
   return message;
 }
 
-std::optional<Found> read_place(WireReader& message) {
+std::optional<Found> read_place(Unpacker& message) {
   std::optional<Found> found;
   const auto first_microbatch = message.take<std::int64_t>();
   if (message.take<bool>()) {
@@ -70,7 +71,7 @@ std::vector<int> backward_order(const Program& program) {
 void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                       const StepBatch& batch,
                       const std::vector<std::pair<std::string, double>>& norms) {
-  const WireWriter own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
+  const Packer own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
   const std::vector<int> order = backward_order(program);
   // Smaller is earlier.
   auto moment = [&](const Found& found) {
@@ -81,7 +82,7 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
                : std::tuple(1, replica, order.at(place.microbatch), -place.stage);
   };
   std::optional<Found> earliest;
-  for (WireReader& message : gather_messages(world, own, "what is not finite")) {
+  for (Unpacker& message : gather_messages(world, own, "what is not finite")) {
     const std::optional<Found> found = read_place(message);
     if (found && (!earliest || moment(*found) < moment(*earliest))) earliest = found;
   }
@@ -91,22 +92,20 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
     return rank_at(program.mesh, program.stage_map.rank_of(found.place.stage), replica);
   };
   std::string what, where = "step " + std::to_string(batch.step);
-  std::string remedy =
-      "no update was made; lower optimizer.lr or optimizer.max_norm, or look at this step's data";
+  std::string remedy = "no update was made; lower `lr` or `max_norm`, or look at this step's data";
   if (earliest) {
     const NonFinite* const first = &earliest->place;
     what = (first->in_forward ? "'" : "the gradient of '") + first->name + "' is not finite";
     if (!first->parameter.empty()) {
       what += ", nor is the parameter '" + first->parameter + "'";
-      remedy = "no update was made; begin from weights that are finite, or lower optimizer.lr";
+      remedy = "no update was made; start from weights that are finite, or lower `lr`";
     } else if (first->dtype == at::kHalf) {
       remedy =
           "no update was made; float16 ends at 65504, and the loss is not scaled: use bfloat16 "
-          "(model.dtype), which reaches as far as float32";
+          "(`dtype`), which reaches as far as float32";
     }
-    where += ", stage " + std::to_string(first->stage) + " (rank " +
-             std::to_string(rank_of(*earliest)) + "), microbatch " +
-             std::to_string(earliest->first_microbatch + first->microbatch);
+    where += formatted(", stage {} (rank {}), microbatch {}", first->stage, rank_of(*earliest),
+                       earliest->first_microbatch + first->microbatch);
   } else {
     // Every microbatch alone is finite, so it is their sum that overflowed.
     const auto bad = std::find_if(norms.begin(), norms.end(),

@@ -1,11 +1,11 @@
-// Where a step that is not finite stopped being so.
+// The place where a step that is not finite stopped being so.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/parts/group.h"
 #include "sluice/program.h"
 

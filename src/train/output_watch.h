@@ -1,4 +1,4 @@
-// What leaves the model in a step, for those who ask for it.
+// Outputs that leave the model in a step, for those who ask for them.
 //
 // Owns: the outputs of the microbatches whose last stage this rank has, and after a gathering all.
 // Does not own: when they are gathered (the program). Thread-safety: one rank's thread.

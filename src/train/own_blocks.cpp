@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "train/gather_blocks.h"
+#include "optim/gather_blocks.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-// What a rank updates of its parameters: each whole, or, where the optimizer's state is sharded
+// The parameters that a rank updates: each whole, or, where the optimizer's state is sharded
 // (zero1, zero3), the blocks that its replica owns; and how all replicas get those of the others.
 // Thread-safety: one rank's thread.
 #pragma once
@@ -34,7 +34,7 @@ OwnBlocks whole_of(const SharedParameter& parameter, const ParameterUse& use);
 // The blocks of every parameter that this rank uses and trains, in layer order.
 std::vector<OwnBlocks> own_blocks(const RankModel& rank);
 
-// Where the state is sharded: begins to give the blocks of a stage to the other replicas, which
+// Starts, where the state is sharded, to give the blocks of a stage to the other replicas, which
 // have them whole when the work is done; else, and of what zero3 shards, nothing. Collective over
 // the replicas.
 Work<void> share_blocks(const RankModel& rank, int stage);

@@ -29,10 +29,10 @@ void require_whole(const ParameterInfo& info) {
                        "; tied sums, the norm and the update take whole parameters"});
 }
 
-// Of every use: layer, position, whether this rank stands for it, whether it trains and has
-// replicas, name of the first use, name.
-WireWriter write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank) {
-  WireWriter message;
+// The facts of every use: layer, position, whether this rank stands for it, whether it trains and
+// has replicas, name of the first use, name.
+Packer write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank) {
+  Packer message;
   std::size_t num_uses = 0;
   for (Stage* stage : stages) num_uses += stage->parameters().size();
   message.add(num_uses);
@@ -132,7 +132,7 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, 
   std::map<std::string, SharedParameter> by_name;
   std::map<std::string, std::string> frozen;  // first use -> a use that does not train
   int rank = 0;
-  for (WireReader& message :
+  for (Unpacker& message :
        gather_messages(world, write_uses(stages, mesh, world.rank()), "list of parameters")) {
     for (auto num_uses = message.take<std::size_t>(); num_uses > 0; --num_uses) {
       ParameterUse use;

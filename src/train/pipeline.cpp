@@ -12,17 +12,18 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "comm/gather_messages.h"
+#include "engine/autocast.h"
+#include "engine/out_of_memory.h"
+#include "layer/split_inputs.h"
 #include "optim/gradient_norm.h"
-#include "run/autocast.h"
-#include "run/out_of_memory.h"
 #include "sluice/error.h"
-#include "sluice/parts/log.h"
 #include "sluice/parts/saver.h"
 #include "sluice/parts/transport.h"
 #include "train/pipeline_impl.h"
-#include "train/split_inputs.h"
 #include "train/state_dict.h"
 #include "train/step_checks.h"
 #include "train/step_norm.h"
@@ -43,7 +44,7 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
   return batch;
 }
 
-// What no layer reads is the loss's.
+// The loss gets the inputs that no layer reads.
 Model without_labels(Model model) {
   std::set<std::string> read;
   for (const LayerSpec& layer : model.layers) read.insert(layer.reads.begin(), layer.reads.end());
@@ -71,8 +72,8 @@ StepBatch Pipeline::Impl::training_batch(const Inputs& inputs, const StepOptions
   const int possible = split.num_microbatches(planned);
   if (possible != planned) {
     throw Error(ErrorKind::kInput,
-                {.what = "the batch falls into " + counted(possible, "microbatch") +
-                         ", the schedule has " + std::to_string(planned),
+                {.what = formatted("the batch falls into {}, the schedule has {}",
+                                   counted(possible, "microbatch"), planned),
                  .where = "train_step",
                  .remedy = "give at least one row a microbatch, or plan with num_microbatches = " +
                            std::to_string(possible)});
@@ -96,6 +97,27 @@ void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, cons
 void Pipeline::Impl::require_own(const torch::optim::Optimizer& optimizer) {
   callers.require_fits(optimizer, "Pipeline::check");
   grads.give_out();
+}
+
+void Pipeline::Impl::require_own(const char* call,
+                                 const std::vector<const torch::optim::Optimizer*>& optimizers) {
+  if (optimizers.empty()) return;
+  require_callers_update(engine.plan(), call);
+  std::set<const void*> seen;
+  const auto refuse = [&](const std::string& what, const std::string& remedy) {
+    throw Error(ErrorKind::kUsage, {.what = what, .where = call, .remedy = remedy});
+  };
+  for (const torch::optim::Optimizer* optimizer : optimizers) {
+    if (!optimizer) refuse("an optimizer is null", "leave it out, on every rank");
+    require_own(*optimizer);
+    for (const auto& group : optimizer->param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        if (seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+        refuse("'" + callers.name_of(parameter) + "' is in two optimizers",
+               "make each of other parameters");
+      }
+    }
+  }
 }
 
 void Pipeline::Impl::require_whole(const char* call) const {
@@ -129,9 +151,10 @@ PipelineState Pipeline::Impl::state() {
 
 void Pipeline::Impl::warn_of_loss(double loss) {
   if (std::isfinite(loss) || transport.rank() != 0 || std::exchange(warned_of_loss, true)) return;
-  log_warning("the loss of step " + std::to_string(step) + " is " +
-              (std::isnan(loss) ? "nan" : std::to_string(loss)) +
-              "; Pipeline::train_step goes on: look at StepResult::loss, and stop there");
+  log_warning(
+      formatted("the loss of step {} is {}; Pipeline::train_step goes on: look at "
+                "StepResult::loss, and stop there",
+                step, std::isnan(loss) ? "nan" : std::to_string(loss)));
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::Impl::local_parameters() const {
@@ -159,7 +182,7 @@ std::unique_ptr<Pipeline::Impl> Pipeline::drafted(const Model& model, Plan draft
 
 StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::train_step", [&] {
-    Engine& engine = impl_->engine;
+    PipelineRank& engine = impl_->engine;
     require_callers_update(engine.plan(), "Pipeline::train_step");
     require_something_trains(engine.rank());
     impl_->callers.require_settled("Pipeline::train_step");
@@ -178,7 +201,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
 
 StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options) {
   return impl_->waking_others("Pipeline::eval_step", [&] {
-    Engine& engine = impl_->engine;
+    PipelineRank& engine = impl_->engine;
     const AutocastScope autocast(engine.options().autocast);
     require_no_scale("Pipeline::eval_step", options.scale);
     impl_->callers.require_settled("Pipeline::eval_step");
@@ -193,7 +216,7 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
 
 std::vector<Values> Pipeline::predict(const Inputs& inputs, OutputRanks ranks) {
   return impl_->waking_others("Pipeline::predict", [&] {
-    Engine& engine = impl_->engine;
+    PipelineRank& engine = impl_->engine;
     const AutocastScope autocast(engine.options().autocast);
     require_same_parameters(engine.rank().stages);
     impl_->callers.require_settled("Pipeline::predict");
@@ -216,7 +239,7 @@ std::vector<Values> Pipeline::predict(const Inputs& inputs, OutputRanks ranks) {
 
 void Pipeline::step(torch::optim::Optimizer& optimizer) {
   impl_->waking_others("Pipeline::step", [&] {
-    Engine& engine = impl_->engine;
+    PipelineRank& engine = impl_->engine;
     require_callers_update(engine.plan(), "Pipeline::step");
     require_no_closure(optimizer, "Pipeline::step");
     impl_->callers.require_fits(optimizer, "Pipeline::step");
@@ -340,22 +363,20 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
     const bool for_each = of_name.size() == num_own[name];
     for (const at::Tensor& value : of_name) {
       if (for_each || at::equal(value, of_name.front())) continue;
-      refuse("'" + name + "' comes with different values, " + std::to_string(of_name.size()) +
-                 " of them, and this rank has " + std::to_string(num_own[name]),
+      refuse(formatted("'{}' comes with different values, {} of them, and this rank has {}", name,
+                       of_name.size(), num_own[name]),
              "give this rank's own state, or hold the buffer in a part of the module");
     }
     values.push_back(of_name[for_each ? at : 0]);
   }
   for (std::size_t i = 0; i < own.size(); ++i) at::Tensor(own[i].second).copy_(values[i]);
+  impl_->engine.rank().has_weights = true;
   impl_->callers.settle();
 }
 
 void Pipeline::save(const std::string& path, const SaveOptions& options) {
   const SaveOutcome outcome = impl_->waking_others("Pipeline::save", [&] {
-    if (options.optimizer) {
-      require_callers_update(impl_->engine.plan(), "Pipeline::save with an optimizer");
-      impl_->require_own(*options.optimizer);
-    }
+    impl_->require_own("Pipeline::save with an optimizer", options.optimizers);
     impl_->callers.require_settled("Pipeline::save");
     require_call(impl_->world, "save");
     return save_pipeline(impl_->state(), path, options);
@@ -364,14 +385,12 @@ void Pipeline::save(const std::string& path, const SaveOptions& options) {
   if (outcome.error) throw Error(*outcome.error);
 }
 
-LoadedState Pipeline::load(const std::string& path, torch::optim::Optimizer* optimizer) {
+LoadedState Pipeline::load(const std::string& path, const LoadOptions& options) {
   return impl_->waking_others("Pipeline::load", [&] {
-    if (optimizer) {
-      require_callers_update(impl_->engine.plan(), "Pipeline::load with an optimizer");
-      impl_->require_own(*optimizer);
-    }
+    impl_->require_own("Pipeline::load with an optimizer",
+                       {options.optimizers.begin(), options.optimizers.end()});
     require_call(impl_->world, "load");
-    LoadedState loaded = load_pipeline(impl_->state(), path, optimizer);
+    LoadedState loaded = load_pipeline(impl_->state(), path, options);
     impl_->step = loaded.step;
     impl_->callers.settle();
     return loaded;
@@ -461,12 +480,12 @@ const StepTimes& Pipeline::times() const { return impl_->engine.times(); }
 
 std::vector<RankStats> Pipeline::gather_stats(const StepTimes& times) const {
   const MemoryLedger* ledger = impl_->engine.options().ledger;
-  WireWriter own;
+  Packer own;
   own.add(std::vector<double>{times.total, times.compute, times.wait_receive, times.wait_send,
                               times.reduction, times.optimizer, times.compute_cpu});
   own.add(ledger ? ledger->peak_bytes(impl_->world.rank()) : 0);
   std::vector<RankStats> stats;
-  for (WireReader& message : gather_messages(impl_->world, own, "what the step cost")) {
+  for (Unpacker& message : gather_messages(impl_->world, own, "what the step cost")) {
     RankStats& of_rank = stats.emplace_back();
     const auto seconds = message.take<std::vector<double>>();
     of_rank.times = {seconds.at(0), seconds.at(1), seconds.at(2), seconds.at(3),
@@ -483,8 +502,7 @@ std::vector<int> Pipeline::gather_unsplit_stages() const {
     if (!stage->splits_backward()) own.push_back(stage->index());
   }
   std::set<int> unsplit;
-  for (WireReader& message :
-       gather_messages(impl_->world, WireWriter().add(own), "unsplit stages")) {
+  for (Unpacker& message : gather_messages(impl_->world, Packer().add(own), "unsplit stages")) {
     for (const int stage : message.take<std::vector<int>>()) unsplit.insert(stage);
     message.finish();
   }

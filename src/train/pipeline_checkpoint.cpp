@@ -1,10 +1,14 @@
 #include "train/pipeline_checkpoint.h"
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
+#include <set>
 
 #include "base/content_hash.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "checkpoint/load_state.h"
 #include "checkpoint/rank_state.h"
 #include "checkpoint/tensor_files.h"
@@ -18,8 +22,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kOptimizerSetting = "optimizer";  // its kind
-
 ParameterNames names_of(const CallersParameters& parameters) {
   ParameterNames names;
   for (const OwnBlocks& own : parameters.all()) {
@@ -31,68 +33,135 @@ ParameterNames names_of(const CallersParameters& parameters) {
 }
 
 NamedTensors optimizer_state(const PipelineState& state, const RankState& saved,
-                             const torch::optim::Optimizer& optimizer) {
-  const NamedTensors own = torch_optimizer_state(optimizer, names_of(state.parameters));
+                             const std::vector<const torch::optim::Optimizer*>& optimizers) {
+  const ParameterNames names = names_of(state.parameters);
+  NamedTensors own;
+  for (const torch::optim::Optimizer* optimizer : optimizers) {
+    for (auto& tensor : torch_optimizer_state(*optimizer, names)) own.push_back(std::move(tensor));
+  }
   if (state.parameters.are_blocks()) return gather_callers_state(own, state.engine.rank());
   return optimizer_state_of(saved, own);
+}
+
+// Their kinds in order, one that comes again once: "AdamW", "AdamW, SGD". None: "".
+template <typename Optimizers>
+std::string kinds_of(const Optimizers& optimizers) {
+  std::vector<std::string> kinds;
+  for (const auto* optimizer : optimizers) {
+    const std::string kind = optimizer_name(*optimizer);
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  }
+  return join(kinds, ", ");
 }
 
 Error usage(const std::string& what, const std::string& remedy) {
   return Error(ErrorKind::kUsage, {.what = what, .where = "Pipeline::save", .remedy = remedy});
 }
 
-// As JSON: refuses what is no UTF-8.
+// The text as JSON; refuses what is not UTF-8.
 std::string text_of(const std::map<std::string, std::string>& extra) {
   if (std::optional<std::string> text = Json(extra).dump_valid()) return std::move(*text);
   throw usage("a text of the extra state is no UTF-8", "save bytes as a tensor of kByte");
 }
 
+// Which ranks' tensors those of a rank are, in Manifest::extra_tensors: "ranks/3/NAME"; and the
+// key of Manifest::settings that says how many ranks there were.
+constexpr const char* kOfRanks = "ranks/";
+constexpr const char* kRanksSetting = "ranks";
+
+std::string prefix_of(int rank) { return kOfRanks + std::to_string(rank) + "/"; }
+
+void require_names(const NamedTensors& tensors) {
+  std::set<std::string> seen;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.defined() && !name.starts_with(kOfRanks) && seen.insert(name).second) continue;
+    throw usage("the extra tensor '" + name + "' is " +
+                    (!tensor.defined()            ? "not there"
+                     : name.starts_with(kOfRanks) ? "named as those of a rank are"
+                                                  : "there twice"),
+                "give every name once, with its tensor");
+  }
+}
+
 // Of what ranks have to say alike.
 std::string fingerprint_of(const std::string& path, const SaveOptions& options) {
-  std::string text = path + "\n" + text_of(options.extra) + "\n" +
-                     (options.optimizer ? optimizer_name(*options.optimizer) : "") + "\n" +
-                     (options.commit == Commit::kMarker ? "marker" : "rename");
-  std::map<std::string, at::Tensor> seen;
-  for (const auto& [name, tensor] : options.extra_tensors) {
-    if (!tensor.defined() || !seen.emplace(name, tensor).second)
-      throw usage(
-          "the extra tensor '" + name + "' is " + (tensor.defined() ? "twice" : "not") + " there",
-          "give every name once, with its tensor");
+  require_names(options.extra_tensors);
+  require_names(options.rank_tensors);
+  std::string text = path + "\n" + text_of(options.extra) + "\n" + kinds_of(options.optimizers) +
+                     "\n" + (options.commit == Commit::kMarker ? "marker" : "rename");
+  for (const auto& [name, tensor] : options.extra_tensors)
     text += "\n" + name + to_text(meta_of(tensor)) + tensor_hash(tensor);
-  }
   return content_hash(text);
 }
 
-void require_alike(const Group& world, const std::string& own) {
+// Collective. Whether some rank has tensors of its own.
+bool agree_on_options(const Group& world, const std::string& path, const SaveOptions& options) {
   std::optional<std::string> first;
-  for (WireReader& of_rank : gather_messages(world, WireWriter().add(own), "what the ranks save")) {
+  bool has_rank_tensors = false;
+  const Packer own = Packer().add(fingerprint_of(path, options)).add(!options.rank_tensors.empty());
+  for (Unpacker& of_rank : gather_messages(world, own, "what the ranks save")) {
     const auto theirs = of_rank.take<std::string>();
+    has_rank_tensors |= of_rank.take<bool>();
     of_rank.finish();
     if (theirs != first.value_or(theirs))
-      throw usage("ranks save to other paths, or other extra state",
-                  "give save() the same path and options on every rank");
+      throw usage("ranks save to other paths, other kinds of optimizers, or other extra state",
+                  "give save() the same path and options on every rank, and what is a rank's own "
+                  "as rank_tensors");
     first = theirs;
   }
+  return has_rank_tensors;
 }
 
-void require_optimizer_of(const Checkpoint& checkpoint, const torch::optim::Optimizer& optimizer) {
+// Before anything is written.
+void require_optimizers_of(const Checkpoint& checkpoint, const PipelineState& state,
+                           const std::vector<torch::optim::Optimizer*>& optimizers) {
+  if (optimizers.empty()) return;
   const auto& settings = checkpoint.manifest().settings;
   const auto saved = settings.find(kOptimizerSetting);
-  const std::string own = optimizer_name(optimizer);
-  if (saved != settings.end() && saved->second == own) return;
-  throw Error(ErrorKind::kCheckpoint,
-              {.what = saved == settings.end()
-                           ? std::string("the checkpoint was saved without an optimizer")
-                           : "the checkpoint has the state of " + saved->second + ", not of " + own,
-               .where = checkpoint.path(),
-               .remedy = "load it without an optimizer, whose state then begins anew"});
+  const std::string own = kinds_of(optimizers);
+  if (saved == settings.end() || saved->second != own) {
+    throw Error(
+        ErrorKind::kCheckpoint,
+        {.what = saved == settings.end()
+                     ? std::string("the checkpoint was saved without an optimizer")
+                     : "the checkpoint has the state of " + saved->second + ", not of " + own,
+         .where = checkpoint.path(),
+         .remedy = "load it without an optimizer, whose state then starts anew"});
+  }
+  for (const torch::optim::Optimizer* optimizer : optimizers)
+    require_own_state(*optimizer, names_of(state.parameters), checkpoint);
+}
+
+// "'a', 'b'": of all ranks.
+std::string names_of_rank_tensors(const Manifest& manifest) {
+  std::set<std::string> names;
+  for (const SavedTensor& tensor : manifest.extra_tensors) {
+    if (tensor.name.starts_with(kOfRanks))
+      names.insert("'" + tensor.name.substr(tensor.name.find('/', std::strlen(kOfRanks)) + 1) +
+                   "'");
+  }
+  return join({names.begin(), names.end()}, ", ");
+}
+
+void require_rank_tensors(const Checkpoint& checkpoint, int num_ranks) {
+  const Manifest& manifest = checkpoint.manifest();
+  const auto saved = manifest.settings.find(kRanksSetting);
+  if (saved != manifest.settings.end() && saved->second == std::to_string(num_ranks)) return;
+  throw Error(
+      ErrorKind::kCheckpoint,
+      {.what = saved == manifest.settings.end()
+                   ? std::string("the checkpoint was saved without rank_tensors")
+                   : "the rank_tensors " + names_of_rank_tensors(manifest) + " are of " +
+                         saved->second + " ranks, and here are " + std::to_string(num_ranks),
+       .where = checkpoint.path(),
+       .remedy = "load it without LoadOptions::rank_tensors"});
 }
 
 }  // namespace
 
 SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
                           const SaveOptions& options) {
-  require_alike(state.world, fingerprint_of(path, options));
+  const bool has_rank_tensors = agree_on_options(state.world, path, options);
   SaveTarget target;
   target.path = path;
   target.commit = options.commit;
@@ -101,24 +170,37 @@ SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
   target.head.seed = state.engine.options().seed;
   target.head.extra = options.extra;
   RankState saved = state.engine.state(state.engine.rank().groups);
-  if (options.optimizer) {
-    target.head.settings[kOptimizerSetting] = optimizer_name(*options.optimizer);
-    saved.optimizer = optimizer_state(state, saved, *options.optimizer);
+  if (!options.optimizers.empty()) {
+    target.head.settings[kOptimizerSetting] = kinds_of(options.optimizers);
+    saved.optimizer = optimizer_state(state, saved, options.optimizers);
   }
-  saved.extra = options.extra_tensors;
+  const int rank = state.world.rank();
+  if (has_rank_tensors) target.head.settings[kRanksSetting] = std::to_string(state.world.size());
+  if (rank == 0) saved.extra = options.extra_tensors;
+  for (const auto& [name, tensor] : options.rank_tensors)
+    saved.extra.emplace_back(prefix_of(rank) + name, tensor);
   return save_checkpoint(target, saved, state.world);
 }
 
 LoadedState load_pipeline(const PipelineState& state, const std::string& path,
-                          torch::optim::Optimizer* optimizer) {
+                          const LoadOptions& options) {
   const Checkpoint checkpoint(path);
   const Manifest& manifest = checkpoint.manifest();
-  if (optimizer) require_optimizer_of(checkpoint, *optimizer);
+  require_optimizers_of(checkpoint, state, options.optimizers);
+  if (options.rank_tensors) require_rank_tensors(checkpoint, state.world.size());
   state.engine.load(checkpoint, {});
-  if (optimizer) load_torch_optimizer(*optimizer, names_of(state.parameters), checkpoint);
-  LoadedState loaded{manifest.step, manifest.extra, {}};
-  for (const SavedTensor& tensor : manifest.extra_tensors)
-    loaded.extra_tensors.emplace_back(tensor.name, checkpoint.read(SavedKind::kExtra, tensor.name));
+  for (torch::optim::Optimizer* optimizer : options.optimizers)
+    load_torch_optimizer(*optimizer, names_of(state.parameters), checkpoint);
+  LoadedState loaded{manifest.step, manifest.extra, {}, {}};
+  const std::string own = prefix_of(state.world.rank());
+  const bool has_rank_tensors = manifest.settings.contains(kRanksSetting);
+  for (const SavedTensor& tensor : manifest.extra_tensors) {
+    const auto read = [&] { return checkpoint.read(SavedKind::kExtra, tensor.name); };
+    if (!has_rank_tensors || !tensor.name.starts_with(kOfRanks))
+      loaded.extra_tensors.emplace_back(tensor.name, read());
+    else if (options.rank_tensors && tensor.name.starts_with(own))
+      loaded.rank_tensors.emplace_back(tensor.name.substr(own.size()), read());
+  }
   return loaded;
 }
 

@@ -9,13 +9,13 @@
 #include "sluice/parts/saver.h"
 #include "sluice/pipeline.h"
 #include "train/callers_parameters.h"
-#include "train/engine.h"
+#include "train/pipeline_rank.h"
 
 namespace sluice {
 
 // A pipeline between steps.
 struct PipelineState {
-  Engine& engine;
+  PipelineRank& engine;
   const CallersParameters& parameters;
   const Group& world;
   std::int64_t step = 0;
@@ -25,6 +25,6 @@ struct PipelineState {
 SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
                           const SaveOptions& options);
 LoadedState load_pipeline(const PipelineState& state, const std::string& path,
-                          torch::optim::Optimizer* optimizer);
+                          const LoadOptions& options);
 
 }  // namespace sluice

@@ -1,17 +1,18 @@
-// What Pipeline is made of, for Trainer and run() to build on. Thread-safety: one rank's thread.
+// The parts of Pipeline, for Trainer and run() to build on. Thread-safety: one rank's thread.
 #pragma once
 
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
-#include "run/out_of_memory.h"
+#include "engine/out_of_memory.h"
 #include "sluice/pipeline.h"
 #include "train/agreement.h"
 #include "train/callers_parameters.h"
-#include "train/engine.h"
 #include "train/grads.h"
 #include "train/pipeline_checkpoint.h"
+#include "train/pipeline_rank.h"
 #include "train/running_step.h"
 #include "train/step_norm.h"
 
@@ -22,7 +23,7 @@ struct Pipeline::Impl {
   const Model& model;
   Transport& transport;
   const Group world;
-  Engine engine;
+  PipelineRank engine;
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
@@ -46,18 +47,20 @@ struct Pipeline::Impl {
   void agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                 const std::string& said);
   void require_own(const torch::optim::Optimizer& optimizer);
+  // The same of all, which have no parameter twice. call: for the message.
+  void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
   // Where parameters are sharded, those of the modules have no memory between steps.
   void require_whole(const char* call) const;
   // Somebody asks for whole parameters, which are an optimizer's unless those are blocks.
   void give_out_whole();
-  // Of all gradients, each counted once.
+  // Norms of all gradients, each counted once.
   Work<GradientNorms> post_norms();
   // One rank for all, and once: what follows a loss that is not finite is none either.
   void warn_of_loss(double loss);
   PipelineState state();
   std::vector<std::pair<std::string, at::Tensor>> local_parameters() const;
 
-  // What is thrown before the executor runs would leave the other ranks waiting.
+  // An error that is thrown before the executor runs would leave the other ranks waiting.
   template <typename Body>
   auto waking_others(const char* call, Body body) {
     require_thread(thread, call);

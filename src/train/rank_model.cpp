@@ -8,8 +8,9 @@
 #include <set>
 #include <string>
 
+#include "base/format.h"
 #include "comm/gather_messages.h"
-#include "run/parallelize.h"
+#include "engine/parallelize.h"
 #include "sluice/error.h"
 #include "train/begin_alike.h"
 
@@ -29,7 +30,7 @@ RankStages make_stages(const Model& model, const Plan& plan, const RunGroups& gr
   return build_stages(model, plan.partition, groups.place(), of_stages);
 }
 
-// What tells the modules of this process from those of others.
+// A number that tells the modules of this process from those of others.
 std::int64_t process_token() {
   static const auto token = static_cast<std::int64_t>(std::random_device()());
   return token;
@@ -47,9 +48,9 @@ void require_own_modules(const RankModel& rank) {
       names.push_back(parameter.name);
     }
   }
-  const WireWriter message = WireWriter().add(process_token()).add(own);
+  const Packer message = Packer().add(process_token()).add(own);
   int other = 0;
-  for (WireReader& of_rank : gather_messages(rank.groups.world, message, "modules of replicas")) {
+  for (Unpacker& of_rank : gather_messages(rank.groups.world, message, "modules of replicas")) {
     const auto process = of_rank.take<std::int64_t>();
     const auto theirs = of_rank.take<std::vector<std::int64_t>>();
     of_rank.finish();
@@ -59,9 +60,8 @@ void require_own_modules(const RankModel& rank) {
       if (!held.contains(own[i])) continue;
       throw Error(
           ErrorKind::kUsage,
-          {.what = "'" + names[i] + "' is one tensor on ranks " +
-                   std::to_string(rank.groups.world.rank()) + " and " + std::to_string(other - 1) +
-                   ", which are replicas",
+          {.what = formatted("'{}' is one tensor on ranks {} and {}, which are replicas", names[i],
+                             rank.groups.world.rank(), other - 1),
            .where = "LayerSpec::make",
            .remedy = "make a module anew in every call, as a factory of from_module() does; "
                      "one that is ready, as of from_sequential(), is for one replica"});
@@ -97,6 +97,7 @@ void RankModel::fill(const std::function<void(Stage&)>& fill) {
     fill(*stage);
     if (sharded) sharded->end_filling(stage->index());
   }
+  has_weights = true;
 }
 
 void RankModel::initialize(const Model& model, const RunOptions& options) {
@@ -106,6 +107,7 @@ void RankModel::initialize(const Model& model, const RunOptions& options) {
     if (shards) sharded = std::make_unique<ShardedParameters>(own, owners, groups);
   };
   if (options.weights == InitialWeights::kNone) return shard();
+  has_weights = true;
   if (options.weights == InitialWeights::kDrawn) {
     shard();
     for (const Stage* stage : own)
@@ -154,8 +156,7 @@ std::vector<bool> layers_that_train(const RankModel& rank, const Model& model) {
   }
   if (rank.groups.num_replicas == 1) return trains;
   const std::vector<int> own(trains.begin(), trains.end());
-  for (WireReader& message :
-       gather_messages(rank.groups.world, WireWriter().add(own), "what trains")) {
+  for (Unpacker& message : gather_messages(rank.groups.world, Packer().add(own), "what trains")) {
     const auto theirs = message.take<std::vector<int>>();
     message.finish();
     const auto differs = std::mismatch(own.begin(), own.end(), theirs.begin(), theirs.end());

@@ -1,6 +1,6 @@
-// What a rank holds of a model, and with whom: its stages, its groups, the list of all parameters
-// of the pipeline, and which replica has which blocks of them. Steps, updates and checkpoints go
-// by it.
+// The share of a model that a rank holds, and with whom: its stages, its groups, the list of all
+// parameters of the pipeline, and which replica has which blocks of them. Steps, updates and
+// checkpoints go by it.
 //
 // Does not own: programs and their executors (engine.h). Thread-safety: one rank's thread.
 #pragma once
@@ -9,15 +9,15 @@
 #include <memory>
 #include <vector>
 
+#include "engine/run_groups.h"
+#include "optim/block_owners.h"
+#include "optim/sharded_parameters.h"
 #include "sluice/model.h"
 #include "sluice/options.h"
 #include "sluice/parts/run_options.h"
 #include "sluice/parts/stage.h"
 #include "sluice/plan.h"
-#include "train/block_owners.h"
 #include "train/parameter_list.h"
-#include "train/run_groups.h"
-#include "train/sharded_parameters.h"
 
 namespace sluice {
 
@@ -29,7 +29,7 @@ struct RankModel {
   // Calls `fill` for every stage, whose parameters are whole meanwhile; what is there then is the
   // stage's weights.
   void fill(const std::function<void(Stage&)>& fill);
-  // As RunOptions::weights says. Collective.
+  // Initializes as RunOptions::weights says. Collective.
   void initialize(const Model& model, const RunOptions& options);
 
   Stage& stage(int index) const;
@@ -44,6 +44,7 @@ struct RankModel {
   const BlockOwners owners;
   const bool shards_state;                     // of the optimizer: zero1, zero3
   std::unique_ptr<ShardedParameters> sharded;  // zero3; null: whole
+  bool has_weights = false;                    // else they hold nothing yet
 };
 
 // By layer of the model: whether something of it trains. Collective over the ranks: throws

@@ -7,9 +7,9 @@
 #include <map>
 #include <utility>
 
+#include "optim/packed_parts.h"
 #include "plan/data_parallel.h"
 #include "plan/shard_tree.h"
-#include "train/packed_parts.h"
 
 namespace sluice {
 namespace {
@@ -67,7 +67,7 @@ struct StageParts {
   std::vector<std::size_t> trainable;        // indices of its parameters
   std::vector<std::vector<Ranges>> rounds_;  // [owner][round]
   std::size_t num_rounds = 0;
-  // Of single microbatches: what has been added up, by parameter.
+  // Sums of single microbatches, by parameter.
   Tensors sums;
   int num_microbatches = 0;
 
@@ -118,7 +118,7 @@ struct StageParts {
 using Works = std::vector<Work<Tensors>>;
 
 // [parameter][subtree]: what this replica has. Of a microbatch it is taken out of the stage, whose
-// next microbatch begins with a sum of its own.
+// next microbatch starts with a sum of its own.
 std::vector<Tensors> take_partial(StageParts& of, bool of_microbatch) {
   std::vector<Tensors> partial(of.stage.parameters().size());
   for (const std::size_t i : of.trainable) {
@@ -192,8 +192,8 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // What a replica has given, and is added: its memory is this replica's. The rest is free, so that
-  // no more is there at once than was exchanged.
+  // Takes a piece that a replica has given, to be added: its memory is this replica's. The rest is
+  // free, so that no more is there at once than was exchanged.
   at::Tensor take_one(Tensors& pieces) const {
     at::Tensor taken;
     for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
@@ -327,7 +327,8 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // As the stage's gradients; those of single microbatches add up in the order of their works.
+  // Keeps the sums as the stage's gradients; those of single microbatches add up in the order of
+  // their works.
   void keep(StageParts& of, std::optional<int> microbatch, Tensors gradients) {
     if (!microbatch) {
       for (const std::size_t i : of.trainable) of.stage.set_gradient(i, std::move(gradients[i]));

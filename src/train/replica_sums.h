@@ -20,10 +20,10 @@
 #include <optional>
 #include <vector>
 
-#include "run/executor.h"
+#include "engine/executor.h"
+#include "engine/run_groups.h"
+#include "optim/block_owners.h"
 #include "sluice/options.h"
-#include "train/block_owners.h"
-#include "train/run_groups.h"
 
 namespace sluice {
 
@@ -36,7 +36,7 @@ class ReplicaSums {
               std::function<bool(int stage, std::size_t parameter)> needs_whole = {});
   ~ReplicaSums();
 
-  // Begins; nothing is waited for. When the work is done the stage's gradients are those of all
+  // Starts; nothing is waited for. When the work is done the stage's gradients are those of all
   // replicas; of single microbatches, when the last of them is done.
   Work<void> reduce(int stage, std::optional<int> microbatch);
 

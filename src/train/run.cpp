@@ -3,13 +3,14 @@
 
 #include <string>
 
+#include "base/format.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "comm/process_job.h"
+#include "engine/rank_threads.h"
 #include "plan/draft.h"
-#include "run/rank_threads.h"
 #include "sluice/error.h"
 #include "sluice/model.h"
-#include "sluice/parts/log.h"
 #include "sluice/parts/transport.h"
 #include "sluice/pipeline.h"
 #include "train/pipeline_impl.h"
@@ -30,18 +31,17 @@ class ThreadsOfCaller {
   int threads_;
 };
 
-// What all processes have to pass alike, in lines.
+// The settings that all processes have to pass alike, in lines.
 std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
   const DataParallel& replicas = plan.data_parallel;
-  std::string text = "schedule = " + plan.schedule.name +
-                     "\nmicrobatches = " + std::to_string(plan.schedule.num_microbatches) +
-                     "\nreplicas = " + std::to_string(replicas.degree) +
-                     "\nshards = " + std::to_string(replicas.num_shards()) +
-                     "\nseed = " + std::to_string(run_options.seed) +
-                     "\nthreads_per_rank = " + std::to_string(run_options.threads_per_rank);
+  std::string text = formatted(
+      "schedule = {}\nmicrobatches = {}\nreplicas = {}\nshards = {}\nseed = {}\nthreads_per_rank = "
+      "{}",
+      plan.schedule.name, plan.schedule.num_microbatches, replicas.degree, replicas.num_shards(),
+      run_options.seed, run_options.threads_per_rank);
   for (const LayerSpec& layer : model.layers) {
-    text += "\nlayer " + layer.name + " = " + join(layer.reads, ", ") + " -> " +
-            join(layer.writes, ", ");
+    text += formatted("\nlayer {} = {} -> {}", layer.name, join(layer.reads, ", "),
+                      join(layer.writes, ", "));
   }
   return text;
 }
@@ -70,6 +70,7 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
   if (processes.ranks_here().front() == 0) {
     for (const std::string& warning : draft.warnings) log_warning(warning);
   }
+  processes.steps_begin();
   try {
     run_ranks(processes.connect(),
               resolve_threads_per_rank(run_options.threads_per_rank, processes.ranks_on_machine()),

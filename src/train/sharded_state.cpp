@@ -9,11 +9,12 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "comm/gather_messages.h"
 #include "optim/optimizers.h"
+#include "optim/packed_parts.h"
 #include "sluice/error.h"
 #include "sluice/parts/saver.h"
-#include "train/packed_parts.h"
 
 namespace sluice {
 namespace {
@@ -37,7 +38,7 @@ std::map<std::string, at::Tensor> by_name(const Optimizer& optimizer) {
   return tensors;
 }
 
-// What the replicas have together: by name of the parameter, its tensors with their types.
+// State of all replicas together: by name of the parameter, its tensors with their types.
 struct StatesOfReplicas {
   std::map<std::string, std::map<std::string, at::ScalarType>> types;
   std::vector<std::set<std::string>> of_replica;  // names of tensors
@@ -51,8 +52,8 @@ StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) 
     types.push_back(static_cast<int>(tensor.scalar_type()));
   }
   StatesOfReplicas states;
-  const WireWriter message = WireWriter().add(names).add(types);
-  for (WireReader& of_replica : gather_messages(replicas, message, "state of the optimizers")) {
+  const Packer message = Packer().add(names).add(types);
+  for (Unpacker& of_replica : gather_messages(replicas, message, "state of the optimizers")) {
     const auto theirs = of_replica.take<std::vector<std::string>>();
     const auto their_types = of_replica.take<std::vector<int>>();
     of_replica.finish();
@@ -69,8 +70,9 @@ void require_state(const std::set<std::string>& of_replica, std::size_t replica,
                    const std::string& name) {
   if (of_replica.contains(name)) return;
   throw Error(ErrorKind::kUsage,
-              {.what = "the optimizer of replica " + std::to_string(replica) + " has no '" + name +
-                       "' of its own blocks, those of other replicas have it of theirs",
+              {.what = formatted("the optimizer of replica {} has no '{}' of its own blocks, those "
+                                 "of other replicas have it of theirs",
+                                 replica, name),
                .where = "Pipeline::save",
                .remedy = "make the optimizers of all replicas alike, of pipeline.parameters()"});
 }

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "checkpoint/load_state.h"
+#include "engine/run_groups.h"
+#include "optim/block_owners.h"
 #include "optim/optimizer.h"
 #include "sluice/options.h"
 #include "sluice/parts/saver.h"
-#include "train/block_owners.h"
 #include "train/parameter_list.h"
 #include "train/rank_model.h"
-#include "train/run_groups.h"
 
 namespace sluice {
 
@@ -37,9 +37,9 @@ struct ShardedState {
   const BlockOwners& owners;
 };
 
-// Of the parameters of which this rank has the first use.
+// State of the parameters of which this rank has the first use.
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
-// Of all that this rank has, for load_optimizer.
+// All parts that this rank has, for load_optimizer.
 std::vector<StatePart> parts_of(const ShardedState& state, int replica);
 
 // State of a caller's optimizer, {"KIND/NAME", tensor}, where each replica has that of its own

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "comm/gather_messages.h"
+#include "optim/packed_parts.h"
 #include "sluice/parts/saver.h"
-#include "train/packed_parts.h"
 
 namespace sluice {
 namespace {
@@ -21,8 +21,8 @@ struct Listed {
   std::vector<PartMeta> metas;
 };
 
-WireWriter write_list(const NamedTensors& tensors, const std::map<std::string, std::string>& ties) {
-  WireWriter message;
+Packer write_list(const NamedTensors& tensors, const std::map<std::string, std::string>& ties) {
+  Packer message;
   message.add(tensors.size());
   for (const auto& [name, tensor] : tensors) {
     message.add(name).add(tensor.sizes().vec());
@@ -33,7 +33,7 @@ WireWriter write_list(const NamedTensors& tensors, const std::map<std::string, s
   return message;
 }
 
-Listed read_list(WireReader& message, std::map<std::string, std::string>& ties) {
+Listed read_list(Unpacker& message, std::map<std::string, std::string>& ties) {
   Listed listed;
   for (auto count = message.take<std::size_t>(); count > 0; --count) {
     listed.names.push_back(message.take<std::string>());
@@ -52,7 +52,7 @@ Listed read_list(WireReader& message, std::map<std::string, std::string>& ties) 
 
 }  // namespace
 
-NamedTensors gather_state_dict(const Engine& engine) {
+NamedTensors gather_state_dict(const PipelineRank& engine) {
   const at::NoGradGuard no_grad;
   const RunGroups& groups = engine.rank().groups;
   RankState state = engine.weights(groups, /*all=*/true);
@@ -65,7 +65,7 @@ NamedTensors gather_state_dict(const Engine& engine) {
   if (!parts.empty()) pieces[kReceiver] = pack_parts(parts, at::kCPU);
   parts.clear();
   auto given = groups.world.all_to_all(std::move(pieces));
-  std::vector<WireReader> lists =
+  std::vector<Unpacker> lists =
       gather_messages(groups.world, write_list(own, state.ties), "the whole state");
   const std::vector<at::Tensor> packed = given.wait();
   if (groups.world.rank() != kReceiver) return {};

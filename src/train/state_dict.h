@@ -2,12 +2,12 @@
 #pragma once
 
 #include "sluice/parts/saver.h"
-#include "train/engine.h"
+#include "train/pipeline_rank.h"
 
 namespace sluice {
 
 // Collective over all ranks. On rank 0 copies on the CPU, a tied parameter under all its names;
 // nothing on others.
-NamedTensors gather_state_dict(const Engine& engine);
+NamedTensors gather_state_dict(const PipelineRank& engine);
 
 }  // namespace sluice

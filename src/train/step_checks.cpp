@@ -9,9 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
+#include "engine/replicas.h"
 #include "plan/option_words.h"
-#include "run/replicas.h"
 #include "sluice/error.h"
 #include "sluice/parts/transport.h"
 
@@ -50,8 +51,8 @@ void require_runnable(const Plan& plan, const Model& model, const RunOptions& op
 Transport& require_fits(const Plan& plan, Transport& transport) {
   const int num_ranks = plan.program.mesh.num_ranks();
   if (transport.size() == num_ranks) return transport;
-  throw Error(ErrorKind::kUsage, {.what = "the plan has " + counted(num_ranks, "rank") +
-                                          ", the transport " + std::to_string(transport.size()),
+  throw Error(ErrorKind::kUsage, {.what = formatted("the plan has {}, the transport {}",
+                                                    counted(num_ranks, "rank"), transport.size()),
                                   .where = "Pipeline",
                                   .remedy = "make as many endpoints as the plan has ranks"});
 }
@@ -162,8 +163,8 @@ void require_reduction(const GradientReduction& reduction, const Plan& plan) {
     for (const Action& action : row) {
       if (action.kind != ActionKind::kReduceGrad) continue;
       if ((action.microbatch >= 0) == reduction.per_microbatch) continue;
-      refuse("the schedule has '" + to_text(action) + "', per_microbatch is " +
-                 (reduction.per_microbatch ? "on" : "off"),
+      refuse(formatted("the schedule has '{}', per_microbatch is {}", to_text(action),
+                       reduction.per_microbatch ? "on" : "off"),
              "let both say the same, or leave REDUCE_GRAD out of the schedule");
     }
   }
@@ -181,9 +182,9 @@ void require_planned_training(const Plan& plan, const RankStages& stages) {
       const auto known = planned.find(parameter.name);
       if (known == planned.end() || known->second == parameter.trainable) continue;
       throw Error(ErrorKind::kUsage,
-                  {.what = "the plan " + std::string(known->second ? "trains" : "freezes") + " '" +
-                           parameter.name + "', its layer " +
-                           (known->second ? "freezes" : "trains") + " it",
+                  {.what = formatted("the plan {} '{}', its layer {} it",
+                                     known->second ? "trains" : "freezes", parameter.name,
+                                     known->second ? "freezes" : "trains"),
                    .where = "stage " + std::to_string(stage->index()),
                    .remedy = "let LayerSpec::make set requires_grad as the plan's model says"});
     }

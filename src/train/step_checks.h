@@ -1,4 +1,4 @@
-// What is refused before a step of a pipeline begins.
+// Checks that refuse a step of a pipeline before it starts.
 #pragma once
 
 #include <optional>
@@ -19,9 +19,9 @@ class Transport;
 // The replicas are those of the mesh. where: for the message.
 void require_planned_replicas(const Mesh& mesh, const DataParallel& data_parallel,
                               const char* where);
-// What the plan has to say of a hook.
+// The plan's view of a hook.
 HookedReduction hooked_reduction(const GradientReduction& reduction);
-// What a run is told fits its plan and its model.
+// Checks that the options of a run fit its plan and its model.
 void require_runnable(const Plan& plan, const Model& model, const RunOptions& options);
 // The transport, if it has as many ranks as the plan.
 Transport& require_fits(const Plan& plan, Transport& transport);
@@ -43,7 +43,7 @@ void require_something_trains(const RankModel& rank);
 void require_gradients(const char* call);
 // A hook for what is said of it, at the times that plan and schedule say.
 void require_reduction(const GradientReduction& reduction, const Plan& plan);
-// What is trained is what the plan trains, as far as it knows the parameters.
+// Checks that the parameters that train are those of the plan, as far as it knows them.
 void require_planned_training(const Plan& plan, const RankStages& stages);
 
 }  // namespace sluice

@@ -1,9 +1,8 @@
 #include "train/step_end.h"
 
-#include <string>
 #include <utility>
 
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/error.h"
 #include "train/step_loss.h"
 
@@ -17,12 +16,12 @@ std::function<bool(int, std::size_t)> needs_whole(const RankModel& rank) {
 
 }  // namespace
 
-// Nothing is summed in an evaluation.
+// Nothing is summed in an evaluation, nor in an update by itself.
 StepEndOps::StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
                        const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
-                       StepUpdate* update)
+                       StepUpdate& update)
     : rank_(rank),
-      trains_(!program.forward_only),
+      trains_(!program.forward_only && !program.update_only),
       ties_(program, trains_ ? rank.parameters : none_, rank.groups.place()),
       reductions_(program, rank.stages.pointers(),
                   trains_ ? options.reduction : GradientReduction()),
@@ -35,12 +34,10 @@ StepEndOps::StepEndOps(const Program& program, RankModel& rank, OutputWatch& out
 
 void StepEndOps::begin_step() {
   result_ = {};
-  if (update_) update_->begin_step();
+  update_.begin_step();
 }
 
-void StepEndOps::end_step(std::int64_t step) {
-  if (update_) update_->end_step(step, result_);
-}
+void StepEndOps::end_step(std::int64_t step) { update_.end_step(step, result_); }
 
 void StepEndOps::finish_ties() {
   ties_.sum_others();
@@ -74,27 +71,15 @@ Work<void> StepEndOps::reduce_loss() {
         result.parameter_norms = std::move(result_.parameter_norms);
         result_ = std::move(result);
         losses_ = std::move(losses.of_microbatches);
-        if (update_) update_->loss_known(result_);
+        update_.loss_known(result_);
       });
 }
 
 Work<void> StepEndOps::gather_outputs() { return outputs_.gather(rank_.groups.pipeline); }
 
-StepUpdate& StepEndOps::known_update(const char* instruction) const {
-  if (update_) return *update_;
-  throw Error(ErrorKind::kInternal,
-              {.what = std::string(instruction) + " in a program whose update is the caller's"});
-}
-
-IdleWork StepEndOps::partial_norm(int stage) {
-  return known_update("PARTIAL_NORM").partial_norm(stage, ties_);
-}
-Work<void> StepEndOps::reduce_norm() {
-  return known_update("REDUCE_NORM").reduce_norm(ties_, result_);
-}
-Work<void> StepEndOps::update(int stage) {
-  return known_update("UPDATE").update(stage, ties_, result_);
-}
-void StepEndOps::optimizer_step() { known_update("OPTIMIZER_STEP").optimizer_step(ties_, result_); }
+IdleWork StepEndOps::partial_norm(int stage) { return update_.partial_norm(stage, ties_); }
+Work<void> StepEndOps::reduce_norm() { return update_.reduce_norm(ties_, result_); }
+Work<void> StepEndOps::update(int stage) { return update_.update(stage, ties_, result_); }
+void StepEndOps::optimizer_step() { update_.optimizer_step(ties_, result_); }
 
 }  // namespace sluice

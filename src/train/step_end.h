@@ -1,5 +1,5 @@
 // The end of a step, whoever owns the optimizer: gradients of all replicas, or of a hook, tied
-// ones, loss, outputs; with a StepUpdate norm and update as well. Carries out what the executor
+// ones, loss, outputs; norm and update as its StepUpdate has them. Carries out what the executor
 // leaves to StepOps.
 //
 // Does not own: gradients of single uses (Stage), order (Program), where gradients go then
@@ -15,7 +15,7 @@
 
 #include <vector>
 
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/parts/run_options.h"
 #include "train/output_watch.h"
 #include "train/rank_model.h"
@@ -28,11 +28,11 @@ namespace sluice {
 
 class StepEndOps final : public StepOps {
  public:
-  // update: null where the optimizer is the caller's. References must outlive it. Throws
-  // Error(kInternal) for a tie across ranks that the program has no group for.
+  // References must outlive it. Throws Error(kInternal) for a tie across ranks that the program has
+  // no group for.
   StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
              const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
-             StepUpdate* update);
+             StepUpdate& update);
 
   // Losses are taken from here; the executor is made after its StepOps.
   void watch(const Executor& executor) { executor_ = &executor; }
@@ -57,8 +57,6 @@ class StepEndOps final : public StepOps {
   void optimizer_step() override;
 
  private:
-  StepUpdate& known_update(const char* instruction) const;
-
   RankModel& rank_;
   const bool trains_;
   const std::vector<SharedParameter> none_;
@@ -68,7 +66,7 @@ class StepEndOps final : public StepOps {
   OutputWatch& outputs_;
   const std::function<StepRequest()>& requested_;
   const std::vector<AuxiliaryLoss>& auxiliary_;
-  StepUpdate* const update_;
+  StepUpdate& update_;
   const Executor* executor_ = nullptr;
   StepResult result_;
   std::vector<MicrobatchLoss> losses_;

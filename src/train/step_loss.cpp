@@ -6,15 +6,16 @@
 #include <tuple>
 #include <utility>
 
+#include "base/format.h"
 #include "base/name_pattern.h"
 #include "comm/gather_messages.h"
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
 
-WireWriter write_losses(const Executor* executor, StepRequest request) {
+Packer write_losses(const Executor* executor, StepRequest request) {
   std::vector<std::int64_t> microbatches, counts, stages, microbatches_of_auxiliary;
   std::vector<double> sums, values;
   std::vector<std::string> names;
@@ -31,7 +32,7 @@ WireWriter write_losses(const Executor* executor, StepRequest request) {
       counts.push_back(loss.count);
     }
   }
-  return WireWriter()
+  return Packer()
       .add(static_cast<int>(request))
       .add(microbatches)
       .add(sums)
@@ -42,14 +43,14 @@ WireWriter write_losses(const Executor* executor, StepRequest request) {
       .add(values);
 }
 
-StepRequest take_request(WireReader& message) {
+StepRequest take_request(Unpacker& message) {
   const int request = message.take<int>();
   if (request >= static_cast<int>(StepRequest::kNone) &&
       request <= static_cast<int>(StepRequest::kStop)) {
     return static_cast<StepRequest>(request);
   }
   throw Error(ErrorKind::kInternal,
-              {.what = "a rank asks for " + std::to_string(request) + ", which is no request"});
+              {.what = formatted("a rank asks for {}, which is no request", request)});
 }
 
 double mean(double sum, std::int64_t count) {
@@ -63,9 +64,9 @@ double scale_of(const std::string& value, const std::vector<AuxiliaryLoss>& auxi
   return found == auxiliary.end() ? 0.0 : found->scale;
 }
 
-GatheredLosses read_losses(std::vector<WireReader> messages) {
+GatheredLosses read_losses(std::vector<Unpacker> messages) {
   GatheredLosses gathered;
-  for (WireReader& message : messages) {
+  for (Unpacker& message : messages) {
     gathered.request = std::max(gathered.request, take_request(message));
     const auto microbatches = message.take<std::vector<std::int64_t>>();
     const auto sums = message.take<std::vector<double>>();

@@ -1,5 +1,5 @@
-// What every rank learns of a step: its loss, its counted tokens, and what somebody asked of the
-// run.
+// The report of a step that every rank gets: its loss, its counted tokens, and what somebody asked
+// of the run.
 //
 // Does not own: the losses of microbatches (Executor).
 // Thread-safety: one rank's thread.
@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/model.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/run_options.h"
 
 namespace sluice {
 
-// What all ranks told each other of their losses.
+// The losses of all ranks.
 struct GatheredLosses {
   std::vector<MicrobatchLoss> of_microbatches;    // in their order
   std::vector<MicrobatchAuxiliary> of_auxiliary;  // by stage, in layer order, by microbatch
@@ -33,7 +33,7 @@ struct GatheredLosses {
 // Collective over `world`, all ranks. executor: the losses of its step; null: this rank has none.
 Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, StepRequest request);
 
-// What the losses of a step come to: loss, count, means. auxiliary: of these their scales.
+// The result of the losses of a step: loss, count, means. auxiliary: of these their scales.
 StepResult result_of(const GatheredLosses& losses, const std::vector<AuxiliaryLoss>& auxiliary);
 
 }  // namespace sluice

@@ -1,9 +1,9 @@
 #include "train/step_norm.h"
 
 #include "comm/gather_messages.h"
+#include "engine/executor.h"
+#include "engine/replicas.h"
 #include "optim/gradient_norm.h"
-#include "run/executor.h"
-#include "run/replicas.h"
 
 namespace sluice {
 namespace {
@@ -11,17 +11,17 @@ namespace {
 // own: of the parameters that this rank owns, in layer order.
 Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters, const Group& world,
                                const std::vector<double>& own) {
-  WireWriter writer;
+  Packer writer;
   for (const double norm : own) writer.add(norm);
   return post_messages(world, writer, "gradient norms")
-      .then([&parameters](std::vector<WireReader> messages) {
+      .then([&parameters](std::vector<Unpacker> messages) {
         GradientNorms norms;
         std::vector<double> values;
         for (const SharedParameter& parameter : parameters) {
           values.push_back(messages[parameter.owner()].take<double>());
           norms.of_parameters.emplace_back(parameter.name, values.back());
         }
-        for (const WireReader& message : messages) message.finish();
+        for (const Unpacker& message : messages) message.finish();
         norms.total = combine_norms(values);
         return norms;
       });
@@ -31,11 +31,11 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters, c
 Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
                                  const RunGroups& groups, const Mesh& mesh,
                                  const std::vector<std::vector<double>>& own) {
-  WireWriter writer;
+  Packer writer;
   for (const std::vector<double>& squares : own) writer.add(squares);
   return post_messages(groups.world, writer, "gradient norms")
       .then([&parameters, &mesh,
-             num_replicas = groups.num_replicas](std::vector<WireReader> messages) {
+             num_replicas = groups.num_replicas](std::vector<Unpacker> messages) {
         GradientNorms norms;
         std::vector<double> values;
         for (const SharedParameter& parameter : parameters) {
@@ -48,7 +48,7 @@ Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
           values.push_back(norm_of_blocks(squares));
           norms.of_parameters.emplace_back(parameter.name, values.back());
         }
-        for (const WireReader& message : messages) message.finish();
+        for (const Unpacker& message : messages) message.finish();
         norms.total = combine_norms(values);
         return norms;
       });

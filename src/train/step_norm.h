@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "run/executor.h"
+#include "engine/executor.h"
+#include "engine/run_groups.h"
+#include "optim/block_owners.h"
 #include "sluice/parts/group.h"
-#include "train/block_owners.h"
 #include "train/parameter_list.h"
-#include "train/run_groups.h"
 
 namespace sluice {
 
@@ -54,9 +54,10 @@ class StepNorms {
 
  private:
   bool is_owned(const SharedParameter& parameter) const;
-  // Of its gradient what this rank sums: with owners of blocks theirs; undefined: nothing.
+  // The elements of its gradient that this rank sums: with owners of blocks theirs; undefined:
+  // nothing.
   at::Tensor own_elements(const SharedParameter& parameter) const;
-  // Of a whole gradient its norm alone; else the sums of squares of the blocks owned here.
+  // For a whole gradient its norm alone; else the sums of squares of the blocks owned here.
   std::vector<double> take(const SharedParameter& parameter) const;
   Work<GradientNorms> post_whole(const std::vector<std::vector<double>>& own) const;
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "engine/executor.h"
 #include "plan/data_parallel.h"
-#include "run/executor.h"
 #include "sluice/parts/transport.h"
 #include "train/step_checks.h"
 
@@ -22,7 +22,8 @@ ExecutorOptions executor_options(const Program& program, const ModelEnd& end, Ra
   result.input_metas = [&stages = rank.stages](int stage, const Values& batch) {
     return stages.input_metas(stage, batch);
   };
-  const bool in_shards = !program.forward_only && detail::sums_in_shards(rank.data_parallel);
+  const bool in_shards =
+      !program.forward_only && !program.update_only && detail::sums_in_shards(rank.data_parallel);
   result.num_shards = in_shards ? rank.data_parallel.shards : 0;
   result.observers = {&outputs};
   result.observers.insert(result.observers.end(), observers.begin(), observers.end());
@@ -44,7 +45,7 @@ ModelEnd ModelEnd::without_loss() const {
 
 StepRunner::StepRunner(Program program, RankModel& rank, Transport& transport, const ModelEnd& end,
                        const RunOptions& options, const std::vector<ExecutorObserver*>& observers,
-                       StepUpdate* update)
+                       StepUpdate& update)
     : program_(std::move(program)),
       outputs_(program_, end.outputs),
       ops_(program_, rank, outputs_, options, end.auxiliary, update),

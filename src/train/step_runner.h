@@ -1,5 +1,5 @@
-// A program of a pipeline with all that runs it: for training, or for evaluations of one number of
-// microbatches. Several share the stages of a rank and take turns.
+// A program of a pipeline with all that runs it: for training, for evaluations of one number of
+// microbatches, or for a caller's update. Several share the stages of a rank and take turns.
 //
 // Owns: the program, its executor, what ends its steps. Does not own: stages, `.grad`, the update.
 // Thread-safety: one rank's thread.
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/model.h"
 #include "sluice/parts/run_options.h"
 #include "train/output_watch.h"
@@ -17,7 +17,8 @@
 
 namespace sluice {
 
-// What becomes of the values behind a model's last layer, and of its auxiliary losses.
+// The end of a model: what becomes of the values behind its last layer, and of its auxiliary
+// losses.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
   // The same outputs, and a loss that is nothing.
@@ -30,10 +31,10 @@ struct ModelEnd {
 
 class StepRunner {
  public:
-  // program: proven. update: null where the optimizer is the caller's. References must outlive it.
+  // program: proven. References must outlive it.
   StepRunner(Program program, RankModel& rank, Transport& transport, const ModelEnd& end,
              const RunOptions& options, const std::vector<ExecutorObserver*>& observers,
-             StepUpdate* update);
+             StepUpdate& update);
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
 
@@ -41,7 +42,7 @@ class StepRunner {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   StepResult run(const StepBatch& batch, const StepOptions& options);
-  // Of the last run, of all microbatches in order; the same on every rank.
+  // Losses of the last run, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }
   // After a run: gradients of ties within this rank are sums, too.
   void finish_ties() { ops_.finish_ties(); }

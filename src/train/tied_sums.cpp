@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/format.h"
 #include "comm/sum_in_order.h"
 #include "sluice/error.h"
 
@@ -60,9 +61,10 @@ TiedSums::TiedSums(const Program& program, const std::vector<SharedParameter>& p
         std::any_of(program.tie_groups.begin(), program.tie_groups.end(),
                     [&](const TieGroup& group) { return group.name == parameter.name; });
     if (parameter.ranks.size() < 2 || has_group) continue;
-    throw Error(ErrorKind::kInternal, {.what = "parameter '" + parameter.name + "' is used on " +
-                                               std::to_string(parameter.ranks.size()) +
-                                               " ranks, but the program has no tie group for it"});
+    throw Error(ErrorKind::kInternal,
+                {.what = formatted(
+                     "parameter '{}' is used on {} ranks, but the program has no tie group for it",
+                     parameter.name, parameter.ranks.size())});
   }
 }
 

@@ -22,7 +22,7 @@ class TiedSums {
 
   // REDUCE_TIED; nothing for a frozen group.
   Work<void> reduce(int group);
-  // Whether the gradients of its uses are what they will be at the end of the step: a parameter of
+  // True if the gradients of its uses are what they will be at the end of the step: a parameter of
   // one use, or summed already.
   bool is_summed(const SharedParameter& parameter) const {
     return parameter.uses.size() == 1 || summed_.contains(parameter.name);

@@ -1,7 +1,13 @@
 #include "sluice/trainer.h"
 
+#include <utility>
+#include <vector>
+
+#include "base/format.h"
 #include "base/text.h"
-#include "run/autocast.h"
+#include "comm/gather_messages.h"
+#include "engine/autocast.h"
+#include "plan/option_words.h"
 #include "sluice/error.h"
 #include "train/pipeline_impl.h"
 #include "train/step_checks.h"
@@ -13,7 +19,7 @@ namespace {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "Trainer", .remedy = remedy});
 }
 
-void require_free(const Engine& engine) {
+void require_free(const PipelineRank& engine) {
   if (engine.plan().step_end != StepEnd::kUpdate) {
     refuse_trainer("the plan's steps end with gradients, for an optimizer of the caller's",
                    "plan with PipelineOptions::step_end = StepEnd::kUpdate");
@@ -23,11 +29,43 @@ void require_free(const Engine& engine) {
     refuse_trainer("the pipeline has made a training step already", "make the trainer before");
 }
 
+// In the order of the struct: the option, its value.
+std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions& options) {
+  return {{"kind", detail::word_of(detail::words_of(options.kind), options.kind)},
+          {"lr", shortest(options.lr)},
+          {"betas", shortest(options.betas[0]) + ", " + shortest(options.betas[1])},
+          {"eps", shortest(options.eps)},
+          {"weight_decay", shortest(options.weight_decay)},
+          {"no_decay", "'" + join(options.no_decay, "', '") + "'"},
+          {"max_norm", shortest(options.max_norm)}};
+}
+
+// Collective: the same error on every rank.
+void require_alike(const Group& world, const OptimizerOptions& options) {
+  const auto own = texts_of(options);
+  std::vector<std::string> values, first;
+  for (const auto& [option, value] : own) values.push_back(value);
+  int rank = 0;
+  for (Unpacker& of_rank :
+       gather_messages(world, Packer().add(values), "options of the optimizers")) {
+    const auto theirs = of_rank.take<std::vector<std::string>>();
+    of_rank.finish();
+    if (rank == 0) first = theirs;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (theirs.at(i) == first.at(i)) continue;
+      refuse_trainer(formatted("`OptimizerOptions::{}` is {} on rank 0, and {} on rank {}",
+                               own[i].first, first[i], theirs[i], rank),
+                     "give every rank the same options");
+    }
+    ++rank;
+  }
+}
+
 }  // namespace
 
 struct Trainer::Impl {
   Pipeline::Impl& pipeline;
-  StepUpdate update;
+  TrainersUpdate update;
 
   Impl(Pipeline::Impl& of, const OptimizerOptions& options)
       : pipeline(of), update(options, of.engine.rank()) {
@@ -37,7 +75,10 @@ struct Trainer::Impl {
 };
 
 Trainer::Trainer(Pipeline& pipeline, const OptimizerOptions& options) {
-  require_free(pipeline.impl_->engine);
+  pipeline.impl_->waking_others("Trainer", [&] {
+    require_free(pipeline.impl_->engine);
+    require_alike(pipeline.impl_->world, options);
+  });
   impl_ = std::make_unique<Impl>(*pipeline.impl_, options);
 }
 Trainer::~Trainer() = default;

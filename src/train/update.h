@@ -1,7 +1,7 @@
 // The update of this rank's parameters, stage by stage: clipping, the optimizer, its state.
 //
-// Does not own: gradients (Stage), the decision to update (step_update.h), what this rank updates
-// and how the others get it (own_blocks.h).
+// Does not own: gradients (Stage), the decision to update (trainers_update.h), what this rank
+// updates and how the others get it (own_blocks.h).
 //
 // Invariants:
 //  1. Where the state is sharded, a replica updates the blocks that it owns and gives them to the

@@ -1,4 +1,4 @@
-#include "sluice/parts/log.h"
+#include "base/log.h"
 
 #include <gtest/gtest.h>
 

@@ -27,13 +27,13 @@ TEST(OptionNamesTest, WhatIsNotInBackquotesOrHasNoNameStays) {
   EXPECT_EQ(with_names("one ` and then `seq_len`", flag_of), "one ` and then --seq-len");
 }
 
-TEST(OptionNamesTest, AnErrorKeepsItsKindAndItsPlace) {
+TEST(OptionNamesTest, AnErrorKeepsItsKind) {
   const Error error(
       ErrorKind::kMemory,
       {.what = "`seq_len` = 65", .where = "`seq_len`", .remedy = "set `seq_len` to at most 64"});
   const Error named = with_names(error, flag_of);
   EXPECT_EQ(named.kind(), ErrorKind::kMemory);
-  EXPECT_STREQ(named.what(), "--seq-len = 65; `seq_len`; set --seq-len to at most 64");
+  EXPECT_STREQ(named.what(), "--seq-len = 65; --seq-len; set --seq-len to at most 64");
 }
 
 TEST(OptionNamesTest, TheFirstOptionOfATextIsFound) {

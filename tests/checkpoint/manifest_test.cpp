@@ -235,8 +235,8 @@ TEST(ManifestTest, AFormThatIsNotOfItsVersionIsRefused) {
       {"\"weights\": [", "\"weights\": [1, ", "a number in 'weights'"},
       {"\"weights\": [", "\"weights\": {", "an object in 'weights'"},
       {"{\"file\": \"config.json\"", "{\"name\": \"config.json\"", "unknown key 'name'"},
-      {"{\n", "[", "does not begin with '{'"},
-      {"{\n", "\xEF\xBB\xBF{", "does not begin with '{'"},
+      {"{\n", "[", "does not start with '{'"},
+      {"{\n", "\xEF\xBB\xBF{", "does not start with '{'"},
       {"{\n", "{{", "not valid JSON"},
       {"config.json", "config\xFF.json", "not valid JSON"},
   };

@@ -4,11 +4,11 @@
 
 #include <filesystem>
 
+#include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "io/step_name.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
-#include "sluice/parts/log.h"
 #include "support/checkpoint_folder.h"
 
 namespace sluice::test {

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <set>
 
+#include "base/log.h"
+#include "engine/rank_threads.h"
 #include "io/hf_shards.h"
-#include "run/rank_threads.h"
 #include "sluice/checkpoint.h"
-#include "sluice/parts/log.h"
 #include "sluice/parts/transport.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
@@ -30,7 +30,7 @@ RankState state_of_rank(int rank, int num_ranks, double add = 0) {
   state.parameters = {{name, at::full({2, 3}, rank + add)}};
   state.optimizer = {{"exp_avg/" + name, at::full({2, 3}, 10 + rank + add)}};
   state.buffers = {{"rope.table", at::arange(4)}};
-  state.extra = {{"mine", at::full({1}, rank)}};
+  if (rank == 0) state.extra = {{"mine", at::full({1}, rank)}};
   if (rank == num_ranks - 1 && rank > 0) state.ties = {{"head.weight", "layer0.weight"}};
   return state;
 }

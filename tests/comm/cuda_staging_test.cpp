@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "support/gloo_nodes.h"
+#include "support/gloo_processes.h"
 
 namespace sluice::test {
 namespace {
@@ -34,7 +34,7 @@ TEST_F(CudaStagingTest, ATensorLiesOnTheDeviceAsItDidAtItsSender) {
                                         at::Tensor(),
                                         at::ones({2}),
                                         at::randn({4}, at::kCUDA).set_requires_grad(true)};
-  const auto ends = gloo_nodes(2, 2);
+  const auto ends = gloo_processes(2, 2);
   ends[0]->send(1, ChannelKind::kActivation, {{1, 0, 1}, sent});
   const Message got =
       ends[1]->wait(ends[1]->post_receive(0, ChannelKind::kActivation, {1, 0, 1}, std::nullopt));
@@ -53,8 +53,8 @@ TEST_F(CudaStagingTest, ATensorLiesOnTheDeviceAsItDidAtItsSender) {
   }
 }
 
-TEST_F(CudaStagingTest, ASumIsOnTheDeviceAndTheSameBitsOnEveryNode) {
-  const auto ends = gloo_nodes(3, 3);
+TEST_F(CudaStagingTest, ASumIsOnTheDeviceAndTheSameBitsOnEveryProcess) {
+  const auto ends = gloo_processes(3, 3);
   std::vector<at::Tensor> terms, sums(3);
   for (int rank = 0; rank < 3; ++rank) terms.push_back(at::randn({50'000}, at::kCUDA));
   std::vector<std::thread> threads;

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "comm/node.h"
 #include "comm/pair_proof.h"
+#include "comm/process_ranks.h"
 #include "support/expect_error.h"
 
 namespace sluice::test {
@@ -66,7 +66,7 @@ TEST(FrameTest, EveryChangedOrMissingByteIsReadOrRefusedAndAllocatesNothingHuge)
 std::string outline_of(int dtype, std::int64_t alignment, const std::vector<std::int64_t>& sizes,
                        const std::vector<std::int64_t>& strides, bool requires_grad = false) {
   const std::string nothing = write_outline(GoodbyeHead{}, {});
-  WireWriter writer;
+  Packer writer;
   writer.add(std::size_t{3}).add(std::size_t{1}).add(true).add(dtype).add(0).add(-1);
   writer.add(requires_grad).add(alignment).add(sizes).add(strides);
   return writer.bytes();
@@ -91,32 +91,32 @@ TEST(FrameTest, RefusesLayoutsThatNoTensorHas) {
   }
 }
 
-TEST(FrameTest, ANodeTakesMessagesOnlyBetweenRanksOfTheSenderAndItsOwn) {
-  NodeOptions options;
+TEST(FrameTest, AProcessTakesMessagesOnlyBetweenRanksOfTheSenderAndItsOwn) {
+  ProcessRanksOptions options;
   options.num_ranks = 6;
-  options.num_nodes = 3;
-  options.node = 1;
-  const Node node(options);
+  options.num_processes = 3;
+  options.process = 1;
+  const ProcessRanks process(options);
   const auto message = [](int source, int destination) {
     return FrameOutline{MessageHead{source, destination, ChannelKind::kActivation, {}}, {}};
   };
-  node.check(0, message(1, 2));
-  node.check(2, message(4, 3));
+  process.check(0, message(1, 2));
+  process.check(2, message(4, 3));
   for (const auto& [source, destination] :
        std::vector<std::pair<int, int>>{{2, 3}, {4, 2}, {-1, 2}, {6, 2}, {0, 4}, {0, -1}, {0, 6}}) {
     EXPECT_NE(message_of([&] {
-                node.check(0, message(source, destination));
+                process.check(0, message(source, destination));
               }).find("from process 0 (ranks 0, 1)"),
               std::string::npos);
   }
 }
 
-TEST(FrameTest, ANodeRefusesWhatAMemberElsewhereCannotGive) {
-  NodeOptions options;
+TEST(FrameTest, AProcessRefusesWhatAMemberElsewhereCannotGive) {
+  ProcessRanksOptions options;
   options.num_ranks = 4;
-  options.num_nodes = 2;
-  Node node(options);
-  GroupState& world = node.world();
+  options.num_processes = 2;
+  ProcessRanks process(options);
+  GroupState& world = process.world();
   world.arrive(1, {"world", 0, 2, {"barrier", ""}, {}}, {});
   const auto refused = [&](const CollectiveHead& head) {
     return message_of([&] { world.arrive(1, head, {}); });

@@ -1,5 +1,5 @@
-// Whoever connects to the ports on which Gloo listens while nodes meet. Gloo takes a connection for
-// a node's when its first 8 bytes are the number that the pair has, which can be guessed.
+// Whoever connects to the ports on which Gloo listens while processes meet. Gloo takes a connection
+// for a process's when its first 8 bytes are the number that the pair has, which can be guessed.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -14,14 +14,14 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "launch/socket.h"
-#include "support/gloo_nodes.h"
+#include "support/gloo_processes.h"
 
 namespace sluice::test {
 namespace {
 
 using Keys = std::vector<std::string>;
 
-// Reads wait until it is opened: until then every node listens, and none has connected.
+// Reads wait until it is opened: until then every process listens, and none has connected.
 class GatedStore final : public c10d::PrefixStore {
  public:
   GatedStore() : PrefixStore("gated", c10::make_intrusive<c10d::HashStore>()) {}
@@ -84,7 +84,7 @@ std::string bytes_of_number(std::int64_t number) {
   return {reinterpret_cast<const char*>(&number), sizeof number};
 }
 
-// Two nodes that meet while strangers connect.
+// Two processes that meet while strangers connect.
 class GlooStrangersTest : public ::testing::Test {
  protected:
   ~GlooStrangersTest() override {
@@ -99,16 +99,16 @@ class GlooStrangersTest : public ::testing::Test {
     for (int n = 0; n < 2; ++n) {
       threads.emplace_back([this, n, deadline] {
         try {
-          NodeOptions node;
-          node.num_ranks = node.num_nodes = 2;
-          node.node = n;
-          GlooWireOptions wire;
-          wire.node = n;
-          wire.deadline = deadline;
-          wire.name = "test";
-          wire.secret = "what only these nodes know";
-          auto shared = std::make_shared<Node>(std::move(node));
-          shared->connect(make_gloo_wire(store, std::move(wire)));
+          ProcessRanksOptions process;
+          process.num_ranks = process.num_processes = 2;
+          process.process = n;
+          GlooLinkOptions link;
+          link.process = n;
+          link.deadline = deadline;
+          link.name = "test";
+          link.secret = "what only these processes know";
+          auto shared = std::make_shared<ProcessRanks>(std::move(process));
+          shared->connect(make_gloo_link(store, std::move(link)));
           ends[n] = std::move(make_endpoints(std::move(shared)).front());
         } catch (const Error& error) {
           errors[n] = error.what();
@@ -122,7 +122,7 @@ class GlooStrangersTest : public ::testing::Test {
     }
     ASSERT_EQ(ports.size(), 2u);
   }
-  // To every node, over a connection of its own that stays open.
+  // To every process, over a connection of its own that stays open.
   void say(const std::string& bytes) {
     for (const int port : ports) {
       std::string reason, rest = bytes;
@@ -142,11 +142,11 @@ class GlooStrangersTest : public ::testing::Test {
   std::set<int> ports;
   std::vector<Socket> strangers;
   std::vector<std::thread> threads;
-  std::array<std::string, 2> errors;  // of each node; "" for none
+  std::array<std::string, 2> errors;  // of each process; "" for none
   std::array<std::unique_ptr<Transport>, 2> ends;
 };
 
-TEST_F(GlooStrangersTest, GarbageWhileNodesMeetChangesNothing) {
+TEST_F(GlooStrangersTest, GarbageWhileProcessesMeetChangesNothing) {
   start(std::chrono::seconds(20));
   std::mt19937 random(1);
   std::string noise(50'000, '\0');
@@ -169,7 +169,7 @@ TEST_F(GlooStrangersTest, GarbageWhileNodesMeetChangesNothing) {
   EXPECT_TRUE(at::equal(got.tensors.front(), sent));
 }
 
-TEST_F(GlooStrangersTest, OneThatTakesThePairOfANodeIsFoundAndNamed) {
+TEST_F(GlooStrangersTest, OneThatTakesThePairOfAProcessIsFoundAndNamed) {
   start(std::chrono::seconds(2));
   for (std::int64_t number = 0; number < 32; ++number) say(bytes_of_number(number));
   meet();

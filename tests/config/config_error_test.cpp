@@ -3,8 +3,8 @@
 
 #include <random>
 
+#include "config/run_config.h"
 #include "sluice/error.h"
-#include "sluice/run_config.h"
 #include "support/temp_directory.h"
 
 namespace sluice {
@@ -118,7 +118,8 @@ TEST_F(ConfigErrorTest, SaysHowToMendEverySyntaxError) {
       {"a = b\n", quotes},
       {"a = \n", "write one key = value a line; " + quotes},
       {"a b = 1\n", "write one key = value a line; " + quotes},
-      {"a = \"b\n", "close the string with the quote it began with; \\ in \"...\" is written \\\\"},
+      {"a = \"b\n",
+       "close the string with the quote it started with; \\ in \"...\" is written \\\\"},
       {"a = [1, 2\n", "separate values by commas and close the list: [1, 2]"},
       {"a = {b = 1\n", "write [section], and below it one key = value a line"},
       {"a = 01\n", "numbers are written 10, 0.1 or 3e-4"},

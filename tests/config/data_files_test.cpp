@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
+#include "config/run_config.h"
 #include "sluice/error.h"
-#include "sluice/run_config.h"
 #include "support/temp_directory.h"
 
 namespace sluice {
@@ -117,9 +117,9 @@ TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid)
     const std::string name = "data.jsonl." + ending;
     test::write_file(folder_ / name, "x");
     EXPECT_EQ(refusal({name}, 2),
-              "data.files: 'D/" + name +
-                  "' is no text by its ending; run.toml:2:1; write data.format = \"text\" to train "
-                  "on its bytes all the same");
+              "'D/" + name +
+                  "' is no text by its ending; run.toml:2:1; set data.format = \"text\" to read "
+                  "its bytes all the same");
     RunConfig text = config({name});
     text.data.format = DataFormat::kText;
     EXPECT_EQ(expand_data_files(text).size(), 1u);
@@ -136,7 +136,7 @@ TEST_F(DataFilesTest, APairOfMegatronIsOneFileByEitherName) {
   EXPECT_EQ(names({"t.idx"}), (Names{"t.bin"}));
   test::write_file(folder_ / "alone.idx", "x");
   EXPECT_EQ(refusal({"alone.idx"}, 3),
-            "data.files: 'D/alone.idx' is the index of a .bin that is not beside it; "
+            "'D/alone.idx' is the index of a .bin that is not beside it; "
             "run.toml:2:1; put 'D/alone.bin' there");
   RunConfig text = config({"t.*"});
   text.data.format = DataFormat::kText;

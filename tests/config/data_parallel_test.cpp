@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "config/batch_sizes.h"
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 

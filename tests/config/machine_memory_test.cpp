@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 #include "support/expect_error.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 #include <gtest/gtest.h>
 

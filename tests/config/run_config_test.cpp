@@ -1,5 +1,5 @@
 // What a configuration means: precedence, origins, overrides, paths, and the texts made of it.
-#include "sluice/run_config.h"
+#include "config/run_config.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

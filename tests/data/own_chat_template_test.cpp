@@ -52,7 +52,7 @@ class OwnChatTemplateTest : public testing::Test {
     const std::vector<std::string> found = warnings("chat.jsonl");
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found.front().find(folder_ / ("model/" + name)), 0u) << found.front();
-    EXPECT_NE(found.front().find("data.chat_template = \"chatml\""), std::string::npos);
+    EXPECT_NE(found.front().find("data.chat_template` = \"chatml\""), std::string::npos);
     EXPECT_EQ(found.front().find('\n'), std::string::npos);
   }
 

@@ -68,7 +68,7 @@ TEST_F(PackedRowsTest, RowsThatCannotBeToldApartAreRefused) {
   EXPECT_NE(error_of([&] { TokenData data(options({"a.jsonl"}, 4)); }).fact().find("hides tokens"),
             std::string::npos);
   write("a.jsonl", R"({"input_ids":[1,2],"position_ids":[1,2]})");
-  EXPECT_NE(error_of([&] { TokenData data(options({"a.jsonl"}, 4)); }).fact().find("begin at 1"),
+  EXPECT_NE(error_of([&] { TokenData data(options({"a.jsonl"}, 4)); }).fact().find("start at 1"),
             std::string::npos);
   write("a.jsonl", R"({"input_ids":[1,2],"attention_mask":[1,0]})"
                    "\n"

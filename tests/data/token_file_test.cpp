@@ -189,7 +189,7 @@ TEST_F(TokenFileTest, RefusesAnIndexThatDoesNotFitItsIds) {
     EXPECT_EQ(error.where(), folder_ / "a.idx") << fact;
     EXPECT_NE(error.fact().find(fact), std::string::npos) << error.what();
   };
-  refuses([](Index& i) { i.magic = "MMIDIDX\1\1"; }, "does not begin as an .idx");
+  refuses([](Index& i) { i.magic = "MMIDIDX\1\1"; }, "does not start as an .idx");
   refuses([](Index& i) { i.version = 2; }, "version 2");
   refuses([](Index& i) { i.type = 0; }, "type 0");
   refuses([](Index& i) { i.type = 6; }, "floating-point");

@@ -358,7 +358,7 @@ TEST_F(LaunchNodesTest, NodesStartTogetherAndCountOn) {
   const std::string script = "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE > place$RANK";
   const pid_t second = begin(node(1, port, script), "second");
   std::this_thread::sleep_for(milliseconds(200));
-  EXPECT_FALSE(there("place2")) << "node 0 is not there yet";
+  EXPECT_FALSE(there("place2")) << "machine 0 is not there yet";
   const pid_t first = begin(node(0, port, script));
   EXPECT_EQ(end(first), 0) << errors();
   EXPECT_EQ(end(second), 0) << text("second.err");
@@ -389,8 +389,8 @@ TEST_F(LaunchNodesTest, NodesThatDoNotFitAreRefused) {
   EXPECT_EQ(end(b), 2);
   EXPECT_EQ(end(a), 2) << errors();
   EXPECT_NE(text("second.err")
-                .find("node 0 was started for 2 nodes of 2 processes, this one for 2 "
-                      "nodes of 3 processes; "),
+                .find("machine 0 was started for 2 machines of 2 processes, this one for 2 "
+                      "machines of 3 processes; "),
             std::string::npos)
       << text("second.err");
 }
@@ -399,7 +399,7 @@ TEST_F(LaunchNodesTest, ANodeThatDoesNotComeIsNamed) {
   LaunchOptions alone = node(0, free_port(), "true");
   alone.meeting_timeout = milliseconds(300);
   EXPECT_EQ(run(alone), 5);
-  EXPECT_NE(errors().find("node 1 of 2 did not come within "), std::string::npos) << errors();
+  EXPECT_NE(errors().find("machine 1 of 2 did not come within "), std::string::npos) << errors();
 }
 
 TEST_F(LaunchNodesTest, ALauncherThatWaitsSaysForWhomAndWhoWasRefused) {
@@ -418,15 +418,15 @@ TEST_F(LaunchNodesTest, ALauncherThatWaitsSaysForWhomAndWhoWasRefused) {
   EXPECT_LT(since(began), milliseconds(10'000));
   const std::string at = "127.0.0.1:" + std::to_string(port),
                     refused = ", and a peer with another secret was refused (from 127.0.0.1)";
-  EXPECT_NE(errors().find("sluice: warning: waiting for node 1 of 2 at " + at + refused + "\n"),
+  EXPECT_NE(errors().find("sluice: warning: waiting for machine 1 of 2 at " + at + refused + "\n"),
             std::string::npos)
       << errors();
-  EXPECT_NE(errors().find("node 1 of 2 did not come within 6.5 s" + refused + "; " + at + "; "),
+  EXPECT_NE(errors().find("machine 1 of 2 did not come within 6.5 s" + refused + "; " + at + "; "),
             std::string::npos)
       << errors();
   EXPECT_NE(
       text("second.err")
-          .find("sluice: info: waiting for node 0 at 127.0.0.1:" + std::to_string(silent_port) +
+          .find("sluice: info: waiting for machine 0 at 127.0.0.1:" + std::to_string(silent_port) +
                 " (the store of the job cannot be reached: it does not answer)\n"),
       std::string::npos)
       << text("second.err");
@@ -450,9 +450,10 @@ TEST_F(LaunchNodesTest, ALauncherThatIsKilledIsNamedAndTheOtherEndsSoon) {
     EXPECT_LT(since(since_kill), milliseconds(1000 + 5000));
     const std::string said =
         text("killed" + std::to_string(killed) + std::to_string(1 - killed) + ".err");
-    EXPECT_NE(said.find(killed == 1 ? "the launcher of node 1, pid " + std::to_string(launchers[1])
-                                    : "node 0 is lost"),
-              std::string::npos)
+    EXPECT_NE(
+        said.find(killed == 1 ? "the launcher of machine 1, pid " + std::to_string(launchers[1])
+                              : "machine 0 is lost"),
+        std::string::npos)
         << said;
     end(launchers[killed]);
     for (int rank = 0; rank < 4; ++rank)
@@ -473,7 +474,8 @@ TEST_F(LaunchNodesTest, ALauncherThatIsStartedAgainFindsTheAttemptOfTheOthers) {
   const pid_t again = begin(second, "again");
   EXPECT_EQ(end(a), 0) << errors();
   EXPECT_EQ(end(again), 0) << text("again.err");
-  EXPECT_NE(errors().find("sluice: warning: node 1 is lost: restart 1 of 3\n"), std::string::npos)
+  EXPECT_NE(errors().find("sluice: warning: machine 1 is lost: restart 1 of 3\n"),
+            std::string::npos)
       << errors();
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launch/sha256.h"
-#include "launch/store_wire.h"
+#include "launch/store_protocol.h"
 #include "support.h"
 #include "support/expect_error.h"
 
@@ -223,7 +223,7 @@ TEST(StoreTest, ListensOnAllAddressesWhenAsked) {
   EXPECT_EQ(client.own_host(), "127.0.0.1");
 }
 
-TEST(StoreWireTest, FindsWhatWasChangedRepeatedOrLeftOut) {
+TEST(StoreProtocolTest, FindsWhatWasChangedRepeatedOrLeftOut) {
   FrameWriter writer("key");
   const std::string first = writer.frame("first"), second = writer.frame("second");
   const auto taken = [](std::string bytes, const std::string& key = "key") {
@@ -247,7 +247,7 @@ TEST(StoreWireTest, FindsWhatWasChangedRepeatedOrLeftOut) {
       << "more bytes than a frame has";
 }
 
-TEST(StoreWireTest, ProofsAreOfOneSideAndOneConnection) {
+TEST(StoreProtocolTest, ProofsAreOfOneSideAndOneConnection) {
   const Greeting greeting("secret", std::string(32, 'r'), std::string(32, 'q'));
   std::set<std::string> all = {greeting.client_proof(), greeting.server_proof(), greeting.key(true),
                                greeting.key(false)};

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launch/sha256.h"
-#include "launch/store_wire.h"
+#include "launch/store_protocol.h"
 #include "support.h"
 #include "support/expect_error.h"
 

@@ -1,10 +1,10 @@
 // describe() against what the families say of themselves.
 #include <gtest/gtest.h>
 
+#include "engine/autocast.h"
 #include "model/support.h"
 #include "plan/passes/passes.h"
 #include "plan/predict/activation_memory.h"
-#include "run/autocast.h"
 #include "sluice/model.h"
 #include "sluice/model_spec.h"
 #include "sluice/partition.h"

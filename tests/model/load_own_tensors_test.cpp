@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "checkpoint/rank_state.h"
+#include "engine/rank_threads.h"
 #include "io/hf_shards.h"
-#include "run/rank_threads.h"
 #include "sluice/causal_lm.h"
 #include "sluice/parts/hf_directory.h"
 #include "sluice/parts/saver.h"

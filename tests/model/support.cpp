@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "base/name_pattern.h"
 #include "io/safetensors.h"
 #include "layer/crossing.h"
 #include "layer/initialize_chunks.h"
@@ -37,17 +38,27 @@ at::Tensor int_tensor(const nlohmann::json& rows) {
 }
 
 ChunkChain::ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts,
-                       const LayerOptions& options) {
+                       const LayerOptions& options, bool auxiliary) {
   at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
   const Model model = causal_lm(spec, options);
   const std::vector<LayerSpec>& layers = model.layers;
   optional_inputs_ = model.optional_inputs;
-  auto crossing = crossing_values(layers, cuts, model.inputs, model.outputs);
+  std::vector<std::string> outputs = model.outputs;
+  for (const AuxiliaryLoss& loss : auxiliary ? model.auxiliary : std::vector<AuxiliaryLoss>()) {
+    for (const LayerSpec& layer : layers) {
+      for (const std::string& value : layer.writes) {
+        if (!matches_pattern(loss.value, value)) continue;
+        auxiliary_.push_back({.value = value, .scale = loss.scale});
+        outputs.push_back(value);
+      }
+    }
+  }
+  auto crossing = crossing_values(layers, cuts, model.inputs, outputs);
   std::vector<int> bounds{0};
   bounds.insert(bounds.end(), cuts.begin(), cuts.end());
   bounds.push_back(static_cast<int>(layers.size()));
   crossing.insert(crossing.begin(), std::vector<std::string>{});
-  crossing.push_back(model.outputs);
+  crossing.push_back(outputs);
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     chunks_.emplace_back(
         std::vector<LayerSpec>(layers.begin() + bounds[i], layers.begin() + bounds[i + 1]),

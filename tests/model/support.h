@@ -20,7 +20,9 @@ at::Tensor int_tensor(const nlohmann::json& rows);
 // The model of `spec` cut before the layers `cuts`.
 class ChunkChain {
  public:
-  ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts, const LayerOptions& options = {});
+  // auxiliary: whether the auxiliary losses of the model are among its last outputs.
+  ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts, const LayerOptions& options = {},
+             bool auxiliary = false);
 
   // Weights of a safetensors file below tests/; a tied use takes those of the first use.
   void load(const std::string& path_below_tests);
@@ -37,6 +39,8 @@ class ChunkChain {
   std::map<std::string, at::Tensor> gradients();
   void clear_gradients();
 
+  // Those that are, each under its whole name.
+  const std::vector<AuxiliaryLoss>& auxiliary() const { return auxiliary_; }
   std::vector<Chunk>& chunks() { return chunks_; }
   // What entered each chunk in the last forward, and what left it.
   const std::vector<Values>& inputs() const { return inputs_; }
@@ -45,6 +49,7 @@ class ChunkChain {
  private:
   std::vector<Chunk> chunks_;
   std::vector<std::string> optional_inputs_;
+  std::vector<AuxiliaryLoss> auxiliary_;
   std::vector<Values> inputs_, outputs_;
 };
 

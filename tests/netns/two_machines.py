@@ -283,10 +283,10 @@ def a_cut_ends_both_sides_which_name_the_other(machines, run):
         machines.cable("down")
         all_end_with(5, HEARTBEAT + ENDS_WITHIN + SLACK, *launchers)
         here, there = (launcher.errors() for launcher in launchers)
-        has(here, "sluice: error: ", "the launcher of node 1, pid ",
+        has(here, "sluice: error: ", "the launcher of machine 1, pid ",
             "is lost: it has been silent for more than")
         has(there, "sluice: error: sluice launch, pid ", "is lost: it has been silent for more than",
-            "sluice: warning: node 0 is lost")
+            "sluice: warning: machine 0 is lost")
         machines.cable("up")
         run.clear()
 
@@ -314,7 +314,7 @@ def when_the_cable_is_back_a_run_goes_on(machines, run):
         require(time.monotonic() < deadline, "no restart", *[c.errors() for c in launchers])
         time.sleep(0.2)
     time.sleep(6)  # long enough that both say for whom they wait
-    for launcher, other in zip(launchers, ("node 1 of 2 at ", "node 0 at ")):
+    for launcher, other in zip(launchers, ("machine 1 of 2 at ", "machine 0 at ")):
         has(launcher.errors(), f"waiting for {other}{A}:{PORT}")
     machines.cable("up")
     all_end_with(0, 120, *launchers)
@@ -330,7 +330,7 @@ def a_machine_that_disappears_and_comes_back_joins_again(machines, run):
     while "restart 1 of 3" not in first.errors():
         require(time.monotonic() < deadline, "no restart", first.errors())
         time.sleep(0.1)
-    has(first.errors(), "node 1 is lost: restart 1 of 3")
+    has(first.errors(), "machine 1 is lost: restart 1 of 3")
     again = machines.start(1, run.launch(1, 2, 2, 2, "--checkpoint.interval=5", restarts=3),
                            {"SLUICE_JOB_SECRET": SECRET})
     all_end_with(0, 120, first, again)

@@ -42,14 +42,17 @@ std::string numbers(ChunkChain& model, const std::string& directory) {
   model.train(false);
   const at::Tensor ids = SafetensorsReader(directory + "/batch.safetensors").read("input_ids");
   const Values batch{{"input_ids", ids}, {"labels", ids}};
-  const LossValue loss = causal_lm_loss(model.forward(batch), batch);
-  model.backward(loss.loss / loss.count);
+  const Values outputs = model.forward(batch);
+  const LossValue of_tokens = causal_lm_loss(outputs, batch);
+  at::Tensor loss = of_tokens.loss / of_tokens.count;
+  for (const AuxiliaryLoss& auxiliary : model.auxiliary())
+    loss = loss + auxiliary.scale * outputs[auxiliary.value];
+  model.backward(loss);
   double squares = 0;
   for (const auto& [name, gradient] : model.gradients())
     squares += gradient.to(at::kDouble).square().sum().item<double>();
   char line[64];
-  std::snprintf(line, sizeof line, "%.9g %.9g", loss.loss.item<double>() / loss.count,
-                std::sqrt(squares));
+  std::snprintf(line, sizeof line, "%.9g %.9g", loss.item<double>(), std::sqrt(squares));
   return line;
 }
 
@@ -57,7 +60,7 @@ std::string of_config(const std::string& config, const std::string& directory) {
   const ModelSpec spec = parse_model_spec(config, "config.json");
   const HfDirectory weights(directory);
   check_checkpoint(weights, spec);
-  ChunkChain model(spec, {});
+  ChunkChain model(spec, {}, {}, /*auxiliary=*/true);
   for (Chunk& chunk : model.chunks()) {
     std::vector<ParameterInfo> parameters = chunk.parameters();
     load_parameters(weights, parameters, spec);

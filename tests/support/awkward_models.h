@@ -127,7 +127,7 @@ struct NoInputGradient : torch::autograd::Function<NoInputGradient> {
   }
 };
 
-// What a user's activation checkpointing does: forget, and compute again in backward.
+// A user's activation checkpointing: forget, and compute again in backward.
 struct Recompute : torch::autograd::Function<Recompute> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& /*makes the output want a gradient*/,

@@ -39,7 +39,7 @@ class ConformanceRanks : public ::testing::TestWithParam<TransportFactory> {
     for (std::thread& thread : threads) thread.join();
     return errors;
   }
-  // What other threads are about to bring about.
+  // Waits for a condition that other threads are about to bring about.
   static bool soon(const std::function<bool()>& condition) {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     while (!condition()) {

@@ -22,7 +22,7 @@
 //  1. One counted call runs at a time, so that the order of the log is the order of effects: when
 //     call N is due, exactly those before N have happened.
 //  2. A call that is not below the folder is handed on untouched.
-// Thread-safety: all of it. The numbers are those of one process; a program that it executes begins
+// Thread-safety: all of it. The numbers are those of one process; a program that it executes starts
 // again at 1.
 #include <fcntl.h>
 #include <signal.h>
@@ -76,7 +76,7 @@ const char* setting(const char* name) {
   return value && *value ? value : nullptr;
 }
 
-// Of "12:rest" and "12+:rest"; 0 without a value.
+// The place of "12:rest" and "12+:rest"; 0 without a value.
 struct At {
   long call = 0;
   bool onwards = false;
@@ -160,7 +160,7 @@ const Settings& settings() {
 constexpr int kMaxDescriptors = 1 << 16;
 std::array<std::atomic<bool>, kMaxDescriptors> watched_descriptors;
 
-// Where a descriptor is now, also after renames; "" for none.
+// The path of a descriptor now, also after renames; "" for none.
 std::string path_of(int descriptor) {
   char link[64], target[PATH_MAX];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -345,7 +345,7 @@ ssize_t write_bytes(int descriptor, std::string bytes, off_t offset) {
   });
 }
 
-// What lies in a file, for calls that do not show it.
+// The bytes in a file, for calls that do not show them.
 std::string read_back(int descriptor, off_t offset, std::size_t count) {
   char link[64];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -498,13 +498,13 @@ int openat64(int at, const char* path, int flags, ...) {
   return open_file(at, path, flags, mode);
 }
 
-// As fortified programs call them, where the flags are not constant.
+// The forms that fortified programs call, where the flags are not constant.
 int __open_2(const char* path, int flags) { return open_file(AT_FDCWD, path, flags, 0); }
 int __open64_2(const char* path, int flags) { return open_file(AT_FDCWD, path, flags, 0); }
 int __openat_2(int at, const char* path, int flags) { return open_file(at, path, flags, 0); }
 int __openat64_2(int at, const char* path, int flags) { return open_file(at, path, flags, 0); }
 
-// As std::ofstream opens files; it writes and closes them by the calls below.
+// The calls by which std::ofstream opens files; it writes and closes them by the calls below.
 FILE* fopen(const char* path, const char* mode) {
   int flags = *mode == 'r' ? 0 : O_CREAT | (*mode == 'w' ? O_TRUNC : O_APPEND);
   flags |= std::strchr(mode, '+') ? O_RDWR : (*mode == 'r' ? O_RDONLY : O_WRONLY);

@@ -1,5 +1,5 @@
-// What a program did with the files of a folder, as fault_preload.cpp wrote it down; and folders as
-// values.
+// The calls of a program on the files of a folder, as fault_preload.cpp wrote them down; and
+// folders as values.
 //
 // Owns: reading the log, reading and writing a tree of files. Does not own: what calls mean
 // (file_system_model.h).
@@ -43,7 +43,7 @@ using Tree = std::map<std::string, Node>;
 
 Tree read_tree(const std::string& folder);
 void write_tree(const Tree& tree, const std::string& folder);
-// What is below `path` in a tree, with names that begin there.
+// The part of a tree below `path`, with names that start there.
 Tree below(const Tree& tree, const std::string& path);
 // The first path at which they differ and how, "" for none.
 std::string difference(const Tree& expected, const Tree& actual);

@@ -47,9 +47,9 @@ class FileSystemModel {
   // missing.
   void play(const FileCall& call);
 
-  // What is left where the process is killed now.
+  // The tree that is left where the process is killed now.
   Tree now() const;
-  // What is left at least, where the power fails now.
+  // The tree that is left at least, where the power fails now.
   Tree durable() const;
 
   // Calls visit(state, how it came about) for states that a power loss may leave now: none and all
@@ -63,9 +63,9 @@ class FileSystemModel {
   std::string not_synced(const std::string& path, const std::string& without = {}) const;
   // "" when the power may fail without changing what `path` names.
   std::string name_not_synced(const std::string& path) const;
-  // Where the file or folder that is now at `path` is in durable(); "" where it is not.
+  // The place in durable() of the file or folder that is now at `path`; "" where it is not there.
   std::string durable_path(const std::string& path) const;
-  // Whether durable() has `path`.
+  // True if durable() has `path`.
   bool is_durable(const std::string& path) const;
 
  private:

@@ -1,4 +1,4 @@
-// What fuzz targets (tests/fuzz) have found interesting, run again; a crash fails the test.
+// Findings of the fuzz targets (tests/fuzz), run again; a crash fails the test.
 #pragma once
 
 #include <gtest/gtest.h>

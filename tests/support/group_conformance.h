@@ -1,4 +1,4 @@
-// What the groups of every transport must do. Instantiate with
+// The promises of every transport's groups. Instantiate with
 //   INSTANTIATE_TEST_SUITE_P(Local, GroupConformance, ::testing::Values(&make_local_transports));
 #pragma once
 
@@ -20,7 +20,7 @@ namespace sluice::test {
 
 class GroupConformance : public ConformanceRanks {
  protected:
-  // As on_every_rank, with the group of all.
+  // The same as on_every_rank, with the group of all.
   std::vector<std::string> in_world(const std::function<void(const Group&)>& body) {
     return on_every_rank([&](Transport& transport) { body(transport.world()); });
   }
@@ -130,7 +130,7 @@ TEST_P(GroupConformance, AllReduceAddsInTheOrderOfTheMembersWhoeverComesFirst) {
   EXPECT_FALSE(same_bits(backwards, awkward_sum(kRanks, kSize, at::kFloat)));
 }
 
-// Of a size that may be summed in pieces, whoever waits for it, or does not.
+// A size that may be summed in pieces, whoever waits for it, or does not.
 TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWait) {
   constexpr int kRanks = 4;
   constexpr std::int64_t kSize = 100'003;

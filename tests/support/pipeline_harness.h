@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/executor.h"
+#include "engine/memory_ledger.h"
+#include "engine/rank_threads.h"
 #include "layer/initialize_chunks.h"
-#include "run/executor.h"
-#include "run/memory_ledger.h"
-#include "run/rank_threads.h"
 #include "sluice/layer.h"
 #include "sluice/parts/observers.h"
 #include "sluice/parts/stage.h"
@@ -53,7 +53,7 @@ struct HarnessOptions {
   std::uint64_t seed = 11;
   double lr = 0.05;
   ExecutorOptions executor;
-  // One observer is there on every rank; more of one's own follow it.
+  // One observer is there on every rank; more of your own follow it.
   std::function<void(int rank, CallbackObserver&)> per_rank;
   std::function<std::vector<ExecutorObserver*>(int rank)> observers_of;
   // Empty, or an empty one of a stage: autograd's.
@@ -144,7 +144,7 @@ inline Program lowered(const Schedule& schedule, std::vector<TieGroup> tie_group
   return program;
 }
 
-// What is left behind by the rank that runs.
+// Keeps what the rank that runs leaves behind.
 inline void keep_results(TrainedModel& result, int rank, const RankStages& stages,
                          Executor& executor) {
   result.flight_records[rank] = executor.flight_record();
@@ -205,7 +205,7 @@ inline TrainedModel train_in_pipeline(const Model& model, const Program& program
     run_ranks(make_local_transports(program.num_ranks(), options.transport), 1, options.ledger,
               run_rank);
   } catch (const Error&) {
-    // Of a step: every rank has kept its own.
+    // An error of a step: every rank has kept its own.
     if (std::all_of(result.errors.begin(), result.errors.end(), std::mem_fn(&std::string::empty)))
       throw;
   }

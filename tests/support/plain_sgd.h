@@ -1,4 +1,4 @@
-// What ends a step in tests of the executor: SGD on the sums of gradients.
+// The end of a step in tests of the executor: SGD on the sums of gradients.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/stage.h"
 #include "sluice/program.h"

@@ -137,8 +137,8 @@ class RandomOrder {
     return StageMap(num_ranks, ranks);
   }
 
-  // What becomes ready by it. A stage's backward is ready when its forward is done and the gradient
-  // from above is there.
+  // Adds the actions that become ready by it. A stage's backward is ready when its forward is done
+  // and the gradient from above is there.
   void finish(const Action& action, std::vector<Action>& ready) {
     const int stage = action.stage, mb = action.microbatch, last = program_.num_stages() - 1;
     if (action.kind == ActionKind::kForward) {

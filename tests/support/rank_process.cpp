@@ -44,7 +44,7 @@ void exchange(Transport& transport) {
   }
 }
 
-// As run_ranks, of which tests under a sanitizer are not linked.
+// The same as run_ranks, of which tests under a sanitizer are not linked.
 template <typename Body>
 void on_threads(const std::vector<std::unique_ptr<Transport>>& endpoints, const Body& body) {
   std::vector<std::thread> threads;

@@ -19,8 +19,9 @@ struct Variable {
   const char *name, *value;
 };
 
-// What caps the libraries behind LibTorch alike, as far as they let themselves be capped. At base
-// they are left as they are: below AVX2 they have nothing that a machine of today would take.
+// Variables that cap the libraries behind LibTorch alike, as far as they let themselves be capped.
+// At base they are left as they are: below AVX2 they have nothing that a machine of today would
+// take.
 std::vector<Variable> caps_of(CpuLevel level) {
   if (level == CpuLevel::kBase) return {};
   const bool is_avx2 = level == CpuLevel::kAvx2;

@@ -118,7 +118,7 @@ class OrderCheck {
         broken(call, "'" + step + "' goes before a later one is durable");
       }
     }
-    // What a rename replaces; exchanged or not, rule 1 holds for what comes.
+    // The file that a rename replaces; exchanged or not, rule 1 holds for what comes.
     if (call.name == "rename" && committed.empty() && !step_of(call.other, saving_).empty() &&
         is_committed_durably(step_of(call.other, saving_)))
       broken(call, "changes what is committed");

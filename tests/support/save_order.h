@@ -1,5 +1,5 @@
-// Whether the calls of a program that saves checkpoints come in an order that a power loss cannot
-// turn against it.
+// The test that the calls of a program that saves checkpoints come in an order that a power loss
+// cannot turn against it.
 //
 // A checkpoint is a folder step-XXXXXXXX. It is committed where it has that name; with a marker,
 // where it has its manifest.json.

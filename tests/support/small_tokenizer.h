@@ -9,7 +9,7 @@
 
 namespace sluice::test {
 
-// As GPT-2 writes bytes: printable ones as they are, others from U+0100 on, in UTF-8.
+// A byte as GPT-2 writes it: printable ones as they are, others from U+0100 on, in UTF-8.
 inline std::string byte_character(int byte) {
   const auto is_plain = [](int b) {
     return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
@@ -29,7 +29,7 @@ struct SmallTokenizer {
   std::vector<std::string> special;  // added behind all others
   std::string begin, end;            // of them, put around every text; "": none
 
-  // Of the bytes, the merges in their order, the special tokens.
+  // Ids of the bytes, the merges in their order, the special tokens.
   std::map<std::string, int> ids() const {
     std::map<std::string, int> ids;
     for (int byte = 0; byte < 256; ++byte) ids[byte_character(byte)] = byte;

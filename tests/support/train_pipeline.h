@@ -14,15 +14,14 @@
 #include <string>
 #include <vector>
 
-#include "job/stage_weights.h"
+#include "engine/auxiliary_values.h"
+#include "engine/executor.h"
+#include "engine/rank_threads.h"
+#include "engine/replicas.h"
 #include "optim/optimizer.h"
 #include "plan/data_parallel.h"
 #include "plan/partition/stage_backwards.h"
 #include "plan/passes/passes.h"
-#include "run/auxiliary_values.h"
-#include "run/executor.h"
-#include "run/rank_threads.h"
-#include "run/replicas.h"
 #include "sluice/model.h"
 #include "sluice/parts/observers.h"
 #include "sluice/parts/saver.h"
@@ -31,6 +30,7 @@
 #include "sluice/trainer.h"
 #include "sluice/verify.h"
 #include "support/even_partition.h"
+#include "train/directory_weights.h"
 
 namespace sluice::test {
 
@@ -104,7 +104,7 @@ inline Program replicated_program(const std::string& schedule, int num_ranks, in
   return program;
 }
 
-// What the replica of `rank` gets of a batch of all replicas.
+// The part of a batch of all replicas that the replica of `rank` gets.
 inline StepBatch batch_of_rank(const StepBatch& all, const Mesh& mesh, int rank) {
   const auto replicas = static_cast<std::size_t>(num_replicas(mesh));
   if (replicas == 1) return all;
@@ -122,7 +122,7 @@ inline StepBatch batch_of_rank(const StepBatch& all, const Mesh& mesh, int rank)
   return own;
 }
 
-// What a rank of a test's training is told.
+// The options of a rank of a test's training.
 struct RankOptions {
   OptimizerOptions optimizer;
   std::uint64_t seed = 0;
@@ -147,7 +147,7 @@ inline RunOptions run_options_of(const RankOptions& options) {
   return result;
 }
 
-// Whether a layer's module has something to train; true where it cannot be made.
+// True if a layer's module has something to train, or cannot be made.
 inline bool trains(const LayerSpec& layer) {
   try {
     const auto module = layer.make ? layer.make() : nullptr;

@@ -1,4 +1,4 @@
-// What every transport must do. Instantiate with
+// The promises of every transport. Instantiate with
 //   INSTANTIATE_TEST_SUITE_P(Local, TransportConformance,
 //   ::testing::Values(&make_local_transports));
 #pragma once
@@ -191,7 +191,7 @@ TEST_P(TransportConformance, KeepsHowATensorLiesInMemory) {
       base.slice(2, 1, 7).transpose(0, 1),                        // with gaps, permuted
       at::arange(5).view({1, 5}).expand({3, 5}),                  // repeated
       base.select(0, 1).select(0, 1).as_strided({4, 3}, {2, 1}),  // overlapping
-      base.view(-1).slice(0, 3),  // begins 12 bytes after a multiple of 64
+      base.view(-1).slice(0, 3),  // starts 12 bytes after a multiple of 64
       at::scalar_tensor(2.5, at::kDouble),
       base.to(at::kBFloat16).slice(0, 1)};
   expect_no_errors(on_every_rank([&](Transport& transport) {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "run/executor.h"
+#include "engine/executor.h"
 #include "sluice/layer.h"
 
 namespace sluice::test {

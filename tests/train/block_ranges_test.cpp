@@ -1,5 +1,5 @@
 // Blocks of parameters, who owns them, and how they travel.
-#include "train/block_ranges.h"
+#include "optim/block_ranges.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "optim/gradient_norm.h"
+#include "optim/packed_parts.h"
 #include "plan/block_shares.h"
 #include "support/expect_error.h"
-#include "train/packed_parts.h"
 
 namespace sluice::test::block_ranges_test {
 namespace {

@@ -379,7 +379,7 @@ TEST(DataParallelTest, ABatchMustSayWhereItStandsAndWhatAllCount) {
   };
   const Error first = refused([](StepBatch& batch) { batch.first_microbatch = 0; });
   EXPECT_EQ(first.kind(), ErrorKind::kUsage);
-  EXPECT_NE(std::string(first.what()).find("replica 1 begin with 4"), std::string::npos)
+  EXPECT_NE(std::string(first.what()).find("replica 1 start with 4"), std::string::npos)
       << first.what();
   const Error count = refused([](StepBatch& batch) { batch.total_count.reset(); });
   EXPECT_NE(std::string(count.what()).find("total_count"), std::string::npos) << count.what();
@@ -598,7 +598,7 @@ DoorResult through_the_door(int ranks, const DataParallel& how, const std::strin
         EXPECT_EQ(pipeline.num_ranks(), ranks * how.degree);
         EXPECT_EQ(pipeline.num_replicas(), how.degree);
         torch::optim::AdamW optimizer(pipeline.parameters(), torch::optim::AdamWOptions(1e-2));
-        if (!load_from.empty()) pipeline.load(load_from, &optimizer);
+        if (!load_from.empty()) pipeline.load(load_from, {.optimizers = {&optimizer}});
         DoorResult own;
         for (int step = 0; step < 3; ++step) {
           const at::Tensor x =
@@ -612,7 +612,7 @@ DoorResult through_the_door(int ranks, const DataParallel& how, const std::strin
           optimizer.zero_grad();
           own.losses.push_back(pipeline.eval_step({{"x", rows}, {"y", at::cos(2 * rows)}}).loss);
         }
-        if (!save_to.empty()) pipeline.save(save_to, {.optimizer = &optimizer});
+        if (!save_to.empty()) pipeline.save(save_to, {.optimizers = {&optimizer}});
         const std::lock_guard lock(mutex);
         EXPECT_TRUE(result.losses.empty() || own.losses == result.losses);
         EXPECT_TRUE(result.norms.empty() || own.norms == result.norms);

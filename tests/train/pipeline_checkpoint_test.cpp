@@ -68,7 +68,7 @@ Trained train(const Part& part, const MakeOptimizer& make = kAdamW,
   run(make_model(), part.options, [&](Pipeline& pipeline) {
     const auto optimizer = make(pipeline.parameters());
     if (!part.from.empty()) {
-      const LoadedState loaded = pipeline.load(part.from, optimizer.get());
+      const LoadedState loaded = pipeline.load(part.from, {.optimizers = {optimizer.get()}});
       EXPECT_EQ(loaded.step, part.first - 1);
     }
     for (int step = part.first; step <= part.last; ++step) {
@@ -79,7 +79,7 @@ Trained train(const Part& part, const MakeOptimizer& make = kAdamW,
       optimizer->zero_grad();
       if (pipeline.rank() == 0) result.losses.push_back(report.loss);
     }
-    if (!part.to.empty()) pipeline.save(part.to, {.optimizer = optimizer.get()});
+    if (!part.to.empty()) pipeline.save(part.to, {.optimizers = {optimizer.get()}});
     const std::lock_guard lock(mutex);
     for (const auto& [name, tensor] : pipeline.local_state_dict())
       result.weights.emplace(name, tensor.clone());
@@ -165,13 +165,13 @@ TEST(PipelineCheckpointTest, WhatDoesNotBelongTogetherIsRefused) {
     const at::Tensor x = inputs_of(1);
     pipeline.train_step({{"x", x}, {"y", targets_of(x)}});
     optimizer->step();
-    pipeline.save(folder / "adamw", {.optimizer = optimizer.get()});
+    pipeline.save(folder / "adamw", {.optimizers = {optimizer.get()}});
     pipeline.save(folder / "bare");
   });
   const auto load_with = [&](const std::string& name, const MakeOptimizer& make) {
     return error_of_run([&](Pipeline& pipeline) {
       const auto optimizer = make(pipeline.parameters());
-      pipeline.load(folder / name, optimizer.get());
+      pipeline.load(folder / name, {.optimizers = {optimizer.get()}});
     });
   };
   const MakeOptimizer sgd = maker<torch::optim::SGD>(torch::optim::SGDOptions(1e-2));
@@ -212,10 +212,159 @@ TEST(PipelineCheckpointTest, WhatDoesNotBelongTogetherIsRefused) {
   }
   EXPECT_EQ(error_of_run([&](Pipeline& pipeline) {
               torch::optim::LBFGS optimizer(pipeline.parameters());
-              pipeline.save(folder / "no", {.optimizer = &optimizer});
+              pipeline.save(folder / "no", {.optimizers = {&optimizer}});
             }).kind(),
             ErrorKind::kUsage);
   EXPECT_EQ(list_directory(folder.str()), (std::set<std::string>{"adamw", "bare"}));
+}
+
+using Optimizers = std::vector<std::unique_ptr<torch::optim::Optimizer>>;
+using MakeOptimizers = std::function<Optimizers(const Pipeline&)>;
+
+const MakeOptimizer kSgd = maker<torch::optim::SGD>(torch::optim::SGDOptions(1e-2).momentum(0.9));
+
+// One for matrices, one for the rest, which a rank may lack.
+MakeOptimizers by_shape(const MakeOptimizer& of_matrices, const MakeOptimizer& of_others) {
+  return [=](const Pipeline& pipeline) {
+    std::vector<at::Tensor> matrices, others;
+    for (const at::Tensor& parameter : pipeline.parameters())
+      (parameter.dim() > 1 ? matrices : others).push_back(parameter);
+    Optimizers both;
+    both.push_back(of_matrices(matrices));
+    both.push_back(of_others(others));
+    return both;
+  };
+}
+
+template <typename Pointer>
+std::vector<Pointer> pointers(const Optimizers& optimizers) {
+  std::vector<Pointer> all;
+  for (const auto& optimizer : optimizers) all.push_back(optimizer.get());
+  return all;
+}
+
+Trained train_by(const MakeOptimizers& make, const Part& part) {
+  Trained result;
+  std::mutex mutex;
+  run(model(), part.options, [&](Pipeline& pipeline) {
+    const Optimizers optimizers = make(pipeline);
+    if (!part.from.empty())
+      pipeline.load(part.from, {.optimizers = pointers<torch::optim::Optimizer*>(optimizers)});
+    for (int step = part.first; step <= part.last; ++step) {
+      const at::Tensor x = inputs_of(step);
+      pipeline.train_step({{"x", x}, {"y", targets_of(x)}});
+      for (const auto& optimizer : optimizers) {
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+    }
+    if (!part.to.empty())
+      pipeline.save(part.to, {.optimizers = pointers<const torch::optim::Optimizer*>(optimizers)});
+    const std::lock_guard lock(mutex);
+    for (const auto& [name, tensor] : pipeline.local_state_dict())
+      result.weights.emplace(name, tensor.clone());
+  });
+  return result;
+}
+
+TEST(PipelineCheckpointTest, SeveralOptimizersGoOnWithTheSameBits) {
+  const TempDirectory folder;
+  const MakeOptimizers two_kinds = by_shape(kAdamW, kSgd), one_kind = by_shape(kAdamW, kAdamW);
+  for (const MakeOptimizers& make : {two_kinds, one_kind}) {
+    const Trained whole = train_by(make, {.last = 4});
+    train_by(make, {.last = 2, .to = folder / "ck", .options = layout("GPipe", 4)});
+    EXPECT_TRUE(
+        same_bits(whole, train_by(make, {3, 4, folder / "ck", "", layout("ZBVZeroBubble", 2)})));
+  }
+  // Of one kind they are as one.
+  EXPECT_EQ(Checkpoint(folder / "ck").manifest().settings.at("optimizer"), "AdamW");
+  const MakeOptimizers one = [](const Pipeline& pipeline) {
+    Optimizers optimizers;
+    optimizers.push_back(kAdamW(pipeline.parameters()));
+    return optimizers;
+  };
+  EXPECT_TRUE(same_bits(train_by(one, {3, 4, folder / "ck", "", layout("1F1B", 2)}),
+                        train_by(one_kind, {3, 4, folder / "ck", "", layout("1F1B", 1)})));
+}
+
+TEST(PipelineCheckpointTest, SeveralOptimizersThatDoNotFitAreRefused) {
+  const TempDirectory folder;
+  train_by(by_shape(kAdamW, kSgd), {.last = 1, .to = folder / "ck"});
+  const auto refused = [&](const MakeOptimizers& make) {
+    const Error error = error_of([&] { train_by(make, {2, 2, folder / "ck"}); });
+    EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+    return std::string(error.what());
+  };
+  EXPECT_NE(refused(by_shape(kAdamW, kAdamW)).find("the state of AdamW, SGD, not of AdamW"),
+            std::string::npos);
+  // In the same order of kinds, of the other parameters.
+  const MakeOptimizers swapped = [](const Pipeline& pipeline) {
+    Optimizers both = by_shape(kSgd, kAdamW)(pipeline);
+    std::swap(both[0], both[1]);
+    return both;
+  };
+  EXPECT_NE(refused(swapped).find("is no state of AdamW; another optimizer had the parameter"),
+            std::string::npos);
+
+  const auto save_refused = [&](const std::vector<std::size_t>& which) {
+    const Error error = error_of_run([&](Pipeline& pipeline) {
+      Optimizers optimizers;
+      optimizers.push_back(kAdamW(pipeline.parameters()));
+      optimizers.push_back(kSgd({pipeline.parameters().back()}));
+      optimizers.push_back(nullptr);
+      std::vector<const torch::optim::Optimizer*> given;
+      for (const std::size_t i : which) given.push_back(optimizers[i].get());
+      pipeline.save(folder / "no", {.optimizers = given});
+    });
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return std::string(error.what());
+  };
+  EXPECT_NE(save_refused({0, 1}).find("' is in two optimizers"), std::string::npos);
+  EXPECT_NE(save_refused({0, 2}).find("an optimizer is null"), std::string::npos);
+}
+
+TEST(PipelineCheckpointTest, TensorsOfARankComeBackToTheRankOfTheSameNumber) {
+  const TempDirectory folder;
+  run(model(), layout("1F1B", 2), [&](Pipeline& pipeline) {
+    SaveOptions options;
+    options.extra_tensors = {{"order", at::arange(5)}};
+    options.rank_tensors = {{"state of a/generator", at::full({2}, pipeline.rank())}};
+    if (pipeline.rank() == 1) options.rank_tensors.emplace_back("seen", at::ones(3));
+    pipeline.save(folder / "ck", options);
+    options.rank_tensors.clear();
+    pipeline.save(folder / "without", options);
+  });
+  Checkpoint(folder / "ck").verify();
+  run(model(), layout("GPipe", 2), [&](Pipeline& pipeline) {
+    const LoadedState loaded = pipeline.load(folder / "ck", {.rank_tensors = true});
+    ASSERT_EQ(loaded.extra_tensors.size(), 1U);
+    ASSERT_EQ(loaded.rank_tensors.size(), pipeline.rank() == 1 ? 2U : 1U);
+    const std::map<std::string, at::Tensor> own(loaded.rank_tensors.begin(),
+                                                loaded.rank_tensors.end());
+    EXPECT_TRUE(at::equal(own.at("state of a/generator"), at::full({2}, pipeline.rank())));
+    EXPECT_EQ(own.contains("seen"), pipeline.rank() == 1);
+  });
+  run(model(), layout("GPipe", 4), [&](Pipeline& pipeline) {
+    const LoadedState loaded = pipeline.load(folder / "ck");  // nobody asks
+    EXPECT_EQ(loaded.extra_tensors.size(), 1U);
+    EXPECT_TRUE(loaded.rank_tensors.empty());
+  });
+  const auto refused = [&](const char* name, int ranks) {
+    const Error error = error_of([&] {
+      run(model(), layout("GPipe", ranks),
+          [&](Pipeline& pipeline) { pipeline.load(folder / name, {.rank_tensors = true}); });
+    });
+    EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+    return std::string(error.what());
+  };
+  EXPECT_NE(refused("ck", 4).find(
+                "the rank_tensors 'seen', 'state of a/generator' are of 2 ranks, and here are 4"),
+            std::string::npos);
+  EXPECT_NE(refused("without", 2).find("without rank_tensors"), std::string::npos);
+  const Error named = error_of_run([&](Pipeline& pipeline) {
+    pipeline.save(folder / "no", {.extra_tensors = {{"ranks/0/x", at::ones(1)}}});
+  });
+  EXPECT_EQ(named.kind(), ErrorKind::kUsage) << named.what();
 }
 
 TEST(PipelineCheckpointTest, ADamagedTensorIsFoundByTheRankThatReadsIt) {
@@ -227,7 +376,7 @@ TEST(PipelineCheckpointTest, ADamagedTensorIsFoundByTheRankThatReadsIt) {
       pipeline.train_step({{"x", x}, {"y", targets_of(x)}});
       optimizer->step();
       pipeline.save(folder / "ck",
-                    {.optimizer = optimizer.get(), .extra_tensors = {{"mine", at::arange(4)}}});
+                    {.optimizers = {optimizer.get()}, .extra_tensors = {{"mine", at::arange(4)}}});
     });
     const std::string path = folder / ("ck/" + std::string(file) + ".safetensors");
     std::string bytes = read_file(path);
@@ -235,7 +384,7 @@ TEST(PipelineCheckpointTest, ADamagedTensorIsFoundByTheRankThatReadsIt) {
     write_file(path, bytes);
     const Error error = error_of_run([&](Pipeline& pipeline) {
       const auto optimizer = kAdamW(pipeline.parameters());
-      pipeline.load(folder / "ck", optimizer.get());
+      pipeline.load(folder / "ck", {.optimizers = {optimizer.get()}});
     });
     EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
     EXPECT_NE(std::string(error.what()).find("is not what was saved"), std::string::npos)

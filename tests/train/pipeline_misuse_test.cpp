@@ -4,10 +4,12 @@
 #include <torch/data/samplers/random.h>
 #include <torch/optim/sgd.h>
 
+#include <atomic>
+#include <chrono>
 #include <optional>
 #include <thread>
 
-#include "sluice/parts/log.h"
+#include "base/log.h"
 #include "sluice/parts/observers.h"
 #include "support/expect_error.h"
 #include "support/user_models.h"
@@ -16,6 +18,7 @@
 namespace sluice::test::pipeline_misuse_test {
 namespace {
 
+using namespace std::chrono_literals;
 using Parts = std::vector<std::string>;
 
 void expect_parts(const Error& error, ErrorKind kind, const Parts& parts) {
@@ -118,7 +121,7 @@ TEST_F(PipelineMisuseTest, Inputs) {
          p.train_step({Input::ragged(x, {25, -1}), y});
        }},
       {ErrorKind::kUsage,
-       {"offsets 'x' do not begin with 0", "ascend from 0"},
+       {"offsets 'x' do not start with 0", "ascend from 0"},
        [&](Pipeline& p) {
          p.train_step({Input::offsets(at::arange(1, 26)), y});
        }},
@@ -596,6 +599,24 @@ TEST_F(PipelineMisuseTest, LaunchersAndLayouts) {
   expect_parts(error_of([&] { run(model, layout("1F1B", 9), [](Pipeline&) {}); }),
                ErrorKind::kUsage, {"9", "8"});
   expect_parts(error_of([&] { layout("1F1", 2); }), ErrorKind::kUsage, {"'1F1'", "'1F1B'"});
+}
+
+TEST_F(PipelineMisuseTest, ARankThatDoesNotComeWithinTheDeadline) {
+  std::atomic<bool> ended = false;
+  const auto body = [&](Pipeline& p) {
+    if (p.rank() == 1) {
+      for (int i = 0; i < 300 && !ended; ++i) std::this_thread::sleep_for(100ms);
+      return;
+    }
+    try {
+      p.train_step({x, y});
+    } catch (...) {
+      ended = true;
+      throw;
+    }
+  };
+  expect_parts(error_of([&] { run(model, layout("1F1B", 2), body, {.deadline = 3s}); }),
+               ErrorKind::kPeer, {"rank 1"});
 }
 
 }  // namespace

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
 
+#include <atomic>
+#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
 
-#include "run/rank_threads.h"
+#include "base/log.h"
+#include "engine/rank_threads.h"
 #include "sluice/checkpoint.h"
 #include "sluice/model.h"
 #include "sluice/parts/saver.h"
@@ -254,8 +257,8 @@ TEST(StepEndTest, ALossThatIsNotFiniteIsRefusedOnRequestBeforeGradientsAreTouche
   const Error error = error_of(
       [&] { run(model, options_of(StepEnd::kGradients), body, {.requires_finite = true}); });
   EXPECT_EQ(error.kind(), ErrorKind::kNotFinite);
-  EXPECT_NE(std::string(error.what()).find("stage 0 (rank 0), microbatch 0"), std::string::npos)
-      << error.what();
+  for (const char* part : {"stage 0 (rank 0), microbatch 0", "lower `lr` or `max_norm`"})
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
 }
 
 TEST(StepEndTest, FactoriesWeightsAreKeptOnRequestAlsoWhereTheyAreSharded) {
@@ -286,6 +289,150 @@ TEST(StepEndTest, FactoriesWeightsAreKeptOnRequestAlsoWhereTheyAreSharded) {
           }
         },
         {.weights = InitialWeights::kFactory});
+  }
+}
+
+// What run() throws for a body, with a trainer of each rank's options.
+Error error_with(const std::function<void(Pipeline&)>& body,
+                 const std::function<OptimizerOptions(int rank)>& options,
+                 const RunOptions& run_options = {}) {
+  return error_of([&] {
+    run(
+        counted_mlp(), options_of(StepEnd::kUpdate),
+        [&](Pipeline& pipeline) {
+          Trainer trainer(pipeline, options(pipeline.rank()));
+          body(pipeline);
+        },
+        run_options);
+  });
+}
+
+OptimizerOptions sgd(int /*rank*/ = 0) { return {.kind = OptimizerKind::kSgd}; }
+
+// As run() throws it on whichever rank is first.
+void expect_said(const Error& error, ErrorKind kind, const std::vector<std::string>& parts) {
+  EXPECT_EQ(error.kind(), kind) << error.what();
+  for (const std::string& part : parts)
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+}
+
+TEST(StepEndTest, ACheckpointWithTheStateOfAnotherKindOfOptimizerIsRefusedByName) {
+  const TempDirectory folder;
+  DataParallel four;
+  four.shards = 4;
+  trained_by_us(1, four, "GPipe", "", folder / "adamw");
+  run(counted_mlp(), options_of(StepEnd::kGradients), [&](Pipeline& pipeline) {
+    torch::optim::SGD optimizer(pipeline.parameters(), torch::optim::SGDOptions(0.1));
+    pipeline.save(folder / "torch", {.optimizers = {&optimizer}});
+  });
+  const auto load = [&](Pipeline& p) { p.load(folder / "adamw"); };
+  const auto load_state = [&](Pipeline& p) { p.load_state(Checkpoint(folder / "adamw")); };
+  const auto load_torch = [&](Pipeline& p) { p.load(folder / "torch"); };
+  for (const auto& body : {std::function<void(Pipeline&)>(load), {load_state}}) {
+    expect_said(error_with(body, sgd), ErrorKind::kCheckpoint,
+                {"the state of AdamW, not of SGD", "the `kind` of the run"});
+  }
+  expect_said(error_with(load_torch, [](int) { return OptimizerOptions(); }),
+              ErrorKind::kCheckpoint, {"the state of SGD, not of AdamW"});
+}
+
+TEST(StepEndTest, ParametersWhoseStateStartsAtZeroAreAWarning) {
+  const TempDirectory folder;
+  std::mutex mutex;
+  std::vector<std::string> said;
+  set_log_sink([&](LogLevel level, std::string_view message) {
+    const std::lock_guard lock(mutex);
+    if (level == LogLevel::kWarning) said.emplace_back(message);
+  });
+  const auto run_with = [](const Model& model, const std::function<void(Pipeline&)>& body) {
+    run(model, options_of(StepEnd::kUpdate), [&](Pipeline& pipeline) {
+      Trainer trainer(pipeline, {});
+      body(pipeline);
+    });
+  };
+  run_with(frozen_mlp(2), [&](Pipeline& pipeline) { pipeline.save(folder / "frozen"); });
+  run_with(counted_mlp(), [&](Pipeline& pipeline) { pipeline.save(folder / "whole"); });
+  EXPECT_TRUE(said.empty()) << said.front();
+  run_with(counted_mlp(), [&](Pipeline& pipeline) { pipeline.load(folder / "whole"); });
+  EXPECT_TRUE(said.empty()) << said.front();
+  run_with(counted_mlp(), [&](Pipeline& pipeline) { pipeline.load(folder / "frozen"); });
+  set_log_sink({});
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_NE(said[0].find("no optimizer state for 8 parameters"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("'block0.up.weight', 'first.bias', 'first.weight'"), std::string::npos)
+      << said[0];
+}
+
+TEST(StepEndTest, TheStepOfTheWeightsIsThatOfTheCheckpointThatWasLoaded) {
+  const TempDirectory folder;
+  run(counted_mlp(), options_of(StepEnd::kUpdate), [&](Pipeline& pipeline) {
+    Trainer trainer(pipeline, {});
+    for (int step = 1; step <= 3; ++step) trainer.step(batch_of(step), 0.01);
+    pipeline.save(folder / "three");
+  });
+  run(counted_mlp(), options_of(StepEnd::kUpdate), [&](Pipeline& pipeline) {
+    Trainer trainer(pipeline, {});
+    EXPECT_EQ(trainer.weights_step(), 0);
+    pipeline.load(folder / "three");
+    EXPECT_EQ(trainer.weights_step(), 3);
+    trainer.step(batch_of(4), 0.01);
+    EXPECT_EQ(trainer.weights_step(), 4);
+  });
+}
+
+TEST(StepEndTest, OptimizerOptionsThatDifferBetweenRanksAreRefusedOnEveryRank) {
+  const std::vector<std::pair<OptimizerOptions, std::string>> others = {
+      {{.kind = OptimizerKind::kSgd}, "`OptimizerOptions::kind` is AdamW on rank 0, and SGD"},
+      {{.betas = {0.9, 0.5}}, "`OptimizerOptions::betas` is 0.9, 0.95 on rank 0, and 0.9, 0.5"},
+      {{.weight_decay = 0}, "`OptimizerOptions::weight_decay` is 0.1 on rank 0, and 0 on rank 1"},
+      {{.no_decay = {"*"}}, "`OptimizerOptions::no_decay` is '' on rank 0, and '*' on rank 1"},
+      {{.max_norm = 2}, "`OptimizerOptions::max_norm` is 1 on rank 0, and 2 on rank 1"}};
+  for (const auto& [other, said] : others) {
+    std::atomic<int> num_refused = 0;
+    const Error error = error_of([&, &other = other, &said = said] {
+      run(counted_mlp(), options_of(StepEnd::kUpdate, 3), [&](Pipeline& pipeline) {
+        try {
+          Trainer trainer(pipeline, pipeline.rank() == 1 ? other : OptimizerOptions());
+        } catch (const Error& own) {
+          num_refused += std::string(own.what()).find(said) != std::string::npos;
+          throw;
+        }
+      });
+    });
+    expect_said(error, ErrorKind::kUsage, {said, "same options"});
+    EXPECT_EQ(num_refused, 3) << said;
+  }
+}
+
+TEST(StepEndTest, AStepOfWeightsThatNobodyPutInIsRefused) {
+  const RunOptions none{.weights = InitialWeights::kNone};
+  const std::vector<std::function<void(Pipeline&)>> calls = {
+      [](Pipeline& p) { p.parameters(), p.train_step(batch_of(1)); },
+      [](Pipeline& p) { p.eval_step(batch_of(1)); }, [](Pipeline& p) { p.predict(batch_of(1)); }};
+  for (const auto& call : calls) {
+    expect_said(error_of([&] { run(counted_mlp(), options_of(StepEnd::kGradients), call, none); }),
+                ErrorKind::kUsage,
+                {"InitialWeights::kNone", "load_weights()", "load_state_dict()"});
+  }
+  const auto step = [](Pipeline& pipeline) { Trainer(pipeline, {}).step(batch_of(1), 0.1); };
+  expect_said(error_of([&] { run(counted_mlp(), options_of(StepEnd::kUpdate), step, none); }),
+              ErrorKind::kUsage, {"InitialWeights::kNone"});
+
+  const TempDirectory folder;
+  run(counted_mlp(), options_of(StepEnd::kGradients), [&](Pipeline& p) { p.save(folder / "ck"); });
+  const std::vector<std::function<void(Pipeline&)>> remedies = {
+      [](Pipeline& p) { p.load_weights([](Stage&) {}); },
+      [&](Pipeline& p) { p.load(folder / "ck"); },
+      [&](Pipeline& p) { p.load_state(Checkpoint(folder / "ck")); },
+      [](Pipeline& p) { p.load_state_dict(p.local_state_dict()); }};
+  for (const auto& remedy : remedies) {
+    EXPECT_NO_THROW(run(
+        counted_mlp(), options_of(StepEnd::kGradients),
+        [&](Pipeline& pipeline) {
+          remedy(pipeline);
+          calls[0](pipeline);
+        },
+        none));
   }
 }
 

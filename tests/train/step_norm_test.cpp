@@ -7,9 +7,9 @@
 
 #include <cmath>
 
+#include "engine/executor.h"
+#include "engine/rank_threads.h"
 #include "optim/gradient_norm.h"
-#include "run/executor.h"
-#include "run/rank_threads.h"
 #include "support/expect_error.h"
 
 namespace sluice::test::step_norm_test {

@@ -16,9 +16,9 @@
 #include <random>
 #include <set>
 
+#include "base/log.h"
 #include "io/hf_shards.h"
 #include "optim/gradient_norm.h"
-#include "sluice/parts/log.h"
 #include "sluice/parts/saver.h"
 #include "support/callback_observer.h"
 #include "support/expect_error.h"

@@ -14,9 +14,9 @@
 #include <mutex>
 #include <numeric>
 
-#include "run/rank_threads.h"
+#include "base/log.h"
+#include "engine/rank_threads.h"
 #include "sluice/model.h"
-#include "sluice/parts/log.h"
 #include "sluice/parts/observers.h"
 #include "sluice/parts/transport.h"
 #include "sluice/parts/whole_module.h"

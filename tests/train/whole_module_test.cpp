@@ -19,7 +19,7 @@
 #include <set>
 #include <tuple>
 
-#include "run/rank_threads.h"
+#include "engine/rank_threads.h"
 #include "sluice/layer.h"
 #include "sluice/model.h"
 #include "sluice/pipeline.h"
@@ -101,7 +101,7 @@ Decoder dropping(const Kept& kept) {
 }
 
 std::vector<Part> parts() {
-  return {{"embed_tokens", {"ids"}}, {.name = "layers", .count = kLayers}, {"norm"}, {"lm_head"}};
+  return {{"embed_tokens", {"ids"}}, {.name = "layers", .length = kLayers}, {"norm"}, {"lm_head"}};
 }
 
 void finish(Model& model) {
@@ -220,6 +220,43 @@ TEST(WholeModuleTest, IsFoundByClassAndMayBeMadeWholeAndDropped) {
     options.partition.convention = convention;
     expect_same_bits(one, train(model, options));
   }
+}
+
+struct PairImpl : torch::nn::Module {
+  PairImpl() : first(kWidth, kWidth), second(kWidth, 1) {
+    register_module("first", first);
+    register_module("second", second);
+  }
+  at::Tensor forward(at::Tensor x) {
+    if (first) x = at::tanh(first(x));
+    return second ? second(x) : x;
+  }
+  torch::nn::Linear first, second;
+};
+TORCH_MODULE(Pair);
+
+TEST(WholeModuleTest, TheOutputOfFoundPartsHasTheNameThatIsGiven) {
+  const auto make = [](const Kept& kept) {
+    Pair net;
+    drop_unkept(*net, kept, net->first, net->second);
+    return net;
+  };
+  const auto forward = [](PairImpl& net, const at::Tensor& x) { return net.forward(x); };
+  const auto loss_of = [&](const std::string& output, int ranks) {
+    Model model = from_module(make, forward, {.output = output});
+    EXPECT_EQ(model.outputs, (std::vector<std::string>{output}));
+    EXPECT_EQ(model.layers[0].writes, (std::vector<std::string>{"hidden"}));
+    model.loss =
+        mean_loss([&](const Values& out, const Values&) { return out[output].square().mean(); });
+    return run(model, layout("1F1B", ranks),
+               [](Pipeline& pipeline) {
+                 pipeline.parameters();
+                 return pipeline.train_step({{"x", at::ones({8, kWidth})}}).loss;
+               })
+        .front();
+  };
+  const double loss = loss_of("hidden", 1);
+  for (const int ranks : {1, 2}) EXPECT_EQ(loss_of("answer", ranks), loss);
 }
 
 TEST(WholeModuleTest, ListsParametersInTheOrderOfItsParts) {

@@ -126,7 +126,8 @@ Trained train(const Layout& layout, const Make& make = kAdamW, const Part& part 
         const Made optimizer = make(pipeline);
         pipeline.check(*optimizer);
         if (!part.from.empty()) {
-          EXPECT_EQ(pipeline.load(part.from, optimizer.get()).step, part.first - 1);
+          EXPECT_EQ(pipeline.load(part.from, {.optimizers = {optimizer.get()}}).step,
+                    part.first - 1);
         }
         Trained own;
         for (int step = part.first; step <= part.last; ++step) {
@@ -139,7 +140,7 @@ Trained train(const Layout& layout, const Make& make = kAdamW, const Part& part 
           optimizer->zero_grad();
         }
         own.losses.push_back(pipeline.eval_step(batch_of(pipeline, 99, part.type)).loss);
-        if (!part.to.empty()) pipeline.save(part.to, {.optimizer = optimizer.get()});
+        if (!part.to.empty()) pipeline.save(part.to, {.optimizers = {optimizer.get()}});
         const RankState state = pipeline.state(pipeline.world());
         const std::lock_guard lock(mutex);
         EXPECT_TRUE(result.losses.empty() || result.losses == own.losses);
@@ -358,7 +359,7 @@ TEST(ZeroDoorTest, APlainStepOfAnOptimizerIsFoundAtTheNextCall) {
       {"Pipeline::train_step", [](Pipeline& p, Optimizer&) { p.train_step(batch_of(p, 2)); }},
       {"Pipeline::eval_step", [](Pipeline& p, Optimizer&) { p.eval_step(batch_of(p, 2)); }},
       {"Pipeline::save",
-       [&](Pipeline& p, Optimizer& o) { p.save(folder / "ck", {.optimizer = &o}); }},
+       [&](Pipeline& p, Optimizer& o) { p.save(folder / "ck", {.optimizers = {&o}}); }},
       {"Pipeline::step", [](Pipeline& p, Optimizer& o) { p.step(o); }}};
   for (const auto& [call, next] : calls) {
     for (const char* name : {"AdamW", "plain SGD"}) {
@@ -385,12 +386,13 @@ TEST(ZeroDoorTest, WeightsThatArePutInByThePipelineAreNoPlainStep) {
       const Made optimizer = kAdamW(pipeline);
       pipeline.train_step(batch_of(pipeline, 1));
       pipeline.step(*optimizer);
-      pipeline.save(folder / "ck", {.optimizer = optimizer.get()});
+      pipeline.save(folder / "ck", {.optimizers = {optimizer.get()}});
       const double before = pipeline.eval_step(batch_of(pipeline, 2)).loss;
       pipeline.step(*optimizer);
       EXPECT_NE(pipeline.eval_step(batch_of(pipeline, 2)).loss, before);
       optimizer->step();
-      pipeline.load(folder / "ck", optimizer.get());  // all that was written to is read anew
+      pipeline.load(folder / "ck",
+                    {.optimizers = {optimizer.get()}});  // all that was written to is read anew
       EXPECT_EQ(pipeline.eval_step(batch_of(pipeline, 2)).loss, before);
       pipeline.load_weights([](Stage& stage) {
         const at::NoGradGuard no_grad;

@@ -1,10 +1,9 @@
 // The consecutive layers that one stage runs, as one callable.
 //
 // Owns: modules, parameters and storage of local layers; lifetime of values inside a forward; under
-// autocast the copies of weights that products read.
-// Owns, too: ChunkBackward, how the backward of a chunk is carried out. Does not own: order,
-// misuse, devices of what crosses a cut (stage.h), weights on disk (hf_directory.h). Thread-safety:
-// a Chunk belongs to one rank's thread.
+// autocast the copies of weights that products read; ChunkBackward, how its backward is carried
+// out. Does not own: order, misuse, devices of what crosses a cut (stage.h), weights on disk
+// (hf_directory.h). Thread-safety: a Chunk belongs to one rank's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +23,7 @@ namespace sluice {
 class CastedWeights;
 class KeyedStream;
 
-// The layers [first, first + layers.size()) of the model on this rank, as one callable.
+// The layers [first, first + layers.size()) of the model on this rank.
 //
 // Invariants:
 //  1. parameters() follows the order of the layers, then that of registration.

@@ -68,8 +68,6 @@ class ExecutorObserver {
                         std::vector<at::Tensor>& /*handed_on*/) {}
 };
 
-// ---- those that come with the library ----
-
 // Where the time of one rank's step goes, in seconds of its thread: a GPU is not waited for. Every
 // moment of the step is in one of total's shares, and in one only.
 struct StepTimes {
@@ -143,10 +141,9 @@ std::string to_chrome_trace(std::span<const TraceEvent> events);
 // Which rank holds how many bytes of tensors, when ranks are threads of one process. It listens to
 // LibTorch's allocators (CPU and CUDA), so it counts what is really allocated and freed.
 //
-// A storage belongs to the rank on whose thread it was allocated until transfer() hands it on; it
-// is taken off its holder whoever frees it. A storage that two ranks refer to counts for the last
-// one that received it. Memory that kernels use inside one operator without a tensor is not seen.
-// Its members may be called from any thread.
+// A storage belongs to the rank on whose thread it was allocated until transfer() hands it on,
+// whoever frees it. Memory that kernels use inside one operator without a tensor is not seen. Its
+// members may be called from any thread.
 class MemoryLedger {
  public:
   explicit MemoryLedger(int num_ranks);

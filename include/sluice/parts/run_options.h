@@ -95,7 +95,7 @@ enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
 enum class InitialWeights : std::uint8_t {
   kDrawn,    // LayerSpec::initialize, or Initialization::module: the same for every layout
   kFactory,  // what the layers' factories have made; replicas and ties have those of the first
-  kNone,     // nowhere: load_weights() or load() follows
+  kNone,     // nowhere: load_weights() or a load() follows; a step before it is refused
 };
 
 // How a pipeline runs, beside what its plan says.
@@ -133,8 +133,8 @@ struct RunOptions {
   std::function<StepRequest()> requested = {};
   // Counts the bytes of the ranks; must outlive the pipeline. null: memory is reported as 0.
   MemoryLedger* ledger = nullptr;
-  // With run(): of every wait for another rank. Longer than any rank takes for what it does between
-  // two steps, such as reading data or saving.
+  // With run(): of every wait for another rank, once processes have met. Longer than any rank takes
+  // for what it does between two steps, such as reading data or saving.
   std::chrono::milliseconds deadline = std::chrono::hours(1);
   // With run() in several processes: one that is silent for longer counts as lost.
   std::chrono::milliseconds heartbeat = std::chrono::seconds(5);

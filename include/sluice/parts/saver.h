@@ -39,7 +39,7 @@ struct RankState {
   NamedTensors buffers;     // several ranks may have one of a name, if it is the same
   NamedTensors optimizer;   // of these parameters
   std::map<std::string, std::string> ties;  // another use, on this rank -> the first
-  NamedTensors extra;                       // rank 0's are saved
+  NamedTensors extra;                       // names that no other rank has
 };
 
 inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;

@@ -172,12 +172,12 @@ class RankStages {
   Initialization initialization_;
 };
 
-// Modules stay in the mode, training or evaluation, in which LayerSpec::make returns them.
-// The stages that `partition` places on `rank` of a pipeline; those of tied parameters on one rank
-// share storage. With Model::fuse each is one layer, or one for every layer that runs
-// twice and for those between two of these; parameters are those of the layers that they were made
-// of, in their order. partition: of this model's layers. Throws Error(kUsage) for a
-// partition of another number of layers, for values that nobody writes, and what Chunk throws.
+// The stages that `partition`, which is of this model's layers, places on `rank` of a pipeline;
+// tied parameters of one rank share storage. With Model::fuse each is one layer, or one for every
+// layer that runs twice and for those between two of these; parameters are those of the layers that
+// they were made of, in their order. Modules stay in the mode in which LayerSpec::make returns
+// them. Throws Error(kUsage) for a partition of another number of layers, for values that nobody
+// writes, and what Chunk throws.
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});
 

@@ -50,8 +50,6 @@ class Values {
   std::vector<std::pair<std::string, at::Tensor>> items_;
 };
 
-// ---- a box of a larger tensor ----
-
 // Of one dimension: elements offset .. offset + size - 1.
 struct IndexRange {
   std::int64_t offset = 0, size = 0;
@@ -63,8 +61,6 @@ struct IndexRange {
 using Slice = std::vector<IndexRange>;
 
 bool is_whole(const Slice& slice, const std::vector<std::int64_t>& shape);
-// ---- a step ----
-
 class Input {
  public:
   enum class Kind : std::uint8_t {

@@ -91,9 +91,7 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 //   of a Sequential, an Identity stands there, so that it can be called as it is
 //   a ModuleList that is not kept at all is empty, so that a loop over it runs no time
 //
-// A forward that leaves out the `if` follows a null pointer. The process then ends by SIGSEGV, as
-// any does, after a line on stderr that names the stage and its parts.
-//
+// A forward that leaves out the `if` ends the process, after a line on stderr that says where.
 // Throws Error(kUsage) for a holder whose module is not registered in `parent`, and for a child
 // that is in no part.
 template <typename... Holders>
@@ -186,7 +184,7 @@ struct Part {
   std::string name;
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  int count = 0;  // of a list: how many elements it has, `name`.0, `name`.1, .., each a part
+  int length = 0;  // of a list: how many elements it has, `name`.0, `name`.1, .., each a part
 };
 
 // What is said of a module's parts.
@@ -194,9 +192,10 @@ struct ModuleTree {
   // In the order in which `forward` runs them, each once. Empty: the module is made once, without
   // memory, for their names: its own parameters first, wherever `forward` reads them, then the
   // children in the order of their registration, the elements of ModuleList, ModuleDict and
-  // Sequential in place of these; the first reads `input`, all else is "hidden".
+  // Sequential in place of these; the first reads `input`, the last writes `output`, and between
+  // them is "hidden".
   std::vector<Part> parts = {};
-  std::string input = "x";
+  std::string input = "x", output = "hidden";
   // The parts that count as layers in a split, or what holds them ("layers"). Empty: the elements
   // of lists, or where there are none, all parts.
   std::vector<std::string> blocks = {};

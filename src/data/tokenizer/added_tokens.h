@@ -5,7 +5,7 @@
 // Does not own: what is between them.
 //
 // Invariants:
-//  1. Of tokens that begin at one place the longest is found; what is found is not looked at again.
+//  1. Of tokens that start at one place the longest is found; what is found is not looked at again.
 //  2. A token has the id that the vocabulary gives its text; one without is counted on from the
 //     size of the vocabulary, as tokenizers does it. The field "id" decides nothing.
 //  3. No token is empty: where the spaces that the one before took are all that one has, it is not
@@ -88,7 +88,7 @@ class AddedTokens {
   const std::unordered_map<std::int32_t, AddedToken>& by_id() const { return by_id_; }
   // -1 if there is none.
   std::int32_t id_of(const std::string& content) const;
-  // Of what decoding makes of a token.
+  // True for the decoded text of a special token.
   bool is_special(const std::string& text) const { return special_.contains(text); }
 
  private:

@@ -295,7 +295,7 @@ void Bpe::merge(BpeScratch& scratch) const {
 
 void Bpe::merge_few(BpeScratch& scratch) const {
   std::vector<std::int32_t>& ids = scratch.ids;
-  std::vector<std::uint32_t>& ranks = scratch.ranks;  // of the pair that begins there
+  std::vector<std::uint32_t>& ranks = scratch.ranks;  // of the pair that starts there
   const auto rank_at = [&](std::size_t i) {
     const Merge* merge = merges_.find(ids[i], ids[i + 1]);
     return merge ? merge->rank : kNoRank;

@@ -6,7 +6,7 @@
 // Does not own: which words a text has (pre_tokenizer.h), added tokens.
 //
 // A word of characters is cut where no merge reaches across (there is none whose left part ends and
-// whose right part begins so), which changes nothing: so a whole text that is one word, as
+// whose right part starts so), which changes nothing: so a whole text that is one word, as
 // SentencePiece models have it, takes the same short ways as one that was split before.
 //
 // Invariants:
@@ -50,7 +50,7 @@ class Bpe {
 
   // Appends the ids of a word. Precondition: valid UTF-8, not empty.
   void encode(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& ids) const;
-  // Of a word whose bytes each stand for the character of byte_characters.h.
+  // Encodes a word whose bytes each stand for the character of byte_characters.h.
   void encode_bytes(std::string_view word, BpeScratch& scratch,
                     std::vector<std::int32_t>& ids) const;
 

@@ -32,7 +32,8 @@ Declared of_text(std::string text, std::string where) {
           .makes_special = true};
 }
 
-// Of an object with the flags that are not as usual. special: what it is where it does not say.
+// A token declared by an object with the flags that are not as usual. special: the flag where it
+// does not say.
 Declared of_object(const JsonField& field, bool special) {
   Declared declared;
   declared.token = {.content = field["content"].text(),
@@ -74,7 +75,7 @@ bool contains(const std::vector<Declared>& list, const Declared& declared) {
                      [&](const Declared& other) { return other.is_same(declared); });
 }
 
-// What transformers collects of the files before it makes a tokenizer.
+// The tokens that transformers collects from the files before it makes a tokenizer.
 class Collection {
  public:
   Collection(const TokenizerSettings& settings, const RebuiltClass* rebuilt)

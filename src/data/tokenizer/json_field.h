@@ -36,16 +36,16 @@ class JsonField {
 
   // A field of an object; null where there is none.
   JsonField operator[](std::string_view key) const;
-  // Of an array.
+  // Items of an array.
   std::vector<JsonField> items() const;
-  // Of an object, by key.
+  // Members of an object, by key.
   std::vector<std::pair<std::string, JsonField>> members() const;
   JsonField item(std::size_t index) const;
 
   // Error(kInput) unless it is what is asked for.
   std::string text() const;
   std::string text_or(std::string_view otherwise) const;
-  // Of at most kMaxTokenBytes: what is put into a text, again and again.
+  // A text of at most kMaxTokenBytes, which is put into a text again and again.
   std::string short_text() const;
   bool flag() const;
   bool flag_or(bool otherwise) const;
@@ -56,7 +56,7 @@ class JsonField {
   // The word of `type`.
   std::string type() const;
 
-  // What tokenizers or transformers has, or may have, and we have not.
+  // Refuses a feature that tokenizers or transformers has, or may have, and we have not.
   [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) const {
     refuse_at(where(), what, remedy);
   }

@@ -13,7 +13,8 @@
 namespace sluice::data {
 namespace {
 
-// What a function of texts makes of a piece. What it makes of the first character is its beginning.
+// Replaces a piece by a function's result on it. The result for the first character is its
+// start.
 template <typename Append>
 void rewrite(OwnedPiece& piece, EncodeScratch& scratch, Append&& append) {
   std::string& made = scratch.spare;
@@ -103,7 +104,7 @@ class ReplaceNormalizer final : public NormalizerPart {
       if (made.size() > scratch.most_bytes) return;
       keep(match.first);
       made += content_;
-      // What is put in counts as the last of the characters that it replaces.
+      // An insertion counts as the last of the characters that it replaces.
       if (match.last <= piece.at_start) at_start += content_.size();
       done = match.last;
     });

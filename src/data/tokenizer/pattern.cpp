@@ -21,7 +21,7 @@ constexpr std::size_t kMaxAlternatives = 64;
 
 using AsciiSet = std::array<bool, 128>;
 
-// The bytes below 128 that something which fits can begin with; all of them where it may be empty.
+// The bytes below 128 that something which fits can start with; all of them where it may be empty.
 AsciiSet first_bytes(const PatternNode& node) {
   AsciiSet set{};
   const auto add = [&set](const AsciiSet& more) {
@@ -39,7 +39,7 @@ AsciiSet first_bytes(const PatternNode& node) {
       break;
     case Kind::kSequence:
       for (const PatternNode& child : node.children) {
-        // A child that may be empty without looking around: what it can begin with, or what
+        // A child that may be empty without looking around: what it can start with, or what
         // follows.
         if (child.kind == Kind::kRepeat && child.may_be_empty() &&
             !child.children.front().may_be_empty()) {
@@ -197,7 +197,7 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    // What is empty once is empty however often.
+    // A node that is empty once is empty however often it repeats.
     for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
       emit(body);
       if (here() == before) break;
@@ -418,7 +418,7 @@ bool Pattern::run(std::uint32_t instruction, std::string_view text, std::size_t 
           }
           spend(step.x);
         }
-        // Within it, choices begin anew; it ends where what it looks for does.
+        // Within it, choices start anew; it ends where what it looks for does.
         there = there && run(instruction + 1, text, start, scratch, inner_end) &&
                 (step.op != Op::kLookbehind || inner_end == at);
         fits = there != (step.op != Op::kAtomic && step.z == 1);

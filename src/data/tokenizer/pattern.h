@@ -102,10 +102,10 @@ class Pattern {
     bool has(char32_t c) const { return c < 128 ? ascii[c >> 6] >> (c & 63) & 1 : bits->has(c); }
   };
 
-  // The first match that begins at `from` or later.
+  // The first match that starts at `from` or later.
   bool find(std::string_view text, std::size_t from, PatternScratch& scratch,
             PatternMatch& match) const;
-  // Whether what begins at `instruction` fits at `at`; it ends at `end` then.
+  // True if the program from `instruction` on fits at `at`; it ends at `end` then.
   bool run(std::uint32_t instruction, std::string_view text, std::size_t at,
            PatternScratch& scratch, std::size_t& end) const;
   [[noreturn]] void out_of_steps() const;
@@ -113,7 +113,7 @@ class Pattern {
   std::string where_, shown_;
   std::vector<Instruction> code_;
   std::vector<CharacterClass> classes_;
-  // Which top-level alternatives can begin with a byte below 128; the rest tries them all.
+  // Which top-level alternatives can start with a byte below 128; the rest tries them all.
   std::vector<std::uint32_t> alternatives_;
   std::array<std::uint64_t, 128> can_begin_{};
   std::uint64_t all_alternatives_ = 0;

@@ -171,7 +171,8 @@ class Parser {
     return set_node(std::move(set));
   }
 
-  // What follows a backslash, within a class or outside. is_set: more than one character.
+  // The characters of an escape, behind its backslash, within a class or outside. is_set: more than
+  // one character.
   CodepointRanges escaped(bool& is_set, const CodepointRanges& word) {
     is_set = true;
     const auto either = [](bool negated, const CodepointRanges& set) {
@@ -256,7 +257,7 @@ class Parser {
       bool is_set = false;
       const char32_t first = class_character(set, is_set);
       if (is_set) {
-        if (next_is("-") && !next_is("-]")) refuse("a range that begins with a class");
+        if (next_is("-") && !next_is("-]")) refuse("a range that starts with a class");
         continue;
       }
       if (!next_is("-") || next_is("-]")) {

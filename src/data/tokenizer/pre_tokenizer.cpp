@@ -88,7 +88,7 @@ class Cutter {
         }
         break;
       case Behavior::kMergedWithNext:
-        // Of delimiters in a row the last one is merged.
+        // The last of several delimiters in a row is merged.
         if (!is_delimiter && previous_ && open_) {
           open_last_ = last;
         } else {

@@ -1,5 +1,5 @@
-// Where a text, or what a pattern means, stands in another text: {"String": ..} and {"Regex": ..}
-// of tokenizer.json.
+// The places of a text, or of a pattern's matches, in another text: {"String": ..} and {"Regex":
+// ..} of tokenizer.json.
 //
 // Owns: both kinds of search. Does not own: what is done with what was found.
 // Thread-safety: const members may be called from any thread.

@@ -63,7 +63,7 @@ struct EncodeScratch {
   OwnedPiece normalized;
   std::string spare;
   std::size_t most_bytes = 0;  // of a text that is normalized
-  // The text goes on from another: nothing is put before it.
+  // The text continues another: nothing is put before it.
   bool goes_on = false;
 };
 

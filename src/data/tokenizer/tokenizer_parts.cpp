@@ -18,7 +18,7 @@ void require_bpe(const JsonField& model) {
   if (name != "BPE") type.refuse("the model '" + name + "'");
 }
 
-// What tokenizers does of itself to every text: it cuts it, and fills it up.
+// Refuses the two changes that tokenizers makes to every text: it cuts it, and fills it up.
 void refuse_lengths(const JsonField& root) {
   for (const char* field : {"truncation", "padding"}) {
     if (root[field].is_null()) continue;
@@ -26,7 +26,7 @@ void refuse_lengths(const JsonField& root) {
         ErrorKind::kInput,
         {.what = std::string(field) + " that the tokenizer does by itself is not supported",
          .where = root[field].where(),
-         .remedy = "set it to null: lengths are those of the data (data.truncate, data.pad)"});
+         .remedy = "set it to null: lengths are those of the data (`data.truncate`, `data.pad`)"});
   }
 }
 

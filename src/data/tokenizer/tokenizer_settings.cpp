@@ -179,7 +179,7 @@ void TokenizerSettings::refuse_unfollowed() const {
   for (const char* key : {"add_bos_token", "add_eos_token"}) {
     if (!map_.is_null() && map_.json().contains(key))
       map_[key].refuse("the setting here",
-                       "remove it: what begins and ends a text is said by the "
+                       "remove it: what starts and ends a text is set by the "
                        "post_processor of tokenizer.json");
   }
 }

@@ -33,17 +33,17 @@ class TokenizerSettings {
   // Throws Error(kInput) naming the file: malformed, a setting that is refused.
   explicit TokenizerSettings(const TokenizerTexts& texts);
 
-  // Of special_tokens_map.json where transformers reads it, else of tokenizer_config.json; null
-  // where there is none.
+  // The value in special_tokens_map.json where transformers reads it, else in
+  // tokenizer_config.json; null where there is none.
   JsonField operator[](const std::string& key) const;
   bool has(const std::string& key) const { return settings_.contains(key); }
-  // Of one of the files alone; null where there is none. The map is null where it is not read.
+  // One of the files alone; null where there is none. The map is null where it is not read.
   const JsonField& config() const { return config_; }
   const JsonField& special_tokens_map() const { return map_; }
   const JsonField& added_tokens() const { return added_; }
 
   ChosenClass tokenizer_class(bool has_byte_level) const;
-  // Where the class comes from, for errors.
+  // The place that names the class, for errors.
   std::string class_where() const;
 
  private:

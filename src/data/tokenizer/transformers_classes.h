@@ -20,7 +20,7 @@ enum class ClassKind {
 // name: with or without "Fast" at its end.
 ClassKind class_kind(std::string_view name);
 
-// What decides about the class; "" for what no file says.
+// The facts that decide about the class; "" for what no file says.
 struct ClassChoice {
   std::string tokenizer_class;                                // of tokenizer_config.json
   std::string model_tokenizer_class, model_type, model_name;  // of config.json

@@ -21,7 +21,7 @@ CodepointRanges made(std::span<const Range> ranges) {
   return out;
 }
 
-// Of all categories whose names begin so: "L" is Lu, Ll, Lt, Lm and Lo.
+// Ranges of all categories whose names start so: "L" is Lu, Ll, Lt, Lm and Lo.
 CodepointRanges category_ranges(std::string_view prefix) {
   CodepointRanges out;
   for (std::size_t i = 0; i < std::size(tables::kCategoryRuns); ++i) {
@@ -39,7 +39,7 @@ struct Named {
   std::span<const Range> script = {};
 };
 
-// What \p{..} may say. Long names as Unicode's PropertyValueAliases has them.
+// The names that \p{..} takes. Long names as Unicode's PropertyValueAliases has them.
 const std::vector<Named>& properties() {
   static const std::vector<Named> table = {
       {"l", "L"},

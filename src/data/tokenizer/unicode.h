@@ -1,4 +1,4 @@
-// What `tokenizers` knows of single codepoints.
+// Properties of single codepoints as `tokenizers` knows them.
 //
 // Owns: general categories, the sets that its parts ask for, lower case.
 // Does not own: normal forms (normal_forms.h).
@@ -53,7 +53,7 @@ class CodepointBits {
   bool has(char32_t c) const { return pages_[page_of_[c >> 8]][c >> 6 & 3] >> (c & 63) & 1; }
 
  private:
-  // Of 256 codepoints each; most sets have few that are neither empty nor full, and these two are
+  // A page of 256 codepoints; most sets have few that are neither empty nor full, and these two are
   // the first.
   using Page = std::array<std::uint64_t, 4>;
   std::array<std::uint16_t, 0x1100> page_of_{};

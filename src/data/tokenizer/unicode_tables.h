@@ -9,7 +9,7 @@ namespace sluice::data::tables {
 struct Range {
   char32_t first, last;
 };
-// Up to where the next one begins.
+// Up to where the next one starts.
 struct CategoryRun {
   char32_t first;
   std::uint8_t category;

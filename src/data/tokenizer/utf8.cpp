@@ -12,7 +12,7 @@ struct Sequence {
   bool valid = false;
 };
 
-// What stands at the beginning of `bytes`, which are not empty. Bounds of the second byte rule out
+// The sequence at the start of `bytes`, which are not empty. Bounds of the second byte rule out
 // overlong forms, surrogates and what is beyond U+10FFFF (Unicode 3.9, table 3-7).
 Sequence sequence_at(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };

@@ -12,7 +12,7 @@ namespace sluice::data {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
-// Bytes of the character that begins with this byte. Precondition: valid UTF-8.
+// Bytes of the character that starts with this byte. Precondition: valid UTF-8.
 inline std::size_t utf8_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -39,7 +39,7 @@ inline char32_t next_codepoint(std::string_view text, std::size_t& at) {
   return c;
 }
 
-// Where the character before `at` begins. Preconditions: valid UTF-8, at > 0.
+// The start of the character before `at`. Preconditions: valid UTF-8, at > 0.
 inline std::size_t previous_character(std::string_view text, std::size_t at) {
   do {
     --at;
@@ -49,10 +49,10 @@ inline std::size_t previous_character(std::string_view text, std::size_t at) {
 
 void append_utf8(std::string& text, char32_t codepoint);
 
-// Bytes of the valid text that `bytes` begins with.
+// Bytes of the valid text that `bytes` starts with.
 std::size_t valid_utf8_prefix(std::string_view bytes);
 
-// Appends `bytes` with U+FFFD in place of every longest part that could begin a character but does
+// Appends `bytes` with U+FFFD in place of every longest part that could start a character but does
 // not make one, as the Unicode standard recommends (section 3.9, table 3-11).
 void append_repaired(std::string& text, std::string_view bytes);
 

@@ -17,7 +17,7 @@
 
 namespace sluice::data {
 
-// Of this process: which texts share a slot cannot be known when a file is written.
+// A number of this process: which texts share a slot cannot be known when a file is written.
 inline const std::uint64_t kHashSalt =
     (std::uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
 

@@ -42,7 +42,7 @@ Index attention_scratch(Index length, Index head_dim) {
   const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
   const Index keys = gradient_keys(length, head_dim);
   const Index gradient = 5 * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
-  return most(forward, gradient) + kLine;  // to begin at a whole cache line
+  return most(forward, gradient) + kLine;  // to start at a whole cache line
 }
 
 // X^T * factor by panels of kPanel columns, each [head_dim, kPanel]; zeros behind `length`.
@@ -117,7 +117,7 @@ struct Seen {
   Index low, high, begin, end;
 };
 
-// Of `keys` keys from `from`, those in [first, row].
+// Those in [first, row] of `keys` keys from `from`.
 inline Seen seen_of(Index from, Index keys, Index first, Index row) {
   const Index low = most(first - from, 0), high = least(row + 1 - from, keys);
   if (low >= high) return {0, 0, 0, 0};
@@ -131,7 +131,7 @@ inline void fill(float* row, Index begin, Index end, float value) {
 // Blocks of queries with the keys that they meet.
 struct Block {
   Index begin, rows;  // queries
-  Index from, keys;   // keys, from the beginning of a whole panel of the block of keys
+  Index from, keys;   // keys, from the start of a whole panel of the block of keys
   Index diagonal() const { return begin - from; }  // query r sees no key behind r + diagonal
 };
 

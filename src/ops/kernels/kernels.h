@@ -34,7 +34,7 @@ struct AttentionCall {
   float* log_sums = nullptr;  // [group, length]: logarithms of the rows' sums of exponentials
   float scale = 1;            // of the scores
   float cap = 0;              // scores become cap * tanh(score / cap); 0: none
-  // [length], ascending, first_key[r] <= r: where the window or the document begins. Null: all 0.
+  // [length], ascending, first_key[r] <= r: where the window or the document starts. Null: all 0.
   const std::int32_t* first_key = nullptr;
   float* scratch = nullptr;    // attention_scratch() floats
   std::int64_t kv_stride = 0;  // between rows of k and v; 0: row_stride

@@ -191,7 +191,7 @@ inline Index rows_of_block(Index depth) {
   return most(kBlockOfA / most(depth, 1) / kTileSums * kTileSums, 4 * kTileSums);
 }
 
-// Of columns that are no whole vectors, this many rows come about beside C.
+// Columns that are no whole vectors come about beside C, this many rows at once.
 constexpr Index kNarrowRows = 4 * kTileSums;
 
 std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows) + kLine; }
@@ -244,7 +244,7 @@ struct PanelProduct {
   }
 };
 
-// Of the columns from `column` on, in the same part of the depth.
+// The panel of the columns from `column` on, in the same part of the depth.
 inline NextPanel next_panel(const ProductCall& p, Index k, Index depth, Index column) {
   if (column >= p.columns) return {};
   const Index columns = least(kPanel, p.columns - column);

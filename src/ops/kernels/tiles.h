@@ -23,13 +23,13 @@ inline Four load_four(const float* p) { return *reinterpret_cast<const FourInMem
 inline void store_four(float* p, Four v) { *reinterpret_cast<FourInMemory*>(p) = v; }
 
 constexpr Index kLine = 64 / sizeof(float);  // of the cache
-// The beginning of the first whole line.
+// The start of the first whole line.
 inline float* cache_line(float* p) {
   return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
 }
 
-// What of A may differ from 0: all, or elements (i, k) with k <= i + diagonal, or i <= k +
-// diagonal.
+// The elements of A that may differ from 0: all, or elements (i, k) with k <= i + diagonal, or i <=
+// k + diagonal.
 enum class Shape : std::uint8_t { kWhole, kLower, kUpper };
 
 // Element (i, k) of A lies at a[i * a_row + k * a_column]: A or its transpose.

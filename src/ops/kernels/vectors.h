@@ -75,7 +75,7 @@ inline Floats square_root(Floats v) {
 }
 #endif
 
-// How a row is walked: whole vectors, then what is left of it. Both have the same operations, so
+// The walk over a row: whole vectors, then what is left of it. Both have the same operations, so
 // that a kernel says once what is done to a vector.
 struct Whole {
   static Floats read(const float* p) { return load(p); }

@@ -1,4 +1,4 @@
-// What the grid and the picture of violations share: the colours of actions on a terminal.
+// The shared part of the grid and the picture of violations: the colours of actions on a terminal.
 //
 // Owns: the palette. Does not own: layout.
 // Thread-safety: pure functions.

@@ -118,7 +118,7 @@ Window make_window(const std::vector<Row>& rows, std::int64_t columns, std::int6
   return window;
 }
 
-// The slots [begin, end) of one row. A cell that began earlier shows only its colour.
+// The slots [begin, end) of one row. A cell that started earlier shows only its colour.
 std::string draw_slots(const Row& row, std::int64_t begin, std::int64_t end, std::int64_t columns,
                        bool color) {
   std::string line;

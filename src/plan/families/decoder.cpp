@@ -67,7 +67,7 @@ LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameter
   layer.cost.after_forward.per_token = kInt64 + (dropout > 0 ? bytes.stored(width) : 0.0);
   layer.cost.after_input.per_token = kInt64 + bytes.stored(width);
   if (!bytes.fuses()) layer.cost.at_end.constant = bytes.stored(table.numel());
-  // What is looked up, and twice as much with dropout.
+  // The rows that are looked up, and twice as much with dropout.
   layer.cost.in_forward.per_token = bytes.stored(dropout > 0 ? 2 * width : width);
   layer.parameters = std::move(parameters);
   return layer;

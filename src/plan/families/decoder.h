@@ -1,6 +1,6 @@
-// What decoders have in common: token ids in, one value from layer to layer, a head without bias.
+// The common part of decoders: token ids in, one value from layer to layer, a head without bias.
 //
-// Owns: values and costs of the ends of a decoder, beginnings of its layers. Costs are those of
+// Owns: values and costs of the ends of a decoder, starts of its layers. Costs are those of
 // LibTorch's operators on the CPU.
 // Does not own: blocks (decoder_model.h, gpt2.cpp).
 // Thread-safety: pure functions.
@@ -18,8 +18,8 @@ namespace sluice::detail {
 // Int64 [rows, length] "input_ids" and "labels".
 std::vector<ValueSpec> decoder_inputs();
 
-// What a block reads: "hidden", and of the batch "attention_mask" and "position_ids", which it may
-// lack.
+// The inputs of a block: "hidden", and from the batch "attention_mask" and "position_ids", which it
+// may lack.
 std::vector<std::string> block_reads();
 
 // Appends {layer.name}.{name}.weight, and .bias unless it is empty.
@@ -36,11 +36,12 @@ LayerInfo embedding_layer(std::string name, std::vector<ParameterSpec> parameter
 // the loss in it. Where the loss is computed by blocks: hidden, labels -> loss.
 LayerInfo head_layer(std::int64_t vocab_size, std::int64_t width, const std::string& embedding,
                      const NumberBytes& bytes);
-// Of two parts of a layer that run one after the other.
+// Cost of two parts of a layer that run one after the other.
 LayerCost one_after_other(const LayerCost& a, const LayerCost& b);
 
-// What the backward of plain attention needs on top where the feed-forward behind it is fused: what
-// that has kept is free for fused operators alone. width: of queries, keys and values together.
+// Extra memory of the backward of plain attention where the feed-forward behind it is fused: memory
+// that has been kept is free for fused operators alone. width: of queries, keys and values
+// together.
 ShapePolynomial entry_of_plain_attention(std::int64_t width, std::int64_t heads, bool drops,
                                          const NumberBytes& bytes);
 

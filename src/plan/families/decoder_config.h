@@ -1,4 +1,4 @@
-// What a decoder is made of, in the terms of all families: attention with rotary positions, a
+// The parts of a decoder, in the terms of all families: attention with rotary positions, a
 // feed-forward, norms, residuals.
 //
 // Owns: DecoderConfig, and reading what most families write alike.
@@ -26,14 +26,14 @@ enum class NormKind {
   kLayer,       // with a bias
 };
 
-// Of every block: before attention and before the feed-forward; behind them, before the result is
-// added; both.
+// Places of a block's norms: before attention and before the feed-forward; behind them, before the
+// result is added; both.
 enum class NormPlaces { kBefore, kBehind, kBoth };
 
-// Of queries and keys before they are turned: none, of every head, of all heads together.
+// Norms of queries and keys before they are turned: none, of every head, of all heads together.
 enum class HeadNorms { kNone, kEach, kTogether };
 
-// What may differ from block to block.
+// Facts that may differ from block to block.
 struct BlockConfig {
   std::int64_t window = 0;  // a token sees itself and the window - 1 before it; 0: all before it
   int rope = 0;             // of DecoderConfig::ropes; -1: queries and keys are not turned
@@ -78,9 +78,9 @@ struct DecoderConfig {
   std::int64_t key_value_width() const { return num_key_value_heads * head_dim; }
 };
 
-// Where families write the same differently: names and transformers' defaults.
+// The keys that families write differently: names and transformers' defaults.
 struct DecoderKeys {
-  // Of a key that is absent; null means num_attention_heads. None: absent means that too.
+  // The meaning of an absent key; null means num_attention_heads. None: absent means that too.
   std::optional<std::int64_t> num_key_value_heads = std::nullopt;
   std::optional<std::int64_t> head_dim = std::nullopt;  // none: hidden_size / num_attention_heads
   bool heads_divide_hidden_size = false;                // also where head_dim is given

@@ -25,7 +25,7 @@ void add_norm(BlockPart& part, const DecoderConfig& c, const std::string& name,
   if (c.norm == NormKind::kLayer) part.parameters.emplace_back(name + ".bias", Shape{width});
 }
 
-// What a norm keeps of `width` numbers in `groups`; of frozen ones no normalized x.
+// Bytes that a norm keeps of `width` numbers in `groups`; no normalized x where it is frozen.
 struct NormBytes {
   double per_token = 0, frozen_per_token = 0, constant = 0;
 };
@@ -50,7 +50,7 @@ NormBytes norm_bytes(NormKind kind, std::int64_t width, std::int64_t groups, dou
   return {narrow + NumberBytes::wide(2 * groups), narrow + NumberBytes::wide(2 * groups), 0};
 }
 
-// Of `weights` numbers in matrices.
+// Cost of `weights` numbers in matrices.
 LayerCost matrices(double weights, const NumberBytes& bytes) {
   LayerCost cost;
   cost.forward_flops.per_token = cost.input_flops.per_token = cost.weight_flops.per_token =
@@ -76,7 +76,7 @@ void add_head_norms(BlockPart& part, const DecoderConfig& c, const NumberBytes& 
   add("self_attn.k_norm", c.key_value_width(), c.num_key_value_heads);
 }
 
-// What the products of queries, keys and values keep.
+// Bytes that the products of queries, keys and values keep.
 void add_scores(BlockPart& part, const DecoderConfig& c, const BlockConfig& block,
                 const NumberBytes& bytes) {
   const std::int64_t h = c.num_attention_heads, q = c.query_width(), k = c.key_value_width();
@@ -140,7 +140,7 @@ BlockPart attention(const DecoderConfig& c, const BlockConfig& block, const Numb
     part.cost.after_forward.per_token += bytes.product(q + k);
     part.frozen_cost.after_forward.per_token += bytes.product(q + k);
   }
-  // Of every matrix its input and the gradient of its output.
+  // The input of every matrix and the gradient of its output.
   part.cost.after_input.per_token = bytes.operand(d, readers) + bytes.product(d + 2 * q + 2 * k);
   add_scores(part, c, block, bytes);
   add_head_norms(part, c, bytes);

@@ -16,7 +16,7 @@
 
 namespace sluice::detail {
 
-// Attention, or what stands behind it in a block. Its costs begin behind the norm before it, whose
+// Attention, or what stands behind it in a block. Its costs start behind the norm before it, whose
 // result it keeps, and end before the residual.
 struct BlockPart {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameters;  // below the block

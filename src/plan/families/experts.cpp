@@ -8,7 +8,7 @@
 namespace sluice::detail {
 namespace {
 
-// What the router keeps for every token: probabilities of all experts; of the K chosen these,
+// Bytes that the router keeps for every token: probabilities of all experts; of the K chosen these,
 // their numbers and their weights; where a choice goes among the tokens sorted by expert, and back.
 double routing_bytes(const ExpertsConfig& experts, const NumberBytes& bytes) {
   const std::int64_t e = experts.num_experts, k = experts.top_k;
@@ -48,13 +48,13 @@ BlockPart experts_part(const ExpertsConfig& experts, std::int64_t hidden_size,
                    .per_token = bytes.product(2 * k * d)};
   cost.in_forward.per_token = bytes.product(4 * d + 3 * k * d);
   part.frozen_cost = cost;
-  // Of every chosen expert gate, its activation, up, their product and the result.
+  // For every chosen expert gate, its activation, up, their product and the result.
   const int between = experts.activation == Activation::kRelu ? 2 : 3;
   const double chosen = bytes.product(k * (between * f + d)) + routing_bytes(experts, bytes);
   cost.after_forward.per_token =
       chosen + bytes.product(k * f) + bytes.operand(d) + bytes.operand(k * d, 2);
   part.frozen_cost.after_forward.per_token = chosen;
-  // Of every matrix its input and the gradient of its output.
+  // The input of every matrix and the gradient of its output.
   cost.after_input.per_token = bytes.operand(d) + bytes.product(e) + bytes.operand(k * d, 2) +
                                bytes.product(k * (3 * f + d));
   return part;

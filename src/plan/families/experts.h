@@ -22,7 +22,7 @@ struct ExpertsConfig {
   Activation activation = Activation::kSilu;
   bool normalizes = false;    // the weights of a token's experts add up to 1
   bool wide_weights = false;  // they stay float32 beside experts of a half type
-  // How the mean of the blocks' load balancing losses counts in the loss; none: there are none.
+  // The weight of the mean of the blocks' load balancing losses in the loss; none: there are none.
   std::optional<double> balance_coefficient;
 };
 

@@ -8,7 +8,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr double kFloat = 4;
-// What a norm keeps of a row beside its input (src/ops/norm.h).
+// Floats that a norm keeps of a row beside its input (src/ops/norm.h).
 constexpr double kNormFloats = 2;
 // In the kernel of attention (src/ops/kernels/attention_kernels.h): queries of a block, floats
 // between their rows of scores, matrices of a head's width as long as the keys.
@@ -117,7 +117,7 @@ void set_loss_by_blocks(std::int64_t vocab_size, std::int64_t width, LayerInfo& 
   cost.in_forward.per_token = block;
   cost.on_entry.per_token = block;
   head.frozen_cost = cost;
-  // What entered is not kept for a frozen weight, but its gradient is all the same.
+  // The input is not kept for a frozen weight, but its gradient is all the same.
   head.frozen_cost->after_forward.per_token = kLabel;
   head.cost = cost;
   head.cost.after_forward.per_token = kFloat * as_double(width) + kLabel;

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kLossBlock = 2048;
 bool fuses_attention(const DecoderConfig& config);
 bool fuses_feed_forward(const DecoderConfig& config);
 
-// Of a half that fuses: what it keeps is counted apart, by FusedBytes.
+// Leaves the operations of a half that fuses: FusedBytes counts apart what it keeps.
 void keep_operations_alone(LayerCost& cost);
 
 // Numbers a token, as src/ops/attention_block.cpp and feed_forward_block.cpp take them.

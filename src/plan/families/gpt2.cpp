@@ -53,7 +53,7 @@ LayerCost feed_forward_cost(const Gpt2Config& c, const NumberBytes& bytes) {
   return cost;
 }
 
-// Of nothing trained: no matrix keeps its input, which is `inputs` numbers a token.
+// Cost with nothing trained: no matrix keeps its input, which is `inputs` numbers a token.
 LayerCost frozen(LayerCost cost, double inputs) {
   cost.after_forward.per_token -= inputs;
   cost.after_input = {};
@@ -61,7 +61,7 @@ LayerCost frozen(LayerCost cost, double inputs) {
   return cost;
 }
 
-// Of a block, trained and frozen.
+// Costs of a block, trained and frozen.
 std::pair<LayerCost, LayerCost> block_costs(const Gpt2Config& c, const NumberBytes& bytes) {
   const std::int64_t d = c.hidden_size, h = c.num_attention_heads, f = c.intermediate_size;
   LayerCost attends = attention_cost(c, bytes), feeds = feed_forward_cost(c, bytes);

@@ -19,7 +19,7 @@ struct Gpt2Config {
   double embedding_dropout = 0.0, attention_dropout = 0.0, residual_dropout = 0.0;
 };
 
-// Whether a half of a block runs as a fused operator, as far as the model decides it: the same in a
+// True if a half of a block runs as a fused operator, as far as the model decides it: the same in a
 // plan and in a run.
 bool fuses_attention(const Gpt2Config& config);
 bool fuses_feed_forward(const Gpt2Config& config);

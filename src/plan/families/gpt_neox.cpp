@@ -36,7 +36,7 @@ LayerCost block_cost(const GptNeoxConfig& c, const NumberBytes& bytes) {
     cost.after_forward.per_token -= NumberBytes::wide(h);
     cost.after_forward.per_pair = bytes.product(3 * h);
   }
-  // Of every matrix its input and the gradient of its output, and so of the norms.
+  // The input of every matrix and the gradient of its output, and so of the norms.
   cost.after_input = {.per_token = bytes.stored((2 + inputs) * d) + bytes.operand(2 * d) +
                                    bytes.product(6 * d + 2 * f)};
   cost.on_entry = {.constant = bytes.weight_gradient(as_double(f) * as_double(d)),
@@ -56,7 +56,7 @@ LayerCost frozen_block_cost(const GptNeoxConfig& c, const NumberBytes& bytes) {
   return cost;
 }
 
-// Of operations alone, with what its fused halves keep.
+// Costs of operations alone, with what the fused halves keep.
 std::pair<LayerCost, LayerCost> fused_costs(const GptNeoxConfig& c, const LayerCost& plain) {
   const std::int64_t d = c.hidden_size;
   std::pair<LayerCost, LayerCost> costs;

@@ -27,7 +27,7 @@ struct GptNeoxConfig {
   std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
 };
 
-// Whether blocks run as fused operators, as far as the model decides it: the same in a plan and in
+// True if blocks run as fused operators, as far as the model decides it: the same in a plan and in
 // a run.
 bool fuses(const GptNeoxConfig& config);
 

@@ -18,9 +18,9 @@ constexpr const char* kRotary =
     "phi3 gpt_neox";
 constexpr const char* kWithExperts = "mixtral qwen3_moe olmoe";
 
-// Of transformers' PreTrainedConfig and of the classes of the families, 5.23.
+// Keys of transformers' PreTrainedConfig and of the classes of the families, 5.23.
 constexpr auto kConfigKeys = std::to_array<KnownKey>({
-    // What a model is.
+    // Keys that say what the model is.
     {"model_type", kRead},
     {"vocab_size", kRead},
     {"hidden_size", kRead},
@@ -34,7 +34,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"quantization_config", kRead},
     {"text_config", kRead},
 
-    // How it is computed, which is another model.
+    // Keys of another computation, which is another model.
     {"is_causal", kRefused, "", "[true]"},
     {"per_layer_config", kRefused, "", "[null, {}]"},
     {"attribute_map", kRefused, "", "[null, {}]"},
@@ -48,7 +48,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"_rope_type_labels", kRefused, "", "[null, []]"},
     {"default_rope_type", kRefused, "", "[\"default\"]"},
 
-    // What reads and writes it, what it returns, and how fast.
+    // Keys of programs that read and write it, of its results, and of speed.
     {"transformers_version", kHarmless},
     {"architectures", kHarmless},
     {"auto_map", kHarmless},
@@ -189,7 +189,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"is_decoder", kHarmless, "gpt_neox"},
 });
 
-// Of PEFT's LoraConfig, 0.21.
+// Keys of PEFT's LoraConfig, 0.21.
 constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"peft_type", kRead},
     {"task_type", kRead},
@@ -205,7 +205,7 @@ constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"init_lora_weights", kRead},
     {"base_model_name_or_path", kRead},
 
-    // What made the adapter, and how: it is made.
+    // The making of the adapter, which is done.
     {"auto_mapping", kHarmless},
     {"peft_version", kHarmless},
     {"revision", kHarmless},

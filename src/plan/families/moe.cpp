@@ -18,7 +18,7 @@ std::int64_t read_num_experts(const ConfigReader& config, std::int64_t absent) {
   return given ? config.required_size(names, kMaxExperts) : absent;
 }
 
-// Where families differ in what is absent.
+// The defaults in which families differ.
 struct RoutingDefaults {
   std::int64_t num_experts, top_k;
   double coefficient;

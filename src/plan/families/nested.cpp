@@ -21,8 +21,7 @@ struct Whole {
   const char* name;       // model_type
   const char* text_type;  // model_type of a text_config that says none
   const char* inside;     // what stands for the base model's prefix in its names
-  // Whether the head is tied where the whole does not say it: always, never, or as text_config
-  // says.
+  // The tie of the head where the whole does not say it: always, never, or as text_config says.
   enum { kNever, kAlways, kAsText } ties;
 };
 
@@ -90,8 +89,8 @@ void become_family(Json& config, const Alias& alias) {
   (is_nested ? config["rope_parameters"] : config)["rope_theta"] = alias.rope_theta;
 }
 
-// What transformers 5.23 does: of some wholes either word ties; of the others the whole's word
-// counts, and its own default where it has none.
+// As transformers 5.23: in some wholes either word ties; in the others the whole's word counts, and
+// its own default where it has none.
 bool ties_head(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText && text.at(kTies) == true) return true;
   if (says(document, kTies)) return document.at(kTies) == true;
@@ -105,7 +104,7 @@ Json text_of(const Json& document) {
   return text;
 }
 
-// How the names of a family become those in files.
+// The names of a family, and those in files.
 struct Naming {
   std::string base, head;  // instead of the base model's prefix; before all other names
 
@@ -173,7 +172,7 @@ std::set<std::string> stored_names(const std::string& directory) {
     file.read(prefix.data(), prefix.size(), 0);
     std::uint64_t length = 0;
     for (std::size_t i = prefix.size(); i-- > 0;) length = length << 8 | prefix[i];
-    // What is wrong with it is said where it is opened (safetensors.h).
+    // A broken file is refused where it is opened (safetensors.h).
     if (length > kMaxNamesBytes || length > file.size() - prefix.size()) return names;
     std::string header(length, '\0');
     file.read(header.data(), header.size(), prefix.size());

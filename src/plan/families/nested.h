@@ -17,7 +17,7 @@ namespace sluice::detail {
 
 // One of the wholes whose text alone computes as its language model would by itself.
 bool is_whole_of_known_parts(const Json& document);
-// Of a ModelSpec's config_text.
+// True for the config_text of a ModelSpec that is part of a whole.
 bool is_part_of_a_whole(const std::string& config_text);
 
 // The configuration of the language model as its family reads it; any other document as it is.

@@ -22,17 +22,17 @@ class NumberBytes {
         product_(static_cast<double>(precision.product_bytes())) {}
 
   bool casts() const { return casts_; }
-  // What can be fused is.
+  // True if everything that can be fused is.
   bool fuses() const { return fuses_; }
   // The head has the loss in it (Precision::loss_chunks).
   bool chunks_loss(std::int64_t vocab_size) const { return precision_.chunks_loss(vocab_size); }
   // Always float32: inside norms, the loss, the log-sums of attention.
   static double wide(std::int64_t count) { return 4.0 * static_cast<double>(count); }
-  // What goes from layer to layer, and inside norms; parameters.
+  // Bytes of the values that go from layer to layer, and inside norms; of parameters.
   double stored(std::int64_t count) const { return stored_ * static_cast<double>(count); }
   // Operands and results of products of matrices.
   double product(std::int64_t count) const { return product_ * static_cast<double>(count); }
-  // What `readers` products keep of their common input: one, unless each casts it.
+  // Bytes that `readers` products keep of their common input: one, unless each casts it.
   double operand(std::int64_t count, int readers = 1) const {
     return product(count) * (casts_ ? readers : 1);
   }

@@ -45,7 +45,7 @@ double approximate_parameters(const ModelSpec& model) {
   return sum;
 }
 
-// Of what is stored; of logits as of the product that makes them.
+// Sets the types of stored values; logits have that of the product that makes them.
 void set_types(ModelSpec& model, const Precision& precision) {
   for (LayerInfo& layer : model.layers) {
     for (ParameterSpec& parameter : layer.parameters) parameter.dtype = precision.parameters;

@@ -40,7 +40,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// What a type does not use may not be set: it would do nothing.
+// Refuses keys that a type does not use: they would do nothing.
 void require_used(const ConfigReader& rope, const std::string& type) {
   const bool is_typed = rope.has("rope_type") || rope.has("type");
   for (const std::string& key : rope.keys()) {

@@ -21,17 +21,17 @@ struct RopeConfig {
   std::string type = "default";  // or "linear", "llama3", "yarn", "longrope"
   double factor = 1.0, low_freq_factor = 1.0, high_freq_factor = 4.0;
   std::int64_t original_max_position_embeddings = 0;
-  // Of "yarn": what cosines and sines are multiplied with, and the turns of a pair over the
-  // original context above and below which it is kept and interpolated.
+  // For "yarn": the factor of cosines and sines, and the turns of a pair over the original context
+  // above and below which it is kept and interpolated.
   double attention_factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
   bool truncate = true;  // those bounds to whole pairs
-  // Of "longrope": what the wavelength of every pair is multiplied with, in sequences up to the
-  // original length and in longer ones. It has an attention_factor, too.
+  // For "longrope": the factors of the wavelength of every pair, in sequences up to the original
+  // length and in longer ones. It has an attention_factor, too.
   std::vector<double> short_factors = {}, long_factors = {};
   double turned = 1.0;  // the part of a head's channels
 };
 
-// Where a family writes the same differently, or turns only a part of every head.
+// The keys that a family writes differently; some turn only a part of every head.
 struct RopeKeys {
   const char* theta = "rope_theta";
   const char* turned = "partial_rotary_factor";

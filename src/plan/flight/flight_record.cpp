@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kFormat = "sluice flight record";
 constexpr int kVersion = 1;
 constexpr std::array kAxes = {"pp", "dp_replicate", "dp_shard", "cp", "tp"};
-// Of a rank; a plan has at most 2^20 of anything.
+// The highest rank; a plan has at most 2^20 of anything.
 constexpr std::int64_t kMaxRank = std::numeric_limits<std::int32_t>::max() - 1;
 
 const detail::Words<FlightState>& states() {

@@ -6,7 +6,7 @@
 //
 // Invariants of what read_flight_record() returns:
 //  1. Instructions, peers and counterparts have one length, and every index is one of them.
-//  2. Entries are in the order in which they began; only the last may be running or waiting.
+//  2. Entries are in the order in which they started; only the last may be running or waiting.
 // Thread-safety: values and pure functions.
 #pragma once
 
@@ -18,12 +18,14 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/parts/action.h"
+
 namespace sluice {
 
 enum class FlightState : std::uint8_t { kRunning, kWaiting, kDone, kFailed };
 std::string to_text(FlightState state);  // "running", "waiting", "done", "failed"
 
-// One instruction that was begun.
+// One instruction that was started.
 struct FlightEntry {
   std::int64_t pass = 0;  // which program run of this rank, from 1: steps and evaluations
   std::int64_t step = 0;
@@ -35,8 +37,16 @@ struct FlightEntry {
   double waited = 0;       // of these, for others
   std::int64_t bytes = 0;  // of messages that it sent or that arrived for it
   int peer = -1;           // of a SEND or RECV: the rank at the other end
-  // What it waits for, or waited for when it failed: RECVs and collectives above it in the row.
+  // Instructions that it waits for, or waited for when it failed: RECVs and collectives above it in
+  // the row.
   std::vector<std::string> waits_for;
+};
+
+// The instruction in which a rank computes now.
+struct RunningAction {
+  std::int64_t pass = 0, step = 0;
+  int index = 0;
+  Action action;
 };
 
 struct FlightFailure {

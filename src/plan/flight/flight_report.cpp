@@ -29,7 +29,7 @@ const detail::Words<MismatchKind>& words() {
   return table;
 }
 
-// Of a mismatch or note, in bytes.
+// The longest mismatch or note, in bytes.
 constexpr std::size_t kMaxLine = 4000;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }
@@ -129,7 +129,7 @@ class Alignment {
     report_.mismatches.push_back({kind, rank, std::move(text), waited});
   }
 
-  // Of ranks in the same pass.
+  // Compares the programs of ranks in the same pass.
   void compare_programs() {
     std::map<std::int64_t, std::map<std::string, std::vector<int>>> of_pass;
     for (const FlightRecord& record : report_.records) {
@@ -248,7 +248,7 @@ class Alignment {
     return chained;
   }
 
-  // Whether the rank has done the instruction of its row in the pass of `other`.
+  // True if the rank has done the instruction of its row in the pass of `other`.
   static bool has_done(const FlightRecord& record, int index, const FlightRecord& other) {
     if (record.pass != other.pass) return record.pass > other.pass;
     if (!record.in_pass) return true;

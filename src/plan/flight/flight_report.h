@@ -1,4 +1,4 @@
-// What the flight records of a run's ranks say together: who waits for whom, and what came first.
+// The flight records of a run's ranks, read together: who waits for whom, and what came first.
 //
 // Ranks are aligned by their pass, that is the n-th time that they run a program: all make the same
 // calls in the same order. A wait is followed to the rank that owes the message or has not come to

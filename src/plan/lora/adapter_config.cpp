@@ -178,7 +178,7 @@ class Reader {
                  });
   }
 
-  // What PEFT itself does not know may be of a newer one.
+  // Keys that PEFT itself does not know may be a newer version's.
   void refuse_the_rest() const {
     require_neutral_keys(config_, adapter_keys());
     for (const auto& [key, value] : document_.members()) {

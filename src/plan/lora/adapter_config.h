@@ -37,7 +37,7 @@ struct AdapterConfig {
   // Throw Error(kInput) where two patterns say different things of the module.
   std::int64_t rank_at(const std::string& module) const;
   double alpha_at(const std::string& module) const;
-  // Whether PEFT gives the layer an adapter. Throws Error(kInput) where an expression cannot be
+  // True if PEFT gives the layer an adapter. Throws Error(kInput) where an expression cannot be
   // matched.
   bool is_targeted(const LinearLayer& layer) const;
   bool is_excluded(const LinearLayer& layer) const;

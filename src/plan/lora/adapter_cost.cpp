@@ -1,4 +1,4 @@
-// As LibTorch's operators compute it on the CPU: h = A dropout(x), scaled, then y + B h.
+// Costs of LibTorch's operators on the CPU: h = A dropout(x), scaled, then y + B h.
 #include "plan/lora/adapter_cost.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ bool is_last_of_parent(const LayerInfo& layer, const AdaptedLinear& adapted) {
   return last == adapted.name + ".weight";
 }
 
-// What A keeps of x, by who reads it: one tensor for all adapters of a common input, unless each
-// has its own mask or casts it.
+// The inputs x that A keeps, by who reads them: one tensor for all adapters of a common input,
+// unless each has its own mask or casts it.
 class KeptInputs {
  public:
   KeptInputs(double dropout, const Precision& precision)
@@ -49,7 +49,7 @@ class KeptInputs {
     if (shared && !seen_.insert({parent_of(adapted.name), adapted.in}).second) return 0;
     return x;
   }
-  // Of an element of x, h and their gradients.
+  // Bytes of an element of x, h and their gradients.
   double number() const { return bytes_.product(1) < 4 && !autocast() ? 4.0 : bytes_.product(1); }
 
  private:

@@ -1,4 +1,4 @@
-// What adapters make of the cost of a layer.
+// The cost of a layer with adapters.
 // Thread-safety: pure functions.
 #pragma once
 

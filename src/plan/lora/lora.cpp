@@ -69,7 +69,7 @@ using detail::LinearLayer;
 constexpr const char* kA = ".lora_A.weight";
 constexpr const char* kB = ".lora_B.weight";
 
-// Whether every pattern that matches the tied layer is for other layers, too, as "*" is.
+// True if every pattern that matches the tied layer is for other layers, too, as "*" is.
 bool among_others(const std::vector<std::string>& patterns, const std::string& name,
                   const std::vector<LinearLayer>& linear) {
   return std::all_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {

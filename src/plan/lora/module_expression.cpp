@@ -1,4 +1,4 @@
-// A node takes the set of places in the name where it may begin to the set where it may end.
+// A node takes the set of places in the name where it may start to the set where it may end.
 // Nothing is tried twice for one place, so no expression can run for long, as it could by
 // backtracking.
 #include "plan/lora/module_expression.h"

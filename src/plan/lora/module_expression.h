@@ -20,8 +20,8 @@ class ModuleExpression {
   // "(?=..)", "(?!..)". Throws std::invalid_argument saying what is not known, or too large.
   explicit ModuleExpression(std::string_view text);
 
-  // Whether the expression is of the whole name. Throws std::invalid_argument where that takes too
-  // many steps.
+  // True if the expression matches the whole name. Throws std::invalid_argument where that takes
+  // too many steps.
   bool matches(std::string_view name) const;
 
   struct Node;

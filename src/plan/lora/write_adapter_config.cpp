@@ -31,7 +31,7 @@ std::set<std::string> targets_of(const Adapter& adapter, const ModelSpec& model)
   return ends;
 }
 
-// As PEFT writes it: whole numbers without a point.
+// A number as PEFT writes it: whole numbers without a point.
 Json number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
   return value;

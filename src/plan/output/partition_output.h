@@ -1,4 +1,4 @@
-// What is printed of a partition: by `sluice split`, and as "split" by `sluice plan`.
+// The output for a partition: of `sluice split`, and as "split" of `sluice plan`.
 //
 // Owns: its JSON object and its table. Does not own: computing it.
 // shapes: of every stage, or empty where the sizes of a microbatch are not known.

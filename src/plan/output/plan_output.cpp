@@ -1,4 +1,4 @@
-// What is said about a plan: to people, and as JSON.
+// The output for a plan: for people, and as JSON.
 #include <algorithm>
 #include <ostream>
 
@@ -87,7 +87,7 @@ std::string step_text(const Plan& plan) {
                                 : time_text(plan, plan.simulation.makespan) + " a step";
 }
 
-// What times are of: what the reader has to know of them.
+// The source of the times, as far as the reader has to know it.
 std::string basis_text(const Plan& plan) {
   if (plan.time_unit == "s") return " (measured)";
   if (!plan.time_unit.empty()) return " (counted products of matrices)";

@@ -1,5 +1,5 @@
-// What is printed of a program: the JSON objects and the text of rows, proofs and predictions, the
-// same for every command.
+// The output for a program: the JSON objects and the text of rows, proofs and predictions, the same
+// for every command.
 //
 // Does not own: making them, pictures (draw).
 // Thread-safety: pure functions.

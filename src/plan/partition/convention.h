@@ -1,5 +1,5 @@
-// What a convention has to answer, and the parts that several answer alike. Internal to this
-// folder.
+// The questions that a convention answers, and the parts that several answer alike. Internal to
+// this folder.
 #pragma once
 
 #include <functional>

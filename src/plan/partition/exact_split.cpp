@@ -20,7 +20,7 @@ constexpr std::int64_t kMostSplits = 200'000;  // of which all are looked at
 constexpr std::int64_t kMostNodes = 300'000;
 constexpr int kMostAsked = 2'000;
 
-// What a split is judged by: smaller is better.
+// The merit by which a split is judged: smaller is better.
 struct Merit {
   Cost slowest = kNone, largest_stage = kNone;
   friend auto operator<=>(const Merit&, const Merit&) = default;
@@ -175,7 +175,7 @@ class Splitter {
     bool only_faster = true;  // a smaller largest stage alone is not looked for
   };
 
-  // Whether ranks with these loads can take the layers from `position` on and stay at or below
+  // True if ranks with these loads can take the layers from `position` on and stay at or below
   // `bound`: together, and each in whole layers no smaller than the smallest left.
   bool may_hold(const std::vector<Cost>& loads, int position, Cost bound) const {
     const Cost smallest = smallest_from_[static_cast<std::size_t>(position)];

@@ -1,10 +1,9 @@
-// Where to cut a chain of layers so that the slowest rank is as fast as it can be.
+// The search for cuts of a chain of layers that make the slowest rank as fast as it can be.
 //
 // Owns: the search. Does not own: what layers cost, names, which ranks the stages are on.
 //
-// Of splits whose slowest rank takes the same, the one whose largest stage is smallest is taken,
-// and of those the one whose first stages are longest. Costs are compared in steps of 1e-12 of
-// their sum.
+// Splits whose slowest rank is fastest: the one whose largest stage is smallest is taken, and of
+// those the one whose first stages are longest. Costs are compared in steps of 1e-12 of their sum.
 // Thread-safety: pure functions.
 #pragma once
 
@@ -16,7 +15,7 @@ namespace sluice::detail {
 
 struct SplitProblem {
   std::vector<double> costs;       // of every layer, at least 0
-  int first_cut = 1;               // a stage behind the first begins at one of
+  int first_cut = 1;               // a stage behind the first starts at one of
   int last_cut = 1;                // [first_cut, last_cut]
   std::vector<int> stage_to_rank;  // of every stage
 };

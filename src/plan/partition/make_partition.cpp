@@ -71,7 +71,7 @@ void set_backwards(const ModelSpec& model, Partition& partition) {
   for (StageContent& stage : partition.stages) stage.backward = backwards[stage.stage];
 }
 
-// Where they are not given: those of the map, else one rank a stage.
+// The number of ranks, where it is not given: that of the map, else one rank a stage.
 int num_ranks(const PartitionOptions& options, int num_stages) {
   if (options.num_ranks != 0) return options.num_ranks;
   if (options.stage_to_rank.empty()) return num_stages;
@@ -187,7 +187,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     }
   }
   const MicrobatchShape shape{microbatch_size, seq_len};
-  // Of the values at hand: those of the batch, then what the layers write.
+  // Sizes of the values at hand: those of the batch, then what the layers write.
   std::map<std::string, std::vector<std::int64_t>> sizes;
   for (const ValueSpec& value : model.inputs) sizes[value.name] = value.sizes_at(shape);
   const auto sizes_of = [&](const std::string& name, const LayerInfo& layer) {
@@ -210,7 +210,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
       }
     }
     of_stage.output = sizes_of(last.writes.empty() ? "" : last.writes.front().name, last);
-    // Of a head that computes the loss, too: the logits that it makes by blocks.
+    // For a head that computes the loss, too: the logits that it makes by blocks.
     if (detail::computes_loss(last))
       of_stage.output = {microbatch_size, seq_len, last.parameters.front().shape.front()};
   }

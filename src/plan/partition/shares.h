@@ -1,4 +1,4 @@
-// How many layers go to each stage, by counts alone. Internal to the rules.
+// Numbers of layers of each stage, by counts alone. Internal to the rules.
 #pragma once
 
 #include <cstdint>

@@ -68,7 +68,7 @@ class ComputeReplay {
 
   unsigned char& marks(int stage, int microbatch) { return marks_.at({stage, microbatch}); }
 
-  // What the half takes is there: by a RECV, or made on this rank.
+  // True if the input of the half is there: by a RECV, or made on this rank.
   bool ready(const Action& half) {
     const bool is_forward = half.kind == ActionKind::kForward;
     if (!is_forward && !makes_input_gradient(half.kind)) return true;
@@ -136,7 +136,7 @@ class ComputeReplay {
     throw Error(ErrorKind::kInput,
                 {.what = "the order cannot complete: actions wait for what never comes",
                  .where = where,
-                 .remedy = "see what is missing with --check"});
+                 .remedy = "see what is missing with 'sluice schedule --check'"});
   }
 
   Program program_;

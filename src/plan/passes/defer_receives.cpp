@@ -40,7 +40,7 @@ class Deferral {
       throw Error(ErrorKind::kInput,
                   {.what = "'" + to_text(fifo.front().action) + "' is received and never used",
                    .where = "rank " + std::to_string(rank),
-                   .remedy = "see what is missing with --check"});
+                   .remedy = "see what is missing with 'sluice schedule --check'"});
     }
     deferred_.clear();
     return result;

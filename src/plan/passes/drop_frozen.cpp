@@ -1,4 +1,4 @@
-// What is frozen needs no gradient, and what is below all that is trained no backward:
+// A frozen parameter needs no gradient, and a stage below all that is trained no backward:
 //
 //   0F0 0SEND_F0 .. 0RECV_B0 0B0     stage 0 frozen:   0F0 0SEND_F0
 //   1RECV_F0 1F0 1B0 1SEND_B0        stage 1 trained:  1RECV_F0 1F0 1B0

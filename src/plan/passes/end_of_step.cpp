@@ -1,6 +1,6 @@
-// What every rank learns of a step, REDUCE_LOSS and GATHER_OUTPUTS: above the norm and the update.
-// Behind all compute, as the tied sums: the same order everywhere cannot deadlock, and no rank
-// waits before the end of its row.
+// The report of a step to every rank, REDUCE_LOSS and GATHER_OUTPUTS: above the norm and the
+// update. Behind all compute, as the tied sums: the same order everywhere cannot deadlock, and no
+// rank waits before the end of its row.
 #include <algorithm>
 
 #include "sluice/program.h"

@@ -11,10 +11,10 @@ namespace {
 
 struct Known {
   std::size_t behind;  // this instruction of the row
-  std::size_t since;   // the last instruction that makes, or begins to reduce, the gradients
+  std::size_t since;   // the last instruction that makes, or starts to reduce, the gradients
 };
 
-// Where each stage's gradients are known, by stage.
+// The places where each stage's gradients are known, by stage.
 std::map<int, Known> known_gradients(const Program& program, const std::vector<Action>& row,
                                      std::size_t norm) {
   std::map<int, Known> stages;
@@ -50,7 +50,7 @@ Program add_partial_norms(Program program) {
     std::vector<Action>& row = program.ranks[rank];
     const auto norm = std::find(row.begin(), row.end(), Action::make(ActionKind::kReduceNorm));
     if (norm == row.end()) continue;
-    // At one place that first whose reduction began first.
+    // At one place that first whose reduction started first.
     std::map<std::size_t, std::multimap<std::size_t, int>> stages;
     for (const auto& [stage, known] :
          known_gradients(program, row, static_cast<std::size_t>(norm - row.begin())))

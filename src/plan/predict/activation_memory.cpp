@@ -63,7 +63,7 @@ void add_pooled(const ActivationBytes& layer, ActivationBytes& sum) {
   sum.pooled_in_forward = std::max(sum.pooled_in_forward, layer.pooled_in_forward);
 }
 
-// What is in use at once along a row of instructions, at most.
+// The most memory that is in use at once along a row of instructions.
 class Pool {
  public:
   void count(ActionKind kind, const ActivationBytes& stage) {

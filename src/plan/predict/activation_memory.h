@@ -1,4 +1,4 @@
-// What the microbatches of a step need beside parameters, from shapes alone.
+// Memory that the microbatches of a step need beside parameters, from shapes alone.
 //
 // Owns: what the layers of a stage keep together, and the sum over a rank's row.
 // Does not own: what a layer keeps (LayerCost); parameters, gradients, optimizer (plan.h).

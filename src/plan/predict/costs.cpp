@@ -60,7 +60,7 @@ constexpr std::array<CostName, 6> kCollectives = {{{"REDUCE_TIED", &Costs::reduc
                                                    {"ACTION", &Costs::action},
                                                    {"parallel_ranks", &Costs::parallel_ranks}}};
 
-// What a stage costs, as far as it is given.
+// The costs of a stage, as far as they are given.
 class GivenCosts {
  public:
   std::optional<double>* find(std::string_view name, bool with_sizes) {
@@ -70,7 +70,8 @@ class GivenCosts {
     return nullptr;
   }
 
-  // What is not given is as in `otherwise`; B is I + W when one of these is given and B is not.
+  // The given costs, and the rest as in `otherwise`; B is I + W when one of these is given and B is
+  // not.
   StageCosts over(const StageCosts& otherwise) const {
     StageCosts costs = otherwise;
     bool has_backward = false, has_part = false;
@@ -220,7 +221,7 @@ Costs parse_costs(std::string_view text) {
   for (const CostName& collective : kCollectives) names.emplace_back(collective.name);
   if (trim(text).empty()) {
     throw Error(ErrorKind::kUsage,
-                {.what = "no costs are given", .where = "--costs", .remedy = kTextRemedy});
+                {.what = "no costs are given", .where = "`costs`", .remedy = kTextRemedy});
   }
   for (const std::string& part : split(text, ',')) {
     const std::size_t equals = part.find('=');
@@ -228,12 +229,12 @@ Costs parse_costs(std::string_view text) {
     std::optional<double>* cost = find(name);
     if (trim(part).empty()) {
       throw Error(ErrorKind::kUsage, {.what = "a cost is missing between the commas",
-                                      .where = "--costs",
+                                      .where = "`costs`",
                                       .remedy = kTextRemedy});
     }
     if (!cost) {
       throw Error(ErrorKind::kUsage, {.what = "unknown cost '" + name + "'",
-                                      .where = "--costs",
+                                      .where = "`costs`",
                                       .remedy = suggest_name(name, names)});
     }
     const std::optional<double> value =
@@ -242,7 +243,7 @@ Costs parse_costs(std::string_view text) {
     if (!value || *cost) {
       throw Error(ErrorKind::kUsage, {.what = *cost ? "cost '" + name + "' is given twice"
                                                     : "'" + part + "' is not a cost of at least 0",
-                                      .where = "--costs",
+                                      .where = "`costs`",
                                       .remedy = kTextRemedy});
     }
     *cost = value;

@@ -9,8 +9,8 @@
 
 namespace sluice::detail {
 
-// What of a layer decides how long it takes: role, class, values, sizes of parameters and what of
-// them is trained, under names that are the same for layers that are alike.
+// The properties of a layer that decide how long it takes: role, class, values, sizes of parameters
+// and what of them is trained, under names that are the same for layers that are alike.
 std::string kind_text(const LayerInfo& layer);
 
 // Layers that are never on different stages, in the order of the model: those before the first

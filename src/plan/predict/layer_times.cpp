@@ -31,9 +31,9 @@ double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   return bytes + layer.cost.casted_weights;
 }
 
-// As predict/memory.h counts them, one layer by itself. Blocks of fused operators that stay with
-// the rank are as much as was ever in use of them: what a backward takes is there beside all that
-// is kept.
+// Sets activations as predict/memory.h counts them, one layer by itself. Blocks of fused operators
+// that stay with the rank are as much as was ever in use of them: what a backward takes is there
+// beside all that is kept.
 void set_activations(const ActivationBytes& bytes, LayerTime& of) {
   const auto as_double = [](std::int64_t count) { return static_cast<double>(count); };
   of.kept_bytes = as_double(bytes.after_forward) + as_double(bytes.pooled_until_input) +
@@ -44,7 +44,7 @@ void set_activations(const ActivationBytes& bytes, LayerTime& of) {
                      as_double(bytes.pooled_in_backward) + as_double(bytes.largest_after_input);
 }
 
-// What differs, if anything: "seq_len 256, not 512".
+// Notes the first difference: "seq_len 256, not 512".
 void compare(const std::string& what, const std::string& theirs, const std::string& own,
              std::vector<std::string>& differences) {
   if (theirs == own) return;

@@ -23,7 +23,7 @@ std::int64_t RankMemory::total_bytes() const {
 namespace detail {
 namespace {
 
-// Of sums of gradients and of the optimizer's state, whatever the parameters are.
+// Bytes of a number in sums of gradients and in the optimizer's state, whatever the parameters are.
 constexpr std::int64_t kFloat32 = 4;
 
 int moments_of(OptimizerKind optimizer) {
@@ -64,7 +64,7 @@ detail::ExchangedParameters exchanged_parameters(const ModelSpec& model,
   return exchanged;
 }
 
-// What the parameters of a rank are together, each storage once.
+// The parameters of a rank together, each storage once.
 struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
@@ -92,7 +92,7 @@ void add_parameters(const ModelSpec& model, const StageContent& stage, RankParam
   }
 }
 
-// Of all stages of the rank.
+// Bytes of the masks of all stages of the rank.
 std::int64_t mask_bytes_of(const Plan& plan, int rank) {
   std::vector<int> layers;
   for (const StageContent& stage : plan.partition.stages) {

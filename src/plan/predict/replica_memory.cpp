@@ -61,7 +61,7 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
     bytes.reduced = bytes.gradients;
     bytes.finishing = std::min(bytes.gradients, largest);
   } else {
-    // What others own goes to them; what comes back lies in the same memory.
+    // Blocks that others own go to them; what comes back lies in the same memory.
     bytes.reduced =
         saturating_multiply(most_subtrees(options) * kFloat, saturating_subtract(trained, *least));
   }
@@ -78,7 +78,7 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   return bytes;
 }
 
-// What a rank gave to an UNSHARD is gone when the stage is used.
+// A rank's part of an UNSHARD is gone when the stage is used.
 std::int64_t RowExchange::use(int stage) {
   const auto found = messages_.find(stage);
   if (found == messages_.end()) return now_;
@@ -107,7 +107,7 @@ std::int64_t RowExchange::next(const Action& action) {
       gathered_ = saturating_subtract(gathered_, stage.gathered);
       break;
     case ActionKind::kReduceGrad: {
-      // Of single microbatches each is a set of its own; one is counted as the sum.
+      // Reductions of single microbatches are a set each; one is counted as the sum.
       std::int64_t& reducing = reducing_[action.stage];
       const bool is_another = action.microbatch >= 0 && reducing > 0;
       const std::int64_t more =

@@ -1,5 +1,5 @@
-// What a rank holds because there are replicas: open sums of shards, its share of what is sharded,
-// and what is exchanged.
+// Memory that a rank holds because there are replicas: open sums of shards, its share of what is
+// sharded, and what is exchanged.
 //
 // Does not own: what a rank of one pipeline holds (memory.h). Thread-safety: pure functions,
 // values.
@@ -37,12 +37,12 @@ struct ReplicaBytes {
 };
 ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel& options);
 
-// What is exchanged along a rank's row, beside everything else.
+// Bytes that are exchanged along a rank's row, beside everything else.
 class RowExchange {
  public:
   explicit RowExchange(const std::vector<ReplicaBytes>& stages) : stages_(stages) {}
   // Takes the next action, the halves of a pair one after the other. Returns the most that is there
-  // when it begins; now() while it runs.
+  // when it starts; now() while it runs.
   std::int64_t next(const Action& action);
   std::int64_t now() const { return now_; }
   std::int64_t most_gathered() const { return most_gathered_; }

@@ -20,7 +20,7 @@ using detail::PerKind;
 using Step = Simulation::Step;
 constexpr double kUnknown = -1.0;
 
-// A moment, and the compute action whose end brought it about; rank -1: the beginning.
+// A moment, and the compute action whose end brought it about; rank -1: the start.
 struct Moment {
   double time = 0.0;
   Step cause{-1, -1};
@@ -105,7 +105,7 @@ class Simulator {
     std::vector<Post> posts;
     std::vector<IdleWork> idle_works;
     std::vector<int> updated;          // stages, by an UPDATE
-    Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may begin
+    Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may start
     std::int32_t last_compute = -1;    // instruction
     int live = 0, live_until_grad_input = 0;
     double bytes = 0;
@@ -241,7 +241,7 @@ class Simulator {
     }
   }
 
-  // What is left of those that the instruction uses, before it.
+  // Ends the idle works that the instruction uses, before it.
   void end_idle_works(int rank, const Action& user) {
     Rank& state = ranks_[rank];
     std::erase_if(state.idle_works, [&](const IdleWork& work) {
@@ -392,7 +392,7 @@ class Simulator {
       throw Error(ErrorKind::kInput,
                   {.what = "the program cannot complete: its inputs never come",
                    .where = detail::location_text(program_, rank, static_cast<int>(at)),
-                   .remedy = "see what is missing with --check"});
+                   .remedy = "see what is missing with 'sluice schedule --check'"});
     }
   }
 

@@ -1,4 +1,4 @@
-// What a finished replay amounts to.
+// The summary of a finished replay.
 //
 // Owns: makespan, idle time and its parts, the critical path. Does not own: the replay.
 // Thread-safety: pure functions.

@@ -4,7 +4,7 @@
 //   rank 0   0F0  0F1  0F2
 //   rank 1        1F0  1F1  1F2
 //
-// What a forward needs was made in the step before, so the order completes wherever stages are.
+// Inputs of a forward were made in the step before, so the order completes wherever stages are.
 #include <algorithm>
 
 #include "sluice/schedule.h"

@@ -50,7 +50,7 @@ class ListScheduler {
           rank = static_cast<int>(r);
         }
       }
-      if (rank < 0) return {};  // nobody may begin anything: memory
+      if (rank < 0) return {};  // nobody may start anything: memory
       run(rank, choose(rank, soonest));
     }
     return std::move(order_);

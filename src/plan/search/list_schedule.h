@@ -20,7 +20,7 @@ struct ListPolicy {
 // The policies that are tried, in a fixed order.
 std::vector<ListPolicy> list_policies(const OrderProblem& problem);
 
-// Never runs out of memory on the way: a rank begins a microbatch only when all that the rank's
+// Never runs out of memory on the way: a rank starts a microbatch only when all that the rank's
 // stages will keep of it fits. Empty: that never fits.
 Order list_schedule(const OrderProblem& problem, const ListPolicy& policy);
 

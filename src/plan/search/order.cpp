@@ -14,7 +14,7 @@ namespace {
 constexpr double kUnknown = -1;
 constexpr int kCounts = 3;  // of a stage: F; I or B; W or B
 
-// Of a table with `width` columns.
+// The cell of a table with `width` columns.
 std::size_t cell_of(int row, int width, int column) {
   return static_cast<std::size_t>(row) * static_cast<std::size_t>(width) +
          static_cast<std::size_t>(column);
@@ -113,7 +113,7 @@ OrderMerit OrderTimer::time(const Order& order) {
   return merit;
 }
 
-// As far as inputs are known. False: memory runs out.
+// Runs the order as far as inputs are known. False: memory runs out.
 bool OrderTimer::run(int rank, const Order& order) {
   const std::vector<OrderStep>& row = order[static_cast<std::size_t>(rank)];
   Rank& state = ranks_[static_cast<std::size_t>(rank)];

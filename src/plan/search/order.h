@@ -26,7 +26,7 @@ struct OrderStep {
 };
 using Order = std::vector<std::vector<OrderStep>>;  // [rank]
 
-// What is asked of all orders alike.
+// The question, the same for all orders.
 struct OrderProblem {
   StageMap stage_map;
   int num_microbatches = 1;
@@ -45,7 +45,7 @@ struct OrderProblem {
 OrderProblem order_problem(const StageMap& stage_map, int num_microbatches, const Costs& costs,
                            double max_bytes);
 
-// How good an order is: smaller is better. Not finite: it cannot complete, or needs too much.
+// The merit of an order: smaller is better. Not finite: it cannot complete, or needs too much.
 struct OrderMerit {
   double makespan = 0;
   double finish = 0;  // mean of the ranks: of equal orders, the one with less behind it

@@ -33,7 +33,7 @@ bool knows_bytes(const Costs& costs) {
 
 void require_bytes(const ScheduleQuestion& question, const Costs& costs) {
   if (!question.max_bytes || knows_bytes(costs)) return;
-  refuse("--max-memory needs to know what a microbatch keeps", "--costs",
+  refuse("`max_bytes` needs to know what a microbatch keeps", "`costs`",
          "give kept_bytes of every stage in the file of costs");
 }
 
@@ -44,15 +44,15 @@ std::vector<StageMap> maps_of(const ScheduleQuestion& question, int stages_per_r
         parse_stage_to_rank(question.stage_to_rank, question.num_ranks, num_stages);
     if (static_cast<int>(ranks.size()) != num_stages) {
       refuse(formatted("the map has {}, not {}", counted(std::ssize(ranks), "stage"), num_stages),
-             "--stage-to-rank", "give one rank for every stage");
+             "`stage_to_rank`", "give one rank for every stage");
     }
     for (int rank = 0; rank < question.num_ranks; ++rank) {
       if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
-        refuse(formatted("rank {} has no stage", rank), "--stage-to-rank",
+        refuse(formatted("rank {} has no stage", rank), "`stage_to_rank`",
                "give every rank a stage");
     }
     if (*std::max_element(ranks.begin(), ranks.end()) >= question.num_ranks)
-      refuse("the map names a rank that is not there", "--stage-to-rank", "count ranks from 0");
+      refuse("the map names a rank that is not there", "`stage_to_rank`", "count ranks from 0");
     return {StageMap(question.num_ranks, ranks)};
   }
   std::vector<StageMap> maps = {make_stage_map(Placement::kLoop, question.num_ranks, num_stages)};
@@ -196,7 +196,7 @@ SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& co
     if (given % question.num_ranks != 0) {
       refuse("the costs are of " + counted(given, "stage") + ", which " +
                  counted(question.num_ranks, "rank") + " cannot share evenly",
-             costs.file, "give --pp as a divisor of the stages");
+             costs.file, "give `num_ranks` as a divisor of the stages");
     }
     counts = given > 0 ? std::vector{given / question.num_ranks} : std::vector{1, 2};
   }
@@ -227,7 +227,7 @@ std::optional<Error> search_shortage(const SearchResult& result) {
   }
   return Error(ErrorKind::kMemory,
                {.what = std::move(what),
-                .where = "--max-memory",
+                .where = "`max_bytes`",
                 .remedy = "give more, use more ranks, or measure smaller microbatches"});
 }
 

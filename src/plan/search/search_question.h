@@ -1,6 +1,6 @@
-// What `sluice schedule --search` asks and answers: the named schedules and the searched order
-// under the same costs and the same limit on memory. Thread-safety: pure functions, but for reading
-// files.
+// The question and the answer of `sluice schedule --search`: the named schedules and the searched
+// order under the same costs and the same limit on memory. Thread-safety: pure functions, but for
+// reading files.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& co
 // A file of stages (read_costs), or of layers (read_layer_times), which are split for the ranks.
 SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path);
 
-// Where nothing was found: Error(kMemory), which names what needs least.
+// The error if nothing was found: Error(kMemory), which names what needs least.
 std::optional<Error> search_shortage(const SearchResult& result);
 
 Json search_json(const SearchResult& result);

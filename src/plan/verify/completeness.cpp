@@ -6,7 +6,7 @@
 namespace sluice::detail {
 namespace {
 
-// Reports the runs of microbatches that a stage lacks, while it is told those that it has.
+// Reports the runs of microbatches that a stage lacks, while it hears those that it has.
 class Gaps {
  public:
   Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {

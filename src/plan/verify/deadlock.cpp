@@ -9,7 +9,7 @@
 namespace sluice::detail {
 namespace {
 
-// Where the members execute one of them.
+// The places where the members execute a collective.
 struct Collective {
   int hub_rank = -1, hub_index = -1;        // the first member
   std::vector<std::pair<int, int>> others;  // rank, index

@@ -1,4 +1,4 @@
-// Where the instructions of one stage and microbatch are.
+// The places of the instructions of one stage and microbatch.
 //
 // Owns: their indices in the row of the rank that owns the stage. Does not own: what they should
 // be. Thread-safety: values.

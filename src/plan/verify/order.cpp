@@ -1,5 +1,6 @@
-// What an instruction needs from its own row is above it: a compute action its inputs, a SEND the
-// value that leaves. Nothing is said here about instructions that are missing or doubled.
+// Every instruction is below what it needs from its own row: a compute action below its inputs, a
+// SEND below the value that leaves. Nothing is said here about instructions that are missing or
+// doubled.
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -20,7 +21,7 @@ class RowOrder {
   }
 
  private:
-  // Whether this instruction is the one that the index holds: not a repetition, in range, at home.
+  // True if this instruction is the one that the index holds: not a repetition, in range, at home.
   bool counts(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
            v_.program.stage_map.rank_of(action.stage) == rank_ &&

@@ -18,7 +18,7 @@ bool must_reduce(const Program& program) {
   return replicas && updates(program);
 }
 
-// Whether gradients are reduced a microbatch at a time.
+// True if gradients are reduced a microbatch at a time.
 bool reduces_single(const Program& program) {
   for (const std::vector<Action>& row : program.ranks) {
     for (const Action& action : row) {
@@ -28,7 +28,7 @@ bool reduces_single(const Program& program) {
   return false;
 }
 
-// What has happened to a stage of the row, by index.
+// The last actions of a stage in the row, by index.
 struct StageEnd {
   int compute = kNowhere;  // last of each
   int gradient = kNowhere;
@@ -38,7 +38,7 @@ struct StageEnd {
   int update = kNowhere;
 };
 
-// What has happened in a row, by index.
+// The last actions of a row, by index.
 struct RowEnd {
   int compute = kNowhere;  // last compute action
   int weight_gradient = kNowhere;

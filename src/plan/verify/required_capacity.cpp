@@ -1,7 +1,7 @@
 // Ranks that only wait for messages and for room in bounded channels come to a halt in one certain
 // state, whatever the timing (Kahn, "The semantics of a simple language for parallel programming",
 // 1974). So: run with capacity 1; when all are stuck, that capacity is too small, and with one more
-// for every channel the run goes on from there (Parks, "Bounded scheduling of process networks",
+// for every channel the run resumes from there (Parks, "Bounded scheduling of process networks",
 // 1995). Each raise frees a SEND, so all of it is linear in the number of events.
 #include <utility>
 

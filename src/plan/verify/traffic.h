@@ -102,7 +102,7 @@ void run_to_end(const Traffic& traffic, Rules& rules) {
   }
 }
 
-// Who has come to which collective.
+// The members that have come to each collective.
 class Arrivals {
  public:
   explicit Arrivals(const Traffic& traffic)

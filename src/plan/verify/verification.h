@@ -1,4 +1,5 @@
-// What the checks of verify() share. One file per kind of check; verify.cpp runs them in order.
+// The shared part of the checks of verify(). One file per kind of check; verify.cpp runs them in
+// order.
 //
 // Owns: the list of violations and the index of instructions while one program is verified.
 // Thread-safety: one Verification per call.
@@ -35,9 +36,9 @@ class Verification {
 
   // At an instruction.
   void report(int rank, int index, std::string reason);
-  // Of an instruction that should be on this rank.
+  // Reports that an instruction is absent which should be on this rank.
   void report_absent(int rank, const Action& action, std::string reason);
-  // Of the rank as a whole; -1: of the program.
+  // Reports a violation of the rank as a whole; -1: of the program.
   void report_rank(int rank, std::string reason);
   // By rank and index; a very long list is cut, with a last entry that says so.
   std::vector<Violation> take_violations();
@@ -56,7 +57,7 @@ bool check_well_formed(Verification& verification);
 void index_instructions(Verification& verification);
 // Every stage and microbatch forward once, and backward once or input and weight once each.
 void check_completeness(Verification& verification);
-// What an instruction needs from its own row is above it.
+// Every instruction is below what it needs from its own row.
 void check_order(Verification& verification);
 // Every SEND has its RECV and the reverse, in one order on every channel.
 void check_transfers(Verification& verification);

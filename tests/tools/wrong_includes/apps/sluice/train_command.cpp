@@ -1,2 +1,2 @@
 #include <CLI/CLI.hpp>
-#include "run/out_of_memory.h"
+#include "engine/out_of_memory.h"

@@ -1,1 +1,1 @@
-#include "run/executor.h"
+#include "engine/executor.h"

@@ -1,0 +1,16 @@
+// All ranks of a run in this process, each a process of its own: for transport = "gloo" without a
+// launcher, to see what the link costs and to debug it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "sluice/parts/transport.h"
+
+namespace sluice {
+
+// Endpoints in the order of the ranks. Throws Error(kPeer) as make_gloo_link().
+std::vector<std::unique_ptr<Transport>> make_loopback_transports(int num_ranks,
+                                                                 const TransportOptions& options);
+
+}  // namespace sluice

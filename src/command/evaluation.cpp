@@ -1,0 +1,284 @@
+#include "command/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/format.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/read_manifest.h"
+#include "command/fingerprints.h"
+#include "command/inputs.h"
+#include "command/job.h"
+#include "command/processes.h"
+#include "command/weights.h"
+#include "config/batch_sizes.h"
+#include "config/machine_memory.h"
+#include "config/option_keys.h"
+#include "engine/out_of_memory.h"
+#include "engine/rank_threads.h"
+#include "engine/replicas.h"
+#include "io/adapter_directory.h"
+#include "report/run_texts.h"
+#include "sluice/causal_lm.h"
+#include "sluice/checkpoint.h"
+#include "sluice/error.h"
+#include "train/directory_weights.h"
+
+namespace sluice {
+namespace {
+
+// ---- the loss on data ----
+
+std::int64_t rows_of(const TokenData& data, std::int64_t batch_size, std::int64_t max_batches) {
+  const std::int64_t all = data.num_sequences();
+  return max_batches > 0 && max_batches <= all / batch_size ? max_batches * batch_size : all;
+}
+
+// The replica's share of the microbatches that `count` rows make.
+StepBatch batch_of_replica(const TokenData& data, std::int64_t first, std::int64_t count,
+                           const EvaluationBatches& batches, std::int64_t step) {
+  const std::int64_t size = batches.microbatch_size, all = (count + size - 1) / size;
+  const std::int64_t from = all * batches.replica / batches.num_replicas;
+  const std::int64_t to = all * (batches.replica + 1) / batches.num_replicas;
+  StepBatch batch;
+  if (from < to) {
+    const std::int64_t num_rows = std::min(to * size, count) - from * size;
+    batch = causal_lm_batch(data.read({first + from * size}, num_rows), size, step);
+  }
+  batch.step = step;
+  batch.first_microbatch = from;
+  return batch;
+}
+
+}  // namespace
+
+EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank) {
+  EvaluationBatches batches;
+  batches.batch_size = batch_sizes(config).global_batch;
+  batches.microbatch_size = config.training.microbatch_size;
+  batches.replica = replica_of(plan.program.mesh, rank);
+  batches.num_replicas = plan.data_parallel.degree;
+  return batches;
+}
+
+void require_counted_labels(const TokenData& data, const RunConfig& config,
+                            std::int64_t max_batches) {
+  const std::int64_t batch_size = batch_sizes(config).global_batch;
+  if (max_batches == 0) return data.require_counted_labels(/*steps=*/0, batch_size);
+  const std::int64_t num_rows = rows_of(data, batch_size, max_batches);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    if (data.read({row}, 1).counted_labels(0, 1) > 0) return;
+  }
+  throw Error(ErrorKind::kInput,
+              {.what = formatted("no label of the first {} is counted", counted(num_rows, "row")),
+               .where = "evaluation",
+               .remedy = "give files whose first rows have labels other than -100, or raise "
+                         "validation.steps"});
+}
+
+DataLoss evaluate_data(
+    const TokenData& data, const EvaluationBatches& batches, std::int64_t max_batches,
+    std::int64_t step,
+    const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of) {
+  const std::int64_t batch_size = batches.batch_size;
+  const std::int64_t num_rows = rows_of(data, batch_size, max_batches);
+  DataLoss total;
+  for (std::int64_t first = 0; first < num_rows; first += batch_size) {
+    const StepBatch batch =
+        batch_of_replica(data, first, std::min(batch_size, num_rows - first), batches, step);
+    for (const MicrobatchLoss& loss : losses_of(batch)) {
+      total.sum += loss.sum;
+      total.tokens += loss.count;
+    }
+  }
+  if (total.tokens > 0) return total;
+  throw Error(ErrorKind::kInput, {.what = "no label of the data is counted",
+                                  .where = "evaluation",
+                                  .remedy = "give files with labels other than -100"});
+}
+
+// ---- the command ----
+
+namespace {
+
+// The last checkpoint of a folder that holds several, "" for none.
+std::string last_checkpoint_in(const std::string& folder) {
+  std::set<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename();
+    if (name.starts_with("step-")) names.insert(name);
+  }
+  return names.empty() ? "" : folder + "/" + *names.rbegin();
+}
+
+// Weights of the same shapes may be those of another model.
+void require_same_config(const std::string& path, const ModelSpec& spec) {
+  const std::string file = path + "/config.json";
+  if (!std::filesystem::exists(file)) return;
+  const Json theirs = model_of(read_model_spec(path).config_text), own = model_of(spec.config_text);
+  const auto require_same = [&](const std::string& key) {
+    if (theirs.at(key) == own.at(key)) return;
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = formatted("the checkpoint is of another model: its '{}' is {}, not {}",
+                                   key, theirs.at(key).dump(), own.at(key).dump()),
+                 .where = file,
+                 .remedy = "set model.path to the checkpoint itself"});
+  };
+  require_same("model_type");  // models of two families differ in many keys: this one says why
+  for (const auto& [key, value] : own.members()) require_same(key);
+}
+
+OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
+  std::error_code unknown;
+  if (std::filesystem::is_regular_file(path, unknown)) {
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = "--checkpoint is a file",
+                 .where = path,
+                 .remedy = "name the directory with the weights, as step-00000100"});
+  }
+  if (was_committed(path)) Checkpoint(path).verify(resolve_threads_per_rank(0, 1));
+  try {
+    require_same_config(path, spec);
+    return open_weights_in(path, spec);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+    const std::string inside = last_checkpoint_in(path);
+    throw Error(
+        ErrorKind::kCheckpoint,
+        {.what = error.fact(),
+         .where = error.where(),
+         .remedy = inside.empty() ? error.remedy() : formatted("did you mean '{}'?", inside)});
+  }
+}
+
+struct EvaluatedWeights {
+  OpenedWeights opened;
+  std::optional<Adapter> adapter;
+  std::optional<AdapterDirectory> tensors;
+};
+
+EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
+                                     const std::string& checkpoint) {
+  EvaluatedWeights weights;
+  weights.adapter = adapter_of_config(config, spec);
+  const bool is_stored = weights.adapter && !config.model.adapter.empty();
+  if (is_stored) {
+    if (was_committed(config.model.adapter))
+      Checkpoint(config.model.adapter).verify(resolve_threads_per_rank(0, 1));
+    weights.tensors.emplace(config.model.adapter);
+  }
+  weights.opened = checkpoint.empty() || is_stored ? open_weights(config, spec)
+                                                   : open_checkpoint(checkpoint, spec);
+  if (is_stored) {
+    require_base_of_run(config.model.adapter, spec, weights.opened);
+    require_base_layers(*weights.tensors, *weights.opened.directory);
+  }
+  if (weights.opened.directory) return weights;
+  throw Error(ErrorKind::kUsage,
+              {.what = "model.config alone has no weights to evaluate",
+               .where = config.origins.at("model.config"),
+               .remedy = "set model.path, or give --checkpoint a directory with weights"});
+}
+
+// Gradients and optimizer are not there; what microbatches keep for a backward is more than
+// forwards need.
+void require_memory_to_evaluate(Plan plan, int ranks_here) {
+  for (RankPrediction& rank : plan.ranks)
+    rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =
+        rank.memory.reduction_bytes = 0;
+  const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes(), ranks_here);
+  if (!shortage) return;
+  throw Error(ErrorKind::kMemory,
+              {.what = "the evaluation needs more memory than there is",
+               .where = shortage->where(),
+               .remedy = "use a smaller training.microbatch_size or training.seq_len"});
+}
+
+DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan,
+                          const EvaluatedWeights& weights, const TokenData& data,
+                          const std::map<std::string, std::string>& identity, Transport& transport,
+                          std::string& doing) {
+  const int rank = transport.rank();
+  const Model model = causal_lm(plan.model, layer_options(config, weights.adapter));
+  doing = "comparing the processes";
+  require_same_run(identity, transport.world());
+  doing = "making the modules";
+  Pipeline pipeline(model, plan, transport, run_options(config));
+  doing = "loading the weights";
+  pipeline.load_weights(weights_of(*weights.opened.directory, plan.model,
+                                   weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
+  doing = "evaluating";
+  return evaluate_data(data, evaluation_batches(config, plan, rank), /*max_batches=*/0, /*step=*/0,
+                       [&](const StepBatch& batch) { return pipeline.evaluate(batch); });
+}
+
+Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::string& checkpoint,
+                         ProcessJob& processes) {
+  const LocalRanks ranks = ranks_of(processes, plan.program.mesh.num_ranks());
+  const TokenData data = open_data(config, evaluation_data_options(config, plan.model));
+  if (ranks.has_speaker()) {
+    for (const std::string& warning : data.warnings()) log_warning(detail::with_keys(warning));
+  }
+  const EvaluatedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
+  if (!weights.opened.warning.empty() && ranks.has_speaker()) log_warning(weights.opened.warning);
+  require_memory_to_evaluate(plan, ranks.on_machine);
+  require_counted_labels(data, config, /*max_batches=*/0);
+
+  const std::map<std::string, std::string> identity =
+      ranks.has_others
+          ? identity_of(config, plan, fingerprints_of(config, plan.model, weights.opened),
+                        ranks.threads_per_rank(config.training.threads_per_rank))
+          : std::map<std::string, std::string>();
+  PerRank<DataLoss> losses(ranks);
+  try {
+    run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
+              [&](Transport& transport) {
+                std::string doing;
+                try {
+                  losses.at(transport.rank()) =
+                      evaluate_on_rank(config, plan, weights, data, identity, transport, doing);
+                } catch (...) {
+                  rethrow_with_place(
+                      formatted("{}, {}", place_of_rank(plan, transport.rank()), doing),
+                      kOutOfMemoryRemedy);
+                }
+              });
+  } catch (const Error& error) {
+    throw detail::with_keys(error);
+  }
+  const DataLoss& loss = agreed(losses, "the loss");
+  if (std::isfinite(loss.mean())) return {loss.mean(), loss.tokens};
+  throw Error(ErrorKind::kNotFinite, {.what = "the loss is not finite",
+                                      .where = checkpoint.empty() ? config.model.path : checkpoint,
+                                      .remedy = "evaluate weights that are finite"});
+}
+
+}  // namespace
+
+double Evaluation::perplexity() const { return std::exp(loss); }
+
+std::string to_json(const Evaluation& result) {
+  return Json{{"loss", result.loss}, {"tokens", result.tokens}, {"perplexity", result.perplexity()}}
+      .dump();
+}
+
+Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint) {
+  const int num_ranks = plan.program.mesh.num_ranks();
+  ProcessJob processes(read_launch_environment(), job_options(config, num_ranks));
+  Evaluation evaluation;
+  told_to_all(processes, [&] { evaluation = evaluate_here(config, plan, checkpoint, processes); });
+  processes.finish();
+  evaluation.told_here = processes.environment().layout.process == 0;
+  return evaluation;
+}
+
+}  // namespace sluice

@@ -1,0 +1,53 @@
+// The loss on a data set: every sequence once, in the order of the files.
+// Thread-safety: pure functions, but for the model that they are given.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "config/run_config.h"
+#include "engine/executor.h"
+#include "sluice/data.h"
+#include "sluice/plan.h"
+
+namespace sluice {
+
+// Throws Error(kInput) when evaluate_data() with the same max_batches would count no label, or meet
+// a malformed row before the first that it counts. With 0, all batches, it goes by the rows that
+// were read, and throws for a file without counted labels, too.
+void require_counted_labels(const TokenData& data, const RunConfig& config,
+                            std::int64_t max_batches);
+
+// The cut of rows into batches, and of the microbatches of each into replicas: those of replica 0
+// come first. A batch may have fewer microbatches than there are replicas.
+struct EvaluationBatches {
+  std::int64_t batch_size = 1, microbatch_size = 1;
+  std::int64_t replica = 0, num_replicas = 1;
+};
+// Batches of as many sequences as a step has. rank: of the run.
+EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank);
+
+struct DataLoss {
+  double sum = 0;
+  std::int64_t tokens = 0;  // counted
+  double mean() const { return sum / static_cast<double>(tokens); }
+  // The same bits, also where a sum is not a number.
+  friend bool operator==(const DataLoss& a, const DataLoss& b) {
+    return std::bit_cast<std::uint64_t>(a.sum) == std::bit_cast<std::uint64_t>(b.sum) &&
+           a.tokens == b.tokens;
+  }
+};
+
+// The loss on the first max_batches batches (0: all), the last of which may be smaller. losses_of:
+// the losses of all replicas' models on a batch, of which this one gets its own microbatches (maybe
+// none), in the order of all microbatches, in which they are added up: so the sum does not depend
+// on how they fall into batches and replicas. step: the one that is evaluated, for messages. Throws
+// Error(kInput) for a row that is malformed, and when no label is counted.
+DataLoss evaluate_data(
+    const TokenData& data, const EvaluationBatches& batches, std::int64_t max_batches,
+    std::int64_t step,
+    const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of);
+
+}  // namespace sluice

@@ -1,0 +1,106 @@
+#include "command/failed_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/option_keys.h"
+#include "launch/line_table.h"
+#include "report/run_texts.h"
+
+namespace sluice {
+namespace {
+
+// Tells the user of a run that failed; where there are others, the error too.
+void tell_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
+  // The error of data or of numbers says it all.
+  if (error.kind() != ErrorKind::kInput && error.kind() != ErrorKind::kNotFinite) {
+    const std::string records = failure ? run.flight.write_failure(*failure) : "";
+    if (failure && run.ranks.tells()) {
+      std::cerr << run.post_mortem.text(run.plan.program, *failure,
+                                        {use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)});
+      if (!records.empty()) {
+        std::cerr << formatted(
+            "\nflight records: {} (`sluice debug flight {}` compares the ranks)\n", records,
+            records);
+      }
+    }
+  }
+  if (run.ranks.has_others && run.ranks.tells())
+    std::cerr << "sluice: error: " << error.what() << "\n";
+}
+
+HangLimits hang_limits(const CommOptions& comm) {
+  const auto duration = [](double seconds) {
+    return std::chrono::duration_cast<HangLimits::Duration>(std::chrono::duration<double>(seconds));
+  };
+  HangLimits limits;
+  limits.named = duration(comm.heartbeat_seconds);
+  limits.ended = duration(comm.train_timeout_seconds);
+  limits.ended_unknown = duration(std::max(comm.init_timeout_seconds, comm.train_timeout_seconds));
+  return limits;
+}
+
+// Ends every wait, of all ranks, by the error of a rank that hangs. A launcher may end this process
+// as soon as the others have ended, so that what it has to tell is told at once.
+void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error, bool& has_told) {
+  const FlightRecorder& recorder = run.flight.recorder(rank);
+  run.post_mortem.add(rank, recorder.running().value_or(RunningAction()).index, recorder.text());
+  endpoint.abort({rank, error.kind(), error.what()});
+  if (!run.ranks.has_others) return;
+  tell_failed(run, detail::with_keys(run.ranks.cause(error)), endpoint.failure());
+  has_told = true;
+}
+
+// A thread that hangs cannot be ended, and what it uses has to stay: the process ends as it is.
+[[noreturn]] void leave_hung(ProcessRun& run, Transport& endpoint) {
+  const Failure first = endpoint.failure().value_or(Failure());
+  const Error cause = run.ranks.cause(Error(first.kind, {.what = first.message}));
+  if (!run.ranks.has_others) {
+    tell_failed(run, cause, first);
+    std::cerr << "sluice: error: " << cause.what() << "\n";
+  }
+  std::_Exit(cause.exit_code());
+}
+
+}  // namespace
+
+void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
+                  bool has_told) {
+  if (run.ranks.has_others && !has_told) tell_failed(run, error, failure);
+  // Without all ranks there are not all weights.
+  if (error.kind() != ErrorKind::kPeer) {
+    if (run.log && run.log->has_logged()) run.log->sync_metrics();
+    const auto last = save_last_weights(
+        [&run](std::int64_t step) { return run.target(step); }, run.interrupted, run.ranks,
+        run.ranks.threads_per_rank(run.config.training.threads_per_rank));
+    if (last && run.log) run.log->end(Ending::kFailed, last->step, last->path);
+  }
+  run.stop.run_finished();
+  if (!run.ranks.has_others) tell_failed(run, error, failure);
+}
+
+HangWatchOptions hang_watch_options(ProcessRun& run, Transport& endpoint, bool& has_told) {
+  HangWatchOptions options;
+  options.limits = hang_limits(run.config.comm);
+  options.ends_run = run.ranks.num_ranks > 1;
+  options.waits = [&endpoint] { return endpoint.waits(); };
+  options.place = [&run](int rank) { return place_of_rank(run.plan, rank); };
+  options.warn = [&run, &endpoint](int rank, const std::string& what, const std::string& remedy) {
+    if (run.ranks.report_hung) return run.ranks.report_hung(rank, what, remedy);
+    log_warning(hung_text(what, endpoint.waits(), remedy));
+  };
+  options.end = [&run, &endpoint, &has_told](int rank, const Error& error) {
+    end_hung(run, endpoint, rank, error, has_told);
+  };
+  options.leave = [&run, &endpoint] { leave_hung(run, endpoint); };
+  return options;
+}
+
+}  // namespace sluice

@@ -1,0 +1,126 @@
+#include "command/inputs.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "base/format.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "config/option_keys.h"
+#include "io/hf_shards.h"
+#include "ops/kernels/kernels.h"
+#include "ops/products.h"
+#include "plan/families/fused.h"
+#include "plan/families/nested.h"
+#include "plan/lora/adapter_files.h"
+#include "sluice/lora.h"
+
+namespace sluice {
+namespace {
+
+std::string folder_of(const std::string& file) {
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+TokenDataOptions data_options(const RunConfig& config, const ModelSpec& spec,
+                              std::vector<std::string> files) {
+  TokenDataOptions options;
+  options.data = config.data;
+  options.data.files = std::move(files);
+  options.seq_len = config.training.seq_len;
+  options.vocab_size = spec.vocab_size;
+  options.seed = config.training.seed;
+  options.model_directory = model_directory(config);
+  options.model_family = spec.family;
+  options.max_positions = spec.max_positions;
+  return options;
+}
+
+// training.mixed_precision.
+std::optional<at::ScalarType> autocast_type(const RunConfig& config) {
+  if (config.training.mixed_precision == MixedPrecision::kBfloat16) return at::kBFloat16;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string model_directory(const RunConfig& config) {
+  if (!config.model.path.empty()) return config.model.path;
+  std::error_code unseen;
+  if (std::filesystem::is_directory(config.model.config, unseen)) return config.model.config;
+  return config.model.config.empty() ? "" : folder_of(config.model.config);
+}
+
+std::string source_directory(const RunConfig& config) {
+  const std::string& tokenizer = config.data.tokenizer;
+  if (!config.model.path.empty() || tokenizer == "auto" || tokenizer == "bytes")
+    return model_directory(config);
+  std::error_code unseen;
+  if (std::filesystem::is_directory(tokenizer, unseen)) return tokenizer;
+  return folder_of(tokenizer);
+}
+
+TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec) {
+  TokenDataOptions options = data_options(config, spec, {});
+  const std::vector<std::vector<std::string>> entries = expand_data_entries(config);
+  for (const std::vector<std::string>& entry : entries) {
+    options.data.files.insert(options.data.files.end(), entry.begin(), entry.end());
+    if (!config.data.weights.empty())
+      options.files_per_entry.push_back(static_cast<std::int64_t>(entry.size()));
+  }
+  return options;
+}
+
+TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec) {
+  TokenDataOptions options = training_data_options(config, spec);
+  options.data.shuffle = false;
+  options.data.weights.clear();
+  return options;
+}
+
+TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec) {
+  TokenDataOptions options = data_options(config, spec, expand_validation_files(config));
+  options.data.shuffle = false;
+  options.data.weights.clear();
+  return options;
+}
+
+TokenData open_data(const RunConfig& config, TokenDataOptions options,
+                    const NameOfOption& name_of) {
+  try {
+    return TokenData(std::move(options));
+  } catch (const Error& error) {
+    throw detail::with_places(config, with_names(error, name_of));
+  }
+}
+
+LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter) {
+  LayerOptions options;
+  options.adapter = adapter;
+  options.fused = config.training.fused == FusedOperators::kAuto;
+  if (config.model.dtype == ParameterType::kBfloat16) options.dtype = at::kBFloat16;
+  if (config.model.dtype == ParameterType::kFloat16) options.dtype = at::kHalf;
+  return options;
+}
+
+std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
+  const bool has_adapter = !config.model.adapter.empty() || config.lora.rank > 0;
+  if (config.training.fused != FusedOperators::kAuto ||
+      config.model.dtype != ParameterType::kFloat32 ||
+      config.training.mixed_precision != MixedPrecision::kNone || has_adapter)
+    return formatted("plain, {}", ops::kernels().name);
+  return formatted("fused, {}, {}{}", ops::kernels().name, ops::products_name(),
+                   detail::computes_loss(model.layers.back()) ? ", loss by blocks" : "");
+}
+
+RunOptions run_options(const RunConfig& config) {
+  RunOptions options;
+  options.seed = static_cast<std::uint64_t>(config.training.seed);
+  options.scale = config.parallelism.scale_grads;
+  options.autocast = autocast_type(config);
+  options.weights = InitialWeights::kNone;
+  return options;
+}
+
+}  // namespace sluice

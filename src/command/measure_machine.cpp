@@ -1,0 +1,207 @@
+// A training run of a small model (small_model.h), so that the times are those of the instructions
+// that a run executes, whatever carries them out. As many of it run at once as ranks will share the
+// cores; of all rounds the typical time of every instruction counts (instruction_times.h), and of
+// all that ran beside each other their mean.
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "command/inputs.h"
+#include "command/instruction_times.h"
+#include "command/job.h"
+#include "command/small_model.h"
+#include "config/machine_memory.h"
+#include "engine/rank_threads.h"
+#include "launch/launch_environment.h"
+#include "plan/predict/layer_kinds.h"
+#include "plan/predict/layer_times.h"
+#include "sluice/causal_lm.h"
+#include "sluice/parts/transport.h"
+#include "sluice/trainer.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+// Rounds, however long they take: the first warms up, and no time comes from one sample. More of
+// them where samples contradict each other.
+constexpr int kFewestRounds = 2, kMostMoreRounds = 4;
+
+// ---- one that runs ----
+
+void run_rounds(const RunConfig& config, const SmallModel& small, Transport& transport,
+                Clock::time_point deadline, InstructionTimes& times) {
+  RunOptions options = run_options(config);
+  options.weights = InitialWeights::kDrawn;
+  options.training_observers = [&](int /*rank*/) { return std::vector<ExecutorObserver*>{&times}; };
+  Pipeline pipeline(small.model, small.plan, transport, options);
+  Trainer trainer(pipeline, config.optimizer);
+  double longest = 0;
+  int more = 0;  // rounds after the deadline
+  Clock::time_point now = Clock::now();
+  for (int round = 1;; ++round) {
+    trainer.step(some_batch(config, small.spec, round), /*learning_rate=*/0);
+    const Clock::time_point after = Clock::now();
+    longest = std::max(longest, seconds_between(now, after));
+    now = after;
+    // Rounds after the first are a little shorter, and no two rounds must end together.
+    const bool is_late =
+        now + std::chrono::duration_cast<Clock::duration>(Seconds(longest)) > deadline;
+    if (!is_late || round < kFewestRounds) continue;
+    if (++more > kMostMoreRounds || !times.needs_more()) return;
+  }
+}
+
+// ---- transfers ----
+
+// Half of the way there and back of a message between two threads of this process.
+double message_latency(double bytes) {
+  constexpr int kMessages = 40;
+  const auto endpoints = make_local_transports(2);
+  double shortest = std::numeric_limits<double>::max();
+  run_ranks(endpoints, 1, nullptr, [&](Transport& transport) {
+    const int other = 1 - transport.rank();
+    const at::Tensor payload =
+        at::zeros({std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / sizeof(float)))});
+    for (int i = 0; i < kMessages; ++i) {
+      const MessageTag tag{0, i, 1};
+      const Clock::time_point began = Clock::now();
+      const auto receive = [&] {
+        transport.wait(transport.post_receive(other, ChannelKind::kActivation, tag, std::nullopt));
+      };
+      if (transport.rank() == 1) receive();
+      transport.send(other, ChannelKind::kActivation, {tag, {payload}});
+      if (transport.rank() == 1) continue;
+      receive();
+      shortest = std::min(shortest, seconds_between(began, Clock::now()) / 2);
+    }
+  });
+  return shortest;
+}
+
+// ---- all together ----
+
+int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+double mean(const std::vector<InstructionTimes>& times,
+            const std::function<double(const InstructionTimes&)>& of) {
+  double sum = 0;
+  for (const InstructionTimes& each : times) sum += of(each);
+  return sum / static_cast<double>(times.size());
+}
+
+LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
+  LayerTime sum;
+  const auto count = static_cast<double>(measured.size());
+  for (const InstructionTimes& each : measured) {
+    const LayerTime time = each.of(stage);
+    for (double LayerTime::*part : {&LayerTime::forward, &LayerTime::backward_input,
+                                    &LayerTime::backward_weight, &LayerTime::backward})
+      sum.*part += time.*part / count;
+  }
+  settle(sum);
+  return sum;
+}
+
+// A frozen layer below all that is trained in the small model may be above something in the whole
+// one: the gradient of its input has as many products as its forward.
+void set_unseen(LayerTime& time, const LayerInfo& layer, const MicrobatchShape& shape) {
+  if (time.backward > 0) return;
+  if (layer.cost.input_flops.at(shape) <= 0) return;
+  time.backward_input = time.backward = time.forward;
+}
+
+LayerTimes times_of(const RunConfig& config, const ModelSpec& whole,
+                    const std::vector<detail::LayerGroup>& groups, const SmallModel& small,
+                    const std::vector<InstructionTimes>& measured) {
+  LayerTimes times = without_times(
+      whole, {config.training.microbatch_size, config.training.seq_len}, config.optimizer.kind);
+  times.unit = "s";
+  times.action = mean(measured, [](const InstructionTimes& each) { return each.action(); });
+  double trained = 0;
+  const auto trained_of = [](const LayerInfo& layer) {
+    double count = 0;
+    for (const ParameterSpec& parameter : layer.parameters) {
+      if (parameter.trainable && parameter.tied_to.empty())
+        count += static_cast<double>(parameter.numel());
+    }
+    return count;
+  };
+  for (const LayerInfo& layer : small.spec.layers) trained += trained_of(layer);
+  const double update = mean(measured, [](const InstructionTimes& each) { return each.update(); });
+  for (const detail::LayerGroup& group : groups) {
+    const auto place = std::find(small.groups.begin(), small.groups.end(), group.measured_as);
+    const int stage = static_cast<int>(place - small.groups.begin());
+    const LayerTime measured_time = mean_times(measured, stage);
+    // The last of layers that are always together has it all.
+    LayerTime& time = times.layers[static_cast<std::size_t>(group.layers.back())];
+    time.forward = measured_time.forward;
+    time.backward_input = measured_time.backward_input;
+    time.backward_weight = measured_time.backward_weight;
+    time.backward = measured_time.backward;
+    set_unseen(time, whole.layers[static_cast<std::size_t>(group.layers.back())],
+               times.of.microbatch);
+    for (const int layer : group.layers) {
+      times.layers[static_cast<std::size_t>(layer)].optimizer_step =
+          trained > 0 ? update * trained_of(whole.layers[static_cast<std::size_t>(layer)]) / trained
+                      : 0;
+    }
+  }
+  return times;
+}
+
+}  // namespace
+
+MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
+  const Clock::time_point deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+  const RunConfig one = of_one_rank(config);
+  const Plan whole = plan_of_config(one);
+  const std::vector<detail::LayerGroup> groups = detail::layer_groups(whole.model);
+  const SmallModel small = small_model(one, whole.model, groups);
+
+  const PipelineOptions& pipeline = config.parallelism.pipeline;
+  const int num_ranks = pipeline.num_ranks.value_or(1) * pipeline.data_parallel.degree;
+  const ProcessLayout layout = read_launch_environment().layout;
+  const int ranks_here = num_ranks * layout.processes_on_machine / layout.num_processes;
+  const int threads =
+      resolve_threads_per_rank(static_cast<int>(config.training.threads_per_rank), ranks_here);
+  const std::int64_t each_needs = small.plan.ranks.front().memory.total_bytes();
+  require_memory(small.plan, machine_memory_bytes());
+  int at_once = std::clamp(cores() / threads, 1, std::max(1, ranks_here));
+  while (at_once > 1 && at_once * each_needs > machine_memory_bytes()) --at_once;
+
+  std::vector<std::unique_ptr<Transport>> endpoints;
+  for (int i = 0; i < at_once; ++i)
+    endpoints.push_back(std::move(make_local_transports(1).front()));
+  std::vector<InstructionTimes> measured(endpoints.size());
+  std::map<const Transport*, InstructionTimes*> times_of_endpoint;
+  for (std::size_t i = 0; i < endpoints.size(); ++i)
+    times_of_endpoint[endpoints[i].get()] = &measured[i];
+  run_ranks(endpoints, threads, nullptr, [&](Transport& transport) {
+    run_rounds(one, small, transport, deadline, *times_of_endpoint.at(&transport));
+  });
+
+  LayerTimes times = times_of(one, whole.model, groups, small, measured);
+  times.of = timed_run_of(config, whole.model, threads);
+  double largest = 0;
+  for (const LayerTime& layer : times.layers) {
+    if (layer.role != LayerRole::kHead) largest = std::max(largest, layer.output_bytes);
+  }
+  times.latency = num_ranks > 1 ? message_latency(largest) : 0;
+  const double parallel = std::max(1.0, static_cast<double>(cores()) / threads);
+  if (layout.processes_on_machine == layout.num_processes && num_ranks > parallel)
+    times.parallel_ranks = parallel;
+  return {layer_times_json(times), machine_memory_bytes() / std::max(1, ranks_here), threads};
+}
+
+}  // namespace sluice

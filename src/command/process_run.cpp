@@ -1,0 +1,264 @@
+#include "command/process_run.h"
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "base/log.h"
+#include "checkpoint/checkpoint_files.h"
+#include "checkpoint/retention.h"
+#include "comm/process_job.h"
+#include "command/evaluation.h"
+#include "command/failed_run.h"
+#include "command/inputs.h"
+#include "command/output_folders.h"
+#include "command/train_rank.h"
+#include "config/batch_sizes.h"
+#include "config/machine_memory.h"
+#include "config/option_keys.h"
+#include "engine/out_of_memory.h"
+#include "engine/rank_threads.h"
+#include "engine/replicas.h"
+#include "io/published_directory.h"
+#include "io/step_name.h"
+#include "launch/record_signal.h"
+#include "launch/told_elsewhere.h"
+#include "plan/lora/adapter_files.h"
+
+namespace sluice {
+namespace {
+
+// The plan, whose memory is asked for before anything is made for each of its ranks.
+Plan fitting(Plan plan, int ranks_on_machine) {
+  require_memory(plan, machine_memory_bytes(), ranks_on_machine);
+  return plan;
+}
+
+// The tidying that a run which finished and was killed had left to do.
+void tidy_checkpoints(const ProcessRun& run) {
+  io::clean_steps(run.config.checkpoint.folder, checkpoint_kind());
+  run.target(run.resume.done.steps).after_commit();
+}
+
+std::string validation_name(std::string_view option) {
+  return option == "data.files" ? "validation.files" : "";
+}
+
+std::optional<TokenData> open_validation(const RunConfig& config, const ModelSpec& spec) {
+  if (config.validation.files.empty()) return std::nullopt;
+  return open_data(config, validation_data_options(config, spec), validation_name);
+}
+
+std::optional<AdapterDirectory> open_adapter(const RunConfig& config) {
+  if (config.model.adapter.empty()) return std::nullopt;
+  return AdapterDirectory(config.model.adapter);
+}
+
+// An endpoint knows the first failure of all ranks, once it has heard of it.
+std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport>>& endpoints) {
+  for (const auto& endpoint : endpoints) {
+    if (std::optional<Failure> failure = endpoint->failure()) return failure;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// ---- the job: all processes ----
+
+struct TrainingJob::Impl {
+  ProcessJob processes;
+  std::optional<ProcessRun> run;
+  std::int64_t steps = 0;
+
+  explicit Impl(const RunConfig& config, int num_ranks)
+      : processes(prepared(config), job_options(config, num_ranks)) {}
+
+  // Puts back what an ended run has left on its way, before any process looks for checkpoints: all
+  // of them meet in the next step.
+  static LaunchEnvironment prepared(const RunConfig& config) {
+    LaunchEnvironment environment = read_launch_environment();
+    if (environment.layout.process == 0) io::put_back_steps(config.checkpoint.folder);
+    return environment;
+  }
+};
+
+TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
+                         std::optional<StepRange> traced) {
+  const bool has_others = read_launch_environment().layout.num_processes > 1;
+  const bool is_told = needs_measurement(config) || (has_others && depends_on_machine(config));
+  std::optional<Plan> plan;
+  if (is_told) {
+    require_plannable(config);  // meeting and measuring take their time
+  } else {
+    plan = plan_of_config(config);
+  }
+  const PipelineOptions& pipeline = config.parallelism.pipeline;
+  const int num_ranks = plan ? plan->program.mesh.num_ranks()
+                             : pipeline.num_ranks.value_or(1) * pipeline.data_parallel.degree;
+  impl_ = std::make_unique<Impl>(config, num_ranks);
+  told_to_all(impl_->processes, [&] {
+    if (!plan) {
+      const MeasuredMachine measured = measured_once(config, impl_->processes);
+      plan = plan_of_config(config, &measured);
+    }
+    impl_->run.emplace(config, std::move(*plan), stop, ranks_of(impl_->processes, num_ranks),
+                       traced);
+  });
+}
+TrainingJob::~TrainingJob() = default;
+
+void TrainingJob::train() {
+  told_to_all(impl_->processes, [this] { impl_->steps = impl_->run->train(); });
+  impl_->processes.finish();
+}
+
+std::string TrainingJob::trace() const {
+  const ProcessRun& run = *impl_->run;
+  return run.trace && run.ranks.has_speaker() ? run.trace->text() : "";
+}
+
+int TrainingJob::close() {
+  const ProcessRun& run = *impl_->run;
+  if (impl_->steps < run.config.training.steps) return kStoppedBySignal;
+  if (run.log && run.log->metrics_error()) throw Error(*run.log->metrics_error());
+  return 0;
+}
+
+int run_job(const std::function<int()>& call) {
+  try {
+    return call();
+  } catch (...) {
+    rethrow_with_place("planning, before any rank started",
+                       "use fewer microbatches a step: lower training.local_batch_size or raise "
+                       "training.microbatch_size");
+  }
+}
+
+// ---- this process ----
+
+ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
+                       LocalRanks local_ranks, const std::optional<StepRange>& traced)
+    : config(run_config),
+      plan(fitting(std::move(run_plan), local_ranks.on_machine)),
+      adapter(adapter_of_config(config, plan.model)),
+      stop(stop_signal),
+      ranks(std::move(local_ranks)),
+      data(open_data(config, training_data_options(config, plan.model))),
+      validation(open_validation(config, plan.model)),
+      weights(open_weights(config, plan.model)),
+      adapter_tensors(open_adapter(config)),
+      ledger(ranks.num_ranks),
+      post_mortem(ranks),
+      flight(ranks, config.metrics.folder, ranks.name),
+      interrupted(ranks) {
+  require_model_is_kept(config);
+  require_data_is_kept(config);
+  if (adapter_tensors) require_base_layers(*adapter_tensors, *weights.directory);
+  made_of = fingerprints_of(config, plan.model, weights);
+  made_of.is_traced = traced.has_value();
+  // The ranks of other processes come when this has been done (TrainingJob).
+  if (ranks.has_speaker()) io::put_back_steps(config.checkpoint.folder);
+  resume = find_resume_point(config, made_of);
+  if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
+  if (ranks.has_speaker() && validation && data.warnings().empty()) {
+    for (const std::string& warning : validation->warnings())
+      log_warning(detail::with_keys(warning));
+  }
+  if (!is_finished(config, resume)) require_steps_left(traced);
+  if (!log) return;
+  if (!weights.warning.empty()) log_warning(weights.warning);
+  for (const std::string& warning : resume.warnings) log_warning(warning);
+}
+
+void ProcessRun::require_steps_left(const std::optional<StepRange>& traced) {
+  if (traced) trace.emplace(*traced, resume.done.steps, config.training.steps, ranks);
+  require_free_steps(config, resume);
+  data.require_counted_labels(config.training.steps, batch_sizes(config).global_batch, resume.done);
+  if (validation) require_counted_labels(*validation, config, config.validation.steps);
+  require_outputs(config, plan);
+}
+
+BatchRange ProcessRun::rows_of(int rank) const {
+  const std::int64_t count = batch_sizes(config).local_batch;
+  return {replica_of(plan.program.mesh, rank) * count, count};
+}
+
+void ProcessRun::read_ahead() {
+  data::StepsToRead steps;
+  steps.first = resume.done.steps + 1;
+  steps.last = config.training.steps;
+  steps.batch_size = batch_sizes(config).global_batch;
+  steps.done = resume.done;
+  for (const int rank : ranks.here) steps.rows[rank] = rows_of(rank);
+  batches.emplace(data, std::move(steps));
+}
+
+SaveTarget ProcessRun::target(std::int64_t step) const {
+  SaveTarget target;
+  target.path = config.checkpoint.folder + "/" + io::step_name(step);
+  target.commit = config.checkpoint.commit;
+  target.head.run = resume.run;
+  target.head.generation = resume.generation;
+  target.head.step = step;
+  target.head.sequence =
+      position_of_step(step + 1, batch_sizes(config).global_batch, resume.done).sequence;
+  target.head.seed = config.training.seed;
+  target.head.fingerprints = made_of.of;
+  target.head.settings = made_of.settings;
+  target.config_text = plan.model.config_text;
+  target.source_directory = source_directory(config);
+  if (adapter) {
+    const std::filesystem::path base = std::filesystem::absolute(config.model.path);
+    target.adapter_config = adapter_config(*adapter, plan.model, base.lexically_normal().string());
+  }
+  const Retention retention{.run = resume.run,
+                            .keep_latest_k = config.checkpoint.keep_latest_k,
+                            .keep_every = config.checkpoint.keep_every};
+  target.after_commit = [folder = config.checkpoint.folder, step, retention,
+                         commit = target.commit] {
+    remove_superseded(folder, step, retention, [commit](const std::string& path) {
+      io::remove_published(path, commit, checkpoint_kind());
+    });
+  };
+  return target;
+}
+
+std::int64_t ProcessRun::train() {
+  if (is_finished(config, resume)) {
+    if (log) {
+      log->already_finished();
+      tidy_checkpoints(*this);
+    }
+    return resume.done.steps;
+  }
+  if (log) {
+    folders.take(config);
+    if (const std::string text = earlier_run_warning(config, resume); !text.empty())
+      log_warning(text);
+    log->begin();
+  }
+  const RecordSignal on_request([this] { flight.write_on_request(); });
+  const auto endpoints = ranks.connect();
+  PerRank<std::int64_t> steps(ranks);
+  bool has_told = false;  // of a rank that hangs
+  try {
+    read_ahead();
+    const HangWatch watch(flight.recorders(),
+                          hang_watch_options(*this, *endpoints.front(), has_told));
+    run_ranks(
+        endpoints, ranks.threads_per_rank(config.training.threads_per_rank), &ledger,
+        [&](Transport& transport) { steps.at(transport.rank()) = train_rank(*this, transport); });
+    batches.reset();
+  } catch (const Error& error) {
+    batches.reset();
+    const Error cause = detail::with_keys(ranks.cause(error));
+    close_failed(*this, cause, first_failure(endpoints), has_told);
+    if (ranks.has_others) throw ToldElsewhere(cause);  // here, or by another process
+    throw Error(cause);
+  }
+  stop.run_finished();
+  return agreed(steps, "the number of steps done");
+}
+
+}  // namespace sluice

@@ -1,0 +1,155 @@
+#include "command/processes.h"
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+
+#include "base/json.h"
+#include "base/packer.h"
+#include "command/job.h"
+#include "config/machine_memory.h"
+#include "engine/out_of_memory.h"
+#include "engine/rank_threads.h"
+#include "launch/told_elsewhere.h"
+
+namespace sluice {
+namespace {
+
+// Threads cannot vanish, and a rank that fails wakes the others; what a rank waits for is at worst
+// a slow disk or a large stage.
+constexpr std::chrono::hours kLongestWait{1};
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000.0 * seconds));
+}
+
+// The file that torchrun reads (torch.distributed.elastic.multiprocessing.errors).
+void write_error_file(const ProcessJob& processes, const Error& failure) {
+  const std::string& path = processes.environment().error_file;
+  if (path.empty()) return;
+  const Json error = {
+      {"message",
+       {{"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(std::time(nullptr))}}},
+        {"message", failure.what()}}}};
+  std::ofstream(path) << error.dump();
+}
+
+constexpr int kMeasuringRank = 0;
+
+std::string to_bytes(const MeasuredMachine& measured) {
+  return Packer()
+      .add(measured.times)
+      .add(measured.memory_per_rank)
+      .add(measured.threads_per_rank)
+      .bytes();
+}
+
+MeasuredMachine from_bytes(std::string bytes) {
+  Unpacker reader(std::move(bytes), "what the first process has measured");
+  MeasuredMachine measured;
+  measured.times = reader.take<std::string>();
+  measured.memory_per_rank = reader.take<std::int64_t>();
+  measured.threads_per_rank = reader.take<std::int64_t>();
+  reader.finish();
+  return measured;
+}
+
+// Numbers of this process: times only where the plan needs them.
+MeasuredMachine own_machine(const RunConfig& config, const ProcessJob& processes) {
+  if (needs_measurement(config)) return measure_machine(config);
+  const int ranks_here = processes.ranks_on_machine();
+  MeasuredMachine machine;
+  machine.memory_per_rank = machine_memory_bytes() / ranks_here;
+  machine.threads_per_rank =
+      resolve_threads_per_rank(static_cast<int>(config.training.threads_per_rank), ranks_here);
+  return machine;
+}
+
+}  // namespace
+
+bool LocalRanks::has(int rank) const {
+  return std::find(here.begin(), here.end(), rank) != here.end();
+}
+
+int LocalRanks::threads_per_rank(std::int64_t configured) const {
+  return resolve_threads_per_rank(static_cast<int>(configured), on_machine);
+}
+
+LocalRanks ranks_of(ProcessJob& job, int num_ranks) {
+  LocalRanks ranks;
+  ranks.num_ranks = num_ranks;
+  ranks.here = job.ranks_here();
+  ranks.on_machine = job.ranks_on_machine();
+  ranks.connect = [&job] { return job.connect(); };
+  ranks.cause = [&job](const Error& own) { return job.agreed(own); };
+  ranks.tells = [&job] { return job.tells(); };
+  ranks.has_others = job.environment().layout.num_processes > 1;
+  if (ranks.has_others) {
+    ranks.name = job.name();
+    ranks.report_hung = [&job](int rank, const std::string& what, const std::string& remedy) {
+      job.report_hung(rank, what, remedy);
+    };
+  }
+  ranks.steps_begin = [&job] { job.steps_begin(); };
+  return ranks;
+}
+
+ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
+  const LaunchEnvironment environment = read_launch_environment();
+  const bool alone = environment.layout.num_processes == 1;
+  const TransportKind transport = config.parallelism.transport;
+  if (!alone && transport == TransportKind::kThreads) {
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = formatted("threads are ranks of one process, and {} {}",
+                           has_started(environment.launcher), environment.layout.num_processes),
+         .where = config.origins.at("parallelism.transport"),
+         .remedy = "parallelism.transport = \"gloo\", or start one process"});
+  }
+  ProcessJobOptions options;
+  options.num_ranks = num_ranks;
+  options.gloo = transport == TransportKind::kGloo;
+  options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
+  options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
+  // A rank that hangs has been named and has ended the run by then (hang_watch.h): who waits for it
+  // knows less.
+  options.deadline = milliseconds(config.comm.train_timeout_seconds) + options.heartbeat;
+  if (alone && !options.gloo) options.init_timeout = options.deadline = kLongestWait;
+  return options;
+}
+
+void told_to_all(ProcessJob& processes, const std::function<void()>& call) {
+  std::optional<Error> own;
+  try {
+    return call();
+  } catch (const ToldElsewhere& told) {
+    write_error_file(processes, told);
+    throw;
+  } catch (...) {
+    if (processes.environment().layout.num_processes == 1) throw;
+    own = caught_error();
+  }
+  const Error error = processes.agreed(*own);
+  write_error_file(processes, error);
+  if (processes.tells()) throw Error(error);
+  throw ToldElsewhere(error);
+}
+
+MeasuredMachine measured_once(const RunConfig& config, ProcessJob& processes) {
+  const ProcessLayout& layout = processes.environment().layout;
+  if (layout.num_processes == 1) return own_machine(config, processes);
+  const std::vector<int> here = processes.ranks_here();
+  std::string own;
+  if (here.front() == kMeasuringRank) own = to_bytes(own_machine(config, processes));
+  const auto endpoints = processes.connect();
+  std::string all;
+  run_ranks(endpoints, 1, nullptr, [&](Transport& transport) {
+    std::string told = transport.world()
+                           .broadcast(transport.rank() == kMeasuringRank ? own : "", kMeasuringRank)
+                           .wait();
+    if (transport.rank() == here.front()) all = std::move(told);
+  });
+  return from_bytes(std::move(all));
+}
+
+}  // namespace sluice

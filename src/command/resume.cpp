@@ -1,0 +1,265 @@
+#include "command/resume.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/read_manifest.h"
+#include "checkpoint/step_folders.h"
+#include "comm/gather_messages.h"
+#include "command/resume_differences.h"
+#include "engine/rank_threads.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kLastSequence = std::int64_t{1} << 62;  // positions beyond would overflow
+
+int num_cores() { return resolve_threads_per_rank(/*threads_per_rank=*/0, /*ranks_on_machine=*/1); }
+
+// A checkpoint that verifies and is of the step that its folder's name says.
+Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> step) {
+  Checkpoint checkpoint(path);
+  const Manifest& manifest = checkpoint.manifest();
+  if (step && manifest.step != *step) {
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = formatted("its manifest is of step {}", manifest.step),
+                 .where = path,
+                 .remedy = "a checkpoint keeps its name"});
+  }
+  if (manifest.sequence > kLastSequence) {
+    throw Error(ErrorKind::kCheckpoint, {.what = "its position in the data is beyond any data",
+                                         .where = path,
+                                         .remedy = "go on from another checkpoint"});
+  }
+  checkpoint.verify(num_cores());
+  return checkpoint;
+}
+
+// An error of the checkpoint at `path`, said beside that path.
+std::string reason_of(const Error& error, const std::string& path) {
+  std::string where = error.where();
+  if (where.starts_with(path)) where.erase(0, where.find_first_not_of('/', path.size()));
+  return error.fact() + (where.empty() ? "" : "; " + where);
+}
+
+// The generation that a manifest says; nothing where it cannot be read.
+std::optional<std::int64_t> generation_of(const StepFolder& folder) {
+  try {
+    return read_manifest(folder.path).generation;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Folders by generation, then by step. One that cannot be read counts as of the latest: it is to be
+// skipped, and named, where it would have been the newest.
+std::vector<StepFolder> by_age(const std::string& folder) {
+  std::vector<std::pair<std::optional<std::int64_t>, StepFolder>> aged;
+  std::int64_t latest = 0;
+  for (StepFolder& candidate : step_folders(folder)) {
+    const std::optional<std::int64_t> generation = generation_of(candidate);
+    latest = std::max(latest, generation.value_or(0));
+    aged.emplace_back(generation, std::move(candidate));
+  }
+  std::stable_sort(aged.begin(), aged.end(), [&](const auto& a, const auto& b) {
+    return a.first.value_or(latest) < b.first.value_or(latest);
+  });
+  std::vector<StepFolder> folders;
+  for (auto& [generation, candidate] : aged) folders.push_back(std::move(candidate));
+  return folders;
+}
+
+std::optional<Checkpoint> newest_verified(const std::string& folder,
+                                          std::vector<std::string>& warnings) {
+  const std::vector<StepFolder> folders = by_age(folder);
+  std::string damaged, damage;  // the newest that is committed
+  for (auto candidate = folders.rbegin(); candidate != folders.rend(); ++candidate) {
+    std::string reason;
+    std::error_code unknown;
+    if (std::filesystem::is_symlink(std::filesystem::symlink_status(candidate->path, unknown))) {
+      reason = "a symbolic link, not a checkpoint";
+    } else {
+      try {
+        return open_verified(candidate->path, candidate->step);
+      } catch (const Error& error) {
+        reason = reason_of(error, candidate->path);
+        if (damaged.empty() && was_committed(candidate->path)) {
+          damaged = candidate->path;
+          damage = reason;
+        }
+      }
+    }
+    warnings.push_back(formatted("skipped the checkpoint {}: {}", candidate->path, reason));
+  }
+  if (damaged.empty()) return std::nullopt;
+  throw Error(
+      ErrorKind::kCheckpoint,
+      {.what = "no checkpoint of checkpoint.folder can be gone on from; the newest that was "
+               "committed: " +
+               damage,
+       .where = damaged,
+       .remedy = "set checkpoint.resume = \"none\" to begin anew, or another "
+                 "checkpoint.folder"});
+}
+
+Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
+  std::vector<std::string> others;
+  for (const StepFolder& candidate : step_folders(folder)) {
+    if (candidate.step == step) return open_verified(candidate.path, step);
+    if (was_committed(candidate.path)) others.push_back(std::to_string(candidate.step));
+  }
+  throw Error(
+      ErrorKind::kCheckpoint,
+      {.what = formatted("there is no checkpoint of step {}", step),
+       .where = folder,
+       .remedy = others.empty()
+                     ? "there is none of any step: set checkpoint.resume = \"auto\", or the "
+                       "path of a checkpoint"
+                     : formatted("there are those of {} {}", others.size() == 1 ? "step" : "steps",
+                                 join(others, ", "))});
+}
+
+std::optional<Checkpoint> chosen(const CheckpointOptions& options,
+                                 std::vector<std::string>& warnings) {
+  const ResumeFrom& from = options.resume;
+  if (from.kind == ResumeFrom::kNone) return std::nullopt;
+  if (from.kind == ResumeFrom::kNewest) return newest_verified(options.folder, warnings);
+  if (from.kind == ResumeFrom::kStep) return checkpoint_of_step(options.folder, from.step);
+  return open_verified(from.path, std::nullopt);
+}
+
+// kind: "model" or "data". difference: "" for none.
+void judge(const std::string& kind, const std::string& difference, const Checkpoint& checkpoint,
+           const CheckpointOptions& options, const std::string& remedy,
+           std::vector<std::string>& warnings) {
+  if (difference.empty()) return;
+  const std::string what =
+      formatted("the checkpoint is of {}: {}", kind == "data" ? "other data" : "another model",
+                printable(difference));
+  if (std::find(options.allow.begin(), options.allow.end(), kind) != options.allow.end()) {
+    warnings.push_back(what + "; it is gone on from all the same, by checkpoint.allow");
+    return;
+  }
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = what,
+               .where = checkpoint.path(),
+               .remedy = formatted("{}, set checkpoint.allow = [\"{}\"] to go on all the same, or "
+                                   "checkpoint.resume = \"none\" to begin anew",
+                                   remedy, kind)});
+}
+
+// All weights and an adapter alone: neither goes on as the other.
+void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
+  const bool was = holds_adapter(checkpoint.manifest());
+  const bool is = !config.model.adapter.empty() || config.lora.rank > 0;
+  if (was == is) return;
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = was ? "the checkpoint has an adapter, and this run trains without one"
+                           : "the checkpoint has all weights, and this run trains an adapter",
+               .where = checkpoint.path(),
+               .remedy = formatted(
+                   "{}, or checkpoint.resume = \"none\" to begin anew",
+                   was ? "set [lora] as its run had it" : "set model.path to the checkpoint")});
+}
+
+// The generation of a run: after whatever is newer in the folder than what it goes on from.
+std::int64_t generation_after(const std::string& folder, const std::optional<Checkpoint>& from) {
+  std::optional<std::int64_t> latest;
+  bool goes_back = !from;
+  for (const StepFolder& candidate : step_folders(folder)) {
+    const std::optional<std::int64_t> generation = generation_of(candidate);
+    if (!generation) continue;
+    latest = std::max(latest.value_or(*generation), *generation);
+    if (!from) continue;
+    const Manifest& own = from->manifest();
+    goes_back =
+        goes_back || std::pair(*generation, candidate.step) > std::pair(own.generation, own.step);
+  }
+  if (goes_back && latest) return *latest + 1;
+  return from ? from->manifest().generation : 0;
+}
+
+}  // namespace
+
+ResumePoint new_run() {
+  ResumePoint point;
+  point.run = unique_suffix();
+  return point;
+}
+
+ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& made_of) {
+  ResumePoint point = new_run();
+  point.checkpoint = chosen(config.checkpoint, point.warnings);
+  point.generation = generation_after(config.checkpoint.folder, point.checkpoint);
+  if (!point.checkpoint) return point;
+  const Checkpoint& checkpoint = *point.checkpoint;
+  const Manifest& manifest = checkpoint.manifest();
+  require_same_kind(checkpoint, config);
+  judge("model", model_difference(checkpoint, made_of), checkpoint, config.checkpoint,
+        "give the model that its run began from", point.warnings);
+  judge("data", data_difference(manifest, made_of), checkpoint, config.checkpoint,
+        "give the data of its run", point.warnings);
+  const std::string changes = changed_settings(manifest.settings, made_of.settings);
+  if (!changes.empty())
+    point.warnings.push_back(
+        formatted("settings differ from those of {}: {}", checkpoint.path(), printable(changes)));
+  point.done = {manifest.step, {manifest.sequence}};
+  point.run = manifest.run;
+  return point;
+}
+
+bool is_finished(const RunConfig& config, const ResumePoint& resume) {
+  return resume.checkpoint && resume.done.steps >= config.training.steps;
+}
+
+void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
+  if (config.checkpoint.commit != Commit::kMarker) return;
+  for (const StepFolder& folder : step_folders(config.checkpoint.folder)) {
+    if (folder.step <= resume.done.steps || folder.step > config.training.steps) continue;
+    try {
+      open_verified(folder.path, folder.step);
+    } catch (const Error&) {
+      continue;  // the save that needs the place moves it aside
+    }
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = formatted("step {}, which is left to do, is committed already, and is never "
+                           "replaced with checkpoint.commit = \"marker\"",
+                           folder.step),
+         .where = folder.path,
+         .remedy = "go on from it, remove it, or set another checkpoint.folder"});
+  }
+}
+
+void require_same_resume_point(const ResumePoint& resume, const Group& world) {
+  const auto text = [&] {
+    if (!resume.checkpoint) return std::string("step 1");
+    const Manifest& manifest = resume.checkpoint->manifest();
+    return formatted("the checkpoint of step {} of run {}", manifest.step, manifest.run);
+  };
+  std::vector<std::string> of_ranks;
+  for (Unpacker& message : gather_messages(
+           world, Packer().add(text()).add(resume.done.position.sequence), "where to begin")) {
+    const auto begins = message.take<std::string>();
+    of_ranks.push_back(formatted("{}, sequence {}", begins, message.take<std::int64_t>()));
+    message.finish();
+  }
+  for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
+    if (of_ranks[rank] == of_ranks[0]) continue;
+    throw Error(ErrorKind::kCheckpoint,
+                {.what = formatted("rank 0 goes on from {}, rank {} from {}", of_ranks[0], rank,
+                                   of_ranks[rank]),
+                 .where = "checkpoint.folder",
+                 .remedy = "use a folder that all ranks see"});
+  }
+}
+
+}  // namespace sluice

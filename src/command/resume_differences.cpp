@@ -1,0 +1,112 @@
+#include "command/resume_differences.h"
+
+#include <filesystem>
+#include <vector>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "config/key_table.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
+
+std::string size_text(std::uint64_t bytes) {
+  return formatted("{} bytes", with_commas(static_cast<std::int64_t>(bytes)));
+}
+
+const Fingerprint* find(const Manifest& manifest, const std::string& name) {
+  const auto found = manifest.fingerprints.find(name);
+  return found == manifest.fingerprints.end() ? nullptr : &found->second;
+}
+
+std::string shown(const Json& object, const std::string& key) {
+  return object.contains(key) ? object.at(key).dump() : "not given";
+}
+
+// The first key of config.json that differs, "" for none.
+std::string config_difference(const std::string& checkpoint, const std::string& own_config) {
+  const std::string file = checkpoint + "/config.json";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return {};
+  const Json theirs = model_of(read_text(file, kMaxConfigBytes, ErrorKind::kCheckpoint));
+  const Json own = model_of(own_config);
+  Json all = theirs;
+  all.update(own);
+  for (const auto& [key, value] : all.members()) {
+    const std::string was = shown(theirs, key), is = shown(own, key);
+    if (was != is) return formatted("its '{}' is {}, not {}", key, was, is);
+  }
+  return {};
+}
+
+std::string size_difference(const Fingerprint& was, const Fingerprint& is,
+                            const std::string& subject) {
+  if (was.bytes == is.bytes)
+    return formatted("{} have the same size, {}, and other content", subject, size_text(is.bytes));
+  return formatted("{} had {}, now {}", subject, size_text(was.bytes), size_text(is.bytes));
+}
+
+std::string adapter_difference(const Manifest& manifest, const RunFingerprints& made_of) {
+  const Fingerprint* was = find(manifest, "adapter");
+  const auto is = made_of.of.find("adapter");
+  if (is == made_of.of.end()) return was ? "its run began from an adapter, model.adapter" : "";
+  if (!was) return "its run did not begin from an adapter";
+  return *was == is->second ? ""
+                            : size_difference(*was, is->second,
+                                              "the tensors of the adapter that the run began from");
+}
+
+std::map<std::string, std::string> of_data(std::map<std::string, std::string> settings) {
+  std::map<std::string, std::string> kept;
+  for (const detail::Key& key : detail::key_table()) {
+    if (!key.decides_data) continue;
+    if (auto node = settings.extract(key.full_name()); !node.empty()) kept.insert(std::move(node));
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string model_difference(const Checkpoint& checkpoint, const RunFingerprints& made_of) {
+  const Fingerprint* was = find(checkpoint.manifest(), "model");
+  if (!was) return "it does not say which model it is of";
+  const Fingerprint& is = made_of.of.at("model");
+  if (*was == is) return adapter_difference(checkpoint.manifest(), made_of);
+  const std::string config = config_difference(checkpoint.path(), made_of.model_config);
+  if (!config.empty()) return config;
+  if (was->bytes == 0) return "its run began from weights that were drawn";
+  if (is.bytes == 0) return "its run began from given weights, this one draws them";
+  return size_difference(*was, is, "the weights that the run began from");
+}
+
+std::string data_difference(const Manifest& manifest, const RunFingerprints& made_of) {
+  const Fingerprint* was = find(manifest, "data");
+  if (!was) return "it does not say which data it has seen";
+  const Fingerprint& is = made_of.of.at("data");
+  if (*was == is) return {};
+  const std::string keys = changed_settings(of_data(manifest.settings), of_data(made_of.settings));
+  const bool same_size = was->bytes == is.bytes;
+  if (!keys.empty() && same_size) return keys;
+  return size_difference(*was, is, "the files") + (keys.empty() ? "" : ", " + keys);
+}
+
+std::string changed_settings(const std::map<std::string, std::string>& before,
+                             const std::map<std::string, std::string>& now) {
+  if (before.empty()) return {};  // not of a run of the command
+  std::map<std::string, std::string> defaults;
+  for (const detail::Key& key : detail::key_table())
+    defaults[key.full_name()] = detail::to_toml(key.default_value());
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : now) {
+    const auto found = before.find(key);
+    const std::string& was = found == before.end() ? defaults[key] : found->second;
+    if (was != value) changes.push_back(formatted("{}: {} -> {}", key, was, value));
+  }
+  return join(changes, ", ");
+}
+
+}  // namespace sluice

@@ -1,0 +1,84 @@
+// All that a training run tells its user: settings and plan, then the steps, then the outcome.
+//
+// Owns: the text on stdout, which fits the terminal, and metrics.jsonl, which it creates with the
+// first logged step, or with the first checkpoint of a run that goes on. The run is worth more than
+// its text: what cannot be written is given up with a warning, and the run goes on. Does not own:
+// the numbers. Used by the speaker's thread (processes.h) between begin() and end(), in its
+// process only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command/resume.h"
+#include "config/run_config.h"
+#include "report/metrics_file.h"
+#include "report/step_pace.h"
+#include "sluice/data.h"
+#include "sluice/error.h"
+#include "sluice/pipeline.h"
+#include "sluice/plan.h"
+
+namespace sluice {
+
+enum class Ending { kFinished, kStopped, kFailed };  // kStopped: by a signal
+
+class RunLog {
+ public:
+  // resume: what the run goes on from, whose metrics are kept.
+  RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
+         const ResumePoint& resume);
+
+  // The only text of a run that has nothing left to do.
+  void already_finished() const;
+
+  // Settings that are not the default, split, schedule, prediction, data; the plan's warnings.
+  void begin();
+  // After every instruction of the speaker. The first step has no line before it, and may take
+  // long: says every 20 seconds how far it is.
+  void instruction_done(int index);
+  void step(std::int64_t step, double lr, const StepResult& result,
+            const std::vector<RankStats>& stats, std::optional<double> validation_loss);
+  // After the first step: which stages did not split their backward, and the prediction with that.
+  void unsplit_stages(const std::vector<int>& stages) const;
+  // Steps that are not logged count for the time left.
+  void skip_step(double seconds);
+  bool has_logged() const { return last_.step > 0; }
+  // Before a checkpoint: no checkpoint is on disk while metrics of its steps are not.
+  void sync_metrics();
+  // Memory predicted and measured, the loss beside what it has to beat, where the weights of `step`
+  // are. Finds metrics.jsonl gone, if it is.
+  void end(Ending ending, std::int64_t step, const std::string& weights);
+  // The error for which metrics.jsonl was given up, if it was.
+  const std::optional<Error>& metrics_error() const { return metrics_error_; }
+
+ private:
+  void record(const StepMetrics& metrics);
+  MetricsFile& metrics_file();  // made when it is needed first
+  void give_up_metrics(const Error& error, const std::string& consequence);
+  void print(const std::string& text) const;
+  std::string data_text() const;
+  std::string resume_text() const;
+  void warn_of_slow_bfloat16() const;
+
+  const RunConfig& config_;
+  const Plan& plan_;
+  const TokenData& data_;
+  std::optional<double> unigram_entropy_;  // nats a byte; only of text
+  bool color_;
+  int width_;  // of the terminal, 0: none
+  std::optional<MetricsFile> file_;
+  std::optional<Error> metrics_error_;
+  const ResumePoint& resume_;
+  TimeLeft time_left_;
+  StepTimesSeen step_times_;
+  bool stepped_ = false;
+  std::chrono::steady_clock::time_point began_, next_note_;
+  StepMetrics last_;
+  std::vector<std::int64_t> peaks_;  // bytes per rank, over the logged steps
+};
+
+}  // namespace sluice

@@ -1,0 +1,271 @@
+#include "command/train_rank.h"
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "command/evaluation.h"
+#include "command/fingerprints.h"
+#include "command/inputs.h"
+#include "engine/out_of_memory.h"
+#include "optim/optimizer.h"
+#include "plan/lora/adapter_files.h"
+#include "report/run_texts.h"
+#include "report/straggler.h"
+#include "sluice/causal_lm.h"
+#include "sluice/error.h"
+#include "sluice/lora.h"
+#include "train/directory_weights.h"
+
+namespace sluice {
+namespace {
+
+// ---- the steps ----
+
+struct Stopwatch {
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+};
+
+// The seconds that it took until all ranks had come here.
+double wait_for_all(const Group& world) {
+  const Stopwatch watch;
+  world.barrier().wait();
+  return watch.seconds();
+}
+
+bool is_validated(const ProcessRun& run, std::int64_t step) {
+  const std::int64_t interval = run.config.validation.interval;
+  return run.validation && interval > 0 && step % interval == 0;
+}
+
+double validate(const ProcessRun& run, Pipeline& pipeline, int rank, std::int64_t step,
+                std::string& doing) {
+  doing = formatted("validation after step {}", step);
+  const double loss =
+      evaluate_data(*run.validation, evaluation_batches(run.config, run.plan, rank),
+                    run.config.validation.steps, step,
+                    [&](const StepBatch& batch) { return pipeline.evaluate(batch); })
+          .mean();
+  if (std::isfinite(loss)) return loss;
+  throw Error(ErrorKind::kNotFinite, {.what = "the loss of the validation is not finite",
+                                      .where = doing,
+                                      .remedy = "lower optimizer.lr, or look at the weights"});
+}
+
+// The computing since stragglers were looked for last: at the steps that are logged.
+class StragglerSearch {
+ public:
+  explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
+
+  // Adds a step of this rank. Returns the sum over all those that were not gathered yet.
+  double add_step(double compute_cpu) {
+    ++steps_;
+    return compute_cpu_ += compute_cpu;
+  }
+  // stats: of all ranks, with that sum. Warns of each straggler once.
+  void gathered(const std::vector<RankStats>& stats) {
+    std::vector<double> seconds;
+    for (const RankStats& rank : stats) seconds.push_back(rank.times.compute_cpu);
+    for (const Straggler& straggler : watch_.add(seconds, steps_))
+      log_warning(straggler_text(straggler, work_.at(straggler.rank)));
+  }
+  void restart() { compute_cpu_ = 0, steps_ = 0; }
+
+ private:
+  const std::vector<RankWork> work_;
+  StragglerWatch watch_;
+  double compute_cpu_ = 0;
+  std::int64_t steps_ = 0;
+};
+
+// Collective over all ranks of the run. Every process reads the batches of its ranks itself
+// (run.batches), and every rank decides alike when to log and when to stop. Returns the number of
+// steps done, with those before the run went on. doing: kept up to date, for the message of memory
+// that runs out between instructions.
+std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, RankSaves& saves,
+                       std::string& doing) {
+  const Group& world = pipeline.world();
+  RunLog* const log = run.log_of(world.rank());
+  const TrainingOptions& training = run.config.training;
+  const BatchRange own = run.rows_of(world.rank());
+  const std::int64_t first = run.resume.done.steps + 1;
+  StragglerSearch stragglers(run.plan);
+  for (std::int64_t step = first;; ++step) {
+    doing = formatted("step {}", step);
+    // Whatever fails from here on finds the step before finished and logged by every rank.
+    world.barrier().wait();
+    const Stopwatch watch;
+    const StepBatch batch = causal_lm_batch(run.batches->take(step, world.rank()), own.first,
+                                            training.microbatch_size, step);
+    const double lr =
+        learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
+    const StepResult report = trainer.step(batch, lr);
+    run.stop.step_finished();
+    if (step == first) run.ranks.steps_begin();
+
+    const bool last = report.request == StepRequest::kStop || step == training.steps;
+    const bool validates = is_validated(run, step);
+    const bool logs =
+        last || validates || is_logged(step, training.steps, run.config.metrics.log_freq);
+    StepTimes times = pipeline.times();
+    if (logs) times.reduction += wait_for_all(world);
+    times.total = watch.seconds();
+    times.compute_cpu = stragglers.add_step(times.compute_cpu);
+
+    if (step == first) {
+      const std::vector<int> unsplit = pipeline.gather_unsplit_stages();
+      if (log) log->unsplit_stages(unsplit);
+    }
+    if (run.trace && run.trace->ends_with(step, last)) run.trace->gather(world);
+    if (logs) {
+      const std::vector<RankStats> stats = pipeline.gather_stats(times);
+      if (log) stragglers.gathered(stats);
+      stragglers.restart();
+      std::optional<double> validation_loss;
+      try {
+        if (validates) validation_loss = validate(run, pipeline, world.rank(), step, doing);
+      } catch (...) {  // the step itself is done
+        if (log) log->step(step, lr, report, stats, std::nullopt);
+        throw;
+      }
+      if (log) log->step(step, lr, report, stats, validation_loss);
+    } else if (log) {
+      log->skip_step(times.total);
+    }
+    if (last) return step;
+    doing = formatted("saving after step {}", step);
+    saves.after_step(step, report.request, world);
+  }
+}
+
+// ---- before and after them ----
+
+// Says on stdout how far a first step is that takes long.
+struct Progress final : ExecutorObserver {
+  explicit Progress(RunLog& of) : log(of) {}
+  void end(int index, const Action& /*action*/) override { log.instruction_done(index); }
+  RunLog& log;
+};
+
+// To save is asked once, and stopping saves.
+StepRequest request_of(StopSignal& signal) {
+  if (signal.requested()) return StepRequest::kStop;
+  return signal.take_save_request() ? StepRequest::kSave : StepRequest::kNone;
+}
+
+// The options of a rank's pipeline. progress: holds an observer of it, and outlives it.
+RunOptions rank_options(ProcessRun& run, int rank, std::optional<Progress>& progress) {
+  RunOptions options = run_options(run.config);
+  options.requested = [&run] { return request_of(run.stop); };
+  options.ledger = &run.ledger;
+  if (run.adapter) options.saves = is_adapter_parameter;
+  options.observers = [&run, rank](int /*rank*/) {
+    return std::vector<ExecutorObserver*>{&run.flight.recorder(rank)};
+  };
+  options.training_observers = [&run, rank, &progress](int /*rank*/) {
+    std::vector<ExecutorObserver*> observers;
+    if (RunLog* const log = run.log_of(rank)) observers.push_back(&progress.emplace(*log));
+    if (run.trace) observers.push_back(&run.trace->recorder(rank));
+    return observers;
+  };
+  const bool draws = !run.resume.checkpoint && !run.weights.directory;
+  if (draws) options.weights = InitialWeights::kDrawn;
+  return options;
+}
+
+// Collective: all processes have the same run, folder and place to begin. doing: kept up to date.
+void compare_processes(const ProcessRun& run, const Group& world, std::string& doing) {
+  doing = "comparing the processes";
+  require_same_run(identity_of(run.config, run.plan, run.made_of,
+                               run.ranks.threads_per_rank(run.config.training.threads_per_rank)),
+                   world);
+  if (run.ranks.has_others) {
+    doing = "looking for the folder of the checkpoints";
+    require_shared_folder(run.config.checkpoint.folder, world);
+  }
+  doing = "looking where to begin";
+  require_same_resume_point(run.resume, world);
+}
+
+// Collective: the state of the checkpoint, or the weights that were given; those that are drawn are
+// there already. doing: kept up to date.
+void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
+  const int rank = pipeline.world().rank();
+  if (run.resume.checkpoint) {
+    doing = "loading the checkpoint";
+    FillStage base;
+    if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
+    pipeline.load_state(*run.resume.checkpoint, base);
+    // Its files take room on the disk, once they are superseded, as long as they are open.
+    pipeline.world().barrier().wait();
+    if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
+  } else if (run.weights.directory) {
+    doing = "loading the weights";
+    pipeline.load_weights(weights_of(*run.weights.directory, run.plan.model,
+                                     run.adapter_tensors ? &*run.adapter_tensors : nullptr,
+                                     pipeline.seed()));
+  }
+}
+
+// doing: kept up to date.
+std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string& doing) {
+  const int rank = transport.rank();
+  RunLog* const log = run.log_of(rank);
+  std::optional<Progress> progress;
+  InterruptedRank own;
+  own.model =
+      std::make_unique<Model>(causal_lm(run.plan.model, layer_options(run.config, run.adapter)));
+  compare_processes(run, transport.world(), doing);
+  const RunOptions options = rank_options(run, rank, progress);
+  const bool draws = options.weights == InitialWeights::kDrawn;
+  doing = draws ? "making the modules, drawing the weights" : "making the modules";
+  own.pipeline = std::make_unique<Pipeline>(*own.model, run.plan, transport, options);
+  Pipeline& pipeline = *own.pipeline;
+  own.trainer = std::make_unique<Trainer>(pipeline, run.config.optimizer);
+  own.began_after = run.resume.done.steps;
+  load(run, pipeline, doing);
+
+  own.saves = std::make_unique<RankSaves>(
+      run.config.checkpoint,
+      [&run, log](std::int64_t step) {
+        if (log) log->sync_metrics();  // also drops lines of steps that this run makes again
+        return run.target(step);
+      },
+      pipeline, log != nullptr);
+  std::int64_t steps = 0;
+  std::string saved;
+  try {
+    steps = run_steps(run, pipeline, *own.trainer, *own.saves, doing);
+    doing = "saving the last checkpoint";
+    saved = own.saves->finish(steps, transport.world());
+  } catch (...) {
+    run.post_mortem.add(rank, pipeline.current_instruction(), pipeline.flight_record());
+    run.interrupted.at(rank) = std::move(own);
+    throw;
+  }
+  const bool finished = steps == run.config.training.steps;
+  if (log) log->end(finished ? Ending::kFinished : Ending::kStopped, steps, saved);
+  return steps;
+}
+
+}  // namespace
+
+std::int64_t train_rank(ProcessRun& run, Transport& transport) {
+  std::string doing;
+  try {
+    return build_and_train(run, transport, doing);
+  } catch (...) {
+    rethrow_with_place(formatted("{}, {}", place_of_rank(run.plan, transport.rank()), doing),
+                       kOutOfMemoryRemedy);
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+#include "command/weights.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/format.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "checkpoint/read_manifest.h"
+#include "command/fingerprints.h"
+#include "io/hf_shards.h"
+#include "plan/families/nested.h"
+#include "plan/lora/adapter_files.h"
+#include "sluice/error.h"
+#include "sluice/lora.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kShownNames = 5;
+
+std::string first_names(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(kShownNames, names.size()); ++i) {
+    shown.push_back(printable(names[i]));
+  }
+  const std::size_t rest = names.size() - shown.size();
+  return join(shown, ", ") + (rest > 0 ? formatted(" and {} more", rest) : "");
+}
+
+}  // namespace
+
+OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec) {
+  return config.model.path.empty() ? OpenedWeights() : open_weights_in(config.model.path, spec);
+}
+
+OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {
+  OpenedWeights weights;
+  weights.directory.emplace(path);
+  const std::vector<std::string> unused =
+      check_checkpoint(*weights.directory, without_adapter(spec));
+  // The rest of a model that this one is a part of is no surprise: it is kept as it is
+  // (docs/hf-directories.md).
+  if (!unused.empty() && !detail::is_part_of_a_whole(spec.config_text)) {
+    weights.warning = formatted("{} of {} {} not used by the model: {}",
+                                counted(static_cast<std::int64_t>(unused.size()), "tensor"), path,
+                                unused.size() == 1 ? "is" : "are", first_names(unused));
+  }
+  return weights;
+}
+
+void require_base_of_run(const std::string& adapter, const ModelSpec& spec,
+                         const OpenedWeights& base) {
+  if (!was_committed(adapter)) return;
+  const Manifest manifest = read_manifest(adapter);
+  const auto was = manifest.fingerprints.find("model");
+  if (was == manifest.fingerprints.end() || was->second == model_fingerprint(spec, base)) return;
+  throw Error(
+      ErrorKind::kCheckpoint,
+      {.what = formatted("the adapter is of another base: it was trained on weights that are not "
+                         "those of '{}'",
+                         base.directory->path()),
+       .where = adapter,
+       .remedy = "name the model that its run began from"});
+}
+
+void require_base_of_run(const std::string& adapter, const std::string& base) {
+  const ModelSpec spec = read_model_spec(base);
+  require_base_of_run(adapter, spec, open_weights_in(base, spec));
+}
+
+}  // namespace sluice

@@ -1,0 +1,202 @@
+// The resolved configuration of a run: every key of the TOML file with its default.
+//
+// Owns: RunConfig (the options of the library, and those of the command alone, whose names are the
+// keys of the file), where each value came from, reading, checking, showing, and the plan of it.
+// Does not own: what the values cause. Of the library's headers, none knows a RunConfig.
+// Precedence: command line, then SLUICE_SECTION_KEY in the environment, then file, then default.
+// Thread-safety: values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/data.h"
+#include "sluice/lora.h"
+#include "sluice/model_spec.h"
+#include "sluice/options.h"
+#include "base/log.h"
+#include "sluice/plan.h"
+#include "plan/predict/layer_times.h"
+
+namespace sluice {
+
+struct TimedRun;
+
+enum class ParameterType { kFloat32, kBfloat16, kFloat16 };
+enum class MixedPrecision { kNone, kBfloat16 };
+enum class FusedOperators { kAuto, kOff };
+enum class TransportKind { kAuto, kThreads, kGloo, kNccl };
+enum class OnSaveError { kStop, kContinue };
+
+// The checkpoint that a run goes on from.
+struct ResumeFrom {
+  enum Kind {
+    kNewest,  // of checkpoint.folder, that verifies; without one the run begins
+    kNone,    // the run begins anew
+    kStep,    // of checkpoint.folder
+    kPath,
+  };
+  Kind kind = kNewest;
+  std::int64_t step = 0;  // of kStep alone
+  std::string path = {};  // of kPath alone
+
+  friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
+};
+
+struct ModelOptions {
+  std::string path;
+  std::string adapter;
+  std::string config;
+  ParameterType dtype = ParameterType::kFloat32;
+};
+struct TrainingOptions {
+  std::int64_t steps = 100;
+  std::int64_t local_batch_size = 8;
+  std::int64_t microbatch_size = 1;
+  std::int64_t seq_len = 512;
+  std::int64_t seed = 0;
+  std::int64_t threads_per_rank = 1;
+  std::vector<std::string> trainable = {"*"};
+  std::int64_t global_batch_size = 0;
+  MixedPrecision mixed_precision = MixedPrecision::kNone;
+  ActivationCheckpoint activation_checkpoint = {};  // not kClasses
+  FusedOperators fused = FusedOperators::kAuto;
+  LossChunks loss_chunks = LossChunks::kAuto;
+};
+struct ParallelismOptions {
+  // Its own_schedule, microbatches, sequences and optimizer are not here, but in schedule_csv and
+  // in other sections: plan_of_config() brings them together.
+  PipelineOptions pipeline = {.num_ranks = 4};
+  std::string schedule_csv;  // a path; "": none
+  GradientScale scale_grads;
+  TransportKind transport = TransportKind::kAuto;
+  Balance partition = Balance::kEven;
+  std::string costs;
+  std::string device_memory;
+};
+struct ValidationOptions {
+  std::vector<std::string> files;  // patterns, as data.files
+  std::int64_t interval = 0;
+  std::int64_t steps = 0;
+};
+struct CommOptions {
+  double init_timeout_seconds = 300.0;
+  double train_timeout_seconds = 100.0;
+  double heartbeat_seconds = 5.0;
+};
+struct CheckpointOptions {
+  std::string folder = "outputs/checkpoint";
+  std::int64_t interval = 0;
+  std::int64_t keep_latest_k = 3;
+  std::int64_t keep_every = 0;
+  ResumeFrom resume;
+  bool async = true;
+  Commit commit = Commit::kRename;
+  OnSaveError on_save_error = OnSaveError::kStop;
+  std::vector<std::string> allow = {};
+};
+struct MetricsOptions {
+  std::string folder = "outputs";
+  std::int64_t log_freq = 1;
+  LogLevel log_level = LogLevel::kInfo;
+  bool parameter_norms = false;
+};
+
+struct RunConfig {
+  ModelOptions model;
+  LoraOptions lora;
+  DataOptions data;  // files: patterns, see expand_data_files
+  TrainingOptions training;
+  OptimizerOptions optimizer;
+  LearningRateOptions lr_scheduler;
+  ParallelismOptions parallelism;
+  ValidationOptions validation;
+  CommOptions comm;
+  CheckpointOptions checkpoint;
+  MetricsOptions metrics;
+
+  std::string file;  // the TOML file
+  std::map<std::string, std::string>
+      origins;  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_..."
+};
+
+// One override of the command line: {"training.steps", "10"}. The value is read as TOML; what is
+// not TOML (a bare word) is a string. Relative paths in it are from the working folder.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+// Takes every `--section.key value` and `--section.key=value` out of `arguments` (up to a "--").
+// Throws Error(kUsage) for a missing value; whether the key exists is checked by load_run_config.
+Overrides take_overrides(std::vector<std::string>& arguments);
+
+// Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
+// (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with
+// the nearest, or what another library's key is here), wrong types, values out of range,
+// contradictions, and documented keys that are set away from their default but "not built yet".
+RunConfig load_run_config(const std::string& file, const Overrides& overrides,
+                          const std::map<std::string, std::string>& environment);
+// The variables of this process that start with SLUICE_.
+std::map<std::string, std::string> sluice_environment();
+
+// The machine of one process, as it tells all for a plan, so that all plan alike.
+struct MeasuredMachine {
+  std::string times;                  // layer_times_json(); "": nothing was timed
+  std::int64_t memory_per_rank = 0;   // bytes, where parallelism.device_memory does not say
+  std::int64_t threads_per_rank = 1;  // that were timed, or would be; 0: not told yet
+};
+// The plan of the configuration goes by measured times, and no file has them: they are to be
+// measured where the run starts. Without that, its plan goes by counted costs, and a note says so.
+bool needs_measurement(const RunConfig& config);
+// The plan goes by something of the machine that the configuration does not say, times or memory:
+// of several processes one is to say it for all.
+bool depends_on_machine(const RunConfig& config);
+// The run that times have to be of. threads_per_rank: of a run whose configuration
+// leaves them open; without it, this machine's share for each of all ranks.
+TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
+                      std::optional<std::int64_t> threads_per_rank = {});
+// parallelism.device_memory in bytes; none: "".
+std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
+
+// plan_pipeline() of the model that the configuration names, of which only config.json is read. Its
+// notes, warnings and errors speak of keys and of the places where they were given. measured: what
+// all processes were told; without it, this machine counts, as if all ranks were on it. Throws
+// Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput) for the
+// files that it names, and what plan_pipeline() throws.
+Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
+
+// Throws what plan_of_config() would, whatever is measured: what is wrong with the configuration or
+// the model, but not that memory is short, which may depend on it.
+void require_plannable(const RunConfig& config);
+
+// The adapter that model.adapter or [lora] asks for, of the model (with or without it); none: all
+// of the model trains, as far as training.trainable says. Throws Error(kUsage) for keys that
+// contradict each other or the model, Error(kInput) as read_adapter().
+std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model);
+
+// The files that the patterns of data.files match, each once: patterns in their order, the files of
+// a pattern sorted; of Megatron's pairs the .bin. Throws Error(kInput) naming a pattern without
+// files, Error(kUsage) when data.files is empty or names what is certainly no text.
+std::vector<std::string> expand_data_files(const RunConfig& config);
+// The same pattern by pattern, as data.weights counts them.
+std::vector<std::vector<std::string>> expand_data_entries(const RunConfig& config);
+
+// The same of validation.files.
+std::vector<std::string> expand_validation_files(const RunConfig& config);
+
+// Every key with its value and origin, aligned, one a line; only the keys whose value is not the
+// default ("" for none); and every key as JSON:
+// {"training.steps": {"value": 100, "origin": "default"}, ...}.
+std::string show_config(const RunConfig& config);
+std::string show_config_changes(const RunConfig& config);
+std::string show_config_json(const RunConfig& config);
+// The key reference (Markdown): key, type, default, range, meaning; and what other libraries' keys
+// are here. From the same tables as parsing; the JSON form has our keys only.
+std::string config_reference();
+std::string config_reference_json();
+// "section.key" of every key, in the order of the reference.
+std::vector<std::string> config_keys();
+
+}  // namespace sluice

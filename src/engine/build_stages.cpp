@@ -1,0 +1,221 @@
+#include "sluice/parts/stage.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/format.h"
+#include "engine/auxiliary_values.h"
+#include "engine/parallelize.h"
+#include "engine/replicas.h"
+#include "engine/stage_inputs.h"
+#include "layer/crossing.h"
+#include "layer/deferred.h"
+#include "layer/initialize_chunks.h"
+#include "layer/owner_of.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using Names = std::vector<std::string>;
+
+void require_layers(const Model& model, const Partition& partition) {
+  std::size_t num_layers = 0;
+  for (const StageContent& stage : partition.stages) num_layers += stage.layers.size();
+  if (num_layers == model.layers.size()) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("the partition has {} layers, but the model has {}", num_layers,
+                                 model.layers.size()),
+               .where = "build_stages",
+               .remedy = "give the partition that was made for this model"});
+}
+
+std::vector<int> first_layers(const Partition& partition) {
+  std::vector<int> first;
+  for (const StageContent& stage : partition.stages) first.push_back(stage.layers.front());
+  return first;
+}
+
+// The values that enter every stage, and after the last entry those that leave the model.
+std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& first_layers) {
+  const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
+  std::vector<Names> values(1);  // only the batch's inputs enter the first stage
+  for (Names& crossing : crossing_values(model.layers, cuts, model.inputs, model.outputs))
+    values.push_back(std::move(crossing));
+  values.push_back(model.outputs);
+  return values;
+}
+
+// In the order of the model's layers, whatever order a fused module registers them in.
+void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
+  std::vector<ParameterInfo>& parameters = chunk.parameters();
+  for (ParameterInfo& parameter : parameters) {
+    const int owner = owner_of(parameter.name, layers);
+    if (owner >= 0) parameter.layer = chunk.first_layer() + owner;
+  }
+  std::stable_sort(parameters.begin(), parameters.end(),
+                   [](const auto& a, const auto& b) { return a.layer < b.layer; });
+}
+
+// Layers that run as one: each that runs twice by itself, those between them together.
+std::vector<std::vector<LayerSpec>> pieces(const std::vector<LayerSpec>& layers) {
+  std::vector<std::vector<LayerSpec>> pieces;
+  for (const LayerSpec& layer : layers) {
+    if (pieces.empty() || layer.recompute || pieces.back().back().recompute) pieces.emplace_back();
+    pieces.back().push_back(layer);
+  }
+  return pieces;
+}
+
+// first: of the layers, in the model.
+std::vector<LayerSpec> fused(const Model& model, const std::vector<LayerSpec>& layers, int first,
+                             const Names& outputs) {
+  std::vector<LayerSpec> run;
+  int behind = first;
+  for (const std::vector<LayerSpec>& piece : pieces(layers)) {
+    const std::size_t in_piece = piece.size();
+    behind += static_cast<int>(in_piece);
+    Names leaving = outputs;
+    if (behind < first + static_cast<int>(layers.size())) {
+      leaving = crossing_values(model.layers, {behind}, model.inputs, model.outputs).front();
+      for (const std::string& name : outputs)
+        if (is_auxiliary(model, name)) leaving.push_back(name);
+    }
+    LayerSpec layer = model.fuse(piece, leaving);
+    layer.continues = !run.empty();
+    layer.num_layers = static_cast<int>(in_piece);
+    run.push_back(std::move(layer));
+  }
+  return run;
+}
+
+LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
+                       const StageOptions& options) {
+  LocalChunk chunk;
+  chunk.stage = stage.stage;
+  chunk.num_stages = partition.num_stages();
+  chunk.is_first = stage.stage == 0;
+  chunk.is_last = stage.stage + 1 == chunk.num_stages;
+  const bool has_replicas = num_replicas(options.mesh) > 1;
+  const int rank = has_replicas ? rank_at(options.mesh, stage.rank, options.replica) : stage.rank;
+  chunk.rank = rank;
+  chunk.world_mesh = world_mesh(options.mesh, rank, options.axis_names, options.groups);
+  chunk.expert_mesh = expert_mesh(options.mesh, rank, options.axis_names, options.groups);
+  chunk.axis_names = options.axis_names;
+  return chunk;
+}
+
+Chunk make_chunk(const Model& model, const Partition& partition, const StageContent& stage,
+                 Names inputs, Names outputs, const StageOptions& options) {
+  // Behind what leaves a stage come its auxiliary losses.
+  for (std::string& name : auxiliary_values(model, stage.layers))
+    outputs.push_back(std::move(name));
+  std::vector<LayerSpec> layers;
+  for (const int layer : stage.layers) {
+    layers.push_back(model.layers[layer]);
+    const std::vector<int>& twice = stage.recomputed;
+    if (std::find(twice.begin(), twice.end(), layer) != twice.end()) layers.back().recompute = true;
+  }
+  std::vector<LayerSpec> run =
+      model.fuse ? fused(model, layers, stage.layers.front(), outputs) : layers;
+  if (options.deferred) {
+    for (LayerSpec& layer : run) {
+      if (!layer.make) continue;
+      layer.make = [make = std::move(layer.make), name = layer.name,
+                    drawn = layer.initialize ? Drawn::kNone : Drawn::kByDefault] {
+        return make_deferred(make, name, drawn);
+      };
+    }
+  }
+  if (options.parallelize)
+    parallelize(run, local_chunk(partition, stage, options), options.parallelize);
+  Chunk chunk(std::move(run), stage.layers.front(), std::move(inputs), std::move(outputs));
+  if (model.fuse) sort_by_layer(chunk, layers);
+  return chunk;
+}
+
+void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std::string& call) {
+  for (const auto& stage : stages) {
+    for (const ParameterInfo& parameter : stage->parameters()) {
+      if (!parameter.tensor.is_meta()) continue;
+      throw Error(ErrorKind::kUsage, {.what = "parameter '" + parameter.name +
+                                              "' is on the meta device, without memory",
+                                      .where = call,
+                                      .remedy = "call RankStages::to_empty(device) before"});
+    }
+  }
+}
+
+}  // namespace
+
+RankStages::RankStages(std::vector<std::unique_ptr<Stage>> stages,
+                       std::unique_ptr<StageInputs> inputs, Initialization initialization)
+    : stages_(std::move(stages)),
+      inputs_(std::move(inputs)),
+      initialization_(std::move(initialization)) {}
+RankStages::~RankStages() = default;
+RankStages::RankStages(RankStages&&) noexcept = default;
+RankStages& RankStages::operator=(RankStages&&) noexcept = default;
+
+std::vector<Stage*> RankStages::pointers() const {
+  std::vector<Stage*> pointers;
+  for (const auto& stage : stages_) pointers.push_back(stage.get());
+  return pointers;
+}
+
+std::optional<std::vector<TensorMeta>> RankStages::input_metas(int stage, const Values& batch) {
+  return inputs_->metas(stage, batch);
+}
+
+void RankStages::draw_weights(std::uint64_t seed) {
+  require_memory(stages_, "RankStages::draw_weights");
+  std::vector<Chunk*> chunks;
+  for (const auto& stage : stages_) chunks.push_back(&stage->chunk());
+  if (initialization_.is_given()) {
+    initialize_chunks(initialization_, chunks, seed);
+  } else {
+    for (Chunk* chunk : chunks) initialize_parameters(*chunk, seed);
+  }
+}
+
+void RankStages::to(at::Device device) {
+  require_memory(stages_, "RankStages::to");
+  for (const auto& stage : stages_) stage->to(device);
+  share_storage();
+}
+
+void RankStages::to_empty(at::Device device) {
+  for (const auto& stage : stages_) stage->to_empty(device);
+  share_storage();
+}
+
+void RankStages::share_storage() {
+  std::vector<Chunk*> chunks;
+  for (const auto& stage : stages_) chunks.push_back(&stage->chunk());
+  share_tied_storage(chunks);
+}
+
+RankStages build_stages(const Model& model, const Partition& partition, int rank,
+                        const StageOptions& options) {
+  require_layers(model, partition);
+  require_auxiliary(model);
+  const std::vector<int> first = first_layers(partition);
+  std::vector<Names> values = values_at_cuts(model, first);
+  std::vector<std::unique_ptr<Stage>> stages;
+  std::vector<Chunk*> chunks;
+  for (std::size_t s = 0; s < partition.stages.size(); ++s) {
+    const StageContent& content = partition.stages[s];
+    if (content.rank != rank) continue;
+    Chunk chunk = make_chunk(model, partition, content, values[s], values[s + 1], options);
+    stages.push_back(std::make_unique<Stage>(
+        content.stage, std::move(chunk),
+        options.backward_of ? options.backward_of(content.stage) : ChunkBackwardMaker()));
+    chunks.push_back(&stages.back()->chunk());
+  }
+  share_tied_storage(chunks);
+  values.pop_back();
+  return {std::move(stages), std::make_unique<StageInputs>(model.layers, first, std::move(values)),
+          model.initialization};
+}
+
+}  // namespace sluice

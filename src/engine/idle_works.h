@@ -1,0 +1,58 @@
+// The PARTIAL_NORMs of a rank's step that are not done yet (program.h).
+//
+// Owns: what is left of them, in the order of the row. Does not own: what they do (StepOps), who
+// uses what (plan/neighbours.h). Thread-safety: one rank's thread.
+#pragma once
+
+#include <deque>
+#include <utility>
+
+#include "engine/executor.h"
+#include "plan/neighbours.h"
+#include "sluice/parts/observers.h"
+
+namespace sluice {
+
+class IdleWorks {
+ public:
+  // References must outlive it. `observer` hears of what is done while the rank would wait.
+  IdleWorks(const Program& program, ExecutorObserver& observer)
+      : program_(program), observer_(observer) {}
+
+  void add(const Action& action, IdleWork work) {
+    if (work) works_.push_back({action, std::move(work)});
+  }
+  // Piece by piece, until there is nothing left or is_over() says that the wait is.
+  template <typename IsOver>
+  void run_until(const IsOver& is_over) {
+    while (!works_.empty() && !is_over()) {
+      const Action action = works_.front().action;
+      observer_.begin_idle_work(action);
+      if (!works_.front().work()) works_.pop_front();
+      observer_.end_idle_work(action);
+    }
+  }
+  // Ends those that `user` uses, as a part of it.
+  void end_used(const Action& user) {
+    if (works_.empty()) return;
+    std::erase_if(works_, [&](Entry& entry) {
+      if (!detail::uses(program_, user, entry.action)) return false;
+      while (entry.work()) {
+      }
+      return true;
+    });
+  }
+  void clear() { works_.clear(); }
+
+ private:
+  struct Entry {
+    Action action;
+    IdleWork work;
+  };
+
+  const Program& program_;
+  ExecutorObserver& observer_;
+  std::deque<Entry> works_;
+};
+
+}  // namespace sluice

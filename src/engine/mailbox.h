@@ -1,0 +1,68 @@
+// Values between neighbouring stages that wait on one rank to be used, by stage and microbatch.
+//
+// An *arriving* value waits for the compute action of its stage; a *leaving* one for its SEND.
+// Same-rank neighbours put straight into arriving. Everything is taken exactly once, so nothing
+// outlives its use. Thread-safety: one rank's thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/format.h"
+#include "plan/channel.h"
+#include "plan/stage_microbatch.h"
+#include "sluice/error.h"
+#include "sluice/parts/transport.h"
+
+namespace sluice {
+
+class Mailbox {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+
+  void put_arriving(ChannelKind kind, int stage, int microbatch, Tensors tensors) {
+    arriving_[kind][{stage, microbatch}] = {std::move(tensors), std::nullopt};
+  }
+  void put_posted(ChannelKind kind, int stage, int microbatch, Transport::Ticket ticket) {
+    arriving_[kind][{stage, microbatch}] = {{}, ticket};
+  }
+  // The tensors, or the ticket of a receive that was posted for them.
+  std::pair<Tensors, std::optional<Transport::Ticket>> take_arriving(ChannelKind kind, int stage,
+                                                                     int microbatch) {
+    return take(arriving_, kind, {stage, microbatch}, "arrived");
+  }
+  void put_leaving(ChannelKind kind, int stage, int microbatch, Tensors tensors) {
+    leaving_[kind][{stage, microbatch}] = {std::move(tensors), std::nullopt};
+  }
+  Tensors take_leaving(ChannelKind kind, int stage, int microbatch) {
+    return take(leaving_, kind, {stage, microbatch}, "is there to send").first;
+  }
+  void clear() {
+    arriving_ = {};
+    leaving_ = {};
+  }
+
+ private:
+  using Slot = std::pair<Tensors, std::optional<Transport::Ticket>>;
+  using Slots = detail::PerKind<std::unordered_map<detail::StageMicrobatch, Slot>>;
+
+  static Slot take(Slots& slots, ChannelKind kind, detail::StageMicrobatch of, const char* verb) {
+    const auto found = slots[kind].find(of);
+    if (found == slots[kind].end()) {
+      throw Error(ErrorKind::kInternal,
+                  {.what = std::string("no ") +
+                           (kind == ChannelKind::kActivation ? "activation " : "gradient ") + verb,
+                   .where = formatted("stage {}, microbatch {}", of.stage, of.microbatch)});
+    }
+    Slot slot = std::move(found->second);
+    slots[kind].erase(found);
+    return slot;
+  }
+
+  Slots arriving_, leaving_;
+};
+
+}  // namespace sluice

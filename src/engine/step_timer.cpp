@@ -1,0 +1,78 @@
+#include "sluice/parts/observers.h"
+
+#include <ctime>
+
+#include "engine/step_timer.h"
+
+namespace sluice {
+namespace {
+
+// The share that an instruction counts to, but for its waiting; null: other.
+double* share_of(ActionKind kind, StepTimes& times) {
+  if (is_compute(kind)) return &times.compute;
+  switch (kind) {
+    case ActionKind::kSendForward:
+    case ActionKind::kSendBackward:
+      return &times.wait_send;
+    case ActionKind::kRecvForward:
+    case ActionKind::kRecvBackward:
+      return &times.wait_receive;
+    case ActionKind::kUpdate:
+    case ActionKind::kOptimizerStep:
+      return &times.optimizer;
+    case ActionKind::kIdle:
+      return nullptr;
+    default:
+      return &times.reduction;
+  }
+}
+
+double thread_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+void StepTimer::begin_step(std::int64_t /*step*/) {
+  times_ = {};
+  step_start_ = Clock::now();
+}
+
+void StepTimer::end_step() { times_.total = seconds_since(step_start_); }
+
+void StepTimer::begin(int /*index*/, const Action& action) {
+  waited_ = 0;
+  if (is_compute(action.kind)) cpu_start_ = thread_cpu_seconds();
+  action_start_ = Clock::now();
+}
+
+void StepTimer::end(int /*index*/, const Action& action) {
+  if (double* share = share_of(action.kind, times_))
+    *share += seconds_since(action_start_) - waited_;
+  if (is_compute(action.kind)) times_.compute_cpu += thread_cpu_seconds() - cpu_start_;
+}
+
+void StepTimer::begin_idle_work(const Action& /*action*/) {
+  work_start_ = Clock::now();
+  work_cpu_start_ = thread_cpu_seconds();
+}
+
+void StepTimer::end_idle_work(const Action& /*action*/) {
+  const double seconds = seconds_since(work_start_);
+  waited_ += seconds;
+  times_.reduction += seconds;
+  cpu_start_ += thread_cpu_seconds() - work_cpu_start_;
+}
+
+void StepTimer::waiting(const Action& /*action*/) { wait_start_ = Clock::now(); }
+
+void StepTimer::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
+  const double seconds = seconds_since(wait_start_);
+  waited_ += seconds;
+  // A post above brings no tensors, every message does.
+  (tensors.empty() ? times_.reduction : times_.wait_receive) += seconds;
+}
+
+}  // namespace sluice

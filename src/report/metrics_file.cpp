@@ -1,0 +1,229 @@
+#include "report/metrics_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/strict_json.h"
+#include "base/text.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// Lines of an earlier metrics.jsonl, for a run that goes on.
+struct EarlierLines {
+  std::int64_t kept = 0;
+  std::int64_t later = 0;    // steps after the one that the run goes on from
+  std::int64_t foreign = 0;  // torn, twice, or not of a run
+};
+
+constexpr std::size_t kChunk = std::size_t{1} << 20;
+// Parameter norms of a large model take a few hundred kilobytes.
+constexpr std::size_t kLongestLine = std::size_t{64} << 20;
+
+// The step of a line of metrics; nothing for any other text. A disk that lost power may have left a
+// block of zeros.
+std::optional<std::int64_t> step_of_line(std::string_view line, const std::string& file) {
+  try {
+    const Json object = parse_strict_json(line, file);
+    const Json& step = object.at("step");
+    if (!object.contains("loss") || !step.is_number_integer()) return std::nullopt;
+    const std::int64_t value = step.integer();
+    return value >= 1 ? std::optional(value) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Takes the lines of a file in pieces as they are read.
+class Sieve {
+ public:
+  Sieve(std::string from, const std::string& to, std::int64_t last_step)
+      : from_(std::move(from)),
+        last_step_(last_step),
+        target_(File::create(to, ErrorKind::kUsage)) {}
+
+  void add(std::string_view piece) {
+    for (std::size_t end; (end = piece.find('\n')) != std::string_view::npos;) {
+      add_to_line(piece.substr(0, end));
+      end_line();
+      piece.remove_prefix(end + 1);
+    }
+    add_to_line(piece);
+  }
+
+  EarlierLines finish() {
+    if (!line_.empty() || is_too_long_) ++lines_.foreign;  // no newline: torn
+    flush();
+    target_.sync();
+    target_.close();
+    return lines_;
+  }
+
+ private:
+  void add_to_line(std::string_view part) {
+    is_too_long_ = is_too_long_ || line_.size() + part.size() > kLongestLine;
+    if (is_too_long_) line_.clear();
+    if (!is_too_long_) line_ += part;
+  }
+
+  void end_line() {
+    const std::optional<std::int64_t> step =
+        is_too_long_ ? std::nullopt : step_of_line(line_, from_);
+    if (!step || *step <= newest_) {
+      ++lines_.foreign;
+    } else if (*step > last_step_) {
+      ++lines_.later;
+    } else {
+      ++lines_.kept;
+      newest_ = *step;
+      kept_ += line_;
+      kept_ += '\n';
+      if (kept_.size() >= kChunk) flush();
+    }
+    line_.clear();
+    is_too_long_ = false;
+  }
+
+  void flush() {
+    target_.write(kept_.data(), kept_.size(), written_);
+    written_ += kept_.size();
+    kept_.clear();
+  }
+
+  std::string from_;
+  std::int64_t last_step_;
+  File target_;
+  EarlierLines lines_;
+  std::string line_, kept_;
+  bool is_too_long_ = false;
+  std::int64_t newest_ = 0;
+  std::uint64_t written_ = 0;
+};
+
+// Writes the whole lines of the file `from` whose step is at most last_step into the new file `to`,
+// on disk when this returns; steps ascend. Memory is bounded by a line. Nothing is kept where there
+// is no such file. Throws Error(kUsage); `to` may then be there.
+EarlierLines copy_earlier_lines(const std::string& from, const std::string& to,
+                                std::int64_t last_step) {
+  Sieve sieve(from, to, last_step);
+  std::error_code unknown;
+  if (std::filesystem::exists(from, unknown)) {
+    const File source = File::open(from, ErrorKind::kUsage);
+    std::vector<char> buffer(kChunk);
+    std::uint64_t done = 0;
+    while (const std::size_t count = source.read_some(buffer.data(), buffer.size(), done)) {
+      sieve.add({buffer.data(), count});
+      done += count;
+    }
+  }
+  return sieve.finish();
+}
+
+// "3 lines after step 5, 1 line that no run wrote as it is"; "" when nothing was dropped.
+std::string dropped_text(const EarlierLines& lines, std::int64_t last_step) {
+  std::vector<std::string> parts;
+  if (lines.later > 0)
+    parts.push_back(formatted("{} after step {}", counted(lines.later, "line"), last_step));
+  if (lines.foreign > 0)
+    parts.push_back(formatted("{} that no run wrote as {}", counted(lines.foreign, "line"),
+                              lines.foreign == 1 ? "it is" : "they are"));
+  return join(parts, " and ");
+}
+
+Error write_error(const std::string& path, int error_number) {
+  return file_error(ErrorKind::kUsage, "cannot write the metrics of metrics.folder", path,
+                    error_number);
+}
+
+// Puts a file with the lines up to last_step in the place of `path`.
+void keep_earlier_lines(const std::string& path, std::int64_t last_step) {
+  const std::string temporary = path + ".tmp-" + unique_suffix();
+  EarlierLines lines;
+  try {
+    lines = copy_earlier_lines(path, temporary, last_step);
+    if (std::rename(temporary.c_str(), path.c_str()) != 0) throw write_error(path, errno);
+  } catch (const Error&) {
+    unlink(temporary.c_str());
+    throw;
+  }
+  if (const std::string dropped = dropped_text(lines, last_step); !dropped.empty())
+    log_warning(formatted("dropped from {}: {}", path, dropped));
+}
+
+}  // namespace
+
+std::string MetricsFile::path_in(const std::string& folder) { return folder + "/metrics.jsonl"; }
+
+void MetricsFile::require_free_place(const std::string& folder) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(std::filesystem::symlink_status(path_in(folder), ignored))) {
+    throw write_error(path_in(folder), EISDIR);
+  }
+}
+
+MetricsFile::MetricsFile(const std::string& folder, std::int64_t last_step)
+    : path_(path_in(folder)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw write_error(folder, error.value());
+
+  if (last_step > 0) {
+    keep_earlier_lines(path_, last_step);
+  } else if (const int failed = replace_file(path_, "")) {
+    throw write_error(path_, failed);
+  }
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (descriptor_ < 0) throw write_error(path_, errno);
+  struct stat status;
+  if (fstat(descriptor_, &status) == 0) size_ = status.st_size;
+}
+
+MetricsFile::~MetricsFile() { close(descriptor_); }
+
+void MetricsFile::append(const StepMetrics& metrics) {
+  const std::string line = to_json(metrics) + "\n";
+  if (const int failed = write_all(descriptor_, line)) {
+    // No half of a line stays; should that fail too, the first reason is the one to know.
+    [[maybe_unused]] const int cut = ftruncate(descriptor_, size_);
+    throw write_error(path_, failed);
+  }
+  size_ += static_cast<std::int64_t>(line.size());
+}
+
+void MetricsFile::sync() {
+  if (fdatasync(descriptor_) != 0) throw write_error(path_, errno);
+  if (name_is_on_disk_) return;
+  try {
+    sync_directory(parent_directory(path_));
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUsage,
+                {.what = error.fact(), .where = error.where(), .remedy = error.remedy()});
+  }
+  name_is_on_disk_ = true;
+}
+
+void MetricsFile::require_in_place() const {
+  struct stat ours, named;
+  if (fstat(descriptor_, &ours) == 0 && stat(path_.c_str(), &named) == 0 &&
+      ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) {
+    return;
+  }
+  throw Error(ErrorKind::kUsage,
+              {.what = "the metrics of this run are gone: their file was removed",
+               .where = path_,
+               .remedy = "leave the file alone while a run writes it"});
+}
+
+}  // namespace sluice

@@ -1,0 +1,341 @@
+#include "train/pipeline_rank.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/load_state.h"
+#include "checkpoint/rank_state.h"
+#include "comm/gather_messages.h"
+#include "engine/autocast.h"
+#include "engine/auxiliary_values.h"
+#include "plan/draft.h"
+#include "plan/partition/stage_backwards.h"
+#include "plan/step_program.h"
+#include "sluice/error.h"
+#include "sluice/model.h"
+#include "sluice/parts/saver.h"
+#include "train/not_finite.h"
+#include "train/step_checks.h"
+
+namespace sluice {
+namespace {
+
+// The values where backwards start.
+std::vector<std::string> roots_of(const Model& model) {
+  std::vector<std::string> roots = model.outputs;
+  for (const LayerSpec& layer : model.layers) {
+    for (const std::string& name : layer.writes) {
+      if (is_auxiliary(model, name)) roots.push_back(name);
+    }
+  }
+  return roots;
+}
+
+const char* text_of(StageBackward backward) {
+  switch (backward) {
+    case StageBackward::kFull:
+      return "gradients of weights and of its input";
+    case StageBackward::kInput:
+      return "gradients of its input alone";
+    case StageBackward::kWeights:
+      return "gradients of weights alone";
+    case StageBackward::kNone:
+      return "no backward";
+  }
+  return "";
+}
+
+[[noreturn]] void refuse_plan(const Model& model, const StageContent& stage, StageBackward needed,
+                              const std::vector<bool>& layer_trains) {
+  const bool has_more = has_weight_gradients(stage.backward) && !has_weight_gradients(needed);
+  const auto layer = std::find_if(stage.layers.begin(), stage.layers.end(), [&](int of_stage) {
+    return layer_trains[static_cast<std::size_t>(of_stage)] != has_more;
+  });
+  const int named = layer == stage.layers.end() ? stage.layers.front() : *layer;
+  const std::string& name = model.layers[static_cast<std::size_t>(named)].name;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = formatted("layer '{}' {}, and stage {} needs {}; the plan has {}", name,
+                         layer_trains[static_cast<std::size_t>(named)] ? "trains" : "is frozen",
+                         stage.stage, text_of(needed), text_of(stage.backward)),
+       .where = "Plan::partition",
+       .remedy = "plan with describe(layers, batch) or PipelineOptions::frozen_layers, or "
+                 "let sluice::run plan"});
+}
+
+void log_stage(const Model& model, const StageContent& content, Stage& stage, int rank) {
+  std::int64_t parameters = 0, bytes = 0;
+  for (const ParameterInfo& info : stage.parameters()) {
+    parameters += info.tensor.numel();
+    bytes += static_cast<std::int64_t>(info.tensor.nbytes());
+  }
+  const auto name_of = [&](int layer) {
+    return model.layers[static_cast<std::size_t>(layer)].name;
+  };
+  const int first = content.layers.front(), last = content.layers.back();
+  log_debug(formatted("rank {}: made stage {}, {}{}, {} parameters, {}", rank, content.stage,
+                      name_of(first), first == last ? "" : " to " + name_of(last),
+                      with_commas(parameters), human_bytes(bytes)));
+}
+
+// parameters: that train and have no state in the checkpoint.
+void warn_of_fresh_state(const std::set<std::string>& parameters) {
+  constexpr std::size_t kMostNames = 8;
+  if (parameters.empty()) return;
+  std::vector<std::string> names(parameters.begin(), parameters.end());
+  const bool has_more = names.size() > kMostNames;
+  if (has_more) names.resize(kMostNames);
+  log_warning("the checkpoint has no optimizer state for " +
+              counted(static_cast<std::int64_t>(parameters.size()), "parameter") +
+              ", which begins anew: '" + join(names, "', '") + "'" + (has_more ? ", .." : ""));
+}
+
+}  // namespace
+
+PipelineRank::PipelineRank(const Model& model, const Plan& plan, Transport& transport, RunOptions options)
+    : plan_(plan),
+      transport_(require_fits(plan, transport)),
+      options_(std::move(options)),
+      faults_(injected_faults(transport.rank(), transport.size())),
+      end_(model) {
+  plan_what_trains(model);
+}
+
+PipelineRank::PipelineRank(const Model& model, DraftedPlan draft, Transport& transport,
+                     RunOptions options)
+    : finished_(std::move(draft.plan)),
+      plan_(*finished_),
+      transport_(require_fits(plan_, transport)),
+      options_(std::move(options)),
+      faults_(injected_faults(transport.rank(), transport.size())),
+      end_(model) {
+  plan_what_trains(model);
+}
+
+void PipelineRank::plan_what_trains(const Model& model) {
+  require_runnable(plan_, model, options_);
+  rank_ = std::make_unique<RankModel>(model, plan_, transport_.world(), options_);
+  if (logs(LogLevel::kDebug)) {
+    for (const auto& stage : rank_->stages.stages())
+      log_stage(model, plan_.partition.stages[static_cast<std::size_t>(stage->index())], *stage,
+                transport_.rank());
+  }
+  require_planned_training(plan_, rank_->stages);
+  const std::vector<bool> layer_trains = layers_that_train(*rank_, model);
+  const std::vector<StageBackward> backwards =
+      stage_backwards(describe(model.layers), plan_.partition, layer_trains, roots_of(model));
+  for (std::size_t i = 0; i < layer_trains.size(); ++i) {
+    if (!layer_trains[i] || !plan_.model.layers[i].frozen) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = "layer '" + model.layers[i].name + "' trains, and the plan freezes it",
+                 .where = "PipelineOptions::frozen_layers",
+                 .remedy = "take requires_grad from its parameters in LayerSpec::make, or do not "
+                           "name it"});
+  }
+  if (finished_) {
+    for (StageContent& stage : finished_->partition.stages)
+      stage.backward = backwards[static_cast<std::size_t>(stage.stage)];
+    finished_ = detail::finish_plan(std::move(*finished_));
+  } else {
+    for (const StageContent& stage : plan_.partition.stages) {
+      const StageBackward needed = backwards[static_cast<std::size_t>(stage.stage)];
+      if (stage.backward != needed) refuse_plan(model, stage, needed, layer_trains);
+    }
+  }
+  if (options_.ledger) arrivals_.emplace(*options_.ledger, transport_.rank());
+  if (arrivals_) observers_.push_back(&*arrivals_);
+  const auto add = [&](const auto& more, std::vector<ExecutorObserver*>& to) {
+    if (!more) return;
+    for (ExecutorObserver* observer : more(transport_.rank())) to.push_back(observer);
+  };
+  add(options_.observers, observers_);
+  if (faults_) observers_.push_back(faults_.get());
+  training_observers_ = {&current_};
+  add(options_.training_observers, training_observers_);
+  training_observers_.insert(training_observers_.end(), observers_.begin(), observers_.end());
+  rank_->initialize(model, options_);
+}
+
+StepRunner& PipelineRank::training_runner(bool gathers_outputs) {
+  const bool gathers = gathers_outputs || plan_.gathers_outputs;
+  const auto found = training_.find(gathers);
+  if (found != training_.end()) return found->second;
+  Program program = gathers == plan_.gathers_outputs
+                        ? plan_.program
+                        : detail::proven_step_program(plan_, {.gathers_outputs = gathers});
+  return training_
+      .emplace(std::piecewise_construct, std::tuple(gathers),
+               std::forward_as_tuple(std::move(program), *rank_, transport_, end_, options_,
+                                     training_observers_, update_ ? *update_ : nobodys_update_))
+      .first->second;
+}
+
+void PipelineRank::require_weights(const char* call) const {
+  if (rank_->has_weights) return;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "the weights are nothing yet (InitialWeights::kNone)",
+       .where = call,
+       .remedy = "call load_weights(), load(), load_state() or load_state_dict() before the "
+                 "first step"});
+}
+
+StepResult PipelineRank::train(const StepBatch& batch, const StepOptions& options) {
+  require_weights("the first training step");
+  if (options_.ledger) options_.ledger->reset_peak(transport_.rank());
+  const AutocastScope autocast(options_.autocast);
+  StepRunner& runner = training_runner(options.outputs == OutputRanks::kAll);
+  last_trained_ = &runner;
+  ran_last_ = Ran::kTraining;
+  StepResult result = runner.run(batch, options);
+  if (!result.finite && (update_ || options_.requires_finite)) {
+    throw_not_finite(runner.executor(), rank_->groups.world, runner.program(), batch,
+                     result.parameter_norms);
+  }
+  return result;
+}
+
+void PipelineRank::finish_ties() { last_trained_->finish_ties(); }
+
+void PipelineRank::update(const std::function<void()>& step, std::int64_t number) {
+  if (!callers_runner_) {
+    callers_update_.emplace(*rank_);
+    callers_runner_.emplace(detail::proven_step_program(plan_, {.update_only = true}), *rank_,
+                            transport_, end_, options_, std::vector<ExecutorObserver*>(),
+                            *callers_update_);
+  }
+  ran_last_ = Ran::kUpdate;
+  StepBatch nothing;
+  nothing.step = number;
+  nothing.total_count = 0;
+  callers_update_->begin(step);
+  callers_runner_->run(nothing, {});
+}
+
+Evaluator& PipelineRank::evaluator() {
+  if (!evaluation_) {
+    evaluation_.emplace(plan_, *rank_, transport_, end_, options_, observers_);
+  }
+  return *evaluation_;
+}
+
+StepResult PipelineRank::evaluate(const StepBatch& batch, const StepOptions& options) {
+  require_weights("the evaluation");
+  const AutocastScope autocast(options_.autocast);
+  Evaluator& evaluation = evaluator();
+  ran_last_ = Ran::kEvaluation;
+  return evaluation.run(batch, options);
+}
+
+std::vector<Values> PipelineRank::predict(const StepBatch& batch, OutputRanks ranks) {
+  require_weights("Pipeline::predict");
+  const AutocastScope autocast(options_.autocast);
+  Evaluator& evaluation = evaluator();
+  ran_last_ = Ran::kEvaluation;
+  return evaluation.predict(batch, ranks);
+}
+
+bool PipelineRank::saves(const std::string& parameter) const {
+  return !options_.saves || options_.saves(parameter);
+}
+
+// Those that a checkpoint has of this rank, and of which each replica has its own blocks.
+std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
+  std::vector<ShardedTensor> tensors;
+  const ShardedParameters* sharded = rank_->sharded.get();
+  if (!sharded) return tensors;
+  const RunGroups& groups = rank_->groups;
+  for (Stage* stage : rank_->stages.pointers()) {
+    for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
+      const ParameterInfo& info = stage->parameters()[i];
+      if (!info.tied_to.empty() || !sharded->is_sharded(stage->index(), i)) continue;
+      if (!all && !saves(info.name)) continue;
+      ShardedTensor& tensor = tensors.emplace_back();
+      tensor.name = info.name;
+      tensor.shape = info.global_shape;
+      tensor.options = at::TensorOptions(info.tensor.device()).dtype(info.tensor.scalar_type());
+      for (int replica = 0; replica < groups.num_replicas; ++replica)
+        tensor.of_replica.push_back(sharded->range(stage->index(), i, replica));
+      if (tensor.of_replica[static_cast<std::size_t>(groups.replica)])
+        tensor.own = sharded->own(stage->index(), i);
+    }
+  }
+  return tensors;
+}
+
+// State that is not sharded is replica 0's: a forward may have changed buffers otherwise on others.
+RankState PipelineRank::weights(const RunGroups& connected, bool all) const {
+  const bool is_first = rank_->groups.replica == 0;
+  const std::vector<ShardedTensor> sharded = sharded_parameters(all);
+  RankState state;
+  if (is_first) state = state_of(rank_->stages.pointers());
+  if (options_.saves && !all) {
+    std::erase_if(state.parameters, [&](const auto& own) { return !saves(own.first); });
+    state.buffers.clear();
+    state.ties.clear();
+  }
+  if (!sharded.empty()) {
+    std::set<std::string_view> names;
+    for (const ShardedTensor& tensor : sharded) names.insert(tensor.name);
+    std::erase_if(state.parameters, [&](const auto& own) { return names.contains(own.first); });
+    for (auto& parameter : gather_whole(sharded, connected))
+      state.parameters.push_back(std::move(parameter));
+  }
+  return state;
+}
+
+RankState PipelineRank::state(const RunGroups& connected) const {
+  RankState state = weights(connected, /*all=*/false);
+  if (!update_) return state;
+  if (rank_->shards_state) {
+    state.optimizer = update_->gather_state(connected);
+  } else if (rank_->groups.replica == 0) {
+    state.optimizer = optimizer_state_of(state, update_->optimizer().state());
+  }
+  return state;
+}
+
+std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint,
+                                            const std::function<void(Stage&)>& rest) {
+  const Group world = transport_.world();
+  ShardedParameters* const sharded = rank_->sharded.get();
+  if (update_) update_->require_own_kind(checkpoint);
+  load_stages(
+      checkpoint, rank_->stages.pointers(), world,
+      [&](Stage& stage) {
+        if (sharded) sharded->begin_filling(stage.index());
+        if (rest) rest(stage);
+      },
+      [&](Stage& stage) {
+        if (sharded) sharded->end_filling(stage.index());
+      });
+  rank_->has_weights = true;
+  if (!update_) return {};
+  const Packer own = Packer().add(update_->load_state(checkpoint));
+  std::set<std::string> without_state;
+  for (Unpacker& of_rank : gather_messages(world, own, "optimizer state")) {
+    for (std::string& name : of_rank.take<std::vector<std::string>>())
+      without_state.insert(std::move(name));
+    of_rank.finish();
+  }
+  if (transport_.rank() == 0) warn_of_fresh_state(without_state);
+  return {without_state.begin(), without_state.end()};
+}
+
+const StepTimes& PipelineRank::times() const {
+  static const StepTimes none;
+  return last_trained_ ? last_trained_->executor().times() : none;
+}
+
+std::string PipelineRank::flight_record() const {
+  if (ran_last_ == Ran::kEvaluation) return evaluation_->flight_record();
+  if (ran_last_ == Ran::kUpdate) return callers_runner_->executor().flight_record();
+  return last_trained_ ? last_trained_->executor().flight_record() : "";
+}
+
+}  // namespace sluice

@@ -1,0 +1,2 @@
+#include "sluice/named.h"
+#include "sluice/nobody.h"
