@@ -21,13 +21,13 @@
 
 namespace sluice {
 
-// Of the program sluice-run.
+// The commands of the program sluice-run.
 Command checkpoint_command();
 Command eval_command(const Overrides& overrides);
 Command measure_command(const Overrides& overrides);  // plan --measure
 Command train_command(const Overrides& overrides);
 
-// Of the program sluice.
+// The commands of the program sluice.
 Command config_command(const Overrides& overrides);
 Command data_command();
 Command debug_command();

@@ -1,4 +1,4 @@
-// An encoder-decoder of one's own, cut by hand: what the encoder has made passes every stage of the
+// An encoder-decoder of your own, cut by hand: what the encoder has made passes every stage of the
 // decoder; on one rank, on two and on five, and in a plain loop.
 #include "my_translator.h"
 #include "plain_loop.h"

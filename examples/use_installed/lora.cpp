@@ -42,8 +42,8 @@ Losses pipelined(const sluice::Model& model, int ranks, const char* schedule) {
 int main(int, char** arguments) try {
   const sluice::ModelSpec spec = sluice::read_model_spec(arguments[1]);
   const sluice::Model model = adapted(spec, arguments[1]);
-  sluice::Chunk whole(model.layers, 0, {}, model.outputs);  // where all begin
-  sluice::initialize_by(model.initialization, whole, 0);
+  const auto own = [](sluice::Pipeline& pipeline) { return pipeline.named_parameters(); };
+  const auto initial = sluice::run(model, {.num_ranks = 1}, own).front();  // where all begin
   const std::string& config = spec.config_text;
   PlainLlama llama{.layers = spec.num_blocks(),
                    .heads = std::int64_t(number_of(config, "num_attention_heads")),
@@ -51,7 +51,7 @@ int main(int, char** arguments) try {
                    .epsilon = number_of(config, "rms_norm_eps"),
                    .theta = number_of(config, "rope_theta")};
   Tensors adapters;
-  for (const auto& parameter : whole.parameters()) {
+  for (const auto& parameter : initial) {
     at::Tensor& weight = llama.weights[parameter.name] = parameter.tensor.detach().clone();
     if (parameter.trainable) adapters.push_back(weight.set_requires_grad(true));
   }

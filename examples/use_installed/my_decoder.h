@@ -1,4 +1,4 @@
-// A language model of one's own, with a forward that runs whatever parts are there: nothing of
+// A language model of your own, with a forward that runs whatever parts are there: nothing of
 // sluice is known here.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A model of one's own: nothing of sluice is known here.
+// A model of your own: nothing of sluice is known here.
 #pragma once
 
 #include <torch/nn/modules/activation.h>

@@ -1,4 +1,4 @@
-// An encoder-decoder of one's own: every layer of the decoder looks at what the encoder has made.
+// An encoder-decoder of your own: every layer of the decoder looks at what the encoder has made.
 // Nothing of sluice is known here.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A small U-Net of one's own: each level down hands a skip to the level up, and the tail returns a
+// A small U-Net of your own: each level down hands a skip to the level up, and the tail returns a
 // mean and a spread. Nothing of sluice is known here.
 #pragma once
 

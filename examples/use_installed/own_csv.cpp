@@ -1,4 +1,4 @@
-// A schedule of one's own, from a file of torch.distributed.pipelining's format: proven before
+// A schedule of your own, from a file of torch.distributed.pipelining's format: proven before
 // anything runs, then trained under; the bits of one rank under 1F1B, and a plain loop's losses.
 #include <torch/nn/functional/loss.h>
 

@@ -1,4 +1,4 @@
-// A U-Net of one's own: skips that pass stages by, and two outputs; on one rank, on three, and in a
+// A U-Net of your own: skips that pass stages by, and two outputs; on one rank, on three, and in a
 // plain loop.
 #include "my_unet.h"
 #include "plain_loop.h"

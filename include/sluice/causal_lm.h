@@ -12,8 +12,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "sluice/data.h"
@@ -27,7 +27,7 @@ namespace sluice {
 struct LayerOptions {
   at::ScalarType dtype = at::kFloat;  // of parameters and activations
   c10::Device device = c10::kCPU;     // at::kMeta: sizes without memory (RankStages::to_empty)
-  // That of with_adapter(), of which the model's description has the parameters.
+  // The one given to with_adapter(), so that the model's description has its parameters.
   std::optional<Adapter> adapter = {};
   // Blocks as a few nodes of their own kernels where these take them: float32 on the CPU, no
   // dropout in them, no adapter, no mask in the microbatch, heads of a multiple of 16 channels.
@@ -45,8 +45,8 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 // every batch, "hidden" [batch, length, hidden_size] between the layers, "logits" [batch, length,
 // vocab_size] behind the last. A batch may have "attention_mask" and "position_ids" too, int64
 // [batch, length], as TokenRows means them (data.h).
-// Where `model` was read with Precision::loss_chunks (parts/precision.h), its head may compute the
-// loss too, by blocks of the vocabulary: then "loss", its sum, is behind the last layer.
+// Where `model` was read with Precision::loss_chunks, its head may compute the loss too, by blocks
+// of the vocabulary: then "loss", its sum, is behind the last layer.
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
 // A step (1-based) of the native families: consecutive rows in microbatches of microbatch_size (the
@@ -54,8 +54,8 @@ Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 // counts. A mask of ones alone is left out. The rows are held, at 8 bytes a token; the tensors of a
 // microbatch are made wherever it is used. Throws Error(kUsage) for a microbatch_size below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
-// Of a replica, whose rows are [first_row, ..) of the batch of all; total_counted: its counted
-// labels. Precondition: microbatch_size divides first_row.
+// The same of one replica, whose rows are [first_row, ..) of the batch of all, whose counted labels
+// are share.total_counted. Precondition: microbatch_size divides first_row.
 StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t microbatch_size,
                           std::int64_t step);
 

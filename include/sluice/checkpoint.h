@@ -1,8 +1,8 @@
 // Checkpoints: a folder with weights that transformers reads, optimizer state, and a manifest.
 //
-// Owns: opening and verifying one, reading tensors of it by full name, those of a folder.
-// Owns, too: Manifest, what a checkpoint says of itself: manifest.json (docs/checkpoints.md). Does
-// not own: writing (Pipeline::save, parts/saver.h).
+// Owns: Manifest, what a checkpoint says of itself in manifest.json (docs/checkpoints.md); opening
+// and verifying a checkpoint, reading its tensors by full name, listing those of a folder.
+// Does not own: writing (Pipeline::save, parts/saver.h).
 //
 // A checkpoint knows nothing of the layout that wrote it: every tensor is there once, whole, under
 // its full name, and any number of ranks, stages and schedules reads what it needs of it.
@@ -47,7 +47,7 @@ struct SavedFile {
   friend bool operator==(const SavedFile&, const SavedFile&) = default;
 };
 
-// What something was, by size and content.
+// The size and content of something that a run began from.
 struct Fingerprint {
   std::uint64_t bytes = 0;
   std::string hash;

@@ -20,7 +20,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace sluice {
@@ -28,8 +27,8 @@ namespace sluice {
 // A label that is not counted (torch's and Hugging Face's ignore_index).
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
-// Of the labels of one sequence, aligned with its ids: those that are not kIgnoredLabel, apart from
-// the first, which nothing predicts.
+// The number of labels of one sequence, aligned with its ids, that are not kIgnoredLabel, apart
+// from the first, which nothing predicts.
 template <typename Label>
 std::int64_t count_labels(std::span<const Label> labels) {
   std::int64_t count = 0;
@@ -93,8 +92,8 @@ struct TokenDataOptions {
   std::int64_t vocab_size = 0;  // of the model: ids are below it
   std::int64_t seed = 0;        // of the order
   std::string model_directory;  // where tokenizer "auto" looks for a tokenizer.json; "" for none
-  std::string model_family =
-      {};  // model_type of config.json, for chat_template "auto"; "": unknown
+  // model_type of config.json, for chat_template "auto"; "": unknown.
+  std::string model_family = {};
   // position_ids of rows are below it. None: no limit.
   std::optional<std::int64_t> max_positions = {};
   // How many of data.files are of each weight, in their order. Empty: one, or with no weights all

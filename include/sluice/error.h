@@ -1,9 +1,10 @@
 // The one exception of sluice, what every message must say, and where the log goes.
 //
-// Owns: the kinds of failure with their process exit codes, and the shape of an error line:
+// Owns: the kinds of failure with their process exit codes, the shape of an error line:
 //   WHAT; WHERE; HOW TO MEND IT
+// the nearest name for a misspelt one, the level of the log and the sink of its lines.
 // Does not own: printing, process exit (apps/sluice), stopping other ranks (comm).
-// Thread-safety: values; safe to copy between threads.
+// Thread-safety: values; the functions of the log may be called from any thread.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace sluice {
 
@@ -66,7 +66,7 @@ std::string suggest_name(std::string_view name, std::span<const std::string> can
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// The least that is said; kInfo at first. From any thread, as the next.
+// The lowest level of messages that are said; kInfo at first.
 void set_log_level(LogLevel least);
 
 // Takes every message that is said, without a line end, one at a time. It must not log. An empty

@@ -1,13 +1,13 @@
 // A model as a list of layers that name the values they read and write.
 //
-// Owns: LayerSpec (name, factory, forward, shapes), ParameterInfo, what crosses a cut.
+// Owns: LayerSpec (name, factory, forward, shapes), ParameterInfo, random numbers by key.
 // Does not own: running layers (chunk.h), ranks, transfers, Hugging Face families (causal_lm.h).
 //
 // Batch inputs ("input_ids", "labels", ...) are present on every rank and never cross a cut; every
 // other value that is read after a cut and written before it crosses, relayed through the stages
 // between.
 //
-// Thread-safety: a LayerSpec is immutable and may be shared.
+// Thread-safety: a LayerSpec is immutable and may be shared; a KeyedRandomScope is its thread's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -61,8 +61,7 @@ struct LayerSpec {
       forward = {};
   // Output metas from input metas; empty function: unknown, sizes travel in headers.
   std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
-  // {name inside the module, full name of the first use} for every parameter tied to an earlier
-  // one.
+  // {name inside the module, full name of the first use} of every parameter with an earlier use.
   std::vector<std::pair<std::string, std::string>> ties = {};
   // Draws the initial value of one of its parameters in place. name: inside the module; key: the
   // full name under which random numbers are drawn (of the first use, if tied). Empty function:
@@ -88,7 +87,7 @@ struct LayerSpec {
   // How messages name it, where `name` does not say it all; empty: "layer 'NAME'".
   std::string shown_as = {};
 
-  // Of a parameter or buffer, from its name inside the module.
+  // The full name of a parameter or buffer, from its name inside the module.
   std::string full_name(const std::string& inside) const {
     const std::string& start = prefix ? *prefix : name;
     return start.empty() ? inside : start + "." + inside;

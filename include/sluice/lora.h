@@ -4,7 +4,7 @@
 //
 // Owns: which linear layers of a model have an adapter and how large it is, what that makes of the
 // model's description, adapter_config.json. Does not own: modules (causal_lm.h), tensors
-// (parts/adapter_directory.h). No torch.
+// (src/io). No torch.
 //
 // A linear layer y = W x with an adapter is y = W x + scale * B A dropout(x). It keeps its names;
 // A and B are the parameters X.lora_A.weight [rank, in] and X.lora_B.weight [out, rank] of the
@@ -20,7 +20,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sluice/model_spec.h"
@@ -56,9 +55,9 @@ struct Adapter {
   double scale(const AdaptedLinear& layer) const;
 };
 
-// Of the linear layers that match options.target. Throws Error(kUsage) at "lora.target" for a
-// pattern that matches none, with the nearest name, and for an output layer that is tied to the
-// embedding; at "lora.rank" for a rank below 1.
+// An adapter of the linear layers that match options.target. Throws Error(kUsage) at "lora.target"
+// for a pattern that matches none, with the nearest name, and for an output layer that is tied to
+// the embedding; at "lora.rank" for a rank below 1.
 Adapter make_adapter(const ModelSpec& model, const LoraOptions& options);
 
 // The adapter of a PEFT directory: adapter_config.json, and the names and shapes of
@@ -71,4 +70,5 @@ bool is_adapter_directory(const std::string& directory);  // has an adapter_conf
 // `model` with the adapter's parameters, the only ones that train, and what they cost. precision:
 // that of the model. Throws Error(kUsage) for an adapter of another model.
 ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision = {});
+
 }  // namespace sluice

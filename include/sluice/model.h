@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -105,7 +104,7 @@ struct Model {
   std::vector<AuxiliaryLoss> auxiliary = {};
   // Draws initial values in place of LayerSpec::initialize.
   Initialization initialization = {};
-  // Of the consecutive layers of a stage: the one layer that runs in their place, under their
+  // Makes the one layer that runs in place of the consecutive layers of a stage, under their
   // parameters' full names; it writes those of the values that leave the stage which they write.
   // Empty: layers run one by one.
   std::function<LayerSpec(const std::vector<LayerSpec>& layers,
@@ -115,25 +114,25 @@ struct Model {
   std::vector<std::string> optional_inputs = {};
 };
 
+// What becomes of a child whose class derives from torch::nn::Sequential's: one layer, or where its
+// forward does what Sequential's does, the layers of its children ("2.0", "2.1").
+enum class Nested { kWhole, kExpanded };
+
 // The children of a torch::nn::Sequential, one layer each under its name. Every child is called
 // with what the one before returned, one tensor; the first reads the batch's `input`. What crosses
 // a cut is "hidden", which is also the output. Layers hold the children themselves, so that `net`
 // has the trained weights afterwards; where a child shares a parameter with an earlier one, its
 // layer is a clone (then tied: both change alike, and `net` shows it, but for the clone's buffers).
-// nested: what becomes of a child whose class derives from torch::nn::Sequential's: one layer, or
-// where its forward does what Sequential's does, the layers of its children ("2.0", "2.1").
 // Throws Error(kUsage) for an empty `net`, and for a child with shared parameters that cannot be
 // cloned.
-enum class Nested { kWhole, kExpanded };
 Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x",
                       Nested nested = Nested::kWhole);
 
 // The same of the children of any module (`*list` of a ModuleList or ModuleDict), all of class
 // Block, in the order of their registration, each called by `call`. Throws Error(kUsage) for a
 // child of another class, too.
-//   from_children<BlockImpl>(*net->blocks,
-//                            [](BlockImpl& block, const at::Tensor& x) { return block.forward(x,
-//                            0.5); });
+//   from_children<BlockImpl>(*net->blocks, [](BlockImpl& block, const at::Tensor& x) {
+//     return block.forward(x, 0.5); });
 template <typename Block>
 Model from_children(const torch::nn::Module& parent,
                     const std::function<at::Tensor(Block&, const at::Tensor&)>& call,

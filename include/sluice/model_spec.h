@@ -94,7 +94,7 @@ struct LayerInfo {
   std::vector<std::string> reads;    // values of the batch or of earlier layers
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  // Of a layer of which nothing is trained, between layers that are. None: `cost`.
+  // The cost of the layer when nothing of it is trained, between layers that are. None: `cost`.
   std::optional<LayerCost> frozen_cost;
   bool parameters_known = false;  // it has no others than `parameters`
   bool frozen = false;            // nothing of it trains, whatever parameters it has
@@ -146,8 +146,8 @@ inline constexpr std::int64_t kLargeVocabulary = 32768;
 
 struct Precision {
   std::string parameters = "float32";  // and what goes from layer to layer
-  std::string
-      products;  // operands and results of products of matrices, under autocast; "": the same
+  // Operands and results of products of matrices, under autocast; "": the same.
+  std::string products;
 
   // Blocks run as fused operators where they can: LayerOptions::fused (causal_lm.h). A model with
   // adapters is read without.

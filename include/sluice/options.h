@@ -1,9 +1,10 @@
 // What a training step can be told: one struct a concept, torch-free.
 //
-// Owns: the options of the optimizer, of the learning rate, of the scale of gradients, of what is
-// computed twice, of data parallelism, of how a checkpoint appears. Does not own: those of a split
-// (partition.h), of a plan (plan.h), of data (data.h); where values come from, such as files and
-// command lines. Every field has a default that works. Thread-safety: values.
+// Owns: the options of the optimizer, of the learning rate, learning_rate() itself, of the scale of
+// gradients, of what is computed twice, of data parallelism, of how a checkpoint appears. Does not
+// own: those of a split (partition.h), of a plan (plan.h), of data (data.h); where values come
+// from, such as files and command lines. Every field has a default that works. Thread-safety:
+// values.
 #pragma once
 
 #include <array>
@@ -69,7 +70,7 @@ struct LearningRateOptions {
 double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
                      const LearningRateOptions& options);
 
-// Of what the gradients of a step are.
+// The quantity that the gradients of a step are the gradients of.
 struct GradientScale {
   enum Kind {
     kTokens,        // of the sum of token losses / counted tokens of the whole step
@@ -111,8 +112,8 @@ enum class Reduction : std::uint8_t { kExact, kFast };
 
 struct DataParallel {
   int degree = 1;  // replicas
-  // Of the gradients; the degree divides it, and it divides the microbatches of all replicas. 0: as
-  // many as the degree.
+  // Shards of the gradients; the degree divides them, and they divide the microbatches of all
+  // replicas. 0: as many as the degree.
   int shards = 0;
   // Optimizer state is sharded over the replicas: each updates its share of the parameters, and
   // gives it to the others.

@@ -45,7 +45,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -56,6 +55,7 @@
 #include "sluice/parts/observers.h"
 #include "sluice/parts/run_options.h"
 #include "sluice/parts/saver.h"
+#include "sluice/parts/stage.h"
 #include "sluice/parts/values.h"
 #include "sluice/parts/whole_module.h"
 #include "sluice/plan.h"
@@ -129,13 +129,13 @@ class Pipeline {
 
   // Collective. Forward and backward of the whole batch, cut into the plan's microbatches; adds to
   // `.grad` of this rank's parameters. Throws Error(kUsage) for a plan with StepEnd::kUpdate, whose
-  // steps are Trainer's; for inputs that are missing, unknown,
-  // of different lengths or require a gradient, for parameters that were swapped or moved, for a
-  // second step of several ranks when nobody has asked for the parameters (an optimizer then holds
-  // others; with one rank it is a warning of the log), and
-  // within another step; Error(kInput) for fewer rows than microbatches or a batch in which nothing
-  // is counted; and what the model throws, with rank, instruction, stage and layer. A loss that is
-  // not finite is a warning of the log, once, or refused (RunOptions::requires_finite).
+  // steps are Trainer's; for inputs that are missing, unknown, of different lengths or require
+  // a gradient, for parameters that were swapped or moved, for a second step of several ranks when
+  // nobody has asked for the parameters (an optimizer then holds others; with one rank it is a
+  // warning of the log), and within another step; Error(kInput) for fewer rows than microbatches or
+  // a batch in which nothing is counted; and what the model throws, with rank, instruction, stage
+  // and layer. A loss that is not finite is a warning of the log, once, or refused
+  // (RunOptions::requires_finite).
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Forward only, without a graph; any number of rows. Modules are in evaluation mode
   // meanwhile, and then each in the mode that it was in.
@@ -234,7 +234,7 @@ class Pipeline {
   std::uint64_t seed() const;
   const Plan& plan() const;
   const Program& program() const { return plan().program; }
-  // Of this rank, ascending.
+  // The stages of this rank, ascending.
   std::vector<Stage*> stages() const;
   // The module of every layer of this rank that has one of its own, in their order; of a whole
   // module one a stage.

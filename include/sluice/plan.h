@@ -60,7 +60,7 @@ struct PipelineOptions {
   // "Interleaved1F1B" where the split makes several.
   std::optional<ScheduleName> schedule = {};
 
-  // A schedule of one's own, as read_schedule_csv() gives it; wins over `schedule`. It says where
+  // A schedule of your own, as read_schedule_csv() gives it; wins over `schedule`. It says where
   // the stages are and how many, so partition must not. One that the proof refuses is a
   // RefusedSchedule.
   std::optional<Schedule> own_schedule = {};

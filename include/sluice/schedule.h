@@ -18,8 +18,7 @@ namespace sluice {
 // An enumerator that may also be said by name: `options.schedule = "zbv"`. For an enum with two
 // functions beside it:
 //   std::string_view name_of(Kind);            its name
-//   Kind kind_of_name(std::string_view, Kind); by any of its names; the second argument says of
-//   what.
+//   Kind kind_of_name(std::string_view, Kind); by any of its names; the second says of which enum
 template <typename Kind>
 class ByName {
  public:

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sluice {
@@ -47,7 +48,7 @@ class Tokenizer {
   // Throws Error(kInput) for an id that there is none of.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens = false) const;
 
-  // Of the text of a token, added ones too.
+  // The id of the token with this text, added ones too.
   std::optional<std::int32_t> id_of(std::string_view token) const;
   // "" if there is none.
   std::string token_of(std::int32_t id) const;

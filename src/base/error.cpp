@@ -4,6 +4,7 @@
 #include <cctype>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/printable.h"
 

@@ -27,7 +27,7 @@ struct TensorDifference {
   SavedKind kind = SavedKind::kWeights;
   std::string name;
   std::string a, b;  // dtype and shape, "F32 [2, 3]"; "" where it is not there
-  // Of the elements of floating tensors of one form; infinite where only one of them is a number.
+  // Between elements of floating tensors of one form; infinite where only one of them is a number.
   std::optional<double> largest_difference = {};
 };
 

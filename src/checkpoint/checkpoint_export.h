@@ -2,7 +2,7 @@
 // adapter merged into its base.
 //
 // Owns: the copy, its verification, its publication, merging. Does not own: the checkpoint, whether
-// the base is the one of its run (job).
+// the base is the one of its run (src/command).
 //
 // Invariants:
 //  1. Every byte that is copied is compared with its hash on the way.

@@ -1,7 +1,7 @@
 // manifest.json: what a checkpoint says of itself.
 //
-// Owns: the JSON form of a Manifest (sluice/checkpoint.h), its strict parser. Does not own: files,
-// what fingerprints are made of (job).
+// Owns: the JSON form of a Manifest (checkpoint.h), its strict parser. Does not own: files,
+// what fingerprints are made of (src/command).
 // The format is a page: docs/checkpoints.md.
 //
 // Invariants of a parsed manifest (everything else is refused):
@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// The invariants of a manifest (sluice/checkpoint.h), as a check. No torch.
+// The invariants of a manifest (manifest.h), as a check. No torch.
 // Thread-safety: pure functions.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace sluice {
 // this rank has a slice.
 RankState state_of(const std::vector<Stage*>& stages);
 
-// Of {"exp_avg/NAME", tensor}, ..: those of the state's own parameters.
+// The entries {"exp_avg/NAME", tensor} of `all` that are of the state's own parameters.
 NamedTensors optimizer_state_of(const RankState& state, const NamedTensors& all);
 
 }  // namespace sluice

@@ -15,6 +15,7 @@
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 

@@ -1,5 +1,5 @@
 // All ranks of a run in this process, each a process of its own: for transport = "gloo" without a
-// launcher, to see what the link costs and to debug it.
+// launcher, to see what the link costs and to debug it. Thread-safety: as Transport.
 #pragma once
 
 #include <memory>

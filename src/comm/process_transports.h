@@ -25,13 +25,13 @@ struct ProcessTransportOptions {
   std::chrono::milliseconds meet{100'000};
   // Of every wait of the ranks; asked whenever one begins, on any thread.
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
-  // Of this connection among those of the job, the same in all processes: "train/0".
+  // The name of this connection among those of the job, the same in all processes: "train/0".
   std::string name = "ranks";
   // The interface to listen on; "" for loopback.
   std::string host;
   // The first failure here: told before any wait ends. May be empty.
   std::function<void(const Failure&)> on_failure;
-  // Asked when a wire breaks: the cause, if somebody knows it, after a second or two. May be
+  // Asked when a connection breaks: the cause, if somebody knows it, after a second or two. May be
   // empty.
   std::function<std::optional<Failure>()> cause;
 };

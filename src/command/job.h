@@ -51,13 +51,12 @@ class TrainingJob {
   ~TrainingJob();
 
   // Trains until the last step or a request to stop, and saves the weights; says that nothing is
-  // left to do where the last step is done already. When a rank fails, the
-  // weights of the last finished step are saved, stderr gets what the ranks did last, and the
-  // failure is thrown.
+  // left to do where the last step is done already. When a rank fails, the weights of the last
+  // finished step are saved, stderr gets what the ranks did last, and the failure is thrown.
   void train();
 
   // After train(), also when it threw: what ran in the steps that were traced, as a Chrome trace
-  // (parts/trace.h). "" without them, and in a process that does not speak for the run.
+  // (parts/observers.h). "" without them, and in a process that does not speak for the run.
   std::string trace() const;
 
   // After train(): the exit code, 0 or kStoppedBySignal. Throws the Error for which metrics.jsonl

@@ -1,4 +1,4 @@
-// The trace of some steps of a run: what ran on all ranks (parts/trace.h).
+// The trace of some steps of a run: what ran on all ranks (parts/observers.h).
 //
 // Owns: a recorder for each rank here, and what the ranks of other processes have sent.
 // Does not own: the file.

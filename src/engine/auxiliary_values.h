@@ -1,4 +1,5 @@
 // Which values of a model are auxiliary losses.
+// Thread-safety: pure functions.
 #pragma once
 
 #include <string>

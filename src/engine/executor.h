@@ -1,8 +1,8 @@
 // Runs one rank's row of a proven program: that of its place along the mesh's axis pp.
 //
 // Owns: the loop over instructions, mailboxes, the flight recorder of this rank.
-// Does not own: the backward of a chunk (Stage), wires (Transport), sharded parameters, reductions
-// and the optimizer (StepOps), what else is watched (ExecutorObserver).
+// Does not own: the backward of a chunk (Stage), messages on their way (Transport), sharded
+// parameters, reductions and the optimizer (StepOps), what else is watched (ExecutorObserver).
 // Thread-safety: one Executor per rank, used by that rank's thread only.
 #pragma once
 
@@ -28,8 +28,8 @@ namespace sluice {
 // Does a piece of some work, and returns whether more is left; empty: there is nothing to do.
 using IdleWork = std::function<bool()>;
 
-// What is done with parameters and gradients between the actions: declared here, implemented by
-// train (or by a user). Every such instruction of the program is called, none is skipped.
+// What is done with parameters and gradients between the actions: declared here, implemented in
+// src/train. Every such instruction of the program is called, none is skipped.
 //
 // What returns a Work is a post (program.h): it begins and returns. The executor waits for the Work
 // before the first instruction that uses the result, once, at the latest at the end of the row, and
@@ -66,8 +66,8 @@ struct NonFinite {
   int stage = -1;
   bool in_forward = false;  // an output or the loss; else a gradient
   std::string name;         // value or full parameter name
-  std::string
-      parameter;  // in_forward: the first of the stage that is itself not finite, "" if none
+  // in_forward: the first parameter of the stage that is itself not finite, "" if none.
+  std::string parameter;
   at::ScalarType dtype = at::kFloat;  // of the value; of the parameter, where it is a gradient
 };
 
@@ -79,7 +79,7 @@ struct ExecutorOptions {
   // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
   // from the memo of earlier steps, else from the message itself).
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
-  // Of gradients, of all replicas of the mesh (data_parallel.h); 0: one a replica.
+  // Shards of gradients, of all replicas of the mesh (DataParallel); 0: one a replica.
   int num_shards = 0;
   std::vector<ExecutorObserver*> observers;  // must outlive the executor
 };

@@ -1,4 +1,5 @@
 // Mistakes that a user can make when making an Executor or giving it a batch.
+// Thread-safety: pure functions.
 #pragma once
 
 #include <map>

@@ -10,9 +10,8 @@
 //     that somebody else holds when it is cleared is let go; then a gradient is taken over instead,
 //     where nobody else holds its storage.
 //  3. With several shards each has a sum of its own, and sums of the tree (plan/shard_tree.h)
-//  become
-//     one as soon as both halves are finished, whatever the order: finished shards leave their
-//     largest subtrees.
+//     become one as soon as both halves are finished, whatever the order: finished shards leave
+//     their largest subtrees.
 // Thread-safety: none; on CUDA the engine's thread adds while the rank's thread waits for it.
 #pragma once
 
@@ -48,8 +47,8 @@ class ShardedSum final : public GradientSum {
   void select(int shard);
   // All of the shard is added. Precondition: it is selected, or nothing of it was ever added.
   void finish(int shard);
-  // Of every largest subtree of the own shards, ascending; undefined where nothing was added.
-  // Precondition: all are finished.
+  // The sum of every largest subtree of the own shards, ascending; undefined where nothing was
+  // added. Precondition: all are finished.
   std::vector<at::Tensor> partial_sums() const;
   // In place of all sums.
   void replace(at::Tensor sum);

@@ -1,4 +1,5 @@
 // The error of an instruction, as one Error that says where it was thrown.
+// Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>

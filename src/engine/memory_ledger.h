@@ -1,4 +1,4 @@
-// What a ledger hears of messages.
+// An observer that tells a MemoryLedger (parts/observers.h) of messages.
 // Thread-safety: one rank's thread.
 #pragma once
 

@@ -1,9 +1,13 @@
 // The layers of a chunk with the modules that the user's hook leaves of them.
+// Thread-safety: one rank's thread.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "sluice/layer.h"
+#include "sluice/parts/group.h"
+#include "sluice/parts/layout.h"
 #include "sluice/parts/run_options.h"
 
 namespace sluice {

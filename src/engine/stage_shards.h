@@ -1,4 +1,5 @@
 // The shards into which the gradients of a stage fall, by what its row will run.
+// Thread-safety: pure functions.
 #pragma once
 
 #include "sluice/parts/stage.h"

@@ -19,7 +19,7 @@ namespace sluice {
 
 class StepTimer final : public ExecutorObserver {
  public:
-  // Of the last step.
+  // The times of the last step.
   const StepTimes& times() const { return times_; }
 
   void begin_step(std::int64_t step) override;

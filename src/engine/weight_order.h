@@ -1,4 +1,5 @@
 // In which order a stage's weight gradients are finished.
+// Thread-safety: pure functions.
 #pragma once
 
 #include <vector>

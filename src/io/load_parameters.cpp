@@ -12,6 +12,7 @@
 #include "io/hf_shards.h"
 #include "io/safetensors_dtype.h"
 #include "plan/families/families.h"
+#include "sluice/error.h"
 #include "sluice/parts/hf_directory.h"
 
 namespace sluice {

@@ -100,7 +100,7 @@ class SafetensorsWriter {
   // Each tensor of the plan once, in any order; any device; floating dtypes are converted to the
   // plan's. Copies at most one buffer of the tensor at a time. Throws Error(kCheckpoint) on I/O.
   void write(std::string_view name, const at::Tensor& tensor);
-  // Of a tensor's data, from the start of the file. Precondition: it is in the plan.
+  // Where a tensor's data begins, from the start of the file. Precondition: it is in the plan.
   std::uint64_t offset(std::string_view name) const;
   // Publishes. Throws Error(kCheckpoint) on I/O; Error(kInternal) if a tensor is missing.
   void finish();

@@ -1,4 +1,4 @@
-// What crosses a cut.
+// The values that cross a cut.
 // Thread-safety: pure functions.
 #pragma once
 

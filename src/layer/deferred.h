@@ -1,7 +1,7 @@
 // Modules without memory: made with names and sizes, and with as much memory as they are to have.
 //
 // Owns: which tensors of a module get memory and numbers when it is made, giving memory later.
-// Does not own: whose modules they are (build_stages.h, whole_module.h), how tensors without memory
+// Does not own: whose modules they are (stage.h, whole_module.h), how tensors without memory
 // get the numbers that they would have had (tape.h). Thread-safety: pure functions; a module
 // belongs to one thread.
 #pragma once

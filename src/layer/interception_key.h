@@ -1,5 +1,5 @@
 // The dispatch key under which this library's kernels sit above autograd and autocast, on the few
-// operators that it intercepts (keyed_random.h, casted_weights.h). All other operators fall through
+// operators that it intercepts (keyed_stream.h, casted_weights.h). All other operators fall through
 // it at no cost.
 //
 // It is torch's TESTING_ONLY_GenericMode: nothing but torch's own C++ tests uses it, and every

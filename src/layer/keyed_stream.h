@@ -1,7 +1,7 @@
 // Random streams of keys, and which of them a thread draws from.
 //
 // Owns: the generators of a stream. Does not own: keys (key_hash.h), what user code draws through
-// (keyed_random.h). Thread-safety: a stream belongs to one thread.
+// (KeyedRandomScope, layer.h). Thread-safety: a stream belongs to one thread.
 #pragma once
 
 #include <ATen/core/Generator.h>

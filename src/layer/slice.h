@@ -1,4 +1,4 @@
-// What a slice is of a whole tensor.
+// The box that a slice is of a whole tensor: its shape, its text, its runs of elements.
 // Thread-safety: pure functions.
 #pragma once
 

@@ -1,6 +1,6 @@
 // A batch cut into microbatches.
 //
-// Owns: which input has which name, and the cuts. Does not own: kinds of inputs (inputs.h).
+// Owns: which input has which name, and the cuts. Does not own: kinds of inputs (values.h).
 // Thread-safety: values.
 #pragma once
 

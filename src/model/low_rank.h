@@ -2,7 +2,7 @@
 // arXiv:2106.09685.
 //
 // Owns: what an adapter adds to a layer, giving adapters to the layers of a model, their initial
-// values. Does not own: which layers have one (lora.h), reading tensors (adapter_directory.h).
+// values. Does not own: which layers have one (lora.h), reading tensors (src/io).
 // Thread-safety: a module belongs to one thread; pure functions otherwise.
 #pragma once
 

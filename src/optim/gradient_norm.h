@@ -23,7 +23,7 @@ inline constexpr std::int64_t kGradientBlock = 16384;
 // summed in blocks of a fixed size whatever alignment and threads are; others by LibTorch.
 double tensor_norm(const at::Tensor& tensor, double p = 2.0);
 
-// Of a flat float32 or float64 tensor: the sum of the squares of each block. Where the blocks of a
+// The sum of the squares of each block of a flat float32 or float64 tensor. Where the blocks of a
 // gradient begin at multiples of kGradientBlock, norm_of_blocks() of all of them in order is its
 // tensor_norm(): the same bits, on the CPU.
 std::vector<double> block_squares(const at::Tensor& flat);

@@ -45,7 +45,7 @@ class Optimizer {
   // One update of the parameters with these indices, with gradients divided by `grad_scale`
   // (clipping: 1 / coefficient). May overwrite the gradients.
   virtual void step(std::span<const std::size_t> members, double lr, double grad_scale) = 0;
-  // Of all.
+  // One update of all of them.
   void step(double lr, double grad_scale = 1.0);
 
   // {"exp_avg/model.norm.weight", tensor}, ...: what a checkpoint has to hold beside parameters.

@@ -1,7 +1,7 @@
 // metrics.jsonl of a run: a line for each step that is logged.
 //
 // Owns: the file, and which lines of an earlier one a run that goes on keeps. Does not own: what a
-// line says (metrics.h), whether the folder can be written (the run asks that before it begins).
+// line says (metrics.h), whether the folder can be written (a run asks that before it begins).
 // Thread-safety: a MetricsFile belongs to one thread; pure functions, but for the files.
 #pragma once
 

@@ -83,7 +83,7 @@ void require_names(const NamedTensors& tensors) {
   }
 }
 
-// Of what ranks have to say alike.
+// The fingerprint of what ranks have to say alike.
 std::string fingerprint_of(const std::string& path, const SaveOptions& options) {
   require_names(options.extra_tensors);
   require_names(options.rank_tensors);

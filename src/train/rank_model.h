@@ -2,7 +2,7 @@
 // parameters of the pipeline, and which replica has which blocks of them. Steps, updates and
 // checkpoints go by it.
 //
-// Does not own: programs and their executors (engine.h). Thread-safety: one rank's thread.
+// Does not own: programs and their executors (pipeline_rank.h). Thread-safety: one rank's thread.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // REDUCE_GRAD: the gradients of a stage added up over the replicas of the pipeline.
 //
-// Exact: every replica has the sums of its largest subtrees of shards (data_parallel.h). Each block
+// Exact: every replica has the sums of its largest subtrees of shards (shard_tree.h). Each block
 // of the stage has an owner among the replicas (block_ranges.h), which gets those sums from all
 // others and adds them in the order of the tree; what it has added goes back to all. So a replica
 // sends what a ring sends: 2 (n - 1) / n of the gradients, where it has one subtree.

@@ -6,7 +6,7 @@
 // (grads.h).
 //
 // Invariants:
-//  1. Gradients add up over the microbatches of a replica, then over replicas (data_parallel.h),
+//  1. Gradients add up over the microbatches of a replica, then over replicas (DataParallel),
 //     then over the uses of a tie, in layer order, wherever the uses are; each use gets the sum:
 //     the same bits on every replica.
 //  2. Every rank holds its parameters whole, unless zero3 shards them (UNSHARD, RESHARD).

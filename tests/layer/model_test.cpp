@@ -1,4 +1,4 @@
-// Models of modules of one's own.
+// Models of modules of your own.
 #include "sluice/model.h"
 
 #include <ATen/ATen.h>

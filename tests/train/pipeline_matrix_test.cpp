@@ -1,4 +1,4 @@
-// Everything that a model of one's own can be at once, over schedules and layouts: the bits of one
+// Everything that a model of your own can be at once, over schedules and layouts: the bits of one
 // rank.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

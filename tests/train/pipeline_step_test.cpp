@@ -24,7 +24,7 @@ Grads grads_of(const Model& model, const PipelineOptions& options,
   run(
       model, options,
       [&](Pipeline& pipeline) {
-        pipeline.zero_grad();  // modules of one's own keep theirs
+        pipeline.zero_grad();  // modules of your own keep theirs
         pipeline.parameters();
         body(pipeline);
         const std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-// The library's door: a module of one's own, trained as a pipeline by torch's optimizers.
+// The library's door: a module of your own, trained as a pipeline by torch's optimizers.
 #include "sluice/pipeline.h"
 
 #include <gtest/gtest.h>

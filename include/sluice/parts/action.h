@@ -84,7 +84,7 @@ struct Action {
     action.group = static_cast<std::int16_t>(group);
     return action;
   }
-  // Of any kind but kOverlap and kReduceTied.
+  // An action of any kind but kOverlap and kReduceTied.
   static Action make(ActionKind kind, int stage = -1, int microbatch = -1) {
     Action action;
     action.kind = kind;

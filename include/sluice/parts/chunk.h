@@ -28,9 +28,9 @@ class KeyedStream;
 // Invariants:
 //  1. parameters() follows the order of the layers, then that of registration.
 //  2. Every use of a tied parameter is a leaf of its own (its own gradient); uses that are in one
-//     chunk, or were given to share_tied_storage(), share the storage of the first of them.
+//     chunk, or in chunks of one rank (build_stages), share the storage of the first of them.
 //  3. forward() drops a value before the last layer that reads it runs (unless it leaves the
-//  chunk).
+//     chunk).
 class Chunk {
  public:
   // Runs layer i. May put others in the place of the tensors that the layer reads, for those that
@@ -76,8 +76,8 @@ class Chunk {
   torch::nn::Module& module(std::size_t i) { return *modules_[i]; }
   std::vector<ParameterInfo>& parameters() { return parameters_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
-  // Of the modules, as running statistics, by full name; not copied. Those of one name in several
-  // layers are one.
+  // Buffers of the modules, as running statistics, by full name; not copied. Those of one name in
+  // several layers are one.
   std::vector<std::pair<std::string, at::Tensor>> buffers() const;
   void train(bool on);
   // Under autocast products read copies of the weights in its type, made once for all forwards. To
@@ -85,8 +85,8 @@ class Chunk {
   // (An Executor does so after each step, a Stage with its gradients.)
   void clear_casted_weights();
   CastedWeights& casted_weights() { return *casted_weights_; }  // for the stage
-  // Of all layers, each before its submodules; those without a module of their own have an empty
-  // one.
+  // The modules of all layers, each before its submodules; layers without a module of their own
+  // have an empty one.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
 
   // When no received value requires a gradient: what the first layer whose values require one wrote
@@ -137,7 +137,7 @@ struct MicrobatchKey {
   std::int64_t microbatch = 0;
 };
 
-// Of a stage's parameters, in the order of Chunk::parameters(); null: frozen.
+// The sums of a stage's parameters, in the order of Chunk::parameters(); null: frozen.
 using GradientSums = std::vector<std::unique_ptr<GradientSum>>;
 
 // The backward of one microbatch through a chunk: whole (B), or in two halves (I, W). A Stage walks

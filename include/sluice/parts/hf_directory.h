@@ -1,8 +1,8 @@
 // Hugging Face directories: config.json and safetensors, one file or shards with an index.
 //
 // Owns: finding and checking the files, lookup by full name, loading local parameters.
-// Does not own: the format of one file, what the model is (model_spec.h), writing
-//   one (a checkpoint is one: checkpoint.h).
+// Does not own: the format of one file, what the model is (model_spec.h), writing one (a
+// checkpoint is one: checkpoint.h).
 //
 // Invariants:
 //  1. Opening reads headers only; loading reads the tensors that are asked for and no others.
@@ -10,16 +10,11 @@
 // Thread-safety: HfDirectory may be shared.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
-#include "sluice/error.h"
 #include "sluice/layer.h"
 #include "sluice/model_spec.h"
 
@@ -44,10 +39,10 @@ class HfDirectory {
 };
 
 // Fills every tensor of `parameters` (those of this rank, or its slices of them) by full name,
-// converting floating dtypes.
-// Uses of a tied parameter are all filled from the first that the checkpoint has, in the order of
-// `model` (an empty one for modules of one's own), so they are equal. Throws Error(kInput) naming
-// file, tensor, expected and found shape, or the nearest name of a missing one.
+// converting floating dtypes. Uses of a tied parameter are all filled from the first that the
+// checkpoint has, in the order of `model` (an empty one for modules of your own), so they are
+// equal. Throws Error(kInput) naming file, tensor, expected and found shape, or the nearest name of
+// a missing one.
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
 

@@ -1,6 +1,7 @@
-// What may be watched of a rank at work: the interface of observers, and those for users that come
-// with the library: times, traces, memory.
+// What may be watched of a rank at work.
 //
+// Owns: the interface of observers, and what comes with the library for users: the times of a step,
+// traces, memory by rank.
 // Does not own: the loop, which does the same with and without observers (docs/executor.md);
 // gathering what all ranks have recorded, files on disk.
 //
@@ -15,7 +16,7 @@
 //     instruction would wait, before its waiting(), once for each piece of the work.
 //  4. Observers are told in the order of their list. What one of them throws is the failure of the
 //     instruction.
-// Thread-safety: called on the rank's thread.
+// Thread-safety: observers are called on the rank's thread; a MemoryLedger from any.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -90,8 +91,7 @@ struct StepTimes {
 
 // What ran when: the instructions of a rank as events, and the file that chrome://tracing and
 // ui.perfetto.dev read. Format: Trace Event Format, JSON object form (Google, 2016): complete
-// events
-// ("ph": "X") with `ts` and `dur` in microseconds, `pid` the rank, `tid` the row.
+// events ("ph": "X") with `ts` and `dur` in microseconds, `pid` the rank, `tid` the row.
 enum class TraceRow : std::uint8_t {
   kCompute,    // F, B, I, W, without what they waited for first; pairs, with it
   kTransfers,  // SEND, RECV: what handing over and reserving took the rank
@@ -135,15 +135,15 @@ class TraceRecorder final : public ExecutorObserver {
   std::vector<TraceEvent> events_;
 };
 
-// Of all ranks together. Time begins with the first event; rows have names, processes "rank 2".
+// The file of the events of all ranks together. Time begins with the first event; rows have names,
+// processes "rank 2".
 std::string to_chrome_trace(std::span<const TraceEvent> events);
 
 // Which rank holds how many bytes of tensors, when ranks are threads of one process. It listens to
 // LibTorch's allocators (CPU and CUDA), so it counts what is really allocated and freed.
 //
 // A storage belongs to the rank on whose thread it was allocated until transfer() hands it on,
-// whoever frees it. Memory that kernels use inside one operator without a tensor is not seen. Its
-// members may be called from any thread.
+// whoever frees it. Memory that kernels use inside one operator without a tensor is not seen.
 class MemoryLedger {
  public:
   explicit MemoryLedger(int num_ranks);

@@ -1,4 +1,4 @@
-// Fused operators by name, for modules of one's own: causal attention, RMS norm and gated
+// Fused operators by name, for modules of your own: causal attention, RMS norm and gated
 // activations that run on kernels for CPU (float32; AVX-512, AVX2 or any processor) and on
 // LibTorch's operators elsewhere.
 //

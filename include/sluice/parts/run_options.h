@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,8 +42,8 @@ struct MeshAxis {
   int size = 1;
   int coordinate = 0;      // of this rank
   std::vector<int> ranks;  // that differ from this one along it alone, and this one
-  // Of these ranks, for what the modules do together: within their forwards and backwards, which
-  // all of them run in the same order. Of nobody where the size is 1.
+  // The group of these ranks, for what the modules do together: within their forwards and
+  // backwards, which all of them run in the same order. Of nobody where the size is 1.
   Group group = {};
 };
 
@@ -168,8 +167,8 @@ struct StepResult {
   std::vector<Values> outputs;
   StepRequest request = StepRequest::kNone;  // the strongest that a rank was asked
 
-  // With an update (StepEnd::kUpdate): the norm of all gradients before clipping, and of
-  // each parameter in layer order; tied ones once, under the name of the first use; 0 without a
+  // With an update (StepEnd::kUpdate): the norm of all gradients before clipping, and of each
+  // parameter in layer order; tied ones once, under the name of the first use; 0 without a
   // gradient.
   double grad_norm = 0;
   std::vector<std::pair<std::string, double>> parameter_norms;

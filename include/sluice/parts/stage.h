@@ -1,8 +1,8 @@
 // One chunk of the model on one rank: forward, backward (whole or split), gradients.
 //
-// Owns: the chunk, the backwards of microbatches in flight, the sums of gradients.
-// Does not own: how a backward is carried out (ChunkBackward); ranks, transfers, order
-// (Executor).
+// Owns: of a Stage, the chunk, the backwards of microbatches in flight, the sums of gradients;
+// RankStages and build_stages(), all stages of a rank.
+// Does not own: how a backward is carried out (ChunkBackward); transfers, order (docs/executor.md).
 //
 // Invariants:
 //  1. Between forward and backward of a microbatch the stage keeps what its backward reads, never
@@ -23,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "sluice/model.h"
@@ -43,8 +42,8 @@ struct OwnShards {
 // How the gradients of a step's microbatches fall into shards.
 struct StageShards {
   OwnShards own;
-  std::int64_t microbatches_per_shard =
-      0;                            // of all replicas' microbatches; 0: all are of one shard
+  // Of all replicas' microbatches; 0: all are of one shard.
+  std::int64_t microbatches_per_shard = 0;
   std::vector<int> backwards = {};  // of each own shard: how many B or W the stage will run
   friend bool operator==(const StageShards&, const StageShards&) = default;
 };
@@ -119,13 +118,13 @@ class Stage {
 };
 
 struct StageOptions {
-  // Of a stage: what carries out its backward; empty, or an empty one: autograd.
+  // What carries out the backward of a stage; empty, or an empty one: autograd.
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};
   // Called for each chunk of the rank when its modules are made, before its parameters are listed.
   Parallelize parallelize = {};
   AxisNames axis_names = {};
   Mesh mesh = {};                     // of the run, for the hook
-  std::map<Axis, Group> groups = {};  // make_axis_groups(), for the hook
+  std::map<Axis, Group> groups = {};  // of each axis of more than one rank, for the hook
   int replica = 0;                    // of the mesh: the one that the stages are of
   // Parameters of two or more dimensions are made on the meta device, names, shapes and types
   // without memory, of stages of any size, until RankStages::to_empty(); all else has the numbers
@@ -153,7 +152,7 @@ class RankStages {
   // functions of all layers before it; nullopt when one has none. For ExecutorOptions::input_metas.
   std::optional<std::vector<TensorMeta>> input_metas(int stage, const Values& batch);
 
-  // Draws every parameter of every stage, by Model::initialization or as initialize_parameters().
+  // Draws every parameter of every stage, by Model::initialization or LayerSpec::initialize.
   // Throws Error(kUsage) where one is on the meta device.
   void draw_weights(std::uint64_t seed);
 

@@ -19,7 +19,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,8 +47,8 @@ struct Message {
 // What a receiver knows of a message before it arrives.
 struct ExpectedTensors {
   std::vector<TensorMeta> metas;
-  // From shape functions: other metas are an error. Else a guess, with which a wire may post its
-  // receive early, after comparing it with the header.
+  // From shape functions: other metas are an error. Else a guess, with which a transport may post
+  // its receive early, after comparing it with the header.
   bool certain = false;
   std::vector<std::string> names;  // of the values, for messages; may be empty
 };

@@ -61,6 +61,8 @@ struct IndexRange {
 using Slice = std::vector<IndexRange>;
 
 bool is_whole(const Slice& slice, const std::vector<std::int64_t>& shape);
+
+// One value of a step's batch, and how it is cut into microbatches.
 class Input {
  public:
   enum class Kind : std::uint8_t {
@@ -147,15 +149,16 @@ class MicrobatchList {
 // rank's stages.
 struct StepBatch {
   std::int64_t step = 0;  // 1-based; key of random numbers
-  // Of the first of these microbatches among those of all replicas; keys of random numbers go on
-  // from there.
+  // The number of the first of these microbatches among those of all replicas; keys of random
+  // numbers go on from there.
   std::int64_t first_microbatch = 0;
   MicrobatchList microbatches;
   // Counted tokens of each, as LossValue::count will say: every rank divides by their sum.
   std::vector<std::int64_t> counts;
-  // Of the batches of all replicas, where there are several: then this is divided by.
+  // The counts of the batches of all replicas together, where there are several: then this is
+  // divided by.
   std::optional<std::int64_t> total_count;
-  // Of the gradients of this step, in place of the executor's.
+  // The scale of the gradients of this step, in place of RunOptions::scale.
   std::optional<GradientScale> scale;
 };
 

@@ -13,7 +13,6 @@
 #include <concepts>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -99,11 +98,11 @@ void drop_unkept(torch::nn::Module& parent, const Kept& kept, Holders&... holder
   (detail::drop_held(parent, kept, holders), ...);
 }
 
-// Made of, at compile time and to any depth:
+// The tensors that a forward returns. Made of, at compile time and to any depth:
 //   a tensor; an std::optional of one (without: an undefined tensor, a value that is not there)
 //   std::tuple, std::pair, std::array, a vector or any other range: their elements in order
 //   Values, pairs of a string and a tensor, a map of them: tensors with names
-//   a type of one's own: what a function beside it makes of it,
+//   a type of your own: what a function beside it makes of it,
 //     auto tensors_of(const Reply& reply) { return std::tie(reply.logits, reply.hidden); }
 class Outputs {
  public:

@@ -9,12 +9,13 @@
 
 namespace sluice {
 
-// Without them, as its weights are stored. The rest of the description is not that of the base.
+// The model without the parameters of adapters, as its weights are stored. The rest of the
+// description is not that of the base.
 ModelSpec without_adapter(ModelSpec model);
-// Its parameters of adapters alone.
+// The model with its parameters of adapters alone.
 ModelSpec adapter_alone(ModelSpec model);
 bool has_adapter(const ModelSpec& model);
-// Of a parameter's full name.
+// Whether this is the full name of a parameter of an adapter.
 bool is_adapter_parameter(std::string_view name);
 
 inline constexpr const char* kAdapterConfigFile = "adapter_config.json";

@@ -42,8 +42,7 @@ Program split_overlap(Program program);
 Program add_transfers(Program program);
 // Moves every RECV down to just before the instruction that needs it, and on the lower of two
 // ranks that exchange to before the next SEND to the same peer, without changing the order on a
-// channel (torch
-// `_defer_recv_ops`). Throws Error(kInput) for a RECV that nothing below it needs.
+// channel (torch `_defer_recv_ops`). Throws Error(kInput) for a RECV that nothing below it needs.
 Program defer_receives(Program program);
 // UNSHARD before a stage's use, RESHARD after, at most `max_active_stages` gathered at once
 // (torch `_add_unshard_reshard`; its default is 3): the stages that the row uses next. A pair whose
@@ -81,4 +80,5 @@ struct NamedPass {
   Program (*apply)(Program, const LowerOptions&) = nullptr;
 };
 std::vector<NamedPass> lowering_passes(const LowerOptions& options);
+
 }  // namespace sluice

@@ -67,7 +67,7 @@ struct LayerTimes {
   std::string file;  // that they were read from; for errors
 };
 
-// Of what decides the times of layers: their names, classes, values and parameters.
+// A hash of what decides the times of layers: their names, classes, values and parameters.
 std::string fingerprint_of(const ModelSpec& model);
 // "AMD EPYC 9R14", as the system calls it; "" where it does not say.
 std::string cpu_name();

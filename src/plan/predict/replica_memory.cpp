@@ -12,7 +12,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
-constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;  // as in src/train/packed_parts.h
+constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;  // as in src/optim/packed_parts.h
 
 std::int64_t sum_of(const std::vector<std::int64_t>& sizes) {
   std::int64_t sum = 0;

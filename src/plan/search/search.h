@@ -20,8 +20,8 @@
 namespace sluice {
 
 struct SearchOptions {
-  // Of a rank: held_bytes of its stages and kept_bytes of what is live (StageCosts). None: no
-  // limit.
+  // The bytes of a rank at most: held_bytes of its stages and kept_bytes of what is live
+  // (StageCosts). None: no limit.
   std::optional<double> max_bytes = {};
   // Orders to begin with, beside those of list scheduling: what is found is at least as fast as
   // those of them that fit and are in the order of the microbatches.
