@@ -32,8 +32,8 @@
 #include <vector>
 
 #include "comm/c10d_store.h"
-#include "comm/process_transports.h"
 #include "comm/loopback_transports.h"
+#include "comm/process_transports.h"
 #include "launch/sha256.h"
 #include "launch/store_server.h"
 #include "sluice/parts/transport.h"

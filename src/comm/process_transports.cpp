@@ -5,9 +5,9 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "comm/c10d_store.h"
-#include "comm/process_transports.h"
 #include "comm/gloo_link.h"
 #include "comm/process_ranks.h"
+#include "comm/process_transports.h"
 #include "launch/store_client.h"
 #include "sluice/error.h"
 

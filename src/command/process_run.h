@@ -23,10 +23,10 @@
 #include "config/run_config.h"
 #include "data/read_ahead.h"
 #include "io/adapter_directory.h"
+#include "launch/stop_signal.h"
 #include "sluice/data.h"
 #include "sluice/lora.h"
 #include "sluice/parts/observers.h"
-#include "launch/stop_signal.h"
 #include "sluice/plan.h"
 
 namespace sluice {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "comm/gather_messages.h"
 #include "base/format.h"
+#include "comm/gather_messages.h"
 #include "comm/process_job.h"
 #include "config/run_config.h"
 #include "sluice/error.h"

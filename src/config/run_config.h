@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+#include "plan/predict/layer_times.h"
 #include "sluice/data.h"
 #include "sluice/lora.h"
 #include "sluice/model_spec.h"
 #include "sluice/options.h"
-#include "base/log.h"
 #include "sluice/plan.h"
-#include "plan/predict/layer_times.h"
 
 namespace sluice {
 

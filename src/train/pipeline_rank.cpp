@@ -97,7 +97,8 @@ void warn_of_fresh_state(const std::set<std::string>& parameters) {
 
 }  // namespace
 
-PipelineRank::PipelineRank(const Model& model, const Plan& plan, Transport& transport, RunOptions options)
+PipelineRank::PipelineRank(const Model& model, const Plan& plan, Transport& transport,
+                           RunOptions options)
     : plan_(plan),
       transport_(require_fits(plan, transport)),
       options_(std::move(options)),
@@ -107,7 +108,7 @@ PipelineRank::PipelineRank(const Model& model, const Plan& plan, Transport& tran
 }
 
 PipelineRank::PipelineRank(const Model& model, DraftedPlan draft, Transport& transport,
-                     RunOptions options)
+                           RunOptions options)
     : finished_(std::move(draft.plan)),
       plan_(*finished_),
       transport_(require_fits(plan_, transport)),

@@ -1,5 +1,5 @@
-// One rank of a pipeline at work, for every plan: its stages and groups, the programs that train and
-// evaluate, its state. Pipeline is its face to users, Trainer gives it an update.
+// One rank of a pipeline at work, for every plan: its stages and groups, the programs that train
+// and evaluate, its state. Pipeline is its face to users, Trainer gives it an update.
 //
 // Owns: all that Pipeline and Trainer have in common. Does not own: `.grad` and the caller's
 // optimizer (pipeline.cpp), data, what is checked of a call.

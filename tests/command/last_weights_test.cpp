@@ -9,10 +9,10 @@
 #include <limits>
 #include <thread>
 
+#include "base/log.h"
 #include "io/hf_shards.h"
 #include "io/step_name.h"
 #include "sluice/parts/hf_directory.h"
-#include "base/log.h"
 #include "sluice/parts/saver.h"
 #include "support/all_ranks_here.h"
 #include "support/callback_observer.h"

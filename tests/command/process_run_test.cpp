@@ -11,10 +11,10 @@
 #include <set>
 #include <thread>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/manifest.h"
 #include "io/step_name.h"
-#include "base/log.h"
 #include "support/checkpoint_folder.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"

@@ -1,8 +1,8 @@
 #include "model/support.h"
 
 #include <ATen/Parallel.h>
-
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <fstream>
 
@@ -106,9 +106,13 @@ Values ChunkChain::forward(Values batch, std::uint64_t seed, std::int64_t step,
 void ChunkChain::backward(const at::Tensor& root) {
   root.backward();
   for (std::size_t i = chunks_.size(); i-- > 1;) {
+    std::vector<at::Tensor> crossed, gradients;
     for (const auto& [name, tensor] : inputs_[i]) {
-      if (tensor.requires_grad()) outputs_[i - 1].get(name).backward(tensor.grad());
+      if (!tensor.grad().defined()) continue;  // the loss has nothing of it
+      crossed.push_back(outputs_[i - 1].get(name));
+      gradients.push_back(tensor.grad());
     }
+    torch::autograd::backward(crossed, gradients);
   }
 }
 

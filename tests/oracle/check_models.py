@@ -54,7 +54,7 @@ def write_rows(path, batch):
             out.write(json.dumps({"input_ids": ids, "labels": labels}) + "\n")
 
 
-def write_config(folder, model, stages, schedule="1F1B", dtype="float32"):
+def write_config(folder, model, stages, microbatch_size=1, schedule="1F1B", dtype="float32"):
     """A configuration whose steps are those of models.curve()."""
     path = folder / "run.toml"
     path.write_text(f"""
@@ -67,7 +67,7 @@ shuffle = false
 [training]
 steps = {models.STEPS}
 local_batch_size = {models.ROWS}
-microbatch_size = 1
+microbatch_size = {microbatch_size}
 seq_len = {LENGTH}
 [optimizer]
 lr = {models.OPTIMIZER["lr"]}
@@ -100,7 +100,10 @@ class TrainedRun:
         self.batch = {name: reference[f"plain/{name}"] for name in ("input_ids", "labels")}
         self.curve = reference["plain/curve/losses"].tolist()
         write_rows(folder / "rows.jsonl", self.batch)
-        self.config = write_config(folder, source or directory, stages, dtype=dtype)
+        config = json.loads((directory / "config.json").read_text())
+        # An auxiliary loss is a mean over the microbatches, not over the rows of the step.
+        size = models.ROWS if config.get("output_router_logits") else 1
+        self.config = write_config(folder, source or directory, stages, microbatch_size=size, dtype=dtype)
         self.done = run([sluice, "train", self.config])
 
     @property
@@ -125,6 +128,7 @@ def load_whole(path, name, failures):
     config = transformers.AutoConfig.from_pretrained(path)
     model, info = models.auto_class(config).from_pretrained(
         path, output_loading_info=True, dtype="auto", attn_implementation="eager" if models.is_plain(config) else "sdpa")
+    models.use_plain_experts(model)
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         failures.check(not info[kind], name, f"{kind} in what train wrote: {sorted(info[kind])[:4]}")
     return model.eval()

@@ -273,6 +273,18 @@ def cases():
         yield file_case(name + " beside others", special_tokens_map=settings,
                         tokenizer_config={"pad_token": "<two>", "additional_special_tokens": ["<three>"]})
         yield file_case(name + ", not read", special_tokens_map=settings, tokenizer_config={"added_tokens_decoder": {"1": NEW}})
+    for flags in [{}, {"special": False}, {"special": False, "normalized": True}]:
+        token = {"content": "<|endoftext|>", **flags}
+        for settings in [{"pad_token": {**token, "rstrip": True}, "eos_token": {"content": " a", "normalized": True}},
+                         {"image_token": {**token, "rstrip": True}, "eos_token": {"content": " a", "normalized": True}},
+                         {"additional_special_tokens": [{"__type": "AddedToken", **token}]}]:
+            for more in [{}, {"split_special_tokens": True}]:
+                yield file_case(f"special_tokens_map.json {json.dumps(settings)} {more}", special_tokens_map=settings, tokenizer_config=more)
+    for token in [None, "<new>", {"content": "<new>", "lstrip": True}, {"content": "<two>"}]:
+        for other in ["<two>", {**TYPED, "content": "<two>"}]:
+            for more in [{}, {"extra_special_tokens": {"image_token": "<three>"}}, {"model_specific_special_tokens": {"image_token": "<three>"}}]:
+                yield file_case(f"special_tokens_map.json with {token} beside {other} {more}", special_tokens_map={"image_token": token},
+                                tokenizer_config={"image_token": other, **more})
     yield file_case("add_bos_token in special_tokens_map.json", REFUSED, special_tokens_map={"add_bos_token": True, "bos_token": "<s>"})
     for lstrip in [False, True]:
         for rstrip in [False, True]:
@@ -317,9 +329,10 @@ def random_case(rng, number):
     files = {"tokenizer.json": tokenizer, "tokenizer_config.json": settings}
     if rng.random() < 0.3:
         files["special_tokens_map.json"] = {key: rng.choice([rng.choice(tokens), flags(rng.choice(tokens))])
-                                            for key in ["bos_token", "pad_token", "eos_token"] if rng.random() < 0.5}
-        if rng.random() < 0.5:
-            files["special_tokens_map.json"]["additional_special_tokens"] = [rng.choice(tokens) for _ in range(2)]
+                                            for key in ["bos_token", "pad_token", "eos_token", "image_token"] if rng.random() < 0.5}
+        for key in ["additional_special_tokens", "extra_special_tokens"]:
+            if rng.random() < 0.3:
+                files["special_tokens_map.json"][key] = [named() for _ in range(2)]
     if rng.random() < 0.3:
         files["added_tokens.json"] = {rng.choice(tokens): rng.randrange(250, 300) for _ in range(rng.randrange(0, 3))}
     if rng.random() < 0.3:

@@ -164,8 +164,7 @@ def draw_qwen3_moe(rng):
 
 def draw_olmoe(rng):
     drawn, experts = draw_decoder(rng, biases=("attention_bias",)), draw_experts(rng)
-    drawn.update(num_experts=experts.pop("experts"), **experts, norm_topk_prob=rng.random() < 0.5,
-                 clip_qkv=rng.choice([None, None, 0.5]))
+    drawn.update(num_experts=experts.pop("experts"), **experts, norm_topk_prob=rng.random() < 0.5)
     return drawn
 
 
@@ -322,7 +321,7 @@ FAMILIES = {
         "one_moe_layer_auxiliary": dict(mlp_only_layers=[0, 2, 3], output_router_logits=True, router_aux_loss_coef=0.3),
     }, draw_qwen3_moe),
     "olmoe": Family(tf.OlmoeConfig, MOE, {
-        "plain": {}, "normed_biases": dict(norm_topk_prob=True, attention_bias=True), "clipped": dict(clip_qkv=0.3),
+        "plain": {}, "normed_biases": dict(norm_topk_prob=True, attention_bias=True),
         "one_moe_layer_auxiliary": dict(num_hidden_layers=1, output_router_logits=True, router_aux_loss_coef=0.3),
     }, draw_olmoe),
     "phi3": Family(tf.Phi3Config, DECODER, {
@@ -342,7 +341,9 @@ WHOLES = {
     "llava_next": whole(tf.LlavaNextConfig, "mistral", CLIP, draw_mistral),
     "llava_onevision": whole(tf.LlavaOnevisionConfig, "qwen2", SIGLIP, draw_qwen),
     "mistral3": whole(tf.Mistral3Config, "mistral", PIXTRAL, draw_mistral),
-    "gemma3": whole(tf.Gemma3Config, "gemma3_text", SIGLIP, lambda rng: draw_gemma(rng, local=True),
+    "gemma3": whole(tf.Gemma3Config, "gemma3_text", SIGLIP,
+                    # The program refuses a cap here, which transformers leaves out.
+                    lambda rng: {**draw_gemma(rng, local=True), "final_logit_softcapping": None},
                     mm_tokens_per_image=4, boi_token_index=41, eoi_token_index=42),
     "qwen2_vl": whole(tf.Qwen2VLConfig, "qwen2_vl_text", lambda hidden: qwen_vision(hidden, first=True), draw_qwen,
                       image="image_token_id"),

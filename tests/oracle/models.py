@@ -7,7 +7,10 @@ Below OUT a directory each, FAMILY-VARIANT, as save_pretrained writes it (random
 biases), and reference.safetensors with KIND/NAME for every kind of batch (`batches`):
   input_ids, labels, attention_mask, position_ids   what goes in (the last two where the kind has them)
   loss, logits, gradient/PARAMETER                  what comes out, by the parameters' names in the file
+  gradient_spread                                   how far models are off that differ in last bits
   curve/losses, curve/norms                         of five steps of AdamW on this batch, where CURVES has the kind
+  curve/losses_spread, curve/norms_spread           how far models are off that differ in last bits (`curve`)
+  curve_of_rows/..                                  the same with a forward a row, where that computes something else
 `padded_logits` is there where the logits of padded tokens are defined (not by plain attention).
 """
 import argparse
@@ -30,6 +33,7 @@ from families import FAMILIES, LENGTH, WHOLES
 ROWS = 4
 CURVES = ("plain", "left", "packed")
 STEPS = 5
+NEIGHBOURS = 4
 # These give their language model a mask of ones, with which it does not look for documents in positions.
 MASKED = ("idefics3", "smolvlm")
 # As [optimizer] of the configuration that the driver writes.
@@ -84,16 +88,20 @@ def arguments_of(model, batch):
     if "_vl" not in model.config.model_type or "position_ids" not in batch:
         return batch
     # Positions of the mask, of time, of height and of width.
-    return {**batch, "position_ids": batch["position_ids"].expand(4, ROWS, LENGTH)}
+    return {**batch, "position_ids": batch["position_ids"].expand(4, -1, -1)}
+
+
+def use_plain_experts(model):
+    """The default is a kernel for which rows of weights must be multiples of 16 bytes."""
+    if getattr(model, "_can_set_experts_implementation", lambda: True)():
+        model.set_experts_implementation("eager")
 
 
 def random_model(config, seed):
     torch.manual_seed(seed)
     kind = "eager" if is_plain(config) else "sdpa"
     model = auto_class(config).from_config(config, attn_implementation=kind).float().eval()
-    # The default is a kernel for which rows of weights must be multiples of 16 bytes.
-    if getattr(model, "_can_set_experts_implementation", lambda: True)():
-        model.set_experts_implementation("eager")
+    use_plain_experts(model)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -112,13 +120,38 @@ def by_stored_name(model, values):
         return load_file(f"{folder}/model.safetensors")
 
 
-def answers(model, batch):
+def neighbours(model):
+    """Models of which about half of the weights are other ones in their last bit."""
+    for seed in range(NEIGHBOURS):
+        twin, generator = copy.deepcopy(model), torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in twin.parameters():
+                parameter.mul_(1 + 2.0**-24 * torch.randn(parameter.shape, generator=generator))
+        yield twin
+
+
+def gradients_of(model, batch):
     model.zero_grad()
     output = model(**arguments_of(model, batch))
     output.loss.backward()
     # A parameter that nothing was computed with, as of an expert without a token, has a gradient of zeros.
-    gradients = {p: torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()}
-    found = {"loss": output.loss.detach().double(), "logits": output.logits.detach()}
+    return output, [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+
+
+def spread_of(gradients, model, batch):
+    """How far gradients of neighbours are off at most, relative as oracle_compare takes it: where a norm divides by
+    next to nothing, as it may of two channels, last bits decide more than the digits that are compared."""
+    largest = max(gradient.abs().max().item() for gradient in gradients)
+    return max((other - gradient).abs().max().item() / (gradient.abs().max().item() + 2e-3 * largest)
+               for neighbour in neighbours(model) for other, gradient in
+               zip(gradients_of(neighbour, batch)[1], gradients, strict=True))
+
+
+def answers(model, batch):
+    output, values = gradients_of(model, batch)
+    gradients = dict(zip(model.parameters(), values, strict=True))
+    found = {"loss": output.loss.detach().double(), "logits": output.logits.detach(),
+             "gradient_spread": torch.tensor(spread_of(values, model, batch), dtype=torch.float64)}
     if not is_plain(model.config):
         found["padded_logits"] = torch.tensor(1)
     for name, gradient in by_stored_name(model, gradients).items():
@@ -127,19 +160,45 @@ def answers(model, batch):
     return found
 
 
-def curve(model, batch):
-    model = copy.deepcopy(model)
+def depends_on_microbatches(config):
+    """"longrope" has other angles where the largest position of a forward, of any row, is large."""
+    return (getattr(config.get_text_config(), "rope_parameters", None) or {}).get("rope_type") == "longrope"
+
+
+def steps(model, batch, by_rows):
+    """Losses and norms of STEPS steps, which change the model; by_rows: a forward a row."""
     optimizer = torch.optim.AdamW(model.parameters(), **OPTIMIZER)
+    parts = [batch]
+    counted = {}
+    if by_rows:
+        parts = [{name: value[row:row + 1] for name, value in batch.items()} for row in range(ROWS)]
+        counted = {"num_items_in_batch": (batch["labels"][:, 1:] != -100).sum()}
     losses, norms = [], []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss = model(**arguments_of(model, batch)).loss
-        loss.backward()
-        losses.append(loss.item())
+        loss = 0.0
+        for part in parts:
+            of_part = model(**arguments_of(model, part), **counted).loss
+            of_part.backward()
+            loss += of_part.item()
+        losses.append(loss)
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM).item())
         optimizer.step()
-    return {"curve/losses": torch.tensor(losses, dtype=torch.float64),
-            "curve/norms": torch.tensor(norms, dtype=torch.float64)}
+    return torch.tensor([losses, norms], dtype=torch.float64)
+
+
+def curve(model, batch, name="curve", by_rows=False):
+    """Losses and norms, and how far those of neighbours are off at most.
+
+    An update of AdamW has the size of the learning rate even where a gradient is rounding alone, and routers and
+    relu jump: where a run comes near such a place its curve is decided by last bits, in transformers as in any
+    other program.
+    """
+    found = steps(copy.deepcopy(model), batch, by_rows)
+    others = torch.stack([steps(neighbour, batch, by_rows) for neighbour in neighbours(model)])
+    spread = (others - found).abs().amax(dim=0)
+    names = ("losses", "norms", "losses_spread", "norms_spread")
+    return {f"{name}/{part}": value for part, value in zip(names, (*found, *spread), strict=True)}
 
 
 def write(directory, config, seed):
@@ -153,7 +212,11 @@ def write(directory, config, seed):
     for kind, batch in batches(config.get_text_config().vocab_size, generator).items():
         if kind == "packed" and config.model_type in MASKED:
             continue
-        given = {**batch, **answers(model, batch), **(curve(model, batch) if kind in CURVES else {})}
+        given = {**batch, **answers(model, batch)}
+        if kind in CURVES:
+            given.update(curve(model, batch))
+            if depends_on_microbatches(config):
+                given.update(curve(model, batch, "curve_of_rows", by_rows=True))
         found.update({f"{kind}/{name}": value.clone().contiguous() for name, value in given.items()})
     save_file(found, directory / "reference.safetensors")
     return model

@@ -131,6 +131,31 @@ TEST(NestedModelTest, AWholeWhoseTextIsNotItsLanguageModelsIsRefused) {
   EXPECT_EQ(error.where(), "config.json, field 'model_type'");
 }
 
+TEST(NestedModelTest, WhatTransformersLeavesOutOfAWholeIsRefusedByItsField) {
+  struct Case {
+    const char *family, *key;
+    Json refused, taken;
+  };
+  for (const Case& given : {Case{"gemma3_text", "final_logit_softcapping", 30.0, nullptr},
+                            Case{"gemma2", "final_logit_softcapping", 30.0, nullptr},
+                            Case{"granite", "logits_scaling", 8.0, 1.0},
+                            Case{"mixtral", "output_router_logits", true, false},
+                            Case{"olmoe", "output_router_logits", true, false},
+                            Case{"qwen3_moe", "output_router_logits", true, false}}) {
+    Json config = llava(text_of(given.family));
+    config["text_config"][given.key] = given.taken;
+    EXPECT_NO_THROW(parse(config)) << given.family;
+    config["text_config"][given.key] = given.refused;
+    EXPECT_NO_THROW(parse(config["text_config"])) << given.family;
+    const Error error = test::error_of([&] { parse(config); });
+    EXPECT_EQ(error.where(), std::string("config.json, field 'text_config.") + given.key + "'")
+        << given.family;
+  }
+  // The cap of this family is there where nothing is said.
+  EXPECT_THROW(parse(llava(text_of("gemma2"))), Error);
+  EXPECT_NO_THROW(parse(llava(text_of("gemma3_text"))));
+}
+
 TEST(NestedModelTest, ATextConfigWithoutATypeIsOfTheTypeOfItsClass) {
   Json config = llava();
   config["text_config"].erase("model_type");

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "report/metrics.h"
 #include "base/log.h"
+#include "report/metrics.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 

@@ -32,27 +32,26 @@ Declared of_text(std::string text, std::string where) {
           .makes_special = true};
 }
 
-// A token declared by an object with the flags that are not as usual. special: the flag where it
-// does not say.
-Declared of_object(const JsonField& field, bool special) {
+// A token declared by an object with the flags that are not as usual.
+// is_special: special whatever the object says.
+Declared of_object(const JsonField& field, bool is_special) {
   Declared declared;
   declared.token = {.content = field["content"].text(),
                     .single_word = field["single_word"].flag_or(false),
                     .strip_left = field["lstrip"].flag_or(false),
                     .strip_right = field["rstrip"].flag_or(false),
-                    .special = field["special"].flag_or(special),
+                    .special = is_special || field["special"].flag_or(false),
                     .where = field.where()};
   declared.says_normalized = !field["normalized"].is_null();
   declared.token.normalized = field["normalized"].flag_or(!declared.token.special);
   return declared;
 }
 
-// special_tokens_map.json declares special ones only.
+// is_of_map: a name of special_tokens_map.json, whose objects are special whatever they say.
 Declared of_field(const JsonField& field, bool is_of_map) {
   if (!field.json().is_object()) return of_text(field.text(), field.where());
   Declared declared = of_object(field, is_of_map);
   declared.makes_special = is_of_map;
-  if (is_of_map) declared.token.special = true;
   return declared;
 }
 
@@ -143,9 +142,11 @@ void Collection::read_config(const JsonField& config) {
   }
   if (own_.empty() && !config["model_specific_special_tokens"].is_null())
     set_all_own(config["model_specific_special_tokens"]);
+  const JsonField& map = settings_.special_tokens_map();
   for (const auto& [key, field] : config.members()) {
-    if (is_own_name(key) && field.json().is_object() && field.json().contains("__type"))
-      own_.emplace(key, of_field(field, false));
+    const bool is_typed = field.json().is_object() && field.json().contains("__type");
+    const bool is_replaced = !map.is_null() && map.json().contains(key);
+    if (is_own_name(key) && is_typed && !is_replaced) own_.emplace(key, of_field(field, false));
   }
 }
 
@@ -200,7 +201,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
   }
   // Read after the rest, and by an older name.
   const JsonField& map = settings_.special_tokens_map();
-  if (!extra_ && !map.is_null()) extra_ = of_list(map["additional_special_tokens"], true);
+  if (!extra_ && !map.is_null()) extra_ = of_list(map["additional_special_tokens"], false);
   if (rebuilt_) {
     for (const auto& [key, text] : rebuilt_->tokens) {
       if (!settings_.has(std::string(key)))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -156,6 +157,23 @@ Json language_config(const Json& document) {
   });
   if (alias != kAliases.end()) become_family(config, *alias);
   return config;
+}
+
+void require_bare_head(const ConfigReader& text) {
+  const std::string family = text.text("model_type", "");
+  const auto refuse = [&](const char* key, const std::string& what, const std::string& remedy) {
+    text.fail(key, what + " inside a vision-language model are not implemented",
+              remedy + "; transformers leaves them out there");
+  };
+  constexpr const char* kCap = "final_logit_softcapping";
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  if (family == "gemma2" && !text.is_null(kCap)) refuse(kCap, "capped logits", "write null");
+  if (family == "gemma3_text" && text.has(kCap)) refuse(kCap, "capped logits", "write null");
+  if (family == "granite" && text.number("logits_scaling", 1.0, -kLargest, kLargest) != 1.0)
+    refuse("logits_scaling", "scaled logits", "write 1");
+  const bool has_experts = family == "mixtral" || family == "olmoe" || family == "qwen3_moe";
+  if (has_experts && text.flag("output_router_logits", false))
+    refuse("output_router_logits", "load balancing losses", "write false");
 }
 
 std::set<std::string> stored_names(const std::string& directory) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "plan/families/config_reader.h"
 #include "sluice/model_spec.h"
 
 namespace sluice::detail {
@@ -23,6 +24,10 @@ bool is_part_of_a_whole(const std::string& config_text);
 // The configuration of the language model as its family reads it; any other document as it is.
 // Sizes and ties are the whole's where it says them.
 Json language_config(const Json& document);
+
+// Throws Error(kInput) for what transformers does to logits and loss only where the language model
+// is by itself. text: the language_config() of a whole.
+void require_bare_head(const ConfigReader& text);
 
 // Names of the tensors in a Hugging Face directory, by its index or the header of its one file;
 // none where it has no weights. Throws Error(kInput) for what cannot be read.

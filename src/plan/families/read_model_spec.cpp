@@ -132,9 +132,13 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
     config.fail("text_config", "a language model inside another one's configuration is not built",
                 "leave it out, or make it a config.json of its own");
   }
-  ModelSpec spec = detail::is_whole_of_known_parts(document)
-                       ? spec_of_part(document, file_name, directory, precision)
-                       : spec_of(config, precision);
+  const bool is_whole = detail::is_whole_of_known_parts(document);
+  if (is_whole) {
+    const Json text = detail::language_config(document);
+    detail::require_bare_head(detail::ConfigReader(text, file_name, "text_config."));
+  }
+  ModelSpec spec = is_whole ? spec_of_part(document, file_name, directory, precision)
+                            : spec_of(config, precision);
   spec.config_text = config_json;
   return spec;
 }

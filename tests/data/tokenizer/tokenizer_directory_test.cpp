@@ -76,6 +76,20 @@ TEST_F(TokenizerDirectoryTest, ATokenHasTheFlagsThatItsFileGivesIt) {
             (Ids{256, 'x'}));
 }
 
+TEST_F(TokenizerDirectoryTest, ObjectsOfTheOlderMapAreSpecialWhereTheyHaveANameOfTheirOwn) {
+  // A special token is found before the text is normalized, so it takes the space of " a".
+  EXPECT_EQ(ids("<new> a", {{kMap, R"({"eos_token": {"content": " a", "normalized": true},
+                 "pad_token": {"content": "<new>", "rstrip": true, "special": false}})"}}),
+            (Ids{259, 'a'}));
+  const auto split = [&](const std::string& map) {
+    return ids("<new>", {{kMap, map}, {kConfig, R"({"split_special_tokens": true})"}});
+  };
+  EXPECT_EQ(split(R"({"pad_token": {"content": "<new>"}})"), (Ids{'<', 'n', 'e', 'w', '>'}));
+  EXPECT_EQ(split(R"({"additional_special_tokens":
+                 [{"__type": "AddedToken", "content": "<new>"}]})"),
+            (Ids{258}));
+}
+
 TEST_F(TokenizerDirectoryTest, NewTokensHaveIdsInTheOrderOfTransformers) {
   // By the number in added_tokens_decoder, then named ones, then listed ones.
   EXPECT_EQ(ids("<new><two>", {{kConfig, R"({"added_tokens_decoder":
@@ -91,6 +105,13 @@ TEST_F(TokenizerDirectoryTest, NewTokensHaveIdsInTheOrderOfTransformers) {
                                {kMap, map}}),
             (Ids{259, 258}));
   EXPECT_EQ(ids("<new>", {{kConfig, R"({"added_tokens_decoder": {}})"}, {kMap, map}}).size(), 5u);
+  // It replaces the object of a name of the model's own, not its text.
+  const std::string own = R"({"image_token": "<new>"})";
+  EXPECT_EQ(ids("<new>", {{kConfig, R"({"image_token":
+                 {"__type": "AddedToken", "content": "<two>"}})"},
+                          {kMap, own}}),
+            (Ids{258}));
+  EXPECT_EQ(ids("<two>", {{kConfig, R"({"image_token": "<two>"})"}, {kMap, own}}), (Ids{258}));
 }
 
 TEST_F(TokenizerDirectoryTest, ASpaceInFrontIsPutByTheClassesThatDo) {
