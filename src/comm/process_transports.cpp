@@ -23,6 +23,7 @@ void meet(StoreClient& store, const ProcessTransportOptions& options) {
   const auto key = [&](int process) { return formatted("{}/here/{}", options.name, process); };
   store.set(key(options.process), "");
   std::vector<std::string> all;
+  all.reserve(static_cast<std::size_t>(options.num_processes));
   for (int process = 0; process < options.num_processes; ++process) all.push_back(key(process));
   if (store.wait(all, options.meet)) return;
   std::vector<std::string> missing;

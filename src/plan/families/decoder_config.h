@@ -39,6 +39,7 @@ struct BlockConfig {
   int rope = 0;             // of DecoderConfig::ropes; -1: queries and keys are not turned
 };
 
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): by subject; there is one a model.
 struct DecoderConfig {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
