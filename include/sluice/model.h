@@ -30,7 +30,7 @@ class Sequential;
 
 namespace sluice {
 
-// What the last stage makes of its outputs: the sum over counted tokens and their number.
+// The loss that the last stage makes of its outputs: the sum over counted tokens and their number.
 struct LossValue {
   at::Tensor loss;         // scalar with a graph: what backward starts from
   std::int64_t count = 1;  // counted tokens behind it
@@ -81,12 +81,12 @@ std::int64_t count_tokens(const at::Tensor& labels_BL);
 // (torch::nn::init::xavier_uniform_, normal_, ..) is keyed by seed and name, so that the bits are
 // the same in every layout. One of the two.
 struct Initialization {
-  // Of every parameter and buffer, by its full name; a tied parameter once, by that of its first
-  // use. value is whole: a slice is taken out of it afterwards.
+  // The value of every parameter and buffer, by its full name; a tied parameter once, by that of
+  // its first use. value is whole: a slice is taken out of it afterwards.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
-  // Of every module that has parameters or buffers of its own, by its full name; of which class it
-  // is says module.as<torch::nn::Linear>(). A tied parameter has the value of its first use. A
-  // module whose own parameters are on several stages is refused.
+  // The values of every module that has parameters or buffers of its own, by its full name; of
+  // which class it is says module.as<torch::nn::Linear>(). A tied parameter has the value of its
+  // first use. A module whose own parameters are on several stages is refused.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
 
   bool is_given() const { return tensor || module; }
@@ -203,10 +203,10 @@ using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 // a ledger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
-// What layers say of themselves, with nothing made or run: names, roles, values that they read and
-// write, stated costs, and of parameters those that LayerSpec::ties names. Sizes are not known, so
-// this is enough for a partition by counts or names and for its program, not for a prediction of
-// memory.
+// The description that layers give of themselves, with nothing made or run: names, roles, values
+// that they read and write, stated costs, and of parameters those that LayerSpec::ties names. Sizes
+// are not known, so this is enough for a partition by counts or names and for its program, not for
+// a prediction of memory.
 ModelSpec describe(const std::vector<LayerSpec>& layers);
 
 }  // namespace sluice

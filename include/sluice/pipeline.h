@@ -90,7 +90,7 @@ struct SaveOptions {
   Commit commit = Commit::kRename;
 };
 
-// What load() fills or gives back beside parameters and buffers.
+// The state that load() fills or gives back beside parameters and buffers.
 struct LoadOptions {
   // Get their parameters' state, by full names, in the order of kinds in which they were saved.
   std::vector<torch::optim::Optimizer*> optimizers = {};

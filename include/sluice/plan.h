@@ -208,7 +208,7 @@ class RefusedSchedule : public Error {
 // option, and RefusedSchedule (kInput) with the first violation of a schedule that cannot run.
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 
-// What the layers of a model take on a machine: a file of `sluice plan --measure`
+// The times that the layers of a model take on a machine: a file of `sluice plan --measure`
 // (docs/simulate.md), for PipelineOptions::times. Throws Error(kInput) naming file and field.
 std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 

@@ -1,4 +1,4 @@
-// What the library has to say besides results and errors: a line at a time.
+// The log: all that the library says besides results and errors, a line at a time.
 //
 // Does not own: the level below which nothing is said, and where lines go (sluice/error.h); errors
 // that end a call, what a run prints of itself.

@@ -1,4 +1,4 @@
-// What a Group stands on: exchanges between its members.
+// The ground that a Group stands on: exchanges between its members.
 //
 // Owns: the interface. Does not own: what collectives mean (group.h). Implemented for ranks of one
 // process and of several by group_state.cpp.
@@ -14,19 +14,19 @@
 
 namespace sluice {
 
-// What a member says beside its tensors.
+// The words of a member beside its tensors.
 struct GroupNote {
   std::string call;  // for people, and compared: "all_reduce of float32[3]"
   std::string bytes;
 };
 
-// What the members of a group gave to one of them, in their order.
+// The gifts of all members of a group to one of them, in their order.
 struct Exchanged {
   std::vector<GroupNote> notes;
   std::vector<at::Tensor> pieces;
 };
 
-// What a member gives to an exchange.
+// The gift of a member to an exchange.
 struct Gift {
   GroupNote note;
   std::vector<at::Tensor> pieces;

@@ -276,7 +276,7 @@ TEST(PipelineCheckpointTest, SeveralOptimizersGoOnWithTheSameBits) {
     EXPECT_TRUE(
         same_bits(whole, train_by(make, {3, 4, folder / "ck", "", layout("ZBVZeroBubble", 2)})));
   }
-  // Of one kind they are as one.
+  // Optimizers of one kind are as one.
   EXPECT_EQ(Checkpoint(folder / "ck").manifest().settings.at("optimizer"), "AdamW");
   const MakeOptimizers one = [](const Pipeline& pipeline) {
     Optimizers optimizers;

@@ -157,8 +157,8 @@ class ChunkBackward {
   // Returns the outputs in order; those that shall get a gradient require grad. Called once, first;
   // without grad mode no backward follows.
   virtual Values forward(const MicrobatchKey& key, Values received, const Values& batch) = 0;
-  // What the backward starts from: the outputs, or on the last stage the loss, which autograd has
-  // computed from them. Called once, after forward().
+  // The roots from which the backward starts: the outputs, or on the last stage the loss, which
+  // autograd has computed from them. Called once, after forward().
   virtual void keep(const std::vector<at::Tensor>& roots) = 0;
 
   // root_gradients: one per root; undefined where none arrived. Return one gradient per input of

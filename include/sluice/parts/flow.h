@@ -26,7 +26,7 @@ namespace sluice {
 // A channel is one FIFO per source rank, destination rank and kind.
 enum class ChannelKind : std::uint8_t { kActivation, kGradient };
 
-// What the backward of a stage has to compute, by what is trained.
+// The gradients that the backward of a stage has to compute, by what is trained.
 enum class StageBackward : std::uint8_t {
   kFull,     // gradients of its input and of its weights
   kInput,    // nothing of its own is trained: it only passes gradients on

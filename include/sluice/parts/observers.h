@@ -1,4 +1,4 @@
-// What may be watched of a rank at work.
+// The interface of whoever watches a rank at work.
 //
 // Owns: the interface of observers, and what comes with the library for users: the times of a step,
 // traces, memory by rank.

@@ -27,7 +27,7 @@
 
 namespace sluice {
 
-// What a program calls the axes.
+// The names that a program gives to the axes.
 struct AxisNames {
   std::string pp = "pp", dp_replicate = "dp_replicate", dp_shard = "dp_shard", cp = "cp", tp = "tp";
   std::string ep = "ep", ep_shard = "ep_shard";

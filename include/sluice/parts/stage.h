@@ -42,7 +42,7 @@ struct OwnShards {
 // How the gradients of a step's microbatches fall into shards.
 struct StageShards {
   OwnShards own;
-  // Of all replicas' microbatches; 0: all are of one shard.
+  // Counted among all replicas' microbatches; 0: all are of one shard.
   std::int64_t microbatches_per_shard = 0;
   std::vector<int> backwards = {};  // of each own shard: how many B or W the stage will run
   friend bool operator==(const StageShards&, const StageShards&) = default;
@@ -118,7 +118,7 @@ class Stage {
 };
 
 struct StageOptions {
-  // What carries out the backward of a stage; empty, or an empty one: autograd.
+  // The maker of the backward of a stage; empty, or an empty one: autograd.
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};
   // Called for each chunk of the rank when its modules are made, before its parameters are listed.
   Parallelize parallelize = {};

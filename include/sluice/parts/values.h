@@ -50,7 +50,7 @@ class Values {
   std::vector<std::pair<std::string, at::Tensor>> items_;
 };
 
-// Of one dimension: elements offset .. offset + size - 1.
+// A range of one dimension: elements offset .. offset + size - 1.
 struct IndexRange {
   std::int64_t offset = 0, size = 0;
 
@@ -91,9 +91,9 @@ class Input {
 
   Kind kind() const { return kind_; }
   std::int64_t dim() const { return dim_; }
-  // Of kPerMicrobatch one a microbatch, else one.
+  // One tensor; of kPerMicrobatch one a microbatch.
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
-  // Of kRagged, of every row.
+  // The length of every row of kRagged.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
 
  private:

@@ -1,4 +1,4 @@
-// What the layers of a model take on a machine: measured seconds, or counted operations.
+// The times that the layers of a model take on a machine: measured seconds, or counted operations.
 //
 // Owns: LayerTimes, the file of them (docs/simulate.md), their counted form, and the costs of the
 // stages of a partition that follow from them. Does not own: measuring (job.h), the replay of a
