@@ -104,19 +104,21 @@ class RankTransport final : public Transport {
   }
 
   void check(const Post& post, const Message& message) const {
-    const std::string where =
-        formatted("rank {}, {} from rank {}", rank_, describe(post.tag, post.kind), post.source);
+    const auto where = [&] {
+      return formatted("rank {}, {} from rank {}", rank_, describe(post.tag, post.kind),
+                       post.source);
+    };
     if (message.tag != post.tag) {
-      throw Error(
-          ErrorKind::kInternal,
-          {.what = "another message arrived: " + describe(message.tag, post.kind), .where = where});
+      throw Error(ErrorKind::kInternal,
+                  {.what = "another message arrived: " + describe(message.tag, post.kind),
+                   .where = where()});
     }
     if (!post.tensors || !post.tensors->certain) return;
     const std::vector<TensorMeta>& expected = post.tensors->metas;
     if (expected.size() != message.tensors.size()) {
       throw Error(ErrorKind::kInternal, {.what = formatted("expected {} tensors, got {}",
                                                            expected.size(), message.tensors.size()),
-                                         .where = where});
+                                         .where = where()});
     }
     for (std::size_t i = 0; i < message.tensors.size(); ++i) {
       if (!message.tensors[i].defined()) continue;  // a value without gradient
@@ -128,7 +130,7 @@ class RankTransport final : public Transport {
                          "{}: expected {}, got {}",
                          i < names.size() ? "'" + names[i] + "'" : "tensor " + std::to_string(i),
                          to_text(expected[i]), to_text(got)),
-                     .where = where});
+                     .where = where()});
       }
     }
   }

@@ -84,6 +84,7 @@ struct Executor::Impl {
         losses(std::move(loss), options.scale, num_replicas(program.mesh)),
         auxiliary(std::move(options.auxiliary)),
         recorder(options.flight_recorder_size),
+        timer(recorder),
         observers({&recorder, &timer, &ranges}),
         posts(program, observers),
         idle_works(program, observers) {

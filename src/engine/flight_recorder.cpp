@@ -148,7 +148,9 @@ void FlightRecorder::arrived(const Action& /*action*/, const std::vector<at::Ten
   const std::lock_guard lock(mutex_);
   Entry& entry = current();
   entry.state = FlightState::kRunning;
-  entry.waited += Clock::now() - entry.wait_start;
+  const Clock::duration waited = Clock::now() - entry.wait_start;
+  entry.waited += waited;
+  last_wait_ = in_seconds(waited);
   entry.waits_for.clear();
   entry.bytes += bytes_of(tensors);
 }
@@ -174,6 +176,7 @@ void FlightRecorder::stop(FlightState state) {
   entry.stop = Clock::now();
   if (entry.state == FlightState::kWaiting) entry.waited += entry.stop - entry.wait_start;
   entry.state = state;
+  last_seconds_ = in_seconds(entry.stop - entry.start);
 }
 
 FlightEntry FlightRecorder::entry_of(const Entry& entry, Clock::time_point now, double wall) const {

@@ -53,6 +53,12 @@ class FlightRecorder final : public ExecutorObserver {
   // now; "" when nothing runs.
   std::string now() const;
 
+  // What the rank's own thread has just measured: the last instruction from its beginning to its
+  // end, waiting included, and the last wait. Read by observers behind this one, which then need no
+  // clock of their own.
+  double last_seconds() const { return last_seconds_; }
+  double last_wait() const { return last_wait_; }
+
  private:
   using Clock = std::chrono::steady_clock;
   struct Entry {
@@ -84,7 +90,8 @@ class FlightRecorder final : public ExecutorObserver {
   Entry& current() { return entries_[(count_ - 1) % entries_.size()]; }
   FlightEntry entry_of(const Entry& entry, Clock::time_point now, double wall) const;
 
-  mutable std::mutex mutex_;  // of all below
+  double last_seconds_ = 0, last_wait_ = 0;  // of the rank's thread alone
+  mutable std::mutex mutex_;                 // of all below
   std::vector<Entry> entries_;
   std::size_t count_ = 0;
   std::int64_t pass_ = 0, step_ = 0;

@@ -37,21 +37,32 @@ double thread_cpu_seconds() {
 
 void StepTimer::begin_step(std::int64_t /*step*/) {
   times_ = {};
+  cpu_start_.reset();
   step_start_ = Clock::now();
 }
 
-void StepTimer::end_step() { times_.total = seconds_since(step_start_); }
+void StepTimer::end_step() {
+  count_cpu(false);
+  times_.total = seconds_since(step_start_);
+}
 
 void StepTimer::begin(int /*index*/, const Action& action) {
   waited_ = 0;
-  if (is_compute(action.kind)) cpu_start_ = thread_cpu_seconds();
-  action_start_ = Clock::now();
+  count_cpu(is_compute(action.kind) || is_transfer(action.kind));
 }
 
 void StepTimer::end(int /*index*/, const Action& action) {
-  if (double* share = share_of(action.kind, times_))
-    *share += seconds_since(action_start_) - waited_;
-  if (is_compute(action.kind)) times_.compute_cpu += thread_cpu_seconds() - cpu_start_;
+  if (double* share = share_of(action.kind, times_)) *share += recorder_.last_seconds() - waited_;
+}
+
+void StepTimer::count_cpu(bool counts) {
+  if (counts == cpu_start_.has_value()) return;
+  if (counts) {
+    cpu_start_ = thread_cpu_seconds();
+  } else {
+    times_.compute_cpu += thread_cpu_seconds() - *cpu_start_;
+    cpu_start_.reset();
+  }
 }
 
 void StepTimer::begin_idle_work(const Action& /*action*/) {
@@ -63,13 +74,11 @@ void StepTimer::end_idle_work(const Action& /*action*/) {
   const double seconds = seconds_since(work_start_);
   waited_ += seconds;
   times_.reduction += seconds;
-  cpu_start_ += thread_cpu_seconds() - work_cpu_start_;
+  if (cpu_start_) *cpu_start_ += thread_cpu_seconds() - work_cpu_start_;
 }
 
-void StepTimer::waiting(const Action& /*action*/) { wait_start_ = Clock::now(); }
-
 void StepTimer::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
-  const double seconds = seconds_since(wait_start_);
+  const double seconds = recorder_.last_wait();
   waited_ += seconds;
   // A post above brings no tensors, every message does.
   (tensors.empty() ? times_.reduction : times_.wait_receive) += seconds;

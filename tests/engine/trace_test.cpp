@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "engine/observer_list.h"
 #include "engine/step_timer.h"
 #include "sluice/schedule.h"
 #include "support/user_batches.h"
@@ -82,6 +83,14 @@ TEST(TraceTest, AnActionBeginsWhenWhatItWaitedForIsThere) {
   EXPECT_LE(wait->start + wait->duration, forward->start);
 }
 
+// The recorder hears of everything before the timer, as in an executor.
+struct Timed {
+  FlightRecorder recorder{16};
+  StepTimer timer{recorder};
+  ObserverList both{{&recorder, &timer}};
+  const StepTimes& times() const { return timer.times(); }
+};
+
 TEST(StepTimerTest, CountsEveryInstructionToTheShareThatItBelongsTo) {
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   const std::vector<std::pair<const char*, double StepTimes::*>> expected = {
@@ -98,14 +107,14 @@ TEST(StepTimerTest, CountsEveryInstructionToTheShareThatItBelongsTo) {
       {"OPTIMIZER_STEP", &StepTimes::optimizer}};
   for (const auto& [text, share] : expected) {
     const Action action = parse_action(text);
-    StepTimer timer;
-    timer.begin_step(1);
-    timer.begin(0, action);
+    Timed timed;
+    timed.both.begin_step(1);
+    timed.both.begin(0, action);
     pause();
-    timer.end(0, action);
-    timer.end_step();
-    EXPECT_GE(timer.times().*share, 1e-3) << text;
-    const StepTimes& times = timer.times();
+    timed.both.end(0, action);
+    timed.both.end_step();
+    EXPECT_GE(timed.times().*share, 1e-3) << text;
+    const StepTimes& times = timed.times();
     EXPECT_EQ(
         times.compute + times.wait_receive + times.wait_send + times.reduction + times.optimizer,
         times.*share)
@@ -115,32 +124,34 @@ TEST(StepTimerTest, CountsEveryInstructionToTheShareThatItBelongsTo) {
 
 TEST(StepTimerTest, WaitingIsNoComputeButForAMessageOrAReduction) {
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
-  StepTimer timer;
-  timer.begin_step(1);
-  timer.begin(0, Action::forward(1, 0));
-  timer.waiting(Action::forward(1, 0));  // for UNSHARD
+  Timed timed;
+  timed.both.begin_step(1);
+  timed.both.begin(0, Action::forward(1, 0));
+  timed.both.waiting(Action::forward(1, 0));  // for UNSHARD
   pause();
-  timer.arrived(Action::forward(1, 0), {});
-  timer.waiting(Action::forward(1, 0));
+  timed.both.arrived(Action::forward(1, 0), {});
+  timed.both.waiting(Action::forward(1, 0));
   pause();
-  timer.arrived(Action::forward(1, 0), {at::Tensor()});
-  timer.end(0, Action::forward(1, 0));
-  timer.end_step();
-  EXPECT_GE(timer.times().reduction, 1e-3);
-  EXPECT_GE(timer.times().wait_receive, 1e-3);
-  EXPECT_LE(timer.times().compute + timer.times().wait_receive + timer.times().reduction,
-            timer.times().total);
+  timed.both.arrived(Action::forward(1, 0), {at::Tensor()});
+  timed.both.end(0, Action::forward(1, 0));
+  timed.both.end_step();
+  EXPECT_GE(timed.times().reduction, 1e-3);
+  EXPECT_GE(timed.times().wait_receive, 1e-3);
+  EXPECT_LE(timed.times().compute + timed.times().wait_receive + timed.times().reduction,
+            timed.times().total);
 }
 
 TEST(StepTimerTest, TheSharesOfEveryRankAddUpToItsStep) {
   for (const char* schedule : {"1F1B", "ZBVZeroBubble", "DualPipeV"}) {
     const Program program = lowered(make_schedule(schedule, {2, 0, 4}));
-    std::vector<StepTimer> timers(2);
+    std::array<Timed, 2> timed;
     HarnessOptions options;
-    options.observers_of = [&](int rank) { return std::vector<ExecutorObserver*>{&timers[rank]}; };
+    options.observers_of = [&](int rank) {
+      return std::vector<ExecutorObserver*>{&timed[rank].both};
+    };
     train_in_pipeline(user_model(UserModel::kMlp, 6), program, user_batches(2, 4, {2}), options);
-    for (const StepTimer& timer : timers) {
-      const StepTimes& times = timer.times();
+    for (const Timed& rank : timed) {
+      const StepTimes& times = rank.times();
       for (const double share : {times.compute, times.wait_receive, times.wait_send,
                                  times.reduction, times.optimizer, times.other()}) {
         EXPECT_GE(share, -1e-9);

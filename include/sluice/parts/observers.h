@@ -79,8 +79,8 @@ struct StepTimes {
   double reduction = 0;     // in REDUCE_*, UNSHARD, RESHARD, PARTIAL_NORM, wherever it is done, and
                             // waiting for what they began
   double optimizer = 0;     // in UPDATE and OPTIMIZER_STEP, less waiting
-  // Not a share of total: what the rank's thread spent on a core in F, B, I, W and pairs. Unlike
-  // `compute` it does not grow while the thread has no core.
+  // Not a share of total: what the rank's thread spent on a core in F, B, I, W, pairs and
+  // transfers. Unlike `compute` it does not grow while the thread has no core.
   double compute_cpu = 0;
 
   // Between instructions.

@@ -60,9 +60,9 @@ void check_backwards(Verification& v) {
 
 // Why a backward, or what belongs to one, is not of this program; "" when it is.
 std::string frozen(const Program& program, const Action& action) {
-  if (program.backwards.empty() || !names_stage(action.kind)) return "";
+  if (program.backwards.empty() || !names_stage(action.kind)) return {};
   const StageBackward backward = program.backward_of(action.stage);
-  const std::string stage = "stage " + std::to_string(action.stage);
+  const auto stage = [&] { return "stage " + std::to_string(action.stage); };
   const bool sends = action.kind == ActionKind::kSendBackward;
   const bool of_weights =
       makes_weight_gradient(action.kind) || action.kind == ActionKind::kReduceGrad ||
@@ -70,10 +70,10 @@ std::string frozen(const Program& program, const Action& action) {
   const bool of_backward = of_weights || sends || makes_input_gradient(action.kind) ||
                            action.kind == ActionKind::kRecvBackward;
   if (of_backward && backward == StageBackward::kNone)
-    return "nothing up to " + stage + " is trained: it has no backward";
-  if (of_weights && !has_weight_gradients(backward)) return "nothing of " + stage + " is trained";
-  if (sends && !passes_gradients_on(backward)) return "nothing below " + stage + " is trained";
-  return "";
+    return "nothing up to " + stage() + " is trained: it has no backward";
+  if (of_weights && !has_weight_gradients(backward)) return "nothing of " + stage() + " is trained";
+  if (sends && !passes_gradients_on(backward)) return "nothing below " + stage() + " is trained";
+  return {};
 }
 
 std::string not_passed(int stage, int microbatch) {
@@ -88,7 +88,7 @@ std::string impossible(const Program& program, const Action& action) {
       beyond(action.group, static_cast<int>(program.tie_groups.size()))) {
     return formatted("the program has {} groups of tied parameters", program.tie_groups.size());
   }
-  if (!names_stage(action.kind)) return "";
+  if (!names_stage(action.kind)) return {};
   const bool is_pair = action.kind == ActionKind::kOverlap;
   if (beyond(action.stage, program.num_stages()) ||
       (is_pair && beyond(action.backward_stage, program.num_stages()))) {
@@ -111,7 +111,7 @@ std::string impossible(const Program& program, const Action& action) {
   if (is_pair && !makes_input_gradient(action.backward_kind)) {
     return "the second of a pair must be B or I";
   }
-  return "";
+  return {};
 }
 
 std::string misplaced(const Program& program, const Action& action, int rank) {
@@ -122,7 +122,7 @@ std::string misplaced(const Program& program, const Action& action, int rank) {
     return formatted("stage {}{}", stage,
                      owner < 0 ? " lives on no rank" : " lives on rank " + std::to_string(owner));
   }
-  return "";
+  return {};
 }
 
 // Why nothing is transferred here; "" when something is.
@@ -138,7 +138,7 @@ std::string pointless(const Program& program, const Action& transfer) {
     return formatted("stages {} and {} live on one rank: nothing is transferred between them",
                      transfer.stage, peer);
   }
-  return "";
+  return {};
 }
 
 bool is_backward(const Action& action) {
