@@ -14,8 +14,8 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
-#include "plan/flight/flight_record.h"
-#include "plan/flight/flight_report.h"
+#include "report/flight_record.h"
+#include "report/flight_report.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
-#include "plan/output/partition_output.h"
+#include "report/partition_output.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -84,7 +84,7 @@ struct LayerSpec {
   // gives.
   bool continues = false;
   int num_layers = 1;
-  // How messages name it, where `name` does not say it all; empty: "layer 'NAME'".
+  // Its name in messages, where `name` does not say it all; empty: "layer 'NAME'".
   std::string shown_as = {};
 
   // The full name of a parameter or buffer, from its name inside the module.

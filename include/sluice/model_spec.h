@@ -1,4 +1,4 @@
-// What a model is, without torch: an ordered list of named layers with the values that they read
+// A model without torch: an ordered list of named layers with the values that they read
 // and write, their parameters and costs.
 //
 // Owns: ModelSpec, costs of layers as functions of the shape of a microbatch, and reading both from
@@ -138,7 +138,7 @@ ModelSpec read_language_model_spec(const std::string& path);
 // 0 <= num_layers <= 10000.
 ModelSpec model_spec_of_blocks(int num_layers);
 
-// Whether the head computes the loss too, by blocks of the vocabulary, so that all logits of a
+// The loss computed by the head, by blocks of the vocabulary, so that all logits of a
 // microbatch are never there at once. The model's last value is then "loss", not "logits".
 enum class LossChunks { kOff, kAuto, kOn };
 // The vocabulary from which on kAuto does so.

@@ -1,8 +1,7 @@
 // Which stage has which layers, and which rank has which stage.
 //
-// Owns: Partition, sluice's own split rule, the exact split by costs, the choice among the
-// conventions of docs/partition.md.
-// Does not own: the schedule, modules.
+// Owns: Partition, sluice's own split rule, the choice among the conventions of docs/partition.md.
+// Does not own: the split by costs (PipelineOptions::balance), the schedule, modules.
 // Invariants of a Partition (checked by make_partition):
 //  1. Every layer of the model is on exactly one stage, in order: stages are contiguous.
 //  2. No stage is empty: it has at least one layer, if only the embedding, or norm and head.
@@ -12,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,8 +51,6 @@ std::string_view name_of(Convention convention);
 Convention kind_of_name(std::string_view name, Convention);
 using ConventionName = ByName<Convention>;
 
-struct Partition;
-
 // How a model is split. What is not given follows from what is; an option that the convention has
 // no meaning for, or that contradicts another, is refused and never ignored. Counts are of decoder
 // layers, stages or ranks.
@@ -92,15 +88,6 @@ struct PartitionOptions {
   std::vector<std::string> split_points = {};  // cut before these layers
   std::vector<std::string> cuts = {};          // cut after these layers
   ModuleNames modules = {};                    // every stage's modules; no layer may be missing
-
-  // ---- by costs, instead of names, weights and a remainder ----
-  // Of every layer of the model, all that it takes of a rank's step, in any unit, at least 0: the
-  // cuts are those with which the slowest rank is as fast as it can be (docs/partition.md). Empty:
-  // by counts.
-  std::vector<double> layer_costs = {};
-  // With layer_costs: the fastest of the splits that it accepts, such as those that fit into
-  // memory. Asked in the order of their slowest rank, until it accepts one.
-  std::function<bool(const Partition&)> accepts = {};
 
   // ---- convention automodel: what the ends hold ----
   bool embeddings = true, lm_head = true, rotary = true, multimodal = false;

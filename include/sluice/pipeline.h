@@ -77,10 +77,10 @@ void run_bodies(const Model&, const PipelineOptions&, const std::function<void(P
                 const RunOptions&);
 }  // namespace detail
 
-// What a checkpoint holds beside parameters and buffers.
+// The state of a checkpoint beside parameters and buffers.
 struct SaveOptions {
-  // Of torch's, each made of some of parameters(), none of which two have: AdamW, Adam, SGD,
-  // RMSprop or Adagrad.
+  // Optimizers of torch's, each made of some of parameters(), none of which two have: AdamW, Adam,
+  // SGD, RMSprop or Adagrad.
   std::vector<const torch::optim::Optimizer*> optimizers = {};
   // The caller's own, the same on all ranks: position in the data, state of a scheduler. UTF-8.
   std::map<std::string, std::string> extra = {};
@@ -98,16 +98,13 @@ struct LoadOptions {
   bool rank_tensors = false;
 };
 
-// Gives a stage its weights: fills parameters and buffers.
-using FillStage = std::function<void(Stage&)>;
-
-// What a step cost one rank. Bytes are of tensors, 0 without RunOptions::ledger.
+// The cost of a step for one rank. Bytes are of tensors, 0 without RunOptions::ledger.
 struct RankStats {
   StepTimes times;
   std::int64_t peak_bytes = 0;  // the most that was held at once
 };
 
-// What load() gives back.
+// The result of load().
 struct LoadedState {
   std::int64_t step = 0;  // train_step() calls before the checkpoint was saved
   std::map<std::string, std::string> extra;
@@ -166,15 +163,14 @@ class Pipeline {
   // With zero1 and zero3 this replica's own blocks of them, flat; those of which another replica
   // has all are left out.
   std::vector<at::Tensor> parameters() const;
-  // All of this rank's, frozen ones too, by their full names; a tied one once, under the name of
-  // its first use in the model, wherever that is. Throws Error(kUsage) with zero3, as the two
-  // below.
-  std::vector<std::pair<std::string, at::Tensor>> local_parameters() const;
-  // All uses of parameters on this rank's stages, in order, with whole shape and tie. Where
-  // parameters() are blocks, the tensor is the block, of no elements where another replica has all:
-  // groups of an optimizer go by names and global_shape, not by dim() of the tensor.
+  // All uses of parameters on this rank's stages, in order, frozen ones too, with whole shape and
+  // tie. Where parameters() are blocks, the tensor is the block, of no elements where another
+  // replica has all: groups of an optimizer go by names and global_shape, not by dim() of the
+  // tensor.
   std::vector<ParameterInfo> named_parameters() const;
-  // Parameters and buffers of this rank under the names of the whole model, detached, not copied.
+  // Parameters and buffers of this rank under the names of the whole model, detached, not copied; a
+  // tied parameter once, under the name of its first use in the model, wherever that is. Throws
+  // Error(kUsage) with zero3, as load_state_dict().
   std::vector<std::pair<std::string, at::Tensor>> local_state_dict() const;
   // Collective. The whole model's, tied parameters under all their names: copies on the CPU, in no
   // particular order, on rank 0; empty on others.
@@ -200,8 +196,8 @@ class Pipeline {
   // Calls `fill` for each stage of this rank, with memory for all its parameters; what is there
   // then is trained. All uses of a tied parameter are to get the same.
   void load_weights(const FillStage& fill);
-  // What a checkpoint holds of this rank, by full name: parameters, buffers, with Trainer the
-  // optimizer's state; what all replicas hold alike, on replica 0. To be saved by a Saver; the
+  // The state of a checkpoint that is this rank's, by full name: parameters, buffers, with Trainer
+  // the optimizer's state; what all replicas hold alike, on replica 0. To be saved by a Saver; the
   // tensors are those that train, not copies. Where optimizer state is sharded: collective, over
   // `world` (of the same ranks; that of the steps where it is not given, which a failure ends),
   // gathered into copies, each tensor on the replica that writes it.

@@ -25,14 +25,14 @@ namespace sluice {
 
 struct LayerTimes;
 
-// What the cuts of a split make even.
+// The quantity that the cuts of a split make even.
 enum class Balance {
   kEven,      // numbers of layers, by the rules of the convention
   kCost,      // counted operations (LayerCost)
   kMeasured,  // PipelineOptions::times
 };
 
-// How a training step ends, and so whose optimizer it is.
+// The end of a training step, and so whose optimizer it is.
 enum class StepEnd {
   kGradients,  // with the loss and the sums of gradients: the update is the caller's
   kUpdate,     // with norm, check and update of everything that trains: that of Trainer (trainer.h)
@@ -73,18 +73,19 @@ struct PipelineOptions {
   // above: its own num_ranks, where given, must say the same, its schedule is not looked at.
   PartitionOptions partition = {};
 
-  // What ends the program of a training step.
+  // The end of the program of a training step.
   StepEnd step_end = StepEnd::kGradients;
   // The program of a training step gathers the model's outputs on all ranks (GATHER_OUTPUTS).
   bool gathers_outputs = false;
   // REDUCE_GRAD for a hook; run() sets it by RunOptions::reduction. Not beside several replicas.
   HookedReduction hooked_reduction = HookedReduction::kNone;
 
-  // What the cuts make even; other than kEven, partition must name no cuts, weights or remainder.
+  // The quantity that the cuts make even; other than kEven, partition must name no cuts, weights or
+  // remainder.
   Balance balance = Balance::kEven;
 
-  // What layers take: a prediction in seconds, and what kMeasured goes by. None: F, I and W of a
-  // stage take 1 (kCost: their counted operations).
+  // The time that layers take: a prediction in seconds, and what kMeasured goes by. None: F, I and
+  // W of a stage take 1 (kCost: their counted operations).
   std::shared_ptr<const LayerTimes> times = {};
 
   // Bytes that a rank may use: splits and schedules that need more are not taken. None: no limit.
@@ -111,7 +112,7 @@ struct PipelineOptions {
   // Replicas of the pipeline: the run has degree x num_ranks ranks. num_microbatches are those of
   // one replica.
   DataParallel data_parallel = {};
-  // How the ranks are numbered, the fastest axis last: "pp,dp" or "dp,pp".
+  // The order of the ranks' numbers, the fastest axis last: "pp,dp" or "dp,pp".
   std::string rank_order = "pp,dp";
 
   // The optimizer whose state counts towards the memory of a rank, also where it is the caller's.
@@ -135,14 +136,14 @@ struct RankMemory {
   std::int64_t running_bytes = 0;     // more, at the peak, while an action runs
   std::int64_t reduction_bytes = 0;   // more, at the peak, of what replicas exchange
   std::int64_t gathered_bytes = 0;    // of sharded parameters, whole where stages need them
-  // What is held all the time, and the peak.
+  // The bytes that are held all the time, and the peak.
   std::int64_t held_bytes() const {
     return parameter_bytes + gradient_bytes + optimizer_bytes + snapshot_bytes;
   }
   std::int64_t total_bytes() const;
 };
 
-// What a step is expected to take on one rank. Times are those of Plan::simulation.
+// The time that a step is expected to take on one rank. Times are those of Plan::simulation.
 struct RankPrediction {
   double busy = 0;    // in its own actions
   double finish = 0;  // of its last action
@@ -184,7 +185,7 @@ struct Plan {
   std::vector<ScheduleCandidate> candidates;    // of auto_schedule, in the order of its table
   std::vector<RankPrediction> ranks;            // what each will take
   std::vector<std::string> notes;               // what was chosen, or gave way to another option
-  // What is allowed, but hardly meant; each begins with the option that it is about.
+  // Settings that are allowed, but hardly meant; each begins with the option that it is about.
   std::vector<std::string> warnings;
 };
 

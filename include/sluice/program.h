@@ -3,10 +3,10 @@
 // Owns: Program, and lower(), which makes one of a Schedule.
 // Does not own: proof (verify.h), prediction (simulate.h), execution (docs/executor.md).
 //
-// What instructions mean. SEND and RECV are posts: SEND hands over and goes on, RECV reserves and
-// goes on; a compute action waits for the inputs it needs. A channel is one FIFO per (source rank,
-// destination rank, activation or gradient). Between two stages of one rank nothing is transferred:
-// the hand-over is the compute action's own.
+// The meaning of instructions. SEND and RECV are posts: SEND hands over and goes on, RECV reserves
+// and goes on; a compute action waits for the inputs it needs. A channel is one FIFO per (source
+// rank, destination rank, activation or gradient). Between two stages of one rank nothing is
+// transferred: the hand-over is the compute action's own.
 //
 // REDUCE_TIED, REDUCE_LOSS, GATHER_OUTPUTS and REDUCE_NORM are collectives of this program's ranks:
 // every rank concerned executes them, in the same order. UNSHARD and REDUCE_GRAD are collectives
@@ -19,7 +19,7 @@
 //   REDUCE_TIED              PARTIAL_NORM and UPDATE of a member, REDUCE_NORM, OPTIMIZER_STEP
 //   REDUCE_LOSS, GATHER_OUTPUTS, REDUCE_NORM   UPDATE, OPTIMIZER_STEP
 //   UPDATE                   OPTIMIZER_STEP
-// What nobody used is waited for at the end of the row.
+// A result that nobody used is waited for at the end of the row.
 //
 // PARTIAL_NORM is work of its rank alone that has time: the rank does it, from where it stands,
 // whenever it would otherwise wait for a message, and what is left of it when its user comes:
@@ -56,7 +56,7 @@ struct Program {
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
   std::vector<TieGroup> tie_groups;        // by Action::group
   bool forward_only = false;               // evaluation: F, and no backward of any kind
-  // What follows steps whose optimizer is the caller's: UPDATE and OPTIMIZER_STEP alone, of no
+  // The program after steps whose optimizer is the caller's: UPDATE and OPTIMIZER_STEP alone, of no
   // microbatches.
   bool update_only = false;
   std::vector<StageBackward> backwards;  // by stage; empty: all are kFull

@@ -69,10 +69,10 @@ enum class ScheduleKind {
 std::string_view name_of(ScheduleKind kind);
 // By name or alias, any case. Throws Error(kUsage) with the nearest name.
 ScheduleKind kind_of_name(std::string_view name, ScheduleKind);
-// Of one of them: ScheduleKind::kZBVZeroBubble, "ZBVZeroBubble" and "zbv" are the same.
+// The name of one of them: ScheduleKind::kZBVZeroBubble, "ZBVZeroBubble" and "zbv" are the same.
 using ScheduleName = ByName<ScheduleKind>;
 
-// What a builder is asked for.
+// The request to a builder.
 struct ScheduleShape {
   int num_ranks = 1;
   int stages_per_rank = 0;  // 0: what the schedule needs (1, or 2 for multi-stage schedules)

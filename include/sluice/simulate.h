@@ -71,29 +71,38 @@ struct TimedAction {
   double start = 0, end = 0;
 };
 
+// What one rank does, and how much of the time it waits.
+struct RankTimeline {
+  std::vector<TimedAction> actions;           // compute actions, in order; a pair is two
+  double busy = 0;                            // in compute actions and the update
+  double update = 0;                          // of it: in UPDATE, OPTIMIZER_STEP
+  double finish = 0;                          // of the last compute action
+  double warmup = 0, waiting = 0, drain = 0;  // idle: before the first action, between, after
+  // Largest number of (stage, microbatch) forwards whose W or B (resp. I or B) has not run.
+  int peak_live = 0, peak_live_until_grad_input = 0;
+  double peak_bytes = 0;  // at their most, where the costs know any (StageCosts)
+  std::vector<int> live;  // after each instruction, until W or B
+};
+
 struct Simulation {
   double makespan = 0;  // end of the last compute action, of the update, of what a row waits for
-  double bubble_fraction = 0;           // idle / (ranks * makespan)
-  std::vector<double> busy_per_rank;    // in compute actions and the update
-  std::vector<double> update_per_rank;  // of it: in UPDATE, OPTIMIZER_STEP
-  std::vector<double> finish_per_rank;
-  // Idle time of every rank, split: before its first action, between, after its last.
-  std::vector<double> warmup_per_rank, waiting_per_rank, drain_per_rank;
-  // Largest number of (stage, microbatch) forwards whose W or B (resp. I or B) has not run.
-  std::vector<int> peak_live_per_rank;
-  std::vector<int> peak_live_until_grad_input_per_rank;
-  // Bytes at their most, where the costs know any (StageCosts).
-  std::vector<double> peak_bytes_per_rank;
-  std::vector<std::vector<int>> live_per_rank;  // after each instruction of the rank, until W or B
-  // Compute actions per rank, in order; a pair is two.
-  std::vector<std::vector<TimedAction>> timeline;
+  double bubble_fraction = 0;  // idle / (ranks * makespan)
+  std::vector<RankTimeline> ranks;
   // A chain of compute actions, each starting when the one before it, its message or a post behind
-  // it ends, that spans the makespan; "rank" and index into timeline[rank].
+  // it ends, that spans the makespan; "rank" and index into its actions.
   struct Step {
     int rank = 0;
     int index = 0;
   };
   std::vector<Step> critical_path;
+
+  // One number of every rank: per_rank(&RankTimeline::busy).
+  template <typename Value>
+  std::vector<Value> per_rank(Value RankTimeline::*member) const {
+    std::vector<Value> values;
+    for (const RankTimeline& rank : ranks) values.push_back(rank.*member);
+    return values;
+  }
 };
 
 // For a program that has passed verify(); what passes the wrong way on a channel is not noticed

@@ -1,4 +1,4 @@
-// What differs between two checkpoints, or between one and a Hugging Face directory.
+// The differences between two checkpoints, or between one and a Hugging Face directory.
 //
 // Owns: the comparison. Does not own: opening (checkpoint.h, hf_directory.h), printing.
 //
@@ -42,7 +42,7 @@ struct CheckpointDiff {
   }
 };
 
-// Of a Hugging Face directory (model.safetensors or its index, no manifest.json) only weights are
+// In a Hugging Face directory (model.safetensors or its index, no manifest.json) only weights are
 // compared, with the weights of the other. Throws Error(kCheckpoint) as Checkpoint does, and for a
 // directory that cannot be read.
 CheckpointDiff diff_checkpoints(const std::string& a, const std::string& b);

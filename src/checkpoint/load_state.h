@@ -10,6 +10,7 @@
 #include "sluice/checkpoint.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/saver.h"
+#include "sluice/parts/stage.h"
 
 namespace sluice {
 

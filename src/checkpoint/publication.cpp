@@ -11,7 +11,7 @@
 #include "checkpoint/kept_tensors.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 #include "io/hf_files.h"
 #include "io/safetensors.h"
 #include "io/safetensors_dtype.h"

@@ -62,7 +62,7 @@ std::string newest(const std::vector<std::string>& names) {
   if (const std::string inside = newest(checkpoints_in(path)); !inside.empty()) {
     remedy = "did you mean '" + path + "/" + inside + "'?";
   } else if (is_there(path + "/config.json")) {
-    remedy = "a directory with weights alone is a model: name it as model.path";
+    remedy = "a directory with weights alone is a model: name it as `path`";
   }
   throw Error(ErrorKind::kCheckpoint, {.what = kNotCommitted, .where = path, .remedy = remedy});
 }

@@ -16,7 +16,7 @@
 #include "checkpoint/snapshot.h"
 #include "checkpoint/tensor_files.h"
 #include "comm/gather_messages.h"
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 
 namespace sluice {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "base/format.h"
 #include "base/packer.h"
+#include "base/places.h"
 #include "base/text.h"
 #include "comm/group_backend.h"
 #include "comm/sum_in_order.h"
@@ -23,12 +24,6 @@ std::string describe(const std::vector<at::Tensor>& tensors) {
     metas.push_back(tensor.defined() ? to_text(meta_of(tensor)) : "an undefined tensor");
   }
   return join(metas, ", ");
-}
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::vector<std::string> texts;
-  for (const int rank : ranks) texts.push_back(std::to_string(rank));
-  return (ranks.size() == 1 ? "rank " : "ranks ") + join(texts, ", ");
 }
 
 // A member's place in its group. Outlives the group, as an exchange may.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/format.h"
+#include "base/places.h"
 #include "base/text.h"
 
 namespace sluice {
@@ -15,11 +16,9 @@ const char* const kWorld = "world";
 
 std::string process_text(int process, int num_processes, int num_ranks) {
   const int each = num_ranks / num_processes;
-  std::vector<std::string> ranks;
-  for (int rank = process * each; rank < (process + 1) * each; ++rank)
-    ranks.push_back(std::to_string(rank));
-  return formatted("process {}{}{})", process, each == 1 ? " (rank " : " (ranks ",
-                   join(ranks, ", "));
+  std::vector<int> ranks;
+  for (int rank = process * each; rank < (process + 1) * each; ++rank) ranks.push_back(rank);
+  return formatted("process {} ({})", process, ranks_text(ranks));
 }
 
 Message ArrivedMessages::take(std::uint64_t number) {

@@ -23,7 +23,7 @@ struct ProcessTransportOptions {
   int process = 0;        // this one
   // For the others to call this, too.
   std::chrono::milliseconds meet{100'000};
-  // Of every wait of the ranks; asked whenever one begins, on any thread.
+  // The limit of every wait of the ranks; asked whenever one begins, on any thread.
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
   // The name of this connection among those of the job, the same in all processes: "train/0".
   std::string name = "ranks";

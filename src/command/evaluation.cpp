@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/directory_weights.h"
 #include "checkpoint/read_manifest.h"
 #include "command/fingerprints.h"
 #include "command/inputs.h"
@@ -21,7 +22,7 @@
 #include "config/batch_sizes.h"
 #include "config/machine_memory.h"
 #include "config/option_keys.h"
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "engine/replicas.h"
 #include "io/adapter_directory.h"
@@ -29,7 +30,7 @@
 #include "sluice/causal_lm.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
-#include "train/directory_weights.h"
+#include "sluice/pipeline.h"
 
 namespace sluice {
 namespace {
@@ -239,22 +240,18 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
                         ranks.threads_per_rank(config.training.threads_per_rank))
           : std::map<std::string, std::string>();
   PerRank<DataLoss> losses(ranks);
-  try {
-    run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
-              [&](Transport& transport) {
-                std::string doing;
-                try {
-                  losses.at(transport.rank()) =
-                      evaluate_on_rank(config, plan, weights, data, identity, transport, doing);
-                } catch (...) {
-                  rethrow_with_place(
-                      formatted("{}, {}", place_of_rank(plan, transport.rank()), doing),
-                      kOutOfMemoryRemedy);
-                }
-              });
-  } catch (const Error& error) {
-    throw detail::with_keys(error);
-  }
+  run_ranks(ranks.connect(), ranks.threads_per_rank(config.training.threads_per_rank), nullptr,
+            [&](Transport& transport) {
+              std::string doing;
+              try {
+                losses.at(transport.rank()) =
+                    evaluate_on_rank(config, plan, weights, data, identity, transport, doing);
+              } catch (...) {
+                rethrow_with_place(
+                    formatted("{}, {}", place_of_rank(plan, transport.rank()), doing),
+                    kOutOfMemoryRemedy);
+              }
+            });
   const DataLoss& loss = agreed(losses, "the loss");
   if (std::isfinite(loss.mean())) return {loss.mean(), loss.tokens};
   throw Error(ErrorKind::kNotFinite, {.what = "the loss is not finite",
@@ -275,7 +272,13 @@ Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string
   const int num_ranks = plan.program.mesh.num_ranks();
   ProcessJob processes(read_launch_environment(), job_options(config, num_ranks));
   Evaluation evaluation;
-  told_to_all(processes, [&] { evaluation = evaluate_here(config, plan, checkpoint, processes); });
+  told_to_all(processes, [&] {
+    try {
+      evaluation = evaluate_here(config, plan, checkpoint, processes);
+    } catch (const Error& error) {
+      throw detail::with_keys(error);
+    }
+  });
   processes.finish();
   evaluation.told_here = processes.environment().layout.process == 0;
   return evaluation;

@@ -15,7 +15,7 @@
 
 #include "command/processes.h"
 #include "engine/flight_recorder.h"
-#include "plan/flight/flight_record.h"
+#include "report/flight_record.h"
 #include "sluice/parts/transport.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"

@@ -16,7 +16,7 @@
 #include "config/batch_sizes.h"
 #include "config/machine_memory.h"
 #include "config/option_keys.h"
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "engine/replicas.h"
 #include "io/published_directory.h"
@@ -102,8 +102,12 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
       const MeasuredMachine measured = measured_once(config, impl_->processes);
       plan = plan_of_config(config, &measured);
     }
-    impl_->run.emplace(config, std::move(*plan), stop, ranks_of(impl_->processes, num_ranks),
-                       traced);
+    try {
+      impl_->run.emplace(config, std::move(*plan), stop, ranks_of(impl_->processes, num_ranks),
+                         traced);
+    } catch (const Error& error) {
+      throw detail::with_keys(error);
+    }
   });
 }
 TrainingJob::~TrainingJob() = default;

@@ -8,7 +8,7 @@
 #include "base/packer.h"
 #include "command/job.h"
 #include "config/machine_memory.h"
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "launch/told_elsewhere.h"
 

@@ -9,10 +9,11 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/directory_weights.h"
 #include "command/evaluation.h"
 #include "command/fingerprints.h"
 #include "command/inputs.h"
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 #include "optim/optimizer.h"
 #include "plan/lora/adapter_files.h"
 #include "report/run_texts.h"
@@ -20,7 +21,6 @@
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
-#include "train/directory_weights.h"
 
 namespace sluice {
 namespace {

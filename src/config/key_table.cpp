@@ -29,6 +29,7 @@ std::vector<Key> make_table() {
   return {
       key<&C::model, &Model::path>("model", "path")
           .path()
+          .is_option("path")
           .means("Hugging Face directory: config.json, *.safetensors (and index), "
                  "tokenizer.json. Either this or `model.config`."),
       unbuilt_key("model", "graph", [](const C&) -> Value { return std::string(); })
@@ -179,6 +180,7 @@ std::vector<Key> make_table() {
                  "`full` (every block), or a list of layer names."),
       key<&C::training, &Training::fused>("training", "fused")
           .decides_the_numbers()
+          .is_option("fused")
           .means("`auto`: blocks, norms, head and loss run as fused operators where these take "
                  "them (docs/fused.md says when); `off`: LibTorch's operators. The numbers "
                  "differ by rounding."),

@@ -14,7 +14,7 @@
 #include "config/set_value.h"
 #include "config/toml_reader.h"
 #include "config/unknown_key.h"
-#include "plan/fault.h"
+#include "report/fault.h"
 #include "sluice/error.h"
 
 namespace sluice {

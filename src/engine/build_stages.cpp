@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "base/format.h"
-#include "engine/auxiliary_values.h"
 #include "engine/parallelize.h"
 #include "engine/replicas.h"
-#include "engine/stage_inputs.h"
+#include "layer/auxiliary_values.h"
 #include "layer/crossing.h"
 #include "layer/deferred.h"
 #include "layer/initialize_chunks.h"
@@ -147,6 +146,44 @@ void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std
 }
 
 }  // namespace
+
+// Shapes of the values that enter a stage, from the shape functions of the layers before it.
+class StageInputs {
+ public:
+  // layers: the whole model. first_layers[s], inputs[s]: of stage s, its first layer and the values
+  // that enter it.
+  StageInputs(std::vector<LayerSpec> layers, const std::vector<int>& first_layers,
+              std::vector<Names> inputs) {
+    for (LayerSpec& layer : layers) {
+      layer.make = nullptr;
+      layer.ties.clear();
+    }
+    for (std::size_t s = 0; s < first_layers.size(); ++s) {
+      before_.emplace_back(std::vector<LayerSpec>(layers.begin(), layers.begin() + first_layers[s]),
+                           0, Names(), std::move(inputs[s]));
+    }
+  }
+
+  // nullopt when a layer before the stage has no shape function.
+  std::optional<std::vector<TensorMeta>> metas(int stage, const Values& batch) {
+    std::vector<TensorMeta> batch_metas;
+    for (const auto& [name, tensor] : batch) batch_metas.push_back(meta_of(tensor));
+    Known& known = last_[stage];
+    if (known.batch != batch_metas) {
+      known = {std::move(batch_metas), before_.at(stage).output_metas({}, batch)};
+    }
+    return known.metas;
+  }
+
+ private:
+  struct Known {
+    std::vector<TensorMeta> batch;  // of the batch inputs that it was computed for
+    std::optional<std::vector<TensorMeta>> metas;
+  };
+  // Layers without modules; stage s has those that come before it.
+  std::vector<Chunk> before_;
+  std::map<int, Known> last_;
+};
 
 RankStages::RankStages(std::vector<std::unique_ptr<Stage>> stages,
                        std::unique_ptr<StageInputs> inputs, Initialization initialization)

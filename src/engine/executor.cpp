@@ -8,22 +8,20 @@
 #include "engine/auxiliary_losses.h"
 #include "engine/compute_only_ops.h"
 #include "engine/executor_checks.h"
+#include "engine/expected_metas.h"
 #include "engine/finite_check.h"
 #include "engine/flight_recorder.h"
-#include "engine/gradient_metas.h"
 #include "engine/idle_works.h"
-#include "engine/input_metas.h"
-#include "engine/instruction_failure.h"
 #include "engine/mailbox.h"
 #include "engine/observer_list.h"
 #include "engine/posts.h"
 #include "engine/profiler_ranges.h"
+#include "engine/rank_errors.h"
 #include "engine/replicas.h"
-#include "engine/same_storage.h"
-#include "engine/stage_shards.h"
+#include "engine/row_facts.h"
 #include "engine/step_losses.h"
 #include "engine/step_timer.h"
-#include "engine/weight_order.h"
+#include "layer/same_storage.h"
 
 namespace sluice {
 namespace {
@@ -118,11 +116,11 @@ struct Executor::Impl {
       stage->set_shards(shards.at(index));
       stage->hold_early_weights(holds_early_weights.at(index));
     }
-    observers.begin_program(program, transport.rank());
-    observers.begin_step(step_batch.step);
+    observers.tell(&ExecutorObserver::begin_program, program, transport.rank());
+    observers.tell(&ExecutorObserver::begin_step, step_batch.step);
     for (std::size_t i = 0; i < row().size(); ++i) run_instruction(static_cast<int>(i), row()[i]);
     for (auto& [index, stage] : stages) stage->end_step();
-    observers.end_step();
+    observers.tell(&ExecutorObserver::end_step);
   }
 
   void check(const StepBatch& step_batch) {
@@ -137,7 +135,7 @@ struct Executor::Impl {
   void run_instruction(int index, const Action& action) {
     running = action;
     try {
-      observers.begin(index, action);
+      observers.tell(&ExecutorObserver::begin, index, action);
       if (!is_amid_updates(index)) {
         if (auto failure = transport.failure())
           throw Error(failure->kind, {.what = failure->message});
@@ -149,9 +147,9 @@ struct Executor::Impl {
       posts.wait_for_used(action);
       execute(action);
       if (static_cast<std::size_t>(index) + 1 == row().size()) posts.wait_for_rest(action);
-      observers.end(index, action);
+      observers.tell(&ExecutorObserver::end, index, action);
     } catch (...) {
-      observers.failed(index, action);
+      observers.tell(&ExecutorObserver::failed, index, action);
       fail(index, action);
     }
   }
@@ -292,7 +290,7 @@ struct Executor::Impl {
         }
       }
       keep(action, roots);
-      observers.produced(action, outputs, produced);
+      observers.tell(&ExecutorObserver::produced, action, outputs, produced);
     }
     if (is_last) {
       losses.put(m, std::move(produced[0]));
@@ -318,7 +316,7 @@ struct Executor::Impl {
     const bool is_whole = action.kind == ActionKind::kBackward || !has_weight_gradients(backward);
     Tensors produced = is_whole ? stage_at(s).backward(number_of(m), std::move(gradients))
                                 : stage_at(s).backward_input(number_of(m), std::move(gradients));
-    observers.produced(action, {}, produced);
+    observers.tell(&ExecutorObserver::produced, action, {}, produced);
     if (!program.flow.is_first(s, m) && passes_gradients_on(backward))
       hand_over(ChannelKind::kGradient, action, std::move(produced));
   }
@@ -330,9 +328,9 @@ struct Executor::Impl {
     if (!arriving.second) return std::move(arriving.first);
     const Transport::Ticket ticket = *arriving.second;
     idle_works.run_until([&] { return transport.has_arrived(ticket); });
-    observers.waiting(action);
+    observers.tell(&ExecutorObserver::waiting, action);
     Message message = transport.wait(ticket);
-    observers.arrived(action, message.tensors);
+    observers.tell(&ExecutorObserver::arrived, action, message.tensors);
     return std::move(message.tensors);
   }
 
@@ -350,7 +348,7 @@ struct Executor::Impl {
     const int s = action.stage, m = action.microbatch;
     const int neighbour = program.flow.destination(kind, s, m);
     Tensors tensors = mailbox.take_leaving(kind, s, m);
-    observers.sending(action, tensors);
+    observers.tell(&ExecutorObserver::sending, action, tensors);
     if (kind == ChannelKind::kActivation) gradient_metas.remember(s, m, tensors);
     transport.send(peers.at(rank_of(neighbour)), kind, {tag(neighbour, m), std::move(tensors)});
   }

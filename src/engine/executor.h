@@ -28,14 +28,15 @@ namespace sluice {
 // Does a piece of some work, and returns whether more is left; empty: there is nothing to do.
 using IdleWork = std::function<bool()>;
 
-// What is done with parameters and gradients between the actions: declared here, implemented in
+// The work on parameters and gradients between the actions: declared here, implemented in
 // src/train. Every such instruction of the program is called, none is skipped.
 //
-// What returns a Work is a post (program.h): it begins and returns. The executor waits for the Work
-// before the first instruction that uses the result, once, at the latest at the end of the row, and
-// in any order; after a failure it drops the Work. Work<void>::done(): nothing is to be waited for.
+// A call that returns a Work is a post (program.h): it begins and returns. The executor waits for
+// the Work before the first instruction that uses the result, once, at the latest at the end of the
+// row, and in any order; after a failure it drops the Work. Work<void>::done(): nothing is to be
+// waited for.
 //
-// What returns an IdleWork is done in pieces whenever the rank would otherwise wait for a message,
+// An IdleWork is done in pieces whenever the rank would otherwise wait for a message,
 // and to its end when its user comes (program.h).
 class StepOps {
  public:

@@ -14,9 +14,10 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "base/places.h"
 #include "base/text.h"
 #include "launch/launch_environment.h"
-#include "plan/neighbours.h"
+#include "plan/action_kinds.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -87,8 +88,8 @@ void FaultInjector::acted(Armed& armed, ActionKind part) {
 }
 
 void FaultInjector::say(const Fault& fault) const {
-  log_warning(formatted("fault: {}: now, rank {}, instruction {} '{}', step {}", to_text(fault),
-                        rank_, index_, to_text(action_), step_));
+  log_warning(formatted("fault: {}: now, {}, step {}", to_text(fault),
+                        instruction_place(rank_, index_, to_text(action_)), step_));
 }
 
 void FaultInjector::act(const Fault& fault) const {

@@ -1,7 +1,7 @@
 // Injects faults into the instructions of one rank, for tests of what happens then.
 //
 // Owns: what each kind of fault does, and when it has acted. Does not own: what the variable means
-// (plan/fault.h). An observer, like any other: the executor knows nothing of it.
+// (report/fault.h). An observer, like any other: the executor knows nothing of it.
 //
 // Invariants:
 //  1. A fault acts at the first instruction that it matches and that can suffer it, `times` times
@@ -16,7 +16,7 @@
 #include <tuple>
 #include <vector>
 
-#include "plan/fault.h"
+#include "report/fault.h"
 #include "sluice/parts/observers.h"
 
 namespace sluice {

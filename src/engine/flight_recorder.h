@@ -1,7 +1,7 @@
 // The last actions of one rank: what, when, how many bytes, in which state, and what it waits for.
 //
-// Owns: a ring of them, and the row that runs. Does not own: the file (plan/flight/), who writes it
-// and when (command/forensics.h).
+// Owns: a ring of them, and the row that runs. Does not own: the file (report/flight_record.h), who
+// writes it and when (command/forensics.h).
 //
 // Invariants:
 //  1. What a rank waits for is known while it waits: of a message its RECV, of what was posted
@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/flight/flight_record.h"
+#include "report/flight_record.h"
 #include "sluice/parts/observers.h"
 #include "sluice/program.h"
 

@@ -8,16 +8,16 @@
 #include <utility>
 
 #include "engine/executor.h"
+#include "engine/observer_list.h"
 #include "plan/neighbours.h"
-#include "sluice/parts/observers.h"
 
 namespace sluice {
 
 class IdleWorks {
  public:
-  // References must outlive it. `observer` hears of what is done while the rank would wait.
-  IdleWorks(const Program& program, ExecutorObserver& observer)
-      : program_(program), observer_(observer) {}
+  // References must outlive it. `observers` hear of what is done while the rank would wait.
+  IdleWorks(const Program& program, const ObserverList& observers)
+      : program_(program), observers_(observers) {}
 
   void add(const Action& action, IdleWork work) {
     if (work) works_.push_back({action, std::move(work)});
@@ -27,9 +27,9 @@ class IdleWorks {
   void run_until(const IsOver& is_over) {
     while (!works_.empty() && !is_over()) {
       const Action action = works_.front().action;
-      observer_.begin_idle_work(action);
+      observers_.tell(&ExecutorObserver::begin_idle_work, action);
       if (!works_.front().work()) works_.pop_front();
-      observer_.end_idle_work(action);
+      observers_.tell(&ExecutorObserver::end_idle_work, action);
     }
   }
   // Ends those that `user` uses, as a part of it.
@@ -51,7 +51,7 @@ class IdleWorks {
   };
 
   const Program& program_;
-  ExecutorObserver& observer_;
+  const ObserverList& observers_;
   std::deque<Entry> works_;
 };
 

@@ -1,7 +1,8 @@
-// Several observers as one. Owns: the order. Does not own: the observers.
+// The observers of a rank. Owns: their order. Does not own: the observers.
 // Thread-safety: one rank's thread.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -9,7 +10,7 @@
 
 namespace sluice {
 
-class ObserverList final : public ExecutorObserver {
+class ObserverList {
  public:
   explicit ObserverList(std::vector<ExecutorObserver*> observers)
       : observers_(std::move(observers)) {}
@@ -27,42 +28,11 @@ class ObserverList final : public ExecutorObserver {
     ObserverList& list_;
   };
 
-  void begin_program(const Program& program, int rank) override {
-    for (ExecutorObserver* observer : observers_) observer->begin_program(program, rank);
-  }
-  void begin_step(std::int64_t step) override {
-    for (ExecutorObserver* observer : observers_) observer->begin_step(step);
-  }
-  void end_step() override {
-    for (ExecutorObserver* observer : observers_) observer->end_step();
-  }
-  void begin(int index, const Action& action) override {
-    for (ExecutorObserver* observer : observers_) observer->begin(index, action);
-  }
-  void end(int index, const Action& action) override {
-    for (ExecutorObserver* observer : observers_) observer->end(index, action);
-  }
-  void failed(int index, const Action& action) noexcept override {
-    for (ExecutorObserver* observer : observers_) observer->failed(index, action);
-  }
-  void waiting(const Action& action) override {
-    for (ExecutorObserver* observer : observers_) observer->waiting(action);
-  }
-  void arrived(const Action& action, const std::vector<at::Tensor>& tensors) override {
-    for (ExecutorObserver* observer : observers_) observer->arrived(action, tensors);
-  }
-  void begin_idle_work(const Action& action) override {
-    for (ExecutorObserver* observer : observers_) observer->begin_idle_work(action);
-  }
-  void end_idle_work(const Action& action) override {
-    for (ExecutorObserver* observer : observers_) observer->end_idle_work(action);
-  }
-  void sending(const Action& action, const std::vector<at::Tensor>& tensors) override {
-    for (ExecutorObserver* observer : observers_) observer->sending(action, tensors);
-  }
-  void produced(const Action& action, const Values& outputs,
-                std::vector<at::Tensor>& handed_on) override {
-    for (ExecutorObserver* observer : observers_) observer->produced(action, outputs, handed_on);
+  // Makes the call of each.
+  template <typename... Parameters>
+  void tell(void (ExecutorObserver::*call)(Parameters...),
+            std::type_identity_t<Parameters>... arguments) const {
+    for (ExecutorObserver* observer : observers_) (observer->*call)(arguments...);
   }
 
  private:

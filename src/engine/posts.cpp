@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 #include "plan/neighbours.h"
 
 namespace sluice {
@@ -34,9 +34,9 @@ void Posts::wait(const Action& user, bool all) {
   }
   posts_ = std::move(rest);
   if (used.empty()) return;
-  observer_.waiting(user);
+  observers_.tell(&ExecutorObserver::waiting, user);
   for (Post& post : used) finish(post.action, post.work);
-  observer_.arrived(user, {});
+  observers_.tell(&ExecutorObserver::arrived, user, {});
 }
 
 }  // namespace sluice

@@ -7,18 +7,18 @@
 #include <utility>
 #include <vector>
 
+#include "engine/observer_list.h"
 #include "sluice/parts/group.h"
-#include "sluice/parts/observers.h"
 #include "sluice/program.h"
 
 namespace sluice {
 
 class Posts {
  public:
-  // References must outlive it. Whoever waits says so to `observer`, once for all that it waits
+  // References must outlive it. Whoever waits says so to `observers`, once for all that it waits
   // for.
-  Posts(const Program& program, ExecutorObserver& observer)
-      : program_(program), observer_(observer) {}
+  Posts(const Program& program, const ObserverList& observers)
+      : program_(program), observers_(observers) {}
 
   void add(const Action& post, Work<void> work) { posts_.push_back({post, std::move(work)}); }
   bool has_used(const Action& user) const;
@@ -41,7 +41,7 @@ class Posts {
   void wait(const Action& user, bool all);
 
   const Program& program_;
-  ExecutorObserver& observer_;
+  const ObserverList& observers_;
   std::vector<Post> posts_;
 };
 

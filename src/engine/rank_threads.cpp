@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/format.h"
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 #include "sluice/parts/observers.h"
 
 namespace sluice {

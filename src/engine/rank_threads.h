@@ -22,8 +22,8 @@ int resolve_threads_per_rank(int threads_per_rank, int ranks_on_machine);
 // need not be all. threads_per_rank: of each rank's operators. ledger (may be null): the thread's
 // tensor allocations count for its rank. Throws Error(kUsage) for less than one thread a rank.
 //
-// What fn throws aborts the transport with its message, so that the other ranks are woken and end.
-// When all have ended, throws one Error with the first failure's kind and message. What is no
+// An exception of fn aborts the transport with its message, so that the other ranks are woken and
+// end. When all have ended, throws one Error with the first failure's kind and message. What is no
 // sluice::Error becomes one: kMemory when memory or threads ran out, else kInternal naming the
 // rank.
 void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,

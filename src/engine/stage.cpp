@@ -1,5 +1,5 @@
 #include "sluice/parts/stage.h"
-#include "engine/gradient_sum.h"
+#include "layer/gradient_sum.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/format.h"
-#include "engine/graph_backward.h"
-#include "engine/same_storage.h"
 #include "layer/casted_weights.h"
 #include "layer/deferred.h"
+#include "layer/graph_backward.h"
+#include "layer/same_storage.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -23,16 +23,6 @@ struct InFlight {
   bool kept = false;
   bool input_done = false;  // I has run
 };
-
-GradientSums make_sums(const std::vector<ParameterInfo>& parameters) {
-  GradientSums sums;
-  for (const ParameterInfo& parameter : parameters) {
-    sums.push_back(parameter.tensor.requires_grad()
-                       ? std::make_unique<ShardedSum>(parameter.tensor, parameter.name)
-                       : nullptr);
-  }
-  return sums;
-}
 
 }  // namespace
 

@@ -28,7 +28,7 @@ class AdapterDirectory {
   SafetensorsReader file_;
 };
 
-// That weights of the base which are stored beside the adapter are those of `base`. Throws
+// Checks that weights of the base which are stored beside the adapter are those of `base`. Throws
 // Error(kInput) naming one that differs.
 void require_base_layers(const AdapterDirectory& directory, const HfDirectory& base);
 

@@ -77,7 +77,7 @@ bool has_layer(const std::vector<std::string>& stored, const std::string& layer)
       ErrorKind::kInput,
       {.what = std::string("neither ") + kSingleFile + " nor " + kIndexFile,
        .where = path,
-       .remedy = other == names.end() ? "model.path is a Hugging Face directory with weights"
+       .remedy = other == names.end() ? "`path` is a Hugging Face directory with weights"
                                       : "'" + *other + "' is there: shards need their index"});
 }
 
@@ -136,7 +136,7 @@ HfShards::HfShards(std::string path) : path_(std::move(path)) {
     throw Error(ErrorKind::kInput,
                 {.what = error ? "cannot open directory: " + error.message() : "not a directory",
                  .where = path_,
-                 .remedy = "model.path is a Hugging Face directory"});
+                 .remedy = "`path` is a Hugging Face directory"});
   }
   // The order in which transformers looks for them.
   WeightMap map;

@@ -29,7 +29,7 @@ void require_fits_float16(const at::Tensor& values, const std::string& where) {
   throw Error(ErrorKind::kInput,
               {.what = "float16 cannot hold " + shortest(first) + ": it ends at 65504",
                .where = where,
-               .remedy = "load it as bfloat16 or float32 (model.dtype)"});
+               .remedy = "load it as bfloat16 or float32 (`dtype`)"});
 }
 
 }  // namespace

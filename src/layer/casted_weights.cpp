@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "layer/autocast.h"
 #include "layer/autograd_node.h"
 #include "layer/interception_key.h"
 #include "layer/storage_memory.h"
@@ -21,7 +22,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::array kDevices = {at::kCPU, at::kCUDA};
 // Operators that read weights, of those that autocast computes in the lower type on both devices.
 constexpr std::array kProducts = {"aten::linear",
                                   "aten::addmm",
@@ -66,7 +66,8 @@ bool is_transpose_of(const at::Tensor& view, const at::Tensor& weight) {
 // The lower type in which autocast would have a tensor, if it does.
 std::optional<at::ScalarType> lower_type(const at::Tensor& tensor) {
   const c10::DeviceType device = tensor.device().type();
-  if (std::find(kDevices.begin(), kDevices.end(), device) == kDevices.end()) return std::nullopt;
+  if (std::find(kAutocastDevices.begin(), kAutocastDevices.end(), device) == kAutocastDevices.end())
+    return std::nullopt;
   if (!at::autocast::is_autocast_enabled(device)) return std::nullopt;
   const at::ScalarType type = at::autocast::get_autocast_dtype(device);
   const bool is_cast = tensor.is_floating_point() && tensor.scalar_type() != at::kDouble &&
@@ -108,7 +109,7 @@ void intercept_products() {
 }
 
 bool is_under_autocast() {
-  for (const at::DeviceType device : kDevices) {
+  for (const at::DeviceType device : kAutocastDevices) {
     if (at::autocast::is_autocast_enabled(device)) return true;
   }
   return false;

@@ -107,9 +107,8 @@ void put_in_place(const at::Tensor& variable, const at::Tensor& memory) {
   variable.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
   if (!torch::autograd::impl::get_autograd_meta(variable)) return;
   // The accumulator of its gradient knows the old device.
-  using Node = torch::autograd::Node;
-  torch::autograd::impl::set_grad_accumulator(
-      variable, c10::weak_intrusive_ptr<Node>(c10::intrusive_ptr<Node>()));
+  const c10::intrusive_ptr<torch::autograd::Node> none;
+  torch::autograd::impl::set_grad_accumulator(variable, c10::weak_intrusive_ptr(none));
 }
 
 class Tape::Notes {

@@ -2,7 +2,7 @@
 // them over as tensors.
 //
 // Owns: which sums this thread's backward adds to, while it runs.
-// Does not own: the sums (src/engine/gradient_sum.h), the nodes that add (src/ops).
+// Does not own: the sums (src/layer/gradient_sum.h), the nodes that add (src/ops).
 //
 // A node that finds no sum of a weight gives its gradient to the engine, as any other node.
 // Thread-safety: a scope concerns its thread alone.

@@ -63,7 +63,7 @@ struct Rows {
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step) {
   if (microbatch_size < 1) {
     throw Error(ErrorKind::kUsage,
-                {.what = "training.microbatch_size is " + std::to_string(microbatch_size),
+                {.what = "`microbatch_size` is " + std::to_string(microbatch_size),
                  .remedy = "set it to at least 1"});
   }
   StepBatch result;

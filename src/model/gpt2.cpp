@@ -34,7 +34,7 @@ class Gpt2Embedding : public torch::nn::Module {
                   {.what = formatted("sequences have {} tokens, the model has {} positions", length,
                                      positions.size(0)),
                    .where = "transformer.wpe",
-                   .remedy = "lower training.seq_len"});
+                   .remedy = "lower `seq_len`"});
     }
     const at::Tensor embedded =
         position_ids_BL.defined() ? wpe_->forward(position_ids_BL) : positions.narrow(0, 0, length);

@@ -69,8 +69,8 @@ void SplitNode::require_unchanged() const {
     throw Error(ErrorKind::kUsage,
                 {.what = "the backward of " + name() + " has run: what it needs is gone",
                  .where = "a second backward through the same graph",
-                 .remedy = "run the forward again, or use plain operators (training.fused = "
-                           "\"off\") with retain_graph"});
+                 .remedy = "run the forward again, or use plain operators (`fused` = \"off\") with "
+                           "retain_graph"});
   }
   if (input_version_.enabled() && input_version_.current_version() != entered_with_) {
     throw Error(ErrorKind::kUsage, {.what = "what entered " + name() +
@@ -93,7 +93,7 @@ variable_list SplitNode::apply(variable_list&& gradients) {
     throw Error(ErrorKind::kUsage,
                 {.what = "the backward of " + name() + " has no backward of its own",
                  .where = "a backward with create_graph",
-                 .remedy = "use plain operators (training.fused = \"off\")"});
+                 .remedy = "use plain operators (`fused` = \"off\")"});
   }
   variable_list result(num_outputs());
   if (!gradients[0].defined()) return result;

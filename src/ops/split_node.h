@@ -3,7 +3,7 @@
 //
 // Owns: which half the engine asks for, where gradients of weights go.
 // Does not own: the arithmetic (attention_block.h, feed_forward_block.h, ...), when a half runs
-// (src/engine/split_backward.h).
+// (src/layer/split_backward.h).
 //
 // Invariants:
 //  1. Both halves in one run of the engine have the bits of the first and then the second.

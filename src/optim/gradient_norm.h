@@ -32,7 +32,7 @@ double norm_of_blocks(std::span<const double> squares);
 // The norm of a vector whose pieces have these norms, by pairwise summation in the given order.
 double combine_norms(std::span<const double> norms, double p = 2.0);
 
-// What gradients are multiplied with so that their norm is at most max_norm: as
+// The factor of gradients with which their norm is at most max_norm: as
 // torch.nn.utils.clip_grad_norm_, max_norm / (norm + 1e-6), at most 1; without clipping (0) it
 // is 1.
 double clip_coefficient(double norm, double max_norm);

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "plan/neighbours.h"
+#include "plan/passes/passes.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -70,6 +71,42 @@ bool holds_microbatch_reduction(const Program& program) {
   });
 }
 
+void require_replicas(const DataParallel& options, int num_microbatches) {
+  require_degree(options.degree);
+  // Gradients are whole until their one sum: reducing each microbatch would save nothing, and send
+  // as many times as much.
+  if (options.zero3 && options.per_microbatch) {
+    refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
+           "reduce once a step where parameters are sharded");
+  }
+  require_shards(options, num_microbatches);
+}
+
+void require_own_collectives(const Schedule& schedule, const DataParallel& options) {
+  const auto refuse_own = [](const std::string& holds, const std::string& remedy) {
+    refuse("the schedule holds " + holds, "`own_schedule`",
+           remedy + ", or leave it out of the schedule");
+  };
+  if (options.degree == 1) return;
+  const Program program = to_program(schedule);
+  if (holds(program, ActionKind::kUnshard) && !options.zero3) {
+    refuse_own("UNSHARD, but parameters are not sharded", std::string(kZero3) + " = true");
+  }
+  if (!holds(program, ActionKind::kReduceGrad)) return;
+  const bool single = holds_microbatch_reduction(program);
+  if (single == options.per_microbatch) return;
+  refuse_own(single ? "REDUCE_GRAD of single microbatches" : "REDUCE_GRAD once a step",
+             std::string(kPerMicrobatch) + " = " + (single ? "true" : "false"));
+}
+
+std::vector<std::string> notes_of_replicas(const DataParallel& options) {
+  if (sums_in_shards(options) || options.shards == 0) return {};
+  const bool fast = options.reduction == Reduction::kFast;
+  return {setting(kShards, options.shards) + " has no meaning: " +
+          (fast ? "the transport adds up in an order of its own"
+                : "every microbatch is reduced by itself")};
+}
+
 }  // namespace
 
 std::string nearest_multiples(std::int64_t value, std::int64_t step) {
@@ -83,15 +120,11 @@ bool sums_in_shards(const DataParallel& options) {
   return options.reduction == Reduction::kExact && !reduces_single;
 }
 
-void require_data_parallel(const DataParallel& options, int num_microbatches) {
-  require_degree(options.degree);
-  // Gradients are whole until their one sum: reducing each microbatch would save nothing, and send
-  // as many times as much.
-  if (options.zero3 && options.per_microbatch) {
-    refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
-           "reduce once a step where parameters are sharded");
-  }
-  require_shards(options, num_microbatches);
+std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,
+                                             bool is_own_schedule) {
+  require_replicas(options, schedule.num_microbatches);
+  if (is_own_schedule) require_own_collectives(schedule, options);
+  return notes_of_replicas(options);
 }
 
 Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order) {
@@ -112,35 +145,11 @@ Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank
   return Mesh(sizes, {Axis::kDpReplicate, Axis::kDpShard, Axis::kPp, Axis::kCp, Axis::kTp});
 }
 
-std::vector<std::string> data_parallel_notes(const DataParallel& options) {
-  if (sums_in_shards(options) || options.shards == 0) return {};
-  const bool fast = options.reduction == Reduction::kFast;
-  return {setting(kShards, options.shards) + " has no meaning: " +
-          (fast ? "the transport adds up in an order of its own"
-                : "every microbatch is reduced by itself")};
-}
-
 void set_lowering(const DataParallel& options, LowerOptions& lowering) {
   if (options.degree == 1) return;
   lowering.shard_parameters = options.zero3;
   lowering.reduce_gradients = true;
   lowering.reduce_per_microbatch = options.per_microbatch;
-}
-
-void require_own_collectives(const Program& program, const DataParallel& options) {
-  const auto refuse_own = [](const std::string& holds, const std::string& remedy) {
-    refuse("the schedule holds " + holds, "`own_schedule`",
-           remedy + ", or leave it out of the schedule");
-  };
-  if (options.degree == 1) return;
-  if (holds(program, ActionKind::kUnshard) && !options.zero3) {
-    refuse_own("UNSHARD, but parameters are not sharded", std::string(kZero3) + " = true");
-  }
-  if (!holds(program, ActionKind::kReduceGrad)) return;
-  const bool single = holds_microbatch_reduction(program);
-  if (single == options.per_microbatch) return;
-  refuse_own(single ? "REDUCE_GRAD of single microbatches" : "REDUCE_GRAD once a step",
-             std::string(kPerMicrobatch) + " = " + (single ? "true" : "false"));
 }
 
 }  // namespace sluice::detail

@@ -18,8 +18,10 @@ bool sums_in_shards(const DataParallel& options);
 
 // Throws Error(kUsage), the option as its place: fewer than one replica or too many, shards that
 // the replicas or the microbatches do not fill evenly, parameters sharded where gradients are
-// reduced a microbatch at a time.
-void require_data_parallel(const DataParallel& options, int num_microbatches);
+// reduced a microbatch at a time; for a schedule of the caller's, collectives in it that are not
+// those that the options ask for. Returns notes of options that another one leaves without meaning.
+std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,
+                                             bool is_own_schedule);
 
 // num_ranks x degree ranks: along dp_shard where parameters are sharded, else along dp_replicate.
 // Throws Error(kUsage) for an order that is neither "pp,dp" nor "dp,pp", and for too many ranks.
@@ -28,14 +30,7 @@ Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank
 // The multiples of `step` around `value`, at least one of them above 0: "4 or 6", "6".
 std::string nearest_multiples(std::int64_t value, std::int64_t step);
 
-// Options that another one leaves without meaning.
-std::vector<std::string> data_parallel_notes(const DataParallel& options);
-
 // REDUCE_GRAD, UNSHARD and RESHARD, as the options need them.
 void set_lowering(const DataParallel& options, LowerOptions& lowering);
-
-// Checks that the collectives in your own schedule are those that the options ask for. Throws
-// Error(kUsage).
-void require_own_collectives(const Program& program, const DataParallel& options);
 
 }  // namespace sluice::detail

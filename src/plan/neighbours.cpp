@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "base/places.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -104,8 +105,7 @@ bool uses(const Program& program, const Action& user, const Action& post) {
 }
 
 std::string location_text(const Program& program, int rank, int index) {
-  return formatted("rank {}, instruction {} '{}'", rank, index,
-                   to_text(program.ranks[rank][index]));
+  return instruction_place(rank, index, to_text(program.ranks[rank][index]));
 }
 
 void require_in_range(const Program& program) {

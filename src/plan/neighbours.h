@@ -1,5 +1,5 @@
-// The neighbours in a program, who hand values to each other: the halves of an action, and the
-// transfers between stages.
+// The neighbours in a program, who hand values to each other: transfers between stages,
+// collectives, and who uses what.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -7,40 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "plan/action_kinds.h"
 #include "plan/channel.h"
 #include "sluice/program.h"
 
 namespace sluice::detail {
-
-// Calls visit(F, B, I or W action) for a compute action, twice for a pair: forward first.
-template <typename Visit>
-void for_each_half(const Action& action, Visit&& visit) {
-  if (action.kind == ActionKind::kOverlap) {
-    visit(action.overlap_forward());
-    visit(action.overlap_backward());
-  } else if (is_compute(action.kind)) {
-    visit(action);
-  }
-}
-
-inline bool makes_input_gradient(ActionKind kind) {
-  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
-}
-inline bool makes_weight_gradient(ActionKind kind) {
-  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
-}
-inline bool is_send(ActionKind kind) {
-  return kind == ActionKind::kSendForward || kind == ActionKind::kSendBackward;
-}
-inline bool is_recv(ActionKind kind) {
-  return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
-}
-// The kind of channel of a transfer, and of the value that a compute action but W takes and makes.
-inline ChannelKind channel_kind_of(ActionKind kind) {
-  const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
-                             kind == ActionKind::kRecvForward;
-  return is_activation ? ChannelKind::kActivation : ChannelKind::kGradient;
-}
 
 // Both stages live somewhere, on different ranks: what passes between them is a message.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
@@ -81,16 +52,6 @@ inline Action counterpart(const Program& program, const Action& transfer) {
   }
 }
 
-// True if an action of this kind names a stage of the program.
-inline bool names_stage(ActionKind kind) {
-  return is_compute(kind) || is_transfer(kind) || kind == ActionKind::kUnshard ||
-         kind == ActionKind::kReshard || kind == ActionKind::kReduceGrad ||
-         kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
-}
-
-// True if ranks of one program meet in it; a collective that spans other axes alone is the same row
-// on all.
-inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 // Collectives are numbered: REDUCE_TIED by its group, then REDUCE_LOSS,
 // GATHER_OUTPUTS and REDUCE_NORM. -1: a group that the program does not have.
 inline int num_collectives(const Program& program) {

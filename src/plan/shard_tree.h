@@ -14,7 +14,7 @@
 // of all replicas, pushed in ascending order on one stack with `owned` = all shards, become the
 // whole. The earlier sum is always the left operand.
 //
-// Does not own: tensors (src/train), which microbatches a shard has (stage_shards.h, in
+// Does not own: tensors (src/train), which microbatches a shard has (row_facts.h, in
 // src/engine). Invariants:
 //  1. Subtrees of replicas that own adjacent ranges cover every shard once, in order.
 //  2. While shard s of a replica that owns [b, e) is summed, its stack holds exactly

@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "plan/flight/flight_record.h"
+#include "report/flight_record.h"
 #include "sluice/parts/action.h"
 
 namespace sluice {

@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "base/format.h"
+#include "base/places.h"
 #include "base/text.h"
 #include "report/metrics.h"
 
@@ -13,18 +14,7 @@ constexpr double kTellingShare = 0.01;  // of the first step, to estimate the re
 
 std::string milliseconds_text(double seconds) { return fixed(1000 * seconds, 1) + " ms"; }
 
-std::string numbers_text(const std::vector<int>& numbers) {
-  std::vector<std::string> texts;
-  for (const int number : numbers) texts.push_back(std::to_string(number));
-  return join(texts, ", ");
-}
-
 }  // namespace
-
-std::string place_text(int rank, const std::vector<int>& stages) {
-  return formatted("rank {} ({} {})", rank, stages.size() == 1 ? "stage" : "stages",
-                   numbers_text(stages));
-}
 
 std::string place_of_rank(const Plan& plan, int rank) {
   std::vector<int> stages;

@@ -12,8 +12,7 @@
 
 namespace sluice {
 
-// "rank 1 (stages 1, 2)"
-std::string place_text(int rank, const std::vector<int>& stages);
+// "rank 1 (stages 1, 2)" (base/places.h).
 std::string place_of_rank(const Plan& plan, int rank);
 
 // "3.2104 nats, 4.6316 bits"

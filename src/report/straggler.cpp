@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/places.h"
 #include "base/text.h"
 #include "report/run_texts.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/format.h"
 #include "comm/gather_messages.h"
-#include "engine/autocast.h"
+#include "layer/autocast.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -1,13 +1,34 @@
 #include "train/evaluator.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "train/evaluation_mode.h"
 #include "train/step_loss.h"
 
 namespace sluice {
 namespace {
+
+// Modules in evaluation mode; afterwards each is in the mode that it was in.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(const RankStages& stages) {
+    for (const auto& stage : stages.stages()) {
+      for (auto& module : stage->chunk().modules()) {
+        modes_.emplace_back(module, module->is_training());
+      }
+    }
+    for (auto& [module, is_training] : modes_) module->eval();
+  }
+  ~EvaluationMode() {
+    for (auto& [module, is_training] : modes_) module->train(is_training);  // submodules follow
+  }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
+};
 
 // Replicas may have other numbers of microbatches, and so other programs: what is sharded is
 // gathered once before them.

@@ -10,23 +10,10 @@
 namespace sluice {
 namespace {
 
-// FNV-1a, 64 bits (Fowler, Noll, Vo).
-class Hash {
- public:
-  void add(const void* bytes, std::size_t count) {
-    const auto* byte = static_cast<const unsigned char*>(bytes);
-    for (std::size_t i = 0; i < count; ++i) value_ = (value_ ^ byte[i]) * 0x100000001b3ULL;
-  }
-  // Never 0.
-  std::int64_t value() const { return static_cast<std::int64_t>(value_ >> 1) | 1; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325ULL;
-};
-
+constexpr std::size_t kDigits = 15;     // hexadecimal, of a positive number
 constexpr std::int64_t kElements = 64;  // of the first, the middle and the last row
 
-void add_row(Hash& hash, at::Tensor tensor, std::int64_t row) {
+void add_row(ContentHash& hash, at::Tensor tensor, std::int64_t row) {
   tensor = tensor.select(0, row);
   while (tensor.dim() > 1) tensor = tensor.select(0, tensor.size(0) / 2);
   if (tensor.dim() == 1) tensor = tensor.narrow(0, 0, std::min(tensor.size(0), kElements));
@@ -34,21 +21,15 @@ void add_row(Hash& hash, at::Tensor tensor, std::int64_t row) {
   hash.add(tensor.const_data_ptr(), static_cast<std::size_t>(tensor.nbytes()));
 }
 
-void add_all(Hash& hash, const at::Tensor& tensor) {
-  const at::Tensor bytes = tensor.contiguous();
-  const std::string digits =
-      content_hash({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
-  hash.add(digits.data(), digits.size());
-}
-
 std::int64_t fingerprint_of(const at::Tensor& tensor, Compared compared) {
   if (!tensor.defined() || !tensor.is_cpu() || tensor.layout() != at::kStrided) return 0;
-  Hash hash;
+  ContentHash hash;
   for (const std::int64_t size : tensor.sizes()) hash.add(&size, sizeof(size));
   if (tensor.numel() > 0) {
     const at::Tensor detached = tensor.detach();
     if (compared == Compared::kAll) {
-      add_all(hash, detached);
+      const at::Tensor all = detached.contiguous();
+      hash.add(all.const_data_ptr(), static_cast<std::size_t>(all.nbytes()));
     } else if (tensor.dim() == 0) {
       hash.add(detached.const_data_ptr(), detached.element_size());
     } else {
@@ -56,7 +37,7 @@ std::int64_t fingerprint_of(const at::Tensor& tensor, Compared compared) {
         add_row(hash, detached, row);
     }
   }
-  return hash.value();
+  return std::stoll(hash.digits().substr(0, kDigits), nullptr, 16) | 1;  // never 0
 }
 
 }  // namespace

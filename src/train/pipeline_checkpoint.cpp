@@ -39,7 +39,7 @@ NamedTensors optimizer_state(const PipelineState& state, const RankState& saved,
   for (const torch::optim::Optimizer* optimizer : optimizers) {
     for (auto& tensor : torch_optimizer_state(*optimizer, names)) own.push_back(std::move(tensor));
   }
-  if (state.parameters.are_blocks()) return gather_callers_state(own, state.engine.rank());
+  if (state.parameters.are_blocks()) return gather_callers_state(own, state.rank.share());
   return optimizer_state_of(saved, own);
 }
 
@@ -167,9 +167,9 @@ SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
   target.commit = options.commit;
   target.head.run = unique_suffix();
   target.head.step = state.step;
-  target.head.seed = state.engine.options().seed;
+  target.head.seed = state.rank.options().seed;
   target.head.extra = options.extra;
-  RankState saved = state.engine.state(state.engine.rank().groups);
+  RankState saved = state.rank.state(state.rank.share().groups);
   if (!options.optimizers.empty()) {
     target.head.settings[kOptimizerSetting] = kinds_of(options.optimizers);
     saved.optimizer = optimizer_state(state, saved, options.optimizers);
@@ -188,7 +188,7 @@ LoadedState load_pipeline(const PipelineState& state, const std::string& path,
   const Manifest& manifest = checkpoint.manifest();
   require_optimizers_of(checkpoint, state, options.optimizers);
   if (options.rank_tensors) require_rank_tensors(checkpoint, state.world.size());
-  state.engine.load(checkpoint, {});
+  state.rank.load(checkpoint, {});
   for (torch::optim::Optimizer* optimizer : options.optimizers)
     load_torch_optimizer(*optimizer, names_of(state.parameters), checkpoint);
   LoadedState loaded{manifest.step, manifest.extra, {}, {}};

@@ -15,7 +15,7 @@ namespace sluice {
 
 // A pipeline between steps.
 struct PipelineState {
-  PipelineRank& engine;
+  PipelineRank& rank;
   const CallersParameters& parameters;
   const Group& world;
   std::int64_t step = 0;

@@ -1,12 +1,13 @@
 // The parts of Pipeline, for Trainer and run() to build on. Thread-safety: one rank's thread.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"
 #include "sluice/pipeline.h"
 #include "train/agreement.h"
 #include "train/callers_parameters.h"
@@ -23,7 +24,8 @@ struct Pipeline::Impl {
   const Model& model;
   Transport& transport;
   const Group world;
-  PipelineRank engine;
+  PipelineRank rank;
+  RankModel& share;  // of it
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
@@ -31,13 +33,15 @@ struct Pipeline::Impl {
   std::set<std::string> compared_calls;
   bool warned_of_loss = false;
 
-  template <typename PlanOrDraft>
-  Impl(const Model& the_model, PlanOrDraft&& plan, Transport& the_transport, RunOptions options)
+  // plan, draft: as of PipelineRank.
+  Impl(const Model& the_model, const Plan* plan, std::optional<Plan> draft,
+       Transport& the_transport, RunOptions options)
       : model(the_model),
         transport(the_transport),
         world(the_transport.world()),
-        engine(model, std::forward<PlanOrDraft>(plan), transport, std::move(options)),
-        callers(engine.rank(), engine.plan().step_end == StepEnd::kGradients),
+        rank(model, plan, std::move(draft), transport, std::move(options)),
+        share(rank.share()),
+        callers(share, rank.plan().step_end == StepEnd::kGradients),
         grads(callers, transport.size() > 1) {}
 
   // The batch cut into the plan's microbatches, as all ranks pass it.
@@ -58,7 +62,9 @@ struct Pipeline::Impl {
   // One rank for all, and once: what follows a loss that is not finite is none either.
   void warn_of_loss(double loss);
   PipelineState state();
-  std::vector<std::pair<std::string, at::Tensor>> local_parameters() const;
+  bool has_stage(int stage) const {
+    return rank.plan().program.stage_map.rank_of(stage) == share.groups.place();
+  }
 
   // An error that is thrown before the executor runs would leave the other ranks waiting.
   template <typename Body>

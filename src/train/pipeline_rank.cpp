@@ -11,9 +11,9 @@
 #include "checkpoint/load_state.h"
 #include "checkpoint/rank_state.h"
 #include "comm/gather_messages.h"
-#include "engine/autocast.h"
-#include "engine/auxiliary_values.h"
-#include "plan/draft.h"
+#include "layer/autocast.h"
+#include "layer/auxiliary_values.h"
+#include "plan/choose/plan_one.h"
 #include "plan/partition/stage_backwards.h"
 #include "plan/step_program.h"
 #include "sluice/error.h"
@@ -97,37 +97,39 @@ void warn_of_fresh_state(const std::set<std::string>& parameters) {
 
 }  // namespace
 
-PipelineRank::PipelineRank(const Model& model, const Plan& plan, Transport& transport,
-                           RunOptions options)
-    : plan_(plan),
-      transport_(require_fits(plan, transport)),
-      options_(std::move(options)),
-      faults_(injected_faults(transport.rank(), transport.size())),
-      end_(model) {
-  plan_what_trains(model);
-}
-
-PipelineRank::PipelineRank(const Model& model, DraftedPlan draft, Transport& transport,
-                           RunOptions options)
-    : finished_(std::move(draft.plan)),
-      plan_(*finished_),
+PipelineRank::PipelineRank(const Model& model, const Plan* plan, std::optional<Plan> draft,
+                           Transport& transport, RunOptions options)
+    : finished_(std::move(draft)),
+      plan_(finished_ ? *finished_ : *plan),
       transport_(require_fits(plan_, transport)),
       options_(std::move(options)),
       faults_(injected_faults(transport.rank(), transport.size())),
       end_(model) {
-  plan_what_trains(model);
-}
-
-void PipelineRank::plan_what_trains(const Model& model) {
   require_runnable(plan_, model, options_);
-  rank_ = std::make_unique<RankModel>(model, plan_, transport_.world(), options_);
+  share_ = std::make_unique<RankModel>(model, plan_, transport_.world(), options_);
   if (logs(LogLevel::kDebug)) {
-    for (const auto& stage : rank_->stages.stages())
+    for (const auto& stage : share_->stages.stages())
       log_stage(model, plan_.partition.stages[static_cast<std::size_t>(stage->index())], *stage,
                 transport_.rank());
   }
-  require_planned_training(plan_, rank_->stages);
-  const std::vector<bool> layer_trains = layers_that_train(*rank_, model);
+  finish_or_check_plan(model);
+  if (options_.ledger) arrivals_.emplace(*options_.ledger, transport_.rank());
+  if (arrivals_) observers_.push_back(&*arrivals_);
+  const auto add = [&](const auto& more, std::vector<ExecutorObserver*>& to) {
+    if (!more) return;
+    for (ExecutorObserver* observer : more(transport_.rank())) to.push_back(observer);
+  };
+  add(options_.observers, observers_);
+  if (faults_) observers_.push_back(faults_.get());
+  training_observers_ = {&current_};
+  add(options_.training_observers, training_observers_);
+  training_observers_.insert(training_observers_.end(), observers_.begin(), observers_.end());
+  share_->initialize(model, options_);
+}
+
+void PipelineRank::finish_or_check_plan(const Model& model) {
+  require_planned_training(plan_, share_->stages);
+  const std::vector<bool> layer_trains = layers_that_train(*share_, model);
   const std::vector<StageBackward> backwards =
       stage_backwards(describe(model.layers), plan_.partition, layer_trains, roots_of(model));
   for (std::size_t i = 0; i < layer_trains.size(); ++i) {
@@ -148,18 +150,6 @@ void PipelineRank::plan_what_trains(const Model& model) {
       if (stage.backward != needed) refuse_plan(model, stage, needed, layer_trains);
     }
   }
-  if (options_.ledger) arrivals_.emplace(*options_.ledger, transport_.rank());
-  if (arrivals_) observers_.push_back(&*arrivals_);
-  const auto add = [&](const auto& more, std::vector<ExecutorObserver*>& to) {
-    if (!more) return;
-    for (ExecutorObserver* observer : more(transport_.rank())) to.push_back(observer);
-  };
-  add(options_.observers, observers_);
-  if (faults_) observers_.push_back(faults_.get());
-  training_observers_ = {&current_};
-  add(options_.training_observers, training_observers_);
-  training_observers_.insert(training_observers_.end(), observers_.begin(), observers_.end());
-  rank_->initialize(model, options_);
 }
 
 StepRunner& PipelineRank::training_runner(bool gathers_outputs) {
@@ -171,13 +161,13 @@ StepRunner& PipelineRank::training_runner(bool gathers_outputs) {
                         : detail::proven_step_program(plan_, {.gathers_outputs = gathers});
   return training_
       .emplace(std::piecewise_construct, std::tuple(gathers),
-               std::forward_as_tuple(std::move(program), *rank_, transport_, end_, options_,
+               std::forward_as_tuple(std::move(program), *share_, transport_, end_, options_,
                                      training_observers_, update_ ? *update_ : nobodys_update_))
       .first->second;
 }
 
 void PipelineRank::require_weights(const char* call) const {
-  if (rank_->has_weights) return;
+  if (share_->has_weights) return;
   throw Error(
       ErrorKind::kUsage,
       {.what = "the weights are nothing yet (InitialWeights::kNone)",
@@ -195,7 +185,7 @@ StepResult PipelineRank::train(const StepBatch& batch, const StepOptions& option
   ran_last_ = Ran::kTraining;
   StepResult result = runner.run(batch, options);
   if (!result.finite && (update_ || options_.requires_finite)) {
-    throw_not_finite(runner.executor(), rank_->groups.world, runner.program(), batch,
+    throw_not_finite(runner.executor(), share_->groups.world, runner.program(), batch,
                      result.parameter_norms);
   }
   return result;
@@ -205,8 +195,8 @@ void PipelineRank::finish_ties() { last_trained_->finish_ties(); }
 
 void PipelineRank::update(const std::function<void()>& step, std::int64_t number) {
   if (!callers_runner_) {
-    callers_update_.emplace(*rank_);
-    callers_runner_.emplace(detail::proven_step_program(plan_, {.update_only = true}), *rank_,
+    callers_update_.emplace(*share_);
+    callers_runner_.emplace(detail::proven_step_program(plan_, {.update_only = true}), *share_,
                             transport_, end_, options_, std::vector<ExecutorObserver*>(),
                             *callers_update_);
   }
@@ -220,7 +210,7 @@ void PipelineRank::update(const std::function<void()>& step, std::int64_t number
 
 Evaluator& PipelineRank::evaluator() {
   if (!evaluation_) {
-    evaluation_.emplace(plan_, *rank_, transport_, end_, options_, observers_);
+    evaluation_.emplace(plan_, *share_, transport_, end_, options_, observers_);
   }
   return *evaluation_;
 }
@@ -248,10 +238,10 @@ bool PipelineRank::saves(const std::string& parameter) const {
 // Those that a checkpoint has of this rank, and of which each replica has its own blocks.
 std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   std::vector<ShardedTensor> tensors;
-  const ShardedParameters* sharded = rank_->sharded.get();
+  const ShardedParameters* sharded = share_->sharded.get();
   if (!sharded) return tensors;
-  const RunGroups& groups = rank_->groups;
-  for (Stage* stage : rank_->stages.pointers()) {
+  const RunGroups& groups = share_->groups;
+  for (Stage* stage : share_->stages.pointers()) {
     for (std::size_t i = 0; i < stage->parameters().size(); ++i) {
       const ParameterInfo& info = stage->parameters()[i];
       if (!info.tied_to.empty() || !sharded->is_sharded(stage->index(), i)) continue;
@@ -271,10 +261,10 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
 
 // State that is not sharded is replica 0's: a forward may have changed buffers otherwise on others.
 RankState PipelineRank::weights(const RunGroups& connected, bool all) const {
-  const bool is_first = rank_->groups.replica == 0;
+  const bool is_first = share_->groups.replica == 0;
   const std::vector<ShardedTensor> sharded = sharded_parameters(all);
   RankState state;
-  if (is_first) state = state_of(rank_->stages.pointers());
+  if (is_first) state = state_of(share_->stages.pointers());
   if (options_.saves && !all) {
     std::erase_if(state.parameters, [&](const auto& own) { return !saves(own.first); });
     state.buffers.clear();
@@ -293,21 +283,20 @@ RankState PipelineRank::weights(const RunGroups& connected, bool all) const {
 RankState PipelineRank::state(const RunGroups& connected) const {
   RankState state = weights(connected, /*all=*/false);
   if (!update_) return state;
-  if (rank_->shards_state) {
+  if (share_->shards_state) {
     state.optimizer = update_->gather_state(connected);
-  } else if (rank_->groups.replica == 0) {
+  } else if (share_->groups.replica == 0) {
     state.optimizer = optimizer_state_of(state, update_->optimizer().state());
   }
   return state;
 }
 
-std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint,
-                                            const std::function<void(Stage&)>& rest) {
+std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint, const FillStage& rest) {
   const Group world = transport_.world();
-  ShardedParameters* const sharded = rank_->sharded.get();
+  ShardedParameters* const sharded = share_->sharded.get();
   if (update_) update_->require_own_kind(checkpoint);
   load_stages(
-      checkpoint, rank_->stages.pointers(), world,
+      checkpoint, share_->stages.pointers(), world,
       [&](Stage& stage) {
         if (sharded) sharded->begin_filling(stage.index());
         if (rest) rest(stage);
@@ -315,7 +304,7 @@ std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint,
       [&](Stage& stage) {
         if (sharded) sharded->end_filling(stage.index());
       });
-  rank_->has_weights = true;
+  share_->has_weights = true;
   if (!update_) return {};
   const Packer own = Packer().add(update_->load_state(checkpoint));
   std::set<std::string> without_state;

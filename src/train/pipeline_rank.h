@@ -19,7 +19,7 @@
 
 #include "engine/executor.h"
 #include "engine/fault_injection.h"
-#include "engine/memory_ledger.h"
+#include "engine/ledger_observer.h"
 #include "sluice/model.h"
 #include "sluice/parts/observers.h"
 #include "sluice/parts/run_options.h"
@@ -36,25 +36,21 @@ namespace sluice {
 
 class Checkpoint;
 
-// A plan that is to be finished by what the modules train (detail::draft_plan).
-struct DraftedPlan {
-  Plan plan;
-};
-
 class PipelineRank {
  public:
   // Collective over the ranks of the plan's mesh. References must outlive it. plan: whole, of what
-  // the modules train; Error(kUsage) on every rank, naming a layer, where that is otherwise.
-  PipelineRank(const Model& model, const Plan& plan, Transport& transport, RunOptions options);
-  PipelineRank(const Model& model, DraftedPlan draft, Transport& transport, RunOptions options);
+  // the modules train; Error(kUsage) on every rank, naming a layer, where that is otherwise. Null:
+  // `draft` is the plan, and is finished by what the modules train (detail::draft_plan).
+  PipelineRank(const Model& model, const Plan* plan, std::optional<Plan> draft,
+               Transport& transport, RunOptions options);
   PipelineRank(const PipelineRank&) = delete;
   PipelineRank& operator=(const PipelineRank&) = delete;
 
   const Plan& plan() const { return plan_; }
   const RunOptions& options() const { return options_; }
   Transport& transport() const { return transport_; }
-  RankModel& rank() { return *rank_; }
-  const RankModel& rank() const { return *rank_; }
+  RankModel& share() { return *share_; }
+  const RankModel& share() const { return *share_; }
   bool has_trained() const { return !training_.empty(); }
   bool has_run() const { return has_trained() || evaluation_; }
 
@@ -84,8 +80,7 @@ class PipelineRank {
   RankState weights(const RunGroups& groups, bool all) const;
   // Collective. Fills all that state() says; rest: called for each stage before. Returns the
   // parameters of all ranks that train and have no optimizer state there.
-  std::vector<std::string> load(const Checkpoint& checkpoint,
-                                const std::function<void(Stage&)>& rest);
+  std::vector<std::string> load(const Checkpoint& checkpoint, const FillStage& rest);
 
   const StepTimes& times() const;
   std::string flight_record() const;
@@ -99,11 +94,11 @@ class PipelineRank {
     int index = -1;
   };
 
+  void finish_or_check_plan(const Model& model);  // by what the modules train
   // Throws Error(kUsage) where nobody has put any in.
   void require_weights(const char* call) const;
   StepRunner& training_runner(bool gathers_outputs);
   Evaluator& evaluator();
-  void plan_what_trains(const Model& model);
   std::vector<ShardedTensor> sharded_parameters(bool all) const;
   bool saves(const std::string& parameter) const;
 
@@ -112,7 +107,7 @@ class PipelineRank {
   Transport& transport_;
   const RunOptions options_;
   const std::unique_ptr<FaultInjector> faults_;  // of SLUICE_FAULT
-  std::unique_ptr<RankModel> rank_;
+  std::unique_ptr<RankModel> share_;
   const ModelEnd end_;
   CurrentInstruction current_;
   std::optional<LedgerObserver> arrivals_;

@@ -91,7 +91,7 @@ RankModel::RankModel(const Model& model, const Plan& plan, const Group& world,
   require_own_modules(*this);
 }
 
-void RankModel::fill(const std::function<void(Stage&)>& fill) {
+void RankModel::fill(const FillStage& fill) {
   for (const auto& stage : stages.stages()) {
     if (sharded) sharded->begin_filling(stage->index());
     fill(*stage);

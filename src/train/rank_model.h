@@ -28,7 +28,7 @@ struct RankModel {
 
   // Calls `fill` for every stage, whose parameters are whole meanwhile; what is there then is the
   // stage's weights.
-  void fill(const std::function<void(Stage&)>& fill);
+  void fill(const FillStage& fill);
   // Initializes as RunOptions::weights says. Collective.
   void initialize(const Model& model, const RunOptions& options);
 

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "comm/process_job.h"
 #include "engine/rank_threads.h"
-#include "plan/draft.h"
+#include "plan/choose/plan_one.h"
 #include "sluice/error.h"
 #include "sluice/model.h"
 #include "sluice/parts/transport.h"

@@ -66,6 +66,18 @@ StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) 
   return states;
 }
 
+// The blocks of a use that each replica has of a tensor of its state; of one number, which all
+// owners have alike, the first one's.
+void add_shares(ShardedTensor& tensor, const BlockOwners& owners, const ParameterUse& use,
+                bool per_element, int num_replicas) {
+  for (int replica = 0; replica < num_replicas; ++replica) {
+    auto range = owners.range(use.stage->index(), use.index, replica);
+    if (range && !per_element && range->begin != 0) range.reset();
+    if (range && !per_element) range->end = 1;
+    tensor.of_replica.push_back(range);
+  }
+}
+
 void require_state(const std::set<std::string>& of_replica, std::size_t replica,
                    const std::string& name) {
   if (of_replica.contains(name)) return;
@@ -130,13 +142,7 @@ std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups
       tensor.name = kind.name + "/" + parameter.name;
       if (kind.per_element) tensor.shape = use.value().sizes().vec();
       tensor.options = at::TensorOptions(use.value().device()).dtype(kind.dtype);
-      for (int replica = 0; replica < groups.num_replicas; ++replica) {
-        auto range = state.owners.range(use.stage->index(), use.index, replica);
-        // A number that all owners have alike is the first one's.
-        if (range && !kind.per_element && range->begin != 0) range.reset();
-        if (range && !kind.per_element) range->end = 1;
-        tensor.of_replica.push_back(range);
-      }
+      add_shares(tensor, state.owners, use, kind.per_element, groups.num_replicas);
       if (tensor.of_replica[static_cast<std::size_t>(groups.replica)])
         tensor.own = own.at(tensor.name);
     }
@@ -179,12 +185,10 @@ NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank
       tensor.options =
           at::TensorOptions(per_element ? use.value().device() : at::Device(at::kCPU)).dtype(type);
       for (std::size_t replica = 0; replica < states.of_replica.size(); ++replica) {
-        auto range = rank.owners.range(use.stage->index(), use.index, static_cast<int>(replica));
-        if (range) require_state(states.of_replica[replica], replica, name);
-        if (range && !per_element && range->begin != 0) range.reset();
-        if (range && !per_element) range->end = 1;
-        tensor.of_replica.push_back(range);
+        if (rank.owners.range(use.stage->index(), use.index, static_cast<int>(replica)))
+          require_state(states.of_replica[replica], replica, name);
       }
+      add_shares(tensor, rank.owners, use, per_element, rank.groups.num_replicas);
       if (tensor.of_replica[static_cast<std::size_t>(rank.groups.replica)])
         tensor.own = own_by_name.at(name);
     }

@@ -52,10 +52,10 @@ Listed read_list(Unpacker& message, std::map<std::string, std::string>& ties) {
 
 }  // namespace
 
-NamedTensors gather_state_dict(const PipelineRank& engine) {
+NamedTensors gather_state_dict(const PipelineRank& own_rank) {
   const at::NoGradGuard no_grad;
-  const RunGroups& groups = engine.rank().groups;
-  RankState state = engine.weights(groups, /*all=*/true);
+  const RunGroups& groups = own_rank.share().groups;
+  RankState state = own_rank.weights(groups, /*all=*/true);
   NamedTensors own = std::move(state.parameters);
   own.insert(own.end(), state.buffers.begin(), state.buffers.end());
   std::vector<at::Tensor> parts;

@@ -8,6 +8,6 @@ namespace sluice {
 
 // Collective over all ranks. On rank 0 copies on the CPU, a tied parameter under all its names;
 // nothing on others.
-NamedTensors gather_state_dict(const PipelineRank& engine);
+NamedTensors gather_state_dict(const PipelineRank& own_rank);
 
 }  // namespace sluice

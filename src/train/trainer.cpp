@@ -6,7 +6,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "comm/gather_messages.h"
-#include "engine/autocast.h"
+#include "layer/autocast.h"
 #include "plan/option_words.h"
 #include "sluice/error.h"
 #include "train/pipeline_impl.h"
@@ -19,13 +19,13 @@ namespace {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "Trainer", .remedy = remedy});
 }
 
-void require_free(const PipelineRank& engine) {
-  if (engine.plan().step_end != StepEnd::kUpdate) {
+void require_free(const PipelineRank& rank) {
+  if (rank.plan().step_end != StepEnd::kUpdate) {
     refuse_trainer("the plan's steps end with gradients, for an optimizer of the caller's",
                    "plan with PipelineOptions::step_end = StepEnd::kUpdate");
   }
-  if (engine.update()) refuse_trainer("the pipeline has a trainer already", "make one");
-  if (engine.has_trained())
+  if (rank.update()) refuse_trainer("the pipeline has a trainer already", "make one");
+  if (rank.has_trained())
     refuse_trainer("the pipeline has made a training step already", "make the trainer before");
 }
 
@@ -68,15 +68,15 @@ struct Trainer::Impl {
   TrainersUpdate update;
 
   Impl(Pipeline::Impl& of, const OptimizerOptions& options)
-      : pipeline(of), update(options, of.engine.rank()) {
-    pipeline.engine.set_update(&update);
+      : pipeline(of), update(options, of.share) {
+    pipeline.rank.set_update(&update);
   }
-  ~Impl() { pipeline.engine.set_update(nullptr); }
+  ~Impl() { pipeline.rank.set_update(nullptr); }
 };
 
 Trainer::Trainer(Pipeline& pipeline, const OptimizerOptions& options) {
   pipeline.impl_->waking_others("Trainer", [&] {
-    require_free(pipeline.impl_->engine);
+    require_free(pipeline.impl_->rank);
     require_alike(pipeline.impl_->world, options);
   });
   impl_ = std::make_unique<Impl>(*pipeline.impl_, options);
@@ -86,13 +86,13 @@ Trainer::~Trainer() = default;
 StepResult Trainer::step(const Inputs& inputs, double learning_rate, const StepOptions& options) {
   Pipeline::Impl& pipeline = impl_->pipeline;
   return pipeline.waking_others("Trainer::step", [&] {
-    require_something_trains(pipeline.engine.rank());
-    const AutocastScope autocast(pipeline.engine.options().autocast);
+    require_something_trains(pipeline.share);
+    const AutocastScope autocast(pipeline.rank.options().autocast);
     const StepBatch batch =
         pipeline.training_batch(inputs, options, "Trainer::step",
                                 "Trainer::step at the learning rate " + shortest(learning_rate));
     impl_->update.set_learning_rate(learning_rate);
-    return pipeline.engine.train(batch, options);
+    return pipeline.rank.train(batch, options);
   });
 }
 
@@ -103,7 +103,7 @@ StepResult Trainer::step(const StepBatch& batch, double learning_rate) {
   });
   impl_->update.set_learning_rate(learning_rate);
   impl_->pipeline.step = batch.step;
-  return impl_->pipeline.engine.train(batch, {});
+  return impl_->pipeline.rank.train(batch, {});
 }
 
 const Optimizer& Trainer::optimizer() const { return impl_->update.optimizer(); }

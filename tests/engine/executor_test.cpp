@@ -7,8 +7,8 @@
 #include <limits>
 #include <thread>
 
-#include "engine/autocast.h"
 #include "engine/one_stage.h"
+#include "layer/autocast.h"
 #include "layer/casted_weights.h"
 #include "sluice/simulate.h"
 #include "support/expect_error.h"
@@ -43,7 +43,7 @@ TEST(ExecutorTest, HoldsAsManyActivationsAsTheSimulationSaysAfterEveryInstructio
     const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
                                        user_batches(2, 8, {2}), options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
-    EXPECT_EQ(live, simulation.live_per_rank) << info.name;
+    EXPECT_EQ(live, simulation.per_rank(&RankTimeline::live)) << info.name;
   }
 }
 

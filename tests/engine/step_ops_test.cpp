@@ -180,7 +180,8 @@ TEST(IdleWorksTest, AreDonePieceByPieceUntilTheWaitIsOver) {
     void begin_idle_work(const Action& action) override { begun.push_back(to_text(action)); }
     std::vector<std::string> begun;
   } count;
-  IdleWorks works(program, count);
+  const ObserverList observers({&count});
+  IdleWorks works(program, observers);
   int pieces = 0;
   const Action norm = Action::make(ActionKind::kPartialNorm, 0);
   works.add(norm, [&] { return ++pieces < 4; });

@@ -108,11 +108,11 @@ TEST(StepTimerTest, CountsEveryInstructionToTheShareThatItBelongsTo) {
   for (const auto& [text, share] : expected) {
     const Action action = parse_action(text);
     Timed timed;
-    timed.both.begin_step(1);
-    timed.both.begin(0, action);
+    timed.both.tell(&ExecutorObserver::begin_step, 1);
+    timed.both.tell(&ExecutorObserver::begin, 0, action);
     pause();
-    timed.both.end(0, action);
-    timed.both.end_step();
+    timed.both.tell(&ExecutorObserver::end, 0, action);
+    timed.both.tell(&ExecutorObserver::end_step);
     EXPECT_GE(timed.times().*share, 1e-3) << text;
     const StepTimes& times = timed.times();
     EXPECT_EQ(
@@ -125,16 +125,16 @@ TEST(StepTimerTest, CountsEveryInstructionToTheShareThatItBelongsTo) {
 TEST(StepTimerTest, WaitingIsNoComputeButForAMessageOrAReduction) {
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   Timed timed;
-  timed.both.begin_step(1);
-  timed.both.begin(0, Action::forward(1, 0));
-  timed.both.waiting(Action::forward(1, 0));  // for UNSHARD
+  timed.both.tell(&ExecutorObserver::begin_step, 1);
+  timed.both.tell(&ExecutorObserver::begin, 0, Action::forward(1, 0));
+  timed.both.tell(&ExecutorObserver::waiting, Action::forward(1, 0));  // for UNSHARD
   pause();
-  timed.both.arrived(Action::forward(1, 0), {});
-  timed.both.waiting(Action::forward(1, 0));
+  timed.both.tell(&ExecutorObserver::arrived, Action::forward(1, 0), {});
+  timed.both.tell(&ExecutorObserver::waiting, Action::forward(1, 0));
   pause();
-  timed.both.arrived(Action::forward(1, 0), {at::Tensor()});
-  timed.both.end(0, Action::forward(1, 0));
-  timed.both.end_step();
+  timed.both.tell(&ExecutorObserver::arrived, Action::forward(1, 0), {at::Tensor()});
+  timed.both.tell(&ExecutorObserver::end, 0, Action::forward(1, 0));
+  timed.both.tell(&ExecutorObserver::end_step);
   EXPECT_GE(timed.times().reduction, 1e-3);
   EXPECT_GE(timed.times().wait_receive, 1e-3);
   EXPECT_LE(timed.times().compute + timed.times().wait_receive + timed.times().reduction,
@@ -147,7 +147,7 @@ TEST(StepTimerTest, TheSharesOfEveryRankAddUpToItsStep) {
     std::array<Timed, 2> timed;
     HarnessOptions options;
     options.observers_of = [&](int rank) {
-      return std::vector<ExecutorObserver*>{&timed[rank].both};
+      return std::vector<ExecutorObserver*>{&timed[rank].recorder, &timed[rank].timer};
     };
     train_in_pipeline(user_model(UserModel::kMlp, 6), program, user_batches(2, 4, {2}), options);
     for (const Timed& rank : timed) {

@@ -1,7 +1,7 @@
 // describe() against what the families say of themselves.
 #include <gtest/gtest.h>
 
-#include "engine/autocast.h"
+#include "layer/autocast.h"
 #include "model/support.h"
 #include "plan/passes/passes.h"
 #include "plan/predict/activation_memory.h"

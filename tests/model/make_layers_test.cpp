@@ -320,7 +320,7 @@ TEST(MakeLayersTest, RefusesWhatTheModelCannotTake) {
   const ModelSpec gpt2 = spec_of("models/gpt2");
   EXPECT_EQ(message_of(gpt2, batch_of(1, 65, 256)),
             "sequences have 65 tokens, the model has 64 positions; transformer.wpe; lower "
-            "training.seq_len");
+            "`seq_len`");
   Values batch = batch_of(1, 4, 256);
   batch.set("input_ids", at::full({1, 4}, 256, at::kLong));
   EXPECT_EQ(message_of(gpt2, batch),

@@ -1,5 +1,5 @@
 // The schedule that is chosen: the fastest of the proven ones that fit.
-#include "plan/auto_schedule.h"
+#include "plan/choose/best.h"
 
 #include <gtest/gtest.h>
 
@@ -103,6 +103,33 @@ TEST(AutoScheduleTest, KeepsToTheMemoryThatThereIs) {
   options.memory_per_rank = least / 8;
   const Error error = test::error_of([&] { plan_pipeline(llama(), options); });
   EXPECT_EQ(error.kind(), ErrorKind::kMemory) << error.what();
+}
+
+// "..: the smallest needs 1.50MiB on a rank, ..": bytes of so many hundredths more.
+std::int64_t need_of(const std::string& message, int hundredths) {
+  const std::string before = "the smallest needs ";
+  const std::size_t at = message.find(before);
+  EXPECT_NE(at, std::string::npos) << message;
+  std::size_t length = 0;
+  const double number = std::stod(message.substr(at + before.size()), &length);
+  const char unit = message.at(at + before.size() + length);
+  EXPECT_TRUE(unit == 'K' || unit == 'M') << message;
+  return static_cast<std::int64_t>((number + hundredths / 100.0) *
+                                   (unit == 'K' ? 1 << 10 : 1 << 20));
+}
+
+TEST(AutoScheduleTest, RefusesWithTheSmallestNeedOfItsSearch) {
+  for (const Balance balance : {Balance::kCost, Balance::kEven}) {
+    PipelineOptions options = some_options(16);
+    options.balance = balance;
+    options.memory_per_rank = 1;
+    const std::string message = test::message_of([&] { plan_pipeline(llama(), options); });
+    options.memory_per_rank = need_of(message, 1);
+    EXPECT_LE(peak_of(plan_pipeline(llama(), options)), *options.memory_per_rank);
+    options.memory_per_rank = need_of(message, -1);
+    EXPECT_EQ(test::message_of([&] { plan_pipeline(llama(), options); }).substr(0, 60),
+              message.substr(0, 60));
+  }
 }
 
 TEST(AutoScheduleTest, ChoosesTheSameEveryTime) {

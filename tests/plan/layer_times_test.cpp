@@ -164,7 +164,7 @@ TEST(LayerTimesTest, BytesOfStagesAddUpToThePredictedMemory) {
           const double most = 1.05 + (runs_again ? 0.05 : 0) + (ties_on_a_rank ? 0.05 : 0);
           for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
             const auto predicted = static_cast<double>(plan.ranks[rank].memory.total_bytes());
-            const double share = simulation.peak_bytes_per_rank[rank] / predicted;
+            const double share = simulation.ranks[rank].peak_bytes / predicted;
             EXPECT_GT(share, 0.95) << name << fused << runs_again << schedule << rank;
             EXPECT_LT(share, most) << name << fused << runs_again << schedule << rank;
           }

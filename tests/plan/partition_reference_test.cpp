@@ -6,16 +6,16 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/peers/peers.h"
-#include "plan/stage_values.h"
 #include "sluice/error.h"
 #include "sluice/partition.h"
+#include "support/peer_functions.h"
 #include "support/reference_cases.h"
 
 namespace sluice::partition_reference_test {
 namespace {
 
 using Json = nlohmann::json;
-using testing::reference_cases;
+using namespace testing;  // the peers' functions that only tests call
 
 // Compares what `answer` returns with the case, or expects a refusal of the user's input.
 template <typename Answer>

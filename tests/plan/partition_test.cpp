@@ -5,11 +5,14 @@
 #include <random>
 #include <set>
 
-#include "plan/stage_values.h"
 #include "sluice/error.h"
+#include "support/peer_functions.h"
 
 namespace sluice::partition_test {
 namespace {
+
+using testing::live_values_between_stages, testing::analyze_shared_weights_across_stages;
+using testing::SharedWeights, testing::StageValues;
 
 const std::string kModels = std::string(SLUICE_TEST_DATA) + "/reference/models/";
 

@@ -177,7 +177,7 @@ TEST(PlanPipelineTest, ABackwardOfWeightsAloneCostsNoI) {
   ASSERT_EQ(plan.partition.stages[1].backward, StageBackward::kWeights);
   EXPECT_EQ(plan.costs.per_stage[1].backward, 1);
   EXPECT_EQ(plan.costs.per_stage[3].backward, 2);
-  EXPECT_EQ(plan.simulation.busy_per_rank, (std::vector<double>{1, 2, 2, 3}));
+  EXPECT_EQ(plan.simulation.per_rank(&RankTimeline::busy), (std::vector<double>{1, 2, 2, 3}));
   // With what runs again in it.
   const Plan twice = plan_pipeline(
       model_with_a_skip(false, true),

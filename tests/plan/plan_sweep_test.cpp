@@ -57,8 +57,9 @@ class PlanSweep {
     const Simulation simulation = simulate(program);
     const double work = (options.forward_only ? 1.0 : 3.0) * shape.num_microbatches *
                         schedule.num_stages() / schedule.num_ranks();
-    for (const double busy : simulation.busy_per_rank) EXPECT_EQ(busy, work) << subject;
-    for (const std::vector<int>& live : simulation.live_per_rank) {
+    for (const RankTimeline& rank : simulation.ranks) {
+      EXPECT_EQ(rank.busy, work) << subject;
+      const std::vector<int>& live = rank.live;
       EXPECT_EQ(live.back(), options.forward_only ? work : 0) << subject;
     }
   }

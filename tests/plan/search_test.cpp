@@ -1,15 +1,16 @@
 // Orders that are searched: proven, in the order of the microbatches, and at least as fast as every
 // named schedule under the same costs and memory.
-#include "plan/search/search.h"
+#include "plan/choose/search/search.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "plan/auto_schedule.h"
-#include "plan/search/order.h"
-#include "plan/search/search_question.h"
+#include "plan/choose/best.h"
+#include "plan/choose/search/order.h"
+#include "plan/choose/search/search_question.h"
+#include "report/search_output.h"
 #include "sluice/verify.h"
 #include "support/expect_error.h"
 
@@ -40,7 +41,7 @@ double makespan_of(const Schedule& schedule, const Costs& costs) {
 }
 
 double peak_of(const Schedule& schedule, const Costs& costs) {
-  const auto peaks = simulate(lower(schedule), costs).peak_bytes_per_rank;
+  const auto peaks = simulate(lower(schedule), costs).per_rank(&RankTimeline::peak_bytes);
   return *std::max_element(peaks.begin(), peaks.end());
 }
 

@@ -38,27 +38,29 @@ Program program_of_case(const nlohmann::json& entry) {
 
 void expect_as_reference(const Simulation& simulation, const nlohmann::json& expect) {
   EXPECT_EQ(simulation.makespan, expect.at("makespan"));
-  EXPECT_EQ(simulation.busy_per_rank, expect.at("busy_per_rank"));
-  EXPECT_EQ(simulation.finish_per_rank, expect.at("finish_per_rank"));
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::busy), expect.at("busy_per_rank"));
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::finish), expect.at("finish_per_rank"));
   EXPECT_NEAR(simulation.bubble_fraction, expect.at("bubble_fraction"), 1e-6);
-  EXPECT_EQ(simulation.peak_live_until_grad_input_per_rank,
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::peak_live_until_grad_input),
             expect.at("peak_live_until_grad_input"));
-  EXPECT_EQ(simulation.peak_live_per_rank, expect.at("peak_live_until_grad_weight"));
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::peak_live),
+            expect.at("peak_live_until_grad_weight"));
   const auto sum = [](const Doubles& list) {
     return std::accumulate(list.begin(), list.end(), 0.0);
   };
-  EXPECT_EQ(sum(simulation.warmup_per_rank) + sum(simulation.waiting_per_rank) +
-                sum(simulation.drain_per_rank),
+  EXPECT_EQ(sum(simulation.per_rank(&RankTimeline::warmup)) +
+                sum(simulation.per_rank(&RankTimeline::waiting)) +
+                sum(simulation.per_rank(&RankTimeline::drain)),
             expect.at("idle_total"));
 }
 
 void expect_start_times(const Simulation& simulation, const nlohmann::json& start_times) {
-  ASSERT_EQ(simulation.timeline.size(), start_times.size());
+  ASSERT_EQ(simulation.ranks.size(), start_times.size());
   for (std::size_t rank = 0; rank < start_times.size(); ++rank) {
-    ASSERT_EQ(simulation.timeline[rank].size(), start_times[rank].size());
+    ASSERT_EQ(simulation.ranks[rank].actions.size(), start_times[rank].size());
     for (std::size_t i = 0; i < start_times[rank].size(); ++i) {
-      EXPECT_EQ(to_text(simulation.timeline[rank][i].action), start_times[rank][i][0]);
-      EXPECT_EQ(simulation.timeline[rank][i].start, start_times[rank][i][1]);
+      EXPECT_EQ(to_text(simulation.ranks[rank].actions[i].action), start_times[rank][i][0]);
+      EXPECT_EQ(simulation.ranks[rank].actions[i].start, start_times[rank][i][1]);
     }
   }
 }
@@ -124,7 +126,7 @@ TEST(SimulateFormulaTest, LiveActivationsOf1F1BFollowTheRank) {
   for (const auto& [p, m] : {std::pair{4, 8}, {8, 16}, {4, 2}}) {
     const Simulation simulation = simulate(named("1F1B", p, m));
     for (int rank = 0; rank < p; ++rank) {
-      EXPECT_EQ(simulation.peak_live_per_rank[rank], std::min(p - rank, m));
+      EXPECT_EQ(simulation.ranks[rank].peak_live, std::min(p - rank, m));
     }
   }
 }
@@ -136,24 +138,24 @@ const std::vector<std::string> kTwoRanks = {"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"
 TEST(SimulateTest, SplitsIdleTimeIntoWarmUpWaitingAndDrain) {
   const Simulation simulation = simulate(program_of(kTwoRanks));
   EXPECT_EQ(simulation.makespan, 9);
-  EXPECT_EQ(simulation.warmup_per_rank, (Doubles{0, 1}));
-  EXPECT_EQ(simulation.waiting_per_rank, (Doubles{3, 0}));
-  EXPECT_EQ(simulation.drain_per_rank, (Doubles{0, 2}));
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::warmup), (Doubles{0, 1}));
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::waiting), (Doubles{3, 0}));
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::drain), (Doubles{0, 2}));
 }
 
 TEST(SimulateTest, ChargesStagesAndRanksTheirOwnCosts) {
   Costs costs;
   costs.per_stage = {{1, 1, 1, 2}, {10, 10, 10, 20}};
-  EXPECT_EQ(simulate(program_of(kTwoRanks), costs).busy_per_rank, (Doubles{6, 60}));
+  EXPECT_EQ(simulate(program_of(kTwoRanks), costs).per_rank(&RankTimeline::busy), (Doubles{6, 60}));
   costs.rank_speed = {0.5, 10};
-  EXPECT_EQ(simulate(program_of(kTwoRanks), costs).busy_per_rank, (Doubles{12, 6}));
+  EXPECT_EQ(simulate(program_of(kTwoRanks), costs).per_rank(&RankTimeline::busy), (Doubles{12, 6}));
 }
 
 TEST(SimulateTest, DelaysMessagesByTheLatency) {
   Costs costs;
   costs.latency = 0.5;
   const Simulation simulation = simulate(program_of({"0F0,0B0", "1F0,1B0"}), costs);
-  EXPECT_EQ(simulation.timeline[1][0].start, 1.5);
+  EXPECT_EQ(simulation.ranks[1].actions[0].start, 1.5);
   EXPECT_EQ(simulation.makespan, 1 + 0.5 + 1 + 2 + 0.5 + 2);
 }
 
@@ -164,15 +166,15 @@ TEST(SimulateTest, SendsTheMessagesOfAChannelOneAfterTheOther) {
   costs.latency = 1;
   const Simulation simulation = simulate(program_of({"0F0,0F1,0F2", "1F0,1F1,1F2"}), costs);
   // Made at 1, 2, 3; on the wire 1-5, 5-9, 9-13; there one later.
-  EXPECT_EQ(simulation.timeline[1][0].start, 6);
-  EXPECT_EQ(simulation.timeline[1][1].start, 10);
-  EXPECT_EQ(simulation.timeline[1][2].start, 14);
+  EXPECT_EQ(simulation.ranks[1].actions[0].start, 6);
+  EXPECT_EQ(simulation.ranks[1].actions[1].start, 10);
+  EXPECT_EQ(simulation.ranks[1].actions[2].start, 14);
 }
 
 TEST(SimulateTest, LetsAValueLeaveWhenItsInstructionIsReached) {
   const Simulation simulation =
       simulate(program_of({"0F0,0F1,0SEND_F0,0SEND_F1", "1RECV_F0,1F0,1RECV_F1,1F1"}));
-  EXPECT_EQ(simulation.timeline[1][0].start, 2);
+  EXPECT_EQ(simulation.ranks[1].actions[0].start, 2);
 }
 
 TEST(SimulateTest, LetsAHalfOfAPairLeaveBeforeTheOtherEnds) {
@@ -180,15 +182,15 @@ TEST(SimulateTest, LetsAHalfOfAPairLeaveBeforeTheOtherEnds) {
       simulate(program_of({"0F0,0SEND_F0,2RECV_F0,2F0,(0F1;2B0)OVERLAP_F_B,0SEND_F1,2SEND_B0",
                            "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1RECV_B0,1B0"},
                           {0, 1, 0}));
-  EXPECT_EQ(simulation.timeline[1][1].start, 4);  // 0F1 runs from 3 to 4, 2B0 from 4 to 6
-  EXPECT_EQ(simulation.timeline[1][2].start, 6);
+  EXPECT_EQ(simulation.ranks[1].actions[1].start, 4);  // 0F1 runs from 3 to 4, 2B0 from 4 to 6
+  EXPECT_EQ(simulation.ranks[1].actions[2].start, 6);
 }
 
 TEST(SimulateTest, CountsLiveActivationsAfterEveryInstruction) {
   const Simulation simulation = simulate(program_of({"0F0,0F1,0I0,0W0,(0F2;0B1)OVERLAP_F_B,0B2"}));
-  EXPECT_EQ(simulation.live_per_rank[0], (std::vector<int>{1, 2, 2, 1, 1, 0}));
-  EXPECT_EQ(simulation.peak_live_per_rank[0], 2);
-  EXPECT_EQ(simulation.peak_live_until_grad_input_per_rank[0], 2);
+  EXPECT_EQ(simulation.ranks[0].live, (std::vector<int>{1, 2, 2, 1, 1, 0}));
+  EXPECT_EQ(simulation.ranks[0].peak_live, 2);
+  EXPECT_EQ(simulation.ranks[0].peak_live_until_grad_input, 2);
 }
 
 TEST(SimulateTest, ReturnsAChainThatSpansTheMakespan) {
@@ -201,7 +203,7 @@ TEST(SimulateTest, ReturnsAChainThatSpansTheMakespan) {
     costs.latency = sample % 3;
     const Simulation simulation = simulate(program, costs);
     const auto at = [&](const Simulation::Step& step) {
-      return simulation.timeline[step.rank][step.index];
+      return simulation.ranks[step.rank].actions[step.index];
     };
     ASSERT_FALSE(simulation.critical_path.empty());
     EXPECT_EQ(at(simulation.critical_path.front()).start, 0);
@@ -219,7 +221,7 @@ TEST(SimulateTest, TakesTheWholeEndOfAStep) {
   const Program program = add_optimizer_step(
       add_tied_reductions(add_reduce_grad(program_of(kTwoRanks)), {{"t", {0, 1}}}), true);
   EXPECT_EQ(simulate(program).makespan, 9);
-  EXPECT_EQ(simulate(program).live_per_rank[0].size(), program.ranks[0].size());
+  EXPECT_EQ(simulate(program).ranks[0].live.size(), program.ranks[0].size());
 }
 
 // ---- posts ----
@@ -233,11 +235,12 @@ TEST(SimulatePostsTest, AReductionBehindComputeCostsNothingUntilTheNorm) {
   Costs costs;
   costs.uniform.reduce_gradients = 2;
   const Simulation simulation = simulate(program, costs);
-  EXPECT_EQ(simulation.timeline[0][3].start, 4);  // 0B0 beside 1REDUCE_GRAD
-  EXPECT_EQ(simulation.finish_per_rank, (Doubles{6}));
+  EXPECT_EQ(simulation.ranks[0].actions[3].start, 4);  // 0B0 beside 1REDUCE_GRAD
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::finish), (Doubles{6}));
   EXPECT_EQ(simulation.makespan, 6 + 2);  // 0REDUCE_GRAD has nothing beside it
-  EXPECT_EQ(simulation.drain_per_rank, (Doubles{2}));
-  EXPECT_EQ(to_text(simulation.timeline[0][simulation.critical_path.back().index].action), "0B0");
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::drain), (Doubles{2}));
+  EXPECT_EQ(to_text(simulation.ranks[0].actions[simulation.critical_path.back().index].action),
+            "0B0");
   costs.per_stage = {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 2}};
   EXPECT_EQ(simulate(program, costs).makespan, bare);  // that of stage 1 is hidden wholly
   costs.per_stage[1].reduce_gradients = 3;
@@ -258,10 +261,10 @@ TEST(SimulatePostsTest, ParametersAreGatheredBesideTheComputeOfAnotherStage) {
   Costs costs;
   costs.uniform.unshard = 3;
   const Simulation simulation = simulate(program, costs);
-  EXPECT_EQ(simulation.timeline[0][0].start, 3);  // gathered 0 - 3
-  EXPECT_EQ(simulation.timeline[0][1].start, 6);  // and 3 - 6, beside 0F0
-  EXPECT_EQ(simulation.timeline[0][3].start, 9);
-  EXPECT_EQ(simulate(program).timeline[0][0].start, 0);
+  EXPECT_EQ(simulation.ranks[0].actions[0].start, 3);  // gathered 0 - 3
+  EXPECT_EQ(simulation.ranks[0].actions[1].start, 6);  // and 3 - 6, beside 0F0
+  EXPECT_EQ(simulation.ranks[0].actions[3].start, 9);
+  EXPECT_EQ(simulate(program).ranks[0].actions[0].start, 0);
 }
 
 TEST(SimulatePostsTest, ACollectiveBeginsWhenAllMembersPostedItAndOnlyItsUserWaits) {
@@ -269,11 +272,11 @@ TEST(SimulatePostsTest, ACollectiveBeginsWhenAllMembersPostedItAndOnlyItsUserWai
   Costs costs;
   costs.reduce_loss = 3;  // from 2 to 5
   EXPECT_EQ(simulate(program_of(rows), costs).makespan, 6);
-  EXPECT_EQ(simulate(program_of(rows), costs).timeline[1][1].start, 2);
+  EXPECT_EQ(simulate(program_of(rows), costs).ranks[1].actions[1].start, 2);
   costs.reduce_loss = 9;
   const Simulation simulation = simulate(program_of(rows), costs);
   EXPECT_EQ(simulation.makespan, 2 + 9);
-  EXPECT_EQ(simulation.finish_per_rank, (Doubles{6, 4}));
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::finish), (Doubles{6, 4}));
 }
 
 TEST(SimulatePostsTest, TiedSumsWaitForTheReductionsOfTheirStages) {
@@ -312,7 +315,7 @@ TEST(SimulatePostsTest, AnUpdateKeepsItsRankAfterTheNorm) {
   for (const char* end : {"0UPDATE,1UPDATE", "1UPDATE,OPTIMIZER_STEP", "OPTIMIZER_STEP"}) {
     const Program program = program_of({std::string("0F0,1F0,1B0,0B0,REDUCE_NORM,") + end});
     EXPECT_EQ(simulate(program, costs).makespan, 6 + 1 + 3 + 4) << end;
-    EXPECT_EQ(simulate(program, costs).finish_per_rank, (Doubles{6})) << end;
+    EXPECT_EQ(simulate(program, costs).per_rank(&RankTimeline::finish), (Doubles{6})) << end;
   }
 }
 
@@ -324,7 +327,7 @@ TEST(SimulatePostsTest, AMissingMemberIsMissedAtTheEndOfTheRow) {
 TEST(SimulateTest, SimulatesForwardOnlyPrograms) {
   const Simulation simulation = simulate(keep_forward(named("1F1B", 4, 6)));
   EXPECT_EQ(simulation.makespan, 9);
-  EXPECT_EQ(simulation.peak_live_per_rank, (std::vector<int>{6, 6, 6, 6}));
+  EXPECT_EQ(simulation.per_rank(&RankTimeline::peak_live), (std::vector<int>{6, 6, 6, 6}));
 }
 
 TEST(SimulateTest, RefusesAProgramThatCannotCompleteAndSaysWhere) {
@@ -357,8 +360,8 @@ TEST(SimulateTest, ChargesAStageThatDoesNotSplitItsWholeBackwardAtI) {
   Costs costs;
   costs.uniform = {1, 2, 3, 7};
   const Simulation simulation = simulate(program, charge_unsplit_stages(costs, 1, {0}));
-  ASSERT_EQ(simulation.timeline[0].size(), 3u);
-  EXPECT_EQ(simulation.timeline[0][1].end, 8);
+  ASSERT_EQ(simulation.ranks[0].actions.size(), 3u);
+  EXPECT_EQ(simulation.ranks[0].actions[1].end, 8);
   EXPECT_EQ(simulation.makespan, 8);
   EXPECT_EQ(simulate(program, charge_unsplit_stages(costs, 1, {})).makespan, 6);
 }

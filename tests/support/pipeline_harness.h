@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/executor.h"
-#include "engine/memory_ledger.h"
+#include "engine/ledger_observer.h"
 #include "engine/rank_threads.h"
 #include "layer/initialize_chunks.h"
 #include "sluice/layer.h"

@@ -14,10 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/auxiliary_values.h"
+#include "checkpoint/directory_weights.h"
 #include "engine/executor.h"
 #include "engine/rank_threads.h"
 #include "engine/replicas.h"
+#include "layer/auxiliary_values.h"
 #include "optim/optimizer.h"
 #include "plan/data_parallel.h"
 #include "plan/partition/stage_backwards.h"
@@ -30,7 +31,6 @@
 #include "sluice/trainer.h"
 #include "sluice/verify.h"
 #include "support/even_partition.h"
-#include "train/directory_weights.h"
 
 namespace sluice::test {
 

@@ -618,9 +618,10 @@ DoorResult through_the_door(int ranks, const DataParallel& how, const std::strin
         EXPECT_TRUE(result.norms.empty() || own.norms == result.norms);
         result.losses = own.losses;
         result.norms = own.norms;
-        for (const auto& [name, value] : pipeline.local_parameters()) {
-          const auto [known, added] = result.weights.emplace(name, value.detach().clone());
-          EXPECT_TRUE(added || at::equal(known->second, value)) << name;
+        for (const ParameterInfo& info : pipeline.named_parameters()) {
+          const auto [known, added] =
+              result.weights.emplace(info.name, info.tensor.detach().clone());
+          EXPECT_TRUE(added || at::equal(known->second, info.tensor)) << info.name;
         }
       },
       {.seed = 3});

@@ -231,7 +231,7 @@ TEST_F(PipelineMisuseTest, CallsWithinAStep) {
          p.eval_step({x, y});
        }},
       {"parameters", [](Pipeline& p) { p.parameters(); }},
-      {"local_parameters", [](Pipeline& p) { p.local_parameters(); }},
+      {"named_parameters", [](Pipeline& p) { p.named_parameters(); }},
       {"local_state_dict", [](Pipeline& p) { p.local_state_dict(); }},
       {"load_state_dict", [](Pipeline& p) { p.load_state_dict({}); }},
       {"clip_grad_norm", [](Pipeline& p) { p.clip_grad_norm(1.0); }},

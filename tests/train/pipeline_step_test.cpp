@@ -28,8 +28,10 @@ Grads grads_of(const Model& model, const PipelineOptions& options,
         pipeline.parameters();
         body(pipeline);
         const std::lock_guard lock(mutex);
-        for (const auto& [name, tensor] : pipeline.local_parameters())
-          grads[name] = tensor.grad().defined() ? tensor.grad().clone() : at::Tensor();
+        for (const ParameterInfo& info : pipeline.named_parameters()) {
+          const at::Tensor& grad = info.tensor.grad();
+          grads[info.name] = grad.defined() ? grad.clone() : at::Tensor();
+        }
       },
       run_options);
   return grads;
@@ -81,8 +83,8 @@ TEST(PipelineStepTest, AddsAuxiliaryLossesOfEveryStage) {
   // The same by hand, of the whole batch.
   std::map<std::string, at::Tensor> weights;
   run(model, layout("1F1B", 1), [&](Pipeline& pipeline) {
-    for (const auto& [name, tensor] : pipeline.local_parameters())
-      weights[name] = tensor.detach().clone().set_requires_grad(true);
+    for (const ParameterInfo& info : pipeline.named_parameters())
+      weights[info.name] = info.tensor.detach().clone().set_requires_grad(true);
   });
   at::Tensor hidden = x, all = at::zeros({});
   std::vector<double> balances;

@@ -135,6 +135,34 @@ TEST(PipelineTest, AddsGradientsUntilTheyAreCleared) {
   EXPECT_TRUE(at::allclose(gradients(3, false), 3 * once));
 }
 
+// Both hear of every backward through a parameter.
+TEST(PipelineTest, TwoOfTheSameModulesEachTakeTheirOwnGradients) {
+  const at::Tensor x = inputs_of(1);
+  const Model model = model_of(make_net());
+  const auto gradients_of = [&](Pipeline& pipeline) {
+    pipeline.zero_grad();
+    pipeline.train_step({{"x", x}, {"y", targets_of(x)}});
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& parameter : pipeline.parameters())
+      gradients.push_back(parameter.grad().defined() ? parameter.grad().clone() : at::zeros({}));
+    return gradients;
+  };
+  const auto are_equal = [](const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+    return std::equal(
+        a.begin(), a.end(), b.begin(), b.end(),
+        [](const at::Tensor& one, const at::Tensor& two) { return at::equal(one, two); });
+  };
+  for (const char* schedule : {"1F1B", "ZBVZeroBubble"}) {
+    run(model, layout("1F1B", 1), [&](Pipeline& first) {
+      const std::vector<at::Tensor> alone = gradients_of(first);
+      run(model, layout(schedule, 1), [&](Pipeline& second) {
+        EXPECT_TRUE(are_equal(gradients_of(second), alone)) << schedule;
+      });
+      EXPECT_TRUE(are_equal(gradients_of(first), alone)) << schedule;
+    });
+  }
+}
+
 TEST(PipelineTest, EvaluatesAnyNumberOfRowsWithoutAGraph) {
   torch::nn::Sequential net = make_net(0.3);
   const Model model = model_of(net);

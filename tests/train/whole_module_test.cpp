@@ -261,11 +261,11 @@ TEST(WholeModuleTest, TheOutputOfFoundPartsHasTheNameThatIsGiven) {
 
 TEST(WholeModuleTest, ListsParametersInTheOrderOfItsParts) {
   run(decoder(leaving_out, {.parts = parts()}), layout("1F1B", 1), [](Pipeline& pipeline) {
-    const auto parameters = pipeline.local_parameters();
-    EXPECT_EQ(parameters.front().first, "embed_tokens.weight");
-    EXPECT_EQ(parameters[1].first, "layers.0.norm.weight");
-    EXPECT_EQ(parameters.back().first, "lm_head.weight");
-    EXPECT_TRUE(pipeline.parameters().back().is_same(parameters.back().second));
+    const auto parameters = pipeline.named_parameters();
+    EXPECT_EQ(parameters.front().name, "embed_tokens.weight");
+    EXPECT_EQ(parameters[1].name, "layers.0.norm.weight");
+    EXPECT_EQ(parameters.back().name, "lm_head.weight");
+    EXPECT_TRUE(pipeline.parameters().back().is_same(parameters.back().tensor));
   });
 }
 
@@ -444,8 +444,8 @@ TEST(WholeModuleTest, WhatInitializeLeavesAloneIsWhatTheFactoryDraws) {
   for (const bool is_fused : {true, false}) {
     if (!is_fused) model.fuse = nullptr;
     run(model, layout("1F1B", 3), [&](Pipeline& pipeline) {
-      for (const auto& [name, tensor] : pipeline.local_parameters())
-        EXPECT_TRUE(at::equal(tensor, whole.at(name))) << name;
+      for (const ParameterInfo& info : pipeline.named_parameters())
+        EXPECT_TRUE(at::equal(info.tensor, whole.at(info.name))) << info.name;
     });
   }
 }
@@ -694,8 +694,8 @@ TEST(ParallelizeTest, RefusesParametersThatComeOrGoUndeclared) {
   EXPECT_NE(other.find("a module of the same class"), std::string::npos) << other;
   run(model, layout("1F1B", 2),
       [](Pipeline& pipeline) {
-        for (const auto& [name, tensor] : pipeline.local_parameters())
-          if (name == "embed_tokens.gain") return;
+        for (const ParameterInfo& info : pipeline.named_parameters())
+          if (info.name == "embed_tokens.gain") return;
         EXPECT_FALSE(pipeline.has_first_stage());
       },
       {.parallelize = [&](LocalChunk& chunk) {

@@ -115,6 +115,13 @@ class Chunk {
   std::string failed_layer_;
 };
 
+// Those of a step's shards that are added up here: [begin, end) of num_shards.
+struct OwnShards {
+  int begin = 0, end = 1;
+  int num_shards = 1;
+  friend bool operator==(const OwnShards&, const OwnShards&) = default;
+};
+
 // Where the weight gradients of one parameter use add up over the microbatches of a step, in the
 // order of the calls; those of half precision in float32. On CUDA the engine's thread adds while
 // the rank's thread waits for it.

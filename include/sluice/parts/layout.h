@@ -45,7 +45,7 @@ class StageMap {
   int stages_per_rank() const;
   // By stage: what files and configurations call stage_to_rank.
   const std::vector<int>& ranks() const { return ranks_; }
-  // Whether it is what make_stage_map() gives.
+  // True for what make_stage_map() gives.
   bool is(Placement placement) const;
 
   friend bool operator==(const StageMap&, const StageMap&) = default;

@@ -28,7 +28,6 @@
 #include "sluice/error.h"
 #include "sluice/options.h"
 #include "sluice/parts/group.h"
-#include "sluice/parts/stage.h"
 
 namespace sluice {
 

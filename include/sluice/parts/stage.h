@@ -32,13 +32,6 @@
 
 namespace sluice {
 
-// Those of a step's shards that are added up here: [begin, end) of num_shards.
-struct OwnShards {
-  int begin = 0, end = 1;
-  int num_shards = 1;
-  friend bool operator==(const OwnShards&, const OwnShards&) = default;
-};
-
 // How the gradients of a step's microbatches fall into shards.
 struct StageShards {
   OwnShards own;
@@ -116,6 +109,9 @@ class Stage {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Gives a stage its weights: fills parameters and buffers.
+using FillStage = std::function<void(Stage&)>;
 
 struct StageOptions {
   // The maker of the backward of a stage; empty, or an empty one: autograd.

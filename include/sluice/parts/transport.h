@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "sluice/error.h"
-#include "sluice/layer.h"
 #include "sluice/parts/flow.h"
 #include "sluice/parts/group.h"
+#include "sluice/parts/values.h"
 
 namespace sluice {
 

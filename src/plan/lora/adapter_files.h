@@ -15,7 +15,7 @@ ModelSpec without_adapter(ModelSpec model);
 // The model with its parameters of adapters alone.
 ModelSpec adapter_alone(ModelSpec model);
 bool has_adapter(const ModelSpec& model);
-// Whether this is the full name of a parameter of an adapter.
+// True for the full name of a parameter of an adapter.
 bool is_adapter_parameter(std::string_view name);
 
 inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
@@ -26,7 +26,7 @@ inline constexpr const char* kAdapterPrefix = "base_model.model.";
 // The text of adapter_config.json, which PEFT matches to exactly these linear layers of `model`.
 // base: where the model's weights are.
 std::string adapter_config(const Adapter& adapter, const ModelSpec& model, const std::string& base);
-// What such a text in `directory` says of where the base is; "": nothing. Throws Error(kInput).
+// The place of the base, as such a text in `directory` says it; "": nothing. Throws Error(kInput).
 std::string base_of_adapter(const std::string& directory);
 
 }  // namespace sluice

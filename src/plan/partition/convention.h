@@ -2,7 +2,6 @@
 // this folder.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,14 +38,6 @@ struct Split {
 Split split_at(const LayerNames& layers, std::vector<int> starts);
 // Decoder layers per stage; the embedding goes to the first, norm and head to the last.
 Split split_by_shares(const LayerNames& layers, const std::vector<int>& shares);
-
-// By options.layer_costs. Asks options.accepts for the partition that `partition_of` makes of a
-// split. Throws Error(kUsage) for costs of another number of layers, stages that cannot be filled,
-// and when nothing was accepted.
-struct ConventionRules;
-Split split_by_costs(const ModelSpec& model, const ConventionRules& convention,
-                     const PartitionOptions& options, const StageMap& stage_map,
-                     const std::function<Partition(Split)>& partition_of);
 
 // Explicit names. Each throws for unknown, unsorted or repeated names; modules also for layers that
 // are on no stage and stages without a layer.
@@ -89,8 +80,9 @@ std::vector<std::string> drop_overruled(const ConventionRules& convention,
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options);
 // Throws Error(kUsage) for counts out of range, options that exclude each other, and options that
-// the convention has no meaning for.
-void check_options(const ConventionRules& convention, const PartitionOptions& options);
+// the convention, or a split by costs, has no meaning for.
+void check_options(const ConventionRules& convention, const PartitionOptions& options,
+                   bool by_costs);
 // Throws Error(kUsage) when names make another number of stages than the counts ask for.
 void require_num_stages(const PartitionOptions& options, int num_stages);
 // Throws Error(kUsage) when names make more stages than a convention of layer_each takes.

@@ -85,10 +85,6 @@ void require_one_source(const PartitionOptions& options) {
 
 // Costs settle where the cuts are, counts how many.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
-  if (options.layer_costs.empty()) {
-    if (options.accepts) refuse("`accepts` has no meaning without `layer_costs`", "leave it out");
-    return;
-  }
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},
       {!options.cuts.empty(), "cuts"},
@@ -207,11 +203,12 @@ const ConventionRules& find_convention(const ConventionName& name) {
   return conventions().at(static_cast<std::size_t>(name.kind()));
 }
 
-void check_options(const ConventionRules& convention, const PartitionOptions& options) {
+void check_options(const ConventionRules& convention, const PartitionOptions& options,
+                   bool by_costs) {
   require_counts(options);
   require_applicable(convention, options);
   require_one_source(options);
-  require_costs_alone(convention, options);
+  if (by_costs) require_costs_alone(convention, options);
 }
 
 // Stages that the names make must be those that the counts ask for.

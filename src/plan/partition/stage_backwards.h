@@ -1,4 +1,4 @@
-// What of a backward each stage has to compute.
+// The part of a backward that each stage has to compute.
 // Thread-safety: pure functions.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// What the stages of a partition have to compute when these layers train, by what layers read and
-// write. outputs: the values that leave the model; empty: all that no layer reads.
+// The backwards that the stages of a partition have to compute when these layers train, by what
+// layers read and write. outputs: the values that leave the model; empty: all that no layer reads.
 std::vector<StageBackward> stage_backwards(const ModelSpec& model, const Partition& partition,
                                            const std::vector<bool>& layer_trains,
                                            const std::vector<std::string>& outputs = {});

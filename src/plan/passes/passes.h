@@ -24,7 +24,7 @@ Program to_program(const Schedule& schedule);
 Program keep_forward(Program program);
 // The other way round, an update by itself: OPTIMIZER_STEP on every rank; sets update_only.
 Program keep_update(Program program);
-// What nothing that is trained needs goes: W of stages that train nothing (a B becomes I), and
+// Instructions that nothing trained needs go: W of stages that train nothing (a B becomes I), and
 // below all that is trained every backward, with SEND_B and RECV_B where the program holds them.
 // backwards: of every stage. Throws Error(kUsage) for another number of stages.
 Program drop_frozen(Program program, std::vector<StageBackward> backwards);

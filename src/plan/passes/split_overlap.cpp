@@ -1,5 +1,5 @@
 // Every pair becomes its forward, then its backward.
-#include "plan/neighbours.h"
+#include "plan/action_kinds.h"
 
 #include "plan/passes/passes.h"
 

@@ -1,5 +1,5 @@
 // The split rules of torchtitan, NeMo AutoModel and NeuronX Distributed, under the names that their
-// users know, and torch's rule for microbatches. docs/partition.md has a table of their answers.
+// users know. docs/partition.md has a table of their answers.
 //
 // Owns: how many stages, which layers and module names on each, cuts, stages of a rank.
 // Does not own: parameters, which make_partition() (partition.h) distributes by these rules.
@@ -33,7 +33,7 @@ VirtualStages calculate_virtual_stages(int num_layers, std::optional<int> layers
                                        int pp_size, bool is_single_stage_schedule,
                                        Rounding round_to_pp_multiple = Rounding::kNone);
 
-// What the first and the last stage hold beside decoder layers, and how it is named.
+// The layers of the first and the last stage beside decoder layers, and their names.
 struct HfStageOptions {
   bool include_embeddings = true;
   bool include_lm_head = true;
@@ -60,45 +60,13 @@ void validate_hf_model_for_pipeline_support(const ModelSpec& model);
 std::vector<std::string> generate_split_points(std::string_view schedule, int pp_degree,
                                                int num_layers, std::optional<int> layers_per_stage,
                                                int input_weight = 1, int output_weight = 1);
-// Its first generation (October 2024): no weights, extra layers on the middle stages.
-std::vector<std::string> generate_split_points_2024(std::string_view schedule, int pp_degree,
-                                                    int num_layers);
-// Its current generation: the number of stages, then module names.
-int get_pipeline_metadata(std::string_view schedule, int pp_degree, int num_layers,
-                          std::optional<int> layers_per_stage, int first_stage_less_layers = 1,
-                          int last_stage_less_layers = 1);
-ModuleNames generate_llm_fqn_per_model_part(int num_stages, int num_layers, int input_weight = 1,
-                                            int output_weight = 1,
-                                            const std::string& head = "lm_head");
-
 // The stages of one rank. style: "loop", or "v" with exactly two stages a rank.
 std::vector<int> stage_ids_this_rank(int pp_rank, int pp_size, int num_stages,
                                      std::string_view style = "loop");
-
-struct ManualStage {
-  int stage = 0;
-  int num_stages = 0;
-  std::vector<std::string> modules;
-};
-// [rank][chunk]: tok_embeddings on the first stage, norm and output on the last, the layers of
-// [split, next split) between. Empty split_points are generated.
-std::vector<std::vector<ManualStage>> pipeline_llama_manual_split(
-    int num_layers, int pp_size, std::string_view schedule,
-    const std::vector<std::string>& split_points, std::optional<int> layers_per_stage);
 
 // ---- NeuronX Distributed ----
 // Cuts name the last layer of every partition but the last; the last partitions take the remainder.
 std::vector<std::string> create_partitions(int num_partitions,
                                            const std::vector<std::string>& layer_names);
-
-// ---- microbatches ----
-struct RowRange {
-  std::int64_t start = 0;
-  std::int64_t size = 0;
-};
-// Rows of every microbatch as torch.tensor_split cuts them: the first batch % n have one row more.
-// Throws Error(kUsage) with fewer rows than microbatches, which torch answers with fewer chunks.
-std::vector<RowRange> split_batch_into_microbatches(std::int64_t batch,
-                                                    std::int64_t num_microbatches);
 
 }  // namespace sluice

@@ -23,7 +23,7 @@
 
 namespace sluice {
 
-// Of one microbatch but for the update. The last layer's hold the loss.
+// Times of one microbatch, but for the update. The last layer's hold the loss.
 struct LayerTime {
   std::string name;
   LayerRole role = LayerRole::kBlock;
@@ -40,7 +40,7 @@ struct LayerTime {
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 
-// What times are of: they hold for nothing else.
+// The subject of times: they hold for nothing else.
 struct TimedRun {
   std::string model;  // fingerprint_of()
   std::string family;
@@ -75,7 +75,7 @@ std::string cpu_name();
 // The JSON of docs/simulate.md. Throws Error(kInput) naming file and field.
 std::string layer_times_json(const LayerTimes& times);
 LayerTimes parse_layer_times(std::string_view text, const std::string& file_name);
-// Whether a JSON document is one of these, rather than the costs of stages.
+// True for a JSON document that is one of these, rather than the costs of stages.
 bool holds_layer_times(std::string_view text);
 
 // Throws Error(kInput) with what differs, of a model or run that the times are not of. Returns a
@@ -89,10 +89,10 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
 // Operations as LayerCost counts them, in GFLOP; of a model that counts none, 1 for each block.
 LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);
-// What times know of the model that they are of: names and roles, enough for a split.
+// The model that times are of, as far as they know it: names and roles, enough for a split.
 ModelSpec model_of_times(const LayerTimes& times);
 
-// Of one layer, all that a rank's step takes for it: what a split balances.
+// The seconds of a rank's step that one layer takes: a split balances these.
 double step_time(const LayerTime& layer, int num_microbatches);
 std::vector<double> step_times(const LayerTimes& times, int num_microbatches);
 

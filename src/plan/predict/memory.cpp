@@ -93,97 +93,103 @@ void add_parameters(const ModelSpec& model, const StageContent& stage, RankParam
 }
 
 // Bytes of the masks of all stages of the rank.
-std::int64_t mask_bytes_of(const Plan& plan, int rank) {
+std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::vector<int> layers;
-  for (const StageContent& stage : plan.partition.stages) {
-    if (stage.rank == rank) layers.insert(layers.end(), stage.layers.begin(), stage.layers.end());
-  }
+  for (const StageContent* stage : stages)
+    layers.insert(layers.end(), stage->layers.begin(), stage->layers.end());
   const double bytes = mask_bytes(plan.model, layers, plan.microbatch.length);
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
 // The float32 sum of a tied parameter, which is made beside the gradients of its uses when no
-// microbatch is live any more: of each rank that has a use, the largest.
-std::vector<std::int64_t> tied_sums(const Plan& plan) {
-  std::map<std::string, std::set<int>> ranks;
+// microbatch is live any more: of those with a use on the rank, the largest.
+std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::map<std::string, std::int64_t> numbers;
-  for (const StageContent& stage : plan.partition.stages) {
-    for (const int layer : stage.layers) {
+  for (const LayerInfo& layer : plan.model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      if (!parameter.tied_to.empty()) numbers[parameter.tied_to] = parameter.numel();
+    }
+  }
+  std::int64_t sum = 0;
+  if (numbers.empty()) return sum;
+  for (const StageContent* stage : stages) {
+    for (const int layer : stage->layers) {
       for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
-        const bool is_first = parameter.tied_to.empty();
-        const std::string& name = is_first ? parameter.name : parameter.tied_to;
-        if (parameter.trainable) ranks[name].insert(stage.rank);
-        if (!is_first) numbers[name] = parameter.numel();
+        const auto found =
+            numbers.find(parameter.tied_to.empty() ? parameter.name : parameter.tied_to);
+        if (parameter.trainable && found != numbers.end())
+          sum = std::max(sum, saturating_multiply(kFloat32, found->second));
       }
     }
   }
-  std::vector<std::int64_t> sums(static_cast<std::size_t>(plan.partition.num_ranks()));
-  for (const auto& [name, count] : numbers) {
-    for (const int rank : ranks[name]) {
-      std::int64_t& sum = sums[static_cast<std::size_t>(rank)];
-      sum = std::max(sum, saturating_multiply(kFloat32, count));
-    }
-  }
-  return sums;
+  return sum;
 }
 
 }  // namespace
 
-std::vector<RankMemory> predict_memory(const Plan& plan) {
+RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
+                       const std::vector<Action>& row) {
   const DataParallel& replicas = plan.data_parallel;
-  const int sums = open_sums(replicas);
-  const bool saves_adapter = has_adapter(plan.model);
-  std::vector<RankMemory> memory(static_cast<std::size_t>(plan.partition.num_ranks()));
-  std::vector<RankParameters> parameters(memory.size());
-  std::vector<ActivationBytes> activations;
-  std::vector<ReplicaBytes> exchanged;
-  std::vector<ReplicaBytes> shares(memory.size());  // of the stages of a rank together
-  for (const StageContent& stage : plan.partition.stages) {
-    activations.push_back(stage_activations(plan.model, stage, plan.microbatch));
-    RankMemory& rank = memory[stage.rank];
-    rank.gradient_bytes = saturating_add(
-        rank.gradient_bytes, saturating_multiply(sums, gradient_bytes_of(plan.model, stage)));
-    add_parameters(plan.model, stage, parameters[stage.rank], rank);
+  RankMemory of;
+  RankParameters parameters;
+  std::vector<const StageContent*> stages;
+  std::vector<ActivationBytes> activations(partition.stages.size());
+  std::vector<ReplicaBytes> exchanged(replicas.degree > 1 ? partition.stages.size() : 0);
+  ReplicaBytes share;  // of the stages together
+  for (const StageContent& stage : partition.stages) {
+    if (stage.rank != rank) continue;
+    stages.push_back(&stage);
+    const auto index = static_cast<std::size_t>(stage.stage);
+    activations[index] = stage_activations(plan.model, stage, plan.microbatch);
+    of.gradient_bytes = saturating_add(
+        of.gradient_bytes,
+        saturating_multiply(open_sums(replicas), gradient_bytes_of(plan.model, stage)));
+    add_parameters(plan.model, stage, parameters, of);
     if (replicas.degree == 1) continue;
-    exchanged.push_back(replica_bytes(exchanged_parameters(plan.model, stage), replicas));
-    ReplicaBytes& share = shares[stage.rank];
-    share.trained_numbers = saturating_add(share.trained_numbers, exchanged.back().trained_numbers);
-    share.trained_share = saturating_add(share.trained_share, exchanged.back().trained_share);
-    share.frozen_share = saturating_add(share.frozen_share, exchanged.back().frozen_share);
+    exchanged[index] = replica_bytes(exchanged_parameters(plan.model, stage), replicas);
+    share.trained_numbers = saturating_add(share.trained_numbers, exchanged[index].trained_numbers);
+    share.trained_share = saturating_add(share.trained_share, exchanged[index].trained_share);
+    share.frozen_share = saturating_add(share.frozen_share, exchanged[index].frozen_share);
   }
-  const std::vector<std::int64_t> sums_of_ties = tied_sums(plan);
   const bool is_ours = plan.step_end == StepEnd::kUpdate;
   const bool shards_state = replicas.degree > 1 && (replicas.zero1 || replicas.zero3);
-  for (std::size_t rank = 0; rank < memory.size(); ++rank) {
-    RankMemory& of = memory[rank];
-    // A parameter with several uses here has one state.
-    const std::int64_t num_trained =
-        shards_state ? std::min(parameters[rank].num_trained, shares[rank].trained_numbers)
-                     : parameters[rank].num_trained;
-    // A caller's optimizer reads `.grad`, in the dtype of the parameter, and has its state in that.
-    std::int64_t shown = parameters[rank].shown_bytes, trained = parameters[rank].trained_bytes;
-    if (shards_state) {
-      shown = std::min(shown, shares[rank].trained_share);
-      trained = std::min(trained, shares[rank].trained_share);
-    }
-    if (!is_ours) of.gradient_bytes = saturating_add(of.gradient_bytes, shown);
-    of.optimizer_bytes = moments_of(plan.optimizer) * (is_ours ? kFloat32 * num_trained : trained);
-    if (replicas.degree > 1 && replicas.zero3) {
-      of.parameter_bytes = std::min(of.parameter_bytes, saturating_add(shares[rank].trained_share,
-                                                                       shares[rank].frozen_share));
-    }
-    // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
-    // An adapter is saved alone.
-    if (plan.keeps_snapshot) {
-      of.snapshot_bytes =
-          (saves_adapter ? parameters[rank].of_adapters : of.parameter_bytes) + of.optimizer_bytes;
-    }
-    const RowActivations row = row_activations(plan.program.ranks[rank], activations, exchanged);
-    of.activation_bytes = saturating_add(saturating_add(row.kept, row.pooled),
-                                         mask_bytes_of(plan, static_cast<int>(rank)));
-    of.running_bytes = row.peak - row.kept;
-    of.gathered_bytes = std::min(row.gathered, row.exchanged);
-    of.reduction_bytes = std::max(row.exchanged - of.gathered_bytes, sums_of_ties[rank] - row.peak);
+  // A parameter with several uses here has one state.
+  const std::int64_t num_trained = shards_state
+                                       ? std::min(parameters.num_trained, share.trained_numbers)
+                                       : parameters.num_trained;
+  // A caller's optimizer reads `.grad`, in the dtype of the parameter, and has its state in that.
+  std::int64_t shown = parameters.shown_bytes, trained = parameters.trained_bytes;
+  if (shards_state) {
+    shown = std::min(shown, share.trained_share);
+    trained = std::min(trained, share.trained_share);
+  }
+  if (!is_ours) of.gradient_bytes = saturating_add(of.gradient_bytes, shown);
+  of.optimizer_bytes = moments_of(plan.optimizer) * (is_ours ? kFloat32 * num_trained : trained);
+  if (replicas.degree > 1 && replicas.zero3) {
+    of.parameter_bytes =
+        std::min(of.parameter_bytes, saturating_add(share.trained_share, share.frozen_share));
+  }
+  // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
+  // An adapter is saved alone.
+  if (plan.keeps_snapshot) {
+    of.snapshot_bytes = (has_adapter(plan.model) ? parameters.of_adapters : of.parameter_bytes) +
+                        of.optimizer_bytes;
+  }
+  const RowActivations activated = row_activations(row, activations, exchanged);
+  of.activation_bytes =
+      saturating_add(saturating_add(activated.kept, activated.pooled), mask_bytes_of(plan, stages));
+  of.running_bytes = activated.peak - activated.kept;
+  of.gathered_bytes = std::min(activated.gathered, activated.exchanged);
+  of.reduction_bytes =
+      std::max(activated.exchanged - of.gathered_bytes, tied_sum(plan, stages) - activated.peak);
+  return of;
+}
+
+std::vector<RankMemory> predict_memory(const Plan& plan) {
+  std::vector<RankMemory> memory;
+  for (int rank = 0; rank < plan.partition.num_ranks(); ++rank) {
+    memory.push_back(rank_memory(plan, plan.partition, rank,
+                                 plan.program.ranks[static_cast<std::size_t>(rank)]));
   }
   return memory;
 }

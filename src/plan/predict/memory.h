@@ -11,6 +11,11 @@
 
 namespace sluice::detail {
 
+// Of one rank of a replica, whose row is this, under a split of the plan's model: by its
+// microbatch, replicas and optimizer.
+RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
+                       const std::vector<Action>& row);
+
 // Per rank of a replica, by the plan's model, split, program, microbatch, replicas and optimizer.
 std::vector<RankMemory> predict_memory(const Plan& plan);
 

@@ -9,6 +9,7 @@
 
 #include "plan/neighbours.h"
 #include "plan/predict/costs.h"
+#include "plan/predict/replay.h"
 #include "plan/predict/summary.h"
 #include "plan/stage_microbatch_table.h"
 #include "sluice/error.h"
@@ -51,20 +52,14 @@ class Simulator {
         ranks_(program.ranks.size()),
         collectives_(static_cast<std::size_t>(detail::num_collectives(program))) {
     const std::size_t count = program.ranks.size();
-    result_.busy_per_rank.assign(count, 0.0);
-    result_.update_per_rank.assign(count, 0.0);
-    result_.peak_live_per_rank.assign(count, 0);
-    result_.peak_live_until_grad_input_per_rank.assign(count, 0);
-    result_.live_per_rank.resize(count);
-    result_.timeline.resize(count);
+    result_.ranks.resize(count);
     for (int stage = 0; stage < program.num_stages(); ++stage) {
       const StageCosts& stage_costs = costs_of(stage);
       const int rank = program.stage_map.rank_of(stage);
-      if (rank >= 0) ranks_[rank].bytes += stage_costs.held_bytes;
+      if (rank >= 0) ranks_[rank].bytes.hold(stage_costs.held_bytes);
     }
-    for (const Rank& rank : ranks_) result_.peak_bytes_per_rank.push_back(rank.bytes);
     for (std::size_t rank = 0; rank < count; ++rank) {
-      result_.live_per_rank[rank].reserve(program.ranks[rank].size());
+      result_.ranks[rank].live.reserve(program.ranks[rank].size());
     }
     causes_.resize(count);
   }
@@ -81,7 +76,10 @@ class Simulator {
     }
     require_finished();
     Moment end;
-    for (const Rank& rank : ranks_) end = later(end, rank.free);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      end = detail::later(end, ranks_[rank].free);
+      result_.ranks[rank].peak_bytes = ranks_[rank].bytes.peak;
+    }
     detail::summarize(program_, costs_, causes_, {end.time, end.cause}, result_);
     return std::move(result_);
   }
@@ -108,7 +106,7 @@ class Simulator {
     Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may start
     std::int32_t last_compute = -1;    // instruction
     int live = 0, live_until_grad_input = 0;
-    double bytes = 0;
+    detail::LiveBytes bytes;
     bool is_queued = true;
   };
   struct Collective {
@@ -157,7 +155,7 @@ class Simulator {
     } else if (is_post(action.kind)) {
       begin_alone(rank, action);
     }
-    if (done) result_.live_per_rank[rank].push_back(ranks_[rank].live);
+    if (done) result_.ranks[rank].live.push_back(ranks_[rank].live);
     return done;
   }
 
@@ -186,9 +184,10 @@ class Simulator {
     const double start = waits ? ready.time : state.free.time;
     const double end = start + duration(rank, half);
     causes_[rank].push_back(waits ? ready.cause : state.free.cause);
-    result_.timeline[rank].push_back({half, start, end});
-    result_.busy_per_rank[rank] += end - start;
-    const int index = static_cast<int>(result_.timeline[rank].size()) - 1;
+    RankTimeline& timeline = result_.ranks[rank];
+    timeline.actions.push_back({half, start, end});
+    timeline.busy += end - start;
+    const int index = static_cast<int>(timeline.actions.size()) - 1;
     state.free = {end, {rank, index}};
     state.last_compute = static_cast<std::int32_t>(state.at);
     count_live(rank, half);
@@ -202,11 +201,7 @@ class Simulator {
 
   double duration(int rank, const Action& half) const {
     const StageCosts& costs = costs_of(half.stage);
-    double cost = costs.forward;
-    if (half.kind == ActionKind::kBackward) cost = costs.backward;
-    if (half.kind == ActionKind::kBackwardInput) cost = costs.backward_input;
-    if (half.kind == ActionKind::kBackwardWeight) cost = costs.backward_weight;
-    return at_speed(rank, cost + costs_.action);
+    return at_speed(rank, detail::cost_of(half.kind, costs) + costs_.action);
   }
   double at_speed(int rank, double cost) const {
     return costs_.rank_speed.empty() ? cost : cost / costs_.rank_speed[rank];
@@ -216,8 +211,8 @@ class Simulator {
     const double cost = at_speed(rank, costs_of(stage).optimizer_step);
     ranks_[rank].free.time += cost;
     ranks_[rank].updated.push_back(stage);
-    result_.busy_per_rank[rank] += cost;
-    result_.update_per_rank[rank] += cost;
+    result_.ranks[rank].busy += cost;
+    result_.ranks[rank].update += cost;
   }
 
   // The stages of the rank that no UPDATE was about.
@@ -256,23 +251,15 @@ class Simulator {
     if (backward == StageBackward::kNone && !program_.forward_only) return;  // it keeps nothing
     const ActionKind kind = half.kind;
     Rank& state = ranks_[rank];
+    RankTimeline& timeline = result_.ranks[rank];
     if (kind == ActionKind::kForward) {
-      int& peak = result_.peak_live_per_rank[rank];
-      int& peak_input = result_.peak_live_until_grad_input_per_rank[rank];
-      peak = std::max(peak, ++state.live);
-      peak_input = std::max(peak_input, ++state.live_until_grad_input);
+      timeline.peak_live = std::max(timeline.peak_live, ++state.live);
+      timeline.peak_live_until_grad_input =
+          std::max(timeline.peak_live_until_grad_input, ++state.live_until_grad_input);
     }
     const bool ends = has_weight_gradients(backward) ? detail::makes_weight_gradient(kind)
                                                      : detail::makes_input_gradient(kind);
-    const StageCosts& costs = costs_of(half.stage);
-    double& peak_bytes = result_.peak_bytes_per_rank[rank];
-    if (kind != ActionKind::kForward)
-      peak_bytes = std::max(peak_bytes, state.bytes + costs.running_bytes);
-    if (kind == ActionKind::kForward) state.bytes += costs.kept_bytes;
-    if (kind == ActionKind::kBackwardInput && !ends) state.bytes += costs.kept_after_input_bytes;
-    if (detail::makes_input_gradient(kind)) state.bytes -= costs.kept_bytes;
-    if (kind == ActionKind::kBackwardWeight) state.bytes -= costs.kept_after_input_bytes;
-    peak_bytes = std::max(peak_bytes, state.bytes);
+    state.bytes.count(kind, costs_of(half.stage), ends);
     if (ends) --state.live;
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }
@@ -309,22 +296,15 @@ class Simulator {
     const int cut = kind == kActivation ? from.stage : stage;
     const double bytes = costs_.message_bytes.empty() ? 0.0 : costs_.message_bytes[cut];
     const double occupied = costs_.bandwidth > 0.0 ? bytes / costs_.bandwidth : 0.0;
-    if (occupied > 0.0) {
-      Moment& channel_free = channels_[{rank, there, kind}];
-      if (channel_free.time > departure.time) departure = channel_free;
-      departure.time += occupied;
-      channel_free = departure;
-    }
-    departure.time += costs_.latency;
-    deliver({stage, from.microbatch}, kind, departure);
+    deliver({stage, from.microbatch}, kind,
+            detail::arrival_of(departure, occupied, costs_.latency,
+                               occupied > 0.0 ? channels_[{rank, there, kind}] : unused_));
   }
 
   void deliver(detail::StageMicrobatch to, ChannelKind kind, const Moment& arrival) {
     work_.at(to).inputs[kind].arrival = arrival;
     wake(program_.stage_map.rank_of(to.stage));
   }
-
-  static const Moment& later(const Moment& a, const Moment& b) { return b.time > a.time ? b : a; }
 
   // The rank goes on when all of its posts that `is_used` are over; false: one of them is not known
   // to be.
@@ -355,7 +335,7 @@ class Simulator {
     const StageCosts& costs = costs_of(action.stage);
     const bool is_unshard = action.kind == ActionKind::kUnshard;
     Moment& lane = is_unshard ? state.unshard_free : state.reduce_free;
-    lane = later(state.free, lane);
+    lane = detail::later(state.free, lane);
     lane.time += is_unshard ? costs.unshard : costs.reduce_gradients;
     state.posts.push_back({action, lane});
   }
@@ -368,7 +348,7 @@ class Simulator {
       return false;
     }
     state.arrived.push_back(rank);
-    state.begin = later(state.begin, ranks_[rank].free);
+    state.begin = detail::later(state.begin, ranks_[rank].free);
     ranks_[rank].posts.push_back({collective, {kUnknown, {-1, -1}}});
     const std::vector<int> members = detail::members_of(program_, collective);
     if (state.arrived.size() < members.size()) return true;
@@ -403,8 +383,9 @@ class Simulator {
   std::vector<Rank> ranks_;
   std::vector<Collective> collectives_;                   // by number
   std::unordered_map<detail::Channel, Moment> channels_;  // when each is free again
+  Moment unused_;                                         // of messages that take no time
   std::vector<int> runnable_;
-  std::vector<std::vector<Step>> causes_;  // as timeline: what each action waited for
+  std::vector<std::vector<Step>> causes_;  // as the actions of ranks: what each waited for
   Simulation result_;
 };
 

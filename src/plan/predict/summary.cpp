@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "plan/predict/costs.h"
 
@@ -11,13 +10,13 @@ namespace {
 
 using Step = Simulation::Step;
 
-// Fills finish_per_rank and makespan. Returns the action that ends last, of the first such rank.
+// Fills the ranks' finish and makespan. Returns the action that ends last, of the first such rank.
 Step find_last(Simulation& result) {
   Step last{-1, -1};
-  for (std::size_t rank = 0; rank < result.timeline.size(); ++rank) {
-    const std::vector<TimedAction>& row = result.timeline[rank];
+  for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    const std::vector<TimedAction>& row = result.ranks[rank].actions;
     const double finish = row.empty() ? 0.0 : row.back().end;
-    result.finish_per_rank.push_back(finish);
+    result.ranks[rank].finish = finish;
     if (row.empty() || (last.rank >= 0 && finish <= result.makespan)) continue;
     result.makespan = finish;
     last = {static_cast<int>(rank), static_cast<int>(row.size()) - 1};
@@ -28,16 +27,12 @@ Step find_last(Simulation& result) {
 // Returns the idle time of all ranks together.
 double divide_idle_time(Simulation& result) {
   double idle = 0.0;
-  for (std::size_t rank = 0; rank < result.timeline.size(); ++rank) {
-    const std::vector<TimedAction>& row = result.timeline[rank];
-    const double warmup = row.empty() ? result.makespan : row.front().start;
-    const double update = result.update_per_rank[rank];
-    const double drain =
-        row.empty() ? 0.0 : std::max(0.0, result.makespan - row.back().end - update);
-    const double all = result.makespan - result.busy_per_rank[rank];
-    result.warmup_per_rank.push_back(warmup);
-    result.drain_per_rank.push_back(drain);
-    result.waiting_per_rank.push_back(std::max(0.0, all - warmup - drain));
+  for (RankTimeline& rank : result.ranks) {
+    const std::vector<TimedAction>& row = rank.actions;
+    rank.warmup = row.empty() ? result.makespan : row.front().start;
+    rank.drain = row.empty() ? 0.0 : std::max(0.0, result.makespan - row.back().end - rank.update);
+    const double all = result.makespan - rank.busy;
+    rank.waiting = std::max(0.0, all - rank.warmup - rank.drain);
     idle += all;
   }
   return idle;
@@ -53,8 +48,8 @@ void summarize(const Program& program, const Costs& costs,
     last = end.cause;
   }
   if (costs.parallel_ranks > 0) {
-    const double busy =
-        std::accumulate(result.busy_per_rank.begin(), result.busy_per_rank.end(), 0.0);
+    double busy = 0;
+    for (const RankTimeline& rank : result.ranks) busy += rank.busy;
     result.makespan = std::max(result.makespan, busy / costs.parallel_ranks);
   }
   if (!std::isfinite(result.makespan)) {

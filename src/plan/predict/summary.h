@@ -17,8 +17,8 @@ struct End {
 };
 
 // Preconditions: `result` has the timeline and the busy time of every rank; causes[rank][index] is
-// the action that timeline[rank][index] waited for, rank -1: none. Throws for a makespan that is
-// not finite.
+// the action that ranks[rank].actions[index] waited for, rank -1: none. Throws for a makespan that
+// is not finite.
 void summarize(const Program& program, const Costs& costs,
                const std::vector<std::vector<Simulation::Step>>& causes, const End& end,
                Simulation& result);

@@ -1,2 +1,2 @@
 #include <CLI/CLI.hpp>
-#include "engine/out_of_memory.h"
+#include "engine/rank_errors.h"

@@ -1,0 +1,347 @@
+#include "comm/gloo_lane.h"
+
+#include <ATen/Functions.h>
+
+#include <cstring>
+
+#include "base/text.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::int64_t kHeaderBytes = 8192;
+constexpr int kPostedHeaders = 4;  // so that a header need not ask for its receive
+constexpr std::uint64_t kMagic = 0x31'65'63'69'75'6c'73'00;
+constexpr std::uint64_t kMaxOutlineBytes = std::uint64_t{1} << 32;
+// A wait of Gloo's that runs out of time breaks all connections of the group: ours end by abort().
+constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
+
+std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int payload_tag(std::int64_t bytes) { return kPayloadTag + static_cast<int>(rounded(bytes) / 64); }
+
+struct Prefix {
+  std::uint64_t magic = kMagic;
+  std::uint64_t outline_bytes = 0;
+  std::uint64_t outline_inside = 0;  // 1: follows in the header
+  std::uint64_t payload_inside = 0;  // 1: the tensors' bytes follow in the header
+};
+
+// While it lives, this thread's tensors count as those of the ranks here.
+class CountsAs {
+ public:
+  explicit CountsAs(const LinkReceiver& receiver) : before_(Info::current()) {
+    Info::_forceCurrentDebugInfo(receiver.counts_as());
+  }
+  ~CountsAs() { Info::_forceCurrentDebugInfo(before_); }
+  CountsAs(const CountsAs&) = delete;
+  CountsAs& operator=(const CountsAs&) = delete;
+
+ private:
+  using Info = c10::ThreadLocalDebugInfo;
+  const std::shared_ptr<Info> before_;
+};
+
+// Gloo's connection to the other process is gone.
+struct ConnectionLost {
+  std::string how;
+};
+
+}  // namespace
+
+at::Tensor bytes_tensor(std::int64_t bytes) { return at::empty({bytes}, at::kByte); }
+
+at::Tensor copied(const std::string& bytes) {
+  at::Tensor tensor = bytes_tensor(static_cast<std::int64_t>(bytes.size()));
+  std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
+  return tensor;
+}
+
+std::string text_of(const at::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+// Gloo's message, without the place in its sources.
+std::string reason_of(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
+  text = first_line(text);
+  if (text.starts_with('[')) {
+    if (const auto end = text.find("] "); end != std::string::npos) text = text.substr(end + 2);
+  }
+  return text;
+}
+
+void PeerLane::start(LinkReceiver& receiver) {
+  receiver_thread_ = std::thread([this, &receiver] { receive_frames(receiver); });
+  reaper_thread_ = std::thread([this, &receiver] { release_sent(receiver); });
+}
+
+void PeerLane::send(const Frame& frame) {
+  std::vector<TensorLayout> layouts;
+  std::vector<at::Tensor> payloads;
+  std::int64_t payload_bytes = 0;
+  for (const at::Tensor& tensor : frame.tensors) {
+    layouts.emplace_back(tensor);
+    const std::int64_t bytes = layouts.back().num_bytes();
+    payload_bytes += bytes;
+    if (bytes > 0) payloads.push_back(layouts.back().flatten(tensor));
+  }
+  const std::string outline = write_outline(frame.head, layouts);
+  Prefix prefix;
+  prefix.outline_bytes = outline.size();
+  const auto with_outline = static_cast<std::int64_t>(sizeof prefix + outline.size());
+  prefix.outline_inside = with_outline <= kHeaderBytes;
+  prefix.payload_inside = prefix.outline_inside && with_outline + payload_bytes <= kHeaderBytes;
+
+  at::Tensor header =
+      bytes_tensor(prefix.payload_inside   ? with_outline + payload_bytes
+                   : prefix.outline_inside ? with_outline
+                                           : static_cast<std::int64_t>(sizeof prefix));
+  auto* at = static_cast<char*>(header.mutable_data_ptr());
+  const auto put = [&](const void* bytes, std::size_t size) {
+    std::memcpy(at, bytes, size);
+    at += size;
+  };
+  put(&prefix, sizeof prefix);
+  if (prefix.outline_inside) put(outline.data(), outline.size());
+  if (prefix.payload_inside) {
+    for (const at::Tensor& payload : payloads) put(payload.const_data_ptr(), payload.nbytes());
+  }
+
+  const std::lock_guard lock(mutex_);
+  if (closed_ || ended_ || broken_) return;
+  try {
+    if (!prefix.outline_inside) post_send(copied(outline));
+    if (!prefix.payload_inside) {
+      for (at::Tensor& payload : payloads) post_send(std::move(payload));
+    }
+    sending_.push_back(lane_.send(std::move(header), process_, kHeaderTag));
+  } catch (const std::exception&) {
+    broken_ = true;  // the receiver says so
+  }
+  changed_.notify_all();
+}
+
+void PeerLane::send_last(const Frame& frame) {
+  send(frame);
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+}
+
+bool PeerLane::flush(std::chrono::steady_clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, until, [&] { return sending_.empty() || broken_ || stopping_; });
+}
+
+void PeerLane::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = stopping_ = true;
+    for (const WorkPtr& work : sending_) work->abort();
+    for (const WorkPtr& work : receiving_) work->abort();
+  }
+  changed_.notify_all();
+  join();
+}
+
+std::vector<WorkPtr> PeerLane::leftovers() {
+  std::vector<WorkPtr> works(sending_.begin(), sending_.end());
+  works.insert(works.end(), receiving_.begin(), receiving_.end());
+  sending_.clear();
+  receiving_.clear();
+  return works;
+}
+
+void PeerLane::post_send(at::Tensor bytes) {
+  const int tag = payload_tag(static_cast<std::int64_t>(bytes.nbytes()));
+  sending_.push_back(lane_.send(std::move(bytes), process_, tag));
+}
+
+std::optional<PeerLane::Receiving> PeerLane::post_receive(const at::Tensor& bytes, int tag) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return std::nullopt;
+  try {
+    return receiving_.insert(receiving_.end(), lane_.receive(bytes, process_, tag));
+  } catch (const std::exception& error) {
+    throw ConnectionLost{reason_of(error)};
+  }
+}
+
+bool PeerLane::finish(std::optional<Receiving> receiving) {
+  if (!receiving) return false;
+  const WorkPtr work = **receiving;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+  }
+  try {
+    if (!work->wait(kForever)) return false;
+  } catch (const std::exception& error) {
+    throw ConnectionLost{reason_of(error)};
+  }
+  const std::lock_guard lock(mutex_);
+  receiving_.erase(*receiving);
+  return true;
+}
+
+void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
+  try {
+    struct Posted {
+      at::Tensor bytes;
+      std::optional<Receiving> receiving;
+    };
+    std::deque<Posted> posted;
+    // Data that arrived before the connection went is read first: it may say goodbye.
+    const auto post = [&](at::Tensor bytes) {
+      try {
+        posted.push_back({bytes, post_receive(bytes, kHeaderTag)});
+      } catch (const ConnectionLost&) {
+        if (posted.empty()) throw;
+      }
+    };
+    for (int i = 0; i < kPostedHeaders; ++i) post(bytes_tensor(kHeaderBytes));
+    for (;;) {
+      Posted first = std::move(posted.front());
+      posted.pop_front();
+      if (!finish(first.receiving)) return;
+      std::optional<Frame> frame;
+      {
+        const CountsAs ranks(receiver);
+        frame = take_frame(first.bytes, receiver);
+      }
+      if (!frame) return;
+      post(std::move(first.bytes));
+      const CountsAs ranks(receiver);
+      receiver.deliver(process_, std::move(*frame));
+    }
+  } catch (const ConnectionLost& lost) {
+    {
+      const std::lock_guard lock(mutex_);
+      broken_ = true;
+      if (closed_ || ended_) {
+        changed_.notify_all();
+        return;
+      }
+    }
+    changed_.notify_all();
+    receiver.lost(process_, lost.how);
+  } catch (...) {
+    receiver.wrong(process_, std::current_exception());
+  }
+}
+
+std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver& receiver) {
+  const auto* at = static_cast<const char*>(header.const_data_ptr());
+  Prefix prefix;
+  std::memcpy(&prefix, at, sizeof prefix);
+  at += sizeof prefix;
+  const std::uint64_t room = kHeaderBytes - sizeof prefix;
+  const bool sane = prefix.magic == kMagic && prefix.outline_inside <= 1 &&
+                    prefix.payload_inside <= prefix.outline_inside &&
+                    prefix.outline_bytes <= (prefix.outline_inside ? room : kMaxOutlineBytes);
+  if (!sane) {
+    throw Error(ErrorKind::kPeer,
+                {.what = "a header makes no sense: it is none of ours", .where = "from " + name_});
+  }
+  std::string text;
+  if (prefix.outline_inside) {
+    text.assign(at, prefix.outline_bytes);
+    at += prefix.outline_bytes;
+  } else {
+    const auto size = static_cast<std::int64_t>(prefix.outline_bytes);
+    const at::Tensor bytes = bytes_tensor(rounded(size));
+    if (!finish(post_receive(bytes, payload_tag(size)))) return std::nullopt;
+    text = text_of(bytes).substr(0, prefix.outline_bytes);
+  }
+  FrameOutline outline = read_outline(std::move(text), "from " + name_);
+  if (std::holds_alternative<GoodbyeHead>(outline.head)) {
+    end();
+    return std::nullopt;
+  }
+  if (const auto* abort = std::get_if<AbortHead>(&outline.head)) {
+    end();
+    receiver.aborted(abort->failure);
+    return std::nullopt;
+  }
+  receiver.check(process_, outline);
+  if (prefix.payload_inside) {
+    std::int64_t inside = 0;
+    for (const TensorLayout& layout : outline.layouts) {
+      inside += layout.num_bytes();
+      if (inside > static_cast<std::int64_t>(room - prefix.outline_bytes)) {
+        throw Error(ErrorKind::kPeer,
+                    {.what = "a header makes no sense: its tensors are longer than it is",
+                     .where = "from " + name_});
+      }
+    }
+  }
+
+  // All receives are posted before the first is waited for.
+  std::vector<at::Tensor> arrived;
+  std::vector<std::optional<Receiving>> receives;
+  for (const TensorLayout& layout : outline.layouts) {
+    arrived.push_back(layout.defined() ? layout.allocate() : at::Tensor());
+    if (layout.num_bytes() == 0) continue;
+    if (prefix.payload_inside) {
+      std::memcpy(arrived.back().mutable_data_ptr(), at,
+                  static_cast<std::size_t>(layout.num_bytes()));
+      at += layout.num_bytes();
+    } else {
+      receives.push_back(post_receive(arrived.back(), payload_tag(layout.num_bytes())));
+    }
+  }
+  for (const std::optional<Receiving>& receiving : receives) {
+    if (!finish(receiving)) return std::nullopt;
+  }
+  Frame frame{std::move(outline.head), {}};
+  for (std::size_t i = 0; i < arrived.size(); ++i) {
+    const TensorLayout& layout = outline.layouts[i];
+    frame.tensors.push_back(layout.defined() ? layout.restore(arrived[i]) : at::Tensor());
+  }
+  return frame;
+}
+
+void PeerLane::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+}
+
+void PeerLane::release_sent(const LinkReceiver& receiver) noexcept {
+  for (;;) {
+    WorkPtr work;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !sending_.empty() || stopping_; });
+      if (stopping_) return;
+      work = sending_.front();
+    }
+    bool sent = false;
+    try {
+      sent = work->wait(kForever);
+    } catch (const std::exception&) {
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (sent) {
+        const CountsAs ranks(receiver);
+        work.reset();
+        sending_.pop_front();
+      } else {
+        broken_ = true;  // the receiver says so
+      }
+    }
+    changed_.notify_all();
+    if (!sent) return;
+  }
+}
+
+void PeerLane::join() {
+  if (receiver_thread_.joinable()) receiver_thread_.join();
+  if (reaper_thread_.joinable()) reaper_thread_.join();
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,53 @@
+// Shapes of messages before they arrive. Thread-safety: one rank's thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sluice/parts/transport.h"
+
+namespace sluice {
+
+// Shapes of the values that will enter a stage: from shape functions (certain), else from what
+// entered it earlier for batch inputs of the same sizes (a guess), else unknown.
+class InputMetas {
+ public:
+  using ShapeFunction =
+      std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)>;
+  explicit InputMetas(ShapeFunction shapes) : shapes_(std::move(shapes)) {}
+
+  std::optional<ExpectedTensors> expect(int stage, const Values& batch) const;
+  void remember(int stage, const Values& batch, const std::vector<at::Tensor>& arrived);
+
+ private:
+  using Key = std::pair<int, std::vector<std::int64_t>>;  // stage, sizes of the batch inputs
+  static Key key(int stage, const Values& batch);
+
+  ShapeFunction shapes_;
+  std::map<Key, std::vector<TensorMeta>> memo_;  // only of stages without shape functions
+};
+
+// Shapes of the gradients that the consumer of a sent activation will send back.
+class GradientMetas {
+ public:
+  void remember(int stage, int microbatch, const std::vector<at::Tensor>& sent) {
+    std::vector<TensorMeta>& metas = sent_[{stage, microbatch}];
+    metas.clear();
+    for (const at::Tensor& tensor : sent) metas.push_back(meta_of(tensor));
+  }
+  // nullopt when nothing was sent since the last call.
+  std::optional<ExpectedTensors> expect(int stage, int microbatch) {
+    auto found = sent_.extract({stage, microbatch});
+    if (found.empty()) return std::nullopt;
+    return ExpectedTensors{std::move(found.mapped()), /*certain=*/true, {}};
+  }
+  void clear() { sent_.clear(); }
+
+ private:
+  std::map<std::pair<int, int>, std::vector<TensorMeta>> sent_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// An observer that tells a MemoryLedger (parts/observers.h) of messages.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <vector>
+
+#include "sluice/parts/observers.h"
+
+namespace sluice {
+
+// Tells the ledger what arrives on `rank` from other ranks.
+class LedgerObserver final : public ExecutorObserver {
+ public:
+  LedgerObserver(MemoryLedger& ledger, int rank) : ledger_(ledger), rank_(rank) {}
+  void arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) override {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.defined()) ledger_.transfer(tensor.storage().data(), rank_);
+    }
+  }
+
+ private:
+  MemoryLedger& ledger_;
+  int rank_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,139 @@
+#include "plan/choose/question.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/text.h"
+#include "plan/recompute.h"
+#include "plan/trainable.h"
+
+namespace sluice::detail {
+namespace {
+
+void require_positive(std::int64_t value, const char* option) {
+  if (value >= 1) return;
+  throw Error(ErrorKind::kUsage, {.what = option + (" = " + std::to_string(value)),
+                                  .where = option,
+                                  .remedy = "give at least 1"});
+}
+
+// Learned positions (gpt2) end; those of rotary embeddings do not.
+void require_positions(const ModelSpec& model, std::int64_t seq_len) {
+  if (!model.max_positions || seq_len <= *model.max_positions) return;
+  const std::string positions = std::to_string(*model.max_positions);
+  throw Error(ErrorKind::kUsage, {.what = "`seq_len` = " + std::to_string(seq_len) +
+                                          " is more than the model's " + positions + " positions",
+                                  .where = "`seq_len`",
+                                  .remedy = "set `seq_len` to at most " + positions});
+}
+
+void warn_of_positions(const ModelSpec& model, std::int64_t seq_len,
+                       std::vector<std::string>& warnings) {
+  if (!model.usual_positions || seq_len <= *model.usual_positions) return;
+  warnings.push_back("`seq_len` = " + std::to_string(seq_len) +
+                     " is more than the model's max_position_embeddings = " +
+                     std::to_string(*model.usual_positions) +
+                     ": it was not made for positions beyond them");
+}
+
+void warn_of_one_microbatch(const PipelineOptions& options, std::vector<std::string>& warnings) {
+  const int num_ranks = options.num_ranks.value_or(1);
+  if (num_ranks == 1 || options.num_microbatches || options.own_schedule) return;
+  warnings.push_back("`num_microbatches` is not given, so that a step has one, and the " +
+                     std::to_string(num_ranks) + " ranks work one after the other: give at least " +
+                     std::to_string(num_ranks));
+}
+
+[[noreturn]] void refuse_times(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = "`partition`", .remedy = remedy});
+}
+
+// The model as one stage: which layers run twice does not depend on where it is cut.
+Partition uncut(const ModelSpec& model) {
+  Partition whole;
+  StageContent& stage = whole.stages.emplace_back();
+  stage.layers.resize(model.layers.size());
+  std::iota(stage.layers.begin(), stage.layers.end(), 0);
+  return whole;
+}
+
+template <typename Make>
+auto at_partition(const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    throw error.where().empty() ? error.at("`partition`") : error;
+  }
+}
+
+}  // namespace
+
+Question::Question(ModelSpec model, const PipelineOptions& options) : options_(options) {
+  require_positive(options.microbatch_size, "`microbatch_size`");
+  require_positive(options.seq_len, "`seq_len`");
+  base_.model = std::move(model);
+  base_.microbatch = {options.microbatch_size, options.seq_len};
+  base_.data_parallel = options.data_parallel;
+  base_.rank_order = options.rank_order;
+  base_.step_end = options.step_end;
+  base_.gathers_outputs = options.gathers_outputs;
+  base_.hooked_reduction = options.hooked_reduction;
+  base_.optimizer = options.optimizer;
+  base_.keeps_snapshot = options.keeps_snapshot;
+  base_.balance = options.balance;
+  base_.memory_per_rank = options.memory_per_rank;
+  set_trainable(base_.model, options.trainable);
+  freeze_layers(base_.model, options.frozen_layers);
+  require_something_to_train(base_.model);
+  require_positions(base_.model, options.seq_len);
+  warn_of_positions(base_.model, options.seq_len, base_.warnings);
+  warn_of_one_microbatch(options, base_.warnings);
+  set_times();
+  if (cuts_by_costs()) set_layer_costs();
+}
+
+void Question::set_times() {
+  if (options_.balance == Balance::kMeasured && !options_.times)
+    refuse_times("a measured split needs times", "give PipelineOptions::times, or balance kCost");
+  times_ = options_.times;
+  if (options_.balance == Balance::kCost) {
+    times_ = std::make_shared<const LayerTimes>(
+        counted_times(base_.model, base_.microbatch, options_.optimizer));
+  }
+  if (!times_) return;
+  base_.time_unit = times_->unit;
+  if (times_->layers.size() == base_.model.layers.size()) return;
+  refuse_times("the times are of " + counted(std::ssize(times_->layers), "layer") +
+                   ", the model has " + std::to_string(base_.model.layers.size()),
+               "give the times of this model");
+}
+
+void Question::set_layer_costs() {
+  Partition whole = uncut(base_.model);
+  set_recomputed(base_.model, whole, options_.activation_checkpoint);
+  again_ = whole.stages.front().recomputed;
+  const int num_microbatches = options_.own_schedule ? options_.own_schedule->num_microbatches
+                                                     : options_.num_microbatches.value_or(1);
+  layer_costs_ = step_times(*times_, num_microbatches);
+  if (times_->unit == "s") return;  // a measurement runs twice what runs twice
+  for (const int layer : again_) {
+    const auto i = static_cast<std::size_t>(layer);
+    layer_costs_[i] += num_microbatches * times_->layers[i].forward;
+  }
+}
+
+Cutting Question::placed(const PartitionOptions& partition, CutBy by) const {
+  return at_partition([&] { return Cutting(base_.model, partition, by); });
+}
+
+CutOrder& Question::cuts(const Cutting& cutting) {
+  const auto found = std::find_if(orders_.begin(), orders_.end(), [&](const auto& order) {
+    return order.first == cutting.stage_map();
+  });
+  if (found != orders_.end()) return found->second;
+  SplitProblem problem = at_partition([&] { return cutting.problem(layer_costs_); });
+  return orders_.emplace_back(cutting.stage_map(), CutOrder(std::move(problem))).second;
+}
+
+}  // namespace sluice::detail
