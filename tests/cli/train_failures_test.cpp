@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "support/sanitized.h"
 #include "train_fixture.h"
 
 namespace sluice::testing {
@@ -298,6 +299,7 @@ TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {
 }
 
 TEST_F(TrainCommandTest, RanksThatCannotFitAreRefusedBeforeAnythingIsMadeForThem) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer needs more address space than the limit";
   const auto began = std::chrono::steady_clock::now();
   // Each needs megabytes; 3 GiB of address space would not hold the threads' own.
   const ProgramResult result =
@@ -320,6 +322,7 @@ TEST_F(TrainCommandTest, OneOfSeveralProcessesThatDoesNotKnowWhichIsRefusedButMa
 }
 
 TEST_F(TrainCommandTest, MemoryThatRunsOutIsNamedWithItsPlace) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer needs more address space than the limit";
   // The predicted 1.43 GiB fit into the address space, but not beside libraries and stacks.
   const ProgramResult result =
       run_shell("ulimit -v 1500000; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
