@@ -134,7 +134,7 @@ std::string flag_of(std::string_view option) {
   return option == "stage_to_rank" ? "--stage-to-rank" : "";
 }
 
-// What the call returns; its errors name the command's options.
+// Returns the result of the call; its errors name the command's options.
 template <typename Call>
 auto with_flags(const Call& call) {
   try {

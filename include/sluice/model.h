@@ -114,7 +114,7 @@ struct Model {
   std::vector<std::string> optional_inputs = {};
 };
 
-// What becomes of a child whose class derives from torch::nn::Sequential's: one layer, or where its
+// The layers of a child whose class derives from torch::nn::Sequential's: one layer, or where its
 // forward does what Sequential's does, the layers of its children ("2.0", "2.1").
 enum class Nested { kWhole, kExpanded };
 

@@ -21,7 +21,7 @@
 //                 }
 //               });
 //
-// What runs is the plan's program, or its forwards alone, proven before a weight is drawn;
+// Every step runs the plan's program, or its forwards alone, proven before a weight is drawn;
 // clip_grad_norm() and the check that all ranks pass the same batch are collectives beside it.
 //
 // Within a step, as from an observer, everything but what names rank and plan refuses. Ranks of one

@@ -71,7 +71,7 @@ struct TimedAction {
   double start = 0, end = 0;
 };
 
-// What one rank does, and how much of the time it waits.
+// The actions of one rank in time, and how much of it the rank waits.
 struct RankTimeline {
   std::vector<TimedAction> actions;           // compute actions, in order; a pair is two
   double busy = 0;                            // in compute actions and the update

@@ -53,9 +53,9 @@ class FlightRecorder final : public ExecutorObserver {
   // now; "" when nothing runs.
   std::string now() const;
 
-  // What the rank's own thread has just measured: the last instruction from its beginning to its
-  // end, waiting included, and the last wait. Read by observers behind this one, which then need no
-  // clock of their own.
+  // Seconds that the rank's own thread has just measured: of the last instruction, waiting
+  // included, and of the last wait. Read by observers behind this one, which then need no clock of
+  // their own.
   double last_seconds() const { return last_seconds_; }
   double last_wait() const { return last_wait_; }
 

@@ -113,7 +113,7 @@ TEST(CutOrderTest, EndsWhenNoMoreAreToBeLookedAt) {
     EXPECT_EQ(*order.at(place), expected);
   }
   EXPECT_EQ(order.at(3), nullptr);
-  // Of more than can be looked at, those around the best: it is asked for in any order.
+  // Those around the best of more than can be looked at: it is asked for in any order.
   CutOrder many(problem_of(std::vector<double>(60, 1.0), 8, 1, Placement::kLoop));
   std::size_t count = 0;
   while (many.at(count)) ++count;

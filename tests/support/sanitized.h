@@ -1,4 +1,4 @@
-// Whether the test runs under AddressSanitizer or ThreadSanitizer: they reserve address space, so
+// True if the test runs under AddressSanitizer or ThreadSanitizer: they reserve address space, so
 // that a limit of it ends the program, and end it at a null pointer before its own handler does.
 #pragma once
 

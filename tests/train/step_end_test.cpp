@@ -292,7 +292,7 @@ TEST(StepEndTest, FactoriesWeightsAreKeptOnRequestAlsoWhereTheyAreSharded) {
   }
 }
 
-// What run() throws for a body, with a trainer of each rank's options.
+// The error that run() throws for a body, with a trainer of each rank's options.
 Error error_with(const std::function<void(Pipeline&)>& body,
                  const std::function<OptimizerOptions(int rank)>& options,
                  const RunOptions& run_options = {}) {

@@ -40,7 +40,8 @@ class ExecutorObserver {
  public:
   virtual ~ExecutorObserver() = default;
 
-  // What runs next, before begin_step(); rank: of the run. The program may be gone after the step.
+  // The program that runs next, before begin_step(); rank: of the run. The program may be gone
+  // after the step.
   virtual void begin_program(const Program& /*program*/, int /*rank*/) {}
   virtual void begin_step(std::int64_t /*step*/) {}
   virtual void end_step() {}  // not after a failure
@@ -89,7 +90,7 @@ struct StepTimes {
   }
 };
 
-// What ran when: the instructions of a rank as events, and the file that chrome://tracing and
+// A record in time: the instructions of a rank as events, and the file that chrome://tracing and
 // ui.perfetto.dev read. Format: Trace Event Format, JSON object form (Google, 2016): complete
 // events ("ph": "X") with `ts` and `dur` in microseconds, `pid` the rank, `tid` the row.
 enum class TraceRow : std::uint8_t {

@@ -87,7 +87,7 @@ struct GradientReduction {
   bool per_microbatch = false;
 };
 
-// What is asked of a run between two steps; the later ones include the earlier.
+// Requests to a run between two steps; the later ones include the earlier.
 enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
 
 // Where the weights of a new pipeline come from.

@@ -43,12 +43,12 @@ class Kept {
 
   // Throws Error(kUsage) with the nearest name for one that no part has to do with.
   bool operator()(const std::string& name) const;
-  // Whether some part has to do with the name, kept or not.
+  // True if some part has to do with the name, kept or not.
   bool knows(const std::string& name) const;
   // The same question of names inside a child: under("encoder")("layers.0") is "encoder.layers.0".
   Kept under(const std::string& child) const;
 
-  // Whether there are parts inside what has this name, kept or not.
+  // True if there are parts inside the part of this name, kept or not.
   bool holds_parts(const std::string& name) const;
   const std::vector<std::string>& parts() const { return parts_; }  // kept, in order
   bool all() const { return parts_.size() == all_parts_.size(); }

@@ -156,7 +156,7 @@ class BestPlan {
     taken_ = shown_.size() - 1;
   }
 
-  // What a candidate that does not fit would need.
+  // The need of a candidate that does not fit.
   void add_need(std::int64_t bytes) { smallest_ = smallest_ ? std::min(*smallest_, bytes) : bytes; }
 
   [[noreturn]] void fail() const {

@@ -1,4 +1,5 @@
-// What may be tried: one schedule by name or of the caller's, or those that auto_schedule looks at.
+// The candidates that may be tried: one schedule by name or of the caller's, or those that
+// auto_schedule looks at.
 //
 // Does not own: how one is planned (plan_one.h), which is best (best.h).
 // Thread-safety: pure functions.
@@ -20,7 +21,7 @@ struct Candidate {
   std::vector<std::string> notes = {};    // what was chosen, or gave way
 };
 
-// What the options ask for without auto_schedule: the schedule that they name or hold, else the one
+// The candidate of options without auto_schedule: the schedule that they name or hold, else the one
 // that suits the stages. Throws Error(kUsage), and RefusedSchedule for one of the caller's.
 Candidate asked_candidate(const Question& question);
 

@@ -1,7 +1,7 @@
 // The memory of the cuts of a model, of one schedule on stages that are placed.
 //
 // Does not own: the prediction (predict/memory.h), the order of the cuts (partition/cut_order.h).
-// What a rank needs depends on its own stages alone: ranks that cuts share are predicted once.
+// A rank's need depends on its own stages alone: ranks that cuts share are predicted once.
 // Thread-safety: one object is one thread's.
 #pragma once
 

@@ -34,7 +34,7 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
                  "no `stage_to_rank`, or a schedule of your own by `own_schedule`"});
 }
 
-// Whether stages that are on one rank of `places` are on one rank of the map, each on its own.
+// True if stages that are on one rank of `places` are on one rank of the map, each on its own.
 bool lie_alike(const StageMap& places, const StageMap& stage_map) {
   if (places.num_stages() != stage_map.num_stages()) return false;
   std::vector<bool> taken(static_cast<std::size_t>(stage_map.num_ranks()), false);

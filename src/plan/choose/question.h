@@ -1,4 +1,4 @@
-// What is asked of the planner, and what all candidates of the answer share.
+// The question that the planner is asked, with all that the candidates of its answer share.
 //
 // Owns: the checks that no candidate changes, what layers cost, the order in which cuts are tried.
 // Does not own: what may be tried (candidates.h). Thread-safety: one object is one thread's.
@@ -26,7 +26,7 @@ class Question {
   // Model, with what is trained, and everything else that no candidate decides.
   const Plan& base() const { return base_; }
 
-  // Whether what layers cost says where to cut.
+  // True if the costs of layers say where to cut.
   bool cuts_by_costs() const { return options_.balance != Balance::kEven; }
   // Stages, counted and placed. Throws Error(kUsage).
   Cutting placed(const PartitionOptions& partition, CutBy by) const;
@@ -36,7 +36,7 @@ class Question {
   // The layers that run twice, ascending. Precondition: cuts_by_costs().
   const std::vector<int>& again() const { return again_; }
 
-  // What layers take; null: F, I and W of a stage take 1.
+  // Times of layers; null: F, I and W of a stage take 1.
   const LayerTimes* times() const { return times_.get(); }
 
  private:

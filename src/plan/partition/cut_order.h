@@ -3,7 +3,7 @@
 //
 // Owns: the search. Does not own: what layers cost, names, which ranks the stages are on.
 //
-// Of cuts whose slowest rank is equally fast those whose largest stage is smallest come first, and
+// Cuts whose slowest rank is equally fast: those whose largest stage is smallest come first, and
 // of those the ones whose first stages are longest. Costs are compared in steps of 1e-12 of their
 // sum. Thread-safety: one object is one thread's.
 #pragma once

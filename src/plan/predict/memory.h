@@ -11,7 +11,7 @@
 
 namespace sluice::detail {
 
-// Of one rank of a replica, whose row is this, under a split of the plan's model: by its
+// Memory of one rank of a replica, whose row is this, under a split of the plan's model: by its
 // microbatch, replicas and optimizer.
 RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
                        const std::vector<Action>& row);

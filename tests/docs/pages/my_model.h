@@ -1,4 +1,4 @@
-// What the programs of the migration pages call their reader's own: modules of 32 small layers
+// The code that the migration pages' programs call their reader's own: modules of 32 small layers
 // under the names of torchtitan and of Hugging Face, batches, a loss. Nothing of sluice is known
 // here but the chunk of a hook.
 #pragma once
