@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (docs/README.md, "Layers"):
-#   base <- {plan, data} <- config, base <- launch, plan <- report <- config (torch-free); layer <- {ops, io, comm};
+#   base <- plan <- family <- report <- config, base <- data <- config, base <- launch (torch-free); layer <- {ops, io, comm};
 #   ops <- {model, optim, train}; ops/kernels sees base alone;
 #   {layer, comm} <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
@@ -17,11 +17,12 @@ function fail(reason) { printf "%s:%d: %s: %s\n", FILENAME, FNR, reason, $0; ++b
 BEGIN {
   may["base"]   = "base"
   may["plan"]   = "base plan"
+  may["family"] = "base plan family"
   may["data"]   = "base data"
-  may["report"] = "base plan report"
-  may["config"] = "base plan report data config"
+  may["report"] = "base plan family report"
+  may["config"] = "base plan family report data config"
   may["launch"] = "base launch"
-  free = "base plan report data config launch "
+  free = "base plan family report data config launch "
   may["layer"]  = free "layer"
   may["ops"]    = free "layer ops"
   may["model"]  = free "layer ops model"
@@ -69,7 +70,7 @@ FNR == 1 {
 /^[ \t]*#[ \t]*include/ {
   target = $2; sub(/^[ \t]*#[ \t]*include[ \t]*/, "", target)
   is_torch = target ~ /^<(ATen|c10|torch|caffe2|gloo)\//
-  if (is_torch && (side == "base" || side == "plan" || side == "report" || side == "data" || side == "config" || side == "launch" || kernels || plan_program)) fail("a torch header in a torch-free file")
+  if (is_torch && (side == "base" || side == "plan" || side == "family" || side == "report" || side == "data" || side == "config" || side == "launch" || kernels || plan_program)) fail("a torch header in a torch-free file")
   if (target ~ /^<nlohmann\// && FILENAME != "src/base/json_text.cpp") fail("JSON is base/json.h: its library is for src/base/json_text.cpp alone")
   if (target ~ /^<CLI\// && FILENAME != "apps/sluice/command_line.cpp") fail("command_line.cpp alone sees CLI11")
   if (target !~ /^"/) next

@@ -18,7 +18,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxLayers = 10000;  // model_spec_of_blocks() takes no more
 constexpr int kMaxSize = 1 << 30;
 
 struct SplitArguments {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,13 +47,13 @@ struct PooledBytes {
 };
 
 struct LayerCost {
-  // Floating-point operations of matrix products, a multiply-add being two. Attention counts every
-  // pair of tokens, masked or not, and nothing that a backward computes again.
+  // Operations of matrix products, a multiply-add being two; attention's of all pairs of tokens.
   ShapePolynomial forward_flops, input_flops, weight_flops;
   // Bytes.
   ShapePolynomial after_forward;  // kept from F to B or I
   ShapePolynomial after_input;    // kept from I to W
   ShapePolynomial on_entry;       // more than is kept, when a backward begins
+  ShapePolynomial in_weight;      // the same, while the gradient of a weight joins its sum
   ShapePolynomial at_end;         // more than is left, when a backward ends
   ShapePolynomial in_forward;     // while a forward runs that keeps nothing
   PooledBytes pooled;             // beside them
@@ -70,6 +71,7 @@ struct ParameterSpec {
   std::string tied_to;  // full name of the first use, when this is another use of it
   std::string dtype = "float32";
   bool trainable = true;
+  bool of_adapter = false;  // beside the weights of the base (lora.h)
   std::int64_t numel() const;
 };
 
@@ -84,6 +86,13 @@ struct ValueSpec {
   double bytes_at(const MicrobatchShape& shape) const;
 };
 
+// What attention adds to written scores; layers of a rank with one window share it.
+struct AttentionMask {
+  std::int64_t window = 0;  // a token sees as many; 0: all before it
+  bool always = false;      // also where every token is in the window
+  double bytes_of_score = 4;
+};
+
 enum class LayerRole { kEmbedding, kBlock, kNorm, kHead, kOther };
 
 struct LayerInfo {
@@ -94,12 +103,13 @@ struct LayerInfo {
   std::vector<std::string> reads;    // values of the batch or of earlier layers
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  // The cost of the layer when nothing of it is trained, between layers that are. None: `cost`.
-  std::optional<LayerCost> frozen_cost;
+  std::shared_ptr<const struct LayerOperators> operators;  // of which `cost` is the sum
+  std::optional<AttentionMask> mask;
   bool parameters_known = false;  // it has no others than `parameters`
   bool frozen = false;            // nothing of it trains, whatever parameters it has
   std::string class_name;         // of its module; "": not known
   std::vector<std::string> module_names() const;
+  bool computes_loss() const;           // a head that writes "loss" in place of logits
   bool trains() const;                  // has something to train, as far as that is known
   std::int64_t num_parameters() const;  // uses of tied parameters counted here too
 };
@@ -133,9 +143,9 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
 // files; hidden and vocabulary sizes are the outer ones where these are given.
 ModelSpec read_language_model_spec(const std::string& path);
 
-// A model of which only the number of blocks is known: Hugging Face names, no parameters, values or
-// costs, family "". For make_partition() by counts. Throws Error(kUsage) unless
-// 0 <= num_layers <= 10000.
+inline constexpr int kMaxLayers = 10000;  // that a model may have
+// A model of which only the number of blocks is known, 0 to kMaxLayers: Hugging Face names, no
+// parameters, values or costs, family "". For make_partition() by counts. Throws Error(kUsage).
 ModelSpec model_spec_of_blocks(int num_layers);
 
 // The loss computed by the head, by blocks of the vocabulary, so that all logits of a

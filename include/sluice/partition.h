@@ -145,6 +145,7 @@ std::vector<std::string> parameter_names(const ModelSpec& model, const StageCont
 // out of the head. Throws Error(kUsage) for a model that does not know its values.
 struct StageShape {
   std::vector<std::int64_t> input, output;
+  std::string input_dtype, output_dtype;
 };
 std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& partition,
                                      std::int64_t microbatch_size, std::int64_t seq_len);

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "plan/lora/adapter_files.h"
+#include "family/lora/adapter_files.h"
 #include "sluice/lora.h"
 
 namespace sluice {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/gather_messages.h"
-#include "plan/lora/adapter_files.h"
+#include "family/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 #include "sluice/parts/saver.h"

@@ -8,10 +8,10 @@
 #include "base/file.h"
 #include "base/safetensors_header.h"
 #include "checkpoint/verify_content.h"
+#include "family/nested.h"
 #include "io/hf_files.h"
 #include "io/hf_shards.h"
 #include "io/safetensors.h"
-#include "plan/families/nested.h"
 
 namespace sluice {
 namespace {

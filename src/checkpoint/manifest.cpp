@@ -9,7 +9,7 @@
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/manifest_rules.h"
 #include "checkpoint/manifest_seal.h"
-#include "plan/lora/adapter_files.h"
+#include "family/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 

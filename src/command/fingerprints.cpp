@@ -21,8 +21,8 @@
 #include "data/data_words.h"
 #include "data/jsonl_rows.h"
 #include "data/text_tokens.h"
+#include "family/lora/adapter_files.h"
 #include "io/hf_shards.h"
-#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 
 namespace sluice {

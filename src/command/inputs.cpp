@@ -7,12 +7,11 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "config/option_keys.h"
+#include "family/lora/adapter_files.h"
+#include "family/nested.h"
 #include "io/hf_shards.h"
 #include "ops/kernels/kernels.h"
 #include "ops/products.h"
-#include "plan/families/fused.h"
-#include "plan/families/nested.h"
-#include "plan/lora/adapter_files.h"
 #include "sluice/lora.h"
 
 namespace sluice {
@@ -111,7 +110,7 @@ std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
       config.training.mixed_precision != MixedPrecision::kNone || has_adapter)
     return formatted("plain, {}", ops::kernels().name);
   return formatted("fused, {}, {}{}", ops::kernels().name, ops::products_name(),
-                   detail::computes_loss(model.layers.back()) ? ", loss by blocks" : "");
+                   model.layers.back().computes_loss() ? ", loss by blocks" : "");
 }
 
 RunOptions run_options(const RunConfig& config) {

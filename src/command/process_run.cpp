@@ -19,11 +19,11 @@
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "engine/replicas.h"
+#include "family/lora/adapter_files.h"
 #include "io/published_directory.h"
 #include "io/step_name.h"
 #include "launch/record_signal.h"
 #include "launch/told_elsewhere.h"
-#include "plan/lora/adapter_files.h"
 
 namespace sluice {
 namespace {

@@ -8,9 +8,9 @@
 #include "base/text.h"
 #include "checkpoint/read_manifest.h"
 #include "command/fingerprints.h"
+#include "family/lora/adapter_files.h"
+#include "family/nested.h"
 #include "io/hf_shards.h"
-#include "plan/families/nested.h"
-#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 

@@ -14,8 +14,7 @@
 #include "config/option_keys.h"
 #include "config/origins.h"
 #include "config/run_config.h"
-#include "plan/families/fused.h"
-#include "plan/lora/adapter_files.h"
+#include "family/lora/adapter_files.h"
 #include "plan/option_words.h"
 #include "plan/predict/layer_times.h"
 #include "plan/trainable.h"
@@ -231,7 +230,7 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
   run.dtype = word(config.model.dtype);
   run.mixed_precision = word(config.training.mixed_precision);
   run.operators = word(config.training.fused);
-  if (detail::computes_loss(model.layers.back())) run.operators += ", loss by blocks";
+  if (model.layers.back().computes_loss()) run.operators += ", loss by blocks";
   run.optimizer = word(config.optimizer.kind);
   run.recomputed = recomputed_text(config.training.activation_checkpoint);
   run.transport = word(config.parallelism.transport);

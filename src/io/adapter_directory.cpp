@@ -4,12 +4,12 @@
 
 #include <memory>
 
+#include "family/lora/adapter_config.h"
+#include "family/lora/adapter_files.h"
 #include "io/hf_shards.h"
 #include "io/safetensors.h"
 #include "layer/draw_low_rank.h"
 #include "layer/draw_whole.h"
-#include "plan/lora/adapter_config.h"
-#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 

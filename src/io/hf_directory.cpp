@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/strict_json.h"
+#include "family/families.h"
 #include "io/safetensors.h"
-#include "plan/families/families.h"
 
 namespace sluice {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/content_hash.h"
 #include "base/file.h"
 #include "base/strict_json.h"
+#include "family/families.h"
 #include "io/check_writable.h"
-#include "plan/families/families.h"
 #include "sluice/parts/hf_directory.h"
 
 namespace sluice {

@@ -9,9 +9,9 @@
 
 #include "base/name_pattern.h"
 #include "base/text.h"
+#include "family/families.h"
 #include "io/hf_shards.h"
 #include "io/safetensors_dtype.h"
-#include "plan/families/families.h"
 #include "sluice/error.h"
 #include "sluice/parts/hf_directory.h"
 

@@ -9,10 +9,10 @@
 #include <cmath>
 #include <tuple>
 
+#include "family/decoder_model.h"
 #include "model/families.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
-#include "plan/families/fused.h"
 
 namespace sluice::detail {
 namespace {

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "family/decoder_config.h"
 #include "model/attention_inputs.h"
 #include "model/modules.h"
 #include "ops/kernels/kernels.h"
-#include "plan/families/decoder_config.h"
 #include "sluice/causal_lm.h"
 
 namespace sluice::detail {
@@ -24,7 +24,7 @@ class FeedForward : public torch::nn::Module {
  public:
   struct Output {
     at::Tensor hidden_BLD;
-    std::vector<at::Tensor> written = {};  // BlockPart::writes
+    std::vector<at::Tensor> written = {};  // beside what the block hands on
   };
   virtual Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const = 0;
   // x + residual_scale * behind(this(before(x))) as one node; undefined where that cannot be.

@@ -2,7 +2,7 @@
 // load balancing loss after Fedus et al., "Switch Transformers", arXiv:2101.03961, section 2.2.
 //
 // Owns: router, experts, which tokens go where.
-// Does not own: settings (plan/families/experts.h), blocks around it.
+// Does not own: settings (family/experts.h), blocks around it.
 //
 // Invariants:
 //  1. Every expert sees its tokens in their order, and a token adds up its experts by falling
@@ -16,9 +16,9 @@
 #include <memory>
 #include <vector>
 
+#include "family/experts.h"
 #include "model/decoder_layer.h"
 #include "model/modules.h"
-#include "plan/families/experts.h"
 
 namespace sluice {
 

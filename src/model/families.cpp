@@ -1,12 +1,12 @@
 #include "model/families.h"
 
+#include "family/gemma.h"
+#include "family/llama.h"
+#include "family/olmo2.h"
+#include "family/phi3.h"
+#include "family/qwen.h"
 #include "model/decoder_layer.h"
 #include "model/moe.h"
-#include "plan/families/gemma.h"
-#include "plan/families/llama.h"
-#include "plan/families/olmo2.h"
-#include "plan/families/phi3.h"
-#include "plan/families/qwen.h"
 #include "sluice/error.h"
 #include "sluice/layer.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_function(
     const LayerInfo& info, at::ScalarType dtype) {
-  if (computes_loss(info)) {
+  if (info.computes_loss()) {
     return [](const std::vector<TensorMeta>&) {
       return std::vector<TensorMeta>{TensorMeta{{}, at::kFloat}};
     };
@@ -164,7 +164,7 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& g
 
 Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
   const auto auxiliary = family_of(model).auxiliary;
-  const bool has_loss = detail::computes_loss(model.layers.back());
+  const bool has_loss = model.layers.back().computes_loss();
   const LossFunction of_logits = fuses(options) ? detail::fused_causal_lm_loss : causal_lm_loss;
   return {.layers = make_layers(model, options),
           .inputs = {"input_ids", "labels", "attention_mask", "position_ids"},

@@ -10,16 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "family/families.h"
+#include "family/operators.h"
 #include "model/head.h"
 #include "model/modules.h"
-#include "plan/families/families.h"
-#include "plan/families/fused.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
 
-// The modules of the row of plan/families/families.h that has this name.
+// The modules of the row of family/families.h that has this name.
 struct FamilyModules {
   std::string name;
   std::vector<LayerSpec> (*make)(const ModelSpec& model, const LayerOptions& options);
@@ -98,7 +98,7 @@ std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOption
         set_module(spec, make_norm);
         break;
       case LayerRole::kHead:
-        if (computes_loss(info)) {
+        if (info.computes_loss()) {
           set_module(spec, [=] { return std::make_shared<LossHead>(head, options); });
         } else {
           set_module(spec, [=] { return std::make_shared<Head>(head, options); });

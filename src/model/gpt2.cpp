@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "family/gpt2.h"
 #include "model/attention_inputs.h"
 #include "model/families.h"
 #include "model/modules.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
-#include "plan/families/gpt2.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {

@@ -5,13 +5,13 @@
 #include <cmath>
 #include <tuple>
 
+#include "family/gpt_neox.h"
 #include "model/attention_inputs.h"
 #include "model/decoder_layer.h"
 #include "model/families.h"
 #include "model/modules.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
-#include "plan/families/gpt_neox.h"
 
 namespace sluice::detail {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "base/kernel_sizes.h"
 #include "model/next_token_loss.h"
-#include "plan/families/fused.h"
 
 namespace sluice {
 
@@ -25,7 +25,7 @@ at::Tensor LossHead::forward(const at::Tensor& x_BLD, const at::Tensor& labels_B
                                 {.linear = weights(),
                                  .scale = static_cast<float>(1.0 / config_.logit_divisor),
                                  .cap = static_cast<float>(config_.logit_cap.value_or(0.0)),
-                                 .block = detail::kLossBlock},
+                                 .block = ops::kLossBlock},
                                 labels_BL);
 }
 

@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "family/lora/adapter_files.h"
 #include "layer/draw_low_rank.h"
-#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 
 namespace sluice {

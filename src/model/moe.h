@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "plan/families/moe.h"
+#include "family/moe.h"
 #include "sluice/causal_lm.h"
 
 namespace sluice::detail {

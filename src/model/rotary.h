@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/families/rope.h"
+#include "family/rope.h"
 
 namespace sluice {
 

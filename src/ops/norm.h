@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "base/kernel_sizes.h"
 #include "ops/products.h"
 
 namespace sluice::ops {
@@ -26,9 +27,6 @@ struct NormWeights {
     return weight.numel() + (bias.defined() ? bias.numel() : 0);
   }
 };
-
-// Numbers for each row that the gradient needs.
-inline constexpr std::int64_t kNormFloats = 2;
 
 // statistics [kNormFloats, rows] are written. kLayer: rows of x and y follow each other.
 void norm(const NormWeights& weights, std::int64_t rows, ConstRows x, Rows y, float* statistics);

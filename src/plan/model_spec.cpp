@@ -4,7 +4,6 @@
 #include <functional>
 #include <numeric>
 
-#include "plan/families/config_reader.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -46,6 +45,10 @@ std::int64_t LayerInfo::num_parameters() const {
   return sum;
 }
 
+bool LayerInfo::computes_loss() const {
+  return role == LayerRole::kHead && !writes.empty() && writes.front().name == "loss";
+}
+
 bool LayerInfo::trains() const {
   if (frozen) return false;
   if (parameters.empty()) return !parameters_known;
@@ -82,10 +85,10 @@ std::int64_t ModelSpec::num_parameters() const {
 }
 
 ModelSpec model_spec_of_blocks(int num_layers) {
-  if (num_layers < 0 || num_layers > detail::kMaxLayers) {
+  if (num_layers < 0 || num_layers > kMaxLayers) {
     throw Error(ErrorKind::kUsage,
                 {.what = "the number of layers is " + std::to_string(num_layers),
-                 .remedy = "give a number from 0 to " + std::to_string(detail::kMaxLayers)});
+                 .remedy = "give a number from 0 to " + std::to_string(kMaxLayers)});
   }
   ModelSpec spec;
   const auto add = [&](const std::string& name, LayerRole role) {

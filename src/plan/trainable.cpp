@@ -5,6 +5,7 @@
 
 #include "base/name_pattern.h"
 #include "base/text.h"
+#include "plan/operator_costs.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -18,19 +19,30 @@ const std::string& first_use(const ParameterSpec& parameter) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`trainable`", .remedy = remedy});
 }
 
-// Cost of a layer of which nothing is trained: `flows` when something before it is.
-LayerCost cost_of_frozen(const LayerInfo& layer, bool flows) {
-  LayerCost cost = flows ? layer.frozen_cost.value_or(layer.cost) : LayerCost();
-  cost.forward_flops = layer.cost.forward_flops;
-  cost.in_forward = layer.cost.in_forward;
-  cost.casted_weights = layer.cost.casted_weights;
+// Cost of a layer of which no operators are known, and nothing is trained: `flows` when something
+// before it is.
+LayerCost cost_of_frozen(const LayerCost& trained, bool flows) {
+  LayerCost cost = flows ? trained : LayerCost();
+  cost.forward_flops = trained.forward_flops;
+  cost.in_forward = trained.in_forward;
+  cost.casted_weights = trained.casted_weights;
   cost.weight_flops = {};
-  // A forward alone takes as much for one layer at a time.
-  if (!flows)
-    cost.pooled.in_forward = ShapePolynomial::sum(
-        layer.cost.pooled.in_forward,
-        ShapePolynomial::sum(layer.cost.pooled.until_input, layer.cost.pooled.until_weight));
   return cost;
+}
+
+LayerCost cost_of_trained(const LayerInfo& layer, bool flows) {
+  if (!layer.operators) return layer.trains() ? layer.cost : cost_of_frozen(layer.cost, flows);
+  std::vector<std::string> trained;  // names behind the layer's
+  for (const ParameterSpec& parameter : layer.parameters) {
+    const bool inside = parameter.name.starts_with(layer.name + ".");
+    if (parameter.trainable)
+      trained.push_back(inside ? parameter.name.substr(layer.name.size() + 1) : parameter.name);
+  }
+  const auto trains = [&](const std::string& pattern) {
+    return std::any_of(trained.begin(), trained.end(),
+                       [&](const std::string& name) { return matches_pattern(pattern, name); });
+  };
+  return cost_of(*layer.operators, trains, flows);
 }
 
 // "stage 2", "stages 0 and 1", "stages 0, 1 and 2".
@@ -71,12 +83,12 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
 
 }  // namespace
 
-void lower_frozen_costs(ModelSpec& model) {
+void set_costs_of_trained(ModelSpec& model) {
   std::set<std::string> trained;  // values
   for (LayerInfo& layer : model.layers) {
     const bool flows = std::any_of(layer.reads.begin(), layer.reads.end(),
                                    [&](const std::string& name) { return trained.contains(name); });
-    if (!layer.trains()) layer.cost = cost_of_frozen(layer, flows);
+    layer.cost = cost_of_trained(layer, flows);
     for (const ValueSpec& value : layer.writes) {
       if (flows || layer.trains())
         trained.insert(value.name);
@@ -117,7 +129,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
     for (ParameterSpec& parameter : layer.parameters)
       parameter.trainable = parameter.trainable && trained.contains(first_use(parameter));
   }
-  lower_frozen_costs(model);
+  set_costs_of_trained(model);
 }
 
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns) {
@@ -138,7 +150,7 @@ void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns) {
     layer.frozen = true;
     for (ParameterSpec& parameter : layer.parameters) parameter.trainable = false;
   }
-  lower_frozen_costs(model);
+  set_costs_of_trained(model);
 }
 
 void require_something_to_train(const ModelSpec& model) {

@@ -19,8 +19,8 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 // known. Throws Error(kUsage) for a pattern that matches no layer, with the nearest name.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Lowers the costs of layers of which nothing is trained.
-void lower_frozen_costs(ModelSpec& model);
+// Sets the costs of all layers by what of them is trained.
+void set_costs_of_trained(ModelSpec& model);
 
 // Throws Error(kUsage) when all of a model is frozen.
 void require_something_to_train(const ModelSpec& model);

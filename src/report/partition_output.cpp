@@ -89,6 +89,8 @@ Json partition_json(const ModelSpec& model, const Partition& partition,
     if (!shapes.empty()) {
       stage["input_shape"] = shapes[content.stage].input;
       stage["output_shape"] = shapes[content.stage].output;
+      stage["input_dtype"] = shapes[content.stage].input_dtype;
+      stage["output_dtype"] = shapes[content.stage].output_dtype;
     }
   }
   if (has_parameters(model)) {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "family/lora/adapter_config.h"
 #include "fuzz/require.h"
-#include "plan/lora/adapter_config.h"
 #include "sluice/error.h"
 
 using sluice::test::require;

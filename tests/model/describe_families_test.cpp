@@ -1,6 +1,10 @@
 // describe() against what the families say of themselves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
+#include "base/name_pattern.h"
 #include "layer/autocast.h"
 #include "model/support.h"
 #include "plan/passes/passes.h"
@@ -177,7 +181,7 @@ TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
     };
     EXPECT_EQ(kept(found, 0), 0) << model;
     EXPECT_EQ(kept(spec, 0), 0) << model;
-    EXPECT_LE(kept(found, 1), kept(all, 1)) << model;  // nobody wants its input's gradient
+    EXPECT_EQ(kept(found, 1), kept(spec, 1)) << model;  // nobody wants its input's gradient
     EXPECT_EQ(kept(found, 2), kept(spec, 2)) << model;
     EXPECT_LT(kept(spec, 2), kept(all, 2)) << model;
     EXPECT_EQ(found.layers[2].cost.after_input.at(shape), 0) << model;
@@ -186,6 +190,35 @@ TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
       EXPECT_EQ(found.layers[i].trains(), i == 1) << model << " " << spec.layers[i].name;
     const double alone = spec.layers[2].cost.in_forward.at(shape);
     EXPECT_NEAR(found.layers[2].cost.in_forward.at(shape), alone, 0.15 * alone) << model;
+  }
+}
+
+// Every row of operators that keep what the gradients that are wanted need, no more.
+TEST(DescribeFamiliesTest, LayersThatTrainInPartKeepWhatTheirOperatorsSay) {
+  const MicrobatchShape shape{3, kLength};
+  for (const std::string& model : kDescribed) {
+    const ModelSpec all = plain_spec_of(model);
+    const std::string block = all.layers[1].name;
+    std::set<std::string> patterns = {"*norm*", "*.ln_*"};
+    for (const ParameterSpec& parameter : all.layers[1].parameters) {
+      const bool of_expert = parameter.name.find(".experts.") != std::string::npos;
+      if (!of_expert) patterns.insert(parameter.name);
+    }
+    for (const std::string& pattern : patterns) {
+      const bool matches = std::any_of(
+          all.layers[1].parameters.begin(), all.layers[1].parameters.end(),
+          [&](const ParameterSpec& each) { return matches_pattern(pattern, each.name); });
+      if (!matches) continue;
+      const ModelSpec spec = plan_pipeline(all, {.seq_len = kLength, .trainable = {pattern}}).model;
+      const ModelSpec found = measured(spec);
+      for (std::size_t i = 0; i + 2 < spec.layers.size(); ++i) {
+        const LayerCost &cost = found.layers[i].cost, &expected = spec.layers[i].cost;
+        const std::string what = model + " " + pattern + " " + spec.layers[i].name;
+        EXPECT_EQ(cost.after_forward.at(shape), expected.after_forward.at(shape)) << what;
+        EXPECT_EQ(cost.forward_flops.at(shape), expected.forward_flops.at(shape)) << what;
+        EXPECT_EQ(cost.weight_flops.at(shape), expected.weight_flops.at(shape)) << what;
+      }
+    }
   }
 }
 

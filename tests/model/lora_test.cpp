@@ -3,11 +3,11 @@
 
 #include <cmath>
 
+#include "family/lora/adapter_files.h"
 #include "io/adapter_directory.h"
 #include "io/hf_shards.h"
 #include "model/low_rank.h"
 #include "model/support.h"
-#include "plan/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/layer.h"
 #include "sluice/lora.h"

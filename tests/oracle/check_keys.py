@@ -4,7 +4,7 @@ classes of transformers and PEFT.
 
 usage: check_keys.py --keys build/bin/oracle_keys [--wide] [--families a,b] [--list]
 
-1. Every key that the classes know is in the table of the program (src/plan/families/known_keys.cpp), and every key of
+1. Every key that the classes know is in the table of the program (src/family/known_keys.cpp), and every key of
    the table is one that they know. A class knows its fields, other names of them, what it takes out of its arguments,
    and what the model asks it for while it computes. --list prints them.
 2. Every key with other values: where transformers (PEFT) still computes, the program computes the same loss and norm

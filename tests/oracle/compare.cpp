@@ -17,10 +17,10 @@
 #include <filesystem>
 #include <set>
 
+#include "family/nested.h"
 #include "io/hf_shards.h"
 #include "io/safetensors.h"
 #include "model/support.h"
-#include "plan/families/nested.h"
 #include "sluice/parts/hf_directory.h"
 #include "support/train_pipeline.h"
 

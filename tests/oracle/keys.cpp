@@ -16,13 +16,13 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "family/known_keys.h"
+#include "family/lora/adapter_files.h"
+#include "family/lora/module_expression.h"
 #include "io/adapter_directory.h"
 #include "io/hf_shards.h"
 #include "io/safetensors.h"
 #include "model/support.h"
-#include "plan/families/known_keys.h"
-#include "plan/lora/adapter_files.h"
-#include "plan/lora/module_expression.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 #include "sluice/parts/hf_directory.h"

@@ -49,7 +49,7 @@ TEST(ActivationMemoryTest, HeadsOfLargeVocabulariesKeepNoLogits) {
   EXPECT_EQ(large.reads, (std::vector<std::string>{"hidden", "labels"}));
   EXPECT_EQ(large.writes.front().name, "loss");
   const ActivationBytes bytes = layer_activations(large, {3, 5});
-  EXPECT_EQ(bytes.after_forward, 15 * (4 * 8 + 8));  // a gradient as large as hidden, and labels
+  EXPECT_EQ(bytes.after_forward, 15 * (2 * 4 * 8 + 8));  // hidden, its gradient, and labels
   EXPECT_EQ(bytes.on_entry, 15 * 4 * 2048);
   EXPECT_EQ(large.cost.forward_flops.per_token + large.cost.input_flops.per_token +
                 large.cost.weight_flops.per_token,

@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "plan/families/families.h"
-#include "plan/families/gemma.h"
-#include "plan/families/llama.h"
-#include "plan/families/olmo2.h"
-#include "plan/families/qwen.h"
+#include "family/families.h"
+#include "family/gemma.h"
+#include "family/llama.h"
+#include "family/olmo2.h"
+#include "family/qwen.h"
+#include "plan/predict/memory.h"
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
 #include "support/expect_error.h"

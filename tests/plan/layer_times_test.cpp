@@ -161,7 +161,7 @@ TEST(LayerTimesTest, BytesOfStagesAddUpToThePredictedMemory) {
           const Simulation simulation = simulate(plan.program, stage_costs(times, plan.partition));
           const bool ties_on_a_rank =
               !plan.partition.tie_groups.empty() && plan.partition.stage_map.rank_of(3) == 0;
-          const double most = 1.05 + (runs_again ? 0.05 : 0) + (ties_on_a_rank ? 0.05 : 0);
+          const double most = 1.05 + (runs_again ? 0.05 : 0) + (ties_on_a_rank ? 0.06 : 0);
           for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
             const auto predicted = static_cast<double>(plan.ranks[rank].memory.total_bytes());
             const double share = simulation.ranks[rank].peak_bytes / predicted;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "plan/lora/adapter_files.h"
+#include "family/lora/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/families/families.h"
-#include "plan/families/llama.h"
+#include "family/families.h"
+#include "family/llama.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"

@@ -1,5 +1,5 @@
 // Expected matches are those of Python's re.fullmatch (tests/oracle/check_keys.py compares more).
-#include "plan/lora/module_expression.h"
+#include "family/lora/module_expression.h"
 
 #include <gtest/gtest.h>
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "plan/families/families.h"
-#include "plan/families/gpt_neox.h"
-#include "plan/families/moe.h"
-#include "plan/families/phi3.h"
+#include "family/families.h"
+#include "family/gpt_neox.h"
+#include "family/moe.h"
+#include "family/phi3.h"
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
 

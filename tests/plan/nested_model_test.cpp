@@ -1,13 +1,13 @@
 // Language models inside vision-language models: what is read of their configurations, and names.
-#include "plan/families/nested.h"
+#include "family/nested.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "plan/families/families.h"
-#include "plan/families/qwen.h"
+#include "family/families.h"
+#include "family/qwen.h"
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
 #include "support/expect_error.h"

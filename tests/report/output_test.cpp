@@ -20,6 +20,7 @@ TEST(OutputTest, ThePartitionOfAModelHasParametersBytesAndShapes) {
   EXPECT_EQ(stage.at("num_parameters"), partition.stages[1].num_parameters);
   EXPECT_EQ(stage.at("bytes"), 4 * partition.stages[1].num_parameters);
   EXPECT_EQ(stage.at("input_shape"), (std::vector<int>{2, 16, 64}));
+  EXPECT_EQ(stage.at("input_dtype"), "float32");
   EXPECT_EQ(object.at("tie_groups").list().at(0).at("stages"), (std::vector<int>{0, 1}));
 }
 

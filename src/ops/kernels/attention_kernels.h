@@ -16,6 +16,7 @@
 // set's width.
 #pragma once
 
+#include "base/kernel_sizes.h"
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/tiles.h"
 #include "ops/kernels/vectors.h"
@@ -23,9 +24,9 @@
 namespace sluice::ops {
 namespace {
 
-constexpr Index kQueries = 48;        // of a block: a multiple of every tile's rows
+constexpr Index kQueries = kQueryBlock;
 constexpr Index kForwardKeys = 1024;  // of a block: its scores take 192 KiB
-constexpr Index kSlack = 16;  // between rows of scores: no two of them in the same cache set
+constexpr Index kSlack = kScoreSlack;
 
 // Keys of a gradient's block: K, K^T, V^T, dK and dV of it take at most 480 KiB, but for heads so
 // wide that this were less than 64 keys.
@@ -41,7 +42,7 @@ inline Index gradient_keys(Index length, Index head_dim) {
 Index attention_scratch(Index length, Index head_dim) {
   const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
   const Index keys = gradient_keys(length, head_dim);
-  const Index gradient = 5 * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
+  const Index gradient = kKeyMatrices * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
   return most(forward, gradient) + kLine;  // to start at a whole cache line
 }
 

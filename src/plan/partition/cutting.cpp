@@ -9,7 +9,6 @@
 
 #include "base/format.h"
 #include "base/text.h"
-#include "plan/families/fused.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
 #include "plan/partition/stage_backwards.h"
@@ -166,12 +165,12 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     }
   }
   const MicrobatchShape shape{microbatch_size, seq_len};
-  // Sizes of the values at hand: those of the batch, then what the layers write.
-  std::map<std::string, std::vector<std::int64_t>> sizes;
-  for (const ValueSpec& value : model.inputs) sizes[value.name] = value.sizes_at(shape);
-  const auto sizes_of = [&](const std::string& name, const LayerInfo& layer) {
-    const auto found = sizes.find(name);
-    if (found == sizes.end()) {
+  // The values at hand: those of the batch, then what the layers write.
+  std::map<std::string, ValueSpec> values;
+  for (const ValueSpec& value : model.inputs) values[value.name] = value;
+  const auto value_of = [&](const std::string& name, const LayerInfo& layer) {
+    const auto found = values.find(name);
+    if (found == values.end()) {
       detail::refuse("the values of layer '" + layer.name + "' are not known",
                      "give a model that says what its layers read and write");
     }
@@ -182,16 +181,17 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     const LayerInfo& first = model.layers[stage.layers.front()];
     const LayerInfo& last = model.layers[stage.layers.back()];
     StageShape& of_stage = shapes.emplace_back();
-    of_stage.input = sizes_of(first.reads.empty() ? "" : first.reads.front(), first);
+    const ValueSpec input = value_of(first.reads.empty() ? "" : first.reads.front(), first);
+    of_stage.input = input.sizes_at(shape);
+    of_stage.input_dtype = input.dtype;
     for (const int i : stage.layers) {
-      for (const ValueSpec& value : model.layers[i].writes) {
-        sizes[value.name] = value.sizes_at(shape);
-      }
+      for (const ValueSpec& value : model.layers[i].writes) values[value.name] = value;
     }
-    of_stage.output = sizes_of(last.writes.empty() ? "" : last.writes.front().name, last);
+    const ValueSpec output = value_of(last.writes.empty() ? "" : last.writes.front().name, last);
+    of_stage.output = output.sizes_at(shape);
+    of_stage.output_dtype = output.dtype;
     // For a head that computes the loss, too: the logits that it makes by blocks.
-    if (detail::computes_loss(last))
-      of_stage.output = {microbatch_size, seq_len, last.parameters.front().shape.front()};
+    if (last.computes_loss()) of_stage.output = {microbatch_size, seq_len, model.vocab_size};
   }
   return shapes;
 }

@@ -8,10 +8,10 @@
 #include "base/content_hash.h"
 #include "base/format.h"
 #include "base/text.h"
-#include "plan/families/families.h"
 #include "plan/option_words.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/layer_kinds.h"
+#include "plan/predict/memory.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -6,11 +6,10 @@
 #include <string>
 
 #include "base/saturate.h"
-#include "plan/families/families.h"
-#include "plan/lora/adapter_files.h"
 #include "plan/predict/activation_memory.h"
+#include "plan/predict/layer_times.h"
 #include "plan/predict/replica_memory.h"
-#include "sluice/lora.h"
+#include "sluice/simulate.h"
 
 namespace sluice {
 
@@ -87,9 +86,16 @@ void add_parameters(const ModelSpec& model, const StageContent& stage, RankParam
         of.trained_bytes += width * parameter.numel();
         of.shown_bytes += width == kFloat32 ? 0 : width * parameter.numel();
       }
-      if (is_adapter_parameter(parameter.name)) of.of_adapters += width * parameter.numel();
+      if (parameter.of_adapter) of.of_adapters += width * parameter.numel();
     }
   }
+}
+
+bool has_adapter(const ModelSpec& model) {
+  return std::any_of(model.layers.begin(), model.layers.end(), [](const LayerInfo& layer) {
+    return std::any_of(layer.parameters.begin(), layer.parameters.end(),
+                       [](const ParameterSpec& parameter) { return parameter.of_adapter; });
+  });
 }
 
 // Bytes of the masks of all stages of the rank.
@@ -99,6 +105,46 @@ std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageConten
     layers.insert(layers.end(), stage->layers.begin(), stage->layers.end());
   const double bytes = mask_bytes(plan.model, layers, plan.microbatch.length);
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
+}
+
+// Bytes that each rank without a backward has sent and nobody has received yet, at their most while
+// it runs a forward, whose result is among them: it waits for no gradient and runs ahead. By
+// expected times.
+std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
+  const std::vector<StageContent>& stages = plan.partition.stages;
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(plan.partition.num_ranks()));
+  std::vector<bool> runs_ahead(bytes.size(), true);
+  for (const StageContent& stage : stages)
+    if (stage.backward != StageBackward::kNone) runs_ahead[stage.rank] = false;
+  const auto none = std::count(runs_ahead.begin(), runs_ahead.end(), true);
+  if (none == 0 || none == static_cast<std::ptrdiff_t>(runs_ahead.size())) return bytes;
+  const Simulation run = simulate(
+      plan.program,
+      stage_costs(counted_times(plan.model, plan.microbatch, plan.optimizer), plan.partition));
+  std::map<std::pair<int, int>, double> received;  // stage and microbatch
+  for (const RankTimeline& row : run.ranks) {
+    for (const TimedAction& timed : row.actions)
+      if (timed.action.kind == ActionKind::kForward)
+        received[{timed.action.stage, timed.action.microbatch}] = timed.start;
+  }
+  for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
+    const int rank = stages[s].rank;
+    if (!runs_ahead[rank] || stages[s + 1].rank == rank) continue;
+    std::int64_t most = 0, message = 0;
+    for (const ValueSpec& value : plan.model.layers[stages[s].layers.back()].writes)
+      message += static_cast<std::int64_t>(value.bytes_at(plan.microbatch));
+    const std::vector<TimedAction>& row = run.ranks[rank].actions;
+    for (const TimedAction& now : row) {
+      most = std::max<std::int64_t>(
+          most, std::count_if(row.begin(), row.end(), [&](const TimedAction& sent) {
+            const auto found = received.find({stages[s + 1].stage, sent.action.microbatch});
+            return sent.action.stage == stages[s].stage && sent.end <= now.end &&
+                   found != received.end() && found->second > now.start;
+          }));
+    }
+    bytes[rank] = saturating_add(bytes[rank], saturating_multiply(most, message));
+  }
+  return bytes;
 }
 
 // The float32 sum of a tied parameter, which is made beside the gradients of its uses when no
@@ -126,6 +172,19 @@ std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& 
 }
 
 }  // namespace
+
+double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length) {
+  std::map<std::int64_t, double> bytes_of_score;  // by windows that hide something
+  for (const int layer : layers) {
+    const std::optional<AttentionMask>& mask = model.layers.at(layer).mask;
+    const bool hides = mask && mask->window > 0 && mask->window < length;
+    if (hides || (mask && mask->always))
+      bytes_of_score[hides ? mask->window : 0] = mask->bytes_of_score;
+  }
+  double bytes = 0;
+  for (const auto& [window, of_score] : bytes_of_score) bytes += of_score;
+  return bytes * static_cast<double>(length) * static_cast<double>(length);
+}
 
 RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
                        const std::vector<Action>& row) {
@@ -186,10 +245,13 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
 }
 
 std::vector<RankMemory> predict_memory(const Plan& plan) {
+  const std::vector<std::int64_t> under_way = bytes_under_way(plan);
   std::vector<RankMemory> memory;
   for (int rank = 0; rank < plan.partition.num_ranks(); ++rank) {
     memory.push_back(rank_memory(plan, plan.partition, rank,
                                  plan.program.ranks[static_cast<std::size_t>(rank)]));
+    std::int64_t& running = memory.back().running_bytes;
+    running = saturating_add(running, under_way[static_cast<std::size_t>(rank)]);
   }
   return memory;
 }

@@ -11,6 +11,9 @@
 
 namespace sluice::detail {
 
+// Bytes of the masks of these layers. Those that a batch brings are not among them.
+double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length);
+
 // Memory of one rank of a replica, whose row is this, under a split of the plan's model: by its
 // microbatch, replicas and optimizer.
 RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,

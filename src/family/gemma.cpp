@@ -1,0 +1,99 @@
+// Field meanings and defaults are those of transformers' Gemma2Config and Gemma3TextConfig.
+#include "family/gemma.h"
+
+#include <cmath>
+
+namespace sluice::detail {
+namespace {
+
+constexpr double kLeastGemma = 1e-6, kMostGemma = 1e9;
+
+std::optional<double> read_cap(const ConfigReader& config, const char* key,
+                               std::optional<double> absent) {
+  if (config.is_null(key)) return std::nullopt;
+  if (!config.has(key)) return absent;
+  return config.number(key, 0.0, kLeastGemma, kMostGemma);
+}
+
+DecoderConfig read_gemma(const ConfigReader& config, std::int64_t max_position_embeddings) {
+  config.require_flag("use_bidirectional_attention", false, false);
+  DecoderConfig out =
+      read_decoder_config(config, {.num_key_value_heads = 4,
+                                   .head_dim = 256,
+                                   .heads_divide_hidden_size = true,
+                                   .max_position_embeddings = max_position_embeddings,
+                                   .activation = "hidden_activation",
+                                   .default_activation = "gelu_pytorch_tanh",
+                                   .pad_token_id = 0,
+                                   .tie_word_embeddings = true});
+  out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
+  out.norm = NormKind::kRmsPlusOne;
+  out.norm_places = NormPlaces::kBoth;
+  out.attention_scale =
+      1.0 / std::sqrt(config.number("query_pre_attn_scalar", 256.0, kLeastGemma, kMostGemma));
+  out.embedding_scale = std::sqrt(static_cast<double>(out.hidden_size));
+  out.embedding_scale_in_weight_type = true;
+  return out;
+}
+
+// Windows on all layers but every `period`-th.
+void set_alternating_windows(DecoderConfig& out, const ConfigReader& config, std::int64_t period) {
+  std::vector<bool> has_window;
+  for (std::int64_t i = 0; i < out.num_layers; ++i) has_window.push_back((i + 1) % period != 0);
+  set_windows(out, config, read_window(config, 4096), has_window);
+}
+
+// "full_attention" and "sliding_attention" have settings of their own; those of version 4 are
+// rope_theta and rope_scaling, rope_local_base_freq.
+std::vector<RopeConfig> read_ropes(const ConfigReader& config,
+                                   std::int64_t max_position_embeddings) {
+  const std::optional<ConfigReader> both = config.object("rope_parameters");
+  std::optional<ConfigReader> full, sliding;
+  if (both) {
+    for (const std::string& key : both->keys()) {
+      if (key == "full_attention" || key == "sliding_attention") continue;
+      both->fail(key, "rotary settings of this family are by layer type",
+                 "write them into full_attention and sliding_attention");
+    }
+    full = both->object("full_attention");
+    sliding = both->object("sliding_attention");
+  }
+  if (config.has("rope_scaling")) {
+    if (both) {
+      config.fail("rope_scaling", "rope_parameters is there too", "keep one of the two");
+    }
+    full = config.object("rope_scaling");
+    if (!full->has("rope_type") && full->text("type", "default") != "default")
+      full->fail("type", "transformers does not read it here: it would turn as without it",
+                 "write it as rope_type, or leave it out");
+  }
+  return {read_rope_settings(config, full, max_position_embeddings,
+                             read_theta(config, "rope_theta", 1e6)),
+          read_rope_settings(config, sliding, max_position_embeddings,
+                             read_theta(config, "rope_local_base_freq", kUsualRopeTheta))};
+}
+
+}  // namespace
+
+DecoderConfig read_gemma2_config(const ConfigReader& config) {
+  DecoderConfig out = read_gemma(config, 8192);
+  out.unseen_is_mean = true;  // transformers computes it by plain operators, with or without caps
+  out.attention_cap = read_cap(config, "attn_logit_softcapping", 50.0);
+  out.logit_cap = read_cap(config, "final_logit_softcapping", 30.0);
+  set_alternating_windows(out, config, 2);
+  out.ropes = {read_rope(config, out.max_position_embeddings)};
+  return out;
+}
+
+DecoderConfig read_gemma3_config(const ConfigReader& config) {
+  DecoderConfig out = read_gemma(config, 131072);
+  // attn_logit_softcapping is a key of this family, and nothing in transformers reads it.
+  out.logit_cap = read_cap(config, "final_logit_softcapping", std::nullopt);
+  out.head_norms = HeadNorms::kEach;
+  set_alternating_windows(out, config, config.size("sliding_window_pattern", 6));
+  out.ropes = read_ropes(config, out.max_position_embeddings);
+  for (BlockConfig& block : out.blocks) block.rope = block.window > 0 ? 1 : 0;
+  return out;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,87 @@
+// Field meanings and defaults are those of transformers' LlamaConfig, MistralConfig, GraniteConfig
+// and SmolLM3Config.
+#include "family/llama.h"
+
+#include "base/format.h"
+
+namespace sluice::detail {
+namespace {
+
+// The layers that turn queries and keys, where no_rope_layers has a 1: all but every n-th.
+std::vector<bool> read_turned_layers(const ConfigReader& config, std::int64_t num_layers) {
+  const char* const key = "no_rope_layers";
+  std::vector<bool> turned;
+  if (config.has(key)) {
+    const std::vector<std::int64_t> given = config.sizes(key, 0, 1);
+    if (given.size() < static_cast<std::size_t>(num_layers)) {
+      config.fail(key, formatted("it has {} entries for {} layers", given.size(), num_layers),
+                  "write one for every layer, 1 for those with rotary positions");
+    }
+    for (std::int64_t i = 0; i < num_layers; ++i)
+      turned.push_back(given[static_cast<std::size_t>(i)] == 1);
+    return turned;
+  }
+  const std::int64_t interval = config.size("no_rope_layer_interval", 4);
+  for (std::int64_t i = 0; i < num_layers; ++i) turned.push_back((i + 1) % interval != 0);
+  return turned;
+}
+
+}  // namespace
+
+DecoderConfig read_llama_config(const ConfigReader& config) {
+  DecoderConfig out = read_decoder_config(config, {.heads_divide_hidden_size = true});
+  out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
+  out.mlp_bias = config.flag("mlp_bias", false);
+  out.ropes = {read_rope(config, out.max_position_embeddings)};
+  return out;
+}
+
+DecoderConfig read_mistral_config(const ConfigReader& config) {
+  DecoderConfig out =
+      read_decoder_config(config, {.num_key_value_heads = 8, .max_position_embeddings = 4096 * 32});
+  // transformers would go on without the types.
+  if (config.has("layer_types"))
+    config.fail("layer_types", "layers of several types are not this family's",
+                "leave it out: sliding_window is of all layers");
+  const std::optional<std::int64_t> window = read_window(config, 4096);
+  for (BlockConfig& block : out.blocks) block.window = window.value_or(0);
+  out.ropes = {read_rope(config, out.max_position_embeddings)};
+  return out;
+}
+
+DecoderConfig read_granite_config(const ConfigReader& config) {
+  constexpr double kLargest = 1e9;
+  DecoderConfig out = read_decoder_config(config, {});
+  out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
+  out.mlp_bias = config.flag("mlp_bias", false);
+  out.embedding_scale = config.number("embedding_multiplier", 1.0, -kLargest, kLargest);
+  out.attention_scale = config.number("attention_multiplier", 1.0, -kLargest, kLargest);
+  out.residual_scale = config.number("residual_multiplier", 1.0, -kLargest, kLargest);
+  out.logit_divisor = config.number("logits_scaling", 1.0, -kLargest, kLargest);
+  if (out.logit_divisor == 0)
+    config.fail("logits_scaling", "logits cannot be divided by 0", "write another number");
+  out.ropes = {read_rope(config, out.max_position_embeddings)};
+  return out;
+}
+
+DecoderConfig read_smollm3_config(const ConfigReader& config) {
+  DecoderConfig out = read_decoder_config(config, {.num_key_value_heads = 4,
+                                                   .max_position_embeddings = 32768,
+                                                   .pad_token_id = 128004,
+                                                   .tie_word_embeddings = true});
+  out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
+  out.mlp_bias = config.flag("mlp_bias", false);
+  const std::vector<bool> turned = read_turned_layers(config, out.num_layers);
+  const std::optional<std::int64_t> window = read_window(config, std::nullopt);
+  const bool slides = config.flag("use_sliding_window", false) && window;
+  std::vector<bool> has_window;
+  for (std::size_t i = 0; i < turned.size(); ++i) {
+    has_window.push_back(slides && !turned[i]);
+    if (!turned[i]) out.blocks[i].rope = -1;
+  }
+  set_windows(out, config, window, has_window);
+  out.ropes = {read_rope(config, out.max_position_embeddings, 2e6)};
+  return out;
+}
+
+}  // namespace sluice::detail

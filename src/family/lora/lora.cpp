@@ -1,0 +1,261 @@
+#include "sluice/lora.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/format.h"
+#include "base/name_pattern.h"
+#include "base/text.h"
+#include "family/families.h"
+#include "family/lora/adapter_files.h"
+#include "family/lora/linear_layers.h"
+#include "family/operators.h"
+#include "plan/trainable.h"
+#include "sluice/error.h"
+
+namespace sluice {
+
+namespace detail {
+namespace {
+
+// A router or an expert: PEFT, for which the experts of a block are one tensor, has no adapter of
+// either.
+bool is_of_experts(const LayerInfo& layer, const std::string& name) {
+  const std::string mark = ".experts.";
+  if (name.find(mark) != std::string::npos) return true;
+  const std::string siblings = name.substr(0, name.rfind('.')) + mark;
+  return std::any_of(
+      layer.parameters.begin(), layer.parameters.end(),
+      [&](const ParameterSpec& parameter) { return parameter.name.starts_with(siblings); });
+}
+
+}  // namespace
+
+std::vector<LinearLayer> linear_layers(const ModelSpec& model) {
+  const Family* family = find_family(model.family);
+  const std::string ending = ".weight";
+  std::vector<LinearLayer> found;
+  for (const LayerInfo& layer : model.layers) {
+    if (layer.role != LayerRole::kBlock && layer.role != LayerRole::kHead) continue;
+    const bool transposed = family && family->conv1d && layer.role == LayerRole::kBlock;
+    for (const ParameterSpec& parameter : layer.parameters) {
+      if (parameter.shape.size() != 2 || !parameter.name.ends_with(ending) ||
+          is_adapter_parameter(parameter.name)) {
+        continue;
+      }
+      std::string name = parameter.name.substr(0, parameter.name.size() - ending.size());
+      if (is_of_experts(layer, name)) continue;
+      LinearLayer& linear = found.emplace_back();
+      linear.name = std::move(name);
+      linear.out = parameter.shape[transposed ? 1 : 0];
+      linear.in = parameter.shape[transposed ? 0 : 1];
+      linear.transposed = transposed;
+      linear.tied = !parameter.tied_to.empty();
+      linear.is_head = layer.role == LayerRole::kHead;
+    }
+  }
+  return found;
+}
+
+}  // namespace detail
+
+namespace {
+
+using detail::LinearLayer;
+
+constexpr const char* kA = ".lora_A.weight";
+constexpr const char* kB = ".lora_B.weight";
+
+// True if every pattern that matches the tied layer is for other layers, too, as "*" is.
+bool among_others(const std::vector<std::string>& patterns, const std::string& name,
+                  const std::vector<LinearLayer>& linear) {
+  return std::all_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    if (!matches_pattern(pattern, name)) return true;
+    return std::any_of(linear.begin(), linear.end(), [&](const LinearLayer& other) {
+      return !other.tied && matches_pattern(pattern, other.name);
+    });
+  });
+}
+
+[[noreturn]] void refuse(const std::string& option, const std::string& what,
+                         const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = option, .remedy = remedy});
+}
+
+// "q_proj" of "model.layers.0.self_attn.q_proj", which most of a model's patterns end with.
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+std::string suggestion(const std::string& pattern, const std::vector<LinearLayer>& linear) {
+  std::vector<std::string> names;
+  for (const LinearLayer& layer : linear) {
+    names.push_back(layer.name);
+    if (std::string last = last_part(layer.name);
+        std::find(names.begin(), names.end(), last) == names.end())
+      names.push_back(std::move(last));
+  }
+  std::string bare = pattern;
+  std::erase(bare, '*');
+  while (bare.starts_with('.')) bare.erase(0, 1);
+  const std::string near = nearest_name(bare, names);
+  if (near.empty()) {
+    std::erase_if(names, [](const std::string& name) { return name.find('.') != name.npos; });
+    return "the linear layers end in: " + join(names, ", ");
+  }
+  return "did you mean '" + (near.find('.') == near.npos ? "*" + near : near) + "'?";
+}
+
+// The parameters of adapters go right behind those of their layer, as modules have them.
+void insert_parameters(LayerInfo& layer, const AdaptedLinear& adapted) {
+  const auto last = std::find_if(layer.parameters.rbegin(), layer.parameters.rend(),
+                                 [&](const ParameterSpec& parameter) {
+                                   return parameter.name == adapted.name + ".weight" ||
+                                          parameter.name == adapted.name + ".bias";
+                                 });
+  const ParameterSpec a{adapted.a(), {adapted.rank, adapted.in}, {}, "float32", true, true};
+  const ParameterSpec b{adapted.b(), {adapted.out, adapted.rank}, {}, "float32", true, true};
+  layer.parameters.insert(last.base(), {a, b});
+}
+
+LayerInfo* layer_with(ModelSpec& model, const std::string& parameter) {
+  for (LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& own : layer.parameters)
+      if (own.name == parameter) return &layer;
+  }
+  return nullptr;
+}
+
+ModelSpec kept(ModelSpec model, bool adapters) {
+  for (LayerInfo& layer : model.layers) {
+    std::erase_if(layer.parameters, [&](const ParameterSpec& parameter) {
+      return is_adapter_parameter(parameter.name) != adapters;
+    });
+  }
+  return model;
+}
+
+}  // namespace
+
+double Adapter::scale(const AdaptedLinear& layer) const {
+  const auto rank = static_cast<double>(layer.rank);
+  return layer.alpha / (rank_stabilized ? std::sqrt(rank) : rank);
+}
+
+bool is_adapter_parameter(std::string_view name) {
+  return name.ends_with(kA) || name.ends_with(kB);
+}
+
+bool has_adapter(const ModelSpec& model) {
+  return std::any_of(model.layers.begin(), model.layers.end(), [](const LayerInfo& layer) {
+    return std::any_of(
+        layer.parameters.begin(), layer.parameters.end(),
+        [](const ParameterSpec& parameter) { return is_adapter_parameter(parameter.name); });
+  });
+}
+
+ModelSpec without_adapter(ModelSpec model) { return kept(std::move(model), false); }
+ModelSpec adapter_alone(ModelSpec model) { return kept(std::move(model), true); }
+
+Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
+  if (options.rank < 1)
+    refuse("`lora.rank`", "`lora.rank` = " + std::to_string(options.rank), "give at least 1");
+  if (options.target.empty())
+    refuse("`lora.target`", "`lora.target` = [] names no linear layer",
+           "name some, such as \"*q_proj\"");
+  const std::vector<LinearLayer> linear = detail::linear_layers(model);
+  if (linear.empty())
+    refuse("`lora.target`", "the model has no linear layers that are known", "use another model");
+  for (const std::string& pattern : options.target) {
+    const bool matches = std::any_of(linear.begin(), linear.end(), [&](const LinearLayer& layer) {
+      return matches_pattern(pattern, layer.name);
+    });
+    if (!matches)
+      refuse("`lora.target`", "`lora.target`: '" + pattern + "' matches no linear layer",
+             suggestion(pattern, linear));
+  }
+  Adapter adapter;
+  adapter.dropout = options.dropout;
+  for (const LinearLayer& layer : linear) {
+    if (!matches_any(options.target, layer.name)) continue;
+    if (layer.tied && among_others(options.target, layer.name, linear)) continue;
+    if (layer.tied) {
+      refuse("`lora.target`",
+             "'" + layer.name +
+                 "' is tied to the embedding, with which its adapter could not be "
+                 "merged",
+             "leave it out: \"*layers*\" matches what is in the blocks of most models");
+    }
+    adapter.layers.push_back({.name = layer.name,
+                              .rank = options.rank,
+                              .in = layer.in,
+                              .out = layer.out,
+                              .alpha = options.alpha,
+                              .transposed = layer.transposed});
+  }
+  return adapter;
+}
+
+namespace {
+
+// Layers with adapters, and the others of their model, run plain operators.
+void count_plain_operators(ModelSpec& model, Precision precision) {
+  const detail::Family* family = detail::find_family(model.family);
+  if (!family || model.config_text.empty() || !precision.fuses()) return;
+  precision.fused = false;
+  const Json document =
+      detail::language_config(detail::parse_config(model.config_text, "config.json"));
+  const ModelSpec plain = family->read(detail::ConfigReader(document, "config.json"), precision);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    model.layers[i].reads = plain.layers.at(i).reads;
+    model.layers[i].writes = plain.layers.at(i).writes;
+    model.layers[i].cost = plain.layers.at(i).cost;
+    model.layers[i].operators = plain.layers.at(i).operators;
+    model.layers[i].mask = plain.layers.at(i).mask;
+  }
+}
+
+// "" for the layer itself.
+std::string name_inside(const LayerInfo& layer, const std::string& name) {
+  return name == layer.name ? "" : name.substr(layer.name.size() + 1);
+}
+
+}  // namespace
+
+ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision) {
+  count_plain_operators(model, precision);
+  std::map<std::string, LinearLayer> linear;
+  for (LinearLayer& layer : detail::linear_layers(model)) {
+    std::string name = layer.name;
+    linear.emplace(std::move(name), std::move(layer));
+  }
+  for (LayerInfo& layer : model.layers) {
+    for (ParameterSpec& parameter : layer.parameters) parameter.trainable = false;
+  }
+  std::map<LayerInfo*, std::vector<detail::LowRankPair>> of_layer;
+  for (const AdaptedLinear& adapted : adapter.layers) {
+    const auto own = linear.find(adapted.name);
+    if (own == linear.end() || own->second.in != adapted.in || own->second.out != adapted.out) {
+      refuse("Adapter::layers",
+             formatted("the model has no linear layer '{}' from {} to {}", adapted.name, adapted.in,
+                       adapted.out),
+             "make the adapter of this model");
+    }
+    LayerInfo* const layer = layer_with(model, adapted.name + ".weight");
+    insert_parameters(*layer, adapted);
+    of_layer[layer].push_back({.name = name_inside(*layer, adapted.name),
+                               .rank = adapted.rank,
+                               .in = adapted.in,
+                               .out = adapted.out});
+  }
+  for (const auto& [layer, pairs] : of_layer) {
+    if (!layer->operators) continue;
+    layer->operators = std::make_shared<const LayerOperators>(
+        detail::with_low_rank(*layer->operators, pairs, adapter.dropout > 0, precision));
+  }
+  detail::set_costs_of_trained(model);
+  return model;
+}
+
+}  // namespace sluice

@@ -1,0 +1,229 @@
+#include "family/nested.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "base/file.h"
+#include "base/strict_json.h"
+#include "family/families.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::size_t kMaxNamesBytes = 100'000'000;  // of a header or an index
+constexpr const char* kTies = "tie_word_embeddings";
+
+struct Whole {
+  const char* name;       // model_type
+  const char* text_type;  // model_type of a text_config that says none
+  const char* inside;     // what stands for the base model's prefix in its names
+  // The tie of the head where the whole does not say it: always, never, or as text_config says.
+  enum { kNever, kAlways, kAsText } ties;
+};
+
+constexpr const char* kLanguageModel = "model.language_model.";
+constexpr std::array kWholes = {
+    Whole{"gemma3", "gemma3_text", kLanguageModel, Whole::kAlways},
+    Whole{"idefics3", "llama", "model.text_model.", Whole::kNever},
+    Whole{"internvl", "qwen2", kLanguageModel, Whole::kAlways},
+    Whole{"llava", "llama", kLanguageModel, Whole::kAsText},
+    Whole{"llava_next", "llama", kLanguageModel, Whole::kNever},
+    Whole{"llava_onevision", "qwen2", kLanguageModel, Whole::kAsText},
+    Whole{"mistral3", "mistral", kLanguageModel, Whole::kAlways},
+    Whole{"qwen2_5_vl", "qwen2_5_vl_text", kLanguageModel, Whole::kAsText},
+    Whole{"qwen2_vl", "qwen2_vl_text", kLanguageModel, Whole::kAsText},
+    Whole{"qwen3_vl", "qwen3_vl_text", kLanguageModel, Whole::kNever},
+    Whole{"smolvlm", "llama", "model.text_model.", Whole::kNever},
+};
+
+// A family whose positions are three numbers a token, which are one and the same in a text.
+struct Alias {
+  const char* text_type;
+  const char* family;
+  double norm_eps, rope_theta;  // where nothing is said
+};
+constexpr std::array kAliases = {Alias{"qwen2_vl_text", "qwen2", 1e-5, 1e6},
+                                 Alias{"qwen2_5_vl_text", "qwen2", 1e-5, 1e6},
+                                 Alias{"qwen3_vl_text", "qwen3", 1e-6, 5e5}};
+
+std::string type_of(const Json& document) {
+  const Json& type = document.at("model_type");
+  return type.is_string() ? type.text() : "";
+}
+
+const Whole* find_whole(const Json& document) {
+  const std::string type = type_of(document);
+  const auto found = std::find_if(kWholes.begin(), kWholes.end(),
+                                  [&](const Whole& whole) { return type == whole.name; });
+  return found == kWholes.end() ? nullptr : found;
+}
+
+bool has_text_config(const Json& document) { return document.at("text_config").is_object(); }
+
+bool says(const Json& document, const char* key) { return !document.at(key).is_null(); }
+
+// Sections of the three positions mean nothing where these are the same.
+void use_one_position(Json& config) {
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (!config.at(key).is_object()) continue;
+    Json& rope = config[key];
+    rope.erase("mrope_section");
+    rope.erase("mrope_interleaved");
+    for (const char* type : {"rope_type", "type"}) {
+      if (rope.at(type) == "mrope") rope[type] = "default";
+    }
+  }
+}
+
+void become_family(Json& config, const Alias& alias) {
+  config["model_type"] = alias.family;
+  if (!says(config, "rms_norm_eps")) config["rms_norm_eps"] = alias.norm_eps;
+  use_one_position(config);
+  const bool is_nested = config.at("rope_parameters").is_object();
+  if (says(config, "rope_theta") || (is_nested && says(config.at("rope_parameters"), "rope_theta")))
+    return;
+  (is_nested ? config["rope_parameters"] : config)["rope_theta"] = alias.rope_theta;
+}
+
+// As transformers 5.23: in some wholes either word ties; in the others the whole's word counts, and
+// its own default where it has none.
+bool ties_head(const Json& document, const Json& text, const Whole& whole) {
+  if (whole.ties == Whole::kAsText && text.at(kTies) == true) return true;
+  if (says(document, kTies)) return document.at(kTies) == true;
+  return whole.ties == Whole::kAlways;
+}
+
+Json text_of(const Json& document) {
+  if (has_text_config(document)) return document.at("text_config");
+  Json text = document;  // as the first of these models had it: all in one object
+  for (const char* key : {"vision_config", "text_config", "model_type"}) text.erase(key);
+  return text;
+}
+
+// The names of a family, and those in files.
+struct Naming {
+  std::string base, head;  // instead of the base model's prefix; before all other names
+
+  std::string operator()(const std::string& name, const std::string& base_prefix) const {
+    if (name.empty()) return name;
+    return name.starts_with(base_prefix) ? base + name.substr(base_prefix.size()) : head + name;
+  }
+};
+
+// The layouts that are met in files, the one of `inside` first.
+std::vector<Naming> namings(const std::string& inside, const std::string& base_prefix) {
+  return {{inside, ""},
+          {"language_model." + base_prefix, "language_model."},
+          {kLanguageModel, ""},
+          {"model.text_model.", ""},
+          {base_prefix, ""}};
+}
+
+}  // namespace
+
+bool is_whole_of_known_parts(const Json& document) { return find_whole(document) != nullptr; }
+
+bool is_part_of_a_whole(const std::string& config_text) {
+  const std::optional<Json> document = parse_json(config_text);
+  return document && find_whole(*document) != nullptr;
+}
+
+Json language_config(const Json& document) {
+  const Whole* whole = find_whole(document);
+  const bool is_family = find_family(type_of(document)) != nullptr;
+  if (!whole && (is_family || !has_text_config(document))) return document;
+  Json config = text_of(document);
+  for (const char* key : {"hidden_size", "vocab_size"}) {
+    if (says(document, key)) config[key] = document.at(key);
+  }
+  for (const char* key : {"dtype", "torch_dtype", "quantization_config"}) {
+    if (!config.contains(key) && document.contains(key)) config[key] = document.at(key);
+  }
+  if (!whole) {
+    // Planned only: of a whole that is not known either word may tie.
+    if (!config.contains(kTies) && document.contains(kTies)) config[kTies] = document.at(kTies);
+    if (document.at(kTies) == true) config[kTies] = true;
+    return config;
+  }
+  config[kTies] = ties_head(document, config, *whole);
+  if (!says(config, "model_type")) config["model_type"] = whole->text_type;
+  const auto alias = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& known) {
+    return type_of(config) == known.text_type;
+  });
+  if (alias != kAliases.end()) become_family(config, *alias);
+  return config;
+}
+
+void require_bare_head(const ConfigReader& text) {
+  const std::string family = text.text("model_type", "");
+  const auto refuse = [&](const char* key, const std::string& what, const std::string& remedy) {
+    text.fail(key, what + " inside a vision-language model are not implemented",
+              remedy + "; transformers leaves them out there");
+  };
+  constexpr const char* kCap = "final_logit_softcapping";
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  if (family == "gemma2" && !text.is_null(kCap)) refuse(kCap, "capped logits", "write null");
+  if (family == "gemma3_text" && text.has(kCap)) refuse(kCap, "capped logits", "write null");
+  if (family == "granite" && text.number("logits_scaling", 1.0, -kLargest, kLargest) != 1.0)
+    refuse("logits_scaling", "scaled logits", "write 1");
+  const bool has_experts = family == "mixtral" || family == "olmoe" || family == "qwen3_moe";
+  if (has_experts && text.flag("output_router_logits", false))
+    refuse("output_router_logits", "load balancing losses", "write false");
+}
+
+std::set<std::string> stored_names(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  std::set<std::string> names;
+  const std::string single = directory + "/model.safetensors",
+                    index = directory + "/model.safetensors.index.json";
+  Json names_of;
+  if (fs::exists(single, code)) {
+    const File file = File::open(single);
+    std::array<unsigned char, 8> prefix{};
+    if (file.size() < prefix.size()) return names;
+    file.read(prefix.data(), prefix.size(), 0);
+    std::uint64_t length = 0;
+    for (std::size_t i = prefix.size(); i-- > 0;) length = length << 8 | prefix[i];
+    // A broken file is refused where it is opened (safetensors.h).
+    if (length > kMaxNamesBytes || length > file.size() - prefix.size()) return names;
+    std::string header(length, '\0');
+    file.read(header.data(), header.size(), prefix.size());
+    names_of = parse_strict_json(header, single);
+  } else if (fs::exists(index, code)) {
+    const Json document = parse_strict_json(read_text(index, kMaxNamesBytes), index);
+    names_of = document.at("weight_map");
+  }
+  if (!names_of.is_object()) return names;
+  for (const auto& [name, place] : names_of.members()) names.insert(name);
+  return names;
+}
+
+void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::string>& stored) {
+  const Family* family = find_family(model.family);
+  const Whole* whole = find_whole(document);
+  const std::string prefix = family->base_prefix;
+  const std::vector<Naming> known = namings(whole ? whole->inside : kLanguageModel, prefix);
+  // The first block has names that no other part of the model can have, which a tied table may not.
+  const std::string sample =
+      model.layers.at(static_cast<std::size_t>(model.block_range().first)).parameters.at(0).name;
+  const auto found = std::find_if(known.begin(), known.end(), [&](const Naming& naming) {
+    return stored.contains(naming(sample, prefix));
+  });
+  const Naming& naming = found == known.end() ? known.front() : *found;
+  for (LayerInfo& layer : model.layers) {
+    layer.name = naming(layer.name, prefix);
+    for (std::string& module : layer.modules) module = naming(module, prefix);
+    for (ParameterSpec& parameter : layer.parameters) {
+      parameter.name = naming(parameter.name, prefix);
+      parameter.tied_to = naming(parameter.tied_to, prefix);
+    }
+  }
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,519 @@
+// Elements: D hidden size, F inner size, Q and K widths of all query and key heads, H query heads,
+// E experts.
+#include "family/operators.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::detail {
+namespace {
+
+constexpr double kInt64 = 8, kFloat = 4;  // bytes of one
+
+double as_double(std::int64_t count) { return static_cast<double>(count); }
+// Always float32: inside norms, the loss, the log-sums of attention, fused operators.
+double wide(std::int64_t count) { return kFloat * as_double(count); }
+
+ShapePolynomial per_token(double bytes) { return {.per_token = bytes}; }
+ShapePolynomial per_pair(double bytes) { return {.per_pair = bytes}; }
+ShapePolynomial once(double bytes) { return {.constant = bytes}; }
+
+using Field = ShapePolynomial LayerCost::*;
+using Pooled = ShapePolynomial PooledBytes::*;
+constexpr Field kKept = &LayerCost::after_forward, kKeptForWeights = &LayerCost::after_input,
+                kOnEntry = &LayerCost::on_entry, kInWeight = &LayerCost::in_weight,
+                kAtEnd = &LayerCost::at_end, kInForward = &LayerCost::in_forward;
+
+void need(Operator& of, Field field, Needed when, std::string name, const ShapePolynomial& bytes) {
+  of.bytes.push_back({field, nullptr, when, std::move(name), bytes});
+}
+void need(Operator& of, Pooled field, Needed when, std::string name, const ShapePolynomial& bytes) {
+  of.bytes.push_back({nullptr, field, when, std::move(name), bytes});
+}
+
+// What norms and sums make is of the parameters' type, all else between products of theirs.
+bool is_stored(const std::string& value) {
+  return value == "x" || value == "h" || value.starts_with("normed ");
+}
+
+// module: "": the layer's own.
+std::string parameter_of(const std::string& module, const std::string& name) {
+  return module.empty() ? name : module + "." + name;
+}
+
+// Of all that is there for a moment, the largest counts.
+constexpr const char* kMoment = "moment";
+
+}  // namespace
+
+OperatorList::OperatorList(const Precision& precision)
+    : precision_(precision),
+      stored_(as_double(precision.parameter_bytes())),
+      product_(as_double(precision.product_bytes())) {}
+
+void OperatorList::matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
+                          bool bias, bool transposed) {
+  parameters_.push_back({parameter_of(name, "weight"), {rows, columns}, {}});
+  if (bias) parameters_.push_back({parameter_of(name, "bias"), {transposed ? columns : rows}, {}});
+}
+
+void OperatorList::vector(const std::string& name, std::int64_t size, bool bias) {
+  parameters_.push_back({parameter_of(name, "weight"), {size}, {}});
+  if (bias) parameters_.push_back({parameter_of(name, "bias"), {size}, {}});
+}
+
+// The gradient of a weight before it joins its sum, where it is not added in place.
+double OperatorList::weight_gradient(double count) const {
+  if (fuses()) return 0.0;
+  return (precision_.casts() ? product_ + stored_ : stored_) * count;
+}
+
+// The same, and its copy in the type of the sum, of a weight that is larger than what is kept.
+double OperatorList::gradient_and_copy(double count) const {
+  return weight_gradient(count) + (fuses() || stored_ == kFloat ? 0.0 : kFloat * count);
+}
+
+std::vector<std::string> OperatorList::weights_of(const std::vector<std::string>& modules) const {
+  std::vector<std::string> weights;
+  for (const std::string& module : modules) {
+    for (const ParameterSpec& parameter : parameters_)
+      for (const char* name : {"weight", "bias"})
+        if (parameter.name == parameter_of(module, name)) weights.push_back(parameter.name);
+  }
+  return weights;
+}
+
+Operator& OperatorList::add(std::vector<std::string> reads, std::string writes,
+                            std::vector<std::string> weights) {
+  return operators_.all.emplace_back(Operator{
+      .reads = std::move(reads), .writes = std::move(writes), .weights = std::move(weights)});
+}
+
+// Keeps what it reads for its weight, one for all readers unless each casts it, and from I to W
+// the gradient of its result, too.
+Operator& OperatorList::linear(const std::string& name, const std::string& from,
+                               const std::string& to, std::int64_t in, std::int64_t out) {
+  Operator& of = add({from}, to, weights_of({name}));
+  const double weights = as_double(in) * as_double(out);
+  of.forward_flops = of.input_flops = of.weight_flops = per_token(2 * weights);
+  of.casted_weights = casted_weights(weights);
+  const std::string operand = precision_.casts() && is_stored(from) ? from + " of " + name : from;
+  need(of, kKept, Needed::kWeight, operand, per_token(product(in)));
+  need(of, kKeptForWeights, Needed::kWeight, operand, per_token(product(in)));
+  need(of, kKeptForWeights, Needed::kTrains, "d " + to, per_token(product(out)));
+  return of;
+}
+
+void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t width,
+                        std::int64_t groups, const std::string& from, const std::string& to,
+                        bool of_products) {
+  Operator& of = add({from}, to, weights_of({name}));
+  const double narrow = of_products ? product(width) : stored(width);
+  const std::string floats = narrow == wide(width) ? from : from + " in float32";
+  const std::string normalized = to + " before its weight";
+  need(of, kKeptForWeights, Needed::kTrains, kind == NormKind::kLayer ? from : normalized,
+       per_token(narrow));
+  need(of, kKeptForWeights, Needed::kTrains, "d " + to, per_token(narrow));
+  if (fuses() || kind == NormKind::kLayer) {  // the normalized x is computed again
+    need(of, kKept, Needed::kBackward, from, per_token(narrow));
+    need(of, kKept, Needed::kBackward, to + " statistics",
+         per_token(fuses() || of_products ? wide(2 * groups) : stored(2 * groups)));
+    return;
+  }
+  need(of, kKept, Needed::kFlows, floats, per_token(wide(width)));
+  need(of, kKept, Needed::kFlows, to + " statistics", per_token(wide(groups)));
+  need(of, kKept, Needed::kWeight, normalized,
+       per_token(kind == NormKind::kRms ? narrow : wide(width)));
+  if (kind == NormKind::kRmsPlusOne)  // 1 + the weight
+    need(of, kKept, Needed::kFlows, to + " weight", once(wide(width / groups)));
+}
+
+// The sum with x, of what is dropped from.
+void OperatorList::residual(const std::string& from, double dropout, std::int64_t width,
+                            const std::string& x, const std::string& to) {
+  Operator& of = add({from, x}, to);
+  if (dropout > 0) need(of, kKept, Needed::kFirstFlows, from + " mask", per_token(product(width)));
+}
+
+void OperatorList::embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled) {
+  Operator& of = add({}, "y", {"weight", "*.wpe.weight"});
+  need(of, kKept, Needed::kTrains, "ids", per_token(kInt64));
+  if (dropout > 0) need(of, kKept, Needed::kTrains, "mask", per_token(stored(width)));
+  need(of, kKeptForWeights, Needed::kTrains, "ids", per_token(kInt64));
+  need(of, kKeptForWeights, Needed::kTrains, "d y", per_token(stored(width)));
+  // The gradient of the table is as large as the table, unless it is added in place; so is its copy
+  // in float32, which its sum has.
+  const double bytes = stored_ + (stored_ == kFloat ? 0.0 : kFloat);
+  if (!fuses()) need(of, kAtEnd, Needed::kTrains, "d table", once(bytes * as_double(rows * width)));
+  // The rows that are looked up, and twice as much with dropout.
+  const int copies = 1 + (dropout > 0) + scaled;
+  need(of, kInForward, Needed::kAlways, kMoment, per_token(stored(copies * width)));
+}
+
+// Keeps queries, keys and values, its result and one log-sum a head; where it is written down,
+// what every pair of tokens makes.
+void OperatorList::scaled_dot_products(const AttentionSizes& a) {
+  const std::int64_t h = a.heads, q = a.query_width, k = a.key_width;
+  const bool drops = a.dropout > 0, turned = a.rotary_dim > 0;
+  if (a.capped) {
+    // A product, the hyperbolic tangent and the probability, in float32.
+    Operator& scores = add({"turned q", "turned k"}, "scores");
+    need(scores, kKept, Needed::kSecondFlows, "turned q", per_token(product(q)));
+    need(scores, kKept, Needed::kFirstFlows, "turned k", per_token(product(q)));
+    need(scores, kKept, Needed::kFlows, "tangents", per_pair(product(h)));
+    need(scores, kKept, Needed::kFlows, "probabilities", per_pair(wide(h)));
+  }
+  Operator& of =
+      a.capped ? add({"scores", "v"}, "attended") : add({"turned q", "turned k", "v"}, "attended");
+  of.forward_flops = per_pair(as_double(4 * q));
+  of.input_flops = per_pair(as_double(8 * q));
+  if (a.capped) {
+    const std::string casted = product_ < kFloat ? "casted probabilities" : "probabilities";
+    need(of, kKept, Needed::kFirstFlows, "v", per_token(product(q)));
+    need(of, kKept, Needed::kSecondFlows, casted, per_pair(product(h)));
+    if (drops) need(of, kKept, Needed::kBackward, "dropped", per_pair(product(2 * h)));
+    need(of, kInForward, Needed::kAlways, kMoment, per_pair(product(h) + wide(h)));
+    // Two more of every pair, when what the feed-forward kept is gone: that is as much in sequences
+    // of usual length, so that a quarter of them is left.
+    need(of, kOnEntry, Needed::kBackward, kMoment, per_pair(product(h) / 2));
+  } else {
+    need(of, kKept, Needed::kBackward, "turned q", per_token(product(q)));
+    need(of, kKept, Needed::kBackward, "turned k", per_token(product(drops ? q : k)));
+    need(of, kKept, Needed::kBackward, "v", per_token(product(drops ? q : k)));
+    if (drops) {  // every head has keys and values; probabilities before and after it, its mask
+      need(of, kKept, Needed::kBackward, "scores", per_pair(product(3 * h)));
+    } else {
+      need(of, kKept, Needed::kBackward, "attended", per_token(product(q)));
+      need(of, kKept, Needed::kBackward, "log-sums", per_token(wide(h)));
+    }
+  }
+  // Values may be a view of the result of the product of all three.
+  if (a.projections.size() == 1 && turned && !a.copies_values)
+    need(of, kKept, Needed::kBackward, "q k v", per_token(product(q + k)));
+  const int queries = 4 + a.norms_heads - !turned;
+  need(of, kInForward, Needed::kAlways, kMoment,
+       per_token(stored(2 * a.hidden) + product(queries * q + (a.copies_values ? 4 : 3) * k)));
+}
+
+void OperatorList::plain_attention(const AttentionSizes& a) {
+  const std::int64_t d = a.hidden, q = a.query_width, k = a.key_width;
+  const bool turned = a.rotary_dim > 0;
+  if (!a.capped)
+    entry_of_plain_attention_ = {.per_token = product(2 * (q + k)),
+                                 .per_pair = a.dropout > 0 ? product(a.heads) : 0.0};
+  std::string normed = "x";
+  if (!a.norm_before.empty()) norm(a.norm, a.norm_before, d, 1, "x", normed = "normed x");
+  if (a.projections.size() == 1) {
+    linear(a.projections[0], normed, "q k v", d, q + 2 * k);
+    for (const char* part : {"q", "k", "v"}) add({"q k v"}, part);
+  } else {
+    const std::int64_t widths[] = {q, k, k};
+    const char* const parts[] = {"q", "k", "v"};
+    for (int i = 0; i < 3; ++i) linear(a.projections[i], normed, parts[i], d, widths[i]);
+  }
+  const auto prepare = [&](const std::string& part, const std::string& head_norm,
+                           std::int64_t width, std::int64_t heads) {
+    const std::string to = head_norm.empty() ? part : "normed " + part;
+    if (!head_norm.empty()) norm(a.norm, head_norm, width, heads, part, to, true);
+    Operator& of = add({to}, "turned " + part);
+    // Sines and cosines in another type count as if every row had its own.
+    if (turned && !a.wide_rotary)
+      need(of, kKept, Needed::kFlows, "angles", per_token(casted_table(2 * a.rotary_dim)));
+  };
+  prepare("q", a.query_norm, q, a.norms_heads ? a.heads : 1);
+  prepare("k", a.key_norm, k, a.norms_heads ? k / a.head_dim : 1);
+  scaled_dot_products(a);
+  // By rows: a copy, where heads were not views of rows.
+  const bool copies = turned || a.dropout > 0 || a.capped;
+  if (copies) add({"attended"}, "attended rows");
+  linear(a.output, copies ? "attended rows" : "attended", "attention", q, d);
+  std::string result = "attention";
+  if (!a.norm_behind.empty()) norm(a.norm, a.norm_behind, d, 1, result, "normed attention");
+  if (!a.norm_behind.empty()) result = "normed attention";
+  residual(result, a.residual_dropout, d, "x", "h");
+}
+
+void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
+  using enum Needed;
+  const double d = wide(half.hidden);
+  double until_input = half.until_input, until_weight = half.until_weight,
+         after_input = half.after_input, sums = 0;  // of the weights of norms
+  const std::string& x = of.reads.front();
+  need(of, kKept, kBackward, x, per_token(d));
+  need(of, kOnEntry, kBackward, "d " + half.name, per_token(d));
+  need(of, kKeptForWeights, kTrains, "d " + half.name, per_token(d));
+  if (half.norm_before) {
+    until_weight += d;
+    until_input += wide(ops::kNormFloats);
+    sums += d;
+  } else {
+    need(of, kKeptForWeights, kTrains, x, per_token(d));
+  }
+  if (half.norm_behind) {
+    until_input += d + wide(ops::kNormFloats);
+    after_input += d;
+    sums += d;
+  }
+  const auto running = [&](std::int64_t width) {  // blocks of a width follow each other
+    need(of, &PooledBytes::in_backward, kBackward, "floats " + std::to_string(width),
+         per_token(wide(width)));
+  };
+  if (half.norm_before) running(half.hidden);
+  running(half.width);
+  const ShapePolynomial later{.constant = sums, .per_token = after_input};
+  need(of, &PooledBytes::until_input, kTrains, half.name, per_token(until_input));
+  need(of, &PooledBytes::until_weight, kTrains, half.name, per_token(until_weight));
+  need(of, &PooledBytes::after_input, kTrains, half.name, later);
+  // Without weights to come everything ends with the gradient of the input.
+  need(of, &PooledBytes::until_input, kFrozen, half.name, per_token(until_input + until_weight));
+  need(of, &PooledBytes::in_backward, kFrozen, half.name, later);
+  need(of, &PooledBytes::in_forward, kForwardOnly, half.name,
+       per_token(until_input + until_weight));
+  need(of, kInForward, kAlways, "fused", per_token(3 * d));
+}
+
+void OperatorList::fused_attention(const AttentionSizes& a) {
+  std::vector<std::string> modules = a.projections;
+  for (const std::string& module :
+       {a.output, a.query_norm, a.key_norm, a.norm_before, a.norm_behind})
+    modules.push_back(module);
+  Operator& of = add({"x"}, "h", weights_of(modules));
+  const std::int64_t q = a.query_width, k = a.key_width, width = q + 2 * k;
+  const double weights = as_double(2 * a.hidden) * as_double(q + k);
+  of.forward_flops = {.per_token = 2 * weights, .per_pair = as_double(4 * q)};
+  of.input_flops = {.per_token = 2 * weights, .per_pair = as_double(8 * q)};
+  of.weight_flops = per_token(2 * weights);
+  std::int64_t head_norms = 0;
+  if (!a.query_norm.empty()) head_norms = q + k + (a.norms_heads ? a.heads + k / a.head_dim : 2);
+  fused_half(of, {.name = "attention",
+                  .hidden = a.hidden,
+                  .width = q,
+                  .norm_before = !a.norm_before.empty(),
+                  .norm_behind = !a.norm_behind.empty(),
+                  .until_input = wide(width + a.heads + head_norms),
+                  .until_weight = wide(q),
+                  .after_input = wide(width)});
+  const ShapePolynomial scratch{
+      .constant = wide(2 * ops::kQueryBlock * (ops::kScoreSlack + a.head_dim) + ops::kScoreSlack),
+      .per_length = wide(ops::kKeyMatrices * a.head_dim + 2 * ops::kQueryBlock)};
+  need(of, &PooledBytes::in_backward, Needed::kBackward, "scratch", scratch);
+  need(of, &PooledBytes::in_forward, Needed::kAlways, "scratch", scratch);
+}
+
+void OperatorList::attention(const AttentionSizes& sizes) {
+  sizes.fused&& fuses() ? fused_attention(sizes) : plain_attention(sizes);
+}
+
+void OperatorList::plain_feed_forward(const FeedForwardSizes& s) {
+  const std::int64_t d = s.hidden, f = s.inner;
+  std::string x = s.reads;
+  if (!s.norm_before.empty()) norm(s.norm, s.norm_before, d, 1, s.reads, x = "normed h");
+  const bool one_matrix = s.gated && s.projections.size() == 1;
+  if (one_matrix) {
+    linear(s.projections[0], x, "gate and up", d, 2 * f);
+    for (const char* part : {"gate", "up"}) add({"gate and up"}, part);
+  } else {
+    linear(s.projections[0], x, "gate", d, f);
+    if (s.gated) linear(s.projections[1], x, "up", d, f);
+  }
+  // ReLU's result says all that its gradient needs.
+  Operator& activation = add({"gate"}, "activated");
+  const bool keeps_result = s.activation == Activation::kRelu;
+  need(activation, kKept, Needed::kFlows, keeps_result ? "activated" : "gate",
+       per_token(product(f)));
+  if (s.gated) {
+    Operator& times = add({"activated", "up"}, "inner");
+    need(times, kKept, Needed::kFirstFlows, "up", per_token(product(f)));
+    need(times, kKept, Needed::kSecondFlows, "activated", per_token(product(f)));
+    if (one_matrix) need(times, kKept, Needed::kFirstFlows, "gate", per_token(product(f)));
+  }
+  const std::int64_t moment = s.gated ? (one_matrix ? 4 : 3) * f : 2 * f;
+  Operator& last = linear(s.last, s.gated ? "inner" : "activated", "fed", f, d);
+  need(last, kInForward, Needed::kAlways, kMoment, per_token(stored(4 * d) + product(moment)));
+  // Gradients of the product, of gate and up; what the product itself leaves is free before.
+  need(last, kOnEntry, Needed::kNoWeight, kMoment, per_token(product((s.gated ? 3 : 2) * f)));
+  need(last, kOnEntry, Needed::kWeight, kMoment,
+       {.constant = weight_gradient(as_double(f) * as_double(d)), .per_token = product(2 * f)});
+  std::string result = "fed";
+  if (!s.norm_behind.empty()) norm(s.norm, s.norm_behind, d, 1, result, "normed fed");
+  if (!s.norm_behind.empty()) result = "normed fed";
+  residual(result, s.residual_dropout, d, "h", "y");
+}
+
+void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
+  std::vector<std::string> modules = s.projections;
+  for (const std::string& module : {s.last, s.norm_before, s.norm_behind})
+    modules.push_back(module);
+  Operator& of = add({s.reads, "h"}, "y", weights_of(modules));
+  const std::int64_t matrices = s.gated ? 3 : 2;
+  of.forward_flops = of.input_flops = of.weight_flops =
+      per_token(2 * as_double(matrices * s.hidden) * as_double(s.inner));
+  fused_half(of, {.name = "feed-forward",
+                  .hidden = s.hidden,
+                  .width = s.inner,
+                  .norm_before = !s.norm_before.empty(),
+                  .norm_behind = !s.norm_behind.empty(),
+                  .until_weight = wide(matrices * s.inner)});
+  // In the backward of plain attention before it memory that has been kept is free for fused
+  // operators alone: gradients of queries, keys, values and the result; of every pair, where
+  // attention drops some, that of its probability, in whose place that of the score comes.
+  need(of, kOnEntry, Needed::kBackward, kMoment, entry_of_plain_attention_);
+}
+
+void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
+  sizes.fused&& fuses() ? fused_feed_forward(sizes) : plain_feed_forward(sizes);
+}
+
+// What is held does not depend on which experts a token meets. Casted weights are those of all.
+void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
+                           const std::string& norm_behind, NormKind norm_kind) {
+  const std::int64_t d = s.hidden, f = s.inner, e = s.experts, k = s.top_k;
+  std::string x = "h";
+  if (!norm_before.empty()) norm(norm_kind, norm_before, d, 1, "h", x = "normed h");
+  linear(s.block + ".gate", x, "scores of experts", d, e);
+  // Probabilities of all experts, numbers of the K chosen ones.
+  Operator& routes = add({"scores of experts"}, "shares");
+  double routing = wide(e) + kInt64 * as_double(k);
+  if (s.normalizes) routing += wide(k + 1);  // and their sum
+  if (s.balances) routing += precision_.casts() ? wide(e) : stored(e);
+  need(routes, kKept, Needed::kBackward, "routes",
+       {.constant = s.balances ? wide(e) : 0.0, .per_token = routing});
+  const std::string each = s.block + ".experts.*.";
+  Operator& of =
+      add({x}, "results",
+          {each + s.gate + ".weight", each + s.up + ".weight", each + s.down + ".weight"});
+  of.forward_flops = of.input_flops = of.weight_flops =
+      per_token(6 * as_double(d) * as_double(k) * as_double(f));
+  of.casted_weights = casted_weights(3 * as_double(d) * as_double(e) * as_double(f));
+  // Of every chosen expert gate, its activation, up, their product and the result.
+  const std::int64_t between = s.activation == Activation::kRelu ? 2 : 3;
+  const double operands = product(k * d) * (precision_.casts() ? 2 : 1);
+  // Where a choice goes among the tokens sorted by expert.
+  need(of, kKept, Needed::kFlows, "places", per_token(kInt64 * as_double(k)));
+  need(of, kKept, Needed::kBackward, "chosen", per_token(product(k * between * f)));
+  need(of, kKept, Needed::kTrains, "inner", per_token(product(k * f) + operands));
+  need(of, kKeptForWeights, Needed::kTrains, "chosen",
+       per_token(operands + product(k * (3 * f + d))));
+  need(of, kInForward, Needed::kAlways, kMoment, per_token(product(4 * d + 3 * k * d)));
+  need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
+  need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
+  Operator& weighs = add({"results", "shares"}, "fed");
+  // And back; shares are as wide as the probabilities in some families.
+  need(weighs, kKept, Needed::kFirstFlows, "shares",
+       per_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
+  need(weighs, kKept, Needed::kSecondFlows, "results", per_token(product(k * d)));
+  std::string result = "fed";
+  if (!norm_behind.empty()) norm(norm_kind, norm_behind, d, 1, result, "normed fed");
+  if (!norm_behind.empty()) result = "normed fed";
+  residual(result, 0, d, "h", "y");
+}
+
+void OperatorList::last_norm(NormKind kind, std::int64_t width) {
+  const double d = stored(width);
+  if (fuses()) {
+    Operator& of = add({"x"}, "y", weights_of({""}));
+    need(of, kKept, Needed::kBackward, "x", per_token(d));
+    need(of, &PooledBytes::until_input, Needed::kBackward, "y", per_token(wide(ops::kNormFloats)));
+    need(of, &PooledBytes::after_input, Needed::kBackward, "y", once(d));
+    need(of, kKeptForWeights, Needed::kTrains, "d y", per_token(d));
+  } else {
+    norm(kind, "", width, 1, "x", "y");
+  }
+  Operator& of = operators_.all.back();
+  double moment = 2 * d;
+  if (fuses())
+    moment = d;
+  else if (kind != NormKind::kLayer)
+    moment = wide(2 * width) + d;
+  need(of, kInForward, Needed::kAlways, kMoment, per_token(moment));
+}
+
+void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped) {
+  Operator& of = linear("", "x", "logits", width, vocab_size);
+  const double weights = as_double(vocab_size) * as_double(width);
+  // The log-probabilities and targets of the loss.
+  need(of, kKept, Needed::kBackward, "loss", per_token(wide(vocab_size) + kInt64));
+  if (capped) need(of, kKept, Needed::kBackward, "tangents", per_token(product(vocab_size)));
+  // Then logits and log-probabilities are free, but for those that the gradient stands in.
+  const double free = stored_ == product_ && stored_ == kFloat ? 0.0 : wide(vocab_size);
+  if (!fuses())
+    need(of, kInWeight, Needed::kWeight, kMoment,
+         {.constant = gradient_and_copy(weights), .per_token = -free});
+  // Fused, the gradient takes the place of the logits.
+  need(of, kOnEntry, Needed::kBackward, kMoment, per_token(wide(fuses() ? width : 2 * vocab_size)));
+}
+
+// In the forward the logits and, of their exponentials, the gradient of what enters; the weight's
+// gradient makes the logits again.
+void OperatorList::head_by_blocks(std::int64_t vocab_size, std::int64_t width) {
+  Operator& of = add({"x"}, "loss", {"weight"});
+  const double flops = 2.0 * as_double(vocab_size) * as_double(width);
+  of.forward_flops = of.weight_flops = per_token(2 * flops);
+  const ShapePolynomial block = per_token(wide(std::min(ops::kLossBlock, vocab_size)));
+  need(of, kInForward, Needed::kAlways, kMoment, block);
+  need(of, kOnEntry, Needed::kBackward, kMoment, block);
+  need(of, kKept, Needed::kBackward, "labels", per_token(kInt64));
+  need(of, kKept, Needed::kFlows, "d x", per_token(wide(width)));
+  need(of, kKept, Needed::kWeight, "x", per_token(wide(width)));
+  need(of, kKeptForWeights, Needed::kTrains, "x", per_token(wide(width)));
+  need(of, kKeptForWeights, Needed::kTrains, "labels", per_token(kInt64));
+}
+
+void OperatorList::give(LayerInfo& layer) const {
+  if (!made_) {
+    made_ = std::make_shared<const LayerOperators>(operators_);
+    cost_ = cost_of(operators_);
+  }
+  for (const ParameterSpec& parameter : parameters_) {
+    layer.parameters.push_back(parameter);
+    layer.parameters.back().name = layer.name + "." + parameter.name;
+  }
+  layer.operators = made_;
+  layer.cost = cost_;
+}
+
+// h = A dropout(x), scaled, then y + B h. A keeps x: one for all that read it, unless each drops or
+// casts its own, to the type of A, which is float32, or under autocast that of products.
+LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
+                             bool drops, const Precision& precision) {
+  const bool casts = precision.casts() || precision.parameter_bytes() != 4;
+  const double number = precision.casts() ? as_double(precision.product_bytes()) : kFloat;
+  const double product = as_double(precision.product_bytes());
+  LayerOperators result;
+  for (const Operator& own : operators.all) {
+    result.all.push_back(own);
+    for (const LowRankPair& pair : pairs) {
+      const auto& weights = own.weights;
+      if (weights.size() > 2 || std::find(weights.begin(), weights.end(),
+                                          parameter_of(pair.name, "weight")) == weights.end())
+        continue;
+      Operator of{.reads = own.reads,
+                  .writes = own.writes,
+                  .weights = {parameter_of(pair.name, "lora_A.weight"),
+                              parameter_of(pair.name, "lora_B.weight")}};
+      // A keeps what is free without it while the gradient of what it reads is there.
+      for (OperatorBytes& bytes : result.all.back().bytes)
+        if (bytes.field == kOnEntry && bytes.needed == Needed::kNoWeight)
+          bytes.bytes.per_token -= product * as_double(pair.in);
+      const double r = as_double(pair.rank), in = as_double(pair.in), out = as_double(pair.out);
+      of.forward_flops = of.input_flops = of.weight_flops = per_token(2 * r * (in + out));
+      if (precision.casts()) of.casted_weights = number * r * (in + out);
+      const std::string x = drops || casts ? "x of " + pair.name : own.reads.front();
+      for (const Field field : {kKept, kKeptForWeights}) {
+        need(of, field, Needed::kTrains, x, per_token(number * in));
+        // The mask has the type of what it drops.
+        if (drops)
+          need(of, field, Needed::kTrains, "mask of " + pair.name, per_token(wide(pair.in)));
+        need(of, field, Needed::kTrains, "h of " + pair.name, per_token(number * r));
+      }
+      need(of, kKeptForWeights, Needed::kTrains, "d h of " + pair.name, per_token(number * r));
+      need(of, kKeptForWeights, Needed::kTrains, "d " + own.writes, per_token(number * out));
+      need(of, kInForward, Needed::kAlways, "low rank", per_token(number * out));
+      need(of, kOnEntry, Needed::kBackward, "low rank", per_token(number * out));
+      result.all.push_back(std::move(of));
+    }
+  }
+  return result;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,123 @@
+#include "plan/operator_costs.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace sluice::detail {
+namespace {
+
+ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
+  return {.constant = std::max(a.constant, b.constant),
+          .per_row = std::max(a.per_row, b.per_row),
+          .per_token = std::max(a.per_token, b.per_token),
+          .per_pair = std::max(a.per_pair, b.per_pair),
+          .per_length = std::max(a.per_length, b.per_length)};
+}
+
+void add(ShapePolynomial& sum, const ShapePolynomial& more) {
+  sum = ShapePolynomial::sum(sum, more);
+}
+
+// What of an operator there is a gradient for.
+struct Gradients {
+  bool first = false, second = false, flows = false;  // of values that it reads
+  bool weight = false, trains = false;
+
+  bool needs(Needed needed) const {
+    const bool backward = flows || trains;
+    switch (needed) {
+      case Needed::kAlways:
+        return true;
+      case Needed::kForwardOnly:
+        return !backward;
+      case Needed::kBackward:
+        return backward;
+      case Needed::kWeight:
+        return weight;
+      case Needed::kNoWeight:
+        return backward && !weight;
+      case Needed::kTrains:
+        return trains;
+      case Needed::kFlows:
+        return flows;
+      case Needed::kFirstFlows:
+        return first;
+      case Needed::kSecondFlows:
+        return second;
+      case Needed::kFrozen:
+        return flows && !trains;
+    }
+    return false;
+  }
+};
+
+constexpr std::array kFields = {&LayerCost::after_forward, &LayerCost::after_input,
+                                &LayerCost::on_entry,      &LayerCost::in_weight,
+                                &LayerCost::at_end,        &LayerCost::in_forward};
+constexpr std::array kPooled = {&PooledBytes::until_input, &PooledBytes::until_weight,
+                                &PooledBytes::after_input, &PooledBytes::in_backward,
+                                &PooledBytes::in_forward};
+
+// Bytes by name, of one field.
+using Named = std::map<std::string, ShapePolynomial>;
+
+void add_largest(Named& named, const OperatorBytes& bytes) {
+  const auto [of, is_first] = named.try_emplace(bytes.name, bytes.bytes);
+  if (!is_first) of->second = larger(of->second, bytes.bytes);
+}
+
+ShapePolynomial sum_of(const Named& named) {
+  ShapePolynomial sum;
+  for (const auto& [name, bytes] : named) add(sum, bytes);
+  return sum;
+}
+
+}  // namespace
+
+LayerCost cost_of(const LayerOperators& operators,
+                  const std::function<bool(const std::string&)>& trains, bool flows) {
+  std::array<Named, kFields.size()> named;
+  std::array<Named, kPooled.size()> pooled;
+  LayerCost cost;
+  std::set<std::string> flowing;
+  if (flows) flowing.insert("x");
+  for (const Operator& each : operators.all) {
+    Gradients gradients;
+    for (std::size_t i = 0; i < each.reads.size(); ++i) {
+      const bool wanted = flowing.contains(each.reads[i]);
+      gradients.flows |= wanted;
+      if (i == 0) gradients.first = wanted;
+      if (i == 1) gradients.second = wanted;
+    }
+    for (std::size_t i = 0; i < each.weights.size(); ++i) {
+      const bool does = trains(each.weights[i]);
+      gradients.trains |= does;
+      if (i == 0) gradients.weight = does;
+    }
+    if (gradients.needs(Needed::kBackward)) flowing.insert(each.writes);
+    add(cost.forward_flops, each.forward_flops);
+    if (gradients.flows) add(cost.input_flops, each.input_flops);
+    if (gradients.weight) add(cost.weight_flops, each.weight_flops);
+    cost.casted_weights += each.casted_weights;
+    for (const OperatorBytes& bytes : each.bytes) {
+      if (!gradients.needs(bytes.needed)) continue;
+      for (std::size_t i = 0; i < kFields.size(); ++i)
+        if (bytes.field == kFields[i]) add_largest(named[i], bytes);
+      for (std::size_t i = 0; i < kPooled.size(); ++i)
+        if (bytes.pooled == kPooled[i]) add_largest(pooled[i], bytes);
+    }
+  }
+  for (std::size_t i = 0; i < kFields.size(); ++i) cost.*kFields[i] = sum_of(named[i]);
+  for (std::size_t i = 0; i < kPooled.size(); ++i) cost.pooled.*kPooled[i] = sum_of(pooled[i]);
+  return cost;
+}
+
+LayerCost cost_of(const LayerOperators& operators) {
+  return cost_of(
+      operators, [](const std::string&) { return true; }, /*flows=*/true);
+}
+
+}  // namespace sluice::detail

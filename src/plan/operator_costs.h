@@ -1,0 +1,67 @@
+// A layer as a list of operators: the values between them and the bytes that each needs, from which
+// its cost follows for whatever trains.
+//
+// Owns: the sum. Does not own: what an operator needs (family/operators.h).
+// Thread-safety: values, pure functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/model_spec.h"
+
+namespace sluice::detail {
+
+// The backward of an operator is there when what it reads needs a gradient ("flows") or one of its
+// weights trains.
+enum class Needed : std::uint8_t {
+  kAlways,       // by every forward
+  kForwardOnly,  // where there is no backward
+  kBackward,
+  kWeight,      // where its first weight trains
+  kNoWeight,    // with a backward, but without that
+  kTrains,      // where any of its weights does
+  kFlows,       // where anything that it reads flows
+  kFirstFlows,  // where the first value that it reads flows
+  kSecondFlows,
+  kFrozen  // with a backward, but without a weight that trains
+};
+
+struct OperatorBytes {
+  ShapePolynomial LayerCost::*field = nullptr;     // of which it is a part, or
+  ShapePolynomial PooledBytes::*pooled = nullptr;  // of LayerCost::pooled
+  Needed needed = Needed::kBackward;
+  // Bytes of one name are there once, as large as the largest; those of others beside them.
+  std::string name;
+  ShapePolynomial bytes;
+};
+
+struct Operator {
+  std::vector<std::string> reads;  // values; "x" enters the layer
+  std::string writes;
+  std::vector<std::string> weights;  // by their names behind the layer's, as patterns
+  ShapePolynomial forward_flops, input_flops, weight_flops;
+  double casted_weights = 0;
+  std::vector<OperatorBytes> bytes;
+};
+
+}  // namespace sluice::detail
+
+// LayerInfo::operators, in the order in which they run.
+struct sluice::LayerOperators {
+  std::vector<detail::Operator> all;
+};
+
+namespace sluice::detail {
+
+// trains: whether the parameter of this name behind the layer's does. flows: whether what enters
+// the layer needs a gradient.
+LayerCost cost_of(const LayerOperators& operators,
+                  const std::function<bool(const std::string&)>& trains, bool flows);
+// With all of the layer trained.
+LayerCost cost_of(const LayerOperators& operators);
+
+}  // namespace sluice::detail
