@@ -1,4 +1,4 @@
-// Options of the sanitizers, compiled in so that a test program behaves alike under ctest and by
+// Options of the sanitizers, compiled in so that programs behave alike under ctest and by
 // hand. The suppressions (tests/*.supp) are for reports from inside libtorch, which is not
 // instrumented.
 extern "C" {
