@@ -40,6 +40,7 @@ from transformers import (
     Qwen3Config,
     Qwen3MoeConfig,
     SmolLM3Config,
+    Starcoder2Config,
 )
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "reference" / "models_extra"
@@ -299,6 +300,13 @@ MODELS.update({
         Phi3Config(**{**PHI3, "hidden_size": 32, "tie_word_embeddings": True}, original_max_position_embeddings=16,
                    rope_parameters={**LONGROPE, "partial_rotary_factor": 0.75, "attention_factor": 1.2}),
         12, None, far),
+})
+
+STARCODER2 = {**LLAMA, "num_key_value_heads": 2, "initializer_range": 0.12}
+
+MODELS.update({
+    "starcoder2": (Starcoder2Config(**{**STARCODER2, "tie_word_embeddings": True}), 12, None, left_padded),
+    "starcoder2_window": (Starcoder2Config(**{**STARCODER2, "num_key_value_heads": 1, "pad_token_id": 3}, sliding_window=5, use_bias=False, norm_epsilon=1e-3, hidden_act="gelu"), 14, None, packed),
 })
 
 HALF = ("grouped_query", "qwen2_tied", "gpt2_untied_inner", "mistral_left_padded", "qwen3_windows", "gemma2", "gemma3_ropes",

@@ -13,6 +13,7 @@
 // Then: a declaration here, and a line in run() of main.cpp.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,16 @@ Command eval_command(const Overrides& overrides);
 Command measure_command(const Overrides& overrides);  // plan --measure
 Command train_command(const Overrides& overrides);
 
+// The help of a command that another program carries out, from which its completion is taken; or
+// "" of one whose options are known. takes_keys: overrides of the configuration, too.
+struct CompletedText {
+  std::string name, help;
+  bool takes_keys = false;
+};
+
 // The commands of the program sluice.
+// program: all commands but this one, as far as they are known; others: what is known beside.
+Command completion_command(std::function<Command()> program, std::vector<CompletedText> others);
 Command config_command(const Overrides& overrides);
 Command data_command();
 Command debug_command();

@@ -96,8 +96,8 @@ bool measures(const std::vector<std::string>& arguments) {
 }
 
 std::vector<std::string> command_names() {
-  std::vector<std::string> names = {"help",     "plan",   "config", "split",
-                                    "schedule", "launch", "debug",  "data"};
+  std::vector<std::string> names = {"help",   "plan",  "config", "split",     "schedule",
+                                    "launch", "debug", "data",   "completion"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
   return names;
 }
@@ -212,6 +212,13 @@ int run(int argc, char** argv) {
         launch_command(launched, command_names()), data_command(), debug_command(),
         Command{"help", "Prints this help, or that of a command."}})
     program.commands.push_back(own);
+  std::vector<CompletedText> texts;
+  for (const CommandText& text : kSibling)
+    texts.push_back({std::string(text.name), std::string(text.help) + "\n" + std::string(text.more),
+                     text.name != "checkpoint"});
+  for (const std::string_view name : kTakesOverrides)
+    texts.push_back({std::string(name), "", /*takes_keys=*/true});
+  program.commands.push_back(completion_command([=] { return program; }, std::move(texts)));
   return run_program(program, arguments, override_names);
 }
 

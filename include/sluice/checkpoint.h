@@ -15,8 +15,6 @@
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,9 +22,13 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/parts/values.h"
+namespace at {
+class Tensor;
+}
 
 namespace sluice {
+
+struct IndexRange;  // values.h
 
 // One tensor, once: whole, whatever layout trained it.
 struct SavedTensor {
@@ -93,7 +95,7 @@ class Checkpoint {
   // Fills `destination` with this slice of the tensor (empty: all of it), reading no other bytes;
   // floating dtypes are converted. Throws Error(kCheckpoint): no such tensor (with the nearest
   // name), another shape or dtype, a file that was truncated.
-  void read_into(SavedKind kind, std::string_view name, const Slice& slice,
+  void read_into(SavedKind kind, std::string_view name, const std::vector<IndexRange>& slice,
                  at::Tensor& destination) const;
   // As it is stored, in new memory on the CPU, and compared with its hash.
   at::Tensor read(SavedKind kind, std::string_view name) const;

@@ -35,17 +35,7 @@ struct ShapePolynomial {
   friend bool operator==(const ShapePolynomial&, const ShapePolynomial&) = default;
 };
 
-// Bytes of fused operators, whose memory stays with the rank from microbatch to microbatch: what is
-// used at once of each of these, at most, is there all the time.
-struct PooledBytes {
-  ShapePolynomial until_input;   // from F to B or I
-  ShapePolynomial until_weight;  // from F to B or W
-  ShapePolynomial after_input;   // from I to W, and while B runs
-  ShapePolynomial in_backward;   // while B or I runs
-  ShapePolynomial in_forward;    // while a forward runs that keeps nothing
-  friend bool operator==(const PooledBytes&, const PooledBytes&) = default;
-};
-
+// The costs of a layer as functions of the shape of a microbatch.
 struct LayerCost {
   // Operations of matrix products, a multiply-add being two; attention's of all pairs of tokens.
   ShapePolynomial forward_flops, input_flops, weight_flops;
@@ -56,8 +46,14 @@ struct LayerCost {
   ShapePolynomial in_weight;      // the same, while the gradient of a weight joins its sum
   ShapePolynomial at_end;         // more than is left, when a backward ends
   ShapePolynomial in_forward;     // while a forward runs that keeps nothing
-  PooledBytes pooled;             // beside them
-  // Copies of weights in the type of products, which the microbatches of a step share.
+  // Bytes beside them, of fused operators, whose memory stays with the rank from microbatch to
+  // microbatch: what is used at once of each of these, at most, is there all the time.
+  ShapePolynomial pooled_until_input;   // from F to B or I
+  ShapePolynomial pooled_until_weight;  // from F to B or W
+  ShapePolynomial pooled_after_input;   // from I to W, and while B runs
+  ShapePolynomial pooled_in_backward;   // while B or I runs
+  ShapePolynomial pooled_in_forward;    // while a forward runs that keeps nothing
+  // Bytes of copies of weights in the type of products, which the microbatches of a step share.
   double casted_weights = 0;
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };

@@ -23,24 +23,30 @@
 
 namespace sluice {
 
+// The costs of a stage, or of a layer, at one shape of microbatches.
 struct StageCosts {
-  double forward = 1.0;           // F
-  double backward_input = 1.0;    // I
-  double backward_weight = 1.0;   // W
-  double backward = 2.0;          // B
-  double unshard = 0.0;           // UNSHARD
-  double reduce_gradients = 0.0;  // REDUCE_GRAD
-  double partial_norm = 0.0;      // PARTIAL_NORM
-  double optimizer_step = 0.0;    // UPDATE; its share of the rank's OPTIMIZER_STEP
-  // Bytes: of a microbatch from F to B or I, of one from I to W, of the stage all the time, and
-  // more than these while one of its backwards runs.
-  double kept_bytes = 0.0, kept_after_input_bytes = 0.0, held_bytes = 0.0, running_bytes = 0.0;
+  // Times of one microbatch, but for the last, which comes once a step.
+  double forward = 0;           // F
+  double backward_input = 0;    // I
+  double backward_weight = 0;   // W
+  double backward = 0;          // B, which may take less than I and W
+  double unshard = 0;           // UNSHARD
+  double reduce_gradients = 0;  // REDUCE_GRAD
+  double partial_norm = 0;      // PARTIAL_NORM
+  double optimizer_step = 0;    // UPDATE; its share of the rank's OPTIMIZER_STEP and norm
+  // Bytes. Those of a rank's stages add up, but for running_bytes, of which it needs the most.
+  double kept_bytes = 0;              // of a microbatch from F to B or I
+  double kept_after_input_bytes = 0;  // of a microbatch from I to W
+  double held_bytes = 0;              // all the time
+  double running_bytes = 0;           // more than these while one of its backwards runs
   friend bool operator==(const StageCosts&, const StageCosts&) = default;
 };
 
 struct Costs {
-  StageCosts uniform;                 // used when per_stage is empty
+  // Used when per_stage is empty.
+  StageCosts uniform = {.forward = 1, .backward_input = 1, .backward_weight = 1, .backward = 2};
   std::vector<StageCosts> per_stage;  // empty, or one per stage
+  // Times.
   double reduce_tied = 0.0;           // REDUCE_TIED of a group
   double reduce_loss = 0.0;           // REDUCE_LOSS
   double gather_outputs = 0.0;        // GATHER_OUTPUTS

@@ -14,6 +14,7 @@ std::string numbered(const std::string& noun, const std::vector<int>& numbers) {
 
 std::string numbers_text(const std::vector<int>& numbers) {
   std::vector<std::string> texts;
+  texts.reserve(numbers.size());
   for (const int number : numbers) texts.push_back(std::to_string(number));
   return join(texts, ", ");
 }

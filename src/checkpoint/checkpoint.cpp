@@ -191,7 +191,7 @@ void Checkpoint::read_into(SavedKind kind, std::string_view name, const Slice& s
 
 at::Tensor Checkpoint::read(SavedKind kind, std::string_view name) const {
   const SafetensorsReader& file = impl_->file_of(kind, name);
-  const at::Tensor tensor = as_checkpoint_error([&] { return file.read(name); });
+  at::Tensor tensor = as_checkpoint_error([&] { return file.read(name); });
   if (tensor_hash(tensor) == impl_->find(kind, name)->hash) return tensor;
   refuse("the content of '" + std::string(name) + "' is not what was saved", file.path());
 }

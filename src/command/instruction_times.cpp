@@ -49,6 +49,7 @@ double typical_time(std::vector<double> samples) {
 LayerTime typical_times(const SampledTimes& samples) {
   LayerTime time;
   time.forward = typical_time(samples.forward);
+  time.cast = std::max(0.0, typical_time(samples.casting_forward) - time.forward);
   time.backward_input = typical_time(samples.backward_input);
   time.backward_weight = typical_time(samples.backward_weight);
   time.backward = samples.backward.empty() ? time.backward_input : typical_time(samples.backward);
@@ -57,7 +58,8 @@ LayerTime typical_times(const SampledTimes& samples) {
 
 bool needs_more_samples(const SampledTimes& samples) {
   for (const std::vector<double>* each :
-       {&samples.forward, &samples.backward_input, &samples.backward_weight, &samples.backward}) {
+       {&samples.forward, &samples.casting_forward, &samples.backward_input,
+        &samples.backward_weight, &samples.backward}) {
     if (is_unsure(*each)) return true;
   }
   if (samples.backward.empty()) return false;
@@ -94,7 +96,9 @@ void InstructionTimes::end(int /*index*/, const Action& action) {
   const double seconds = seconds_between(began_, now);
   in_compute_ += seconds;
   ++num_compute_;
-  samples_of(stages_[action.stage], action.kind).push_back(seconds);
+  SampledTimes& stage = stages_[action.stage];
+  const bool casts = casts_ && action.kind == ActionKind::kForward && action.microbatch == 0;
+  (casts ? stage.casting_forward : samples_of(stage, action.kind)).push_back(seconds);
 }
 
 void InstructionTimes::end_step() {

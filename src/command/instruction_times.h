@@ -24,12 +24,14 @@ namespace sluice {
 // Seconds of one stage, by instruction: what it does not have is empty.
 struct SampledTimes {
   std::vector<double> forward, backward_input, backward_weight, backward;
+  std::vector<double> casting_forward;  // forwards that cast their weights before
 };
 
 // The lower quartile: of up to three samples the shortest. 0 for none.
 double typical_time(std::vector<double> samples);
 
-// F, I, W and B. A stage that has no B, as it has no weights to train, does there what I does.
+// F, I, W, B, and what a forward that casts takes more than others. A stage that has no B, as it
+// has no weights to train, does there what I does.
 LayerTime typical_times(const SampledTimes& samples);
 
 // They are too few, or contradict each other: more samples have to decide.
@@ -47,6 +49,9 @@ inline double seconds_between(std::chrono::steady_clock::time_point from,
 // The seconds that the instructions of one rank's rounds took, as the observer of its pipeline.
 class InstructionTimes final : public ExecutorObserver {
  public:
+  // casts: the first forward of a stage in a step casts its weights.
+  explicit InstructionTimes(bool casts = false) : casts_(casts) {}
+
   void begin_step(std::int64_t step) override;
   void begin(int index, const Action& action) override;
   void end(int index, const Action& action) override;
@@ -60,6 +65,7 @@ class InstructionTimes final : public ExecutorObserver {
  private:
   using Clock = std::chrono::steady_clock;
 
+  bool casts_;
   Clock::time_point began_, row_began_, compute_ended_;
   bool computed_all_ = false;
   double in_compute_ = 0;

@@ -2,25 +2,24 @@
 // that a run executes, whatever carries them out. As many of it run at once as ranks will share the
 // cores; of all rounds the typical time of every instruction counts (instruction_times.h), and of
 // all that ran beside each other their mean.
-#include <ATen/Functions.h>
-
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <limits>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <thread>
 #include <utility>
 
+#include "comm/loopback_transports.h"
 #include "command/inputs.h"
 #include "command/instruction_times.h"
 #include "command/job.h"
+#include "command/message_times.h"
 #include "command/small_model.h"
 #include "config/machine_memory.h"
 #include "engine/rank_threads.h"
 #include "launch/launch_environment.h"
-#include "plan/predict/layer_kinds.h"
 #include "plan/predict/layer_times.h"
 #include "sluice/causal_lm.h"
 #include "sluice/parts/transport.h"
@@ -63,29 +62,17 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
 
 // ---- transfers ----
 
-// Half of the way there and back of a message between two threads of this process.
-double message_latency(double bytes) {
-  constexpr int kMessages = 40;
-  const auto endpoints = make_local_transports(2);
-  double shortest = std::numeric_limits<double>::max();
+// Between two ranks of this process, as the configuration has them speak.
+MessageTimes messages_here(const RunConfig& config, double bytes) {
+  const auto endpoints = config.parallelism.transport == TransportKind::kGloo
+                             ? make_loopback_transports(2, {})
+                             : make_local_transports(2);
+  MessageTimes measured;
   run_ranks(endpoints, 1, nullptr, [&](Transport& transport) {
-    const int other = 1 - transport.rank();
-    const at::Tensor payload =
-        at::zeros({std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / sizeof(float)))});
-    for (int i = 0; i < kMessages; ++i) {
-      const MessageTag tag{0, i, 1};
-      const Clock::time_point began = Clock::now();
-      const auto receive = [&] {
-        transport.wait(transport.post_receive(other, ChannelKind::kActivation, tag, std::nullopt));
-      };
-      if (transport.rank() == 1) receive();
-      transport.send(other, ChannelKind::kActivation, {tag, {payload}});
-      if (transport.rank() == 1) continue;
-      receive();
-      shortest = std::min(shortest, seconds_between(began, Clock::now()) / 2);
-    }
+    const MessageTimes own = message_times(transport, 1 - transport.rank(), bytes);
+    if (transport.rank() == 0) measured = own;
   });
-  return shortest;
+  return measured;
 }
 
 // ---- all together ----
@@ -104,8 +91,9 @@ LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
   const auto count = static_cast<double>(measured.size());
   for (const InstructionTimes& each : measured) {
     const LayerTime time = each.of(stage);
-    for (double LayerTime::*part : {&LayerTime::forward, &LayerTime::backward_input,
-                                    &LayerTime::backward_weight, &LayerTime::backward})
+    for (double LayerTime::*part : std::initializer_list<double LayerTime::*>{
+             &LayerTime::forward, &LayerTime::backward_input, &LayerTime::backward_weight,
+             &LayerTime::backward, &LayerTime::cast})
       sum.*part += time.*part / count;
   }
   settle(sum);
@@ -148,6 +136,7 @@ LayerTimes times_of(const RunConfig& config, const ModelSpec& whole,
     time.backward_input = measured_time.backward_input;
     time.backward_weight = measured_time.backward_weight;
     time.backward = measured_time.backward;
+    time.cast = measured_time.cast;
     set_unseen(time, whole.layers[static_cast<std::size_t>(group.layers.back())],
                times.of.microbatch);
     for (const int layer : group.layers) {
@@ -183,7 +172,8 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
   std::vector<std::unique_ptr<Transport>> endpoints;
   for (int i = 0; i < at_once; ++i)
     endpoints.push_back(std::move(make_local_transports(1).front()));
-  std::vector<InstructionTimes> measured(endpoints.size());
+  const bool casts = config.training.mixed_precision != MixedPrecision::kNone;
+  std::vector<InstructionTimes> measured(endpoints.size(), InstructionTimes(casts));
   std::map<const Transport*, InstructionTimes*> times_of_endpoint;
   for (std::size_t i = 0; i < endpoints.size(); ++i)
     times_of_endpoint[endpoints[i].get()] = &measured[i];
@@ -193,11 +183,11 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
 
   LayerTimes times = times_of(one, whole.model, groups, small, measured);
   times.of = timed_run_of(config, whole.model, threads);
-  double largest = 0;
-  for (const LayerTime& layer : times.layers) {
-    if (layer.role != LayerRole::kHead) largest = std::max(largest, layer.output_bytes);
+  if (num_ranks > 1) {
+    const MessageTimes messages = messages_here(config, largest_message(times));
+    times.latency = messages.latency;
+    times.bandwidth = messages.bandwidth;
   }
-  times.latency = num_ranks > 1 ? message_latency(largest) : 0;
   const double parallel = std::max(1.0, static_cast<double>(cores()) / threads);
   if (layout.processes_on_machine == layout.num_processes && num_ranks > parallel)
     times.parallel_ranks = parallel;

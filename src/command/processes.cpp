@@ -7,10 +7,12 @@
 #include "base/json.h"
 #include "base/packer.h"
 #include "command/job.h"
+#include "command/message_times.h"
 #include "config/machine_memory.h"
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "launch/told_elsewhere.h"
+#include "plan/predict/layer_times.h"
 
 namespace sluice {
 namespace {
@@ -52,6 +54,26 @@ MeasuredMachine from_bytes(std::string bytes) {
   measured.threads_per_rank = reader.take<std::int64_t>();
   reader.finish();
   return measured;
+}
+
+// The same on all ranks: its times with those of a message between the first rank and the last one,
+// which is in another process where any is.
+MeasuredMachine with_messages(Transport& transport, MeasuredMachine machine) {
+  const int last = transport.size() - 1;
+  if (machine.times.empty() || last == kMeasuringRank) return machine;
+  LayerTimes times = parse_layer_times(machine.times, "the measurement");
+  if (transport.rank() == kMeasuringRank || transport.rank() == last) {
+    const int other = transport.rank() == last ? kMeasuringRank : last;
+    const MessageTimes messages = message_times(transport, other, largest_message(times));
+    times.latency = messages.latency;
+    times.bandwidth = messages.bandwidth;
+    machine.times = layer_times_json(times);
+  }
+  machine.times =
+      transport.world()
+          .broadcast(transport.rank() == kMeasuringRank ? machine.times : "", kMeasuringRank)
+          .wait();
+  return machine;
 }
 
 // Numbers of this process: times only where the plan needs them.
@@ -142,14 +164,16 @@ MeasuredMachine measured_once(const RunConfig& config, ProcessJob& processes) {
   std::string own;
   if (here.front() == kMeasuringRank) own = to_bytes(own_machine(config, processes));
   const auto endpoints = processes.connect();
-  std::string all;
+  MeasuredMachine all;
   run_ranks(endpoints, 1, nullptr, [&](Transport& transport) {
-    std::string told = transport.world()
-                           .broadcast(transport.rank() == kMeasuringRank ? own : "", kMeasuringRank)
-                           .wait();
-    if (transport.rank() == here.front()) all = std::move(told);
+    const std::string told =
+        transport.world()
+            .broadcast(transport.rank() == kMeasuringRank ? own : "", kMeasuringRank)
+            .wait();
+    MeasuredMachine machine = with_messages(transport, from_bytes(told));
+    if (transport.rank() == here.front()) all = std::move(machine);
   });
-  return from_bytes(std::move(all));
+  return all;
 }
 
 }  // namespace sluice

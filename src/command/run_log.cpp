@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "command/inputs.h"
+#include "command/machine_state.h"
 #include "command/processes.h"
 #include "config/option_keys.h"
 #include "ops/bfloat16_speed.h"
@@ -47,7 +48,9 @@ RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
       data_(data),
       color_(use_color(STDOUT_FILENO)),
       width_(is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0),
-      resume_(resume) {}
+      resume_(resume) {
+  if (plan.time_unit == "s") pace_.emplace(plan.simulation.makespan);
+}
 
 void RunLog::already_finished() const {
   print(formatted("the run is finished: {} has step {}, training.steps = {}\n",
@@ -124,6 +127,15 @@ void RunLog::skip_step(double seconds) {
   stepped_ = true;
   step_times_.add(seconds);
   time_left_.add_step(seconds);
+  if (!pace_ || !pace_->add(seconds)) return;
+  if (const std::optional<std::string> warning = pace_->judge(machine_state())) {
+    log_warning(*warning);
+    pace_.reset();
+  }
+}
+
+void RunLog::straggles(int rank) {
+  if (pace_) pace_->straggles(rank);
 }
 
 void RunLog::step(std::int64_t step, double lr, const StepResult& result,

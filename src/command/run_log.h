@@ -16,6 +16,7 @@
 #include "command/resume.h"
 #include "config/run_config.h"
 #include "report/metrics_file.h"
+#include "report/pace_watch.h"
 #include "report/step_pace.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
@@ -44,8 +45,11 @@ class RunLog {
             const std::vector<RankStats>& stats, std::optional<double> validation_loss);
   // After the first step: which stages did not split their backward, and the prediction with that.
   void unsplit_stages(const std::vector<int>& stages) const;
-  // Steps that are not logged count for the time left.
+  // Steps that are not logged count for the time left, and for whether steps take what was
+  // expected.
   void skip_step(double seconds);
+  // A rank that was found to be a straggler, before the step that it was found at.
+  void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
   // Before a checkpoint: no checkpoint is on disk while metrics of its steps are not.
   void sync_metrics();
@@ -75,6 +79,7 @@ class RunLog {
   const ResumePoint& resume_;
   TimeLeft time_left_;
   StepTimesSeen step_times_;
+  std::optional<PaceWatch> pace_;  // where the plan expects seconds
   bool stepped_ = false;
   std::chrono::steady_clock::time_point began_, next_note_;
   StepMetrics last_;

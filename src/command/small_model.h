@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "plan/predict/layer_kinds.h"
+#include "plan/predict/layer_times.h"
 #include "sluice/causal_lm.h"
 #include "sluice/plan.h"
 

@@ -71,11 +71,13 @@ class StragglerSearch {
     return compute_cpu_ += compute_cpu;
   }
   // stats: of all ranks, with that sum. Warns of each straggler once.
-  void gathered(const std::vector<RankStats>& stats) {
+  void gathered(const std::vector<RankStats>& stats, RunLog& log) {
     std::vector<double> seconds;
     for (const RankStats& rank : stats) seconds.push_back(rank.times.compute_cpu);
-    for (const Straggler& straggler : watch_.add(seconds, steps_))
+    for (const Straggler& straggler : watch_.add(seconds, steps_)) {
       log_warning(straggler_text(straggler, work_.at(straggler.rank)));
+      log.straggles(straggler.rank);
+    }
   }
   void restart() { compute_cpu_ = 0, steps_ = 0; }
 
@@ -127,7 +129,7 @@ std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, Ra
     if (run.trace && run.trace->ends_with(step, last)) run.trace->gather(world);
     if (logs) {
       const std::vector<RankStats> stats = pipeline.gather_stats(times);
-      if (log) stragglers.gathered(stats);
+      if (log) stragglers.gathered(stats, *log);
       stragglers.restart();
       std::optional<double> validation_loss;
       try {

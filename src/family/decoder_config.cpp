@@ -92,7 +92,7 @@ DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys&
   out.max_position_embeddings =
       config.size("max_position_embeddings", keys.max_position_embeddings);
   out.padding_row = read_padding_row(config, out.vocab_size, keys.pad_token_id);
-  out.norm_eps = config.number("rms_norm_eps", keys.rms_norm_eps, 0.0, 1.0);
+  out.norm_eps = config.number(keys.norm_eps, keys.default_norm_eps, 0.0, 1.0);
   out.initializer_range = config.number("initializer_range", 0.02, 0.0, 1.0);
   out.activation = read_activation(config, keys.activation, keys.default_activation);
   out.tie_word_embeddings = config.flag("tie_word_embeddings", keys.tie_word_embeddings);

@@ -49,8 +49,11 @@ struct DecoderConfig {
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   // One matrix qkv_proj, of q, k and v in this order; one gate_up_proj.
   bool fused_qkv = false, fused_gate_up = false;
+  bool plain_mlp = false;  // c_proj(activation(c_fc(x))) in place of a gated one
   HeadNorms head_norms = HeadNorms::kNone;
   double attention_dropout = 0.0;
+  double residual_dropout = 0.0,
+         embedding_dropout = 0.0;         // of what a block adds; of what is looked up
   std::optional<double> attention_scale;  // none: 1 / sqrt(head_dim)
   bool unseen_is_mean = false;            // a token that sees none gets the mean of all, else zeros
   std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
@@ -78,7 +81,8 @@ struct DecoderKeys {
   std::optional<std::int64_t> head_dim = std::nullopt;  // none: hidden_size / num_attention_heads
   bool heads_divide_hidden_size = false;                // also where head_dim is given
   std::int64_t max_position_embeddings = 2048;
-  double rms_norm_eps = 1e-6;
+  const char* norm_eps = "rms_norm_eps";
+  double default_norm_eps = 1e-6;
   const char* activation = "hidden_act";
   const char* default_activation = "silu";
   std::optional<std::int64_t> pad_token_id = std::nullopt;

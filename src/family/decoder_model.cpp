@@ -49,6 +49,7 @@ AttentionSizes attention_of(const DecoderConfig& c, const BlockConfig& block) {
                        .norms_heads = c.head_norms == HeadNorms::kEach,
                        .capped = c.attention_cap.has_value(),
                        .dropout = c.attention_dropout,
+                       .residual_dropout = c.residual_dropout,
                        .fused = fuses_attention(c)};
   sizes.projections = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
   if (c.fused_qkv) sizes.projections = {"self_attn.qkv_proj"};
@@ -69,8 +70,14 @@ FeedForwardSizes feed_forward_of(const DecoderConfig& c) {
                          .activation = c.activation,
                          .hidden = c.hidden_size,
                          .inner = c.intermediate_size,
+                         .gated = !c.plain_mlp,
+                         .residual_dropout = c.residual_dropout,
                          .fused = fuses_feed_forward(c)};
   if (c.fused_gate_up) sizes.projections = {"mlp.gate_up_proj"};
+  if (c.plain_mlp) {
+    sizes.projections = {"mlp.c_fc"};
+    sizes.last = "mlp.c_proj";
+  }
   return sizes;
 }
 
@@ -93,6 +100,11 @@ void name_attention(const DecoderConfig& c, OperatorList& operators) {
 
 void name_feed_forward(const DecoderConfig& c, OperatorList& operators) {
   const std::int64_t d = c.hidden_size, f = c.intermediate_size;
+  if (c.plain_mlp) {
+    operators.matrix("mlp.c_fc", f, d, c.mlp_bias);
+    operators.matrix("mlp.c_proj", d, f, c.mlp_bias);
+    return;
+  }
   if (c.fused_gate_up) {
     operators.matrix("mlp.gate_up_proj", 2 * f, d, c.mlp_bias);
   } else {
@@ -165,11 +177,11 @@ bool fuses_attention(const DecoderConfig& config) {
   const bool norms_fit = config.head_norms == HeadNorms::kNone || config.norm != NormKind::kLayer;
   const bool scale_fits = config.residual_scale == 1.0 || !config.output_bias;
   return config.head_dim % ops::kFusedHeadMultiple == 0 && config.attention_dropout == 0 &&
-         norms_fit && scale_fits;
+         config.residual_dropout == 0 && norms_fit && scale_fits;
 }
 
 bool fuses_feed_forward(const DecoderConfig& config) {
-  return config.residual_scale == 1.0 || !config.mlp_bias;
+  return config.residual_dropout == 0 && (config.residual_scale == 1.0 || !config.mlp_bias);
 }
 
 ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
@@ -181,7 +193,7 @@ ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
   model.usual_positions = config.max_position_embeddings;
   model.layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
   model.layers.push_back(embedding_layer("model.embed_tokens", config.vocab_size, d, precision,
-                                         /*dropout=*/0.0, config.embedding_scale != 1.0));
+                                         config.embedding_dropout, config.embedding_scale != 1.0));
   Blocks blocks(config, precision, experts);
   for (std::int64_t i = 0; i < config.num_layers; ++i) model.layers.push_back(blocks.make(i));
   model.layers.push_back(norm_layer("model.norm", config.norm, d, precision));

@@ -12,6 +12,7 @@
 #include "family/olmo2.h"
 #include "family/phi3.h"
 #include "family/qwen.h"
+#include "family/starcoder2.h"
 
 namespace sluice::detail {
 
@@ -65,6 +66,7 @@ const std::vector<Family>& families() {
        "gpt_neox.",
        {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"},
        read_gpt_neox},
+      decoder<read_starcoder2_config>("starcoder2", "Starcoder2ForCausalLM"),
   };
   return table;
 }

@@ -12,10 +12,13 @@ using enum KeyUse;
 // All but gpt2 and gpt_neox.
 constexpr const char* kDecoders =
     "llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 granite smollm3 mixtral qwen3_moe olmoe "
-    "phi3";
+    "phi3 starcoder2";
 constexpr const char* kRotary =
     "llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 granite smollm3 mixtral qwen3_moe olmoe "
-    "phi3 gpt_neox";
+    "phi3 gpt_neox starcoder2";
+constexpr const char* kRmsNorms =
+    "llama mistral qwen2 qwen3 gemma2 gemma3_text olmo2 granite smollm3 mixtral qwen3_moe olmoe "
+    "phi3";
 constexpr const char* kWithExperts = "mixtral qwen3_moe olmoe";
 
 // Keys of transformers' PreTrainedConfig and of the classes of the families, 5.23.
@@ -97,10 +100,12 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"head_dim", kHarmless, "gpt2"},
     {"pad_token_id", kRead, kDecoders},
     {"pad_token_id", kHarmless, "gpt2 gpt_neox"},
-    {"rms_norm_eps", kRead, kDecoders},
+    {"rms_norm_eps", kRead, kRmsNorms},
+    {"norm_epsilon", kRead, "starcoder2"},
     {"layer_norm_eps", kRead, "gpt_neox"},
     {"hidden_act", kRead,
-     "llama mistral qwen2 qwen3 olmo2 granite smollm3 mixtral qwen3_moe olmoe phi3 gpt_neox"},
+     "llama mistral qwen2 qwen3 olmo2 granite smollm3 mixtral qwen3_moe olmoe phi3 gpt_neox "
+     "starcoder2"},
     {"hidden_activation", kRead, "gemma2 gemma3_text"},
     {"attention_dropout", kRead, kRotary},
     {"attention_bias", kRead,
@@ -115,7 +120,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"partial_rotary_factor", kRead, kDecoders},
     {"original_max_position_embeddings", kRead,
      "llama mistral qwen2 qwen3 gemma2 olmo2 granite smollm3 mixtral qwen3_moe olmoe phi3 "
-     "gpt_neox"},
+     "gpt_neox starcoder2"},
     {"rope_parameters", kHarmless, "gpt2"},
     {"rope_scaling", kHarmless, "gpt2"},
     {"rope_theta", kHarmless, "gpt2 gpt_neox"},
@@ -128,13 +133,14 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
 
     // Windows.
     {"sliding_window", kRead,
-     "mistral qwen2 qwen3 gemma2 gemma3_text smollm3 mixtral qwen3_moe phi3"},
+     "mistral qwen2 qwen3 gemma2 gemma3_text smollm3 mixtral qwen3_moe phi3 starcoder2"},
     {"sliding_window", kHarmless, "olmoe"},
     {"use_sliding_window", kRead, "qwen2 qwen3 smollm3 qwen3_moe"},
     {"max_window_layers", kRead, "qwen2 qwen3"},
     {"layer_types", kRead, "mistral qwen2 qwen3 gemma2 gemma3_text smollm3"},
     {"sliding_window_pattern", kRead, "gemma3_text"},
-    {"layer_types", kHarmless, "llama gpt2 olmo2 granite mixtral qwen3_moe olmoe phi3 gpt_neox"},
+    {"layer_types", kHarmless,
+     "llama gpt2 olmo2 granite mixtral qwen3_moe olmoe phi3 gpt_neox starcoder2"},
     {"_sliding_window_pattern", kHarmless, "gemma3_text"},
 
     // One family's own.
@@ -150,6 +156,9 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"resid_pdrop", kRead, "gpt2 phi3"},
     {"embd_pdrop", kRead, "gpt2"},
     {"embd_pdrop", kHarmless, "phi3"},
+    {"use_bias", kRead, "starcoder2"},
+    {"residual_dropout", kRead, "starcoder2"},
+    {"embedding_dropout", kRead, "starcoder2"},
     {"clip_qkv", kRead, "olmoe"},
 
     // Experts.

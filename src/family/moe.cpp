@@ -49,7 +49,7 @@ MoeConfig read_mixtral_config(const ConfigReader& config) {
   MoeConfig out;
   out.decoder = read_decoder_config(
       config,
-      {.num_key_value_heads = 8, .max_position_embeddings = 4096 * 32, .rms_norm_eps = 1e-5});
+      {.num_key_value_heads = 8, .max_position_embeddings = 4096 * 32, .default_norm_eps = 1e-5});
   for (BlockConfig& block : out.decoder.blocks)
     block.window = read_window(config, std::nullopt).value_or(0);
   out.decoder.ropes = {read_rope(config, out.decoder.max_position_embeddings, 1e6)};
@@ -94,7 +94,7 @@ MoeConfig read_olmoe_config(const ConfigReader& config) {
   MoeConfig out;
   out.decoder = read_decoder_config(config, {.heads_divide_hidden_size = true,
                                              .max_position_embeddings = 4096,
-                                             .rms_norm_eps = 1e-5,
+                                             .default_norm_eps = 1e-5,
                                              .pad_token_id = 1});
   if (out.decoder.head_dim * out.decoder.num_attention_heads != out.decoder.hidden_size) {
     config.fail("head_dim", "it is not hidden_size / num_attention_heads",

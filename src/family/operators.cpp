@@ -19,16 +19,12 @@ ShapePolynomial per_pair(double bytes) { return {.per_pair = bytes}; }
 ShapePolynomial once(double bytes) { return {.constant = bytes}; }
 
 using Field = ShapePolynomial LayerCost::*;
-using Pooled = ShapePolynomial PooledBytes::*;
 constexpr Field kKept = &LayerCost::after_forward, kKeptForWeights = &LayerCost::after_input,
                 kOnEntry = &LayerCost::on_entry, kInWeight = &LayerCost::in_weight,
                 kAtEnd = &LayerCost::at_end, kInForward = &LayerCost::in_forward;
 
 void need(Operator& of, Field field, Needed when, std::string name, const ShapePolynomial& bytes) {
-  of.bytes.push_back({field, nullptr, when, std::move(name), bytes});
-}
-void need(Operator& of, Pooled field, Needed when, std::string name, const ShapePolynomial& bytes) {
-  of.bytes.push_back({nullptr, field, when, std::move(name), bytes});
+  of.bytes.push_back({.field = field, .needed = when, .name = std::move(name), .bytes = bytes});
 }
 
 // What norms and sums make is of the parameters' type, all else between products of theirs.
@@ -255,19 +251,20 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
     sums += d;
   }
   const auto running = [&](std::int64_t width) {  // blocks of a width follow each other
-    need(of, &PooledBytes::in_backward, kBackward, "floats " + std::to_string(width),
+    need(of, &LayerCost::pooled_in_backward, kBackward, "floats " + std::to_string(width),
          per_token(wide(width)));
   };
   if (half.norm_before) running(half.hidden);
   running(half.width);
   const ShapePolynomial later{.constant = sums, .per_token = after_input};
-  need(of, &PooledBytes::until_input, kTrains, half.name, per_token(until_input));
-  need(of, &PooledBytes::until_weight, kTrains, half.name, per_token(until_weight));
-  need(of, &PooledBytes::after_input, kTrains, half.name, later);
+  need(of, &LayerCost::pooled_until_input, kTrains, half.name, per_token(until_input));
+  need(of, &LayerCost::pooled_until_weight, kTrains, half.name, per_token(until_weight));
+  need(of, &LayerCost::pooled_after_input, kTrains, half.name, later);
   // Without weights to come everything ends with the gradient of the input.
-  need(of, &PooledBytes::until_input, kFrozen, half.name, per_token(until_input + until_weight));
-  need(of, &PooledBytes::in_backward, kFrozen, half.name, later);
-  need(of, &PooledBytes::in_forward, kForwardOnly, half.name,
+  need(of, &LayerCost::pooled_until_input, kFrozen, half.name,
+       per_token(until_input + until_weight));
+  need(of, &LayerCost::pooled_in_backward, kFrozen, half.name, later);
+  need(of, &LayerCost::pooled_in_forward, kForwardOnly, half.name,
        per_token(until_input + until_weight));
   need(of, kInForward, kAlways, "fused", per_token(3 * d));
 }
@@ -296,8 +293,8 @@ void OperatorList::fused_attention(const AttentionSizes& a) {
   const ShapePolynomial scratch{
       .constant = wide(2 * ops::kQueryBlock * (ops::kScoreSlack + a.head_dim) + ops::kScoreSlack),
       .per_length = wide(ops::kKeyMatrices * a.head_dim + 2 * ops::kQueryBlock)};
-  need(of, &PooledBytes::in_backward, Needed::kBackward, "scratch", scratch);
-  need(of, &PooledBytes::in_forward, Needed::kAlways, "scratch", scratch);
+  need(of, &LayerCost::pooled_in_backward, Needed::kBackward, "scratch", scratch);
+  need(of, &LayerCost::pooled_in_forward, Needed::kAlways, "scratch", scratch);
 }
 
 void OperatorList::attention(const AttentionSizes& sizes) {
@@ -413,8 +410,9 @@ void OperatorList::last_norm(NormKind kind, std::int64_t width) {
   if (fuses()) {
     Operator& of = add({"x"}, "y", weights_of({""}));
     need(of, kKept, Needed::kBackward, "x", per_token(d));
-    need(of, &PooledBytes::until_input, Needed::kBackward, "y", per_token(wide(ops::kNormFloats)));
-    need(of, &PooledBytes::after_input, Needed::kBackward, "y", once(d));
+    need(of, &LayerCost::pooled_until_input, Needed::kBackward, "y",
+         per_token(wide(ops::kNormFloats)));
+    need(of, &LayerCost::pooled_after_input, Needed::kBackward, "y", once(d));
     need(of, kKeptForWeights, Needed::kTrains, "d y", per_token(d));
   } else {
     norm(kind, "", width, 1, "x", "y");

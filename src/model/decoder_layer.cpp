@@ -21,18 +21,20 @@ class DecoderEmbedding : public Embedding {
  public:
   DecoderEmbedding(const DecoderConfig& config, const LayerOptions& options)
       : Embedding(config.vocab_size, config.hidden_size, config.padding_row, options),
-        scale_(config.embedding_scale) {
+        scale_(config.embedding_scale),
+        dropout_(config.embedding_dropout) {
     if (config.embedding_scale_in_weight_type)
       scale_ = at::scalar_tensor(scale_, options.dtype).item<double>();
   }
 
   at::Tensor forward(const at::Tensor& ids_BL) const {
     const at::Tensor found_BLD = Embedding::forward(ids_BL);
-    return scale_ == 1.0 ? found_BLD : found_BLD * scale_;
+    const at::Tensor scaled_BLD = scale_ == 1.0 ? found_BLD : found_BLD * scale_;
+    return dropout_ == 0 ? scaled_BLD : at::dropout(scaled_BLD, dropout_, is_training());
   }
 
  private:
-  double scale_;
+  double scale_, dropout_;
 };
 
 class DecoderAttention : public torch::nn::Module {
@@ -208,7 +210,7 @@ class DecoderLayer : public torch::nn::Module {
   DecoderLayer(const DecoderConfig& config, const BlockConfig& block,
                std::shared_ptr<AttentionInputs> inputs, const std::string& feed_forward_name,
                std::shared_ptr<FeedForward> feed_forward, const LayerOptions& options)
-      : residual_scale_(config.residual_scale) {
+      : residual_scale_(config.residual_scale), dropout_(config.residual_dropout) {
     const auto norm = [&](const char* name) {
       return register_module(name, make_norm(config, config.hidden_size, options));
     };
@@ -257,11 +259,13 @@ class DecoderLayer : public torch::nn::Module {
   static at::Tensor normed(const std::shared_ptr<Norm>& norm, const at::Tensor& x_BLD) {
     return norm ? norm->forward(x_BLD) : x_BLD;
   }
-  at::Tensor added(const at::Tensor& x_BLD, const at::Tensor& more_BLD) const {
+  at::Tensor added(const at::Tensor& x_BLD, const at::Tensor& result_BLD) const {
+    const at::Tensor more_BLD =
+        dropout_ == 0 ? result_BLD : at::dropout(result_BLD, dropout_, is_training());
     return residual_scale_ == 1.0 ? x_BLD + more_BLD : x_BLD + more_BLD * residual_scale_;
   }
 
-  double residual_scale_;
+  double residual_scale_, dropout_;
   std::shared_ptr<DecoderAttention> self_attn_;
   std::shared_ptr<FeedForward> feed_forward_;
   std::shared_ptr<Norm> before_attention_, behind_attention_;

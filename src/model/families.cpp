@@ -77,6 +77,7 @@ const std::vector<FamilyModules>& family_modules() {
       {"olmoe", moe_layers<read_olmoe_config>, moe_losses<read_olmoe_config>},
       {"phi3", decoder_layers<read_phi3_config>},
       {"gpt_neox", make_gpt_neox_layers},
+      {"starcoder2", make_starcoder2_layers},
   };
   return table;
 }

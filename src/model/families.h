@@ -30,6 +30,7 @@ const std::vector<FamilyModules>& family_modules();
 
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options);
 std::vector<LayerSpec> make_gpt_neox_layers(const ModelSpec& model, const LayerOptions& options);
+std::vector<LayerSpec> make_starcoder2_layers(const ModelSpec& model, const LayerOptions& options);
 
 // `norm` for weights of norms, zeros for biases, normal(0, std) for the rest, zeros for the padding
 // row of the embedding.

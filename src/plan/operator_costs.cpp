@@ -54,12 +54,17 @@ struct Gradients {
   }
 };
 
-constexpr std::array kFields = {&LayerCost::after_forward, &LayerCost::after_input,
-                                &LayerCost::on_entry,      &LayerCost::in_weight,
-                                &LayerCost::at_end,        &LayerCost::in_forward};
-constexpr std::array kPooled = {&PooledBytes::until_input, &PooledBytes::until_weight,
-                                &PooledBytes::after_input, &PooledBytes::in_backward,
-                                &PooledBytes::in_forward};
+constexpr std::array kFields = {&LayerCost::after_forward,
+                                &LayerCost::after_input,
+                                &LayerCost::on_entry,
+                                &LayerCost::in_weight,
+                                &LayerCost::at_end,
+                                &LayerCost::in_forward,
+                                &LayerCost::pooled_until_input,
+                                &LayerCost::pooled_until_weight,
+                                &LayerCost::pooled_after_input,
+                                &LayerCost::pooled_in_backward,
+                                &LayerCost::pooled_in_forward};
 
 // Bytes by name, of one field.
 using Named = std::map<std::string, ShapePolynomial>;
@@ -80,7 +85,6 @@ ShapePolynomial sum_of(const Named& named) {
 LayerCost cost_of(const LayerOperators& operators,
                   const std::function<bool(const std::string&)>& trains, bool flows) {
   std::array<Named, kFields.size()> named;
-  std::array<Named, kPooled.size()> pooled;
   LayerCost cost;
   std::set<std::string> flowing;
   if (flows) flowing.insert("x");
@@ -106,12 +110,9 @@ LayerCost cost_of(const LayerOperators& operators,
       if (!gradients.needs(bytes.needed)) continue;
       for (std::size_t i = 0; i < kFields.size(); ++i)
         if (bytes.field == kFields[i]) add_largest(named[i], bytes);
-      for (std::size_t i = 0; i < kPooled.size(); ++i)
-        if (bytes.pooled == kPooled[i]) add_largest(pooled[i], bytes);
     }
   }
   for (std::size_t i = 0; i < kFields.size(); ++i) cost.*kFields[i] = sum_of(named[i]);
-  for (std::size_t i = 0; i < kPooled.size(); ++i) cost.pooled.*kPooled[i] = sum_of(pooled[i]);
   return cost;
 }
 

@@ -31,8 +31,7 @@ enum class Needed : std::uint8_t {
 };
 
 struct OperatorBytes {
-  ShapePolynomial LayerCost::*field = nullptr;     // of which it is a part, or
-  ShapePolynomial PooledBytes::*pooled = nullptr;  // of LayerCost::pooled
+  ShapePolynomial LayerCost::*field = nullptr;  // of which it is a part
   Needed needed = Needed::kBackward;
   // Bytes of one name are there once, as large as the largest; those of others beside them.
   std::string name;

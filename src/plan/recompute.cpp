@@ -99,10 +99,9 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
   }
   cost.after_forward = entering;
   // Fused operators leave nothing that waits for the backward.
-  const PooledBytes& pooled = layer.cost.pooled;
-  cost.pooled.in_backward = ShapePolynomial::sum(pooled.in_backward, pooled.until_input);
-  cost.pooled.after_input = ShapePolynomial::sum(pooled.after_input, pooled.until_weight);
-  cost.pooled.until_input = cost.pooled.until_weight = {};
+  cost.pooled_in_backward = ShapePolynomial::sum(cost.pooled_in_backward, cost.pooled_until_input);
+  cost.pooled_after_input = ShapePolynomial::sum(cost.pooled_after_input, cost.pooled_until_weight);
+  cost.pooled_until_input = cost.pooled_until_weight = {};
   // The extra memory of the last layer of a backward is in at_end.
   if (cost.at_end == ShapePolynomial())
     cost.on_entry = ShapePolynomial::sum(

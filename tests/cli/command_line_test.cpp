@@ -115,7 +115,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
   expect_error("nonsense plan run.toml", 2,
                "unknown command 'nonsense'; command 'sluice'; one of: train, eval, checkpoint, "
                "plan, config, "
-               "split, schedule, launch, data, debug, help");
+               "split, schedule, launch, data, debug, help, completion");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +
@@ -449,7 +449,7 @@ TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
     EXPECT_TRUE(line[text] >= 'A' && line[text] <= 'Z') << line;
     EXPECT_EQ(line.back(), '.') << line;
   }
-  EXPECT_EQ(sentences, 14);
+  EXPECT_EQ(sentences, 15);
 }
 
 TEST_F(CommandLineTest, ShowsControlCharactersOfValuesWithoutObeyingThem) {

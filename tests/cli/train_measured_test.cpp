@@ -1,5 +1,7 @@
 // Costs that are measured: `plan --measure`, the plans that go by them, and the runs that measure
 // for themselves.
+#include <cmath>
+
 #include "train_fixture.h"
 
 namespace sluice::testing {
@@ -148,6 +150,48 @@ TEST_F(MeasuredCommandTest, AMeasuredSplitHasTheBitsOfTheEvenOne) {
 
 TEST_F(MeasuredCommandTest, AMeasuredScheduleHasTheBitsOf1F1B) {
   expect_bits_of_1f1b("--parallelism.pipeline_parallel_schedule=auto");
+}
+
+TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
+  ASSERT_EQ(measure().exit_code, 0);
+  const auto file = nlohmann::ordered_json::parse(test::read_file(costs()));
+  const std::vector<std::string> options = {"--parallelism.costs=" + costs(),
+                                            "--training.steps=110", "--training.threads_per_rank=1",
+                                            "--metrics.log_freq=50"};
+  // Returns measured / predicted of a run whose steps are expected to take so many times as long as
+  // they were measured to.
+  const auto train_expecting = [&](double factor, std::ptrdiff_t& warnings) {
+    nlohmann::ordered_json scaled = file;
+    for (const char* key : {"latency", "ACTION", "REDUCE_LOSS", "REDUCE_NORM"})
+      scaled[key] = factor * file[key].get<double>();
+    scaled["bandwidth"] = file["bandwidth"].get<double>() / factor;
+    for (auto& layer : scaled["layers"]) {
+      for (const char* key : {"F", "I", "W", "B", "OPTIMIZER_STEP", "CAST"})
+        layer[key] = factor * layer[key].get<double>();
+    }
+    test::write_file(costs(), scaled.dump());
+    const ProgramResult result = train_in(1, options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const std::string says = " times as long as expected: ";
+    warnings = 0;
+    for (std::size_t at = result.err.find(says); at != std::string::npos;
+         at = result.err.find(says, at + 1))
+      ++warnings;
+    const std::string before = "measured / predicted ";
+    return std::stod(result.out.substr(result.out.find(before) + before.size()));
+  };
+  std::ptrdiff_t warnings = 0;
+  train_expecting(1000, warnings);
+  EXPECT_EQ(warnings, 1);
+
+  double factor = 1, ratio = 0;
+  for (int i = 0; i < 8; ++i, factor *= ratio) {
+    ratio = train_expecting(factor, warnings);
+    if (std::abs(ratio - 1) > 0.05) continue;
+    EXPECT_EQ(warnings, 0) << ratio;
+    return;
+  }
+  GTEST_SKIP() << "this machine is too busy for steps that take alike times";
 }
 
 TEST_F(MeasuredCommandTest, WhatIsWrongIsToldBeforeProcessesMeetAndMeasure) {

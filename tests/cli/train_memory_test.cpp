@@ -35,6 +35,14 @@ std::string gpt_neox(const std::string& attention_dropout, const std::string& hi
          attention_dropout + R"(, "hidden_dropout": )" + hidden_dropout + "}";
 }
 
+std::string starcoder2(const std::string& residual_dropout, const std::string& embedding_dropout) {
+  return R"({"model_type": "starcoder2", "architectures": ["Starcoder2ForCausalLM"],
+    "vocab_size": 256, "hidden_size": 192, "intermediate_size": 768, "num_hidden_layers": 4,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 128,
+    "residual_dropout": )" +
+         residual_dropout + R"(, "embedding_dropout": )" + embedding_dropout + "}";
+}
+
 struct MemoryCase {
   std::string name;
   std::vector<std::string> options;
@@ -133,7 +141,9 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"Gpt2WithDropoutOfAttention", {}, gpt2("0.1", "0.0")},
         MemoryCase{"Gpt2WithDropoutOfResiduals", {}, gpt2("0.0", "0.1")},
         MemoryCase{"GptNeoxWithDropoutOfAttention", {}, gpt_neox("0.1", "0.0")},
-        MemoryCase{"GptNeoxWithDropoutOfHidden", {}, gpt_neox("0.0", "0.1")}),
+        MemoryCase{"GptNeoxWithDropoutOfHidden", {}, gpt_neox("0.0", "0.1")},
+        MemoryCase{"Starcoder2", {}, starcoder2("0.0", "0.0")},
+        MemoryCase{"Starcoder2WithDropout", {}, starcoder2("0.1", "0.1")}),
     name_of);
 
 // What was off by more once: parts of layers that are frozen, ranks that only run forwards, large

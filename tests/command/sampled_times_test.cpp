@@ -40,6 +40,15 @@ TEST(SampledTimesTest, TheLowerQuartileOfManySamplesCountsAndTheShortestOfFew) {
   EXPECT_EQ(typical_time({80, 70, 1, 4, 4, 90, 60, 4}), 4);
 }
 
+TEST(SampledTimesTest, ACastIsWhatAForwardThatCastsTakesMoreThanOthers) {
+  SampledTimes samples = steady();
+  EXPECT_EQ(typical_times(samples).cast, 0);
+  samples.casting_forward = {3.5 * kMs, 3 * kMs};
+  EXPECT_NEAR(typical_times(samples).cast, 1 * kMs, 0.1 * kMs);
+  samples.casting_forward = {1.9 * kMs, 1.9 * kMs};
+  EXPECT_EQ(typical_times(samples).cast, 0);
+}
+
 TEST(SampledTimesTest, SamplesThatAgreeAreEnough) { EXPECT_FALSE(needs_more_samples(steady())); }
 
 TEST(SampledTimesTest, SamplesThatContradictEachOtherNeedMore) {

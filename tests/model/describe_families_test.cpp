@@ -51,7 +51,9 @@ const std::vector<std::string> kDescribed = {"models/llama_tied",
                                              "models_extra/olmoe",
                                              "models_extra/gpt_neox",
                                              "models_extra/gpt_neox_in_turn",
-                                             "models_extra/phi3"};
+                                             "models_extra/phi3",
+                                             "models_extra/starcoder2",
+                                             "models_extra/starcoder2_window"};
 
 void expect_same_parameters(const LayerInfo& found, const LayerInfo& expected) {
   ASSERT_EQ(found.parameters.size(), expected.parameters.size()) << expected.name;

@@ -180,20 +180,19 @@ TEST_P(ExtraModelTest, LossLogitsAndGradientNormsAgree) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, ExtraModelTest,
-    ::testing::Values("grouped_query", "one_key_value_head", "wide_heads", "biases", "linear_rope",
-                      "llama3_rope", "tied_with_padding", "old_keys", "gpt2_untied_inner",
-                      "gpt2_full_length", "qwen2", "qwen2_tied", "llama_left_padded",
-                      "llama_packed", "llama_padded_positions", "llama_far", "llama_gelu",
-                      "llama_relu", "gpt2_left_padded", "gpt2_packed", "mistral",
-                      "mistral_no_window", "mistral_packed", "mistral_left_padded",
-                      "mistral_wide_window", "qwen2_windows", "qwen2_layer_types", "qwen3",
-                      "qwen3_biases_tied", "qwen3_windows", "qwen3_yarn", "llama_yarn", "gemma2",
-                      "gemma2_no_caps", "gemma2_left_padded", "gemma2_packed", "gemma3",
-                      "gemma3_ropes", "gemma3_old_keys", "gemma3_outer_length", "olmo2",
-                      "olmo2_biases", "granite", "granite_biases", "smollm3", "smollm3_windows",
-                      "smollm3_lists", "mixtral", "mixtral_window", "qwen3_moe", "qwen3_moe_packed",
-                      "olmoe", "gpt_neox", "gpt_neox_in_turn", "gpt_neox_tied", "phi3",
-                      "phi3_window", "phi3_short", "phi3_long", "phi3_far"),
+    ::testing::Values(
+        "grouped_query", "one_key_value_head", "wide_heads", "biases", "linear_rope", "llama3_rope",
+        "tied_with_padding", "old_keys", "gpt2_untied_inner", "gpt2_full_length", "qwen2",
+        "qwen2_tied", "llama_left_padded", "llama_packed", "llama_padded_positions", "llama_far",
+        "llama_gelu", "llama_relu", "gpt2_left_padded", "gpt2_packed", "mistral",
+        "mistral_no_window", "mistral_packed", "mistral_left_padded", "mistral_wide_window",
+        "qwen2_windows", "qwen2_layer_types", "qwen3", "qwen3_biases_tied", "qwen3_windows",
+        "qwen3_yarn", "llama_yarn", "gemma2", "gemma2_no_caps", "gemma2_left_padded",
+        "gemma2_packed", "gemma3", "gemma3_ropes", "gemma3_old_keys", "gemma3_outer_length",
+        "olmo2", "olmo2_biases", "granite", "granite_biases", "smollm3", "smollm3_windows",
+        "smollm3_lists", "mixtral", "mixtral_window", "qwen3_moe", "qwen3_moe_packed", "olmoe",
+        "gpt_neox", "gpt_neox_in_turn", "gpt_neox_tied", "phi3", "phi3_window", "phi3_short",
+        "phi3_long", "phi3_far", "starcoder2", "starcoder2_window"),
     [](const auto& test) { return test.param; });
 
 // Weights and the whole computation in a half type. On the machine that made the file logits and

@@ -198,6 +198,13 @@ def draw_gpt_neox(rng):
                 rope_parameters={**draw_rope(rng, yarn=False), "partial_rotary_factor": rng.choice([0.5, 1.0])})
 
 
+def draw_starcoder2(rng):
+    drawn = draw_decoder(rng, biases=("use_bias",))
+    drawn.update(norm_epsilon=drawn.pop("rms_norm_eps"), sliding_window=rng.choice([None, draw_window(rng)]),
+                 hidden_act=draw_activation(rng))
+    return drawn
+
+
 GEMMA = {**DECODER, "head_dim": 8, "pad_token_id": 0, "tie_word_embeddings": True, "query_pre_attn_scalar": 12,
          "sliding_window": 5}
 GPT2 = dict(vocab_size=48, n_embd=32, n_layer=4, n_head=4, n_positions=40, initializer_range=0.1, bos_token_id=1,
@@ -334,6 +341,11 @@ FAMILIES = {
         "parallel": {}, "sequential": dict(use_parallel_residual=False), "no_bias_tied": dict(attention_bias=False, tie_word_embeddings=True),
         "half_rotary": dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}, hidden_act="gelu_new"),
     }, draw_gpt_neox),
+    "starcoder2": Family(tf.Starcoder2Config, DECODER, {
+        "window": dict(sliding_window=5), "tied": dict(tie_word_embeddings=True),
+        "no_bias": dict(use_bias=False, norm_epsilon=1e-3, hidden_act="gelu", num_key_value_heads=1),
+        "yarn": dict(rope_parameters=YARN_ROPE),
+    }, draw_starcoder2),
 }
 
 WHOLES = {

@@ -111,7 +111,9 @@ TEST(ActivationMemoryTest, AForwardBelowWhatIsTrainedNeedsWhatItsLargestLayerNee
 }
 
 TEST(ActivationMemoryTest, FollowsTheRowOfTheRank) {
-  const std::vector<ActivationBytes> stages = {{100, 60, 10, 0}, {40, 40, 5, 90}};
+  const std::vector<ActivationBytes> stages = {
+      {.after_forward = 100, .after_input = 60, .on_entry = 10},
+      {.after_forward = 40, .after_input = 40, .on_entry = 5, .at_end = 90}};
   auto peak = [&](const std::vector<Action>& row) {
     const RowActivations result = row_activations(row, stages);
     return std::pair(result.kept, result.peak);

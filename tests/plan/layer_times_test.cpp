@@ -6,7 +6,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "plan/predict/layer_kinds.h"
 #include "sluice/model_spec.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"
@@ -30,6 +29,7 @@ LayerTimes some_times() {
     layer.backward_weight = next / 3;
     layer.backward = next * 1.7;
     layer.optimizer_step = 0.125;
+    layer.cast = 0.0625;
     next += 0.1;
   }
   times.latency = 0.01;
@@ -199,13 +199,14 @@ TEST(LayerTimesTest, AddUpToTheCostsOfStages) {
   const Partition partition = make_partition(model, {.num_ranks = 2});
   const Costs costs = stage_costs(times, partition);
   ASSERT_EQ(costs.per_stage.size(), 2u);
-  double forward = 0, step = 0;
+  double forward = 0, once_a_step = 0;
   for (const int layer : partition.stages[1].layers) {
     forward += times.layers[static_cast<std::size_t>(layer)].forward;
-    step += times.layers[static_cast<std::size_t>(layer)].optimizer_step;
+    once_a_step += times.layers[static_cast<std::size_t>(layer)].optimizer_step +
+                   times.layers[static_cast<std::size_t>(layer)].cast;
   }
   EXPECT_DOUBLE_EQ(costs.per_stage[1].forward, forward);
-  EXPECT_DOUBLE_EQ(costs.per_stage[1].optimizer_step, step);
+  EXPECT_DOUBLE_EQ(costs.per_stage[1].optimizer_step, once_a_step);
   ASSERT_EQ(costs.message_bytes.size(), 1u);
   EXPECT_EQ(costs.message_bytes[0],
             stage_shapes(model, partition, 1, 32)[0].output.back() * 32 * 4.0);

@@ -1,4 +1,5 @@
-// Families with experts, Phi-3 and GPT-NeoX: names, costs, and what their config.json may not say.
+// Families with experts, Phi-3, GPT-NeoX and StarCoder2: names, costs, and what their config.json
+// may not say.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "family/gpt_neox.h"
 #include "family/moe.h"
 #include "family/phi3.h"
+#include "family/starcoder2.h"
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
 
@@ -190,6 +192,39 @@ TEST(MoreFamiliesTest, TheHeadOfGptNeoxIsEmbedOut) {
   EXPECT_EQ(model.layers.back().parameters[0].tied_to, "gpt_neox.embed_in.weight");
   config["attention_bias"] = false;
   EXPECT_EQ(model.layers[1].parameters.size() - parse(config).layers[1].parameters.size(), 2u);
+}
+
+TEST(MoreFamiliesTest, Starcoder2HasTransformersNamesAndDefaults) {
+  Json config = tiny("starcoder2");
+  config["num_attention_heads"] = 8;
+  config.erase("num_key_value_heads");
+  const ModelSpec model = parse(config);
+  const detail::DecoderConfig read = detail::config_of(model, detail::read_starcoder2_config);
+  EXPECT_EQ(read.num_key_value_heads, 2);
+  EXPECT_EQ(read.norm_eps, 1e-5);
+  EXPECT_EQ(read.initializer_range, 0.018042);
+  EXPECT_EQ(read.activation, detail::Activation::kGeluTanh);
+  EXPECT_EQ(read.blocks[0].window, 0);
+  const auto names = {"self_attn.q_proj", "self_attn.o_proj", "mlp.c_fc", "mlp.c_proj"};
+  for (const std::string name : names) {
+    EXPECT_TRUE(has_parameter(model.layers[1], "model.layers.0." + name + ".weight")) << name;
+    EXPECT_TRUE(has_parameter(model.layers[1], "model.layers.0." + name + ".bias")) << name;
+  }
+  EXPECT_TRUE(has_parameter(model.layers[1], "model.layers.0.input_layernorm.bias"));
+  EXPECT_FALSE(has_parameter(model.layers[1], "model.layers.0.mlp.gate_proj.weight"));
+  EXPECT_EQ(model.layers.back().parameters[0].tied_to, "model.embed_tokens.weight");
+  config["use_bias"] = false;
+  EXPECT_EQ(model.layers[1].parameters.size() - parse(config).layers[1].parameters.size(), 6u);
+}
+
+TEST(MoreFamiliesTest, Starcoder2RefusesWhatItCannotRun) {
+  EXPECT_NE(refusal_of("starcoder2", "hidden_act", "mish").find("'hidden_act'"), std::string::npos);
+  EXPECT_NE(refusal_of("starcoder2", "residual_dropout", 1.5).find("'residual_dropout'"),
+            std::string::npos);
+  EXPECT_NE(refusal_of("starcoder2", "embedding_dropout", -0.1).find("'embedding_dropout'"),
+            std::string::npos);
+  EXPECT_NE(refusal_of("starcoder2", "sliding_window", 0).find("'sliding_window'"),
+            std::string::npos);
 }
 
 }  // namespace

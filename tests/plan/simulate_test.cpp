@@ -88,7 +88,7 @@ struct Cost {
   double f, i, w;
   Costs costs() const {
     Costs result;
-    result.uniform = {f, i, w, i + w};
+    result.uniform = {.forward = f, .backward_input = i, .backward_weight = w, .backward = i + w};
     return result;
   }
 };
@@ -145,7 +145,8 @@ TEST(SimulateTest, SplitsIdleTimeIntoWarmUpWaitingAndDrain) {
 
 TEST(SimulateTest, ChargesStagesAndRanksTheirOwnCosts) {
   Costs costs;
-  costs.per_stage = {{1, 1, 1, 2}, {10, 10, 10, 20}};
+  costs.per_stage = {{.forward = 1, .backward_input = 1, .backward_weight = 1, .backward = 2},
+                     {.forward = 10, .backward_input = 10, .backward_weight = 10, .backward = 20}};
   EXPECT_EQ(simulate(program_of(kTwoRanks), costs).per_rank(&RankTimeline::busy), (Doubles{6, 60}));
   costs.rank_speed = {0.5, 10};
   EXPECT_EQ(simulate(program_of(kTwoRanks), costs).per_rank(&RankTimeline::busy), (Doubles{12, 6}));
@@ -199,7 +200,7 @@ TEST(SimulateTest, ReturnsAChainThatSpansTheMakespan) {
     Program program = testing::RandomOrder(random, 4, 3, 5).make();
     if (sample % 2) program = add_transfers(std::move(program));
     Costs costs;
-    costs.uniform = {1, 2, 1.5, 3};
+    costs.uniform = {.forward = 1, .backward_input = 2, .backward_weight = 1.5, .backward = 3};
     costs.latency = sample % 3;
     const Simulation simulation = simulate(program, costs);
     const auto at = [&](const Simulation::Step& step) {
@@ -241,7 +242,16 @@ TEST(SimulatePostsTest, AReductionBehindComputeCostsNothingUntilTheNorm) {
   EXPECT_EQ(simulation.per_rank(&RankTimeline::drain), (Doubles{2}));
   EXPECT_EQ(to_text(simulation.ranks[0].actions[simulation.critical_path.back().index].action),
             "0B0");
-  costs.per_stage = {{1, 1, 1, 2, 0, 0}, {1, 1, 1, 2, 0, 2}};
+  costs.per_stage = {{.forward = 1,
+                      .backward_input = 1,
+                      .backward_weight = 1,
+                      .backward = 2,
+                      .reduce_gradients = 0},
+                     {.forward = 1,
+                      .backward_input = 1,
+                      .backward_weight = 1,
+                      .backward = 2,
+                      .reduce_gradients = 2}};
   EXPECT_EQ(simulate(program, costs).makespan, bare);  // that of stage 1 is hidden wholly
   costs.per_stage[1].reduce_gradients = 3;
   EXPECT_EQ(simulate(program, costs).makespan, bare + 1);
@@ -251,7 +261,16 @@ TEST(SimulatePostsTest, AReductionBehindComputeCostsNothingUntilTheNorm) {
 
 TEST(SimulatePostsTest, ReductionsOfARankFollowEachOther) {
   Costs costs;
-  costs.per_stage = {{1, 1, 1, 2, 0, 5}, {1, 1, 1, 2, 0, 7}};
+  costs.per_stage = {{.forward = 1,
+                      .backward_input = 1,
+                      .backward_weight = 1,
+                      .backward = 2,
+                      .reduce_gradients = 5},
+                     {.forward = 1,
+                      .backward_input = 1,
+                      .backward_weight = 1,
+                      .backward = 2,
+                      .reduce_gradients = 7}};
   const Program program = program_of({"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD"});
   EXPECT_EQ(simulate(program, costs).makespan, 4 + 7 + 5);
 }
@@ -284,7 +303,16 @@ TEST(SimulatePostsTest, TiedSumsWaitForTheReductionsOfTheirStages) {
       add_tied_reductions(add_reduce_grad(program_of({"0F0,0B0", "1F0,1B0"})), {{"t", {0, 1}}}),
       /*with_norm=*/true);
   Costs costs;
-  costs.per_stage = {{1, 1, 1, 2, 0, 4}, {1, 1, 1, 2, 0, 100}};
+  costs.per_stage = {{.forward = 1,
+                      .backward_input = 1,
+                      .backward_weight = 1,
+                      .backward = 2,
+                      .reduce_gradients = 4},
+                     {.forward = 1,
+                      .backward_input = 1,
+                      .backward_weight = 1,
+                      .backward = 2,
+                      .reduce_gradients = 100}};
   costs.reduce_tied = 1000;
   EXPECT_EQ(simulate(program, costs).makespan, 4 + 100 + 1000);  // 1B0 ends at 4
 }
@@ -296,7 +324,7 @@ TEST(SimulatePostsTest, ANormOfAStageIsTakenWhileItsRankWaits) {
   const double bare = simulate(program).makespan;
   EXPECT_EQ(bare, 9);  // 0F0 1F0 2F0 2B0 1B0 0B0
   Costs costs;
-  costs.per_stage.assign(3, {});
+  costs.per_stage.assign(3, costs.uniform);
   costs.per_stage[1].partial_norm = 2;  // while rank 1 waits for the norm
   costs.per_stage[2].partial_norm = 2;
   EXPECT_EQ(simulate(program, costs).makespan, bare);
@@ -308,7 +336,7 @@ TEST(SimulatePostsTest, ANormOfAStageIsTakenWhileItsRankWaits) {
 
 TEST(SimulatePostsTest, AnUpdateKeepsItsRankAfterTheNorm) {
   Costs costs;
-  costs.per_stage.assign(2, {});
+  costs.per_stage.assign(2, costs.uniform);
   costs.per_stage[0].optimizer_step = 3;
   costs.per_stage[1].optimizer_step = 4;
   costs.reduce_norm = 1;
@@ -358,7 +386,7 @@ TEST(SimulateTest, RefusesCostsThatDoNotFit) {
 TEST(SimulateTest, ChargesAStageThatDoesNotSplitItsWholeBackwardAtI) {
   const Program program = program_of({"0F0,0I0,0W0"});
   Costs costs;
-  costs.uniform = {1, 2, 3, 7};
+  costs.uniform = {.forward = 1, .backward_input = 2, .backward_weight = 3, .backward = 7};
   const Simulation simulation = simulate(program, charge_unsplit_stages(costs, 1, {0}));
   ASSERT_EQ(simulation.ranks[0].actions.size(), 3u);
   EXPECT_EQ(simulation.ranks[0].actions[1].end, 8);
@@ -368,7 +396,7 @@ TEST(SimulateTest, ChargesAStageThatDoesNotSplitItsWholeBackwardAtI) {
 
 TEST(SimulateTest, TakesCostsOfZero) {
   Costs costs;
-  costs.uniform = {0, 0, 0, 0};
+  costs.uniform = {.forward = 0, .backward_input = 0, .backward_weight = 0, .backward = 0};
   const Simulation simulation = simulate(program_of(kTwoRanks), costs);
   EXPECT_EQ(simulation.makespan, 0);
   EXPECT_EQ(simulation.bubble_fraction, 0);

@@ -77,7 +77,7 @@ class BestPlan {
     Costs costs;
     double fastest = 0;     // of the schedules
     double more_bytes = 0;  // a rank needs beside what the costs say
-    std::vector<Schedule> schedules;
+    std::vector<Schedule> schedules = {};
   };
 
   void remember(const Plan& plan, const ScheduleCandidate& shown) {
@@ -87,7 +87,9 @@ class BestPlan {
              each.costs.per_stage == plan.costs.per_stage;
     });
     if (like == likenesses_.end()) {
-      like = likenesses_.insert(like, {plan.partition.stage_map, plan.costs, shown.step, 0, {}});
+      like = likenesses_.insert(
+          like,
+          {.stage_map = plan.partition.stage_map, .costs = plan.costs, .fastest = shown.step});
     }
     like->fastest = std::min(like->fastest, shown.step);
     for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/choose/best.h"
 #include "plan/choose/cut_memory.h"
 #include "plan/choose/placed_schedule.h"
 #include "plan/data_parallel.h"
@@ -132,5 +133,17 @@ Plan finish_plan(Plan plan) {
   return plan;
 }
 
+Plan draft_plan(ModelSpec model, const PipelineOptions& options) {
+  if (options.auto_schedule) return best_plan(std::move(model), options);
+  Question question(std::move(model), options);
+  return draft_one(question, asked_candidate(question));
+}
+
 }  // namespace detail
+
+Plan plan_pipeline(ModelSpec model, const PipelineOptions& options) {
+  Plan plan = detail::draft_plan(std::move(model), options);
+  return options.auto_schedule ? plan : detail::finish_plan(std::move(plan));
+}
+
 }  // namespace sluice

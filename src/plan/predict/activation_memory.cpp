@@ -41,12 +41,12 @@ ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape&
           .on_entry = std::max(bytes_of(cost.on_entry, shape), bytes_of(cost.in_weight, shape)),
           .at_end = bytes_of(cost.at_end, shape),
           .in_forward = bytes_of(cost.in_forward, shape),
-          .pooled_until_input = bytes_of(cost.pooled.until_input, shape),
-          .pooled_until_weight = bytes_of(cost.pooled.until_weight, shape),
-          .pooled_after_input = bytes_of(cost.pooled.after_input, shape),
-          .largest_after_input = bytes_of(cost.pooled.after_input, shape),
-          .pooled_in_backward = bytes_of(cost.pooled.in_backward, shape),
-          .pooled_in_forward = bytes_of(cost.pooled.in_forward, shape),
+          .pooled_until_input = bytes_of(cost.pooled_until_input, shape),
+          .pooled_until_weight = bytes_of(cost.pooled_until_weight, shape),
+          .pooled_after_input = bytes_of(cost.pooled_after_input, shape),
+          .largest_after_input = bytes_of(cost.pooled_after_input, shape),
+          .pooled_in_backward = bytes_of(cost.pooled_in_backward, shape),
+          .pooled_in_forward = bytes_of(cost.pooled_in_forward, shape),
           .casted_weights = whole_bytes(cost.casted_weights)};
 }
 

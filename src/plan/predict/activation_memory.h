@@ -15,14 +15,14 @@
 
 namespace sluice {
 
-// LayerCost's bytes of one microbatch, of a layer or stage.
+// LayerCost's fields of bytes at one shape, of a layer or stage.
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
   std::int64_t in_forward = 0;  // of a forward without a backward
   // To on_entry, for layers that run again: in I the weights of layers behind them wait, in W what
   // ran again is held already.
   std::int64_t more_in_input = 0, less_in_weight = 0;
-  // PooledBytes; of a stage that of its layers together, and of the largest.
+  // Of a stage those of its layers together, and of the largest.
   std::int64_t pooled_until_input = 0, pooled_until_weight = 0, pooled_after_input = 0;
   std::int64_t largest_after_input = 0, pooled_in_backward = 0, pooled_in_forward = 0;
   // LayerCost's, of all microbatches together.

@@ -1,4 +1,5 @@
-#include "plan/predict/layer_kinds.h"
+// Layers that take equally long: one of each kind is measured for all.
+#include "plan/predict/layer_times.h"
 
 #include <map>
 
@@ -12,8 +13,6 @@ std::string list_text(const std::vector<std::int64_t>& sizes) {
   for (const std::int64_t size : sizes) text += std::to_string(size) + ",";
   return text;
 }
-
-bool same_costs(const LayerInfo& a, const LayerInfo& b) { return a.cost == b.cost; }
 
 }  // namespace
 
@@ -47,7 +46,7 @@ std::vector<LayerGroup> layer_groups(const ModelSpec& model) {
     const auto [from, to] = of_kind.equal_range(kind);
     for (auto each = from; each != to; ++each) {
       const int other = groups[each->second].layers.front();
-      if (same_costs(model.layers[begin], model.layers[other])) group.measured_as = each->second;
+      if (model.layers[begin].cost == model.layers[other].cost) group.measured_as = each->second;
     }
     if (group.measured_as == static_cast<int>(groups.size()) - 1)
       of_kind.emplace(kind, group.measured_as);

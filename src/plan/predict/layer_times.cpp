@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "plan/option_words.h"
 #include "plan/predict/activation_memory.h"
-#include "plan/predict/layer_kinds.h"
 #include "plan/predict/memory.h"
 #include "sluice/error.h"
 
@@ -189,7 +188,7 @@ ModelSpec model_of_times(const LayerTimes& times) {
 
 double step_time(const LayerTime& layer, int num_microbatches) {
   return num_microbatches * (layer.forward + layer.backward_input + layer.backward_weight) +
-         layer.optimizer_step;
+         layer.optimizer_step + layer.cast;
 }
 
 std::vector<double> step_times(const LayerTimes& times, int num_microbatches) {
@@ -202,7 +201,7 @@ Costs stage_costs(const LayerTimes& times, const Partition& partition) {
   Costs costs;
   const bool is_measured = times.unit == "s";
   for (const StageContent& stage : partition.stages) {
-    StageCosts sum{.forward = 0, .backward_input = 0, .backward_weight = 0, .backward = 0};
+    StageCosts sum;
     for (const int index : stage.layers) {
       const LayerTime& layer = times.layers.at(static_cast<std::size_t>(index));
       const bool again = !is_measured && std::find(stage.recomputed.begin(), stage.recomputed.end(),
@@ -212,7 +211,7 @@ Costs stage_costs(const LayerTimes& times, const Partition& partition) {
       sum.backward_input += layer.backward_input + more;
       sum.backward_weight += layer.backward_weight;
       sum.backward += layer.backward + more;
-      sum.optimizer_step += layer.optimizer_step;
+      sum.optimizer_step += layer.optimizer_step + layer.cast;  // each once a step
       sum.kept_bytes += layer.kept_bytes;
       sum.kept_after_input_bytes += layer.kept_after_input_bytes;
       sum.held_bytes += layer.held_bytes;

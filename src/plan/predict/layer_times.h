@@ -1,8 +1,8 @@
 // The times that the layers of a model take on a machine: measured seconds, or counted operations.
 //
-// Owns: LayerTimes, the file of them (docs/simulate.md), their counted form, and the costs of the
-// stages of a partition that follow from them. Does not own: measuring (job.h), the replay of a
-// program (simulate.h).
+// Owns: LayerTimes, the file of them (docs/simulate.md), their counted form, which layers take
+// equally long, and the costs of the stages of a partition that follow from them. Does not own:
+// measuring (job.h), the replay of a program (simulate.h).
 //
 // Invariants:
 //  1. Times have one entry for every layer of the model that they are of, in its order.
@@ -23,20 +23,13 @@
 
 namespace sluice {
 
-// Times of one microbatch, but for the update. The last layer's hold the loss.
-struct LayerTime {
+// The costs of one layer; the last layer's hold the loss. Bytes are about what memory is predicted
+// to be (plan.h).
+struct LayerTime : StageCosts {
   std::string name;
   LayerRole role = LayerRole::kBlock;
-  double forward = 0;          // F
-  double backward_input = 0;   // I
-  double backward_weight = 0;  // W
-  double backward = 0;         // B, which may take less than I and W
-  double optimizer_step = 0;   // its share of the update and the norm, once a step
-  // Bytes: kept from F to B or I, from I to W, all the time; more than these while its backward
-  // runs; handed on to the next layer. Those of a rank's layers add up, but for running_bytes, of
-  // which it needs the most: about what its memory is predicted to be (plan.h).
-  double kept_bytes = 0, kept_after_input_bytes = 0, held_bytes = 0, running_bytes = 0,
-         output_bytes = 0;
+  double cast = 0;          // of its weights in mixed precision, once a step
+  double output_bytes = 0;  // handed on to the next layer
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 
@@ -100,4 +93,20 @@ std::vector<double> step_times(const LayerTimes& times, int num_microbatches);
 // operations F is added to I and B here.
 Costs stage_costs(const LayerTimes& times, const Partition& partition);
 
+namespace detail {
+
+// The properties of a layer that decide how long it takes: role, class, values, sizes of parameters
+// and what of them is trained, under names that are the same for layers that are alike.
+std::string kind_text(const LayerInfo& layer);
+
+// Layers that are never on different stages, in the order of the model: those before the first
+// block, each from the first to the last block, and those behind.
+struct LayerGroup {
+  std::vector<int> layers;
+  int measured_as =
+      0;  // the group of the same kind that comes first; its own number, if it is that
+};
+std::vector<LayerGroup> layer_groups(const ModelSpec& model);
+
+}  // namespace detail
 }  // namespace sluice

@@ -26,12 +26,13 @@ struct NumberOfLayer {
   double LayerTime::*value;
   bool is_needed;
 };
-constexpr std::array<NumberOfLayer, 10> kNumbersOfLayer = {{
+constexpr std::array<NumberOfLayer, 11> kNumbersOfLayer = {{
     {"F", &LayerTime::forward, true},
     {"I", &LayerTime::backward_input, true},
     {"W", &LayerTime::backward_weight, true},
     {"B", &LayerTime::backward, false},
     {"OPTIMIZER_STEP", &LayerTime::optimizer_step, false},
+    {"CAST", &LayerTime::cast, false},
     {"kept_bytes", &LayerTime::kept_bytes, false},
     {"kept_after_input_bytes", &LayerTime::kept_after_input_bytes, false},
     {"held_bytes", &LayerTime::held_bytes, false},

@@ -1,5 +1,6 @@
 // The rules of a replay that simulate() and the search for orders share, whatever a moment records
-// beside its time (what has brought it about, or nothing).
+// beside its time (what has brought it about, or nothing); and the summary of a finished replay:
+// makespan, idle time and its parts, the critical path.
 //
 // Does not own: in which order ranks are looked at, what is known of an input before it is there.
 // Thread-safety: values.
@@ -66,5 +67,18 @@ inline double cost_of(ActionKind kind, const StageCosts& costs) {
       return costs.forward;
   }
 }
+
+// When the last row ended, posts included, and the compute action that brought it about.
+struct End {
+  double time = 0.0;
+  Simulation::Step cause{-1, -1};
+};
+
+// Preconditions: `result` has the timeline and the busy time of every rank; causes[rank][index] is
+// the action that ranks[rank].actions[index] waited for, rank -1: none. Throws for a makespan that
+// is not finite.
+void summarize(const Program& program, const Costs& costs,
+               const std::vector<std::vector<Simulation::Step>>& causes, const End& end,
+               Simulation& result);
 
 }  // namespace sluice::detail

@@ -10,7 +10,6 @@
 #include "plan/neighbours.h"
 #include "plan/predict/costs.h"
 #include "plan/predict/replay.h"
-#include "plan/predict/summary.h"
 #include "plan/stage_microbatch_table.h"
 #include "sluice/error.h"
 

@@ -1,4 +1,4 @@
-#include "plan/predict/summary.h"
+#include "plan/predict/replay.h"
 
 #include <algorithm>
 #include <cmath>

@@ -185,7 +185,11 @@ std::vector<ListPolicy> list_policies(const OrderProblem& problem) {
       for (const double share : {0.0, 0.3, 1.0}) {
         for (const int most : in_flight) {
           for (const double more : {0.0, 1.0, 2.0})
-            policies.push_back({preference, late, share * longest, most, more});
+            policies.push_back({.preference = preference,
+                                .late_stages_first = late,
+                                .look_ahead = share * longest,
+                                .most_in_flight = most,
+                                .more_before = more});
         }
       }
     }
