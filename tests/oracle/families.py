@@ -200,6 +200,8 @@ def draw_gpt_neox(rng):
 
 def draw_starcoder2(rng):
     drawn = draw_decoder(rng, biases=("use_bias",))
+    if drawn["hidden_size"] < 8:  # a layer norm of two numbers is the sign of their difference: rounding decides it
+        drawn["hidden_size"] *= 4
     drawn.update(norm_epsilon=drawn.pop("rms_norm_eps"), sliding_window=rng.choice([None, draw_window(rng)]),
                  hidden_act=draw_activation(rng))
     return drawn
