@@ -62,7 +62,7 @@ CLI::App& selected(CLI::App& app) {
 }
 
 std::string full_name(const CLI::App& app) {
-  const std::string own = app.get_name();
+  const std::string& own = app.get_name();
   return app.get_parent() ? full_name(*app.get_parent()) + " " + own : own;
 }
 
@@ -118,7 +118,8 @@ Error unknown_option(const CLI::App& app, std::string option,
 
 // "Could not convert: --pp = x" -> "'x' is not a value of --pp".
 std::string fact_of(const CLI::ParseError& error) {
-  const std::string text = error.what(), before = "Could not convert: ", equals = " = ";
+  const std::string before = "Could not convert: ", equals = " = ";
+  std::string text = error.what();
   const std::size_t at = text.find(equals);
   if (!text.starts_with(before) || at == std::string::npos) return text;
   return "'" + text.substr(at + equals.size()) + "' is not a value of " +

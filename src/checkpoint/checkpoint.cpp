@@ -75,7 +75,7 @@ void require_same(const SafetensorsReader& file, const std::vector<const SavedTe
     if (!entry) refuse("the file does not have the tensor", where);
     const std::string said = form(tensor->dtype, tensor->shape, tensor->offset);
     const std::string found = form(entry->dtype, entry->shape, file.data_start() + entry->begin);
-    if (said != found) refuse("the manifest says " + said + ", the file " + found, where);
+    if (said != found) refuse(formatted("the manifest says {}, the file {}", said, found), where);
   }
   if (file.entries().size() == expected.size()) return;
   for (const SafetensorsEntry& entry : file.entries()) {
