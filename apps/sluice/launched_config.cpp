@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Of train and eval, beside the overrides.
+// Options of train and eval, beside the overrides.
 constexpr std::array<std::string_view, 4> kWithValue = {"--log-level", "--profile",
                                                         "--profile-steps", "--checkpoint"};
 

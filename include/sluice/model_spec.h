@@ -82,7 +82,7 @@ struct ValueSpec {
   double bytes_at(const MicrobatchShape& shape) const;
 };
 
-// What attention adds to written scores; layers of a rank with one window share it.
+// A mask that attention adds to written scores; layers of a rank with one window share it.
 struct AttentionMask {
   std::int64_t window = 0;  // a token sees as many; 0: all before it
   bool always = false;      // also where every token is in the window

@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Of /proc/stat, /proc/vmstat and /proc/cpuinfo. What the system does not say is 0. The processes
-// of a run on this machine are taken to be as busy as this one.
+// Numbers of /proc/stat, /proc/vmstat and /proc/cpuinfo. What the system does not say is 0. The
+// processes of a run on this machine are taken to be as busy as this one.
 MachineState machine_state();
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What a message between two ranks takes, over the transport of the run.
+// Time that a message between two ranks takes, over the transport of the run.
 //
 // Does not own: endpoints, when it is measured (measure_machine.cpp, processes.cpp).
 // Thread-safety: pure functions; an endpoint is for its rank's thread.

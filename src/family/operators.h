@@ -54,7 +54,8 @@ struct AttentionSizes {
   bool fused = false;
 };
 
-// What stands behind attention: last(activation(first(x))), or last(activation(gate(x)) * up(x)).
+// The feed-forward half behind attention: last(activation(first(x))), or last(activation(gate(x)) *
+// up(x)).
 struct FeedForwardSizes {
   std::string norm_before, norm_behind;
   std::vector<std::string> projections;  // gate and up, one for both, or the first

@@ -21,7 +21,7 @@ void add(ShapePolynomial& sum, const ShapePolynomial& more) {
   sum = ShapePolynomial::sum(sum, more);
 }
 
-// What of an operator there is a gradient for.
+// Gradients that an operator's backward has to compute.
 struct Gradients {
   bool first = false, second = false, flows = false;  // of values that it reads
   bool weight = false, trains = false;

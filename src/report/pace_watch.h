@@ -1,7 +1,7 @@
 // Steps that take other times than the plan of measured times expects, and why, as far as the
 // machine tells.
 //
-// Of every 50 steps after the first 5 the median is compared with the expectation; the first that
+// The median of every 50 steps after the first 5 is compared with the expectation; the first that
 // is more than 15 % off is said, and none after it.
 //
 // Owns: the judgement and its text. Does not own: the expectation (Plan), reading the machine

@@ -19,7 +19,7 @@ const char* const kGeneratedQwen2 = R"({
   "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true,
   "initializer_range": 0.1})";
 
-// Of a family, with windows that are shorter than the sequences.
+// Model of a family, with windows that are shorter than the sequences.
 std::string generated(const std::string& family, const std::string& more, int vocabulary = 96) {
   return R"({"model_type": ")" + family + R"(", "vocab_size": )" + std::to_string(vocabulary) +
          R"(, "hidden_size": 32,

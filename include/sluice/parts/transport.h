@@ -93,7 +93,7 @@ class Transport {
 };
 
 struct TransportOptions {
-  // Of every wait: longer than any other rank takes to send what is waited for.
+  // Limit of every wait: longer than any other rank takes to send what is waited for.
   std::chrono::milliseconds deadline{100'000};
 };
 

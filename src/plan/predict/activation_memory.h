@@ -22,7 +22,7 @@ struct ActivationBytes {
   // To on_entry, for layers that run again: in I the weights of layers behind them wait, in W what
   // ran again is held already.
   std::int64_t more_in_input = 0, less_in_weight = 0;
-  // Of a stage those of its layers together, and of the largest.
+  // Bytes of the pool: all layers of a stage together, and the largest of them.
   std::int64_t pooled_until_input = 0, pooled_until_weight = 0, pooled_after_input = 0;
   std::int64_t largest_after_input = 0, pooled_in_backward = 0, pooled_in_forward = 0;
   // LayerCost's, of all microbatches together.
