@@ -18,12 +18,13 @@ LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width) {
 }
 
 LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t width,
-                          const Precision& precision, double dropout, bool scaled) {
+                          const Precision& precision, double dropout, bool scaled,
+                          bool has_positions) {
   LayerInfo layer = hidden_layer(std::move(name), LayerRole::kEmbedding, width);
   layer.reads = {"input_ids"};
   OperatorList operators(precision);
   operators.matrix("", rows, width);
-  operators.embedding(rows, width, dropout, scaled);
+  operators.embedding(rows, width, dropout, scaled, has_positions);
   operators.give(layer);
   return layer;
 }

@@ -96,7 +96,8 @@ ModelSpec read_gpt2(const ConfigReader& reader, const Precision& precision) {
   model.max_positions = config.num_positions;
   model.layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
   LayerInfo embedding =
-      embedding_layer("transformer.wte", config.vocab_size, d, precision, config.embedding_dropout);
+      embedding_layer("transformer.wte", config.vocab_size, d, precision, config.embedding_dropout,
+                      /*scaled=*/false, /*has_positions=*/true);
   embedding.parameters.push_back({"transformer.wpe.weight", {config.num_positions, d}, {}});
   embedding.reads.emplace_back("position_ids");
   embedding.modules = {"transformer.wte", "transformer.wpe"};

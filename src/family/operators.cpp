@@ -107,13 +107,23 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   const double narrow = of_products ? product(width) : stored(width);
   const std::string floats = narrow == wide(width) ? from : from + " in float32";
   const std::string normalized = to + " before its weight";
-  need(of, kKeptForWeights, Needed::kTrains, kind == NormKind::kLayer ? from : normalized,
-       per_token(narrow));
   need(of, kKeptForWeights, Needed::kTrains, "d " + to, per_token(narrow));
-  if (fuses() || kind == NormKind::kLayer) {  // the normalized x is computed again
+  if (fuses()) {  // the gradients of the weights are there with that of the input
+    const std::int64_t sums = (kind == NormKind::kLayer ? 2 : 1) * width / groups;
     need(of, kKept, Needed::kBackward, from, per_token(narrow));
     need(of, kKept, Needed::kBackward, to + " statistics",
-         per_token(fuses() || of_products ? wide(2 * groups) : stored(2 * groups)));
+         per_token(wide(ops::kNormFloats * groups)));
+    need(of, kKeptForWeights, Needed::kTrains, to + " sums", once(wide(sums)));
+    return;
+  }
+  need(of, kKeptForWeights, Needed::kTrains, kind == NormKind::kLayer ? from : normalized,
+       per_token(narrow));
+  if (kind == NormKind::kLayer) {  // the normalized x is computed again
+    const double statistics = of_products ? wide(2 * groups) : stored(2 * groups);
+    need(of, kKept, Needed::kBackward, from, per_token(narrow));
+    for (const Field field : {kKept, kKeptForWeights})
+      need(of, field, field == kKept ? Needed::kBackward : Needed::kTrains, to + " statistics",
+           per_token(statistics));
     return;
   }
   need(of, kKept, Needed::kFlows, floats, per_token(wide(width)));
@@ -131,7 +141,8 @@ void OperatorList::residual(const std::string& from, double dropout, std::int64_
   if (dropout > 0) need(of, kKept, Needed::kFirstFlows, from + " mask", per_token(product(width)));
 }
 
-void OperatorList::embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled) {
+void OperatorList::embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled,
+                             bool has_positions) {
   Operator& of = add({}, "y", {"weight", "*.wpe.weight"});
   need(of, kKept, Needed::kTrains, "ids", per_token(kInt64));
   if (dropout > 0) need(of, kKept, Needed::kTrains, "mask", per_token(stored(width)));
@@ -141,8 +152,9 @@ void OperatorList::embedding(std::int64_t rows, std::int64_t width, double dropo
   // in float32, which its sum has.
   const double bytes = stored_ + (stored_ == kFloat ? 0.0 : kFloat);
   if (!fuses()) need(of, kAtEnd, Needed::kTrains, "d table", once(bytes * as_double(rows * width)));
-  // The rows that are looked up, and twice as much with dropout.
-  const int copies = 1 + (dropout > 0) + scaled;
+  // The rows that are looked up, and their sum with positions or product; a mask and what it
+  // leaves.
+  const int copies = 1 + (scaled || has_positions) + (dropout > 0 ? 2 : 0);
   need(of, kInForward, Needed::kAlways, kMoment, per_token(stored(copies * width)));
 }
 
@@ -188,7 +200,8 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kBackward, "q k v", per_token(product(q + k)));
   const int queries = 4 + a.norms_heads - !turned;
   need(of, kInForward, Needed::kAlways, kMoment,
-       per_token(stored(2 * a.hidden) + product(queries * q + (a.copies_values ? 4 : 3) * k)));
+       {.per_token = stored(2 * a.hidden) + product(queries * q + (a.copies_values ? 4 : 3) * k),
+        .per_pair = drops ? product(3 * h) : 0.0});
 }
 
 void OperatorList::plain_attention(const AttentionSizes& a) {
@@ -237,7 +250,7 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   const std::string& x = of.reads.front();
   need(of, kKept, kBackward, x, per_token(d));
   need(of, kOnEntry, kBackward, "d " + half.name, per_token(d));
-  need(of, kKeptForWeights, kTrains, "d " + half.name, per_token(d));
+  need(of, kKeptForWeights, kTrains, "d " + (x == "x" ? "attention" : half.name), per_token(d));
   if (half.norm_before) {
     until_weight += d;
     until_input += wide(ops::kNormFloats);
@@ -266,7 +279,8 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   need(of, &LayerCost::pooled_in_backward, kFrozen, half.name, later);
   need(of, &LayerCost::pooled_in_forward, kForwardOnly, half.name,
        per_token(until_input + until_weight));
-  need(of, kInForward, kAlways, "fused", per_token(3 * d));
+  const int values = of.reads.size() > 1 && x == "x" ? 4 : 3;  // what enters, halves, their sum
+  need(of, kInForward, kAlways, kMoment, per_token(values * d));
 }
 
 void OperatorList::fused_attention(const AttentionSizes& a) {
@@ -326,11 +340,15 @@ void OperatorList::plain_feed_forward(const FeedForwardSizes& s) {
   }
   const std::int64_t moment = s.gated ? (one_matrix ? 4 : 3) * f : 2 * f;
   Operator& last = linear(s.last, s.gated ? "inner" : "activated", "fed", f, d);
-  need(last, kInForward, Needed::kAlways, kMoment, per_token(stored(4 * d) + product(moment)));
+  need(last, kInForward, Needed::kAlways, kMoment,
+       per_token(stored((s.gated ? 4 : 3) * d) + product(moment)));
   // Gradients of the product, of gate and up; what the product itself leaves is free before.
   need(last, kOnEntry, Needed::kNoWeight, kMoment, per_token(product((s.gated ? 3 : 2) * f)));
   need(last, kOnEntry, Needed::kWeight, kMoment,
        {.constant = weight_gradient(as_double(f) * as_double(d)), .per_token = product(2 * f)});
+  if (s.reads == "x" && s.residual_dropout == 0)  // one gradient for both halves
+    for (OperatorBytes& bytes : last.bytes)
+      if (bytes.name == "d fed") bytes.name = "d attention";
   std::string result = "fed";
   if (!s.norm_behind.empty()) norm(s.norm, s.norm_behind, d, 1, result, "normed fed");
   if (!s.norm_behind.empty()) result = "normed fed";
@@ -391,7 +409,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   need(of, kKept, Needed::kTrains, "inner", per_token(product(k * f) + operands));
   need(of, kKeptForWeights, Needed::kTrains, "chosen",
        per_token(operands + product(k * (3 * f + d))));
-  need(of, kInForward, Needed::kAlways, kMoment, per_token(product(4 * d + 3 * k * d)));
+  need(of, kInForward, Needed::kAlways, kMoment, per_token(product(5 * d + 2 * k * d + k * f + k)));
   need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
   need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
   Operator& weighs = add({"results", "shares"}, "fed");
@@ -407,16 +425,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
 
 void OperatorList::last_norm(NormKind kind, std::int64_t width) {
   const double d = stored(width);
-  if (fuses()) {
-    Operator& of = add({"x"}, "y", weights_of({""}));
-    need(of, kKept, Needed::kBackward, "x", per_token(d));
-    need(of, &LayerCost::pooled_until_input, Needed::kBackward, "y",
-         per_token(wide(ops::kNormFloats)));
-    need(of, &LayerCost::pooled_after_input, Needed::kBackward, "y", once(d));
-    need(of, kKeptForWeights, Needed::kTrains, "d y", per_token(d));
-  } else {
-    norm(kind, "", width, 1, "x", "y");
-  }
+  norm(kind, "", width, 1, "x", "y");
   Operator& of = operators_.all.back();
   double moment = 2 * d;
   if (fuses())

@@ -82,7 +82,8 @@ class OperatorList {
               bool transposed = false);
   void vector(const std::string& name, std::int64_t size, bool bias = false);
 
-  void embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled);
+  void embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled,
+                 bool has_positions);
   void attention(const AttentionSizes& sizes);
   void feed_forward(const FeedForwardSizes& sizes);
   void experts(const ExpertSizes& sizes, const std::string& norm_before,

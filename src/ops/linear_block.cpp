@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ops/block_parts.h"
-#include "ops/kept_memory.h"
 
 namespace sluice::ops {
 namespace {
@@ -15,31 +14,32 @@ namespace {
 class LinearNode final : public SplitNode {
  public:
   LinearNode(const at::Tensor& x, LinearWeights weights)
-      : x_(x), w_(std::move(weights)), rows_(x.numel() / w_.in()) {}
+      : x_(x), w_(std::move(weights)), sizes_(x.sizes().vec()), rows_(x.numel() / w_.in()) {}
 
   std::string name() const override { return "LinearBlock"; }
   std::vector<at::Tensor> weights() const { return {w_.weight, w_.bias}; }
 
   at::Tensor forward() {
-    std::vector<std::int64_t> sizes = x_.sizes().vec();
+    std::vector<std::int64_t> sizes = sizes_;
     sizes.back() = w_.out();
     at::Tensor y = at::empty(sizes, x_.options());
     linear(rows_, w_, {x_.const_data_ptr<float>(), w_.in()},
            {y.mutable_data_ptr<float>(), w_.out()});
+    if (!w_.weight.requires_grad()) x_.reset();  // the bias does not read it
     return y;
   }
 
  protected:
   at::Tensor input_half(const at::Tensor& gradient, bool wanted) override {
     if (!wanted) return {};
-    at::Tensor dx = at::empty_like(x_);
+    at::Tensor dx = at::empty(sizes_, gradient.options());
     linear_input_gradient(rows_, w_, {gradient.const_data_ptr<float>(), w_.out()},
                           {dx.mutable_data_ptr<float>(), w_.in()});
     return dx;
   }
   void weight_half(const at::Tensor& gradient, WeightGradients& gradients) override {
     give_linear(rows_, w_, 0, {gradient.const_data_ptr<float>(), w_.out()},
-                {x_.const_data_ptr<float>(), w_.in()}, 1, gradients);
+                {x_.defined() ? x_.const_data_ptr<float>() : nullptr, w_.in()}, 1, gradients);
   }
   void free_input_half() override {}
   void free_all() override { x_.reset(); }
@@ -47,6 +47,7 @@ class LinearNode final : public SplitNode {
  private:
   at::Tensor x_;
   const LinearWeights w_;
+  const std::vector<std::int64_t> sizes_;  // of what enters
   const std::int64_t rows_;
 };
 
@@ -59,24 +60,25 @@ class NormNode final : public SplitNode {
   std::vector<at::Tensor> weights() const { return {w_.weight, w_.bias}; }
 
   at::Tensor forward() {
-    statistics_ = take_memory(rows_ * kNormFloats);
+    statistics_ = at::empty({rows_ * kNormFloats}, x_.options());
     at::Tensor y = at::empty_like(x_);
     norm(w_, rows_, {x_.const_data_ptr<float>(), width_}, {y.mutable_data_ptr<float>(), width_},
-         statistics_.data());
+         statistics_.mutable_data_ptr<float>());
     return y;
   }
 
  protected:
   at::Tensor input_half(const at::Tensor& gradient, bool /*wanted*/) override {
-    gradients_ = take_memory(w_.weight_floats());
+    gradients_ = at::empty({w_.weight_floats()}, x_.options());
     at::Tensor dx = at::empty_like(x_);
     norm_gradient(w_, rows_, {gradient.const_data_ptr<float>(), width_},
-                  {x_.const_data_ptr<float>(), width_}, statistics_.data(), nullptr,
-                  {dx.mutable_data_ptr<float>(), width_}, gradients_.data());
+                  {x_.const_data_ptr<float>(), width_}, statistics_.const_data_ptr<float>(),
+                  nullptr, {dx.mutable_data_ptr<float>(), width_},
+                  gradients_.mutable_data_ptr<float>());
     return dx;
   }
   void weight_half(const at::Tensor& /*gradient*/, WeightGradients& gradients) override {
-    give_norm(w_, 0, gradients_.data(), gradients);
+    give_norm(w_, 0, gradients_.mutable_data_ptr<float>(), gradients);
   }
   void free_input_half() override {
     statistics_.reset();
@@ -91,7 +93,7 @@ class NormNode final : public SplitNode {
   at::Tensor x_;
   const NormWeights w_;
   const std::int64_t width_, rows_;
-  KeptBlock statistics_, gradients_;
+  at::Tensor statistics_, gradients_;
 };
 
 }  // namespace

@@ -15,7 +15,11 @@
 namespace sluice {
 namespace {
 
-constexpr MicrobatchShape kOperatorShape{3, 48};
+// A length of whole blocks of keys, which scratch has.
+constexpr MicrobatchShape kOperatorShape{3, 64};
+// What no row counts: gradients of plain norms' weights before they join their sums, of weights of
+// heads' norms in fused blocks, a scalar.
+constexpr double kMostBytes = 520;
 
 // Live after a forward, and after the gradient of its input without the pool of fused operators,
 // and this pool in the end; the most while a forward runs that keeps nothing.
@@ -83,11 +87,12 @@ class LayerRun {
   double alone() {
     const at::NoGradGuard no_grad;
     const Values of_batch = batch();
-    stage_->chunk().train(false);
     MemoryLedger ledger(1);
     const MemoryLedger::Scope scope(ledger, 0);
-    stage_->forward({0, 1, 0}, inputs(), of_batch);
-    stage_->forget(0);
+    for (int i = 0; i < 2; ++i) {  // the pool stays
+      stage_->forward({0, 1, 0}, inputs(), of_batch);
+      stage_->forget(0);
+    }
     return static_cast<double>(ledger.peak_bytes(0));
   }
 
@@ -139,13 +144,15 @@ LayerBytes said_of(const LayerInfo& layer, std::int64_t vocab_size) {
                           : 0.0;
   return {.after_forward = at(cost.after_forward) - loss + from_forward,
           .after_input = at(cost.after_input),
-          .pool = from_forward + at(cost.pooled_after_input) + at(cost.pooled_in_backward),
+          .pool = at(cost.pooled_until_input) + at(cost.pooled_until_weight) +
+                  at(cost.pooled_after_input) + at(cost.pooled_in_backward),
           .alone = at(cost.in_forward) + at(cost.pooled_in_forward)};
 }
 
 struct OperatorsOf {
   std::string model;
   nlohmann::json changed = {};  // keys of its configuration
+  bool drops = false;           // in attention
 };
 
 class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
@@ -169,11 +176,7 @@ class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
           plan_pipeline(all, {.seq_len = kOperatorShape.length, .trainable = {pattern}}).model;
       const std::vector<LayerSpec> layers = make_layers(spec, {.fused = precision.fused});
       for (std::size_t i = 0; i < layers.size(); ++i) {
-        // A fused product keeps what enters it though its weight is frozen, which its row leaves
-        // out.
-        const bool is_frozen_head = i > norm && !spec.layers[i].trains() && precision.fused &&
-                                    !spec.layers[i].computes_loss();
-        if (!is_frozen_head) expect_counted(spec, layers[i], i, precision.fused);
+        expect_counted(spec, layers[i], i, precision.fused);
       }
     }
   }
@@ -184,16 +187,20 @@ class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
     const LayerInfo& info = spec.layers[index];
     LayerRun run(spec, layer, index);
     const LayerBytes found = run.measure(), said = said_of(info, spec.vocab_size);
-    const auto near = [&](const char* what, double counted, double expected, double share) {
-      EXPECT_NEAR(counted, expected, std::max(share * expected, 300.0))
+    // The bytes, too: 5 % of a layer would hide a part of it.
+    const auto near = [&](const char* what, double counted, double expected, double most) {
+      EXPECT_NEAR(counted, expected, std::min(0.05 * expected, most))
           << what << " of " << info.name;
     };
-    near("F", found.after_forward, said.after_forward, 0.05);
+    near("F", found.after_forward, said.after_forward, kMostBytes);
     if (run.hands_gradient_on()) {
-      near("I", found.after_input, said.after_input, 0.065);
-      if (fused) near("pool", found.pool, said.pool, 0.08);
-    } else if (!run.has_backward() && info.role == LayerRole::kBlock) {
-      near("alone", found.alone, said.alone, 0.15);
+      near("I", found.after_input, said.after_input, kMostBytes);
+      if (fused) near("pool", found.pool, said.pool, kMostBytes);
+    } else if (!run.has_backward() && GetParam().drops && info.role == LayerRole::kBlock) {
+      // The larger of two moments, the one of pairs, the other of tokens: too much in short rows.
+      EXPECT_NEAR(found.alone, said.alone, 0.25 * said.alone) << "alone of " << info.name;
+    } else if (!run.has_backward()) {
+      near("alone", found.alone, said.alone, 0.05 * said.alone);
     }
   }
 
@@ -210,6 +217,7 @@ TEST_P(FusedOperatorMemoryTest, ALedgerCountsWhatTheRowsSay) {
 TEST_P(OperatorMemoryTest, ALedgerCountsWhatTheRowsOfPlainOperatorsSay) {
   expect_counted({.fused = false});
 }
+TEST_P(OperatorMemoryTest, ALedgerCountsWhatTheRowsSayWhereSomeAreFused) { expect_counted({}); }
 
 std::string name_of_operators(const ::testing::TestParamInfo<OperatorsOf>& info) {
   const std::string name = info.param.model.substr(info.param.model.find('/') + 1);
@@ -218,29 +226,35 @@ std::string name_of_operators(const ::testing::TestParamInfo<OperatorsOf>& info)
 
 const nlohmann::json kHeadsOf16 = {{"head_dim", 16}};
 
-INSTANTIATE_TEST_SUITE_P(Every, FusedOperatorMemoryTest,
-                         ::testing::Values(OperatorsOf{"models/llama_tied"},
-                                           OperatorsOf{"models/gpt2"},
-                                           OperatorsOf{"models_extra/qwen3", kHeadsOf16},
-                                           OperatorsOf{"models_extra/gemma3", kHeadsOf16}),
-                         name_of_operators);
+INSTANTIATE_TEST_SUITE_P(
+    Every, FusedOperatorMemoryTest,
+    ::testing::Values(OperatorsOf{"models/llama_tied"}, OperatorsOf{"models/gpt2"},
+                      OperatorsOf{"models_extra/qwen3", kHeadsOf16},
+                      OperatorsOf{"models_extra/gemma3", kHeadsOf16},
+                      OperatorsOf{"models_extra/mixtral", kHeadsOf16},
+                      OperatorsOf{"models_extra/starcoder2",
+                                  {{"hidden_size", 64},
+                                   {"num_attention_heads", 4},
+                                   {"num_key_value_heads", 4},
+                                   {"intermediate_size", 96}}},
+                      OperatorsOf{"models_extra/gpt_neox", {{"hidden_size", 48}}}),
+    name_of_operators);
 
 INSTANTIATE_TEST_SUITE_P(
     Every, OperatorMemoryTest,
-    ::testing::Values(OperatorsOf{"models/llama_tied"}, OperatorsOf{"models/gpt2"},
-                      OperatorsOf{"models_extra/biases"}, OperatorsOf{"models_extra/qwen3"},
-                      OperatorsOf{"models_extra/gemma2"}, OperatorsOf{"models_extra/gemma3"},
-                      OperatorsOf{"models_extra/olmo2_biases"},
-                      OperatorsOf{"models_extra/llama_relu"}, OperatorsOf{"models_extra/mixtral"},
-                      OperatorsOf{"models_extra/qwen3_moe_some"}, OperatorsOf{"models_extra/olmoe"},
-                      OperatorsOf{"models_extra/gpt_neox"},
-                      OperatorsOf{"models_extra/gpt_neox_in_turn"},
-                      OperatorsOf{"models_extra/phi3"},
-                      OperatorsOf{"models/llama_tied", {{"attention_dropout", 0.1}}},
-                      OperatorsOf{"models/gpt2",
-                                  {{"attn_pdrop", 0.1}, {"resid_pdrop", 0.1}, {"embd_pdrop", 0.1}}},
-                      OperatorsOf{"models_extra/gpt_neox",
-                                  {{"attention_dropout", 0.1}, {"hidden_dropout", 0.1}}}),
+    ::testing::Values(
+        OperatorsOf{"models/llama_tied"}, OperatorsOf{"models/gpt2"},
+        OperatorsOf{"models_extra/biases"}, OperatorsOf{"models_extra/qwen3"},
+        OperatorsOf{"models_extra/gemma2"}, OperatorsOf{"models_extra/gemma3"},
+        OperatorsOf{"models_extra/olmo2_biases"}, OperatorsOf{"models_extra/llama_relu"},
+        OperatorsOf{"models_extra/mixtral"}, OperatorsOf{"models_extra/qwen3_moe_some"},
+        OperatorsOf{"models_extra/olmoe"}, OperatorsOf{"models_extra/gpt_neox"},
+        OperatorsOf{"models_extra/gpt_neox_in_turn"}, OperatorsOf{"models_extra/phi3"},
+        OperatorsOf{"models/llama_tied", {{"attention_dropout", 0.1}}, true},
+        OperatorsOf{
+            "models/gpt2", {{"attn_pdrop", 0.1}, {"resid_pdrop", 0.1}, {"embd_pdrop", 0.1}}, true},
+        OperatorsOf{
+            "models_extra/gpt_neox", {{"attention_dropout", 0.1}, {"hidden_dropout", 0.1}}, true}),
     name_of_operators);
 
 }  // namespace
