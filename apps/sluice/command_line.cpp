@@ -234,7 +234,10 @@ bool is_given(const Command& command, const std::string& name) {
       [](auto) { return false; }, [](bool* value) { return *value; },
       [](std::string* value) { return !value->empty(); },
       []<typename Value>(std::optional<Value>* value) { return value->has_value(); }};
-  for (const Option& option : command.options) {
+  std::vector<Option> options = command.options;
+  for (const OptionGroup& group : command.groups)
+    options.insert(options.end(), group.options.begin(), group.options.end());
+  for (const Option& option : options) {
     if (("," + std::string(option.names) + ",").find("," + name + ",") != std::string::npos)
       return std::visit(holds, option.value);
   }

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <iostream>
+#include <limits>
 #include <optional>
 
 #include "base/log.h"
@@ -14,7 +16,9 @@ namespace sluice {
 
 Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured) {
   Plan plan = plan_of_config(config, measured);
-  if (const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes())) {
+  const std::int64_t here =
+      config.speed ? std::numeric_limits<std::int64_t>::max() : machine_memory_bytes();
+  if (const std::optional<Error> shortage = memory_shortage(plan, here)) {
     plan.warnings.push_back(shortage->what());
   }
   return plan;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/format.h"
@@ -15,9 +16,11 @@
 #include "config/origins.h"
 #include "config/run_config.h"
 #include "family/lora/adapter_files.h"
+#include "plan/choose/best.h"
 #include "plan/option_words.h"
 #include "plan/predict/layer_times.h"
 #include "plan/trainable.h"
+#include "report/candidates_output.h"
 #include "sluice/error.h"
 #include "sluice/model_spec.h"
 
@@ -125,16 +128,44 @@ std::string require_times_of_run(const RunConfig& config, const ModelSpec& model
   return require_times_of(times, model, timed_run_of(config, model, threads));
 }
 
-// Sets what the plan goes by, of a file or of a measurement. Returns notes and warnings of it.
-void set_times(const RunConfig& config, const ModelSpec& model, const MeasuredMachine* measured,
-               PipelineOptions& options, std::vector<std::string>& notes,
-               std::vector<std::string>& warnings) {
+// What a configuration asks the planner.
+struct Asked {
+  ModelSpec model;
+  std::optional<Adapter> adapter;
+  PipelineOptions options;
+  std::vector<std::string> notes, warnings;
+};
+
+LayerTimes counted_times_of(const Asked& asked) {
+  ModelSpec model = asked.model;
+  const PipelineOptions& options = asked.options;
+  detail::set_trainable(model, options.trainable);
+  detail::freeze_layers(model, options.frozen_layers);
+  return counted_times(model, {options.microbatch_size, options.seq_len}, options.optimizer);
+}
+
+std::shared_ptr<const LayerTimes> times_at_speed(const RunConfig& config, const Asked& asked) {
+  if (!config.parallelism.costs.empty()) {
+    throw Error(ErrorKind::kUsage, {.what = "measured costs and a speed exclude each other",
+                                    .where = "--flops",
+                                    .remedy = "leave it out, or parallelism.costs"});
+  }
+  return std::make_shared<const LayerTimes>(
+      at_speed(counted_times_of(asked), config.speed->flops, config.speed->bandwidth));
+}
+
+// Sets what the plan goes by, of a file or of a measurement.
+void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& asked) {
+  PipelineOptions& options = asked.options;
   const std::string& file = config.parallelism.costs;
   std::shared_ptr<const LayerTimes>& times = options.times;
-  if (!file.empty()) {
+  if (config.speed) {
+    times = times_at_speed(config, asked);
+    if (options.balance == Balance::kMeasured) options.balance = Balance::kCost;
+  } else if (!file.empty()) {
     times = read_layer_times(file);
-    std::string warning = require_times_of_run(config, model, measured, *times);
-    if (!warning.empty()) warnings.push_back(std::move(warning));
+    std::string warning = require_times_of_run(config, asked.model, measured, *times);
+    if (!warning.empty()) asked.warnings.push_back(std::move(warning));
   } else if (measured && !measured->times.empty()) {
     // Times of this run, whatever cores this process has: the process that measured has sent them.
     times =
@@ -142,12 +173,12 @@ void set_times(const RunConfig& config, const ModelSpec& model, const MeasuredMa
   }
   if (!times && options.balance == Balance::kMeasured) {
     options.balance = Balance::kCost;
-    notes.emplace_back(
+    asked.notes.emplace_back(
         "nothing is measured here: counted costs stand for the times that a run measures at its "
         "start; parallelism.costs takes a file of `sluice plan --measure`");
   }
   options.memory_per_rank = device_memory_bytes(config);
-  if (options.memory_per_rank || !chooses_by_memory(config)) return;
+  if (options.memory_per_rank || config.speed || !chooses_by_memory(config)) return;
   options.memory_per_rank =
       measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
 }
@@ -198,6 +229,93 @@ std::string adapter_note(const Adapter& adapter, const ModelSpec& model) {
          with_commas(model.num_parameters()) + " parameters";
 }
 
+// The result of `call`, its errors with keys and their places.
+template <typename Call>
+auto in_keys(const RunConfig& config, const Call& call) {
+  try {
+    return call();
+  } catch (const RefusedSchedule&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kMemory) throw;
+    const Error placed = detail::with_places(config, error);
+    throw placed.where() == "default" ? placed.at("this machine") : placed;
+  }
+}
+
+Asked asked_of(const RunConfig& config, const MeasuredMachine* measured) {
+  Asked asked = {.model = read_model(config)};
+  asked.adapter = adapter_of_config(config, asked.model);
+  if (asked.adapter)
+    asked.model = with_adapter(std::move(asked.model), *asked.adapter, precision_of(config));
+  in_keys(config, [&] {
+    asked.options = pipeline_options(config);
+    asked.options.balance = balance_of(config);
+    set_times(config, measured, asked);
+  });
+  return asked;
+}
+
+// The schedule and the number of stages are left open, where nothing else says how many.
+PipelineOptions free_of_schedule(PipelineOptions options) {
+  options.schedule.reset();
+  options.own_schedule.reset();
+  options.auto_schedule = true;
+  PartitionOptions& partition = options.partition;
+  partition.stages_per_rank = 0;
+  partition.num_stages = 0;
+  return options;
+}
+
+// "llama on 4 ranks, 8 microbatches of 1 x 512 tokens"
+std::string subject_of(const Asked& asked) {
+  const PipelineOptions& options = asked.options;
+  return formatted("{} on {}, {} of {} x {} tokens", asked.model.family,
+                   counted(options.num_ranks.value_or(1), "rank"),
+                   counted(options.num_microbatches.value_or(1), "microbatch"),
+                   options.microbatch_size, options.seq_len);
+}
+
+// What the configuration names, planned; or why it cannot be.
+ScheduleCandidate configured_candidate(const Asked& asked) {
+  const PipelineOptions& options = asked.options;
+  ScheduleCandidate named;
+  try {
+    return detail::candidate_of(plan_pipeline(asked.model, options));
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInternal) throw;
+    named.refusal = error.fact();
+  }
+  named.name = options.own_schedule ? options.own_schedule->name
+                                    : options.schedule.value_or(ScheduleKind::k1F1B).text();
+  named.stages_per_rank = std::max(1, options.partition.stages_per_rank);
+  return named;
+}
+
+bool comes_first(const ScheduleCandidate& a, const ScheduleCandidate& b) {
+  if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
+  if (!a.refusal.empty()) return false;
+  const auto key = [](const ScheduleCandidate& each) {  // steps that differ by rounding are equal
+    return std::tuple(static_cast<float>(each.step), each.stages_per_rank, each.peak_bytes);
+  };
+  return key(a) < key(b);
+}
+
+// Marks what is configured among what was looked at, or adds it.
+void mark_configured(const ScheduleCandidate& configured, Comparison& comparison) {
+  std::vector<ScheduleCandidate>& all = comparison.candidates;
+  auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleCandidate& each) {
+    if (each.name != configured.name) return false;
+    return configured.refusal.empty()
+               ? each.stages_per_rank == configured.stages_per_rank && each.step == configured.step
+               : each.refusal == configured.refusal;
+  });
+  if (found == all.end())
+    found =
+        all.insert(std::upper_bound(all.begin(), all.end(), configured, comes_first), configured);
+  comparison.asked = found - all.begin();
+}
+
 }  // namespace
 
 bool needs_measurement(const RunConfig& config) {
@@ -239,30 +357,43 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
 }
 
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
-  ModelSpec model = read_model(config);
-  const std::optional<Adapter> adapter = adapter_of_config(config, model);
-  if (adapter) model = with_adapter(std::move(model), *adapter, precision_of(config));
-  Plan plan;
-  std::vector<std::string> notes, warnings;
-  try {
-    PipelineOptions options = pipeline_options(config);
-    options.balance = balance_of(config);
-    set_times(config, model, measured, options, notes, warnings);
-    plan = plan_pipeline(std::move(model), options);
-  } catch (const RefusedSchedule&) {
-    throw;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kMemory) throw;
-    const Error placed = detail::with_places(config, error);
-    throw placed.where() == "default" ? placed.at("this machine") : placed;
-  }
-  plan.notes.insert(plan.notes.begin(), notes.begin(), notes.end());
+  Asked asked = asked_of(config, measured);
+  Plan plan = in_keys(config, [&] { return plan_pipeline(std::move(asked.model), asked.options); });
+  plan.notes.insert(plan.notes.begin(), asked.notes.begin(), asked.notes.end());
   if (!config.parallelism.schedule_csv.empty()) require_batch_fits(config, plan.schedule);
   for (std::string& note : plan.notes) note = detail::with_keys(note);
-  if (adapter) plan.notes.insert(plan.notes.begin(), adapter_note(*adapter, plan.model));
+  if (asked.adapter)
+    plan.notes.insert(plan.notes.begin(), adapter_note(*asked.adapter, plan.model));
   plan.warnings = warnings_of(config, plan);
-  plan.warnings.insert(plan.warnings.end(), warnings.begin(), warnings.end());
+  plan.warnings.insert(plan.warnings.end(), asked.warnings.begin(), asked.warnings.end());
   return plan;
+}
+
+Comparison compare_schedules(const RunConfig& config) {
+  Asked asked = asked_of(config, nullptr);
+  PipelineOptions& options = asked.options;
+  if (!options.memory_per_rank && !config.speed)
+    options.memory_per_rank = machine_memory_bytes() / num_ranks(config);
+  // Without costs a stage takes as long as any other, however many there are.
+  if (!options.times && options.balance == Balance::kEven)
+    options.times = std::make_shared<const LayerTimes>(counted_times_of(asked));
+  detail::LookedAt looked =
+      in_keys(config, [&] { return detail::look_at_all(asked.model, free_of_schedule(options)); });
+  Comparison comparison = {.candidates = std::move(looked.candidates),
+                           .basis = {.unit = looked.time_unit,
+                                     .measured = looked.measured,
+                                     .replicated = options.data_parallel.degree > 1},
+                           .memory_per_rank = options.memory_per_rank,
+                           .subject = subject_of(asked),
+                           .notes = std::move(asked.notes)};
+  std::vector<ScheduleCandidate>& all = comparison.candidates;
+  std::stable_sort(all.begin(), all.end(), comes_first);
+  if (!options.auto_schedule) mark_configured(configured_candidate(asked), comparison);
+  for (ScheduleCandidate& each : all) {
+    each.refusal = detail::with_keys(each.refusal);
+    each.taken = &each == &all.front() && each.refusal.empty();
+  }
+  return comparison;
 }
 
 void require_plannable(const RunConfig& config) {

@@ -25,6 +25,7 @@
 namespace sluice {
 
 struct TimedRun;
+struct Comparison;  // report/candidates_output.h
 
 enum class ParameterType { kFloat32, kBfloat16, kFloat16 };
 enum class MixedPrecision { kNone, kBfloat16 };
@@ -119,6 +120,13 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
 
+  // What a rank does, where its times are not to be measured: no key, only `sluice plan --flops`.
+  struct Speed {
+    double flops = 0;      // operations a second that products of matrices attain
+    double bandwidth = 0;  // bytes a second between ranks; 0: messages take no time
+  };
+  std::optional<Speed> speed;
+
   std::string file;  // the TOML file
   std::map<std::string, std::string>
       origins;  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_..."
@@ -166,6 +174,11 @@ std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 // Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput) for the
 // files that it names, and what plan_pipeline() throws.
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
+
+// Every schedule, with every number of stages a rank that it can have, beside what the
+// configuration names (none with "auto"), under what ranks may use. Throws as plan_of_config(), but
+// not for a schedule that cannot be had.
+Comparison compare_schedules(const RunConfig& config);
 
 // Throws what plan_of_config() would, whatever is measured: what is wrong with the configuration or
 // the model, but not that memory is short, which may depend on it.

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "plan/data_parallel.h"
 #include "plan/option_words.h"
+#include "report/candidates_output.h"
 #include "report/partition_output.h"
 #include "report/program_output.h"
 #include "sluice/plan.h"
@@ -75,44 +76,18 @@ std::string replicas_text(const Plan& plan, int width) {
   return wrapped(text, width);
 }
 
-// In seconds: milliseconds, which is what steps of stages take.
-std::string time_text(const Plan& plan, double time) {
-  if (plan.time_unit == "s") return fixed(1000.0 * time, 1) + " ms";
-  if (plan.time_unit.empty()) return shortest(time);
-  return fixed(time, 3) + " " + plan.time_unit;
-}
+std::string time_text(const Plan& plan, double time) { return time_text(basis_of(plan), time); }
 
 std::string step_text(const Plan& plan) {
   return plan.time_unit.empty() ? shortest(plan.simulation.makespan) + " units of time"
                                 : time_text(plan, plan.simulation.makespan) + " a step";
 }
 
-// The source of the times, as far as the reader has to know it.
-std::string basis_text(const Plan& plan) {
-  if (plan.time_unit == "s") return " (measured)";
-  if (!plan.time_unit.empty()) return " (counted products of matrices)";
-  const bool replicated = plan.data_parallel.degree > 1;
-  return std::string(" (F, I, W take 1, B takes 2, ") +
-         (replicated ? "transfers and reductions" : "transfers") + " nothing)";
-}
-
 std::string auto_text(const Plan& plan, int width) {
   if (plan.candidates.empty()) return {};
-  TextTable table({{"schedule"},
-                   {"stages a rank", Align::kRight},
-                   {"step", Align::kRight},
-                   {"bubble", Align::kRight},
-                   {"peak", Align::kRight},
-                   {""}});
   const ScheduleCandidate* next = nullptr;
   for (const ScheduleCandidate& each : plan.candidates) {
     if (each.refusal.empty() && !each.taken && (!next || each.step < next->step)) next = &each;
-    const bool is_planned = each.peak_bytes > 0;
-    table.add_row({each.name, std::to_string(each.stages_per_rank),
-                   is_planned ? time_text(plan, each.step) : "",
-                   is_planned ? fixed(100.0 * each.bubble_fraction, 1) + "%" : "",
-                   is_planned ? human_bytes(each.peak_bytes) : "",
-                   each.taken ? "taken" : each.refusal});
   }
   std::string why = "auto: " + plan.schedule.name + " with " +
                     counted(plan.partition.stages_per_rank(), "stage") + " a rank is the fastest";
@@ -122,31 +97,17 @@ std::string auto_text(const Plan& plan, int width) {
     why += ", " + comparison_text(plan.simulation.makespan, next->step) + " " + next->name + " (" +
            counted(next->stages_per_rank, "stage") + " a rank)";
   }
-  return wrapped(why, width) + table.to_string("  ", width);
+  return wrapped(why, width) + candidates_text(plan.candidates, basis_of(plan), width);
 }
 
 Json auto_json(const Plan& plan) {
-  Json candidates = Json::array();
-  for (const ScheduleCandidate& each : plan.candidates) {
-    const bool is_planned = each.peak_bytes > 0;
-    Json row = {{"name", each.name},
-                {"stages_per_rank", each.stages_per_rank},
-                {"placement", each.placement == Placement::kV ? "v" : "loop"}};
-    row["step"] = is_planned ? Json(each.step) : Json();
-    row["bubble_fraction"] = is_planned ? Json(each.bubble_fraction) : Json();
-    row["peak_bytes"] = is_planned ? Json(each.peak_bytes) : Json();
-    row["ok"] = each.refusal.empty();
-    row["reason"] = each.refusal;
-    row["taken"] = each.taken;
-    candidates.push_back(std::move(row));
-  }
   Json object;
   object["schedule"] = plan.schedule.name;
   object["stages_per_rank"] = plan.partition.stages_per_rank();
   object["step"] = plan.simulation.makespan;
   object["unit"] = plan.time_unit;
   object["memory_per_rank"] = plan.memory_per_rank;
-  object["candidates"] = std::move(candidates);
+  object["candidates"] = candidates_json(plan.candidates);
   return object;
 }
 
@@ -192,7 +153,7 @@ std::string prediction_text(const Plan& plan, int width) {
                      (alike ? ", every rank busy for " + time_text(plan, plan.ranks.front().busy)
                             : std::string()) +
                      ", bubble " + fixed(100.0 * simulation.bubble_fraction, 1) + "%" +
-                     basis_text(plan),
+                     basis_text(basis_of(plan)),
                  width) +
          table.to_string("  ", width);
 }

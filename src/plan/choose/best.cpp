@@ -50,14 +50,22 @@ class BestPlan {
   BestPlan(ModelSpec model, const PipelineOptions& options)
       : question_(std::move(model), options), memory_(options.memory_per_rank) {}
 
-  Plan make() {
+  LookedAt look() {
     for (const ScheduleInfo& schedule : schedule_table()) {
       for (const int stages : stages_to_try(question_, schedule)) try_named(schedule, stages);
     }
     try_searched();
+    if (best_) shown_[taken_].taken = true;
+    const LayerTimes* times = question_.times();
+    return {.candidates = shown_,
+            .time_unit = question_.base().time_unit,
+            .measured = times && !times->counted};
+  }
+
+  Plan make() {
+    std::vector<ScheduleCandidate> candidates = look().candidates;
     if (!best_) fail();
-    shown_[taken_].taken = true;
-    best_->candidates = shown_;
+    best_->candidates = std::move(candidates);
     return std::move(*best_);
   }
 
@@ -141,15 +149,8 @@ class BestPlan {
       shown_.push_back(std::move(shown));
       return;
     }
-    shown.stages_per_rank = plan.partition.stages_per_rank();
-    shown.step = plan.simulation.makespan;
-    shown.bubble_fraction = plan.simulation.bubble_fraction;
-    shown.peak_bytes = peak_of(plan);
-    shown.refusal = order_of_sums_violation(plan.program);
-    if (shown.refusal.empty() && memory_ && shown.peak_bytes > *memory_) {
-      shown.refusal = over_memory(shown.peak_bytes, *memory_);
-      add_need(shown.peak_bytes);
-    }
+    shown = candidate_of(plan);
+    if (memory_ && shown.peak_bytes > *memory_) add_need(shown.peak_bytes);
     shown_.push_back(std::move(shown));
     const ScheduleCandidate& added = shown_.back();
     if (added.refusal.empty() && is_named) remember(plan, added);
@@ -203,6 +204,26 @@ std::string order_of_sums_violation(const Program& program) {
 Plan best_plan(ModelSpec model, const PipelineOptions& options) {
   require_free(options);
   return BestPlan(std::move(model), options).make();
+}
+
+ScheduleCandidate candidate_of(const Plan& plan) {
+  ScheduleCandidate shown;
+  shown.name = plan.schedule.name;
+  shown.stages_per_rank = plan.partition.stages_per_rank();
+  const bool loops = plan.schedule.stage_map.is(Placement::kLoop);
+  shown.placement = loops ? Placement::kLoop : Placement::kV;
+  shown.step = plan.simulation.makespan;
+  shown.bubble_fraction = plan.simulation.bubble_fraction;
+  shown.peak_bytes = peak_of(plan);
+  shown.refusal = order_of_sums_violation(plan.program);
+  if (shown.refusal.empty() && plan.memory_per_rank && shown.peak_bytes > *plan.memory_per_rank)
+    shown.refusal = over_memory(shown.peak_bytes, *plan.memory_per_rank);
+  return shown;
+}
+
+LookedAt look_at_all(ModelSpec model, const PipelineOptions& options) {
+  require_free(options);
+  return BestPlan(std::move(model), options).look();
 }
 
 }  // namespace sluice::detail

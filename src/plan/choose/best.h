@@ -3,6 +3,9 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "sluice/plan.h"
 
 namespace sluice::detail {
@@ -13,6 +16,18 @@ namespace sluice::detail {
 // microbatches. Throws Error(kUsage) for a schedule that is given beside it, Error(kMemory) where
 // nothing fits, and what plan_pipeline() throws where no candidate can be planned.
 Plan best_plan(ModelSpec model, const PipelineOptions& options);
+
+// The plan as a row among others, in its own words. taken: false.
+ScheduleCandidate candidate_of(const Plan& plan);
+
+// What it looks at, the fastest that can be taken marked, if one can.
+struct LookedAt {
+  std::vector<ScheduleCandidate> candidates;
+  std::string time_unit;  // as Plan::time_unit
+  bool measured = false;  // not counted
+};
+// Throws as best_plan() does before it looks.
+LookedAt look_at_all(ModelSpec model, const PipelineOptions& options);
 
 // Why the sums of gradients would differ from those of other schedules, "" when they do not: the W
 // or B of every stage must be in the order of the microbatches.

@@ -97,7 +97,7 @@ void Question::set_times() {
   if (options_.balance == Balance::kMeasured && !options_.times)
     refuse_times("a measured split needs times", "give PipelineOptions::times, or balance kCost");
   times_ = options_.times;
-  if (options_.balance == Balance::kCost) {
+  if (options_.balance == Balance::kCost && !(times_ && times_->counted)) {
     times_ = std::make_shared<const LayerTimes>(
         counted_times(base_.model, base_.microbatch, options_.optimizer));
   }
@@ -116,7 +116,7 @@ void Question::set_layer_costs() {
   const int num_microbatches = options_.own_schedule ? options_.own_schedule->num_microbatches
                                                      : options_.num_microbatches.value_or(1);
   layer_costs_ = step_times(*times_, num_microbatches);
-  if (times_->unit == "s") return;  // a measurement runs twice what runs twice
+  if (!times_->counted) return;  // a measurement runs twice what runs twice
   for (const int layer : again_) {
     const auto i = static_cast<std::size_t>(layer);
     layer_costs_[i] += num_microbatches * times_->layers[i].forward;

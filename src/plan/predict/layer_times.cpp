@@ -155,6 +155,7 @@ LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbat
                          OptimizerKind optimizer) {
   LayerTimes times = without_times(model, microbatch, optimizer);
   times.unit = "GFLOP";
+  times.counted = true;
   double all = 0;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const LayerCost& cost = model.layers[i].cost;
@@ -173,6 +174,23 @@ LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbat
     layer.backward = 2;
   }
   return times;
+}
+
+LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth) {
+  if (counted.unit != "GFLOP") {
+    throw Error(ErrorKind::kUsage, {.what = "the layers of the model count no operations",
+                                    .where = "--flops",
+                                    .remedy = "leave it out"});
+  }
+  const double seconds = kGiga / flops;  // of a unit
+  for (LayerTime& layer : counted.layers) {
+    for (double* time :
+         {&layer.forward, &layer.backward_input, &layer.backward_weight, &layer.backward})
+      *time *= seconds;
+  }
+  counted.unit = "s";
+  counted.bandwidth = bandwidth;
+  return counted;
 }
 
 ModelSpec model_of_times(const LayerTimes& times) {
@@ -199,13 +217,13 @@ std::vector<double> step_times(const LayerTimes& times, int num_microbatches) {
 
 Costs stage_costs(const LayerTimes& times, const Partition& partition) {
   Costs costs;
-  const bool is_measured = times.unit == "s";
   for (const StageContent& stage : partition.stages) {
     StageCosts sum;
     for (const int index : stage.layers) {
       const LayerTime& layer = times.layers.at(static_cast<std::size_t>(index));
-      const bool again = !is_measured && std::find(stage.recomputed.begin(), stage.recomputed.end(),
-                                                   index) != stage.recomputed.end();
+      const bool again =
+          times.counted && std::find(stage.recomputed.begin(), stage.recomputed.end(), index) !=
+                               stage.recomputed.end();
       const double more = again ? layer.forward : 0;
       sum.forward += layer.forward;
       sum.backward_input += layer.backward_input + more;

@@ -50,6 +50,7 @@ struct TimedRun {
 
 struct LayerTimes {
   std::string unit = "s";         // of all times: "s", or "GFLOP" of counted ones
+  bool counted = false;           // from operations, not measured
   std::vector<LayerTime> layers;  // of the whole model
   double latency = 0;             // of a message between ranks
   double bandwidth = 0;           // bytes per unit of time; 0: infinite
@@ -82,6 +83,10 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
 // Operations as LayerCost counts them, in GFLOP; of a model that counts none, 1 for each block.
 LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);
+// Counted times as seconds of ranks that do `flops` operations a second each and pass `bandwidth`
+// bytes a second to each other (0: in no time). Nothing but matrix products and messages takes
+// time. Throws Error(kUsage) of a model that counts none.
+LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth);
 // The model that times are of, as far as they know it: names and roles, enough for a split.
 ModelSpec model_of_times(const LayerTimes& times);
 

@@ -1,0 +1,135 @@
+// `sluice plan --compare`, and plans for machines that are not here.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/run_program.h"
+
+namespace sluice::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+class PlanCompareTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    test::write_file(folder_ / "config.json",
+                     R"({"model_type": "llama", "vocab_size": 256, "hidden_size": 64,
+  "intermediate_size": 128, "num_hidden_layers": 8, "num_attention_heads": 4,
+  "max_position_embeddings": 512})");
+    test::write_file(config_, R"([model]
+config = "config.json"
+[training]
+seq_len = 64
+local_batch_size = 8
+[parallelism]
+pipeline_parallel_degree = 4
+)");
+  }
+
+  ProgramResult plan(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"plan", config_});
+    return run_sluice(arguments);
+  }
+
+  Json plan_object(std::vector<std::string> arguments) const {
+    arguments.emplace_back("--json");
+    const ProgramResult result = plan(std::move(arguments));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out);
+  }
+
+  static Json row(const Json& comparison, const std::string& name, int stages_per_rank) {
+    for (const Json& each : comparison.at("candidates")) {
+      if (each.at("name") == name && each.at("stages_per_rank") == stages_per_rank) return each;
+    }
+    return {};
+  }
+
+  const test::TempDirectory folder_;
+  const std::string config_ = folder_ / "run.toml";
+};
+
+TEST_F(PlanCompareTest, RowsAreThePlansOfTheirSchedules) {
+  const Json comparison = plan_object({"--compare", "--flops", "1e9", "--bandwidth", "1e8"});
+  const auto& rows = comparison.at("candidates");
+  ASSERT_GE(rows.size(), 8u);
+  EXPECT_EQ(comparison.at("unit"), "s");
+  double before = 0;
+  int compared = 0;
+  for (const Json& each : rows) {
+    EXPECT_EQ(each.at("taken"), &each == &rows.front());
+    if (!each.at("ok")) continue;
+    EXPECT_GE(each.at("step").get<double>(), before * (1 - 1e-6)) << each;
+    before = each.at("step");
+    if (each.at("name") == "searched") continue;
+    const Json alone = plan_object({"--flops", "1e9", "--bandwidth", "1e8",
+                                    "--parallelism.pipeline_parallel_schedule", each.at("name"),
+                                    "--parallelism.pipeline_parallel_stages_per_rank",
+                                    std::to_string(each.at("stages_per_rank").get<int>())});
+    EXPECT_EQ(alone.at("prediction").at("step"), each.at("step")) << each;
+    EXPECT_EQ(alone.at("simulate").at("bubble_fraction"), each.at("bubble_fraction")) << each;
+    std::int64_t peak = 0;
+    for (const Json& rank : alone.at("memory"))
+      peak = std::max(peak, rank.at("total_bytes").get<std::int64_t>());
+    EXPECT_EQ(peak, each.at("peak_bytes")) << each;
+    ++compared;
+  }
+  EXPECT_GE(compared, 5);
+  EXPECT_EQ(row(comparison, "1F1B", 1).at("configured"), true);
+  EXPECT_EQ(row(comparison, "GPipe", 1).at("configured"), false);
+  EXPECT_EQ(row(comparison, "LoopedBFS", 2).at("ok"), false);
+}
+
+// Twice the speed halves every time when messages take none.
+TEST_F(PlanCompareTest, StepsFollowTheSpeed) {
+  const double slow = plan_object({"--flops", "1e9"}).at("prediction").at("step");
+  const double fast = plan_object({"--flops", "2e9"}).at("prediction").at("step");
+  EXPECT_NEAR(slow / fast, 2, 1e-9);
+  const double far =
+      plan_object({"--flops", "2e9", "--bandwidth", "1e6"}).at("prediction").at("step");
+  // A message is 64 tokens of 64 floats; the first one passes three boundaries before rank 3 works.
+  EXPECT_GT(far, fast + 3 * 64 * 64 * 4 / 1e6);
+}
+
+// What is counted as running twice takes its time at any speed.
+TEST_F(PlanCompareTest, RecomputedLayersTakeTheirForwardAgain) {
+  const double plain = plan_object({"--flops", "1e9"}).at("prediction").at("step");
+  const Json again = plan_object({"--flops", "1e9", "--training.activation_checkpoint", "full"});
+  EXPECT_GT(again.at("prediction").at("step").get<double>(), 1.2 * plain);
+}
+
+TEST_F(PlanCompareTest, SaysWhatDoesNotFit) {
+  const Json comparison = plan_object({"--compare", "--device-memory", "1MB"});
+  EXPECT_EQ(comparison.at("memory_per_rank"), 1'000'000);
+  for (const Json& each : comparison.at("candidates")) {
+    EXPECT_EQ(each.at("ok"), false);
+    EXPECT_EQ(each.at("taken"), false);
+    EXPECT_NE(each.at("reason"), "");
+  }
+  EXPECT_NE(plan({"--compare", "--device-memory", "1MB"}).out.find("none fits into"),
+            std::string::npos);
+}
+
+TEST_F(PlanCompareTest, WhatIsConfiguredAndCannotBeHadIsARow) {
+  const Json comparison = plan_object({"--compare", "--parallelism.pipeline_parallel_degree", "8",
+                                       "--parallelism.pipeline_parallel_schedule", "DualPipeV"});
+  const Json configured = row(comparison, "DualPipeV", 2);
+  EXPECT_EQ(configured.at("configured"), true);
+  EXPECT_EQ(configured.at("reason"), "8 layers cannot fill 16 stages");
+  EXPECT_EQ(comparison.at("candidates").front().at("ok"), true);
+}
+
+TEST_F(PlanCompareTest, RefusesRatesThatAreNone) {
+  for (const char* value : {"0", "-1e9", "nan", "inf", "fast", "1e9x"}) {
+    const ProgramResult result = plan({std::string("--flops=") + value});
+    EXPECT_EQ(result.exit_code, 2) << value;
+    EXPECT_EQ(result.err, std::string("sluice: error: '") + value +
+                              "' is no number above 0; --flops; give it as --flops 400e12\n");
+  }
+  EXPECT_EQ(plan({"--bandwidth", "1e9"}).err,
+            "sluice: error: --bandwidth needs --flops; command 'sluice plan'; give --flops too\n");
+}
+
+}  // namespace
+}  // namespace sluice::testing
