@@ -64,7 +64,7 @@ FNR == 1 {
   }
   kernels = FILENAME ~ /^src\/ops\/kernels\//
   if (n == 2 || FILENAME == "include/sluice/sluice.h") side = ""
-  run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|train_command)/
+  run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|sample_command|train_command)/
   plan_program = FILENAME == "apps/sluice/main.cpp" || FILENAME ~ /^apps\/sluice\/(split|schedule|plan|config|launch|debug|data|tokenize)_command/
 }
 /^[ \t]*#[ \t]*include/ {

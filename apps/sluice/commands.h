@@ -26,6 +26,7 @@ namespace sluice {
 Command checkpoint_command();
 Command eval_command(const Overrides& overrides);
 Command measure_command(const Overrides& overrides);  // plan --measure
+Command sample_command(const Overrides& overrides);
 Command train_command(const Overrides& overrides);
 
 // The help of a command that another program carries out, from which its completion is taken; or

@@ -33,10 +33,11 @@ int run(const std::string& name, std::vector<std::string> arguments) {
     for (const std::string& key : config_keys()) override_names.push_back("--" + key);
   }
 
-  const Command program = {.name = name,
-                           .help = "Pipeline-parallel training in C++ on LibTorch.",
-                           .commands = {checkpoint_command(), eval_command(overrides),
-                                        measure_command(overrides), train_command(overrides)}};
+  const Command program = {
+      .name = name,
+      .help = "Pipeline-parallel training in C++ on LibTorch.",
+      .commands = {checkpoint_command(), eval_command(overrides), measure_command(overrides),
+                   sample_command(overrides), train_command(overrides)}};
   return run_program(program, arguments, override_names);
 }
 

@@ -107,9 +107,6 @@ DataLoss evaluate_data(
 
 // ---- the command ----
 
-namespace {
-
-// The last checkpoint of a folder that holds several, "" for none.
 std::string last_checkpoint_in(const std::string& folder) {
   std::set<std::string> names;
   std::error_code error;
@@ -120,6 +117,8 @@ std::string last_checkpoint_in(const std::string& folder) {
   }
   return names.empty() ? "" : folder + "/" + *names.rbegin();
 }
+
+namespace {
 
 // Weights of the same shapes may be those of another model.
 void require_same_config(const std::string& path, const ModelSpec& spec) {
@@ -161,11 +160,7 @@ OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
   }
 }
 
-struct EvaluatedWeights {
-  OpenedWeights opened;
-  std::optional<Adapter> adapter;
-  std::optional<AdapterDirectory> tensors;
-};
+}  // namespace
 
 EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
                                      const std::string& checkpoint) {
@@ -203,6 +198,8 @@ void require_memory_to_evaluate(Plan plan, int ranks_here) {
                .where = shortage->where(),
                .remedy = "use a smaller training.microbatch_size or training.seq_len"});
 }
+
+namespace {
 
 DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan,
                           const EvaluatedWeights& weights, const TokenData& data,

@@ -5,11 +5,16 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "command/weights.h"
 #include "config/run_config.h"
 #include "engine/executor.h"
+#include "io/adapter_directory.h"
 #include "sluice/data.h"
+#include "sluice/lora.h"
 #include "sluice/plan.h"
 
 namespace sluice {
@@ -49,5 +54,20 @@ DataLoss evaluate_data(
     const TokenData& data, const EvaluationBatches& batches, std::int64_t max_batches,
     std::int64_t step,
     const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of);
+
+// The weights of forwards without a training.
+struct EvaluatedWeights {
+  OpenedWeights opened;
+  std::optional<Adapter> adapter;
+  std::optional<AdapterDirectory> tensors;
+};
+// Those of `checkpoint`, or with "" of model.path, with model.adapter. What was committed is
+// verified. Throws Error as evaluate() does (job.h).
+EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
+                                     const std::string& checkpoint);
+// The last checkpoint of a folder that holds several, "" for none.
+std::string last_checkpoint_in(const std::string& folder);
+// Throws Error(kMemory) where forwards alone do not fit. ranks_here: on this machine.
+void require_memory_to_evaluate(Plan plan, int ranks_here);
 
 }  // namespace sluice

@@ -60,6 +60,10 @@ std::string source_directory(const RunConfig& config) {
   return folder_of(tokenizer);
 }
 
+TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec) {
+  return data_options(config, spec, {});
+}
+
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec) {
   TokenDataOptions options = data_options(config, spec, {});
   const std::vector<std::vector<std::string>> entries = expand_data_entries(config);

@@ -21,6 +21,8 @@ std::string model_directory(const RunConfig& config);
 // data.tokenizer where that names one, else its own.
 std::string source_directory(const RunConfig& config);
 
+// No files: what decides the tokens of a text that is given.
+TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec);
 // data.files, to train on.
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
 // data.files and validation.files in their order, each sequence once in it.

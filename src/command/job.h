@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "launch/stop_signal.h"
@@ -91,6 +92,25 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds = 1.5);
 // model.path. The same bits for every layout. Throws Error as TrainingJob does, Error(kCheckpoint)
 // for a checkpoint that is not there or not of this model, Error(kNotFinite).
 Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint = "");
+
+// A text that the model has gone on with.
+struct Continuation {
+  std::string prompt, text;  // text: of the new tokens
+  std::vector<std::int32_t> prompt_tokens, tokens;
+  std::string
+      ended;  // by "end token", "tokens" (as many as were asked for), "length" (the model's)
+  friend bool operator==(const Continuation&, const Continuation&) = default;
+};
+std::string to_json(const Continuation& continuation);
+
+// Goes on with the prompt, each next token the likeliest one, for at most `tokens` of them. config:
+// model.path is a Hugging Face directory, a checkpoint, or a folder of checkpoints, of which the
+// last counts; an adapter is taken with its base. The length of the sequences is the prompt's own.
+// Forward only, through the pipeline of the configuration's plan. Nothing in a process that is not
+// to print it. Throws Error as evaluate() does, Error(kUsage) for a prompt without tokens or as
+// long as the model's sequences.
+std::optional<Continuation> sample(RunConfig config, const std::string& prompt,
+                                   std::int64_t tokens);
 
 // Runs `call`, which plans and trains. Memory that runs out where no rank is to blame becomes
 // Error(kMemory) that says so.

@@ -1,0 +1,144 @@
+#include "command/prompts.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/strict_json.h"
+#include "base/text.h"
+#include "command/fingerprints.h"
+#include "command/inputs.h"
+#include "data/special_tokens.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// By which generation goes, as transformers has it: without the file, the ends of config.json.
+Json generation_settings(const RunConfig& config, const ModelSpec& spec) {
+  const std::string file = model_directory(config) + "/generation_config.json";
+  std::error_code unseen;
+  if (!std::filesystem::exists(file, unseen)) {
+    const Json model = model_of(spec.config_text);
+    const Json* const end = model.find("eos_token_id");
+    return end ? Json{{"eos_token_id", *end}} : Json::object();
+  }
+  Json settings = parse_strict_json(read_text(file, data::kMaxTokenizerBytes), file);
+  if (settings.is_object()) return settings;
+  throw Error(
+      ErrorKind::kInput,
+      {.what = "not a JSON object", .where = file, .remedy = "copy the file of the model again"});
+}
+
+std::vector<std::int64_t> end_ids_in(const Json& settings) {
+  std::vector<std::int64_t> ids;
+  const Json* const ends = settings.find("eos_token_id");
+  if (!ends) return ids;
+  if (ends->is_number_integer()) ids.push_back(ends->integer());
+  if (!ends->is_array()) return ids;
+  for (const Json& id : ends->list())
+    if (id.is_number_integer()) ids.push_back(id.integer());
+  return ids;
+}
+
+// Settings that are not followed and change what transformers' generate(do_sample=False) gives.
+std::string settings_warning(const Json& settings) {
+  std::vector<std::string> names;
+  const auto differs = [&](const char* name, const Json& neutral) {
+    const Json* const value = settings.find(name);
+    if (value && !value->is_null() && !(*value == neutral)) names.emplace_back(name);
+  };
+  for (const char* name : {"repetition_penalty", "encoder_repetition_penalty", "num_beams"})
+    differs(name, Json(1));
+  for (const char* name : {"no_repeat_ngram_size", "min_length", "min_new_tokens"})
+    differs(name, Json(0));
+  for (const char* name : {"suppress_tokens", "begin_suppress_tokens", "bad_words_ids",
+                           "sequence_bias", "forced_bos_token_id", "forced_eos_token_id",
+                           "exponential_decay_length_penalty", "guidance_scale"})
+    differs(name, Json());
+  if (names.empty()) return "";
+  return formatted("generation_config.json sets {}, which is not followed", join(names, ", "));
+}
+
+Inputs inputs_of(const std::vector<std::int32_t>& ids) {
+  const at::Tensor ids_L = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt);
+  return {{"input_ids", ids_L.to(at::kLong).unsqueeze(0)}};
+}
+
+std::int32_t likeliest_next(Pipeline& pipeline, const std::vector<std::int32_t>& ids) {
+  const std::vector<Values> outputs = pipeline.predict(inputs_of(ids), OutputRanks::kAll);
+  const at::Tensor last_V = outputs.front().get("logits").select(0, 0).select(0, -1);
+  return static_cast<std::int32_t>(last_V.to(at::kFloat).argmax().item<std::int64_t>());
+}
+
+}  // namespace
+
+Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text, std::int64_t most)
+    : tokens_(text_options(config, spec)),
+      text_(std::move(text)),
+      ids_(tokens_.encode(text_, /*add_special_tokens=*/true)),
+      most_(most),
+      longest_(std::min(spec.max_positions.value_or(std::numeric_limits<std::int64_t>::max()),
+                        spec.usual_positions.value_or(std::numeric_limits<std::int64_t>::max()))) {
+  const Json settings = generation_settings(config, spec);
+  end_ids_ = end_ids_in(settings);
+  warning_ = settings_warning(settings);
+  const auto refuse = [&](const std::string& what, const std::string& remedy) {
+    throw Error(ErrorKind::kUsage, {.what = what, .where = "the prompt", .remedy = remedy});
+  };
+  const auto count = static_cast<std::int64_t>(ids_.size());
+  if (count == 0) refuse("the prompt has no tokens", "give a text");
+  if (count >= longest_) {
+    refuse(formatted("the prompt has {}, the model's sequences at most {}", counted(count, "token"),
+                     longest_),
+           "give a shorter text");
+  }
+}
+
+std::int64_t Prompt::length() const {
+  return std::min(longest_, static_cast<std::int64_t>(ids_.size()) + most_);
+}
+
+std::string Prompt::text_of(const std::vector<std::int32_t>& tokens) const {
+  if (tokens_.is_bytes()) {
+    std::string text;
+    for (const std::int32_t id : tokens)
+      if (id < 256) text += static_cast<char>(id);
+    return text;
+  }
+  const Tokenizer& tokenizer = tokens_.tokenizer();
+  std::vector<std::int32_t> known;  // a vocabulary may be larger than the tokenizer's
+  std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(known),
+               [&](std::int32_t id) { return !tokenizer.token_of(id).empty(); });
+  return tokenizer.decode(known, /*skip_special_tokens=*/true);
+}
+
+Continuation Prompt::go_on(Pipeline& pipeline) const {
+  Continuation result{.prompt = text_, .prompt_tokens = ids_, .ended = "tokens"};
+  std::vector<std::int32_t> all = ids_;
+  while (static_cast<std::int64_t>(result.tokens.size()) < most_) {
+    if (static_cast<std::int64_t>(all.size()) >= longest_) {
+      result.ended = "length";
+      break;
+    }
+    const std::int32_t next = likeliest_next(pipeline, all);
+    all.push_back(next);
+    result.tokens.push_back(next);
+    if (std::find(end_ids_.begin(), end_ids_.end(), next) != end_ids_.end()) {
+      result.ended = "end token";
+      break;
+    }
+  }
+  // A first token may lose its leading blank when it is decoded by itself.
+  const std::string before = text_of(ids_), whole = text_of(all);
+  result.text = whole.starts_with(before) ? whole.substr(before.size()) : text_of(result.tokens);
+  return result;
+}
+
+}  // namespace sluice

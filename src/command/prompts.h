@@ -1,0 +1,46 @@
+// A prompt and how a model goes on with it.
+//
+// Owns: the tokens of a prompt, the token that comes next, where a continuation ends, its text.
+// Does not own: the pipeline. Every token runs the whole sequence: no keys and values are kept.
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command/job.h"
+#include "config/run_config.h"
+#include "data/text_tokens.h"
+#include "sluice/model_spec.h"
+#include "sluice/pipeline.h"
+
+namespace sluice {
+
+class Prompt {
+ public:
+  // most: new tokens. Throws Error(kUsage) for a prompt without tokens or without room for one
+  // more, Error(kInput) for a tokenizer that cannot be read, or bytes without a vocabulary.
+  Prompt(const RunConfig& config, const ModelSpec& spec, std::string text, std::int64_t most);
+
+  // Of the longest sequence that is run.
+  std::int64_t length() const;
+  // Settings of the model's generation_config.json by which transformers would choose other tokens;
+  // "" for none.
+  const std::string& warning() const { return warning_; }
+
+  // Collective over the ranks; the same on every one.
+  Continuation go_on(Pipeline& pipeline) const;
+
+ private:
+  std::string text_of(const std::vector<std::int32_t>& tokens) const;
+
+  data::TextTokens tokens_;
+  std::string text_, warning_;
+  std::vector<std::int32_t> ids_;
+  std::vector<std::int64_t> end_ids_;
+  std::int64_t most_, longest_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,138 @@
+// sluice sample: one continuation of one prompt, by weights that are not trained.
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "base/content_hash.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/directory_weights.h"
+#include "checkpoint/read_manifest.h"
+#include "command/evaluation.h"
+#include "command/fingerprints.h"
+#include "command/inputs.h"
+#include "command/job.h"
+#include "command/processes.h"
+#include "command/prompts.h"
+#include "config/option_keys.h"
+#include "engine/rank_errors.h"
+#include "engine/rank_threads.h"
+#include "family/lora/adapter_files.h"
+#include "report/run_texts.h"
+#include "sluice/causal_lm.h"
+#include "sluice/error.h"
+#include "sluice/pipeline.h"
+
+namespace sluice {
+namespace {
+
+// A folder of checkpoints, or of a run, is its last checkpoint.
+std::string model_in(const std::string& path) {
+  std::error_code unseen;
+  if (std::filesystem::exists(path + "/config.json", unseen) || is_adapter_directory(path))
+    return path;
+  for (const std::string& folder : {path, path + "/checkpoint"}) {
+    if (std::string last = last_checkpoint_in(folder); !last.empty()) return last;
+  }
+  return path;
+}
+
+void choose_model(RunConfig& config) {
+  config.model.path = model_in(config.model.path);
+  config.lora = {};
+  config.training.loss_chunks = LossChunks::kOff;  // logits are wanted
+  if (!is_adapter_directory(config.model.path)) return;
+  config.model.adapter = config.model.path;
+  config.model.path = base_of_adapter(config.model.adapter);
+  std::error_code unseen;
+  if (std::filesystem::exists(config.model.path, unseen)) return;
+  throw Error(
+      ErrorKind::kInput,
+      {.what = config.model.path.empty()
+                   ? "the adapter does not say where its base is"
+                   : formatted("the base of the adapter, '{}', is not there", config.model.path),
+       .where = config.model.adapter,
+       .remedy = "merge it: sluice checkpoint export PATH OUT --merge --base DIR"});
+}
+
+std::map<std::string, std::string> identity_to_sample(const RunConfig& config, const Plan& plan,
+                                                      const EvaluatedWeights& weights,
+                                                      const std::string& prompt, int threads) {
+  RunFingerprints made_of;
+  made_of.of["model"] = model_fingerprint(plan.model, weights.opened);
+  made_of.of["prompt"] = {prompt.size(), content_hash(prompt)};
+  return identity_of(config, plan, made_of, threads);
+}
+
+Continuation sample_here(const RunConfig& config, const Plan& plan, const Prompt& prompt,
+                         const std::string& text, ProcessJob& processes) {
+  const LocalRanks ranks = ranks_of(processes, plan.program.mesh.num_ranks());
+  const EvaluatedWeights weights = weights_to_evaluate(
+      config, plan.model, was_committed(config.model.path) ? config.model.path : "");
+  if (ranks.has_speaker()) {
+    for (const std::string& warning : {weights.opened.warning, prompt.warning()})
+      if (!warning.empty()) log_warning(warning);
+  }
+  require_memory_to_evaluate(plan, ranks.on_machine);
+  const int threads = ranks.threads_per_rank(config.training.threads_per_rank);
+  const auto identity = identity_to_sample(config, plan, weights, text, threads);
+
+  PerRank<Continuation> continuations(ranks);
+  run_ranks(ranks.connect(), threads, nullptr, [&](Transport& transport) {
+    std::string doing = "comparing the processes";
+    try {
+      const Model model = causal_lm(plan.model, layer_options(config, weights.adapter));
+      require_same_run(identity, transport.world());
+      doing = "making the modules";
+      Pipeline pipeline(model, plan, transport, run_options(config));
+      doing = "loading the weights";
+      pipeline.load_weights(weights_of(*weights.opened.directory, plan.model,
+                                       weights.tensors ? &*weights.tensors : nullptr,
+                                       pipeline.seed()));
+      doing = "going on with the prompt";
+      continuations.at(transport.rank()) = prompt.go_on(pipeline);
+    } catch (...) {
+      rethrow_with_place(formatted("{}, {}", place_of_rank(plan, transport.rank()), doing),
+                         kOutOfMemoryRemedy);
+    }
+  });
+  return agreed(continuations, "the continuation");
+}
+
+}  // namespace
+
+std::string to_json(const Continuation& continuation) {
+  return Json{{"prompt", continuation.prompt},
+              {"text", continuation.text},
+              {"prompt_tokens", continuation.prompt_tokens},
+              {"tokens", continuation.tokens},
+              {"ended", continuation.ended}}
+      .dump();
+}
+
+std::optional<Continuation> sample(RunConfig config, const std::string& text, std::int64_t tokens) {
+  try {
+    choose_model(config);
+    const Prompt prompt(config, read_model_spec(config.model.path), text, tokens);
+    config.training.seq_len = prompt.length();
+    const Plan plan = plan_of_config(config);
+    ProcessJob processes(read_launch_environment(),
+                         job_options(config, plan.program.mesh.num_ranks()));
+    std::optional<Continuation> result;
+    told_to_all(processes, [&] {
+      try {
+        result = sample_here(config, plan, prompt, text, processes);
+      } catch (const Error& error) {
+        throw detail::with_keys(error);
+      }
+    });
+    processes.finish();
+    if (processes.environment().layout.process != 0) result.reset();
+    return result;
+  } catch (const Error& error) {
+    throw detail::with_keys(error);
+  }
+}
+
+}  // namespace sluice
