@@ -1,5 +1,5 @@
-// sluice launch: processes of `sluice train`, `sluice eval` or any other program on this machine,
-// and what becomes of them.
+// sluice launch: processes of `sluice train`, `sluice eval`, `sluice sample` or any other program
+// on this machine, and what becomes of them.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,7 +105,7 @@ void read_nodes(const LaunchArguments& arguments, LaunchOptions& options) {
   options.secret = secret_of(arguments);
 }
 
-const std::vector<std::string> kLaunchable = {"train", "eval"};
+const std::vector<std::string> kLaunchable = {"train", "eval", "sample"};
 
 bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -146,7 +146,7 @@ void require_launchable(const std::vector<std::string>& command,
   }
   if (!contains(commands, command.front()) || contains(kLaunchable, command.front())) return;
   refuse_launch("'" + command.front() + "' cannot be launched",
-                "one of: train, eval, or a program by its path, as ./" + command.front());
+                "one of: train, eval, sample, or a program by its path, as ./" + command.front());
 }
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
@@ -192,7 +192,7 @@ Command launch_command(const std::vector<std::string>& launched,
   return {
       .name = "launch",
       .help =
-          "Starts N processes of train, eval or any program that calls sluice::run on this "
+          "Starts N processes of train, eval, sample or any program that calls sluice::run on this "
           "machine.",
       .options =
           {{"-n,--nproc-per-node", &a->processes,
@@ -214,7 +214,8 @@ Command launch_command(const std::vector<std::string>& launched,
           "What is launched follows --, with options of its own:\n"
           "  sluice launch -n 4 -- train run.toml --training.steps 100\n"
           "  sluice launch -n 4 -- ./my_program its arguments\n"
-          "train and eval are commands of sluice; a word that is none is a program: with a slash "
+          "train, eval and sample are commands of sluice; a word that is none is a program: with a "
+          "slash "
           "its\npath, else its name on PATH.\n"
           "Ctrl-C or SIGTERM asks all processes to stop; a second one, a second later, ends them.",
       .rules = {{.missing = {"-n"},

@@ -51,13 +51,18 @@ constexpr std::array kSibling = {
                 "  --checkpoint PATH  a directory with the weights, in place of model.path\n"
                 "  --json             as JSON: {\"loss\", \"tokens\", \"perplexity\"}\n"},
     CommandText{"sample",
-                "sample MODEL --prompt TEXT [--tokens N] [--json] [--section.key value ...]\n"
+                "sample MODEL --prompt TEXT [--tokens N] [--temperature T] [--seed S] [--json]\n"
+                "       [--section.key value ...]\n"
                 "Continues a text, forward only.",
                 "MODEL is a Hugging Face directory, a checkpoint, or a folder of checkpoints, of "
-                "which the last\ncounts. Each next token is the likeliest one. Creates nothing.\n\n"
-                "  --prompt TEXT  the text\n"
-                "  --tokens N     at most so many new tokens; 64 without it\n"
-                "  --json         as JSON: {\"prompt\", \"text\", \"prompt_tokens\", \"tokens\", "
+                "which the last\ncounts. Creates nothing.\n\n"
+                "  --prompt TEXT    the text\n"
+                "  --tokens N       at most so many new tokens; 64 without it\n"
+                "  --temperature T  logits are divided by it before a token is drawn; 0, the "
+                "default: the likeliest\n"
+                "                   token\n"
+                "  --seed S         of what is drawn; 0 without it\n"
+                "  --json           as JSON: {\"prompt\", \"text\", \"prompt_tokens\", \"tokens\", "
                 "\"ended\"}\n"},
     CommandText{
         "checkpoint",

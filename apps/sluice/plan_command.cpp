@@ -1,19 +1,16 @@
 // sluice plan: what a run would do, without starting it.
 #include <unistd.h>
 
-#include <charconv>
-#include <cmath>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
 #include "config/run_config.h"
+#include "number_option.h"
 #include "report/candidates_output.h"
-#include "sluice/error.h"
 #include "warned_plan.h"
 
 namespace sluice {
@@ -25,26 +22,15 @@ struct PlanArguments {
   std::string device_memory, flops, bandwidth;
 };
 
-// A number above 0, "400e12".
-double rate(const char* option, const std::string& text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && last == end && std::isfinite(value) && value > 0) return value;
-  throw Error(ErrorKind::kUsage, {.what = "'" + text + "' is no number above 0",
-                                  .where = option,
-                                  .remedy = std::string("give it as ") + option + " 400e12"});
-}
-
 // The configuration on machines that are not here, as far as the options describe them.
 RunConfig config_of(const PlanArguments& arguments, Overrides overrides) {
   if (!arguments.device_memory.empty())
     overrides.emplace_back("parallelism.device_memory", arguments.device_memory);
   RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
   if (arguments.flops.empty()) return config;
-  config.speed = {.flops = rate("--flops", arguments.flops)};
+  config.speed = {.flops = number_above_0("--flops", arguments.flops, "400e12")};
   if (!arguments.bandwidth.empty())
-    config.speed->bandwidth = rate("--bandwidth", arguments.bandwidth);
+    config.speed->bandwidth = number_above_0("--bandwidth", arguments.bandwidth, "50e9");
   return config;
 }
 

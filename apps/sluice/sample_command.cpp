@@ -1,5 +1,6 @@
 // sluice sample MODEL --prompt TEXT: the text that a model goes on with. Creates nothing.
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,16 +10,16 @@
 #include "command_line.h"
 #include "commands.h"
 #include "config/run_config.h"
+#include "number_option.h"
 
 namespace sluice {
 namespace {
 
-constexpr int kDefaultTokens = 64;
-
 struct SampleArguments {
   std::string model;
   std::optional<std::string> prompt;
-  std::optional<int> tokens;
+  std::optional<int> tokens, seed;
+  std::optional<std::string> temperature;
   bool json = false;
 };
 
@@ -30,8 +31,13 @@ int sample_model(const SampleArguments& arguments, const Overrides& overrides) {
   // One rank, unless a layout is asked for.
   if (config.origins.at("parallelism.pipeline_parallel_degree") == "default")
     config.parallelism.pipeline.num_ranks = 1;
-  const std::optional<Continuation> result = sample(
-      std::move(config), arguments.prompt.value_or(""), arguments.tokens.value_or(kDefaultTokens));
+  SampleOptions options;
+  options.tokens = arguments.tokens.value_or(options.tokens);
+  options.seed = arguments.seed.value_or(0);
+  if (arguments.temperature)
+    options.temperature = number_from_0("--temperature", *arguments.temperature, "0.8");
+  const std::optional<Continuation> result =
+      sample(std::move(config), arguments.prompt.value_or(""), options);
   if (!result) return 0;
   std::cout << (arguments.json ? to_json(*result) : result->prompt + result->text) << "\n";
   return 0;
@@ -46,6 +52,14 @@ Command sample_command(const Overrides& overrides) {
           .options = {required({"MODEL", &a->model, "a model, a checkpoint or a folder of them"}),
                       required({"--prompt", &a->prompt, "the text"}),
                       {"--tokens", &a->tokens, "at most so many new tokens; 64 without it"},
+                      {"--temperature", &a->temperature,
+                       "logits are divided by it before a token is drawn; 0 without it: the "
+                       "likeliest token"},
+                      {.names = "--seed",
+                       .value = &a->seed,
+                       .help = "of what is drawn; 0 without it",
+                       .min = 0,
+                       .max = std::numeric_limits<int>::max()},
                       {"--json", &a->json, "as JSON"}},
           .run = [=] { return run_job([&] { return sample_model(*a, overrides); }); }};
 }

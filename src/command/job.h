@@ -103,14 +103,20 @@ struct Continuation {
 };
 std::string to_json(const Continuation& continuation);
 
-// Goes on with the prompt, each next token the likeliest one, for at most `tokens` of them. config:
+struct SampleOptions {
+  std::int64_t tokens = 64;  // new ones, at most
+  double temperature = 0;    // logits are divided by it before one is drawn; 0: the likeliest
+  std::uint64_t seed = 0;    // of what is drawn: the same on every rank and for every layout
+};
+
+// Goes on with the prompt. config:
 // model.path is a Hugging Face directory, a checkpoint, or a folder of checkpoints, of which the
 // last counts; an adapter is taken with its base. The length of the sequences is the prompt's own.
 // Forward only, through the pipeline of the configuration's plan. Nothing in a process that is not
 // to print it. Throws Error as evaluate() does, Error(kUsage) for a prompt without tokens or as
 // long as the model's sequences.
 std::optional<Continuation> sample(RunConfig config, const std::string& prompt,
-                                   std::int64_t tokens);
+                                   const SampleOptions& options);
 
 // Runs `call`, which plans and trains. Memory that runs out where no rank is to blame becomes
 // Error(kMemory) that says so.

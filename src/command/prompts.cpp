@@ -15,6 +15,7 @@
 #include "command/fingerprints.h"
 #include "command/inputs.h"
 #include "data/special_tokens.h"
+#include "layer/philox.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -71,19 +72,45 @@ Inputs inputs_of(const std::vector<std::int32_t>& ids) {
   return {{"input_ids", ids_L.to(at::kLong).unsqueeze(0)}};
 }
 
-std::int32_t likeliest_next(Pipeline& pipeline, const std::vector<std::int32_t>& ids) {
+// A number of [0, 1) for the token at a position.
+double uniform_at(std::uint64_t seed, std::size_t position) {
+  const auto high = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits >> 32); };
+  const auto low = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits); };
+  const PhiloxCounter drawn =
+      philox4x32({low(position), high(position), 0, 0}, {low(seed), high(seed)});
+  constexpr double kOneIn32Bits = 1.0 / 4294967296.0;
+  return (drawn[0] + drawn[1] * kOneIn32Bits) * kOneIn32Bits;
+}
+
+// logits_V: of the last position. The same on every rank.
+std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double uniform) {
+  const at::Tensor sums_V =
+      at::softmax(logits_V.to(at::kDouble).div(temperature), 0).cumsum(0).contiguous();
+  const auto* const first = sums_V.const_data_ptr<double>();
+  const auto* const last = first + sums_V.size(0);
+  const auto* const found = std::upper_bound(first, last, uniform * last[-1]);
+  return std::min(found, last - 1) - first;
+}
+
+std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids,
+                        const SampleOptions& options) {
   const std::vector<Values> outputs = pipeline.predict(inputs_of(ids), OutputRanks::kAll);
-  const at::Tensor last_V = outputs.front().get("logits").select(0, 0).select(0, -1);
-  return static_cast<std::int32_t>(last_V.to(at::kFloat).argmax().item<std::int64_t>());
+  const at::Tensor last_V = outputs.front().get("logits").select(0, 0).select(0, -1).to(at::kFloat);
+  const std::int64_t token =
+      options.temperature == 0
+          ? last_V.argmax().item<std::int64_t>()
+          : drawn_token(last_V, options.temperature, uniform_at(options.seed, ids.size()));
+  return static_cast<std::int32_t>(token);
 }
 
 }  // namespace
 
-Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text, std::int64_t most)
+Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
+               const SampleOptions& options)
     : tokens_(text_options(config, spec)),
       text_(std::move(text)),
       ids_(tokens_.encode(text_, /*add_special_tokens=*/true)),
-      most_(most),
+      options_(options),
       longest_(std::min(spec.max_positions.value_or(std::numeric_limits<std::int64_t>::max()),
                         spec.usual_positions.value_or(std::numeric_limits<std::int64_t>::max()))) {
   const Json settings = generation_settings(config, spec);
@@ -102,7 +129,7 @@ Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
 }
 
 std::int64_t Prompt::length() const {
-  return std::min(longest_, static_cast<std::int64_t>(ids_.size()) + most_);
+  return std::min(longest_, static_cast<std::int64_t>(ids_.size()) + options_.tokens);
 }
 
 std::string Prompt::text_of(const std::vector<std::int32_t>& tokens) const {
@@ -122,12 +149,12 @@ std::string Prompt::text_of(const std::vector<std::int32_t>& tokens) const {
 Continuation Prompt::go_on(Pipeline& pipeline) const {
   Continuation result{.prompt = text_, .prompt_tokens = ids_, .ended = "tokens"};
   std::vector<std::int32_t> all = ids_;
-  while (static_cast<std::int64_t>(result.tokens.size()) < most_) {
+  while (static_cast<std::int64_t>(result.tokens.size()) < options_.tokens) {
     if (static_cast<std::int64_t>(all.size()) >= longest_) {
       result.ended = "length";
       break;
     }
-    const std::int32_t next = likeliest_next(pipeline, all);
+    const std::int32_t next = next_token(pipeline, all, options_);
     all.push_back(next);
     result.tokens.push_back(next);
     if (std::find(end_ids_.begin(), end_ids_.end(), next) != end_ids_.end()) {

@@ -20,9 +20,10 @@ namespace sluice {
 
 class Prompt {
  public:
-  // most: new tokens. Throws Error(kUsage) for a prompt without tokens or without room for one
+  // Throws Error(kUsage) for a prompt without tokens or without room for one
   // more, Error(kInput) for a tokenizer that cannot be read, or bytes without a vocabulary.
-  Prompt(const RunConfig& config, const ModelSpec& spec, std::string text, std::int64_t most);
+  Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
+         const SampleOptions& options);
 
   // Of the longest sequence that is run.
   std::int64_t length() const;
@@ -40,7 +41,8 @@ class Prompt {
   std::string text_, warning_;
   std::vector<std::int32_t> ids_;
   std::vector<std::int64_t> end_ids_;
-  std::int64_t most_, longest_;
+  SampleOptions options_;
+  std::int64_t longest_;
 };
 
 }  // namespace sluice

@@ -111,10 +111,11 @@ std::string to_json(const Continuation& continuation) {
       .dump();
 }
 
-std::optional<Continuation> sample(RunConfig config, const std::string& text, std::int64_t tokens) {
+std::optional<Continuation> sample(RunConfig config, const std::string& text,
+                                   const SampleOptions& options) {
   try {
     choose_model(config);
-    const Prompt prompt(config, read_model_spec(config.model.path), text, tokens);
+    const Prompt prompt(config, read_model_spec(config.model.path), text, options);
     config.training.seq_len = prompt.length();
     const Plan plan = plan_of_config(config);
     ProcessJob processes(read_launch_environment(),

@@ -58,7 +58,7 @@ std::string verdict(const Comparison& comparison) {
                ? "none fits into " + human_bytes(*comparison.memory_per_rank) + " a rank"
                : "none can be taken";
   }
-  const std::string fastest = "fastest: " + stages_text(first);
+  std::string fastest = "fastest: " + stages_text(first);
   if (!comparison.asked) return fastest;
   const ScheduleCandidate& asked = comparison.candidates[*comparison.asked];
   if (asked.taken) return fastest + ", as configured";

@@ -71,7 +71,7 @@ std::string layer_difference(const LayerTimes& times, const ModelSpec& model) {
 }
 
 std::string model_difference(const LayerTimes& times, const ModelSpec& model) {
-  const std::string layers = layer_difference(times, model);
+  std::string layers = layer_difference(times, model);
   if (!layers.empty()) return layers;
   return times.of.family == model.family
              ? "the model has layers of the same names, but of other sizes or with others frozen"
