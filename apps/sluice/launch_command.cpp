@@ -215,8 +215,7 @@ Command launch_command(const std::vector<std::string>& launched,
           "  sluice launch -n 4 -- train run.toml --training.steps 100\n"
           "  sluice launch -n 4 -- ./my_program its arguments\n"
           "train, eval and sample are commands of sluice; a word that is none is a program: with a "
-          "slash "
-          "its\npath, else its name on PATH.\n"
+          "slash\nits path, else its name on PATH.\n"
           "Ctrl-C or SIGTERM asks all processes to stop; a second one, a second later, ends them.",
       .rules = {{.missing = {"-n"},
                  .what = "-n is missing",

@@ -112,10 +112,11 @@ TEST_F(CommandLineTest, NamesTheNearestCommandAndOption) {
 
 TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
   write_config();
-  expect_error("nonsense plan run.toml", 2,
-               "unknown command 'nonsense'; command 'sluice'; one of: train, eval, checkpoint, "
-               "plan, config, "
-               "split, schedule, launch, data, debug, help, completion");
+  expect_error(
+      "nonsense plan run.toml", 2,
+      "unknown command 'nonsense'; command 'sluice'; one of: train, eval, sample, checkpoint, "
+      "plan, config, "
+      "split, schedule, launch, data, debug, help, completion");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +
@@ -450,7 +451,7 @@ TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
     EXPECT_TRUE(line[text] >= 'A' && line[text] <= 'Z') << line;
     EXPECT_EQ(line.back(), '.') << line;
   }
-  EXPECT_EQ(sentences, 15);
+  EXPECT_EQ(sentences, 16);
 }
 
 TEST_F(CommandLineTest, ShowsControlCharactersOfValuesWithoutObeyingThem) {
