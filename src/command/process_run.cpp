@@ -44,6 +44,29 @@ std::string validation_name(std::string_view option) {
   return option == "data.files" ? "validation.files" : "";
 }
 
+std::deque<Prompt> prompts_of(const RunConfig& config, const ModelSpec& spec) {
+  std::deque<Prompt> prompts;
+  const std::vector<std::string>& texts = config.validation.prompts;
+  if (texts.empty() || config.validation.interval == 0) return prompts;
+  if (spec.layers.back().computes_loss()) {
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "validation.prompts need logits, and the loss is computed by blocks of them",
+         .where = config.origins.at("validation.prompts"),
+         .remedy = "set training.loss_chunks = \"off\", or leave the prompts out"});
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    try {
+      prompts.emplace_back(config, spec, texts[i],
+                           SampleOptions{.tokens = config.validation.prompt_tokens});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUsage) throw;
+      throw error.at(formatted("validation.prompts[{}]", i));
+    }
+  }
+  return prompts;
+}
+
 std::optional<TokenData> open_validation(const RunConfig& config, const ModelSpec& spec) {
   if (config.validation.files.empty()) return std::nullopt;
   return open_data(config, validation_data_options(config, spec), validation_name);
@@ -150,6 +173,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       ranks(std::move(local_ranks)),
       data(open_data(config, training_data_options(config, plan.model))),
       validation(open_validation(config, plan.model)),
+      prompts(prompts_of(config, plan.model)),
       weights(open_weights(config, plan.model)),
       adapter_tensors(open_adapter(config)),
       ledger(ranks.num_ranks),
@@ -171,6 +195,8 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   }
   if (!is_finished(config, resume)) require_steps_left(traced);
   if (!log) return;
+  if (!prompts.empty() && !prompts.front().warning().empty())
+    log_warning(prompts.front().warning());
   if (!weights.warning.empty()) log_warning(weights.warning);
   for (const std::string& warning : resume.warnings) log_warning(warning);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -15,6 +16,7 @@
 #include "command/job.h"
 #include "command/output_folders.h"
 #include "command/processes.h"
+#include "command/prompts.h"
 #include "command/resume.h"
 #include "command/run_log.h"
 #include "command/saves.h"
@@ -64,6 +66,7 @@ struct ProcessRun {
   const TokenData data;
   std::optional<data::ReadAhead> batches;     // of the steps, while they run
   const std::optional<TokenData> validation;  // validation.files, where there are any
+  const std::deque<Prompt> prompts;           // validation.prompts
   const OpenedWeights weights;
   const std::optional<AdapterDirectory> adapter_tensors;  // of model.adapter
   RunFingerprints made_of;

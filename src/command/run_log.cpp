@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "base/format.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "command/inputs.h"
@@ -139,7 +140,7 @@ void RunLog::straggles(int rank) {
 }
 
 void RunLog::step(std::int64_t step, double lr, const StepResult& result,
-                  const std::vector<RankStats>& stats, std::optional<double> validation_loss) {
+                  const std::vector<RankStats>& stats, Validated validated) {
   const double seconds = seconds_of(stats);
   skip_step(seconds);
   StepMetrics metrics;
@@ -159,13 +160,16 @@ void RunLog::step(std::int64_t step, double lr, const StepResult& result,
     peaks_[rank] = std::max(peaks_[rank], stats[rank].peak_bytes);
   }
   metrics.bubble_fraction = bubble_fraction(compute, static_cast<int>(stats.size()), seconds);
-  metrics.validation_loss = validation_loss;
+  metrics.validation_loss = validated.loss;
+  metrics.continuations = std::move(validated.continuations);
   if (config_.metrics.parameter_norms) metrics.parameter_norms = result.parameter_norms;
   metrics.tokens_are_bytes = unigram_entropy_.has_value();
   metrics.seconds_left = time_left_.after(step, metrics.num_steps);
 
   record(metrics);
   print(to_line(metrics, color_, width_) + "\n");
+  for (const auto& [prompt, text] : metrics.continuations)
+    print("  " + Json(prompt).dump() + " + " + Json(text).dump() + "\n");
   last_ = std::move(metrics);
 }
 

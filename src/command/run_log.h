@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command/resume.h"
@@ -27,6 +28,12 @@ namespace sluice {
 
 enum class Ending { kFinished, kStopped, kFailed };  // kStopped: by a signal
 
+// What a step's weights were looked at for: validation.files, validation.prompts.
+struct Validated {
+  std::optional<double> loss;
+  std::vector<std::pair<std::string, std::string>> continuations;  // prompt, text
+};
+
 class RunLog {
  public:
   // resume: what the run goes on from, whose metrics are kept.
@@ -42,7 +49,7 @@ class RunLog {
   // long: says every 20 seconds how far it is.
   void instruction_done(int index);
   void step(std::int64_t step, double lr, const StepResult& result,
-            const std::vector<RankStats>& stats, std::optional<double> validation_loss);
+            const std::vector<RankStats>& stats, Validated validated);
   // After the first step: which stages did not split their backward, and the prediction with that.
   void unsplit_stages(const std::vector<int>& stages) const;
   // Steps that are not logged count for the time left, and for whether steps take what was

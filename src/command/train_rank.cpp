@@ -43,12 +43,12 @@ double wait_for_all(const Group& world) {
 
 bool is_validated(const ProcessRun& run, std::int64_t step) {
   const std::int64_t interval = run.config.validation.interval;
-  return run.validation && interval > 0 && step % interval == 0;
+  const bool has_any = run.validation || !run.prompts.empty();
+  return has_any && interval > 0 && step % interval == 0;
 }
 
-double validate(const ProcessRun& run, Pipeline& pipeline, int rank, std::int64_t step,
-                std::string& doing) {
-  doing = formatted("validation after step {}", step);
+double validation_loss(const ProcessRun& run, Pipeline& pipeline, int rank, std::int64_t step,
+                       const std::string& doing) {
   const double loss =
       evaluate_data(*run.validation, evaluation_batches(run.config, run.plan, rank),
                     run.config.validation.steps, step,
@@ -58,6 +58,21 @@ double validate(const ProcessRun& run, Pipeline& pipeline, int rank, std::int64_
   throw Error(ErrorKind::kNotFinite, {.what = "the loss of the validation is not finite",
                                       .where = doing,
                                       .remedy = "lower optimizer.lr, or look at the weights"});
+}
+
+// Collective; the same on every rank.
+Validated validate(const ProcessRun& run, Pipeline& pipeline, int rank, std::int64_t step,
+                   std::string& doing) {
+  Validated validated;
+  doing = formatted("validation after step {}", step);
+  if (run.validation) validated.loss = validation_loss(run, pipeline, rank, step, doing);
+  doing = formatted("going on with validation.prompts after step {}", step);
+  for (const Prompt& prompt : run.prompts) {
+    Continuation continuation = prompt.go_on(pipeline);
+    validated.continuations.emplace_back(std::move(continuation.prompt),
+                                         std::move(continuation.text));
+  }
+  return validated;
 }
 
 // The computing since stragglers were looked for last: at the steps that are logged.
@@ -131,14 +146,14 @@ std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, Ra
       const std::vector<RankStats> stats = pipeline.gather_stats(times);
       if (log) stragglers.gathered(stats, *log);
       stragglers.restart();
-      std::optional<double> validation_loss;
+      Validated validated;
       try {
-        if (validates) validation_loss = validate(run, pipeline, world.rank(), step, doing);
+        if (validates) validated = validate(run, pipeline, world.rank(), step, doing);
       } catch (...) {  // the step itself is done
-        if (log) log->step(step, lr, report, stats, std::nullopt);
+        if (log) log->step(step, lr, report, stats, {});
         throw;
       }
-      if (log) log->step(step, lr, report, stats, validation_loss);
+      if (log) log->step(step, lr, report, stats, std::move(validated));
     } else if (log) {
       log->skip_step(times.total);
     }

@@ -168,12 +168,14 @@ void check_stage_to_rank(const RunConfig& config) {
 
 void check_validation(const RunConfig& config) {
   const ValidationOptions& options = config.validation;
-  if (options.interval == 0 || !options.files.empty()) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = formatted("validation.interval = {}, but validation.files names no file",
-                                 options.interval),
-               .where = config.origins.at("validation.interval"),
-               .remedy = "for example validation.files = [\"held-out/*.txt\"]"});
+  if (options.interval == 0 || !options.files.empty() || !options.prompts.empty()) return;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = formatted("validation.interval = {}, but there are neither validation.files nor "
+                         "validation.prompts",
+                         options.interval),
+       .where = config.origins.at("validation.interval"),
+       .remedy = "for example validation.files = [\"held-out/*.txt\"]"});
 }
 
 }  // namespace

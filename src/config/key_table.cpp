@@ -375,12 +375,20 @@ std::vector<Key> make_table() {
               "none."),
       key<&C::validation, &Validation::interval>("validation", "interval")
           .between(0, kMaxSteps)
-          .means("The validation loss is taken after the update of the steps that this divides. 0: "
-                 "never."),
+          .means(
+              "The validation loss is taken, and `validation.prompts` are gone on with, after the "
+              "update of the steps that this divides. 0: never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
           .means("Batches of a validation, of `training.local_batch_size` sequences. 0: all of the "
                  "files."),
+      key<&C::validation, &Validation::prompts>("validation", "prompts")
+          .not_empty()
+          .means("Texts that the model goes on with, each next token the likeliest, in the log and "
+                 "in `metrics.jsonl`. They need no `validation.files`."),
+      key<&C::validation, &Validation::prompt_tokens>("validation", "prompt_tokens")
+          .between(1, 1 << 20)
+          .means("New tokens for each of `validation.prompts`, at most."),
 
       key<&C::comm, &Comm::init_timeout_seconds>("comm", "init_timeout_seconds")
           .above(0)

@@ -215,8 +215,10 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
     if (!has_one && is_set(config, key))
       warn(key, " is given, but lora.rank = 0: there is no adapter");
   }
-  if (!config.validation.files.empty() && config.validation.interval == 0)
-    warn("validation.files", " is given, but validation.interval = 0: no validation is taken");
+  for (const char* key : {"validation.files", "validation.prompts"}) {
+    if (is_set(config, key) && config.validation.interval == 0)
+      warn(key, " is given, but validation.interval = 0: no validation is taken");
+  }
   for (const std::string& warning : plan.warnings)
     warnings.push_back(detail::with_keys_and_place(config, warning));
   return warnings;

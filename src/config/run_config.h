@@ -83,6 +83,8 @@ struct ValidationOptions {
   std::vector<std::string> files;  // patterns, as data.files
   std::int64_t interval = 0;
   std::int64_t steps = 0;
+  std::vector<std::string> prompts;
+  std::int64_t prompt_tokens = 64;
 };
 struct CommOptions {
   double init_timeout_seconds = 300.0;

@@ -111,6 +111,12 @@ std::string to_json(const StepMetrics& metrics) {
                      {"other", times.other}});
   }
   if (metrics.validation_loss) object["validation_loss"] = *metrics.validation_loss;
+  if (!metrics.continuations.empty()) {
+    Json continuations = Json::array();
+    for (const auto& [prompt, text] : metrics.continuations)
+      continuations.push_back({{"prompt", prompt}, {"text", text}});
+    object["continuations"] = std::move(continuations);
+  }
   if (metrics.parameter_norms) {
     Json& norms = object["parameter_grad_norms"];
     norms = Json::object();

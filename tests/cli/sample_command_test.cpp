@@ -69,6 +69,50 @@ TEST_F(SampleCommandTest, ATrainedModelGoesOnWithItsText) {
   EXPECT_EQ(sample({out(), "--prompt", "the quick", "--tokens", "6"}).out, "the quick brown\n");
 }
 
+TEST_F(SampleCommandTest, ARunGoesOnWithItsPrompts) {
+  const std::vector<std::string> steps = {"--training.steps=4", "--checkpoint.interval=2"};
+  ASSERT_EQ(train(steps).exit_code, 0);
+  const std::string alone = hashes_of_step("step-00000004");
+
+  std::vector<std::string> prompted = steps;
+  prompted.insert(prompted.end(),
+                  {"--validation.interval=2", "--validation.prompt_tokens=6",
+                   R"(--validation.prompts=["the quick", "a\tlonger one than a row has"])"});
+  for (const char* layout : {"1F1B", "ZBVZeroBubble"}) {
+    prompted.push_back(std::string("--parallelism.pipeline_parallel_schedule=") + layout);
+    const ProgramResult result = train_anew(prompted);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(hashes_of_step("step-00000004"), alone);
+    const std::vector<nlohmann::json> lines = metrics();
+    ASSERT_EQ(lines.size(), 4u);
+    for (const int step : {2, 4}) {
+      const std::string model = out() + "/checkpoint/step-0000000" + std::to_string(step);
+      const nlohmann::json& found = lines.at(step - 1).at("continuations");
+      ASSERT_EQ(found.size(), 2u);
+      EXPECT_EQ(found.at(0).at("prompt"), "the quick");
+      EXPECT_EQ(found.at(0).at("text"), continuation(model).at("text"));
+      EXPECT_EQ(found.at(1).at("prompt"), "a\tlonger one than a row has");
+      EXPECT_NE(result.out.find(R"(  "a\tlonger one than a row has" + ")"), std::string::npos);
+      EXPECT_FALSE(lines.at(step - 1).contains("validation_loss"));
+    }
+    EXPECT_FALSE(lines.at(0).contains("continuations"));
+    prompted.pop_back();
+  }
+}
+
+TEST_F(SampleCommandTest, PromptsThatCannotBeGoneOnWithAreRefusedBeforeTheRun) {
+  const auto refused = [&](const std::string& option, const std::string& says) {
+    const ProgramResult result = train({"--validation.interval=2", option});
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(out()));
+  };
+  refused("--validation.steps=1", "there are neither validation.files nor validation.prompts");
+  refused("--validation.prompts=[\"" + std::string(5000, 'x') + "\"]",
+          "validation.prompts[0]; give a shorter text");
+  refused("--validation.prompts=[\"\"]", "validation.prompts");
+}
+
 TEST_F(SampleCommandTest, SaysWhyItCannot) {
   expect_sample_refused({kModel}, 2, "--prompt is required");
   expect_sample_refused({kModel, "--prompt", ""}, 2, "the prompt has no tokens");
