@@ -3,6 +3,7 @@
 
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/text.h"
@@ -10,7 +11,9 @@
 #include "commands.h"
 #include "config/run_config.h"
 #include "number_option.h"
+#include "output_file.h"
 #include "report/candidates_output.h"
+#include "report/picture.h"
 #include "warned_plan.h"
 
 namespace sluice {
@@ -18,7 +21,8 @@ namespace {
 
 struct PlanArguments {
   std::string file;
-  bool json = false, compare = false;
+  bool json = false, compare = false, critical_path = false;
+  std::optional<std::string> draw;
   std::string device_memory, flops, bandwidth;
 };
 
@@ -40,13 +44,26 @@ void print_comparison(const Comparison& comparison, bool json) {
   finish_stdout();
 }
 
+void draw(const PlanArguments& arguments, const Plan& plan) {
+  Picture picture = picture_of(plan.schedule.name + " of " + plan.model.family, plan.program,
+                               plan.simulation, plan.costs, basis_of(plan));
+  picture.critical_path = arguments.critical_path;
+  write_output_file(*arguments.draw, picture_as(*arguments.draw, picture, "--draw"), "--draw");
+}
+
 int plan(const PlanArguments& arguments, const Overrides& overrides) {
+  if (arguments.draw) {
+    require_picture_ending(*arguments.draw, "--draw");
+    check_output_file(*arguments.draw, "--draw");
+  }
   const RunConfig config = config_of(arguments, overrides);
   if (arguments.compare) {
     print_comparison(compare_schedules(config), arguments.json);
     return 0;
   }
-  print_plan(make_warned_plan(config), arguments.json);
+  const Plan plan = make_warned_plan(config);
+  if (arguments.draw) draw(arguments, plan);
+  print_plan(plan, arguments.json);
   return 0;
 }
 
@@ -63,8 +80,9 @@ Command plan_command(const Overrides& overrides) {
            {"--compare", &a->compare,
             "every schedule and number of stages a rank: expected step, bubble, peak memory, "
             "or why not"},
-           {"--draw", NotBuilt{"leave it out: the schedule is drawn on the terminal"},
-            "FILE: picture of the schedule"},
+           {"--draw", &a->draw,
+            "write a picture of the step to this file: .svg, .html, or .json for Perfetto"},
+           {"--critical-path", &a->critical_path, "with --draw: outline what the step waits for"},
            // Carried out by sluice-run: main.cpp.
            {"--measure", std::monostate(),
             "COSTS.json: time the layers on this machine, write their costs there, and plan "
@@ -77,7 +95,12 @@ Command plan_command(const Overrides& overrides) {
                    {"--bandwidth", &a->bandwidth,
                     "50e9: bytes a second between ranks, beside --flops"}}}},
       .footer = "Overrides: --section.key value or --section.key=value, see `config reference`.",
-      .rules = {needs("--bandwidth", "--flops")},
+      .rules = {needs("--bandwidth", "--flops"),
+                needs("--critical-path", "--draw"),
+                {{"--compare", "--draw"},
+                 {},
+                 "--compare and --draw exclude each other",
+                 "draw the plan of one schedule"}},
       .run = [=] { return plan(*a, overrides); }};
 }
 

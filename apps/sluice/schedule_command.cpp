@@ -18,6 +18,7 @@
 #include "output_file.h"
 #include "plan/choose/search/search_question.h"
 #include "plan/passes/passes.h"
+#include "report/picture.h"
 #include "report/program_output.h"
 #include "report/search_output.h"
 #include "sluice/error.h"
@@ -30,11 +31,11 @@ namespace {
 
 struct ScheduleArguments {
   std::string name, csv;
-  std::optional<std::string> stage_to_rank, costs, out, max_memory;
+  std::optional<std::string> stage_to_rank, costs, out, max_memory, draw;
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
-  bool check = false, simulate = false, search = false, json = false;
+  bool check = false, simulate = false, search = false, json = false, critical_path = false;
 };
 
 [[noreturn]] void refuse_schedule(const std::string& what, const std::string& remedy = {}) {
@@ -198,8 +199,26 @@ int search(const ScheduleArguments& arguments) {
   return 0;
 }
 
+// As it is expected to run; a program that was refused with what was found.
+void draw(const ScheduleArguments& arguments, const Schedule& schedule, const Program& program) {
+  const VerifyReport report = verify(program);
+  Picture picture;
+  if (report.ok()) {
+    const Costs costs = costs_of(arguments);
+    picture = picture_of(schedule.name, program, simulate(program, costs), costs, {});
+  } else {
+    picture = picture_of_refused(schedule.name, program, report);
+  }
+  picture.critical_path = arguments.critical_path && report.ok();
+  write_output_file(*arguments.draw, picture_as(*arguments.draw, picture, "--draw"), "--draw");
+}
+
 int run(const ScheduleArguments& arguments) {
   if (arguments.search) return search(arguments);
+  if (arguments.draw) {
+    require_picture_ending(*arguments.draw, "--draw");
+    check_output_file(*arguments.draw, "--draw");
+  }
   if (arguments.out && arguments.out->empty()) refuse_schedule("--out is empty", "name a file");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
   bool is_as_given = true;  // rows with their idle slots
@@ -223,8 +242,9 @@ int run(const ScheduleArguments& arguments) {
     if (!arguments.json) text += draw_grid(simulation, grid_options());
     text += simulation_text(simulation);
   }
+  if (arguments.draw) draw(arguments, schedule, program);
   if (arguments.out && holds) write_output_file(*arguments.out, to_csv(rows), "--out");
-  if (!arguments.check && !arguments.simulate) {
+  if (!arguments.check && !arguments.simulate && !arguments.draw) {
     if (arguments.json)
       object = rows_json(program, rows);
     else if (!arguments.out)
@@ -239,7 +259,7 @@ std::vector<OptionRule> schedule_rules() {
   std::vector<OptionRule> rules = {needs("--max-memory", "--search"), needs("--search", "--costs"),
                                    needs("--search", "--pp"), needs("--search", "--microbatches")};
   for (const char* other :
-       {"--name", "--csv", "--lower", "--check", "--simulate", "--forward-only"}) {
+       {"--name", "--csv", "--lower", "--check", "--simulate", "--forward-only", "--draw"}) {
     const std::string option = other;
     rules.push_back({.given = {"--search", other},
                      .what = "--search and " + option + " exclude each other",
@@ -260,9 +280,10 @@ std::vector<OptionRule> schedule_rules() {
     rules.push_back(needs(option, "--lower", "--search"));
   rules.push_back(needs("--max-active-stages", "--shard-parameters", "--search"));
   rules.push_back({{"--costs"},
-                   {"--simulate", "--search"},
-                   "--costs needs --simulate or --search",
-                   "give --simulate or --search too"});
+                   {"--simulate", "--search", "--draw"},
+                   "--costs needs --simulate, --draw or --search",
+                   "give one of them too"});
+  rules.push_back(needs("--critical-path", "--draw"));
   return rules;
 }
 
@@ -296,10 +317,12 @@ Command schedule_command() {
            {"--check", &a.check, "prove it; exit code 3 when it does not hold"},
            {"--simulate", &a.simulate, "predict time and live activations"},
            {"--costs", &a.costs,
-            "with --simulate or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file"},
+            "with --simulate, --draw or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file"},
            {"--json", &a.json, "one JSON value on stdout"},
-           {"--draw", NotBuilt{"leave it out: a terminal shows the grid"},
-            "FILE: picture (.svg, .html, .json)"},
+           {"--draw", &a.draw,
+            "write a picture to this file: .svg, .html, or .json for Perfetto; a refused order "
+            "with what is wrong"},
+           {"--critical-path", &a.critical_path, "with --draw: outline what the step waits for"},
            {"--search", &a.search,
             "the best order that can be found under --costs, beside the named ones; with --pp and "
             "--microbatches"},

@@ -1,0 +1,690 @@
+#include "report/picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/format.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "report/program_output.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using detail::Rgb;
+
+constexpr double kLeft = 62, kRight = 92, kTop = 58;  // pixels around the lanes
+constexpr double kUsualCell = 20, kLeastWidth = 640, kMostWidth = 2400;
+constexpr std::size_t kMostCells = 6000;  // of a picture of single actions
+constexpr double kTextureWidth = 1600;
+constexpr double kTextureColumns = 48'000;     // of all lanes together
+constexpr double kDigit = 6.2, kLetter = 5.8;  // pixels of a character
+constexpr Rgb kOther = {138, 146, 155};        // what is no F, I, W, B
+constexpr double kPalest = 0.62;               // share of white in the last stage of a rank
+constexpr std::size_t kMostReasons = 12;
+
+// Pixels to a tenth, by whole numbers: the same text on every machine.
+std::string px(double value) {
+  const std::int64_t tenths = std::llround(value * 10);
+  const std::int64_t size = std::abs(tenths);
+  std::string text = (tenths < 0 ? "-" : "") + std::to_string(size / 10);
+  if (size % 10 != 0) text += "." + std::to_string(size % 10);
+  return text;
+}
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return result;
+}
+
+std::string hex(const Rgb& color) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "#";
+  for (const int part : color) text += {kDigits[part / 16], kDigits[part % 16]};
+  return text;
+}
+
+Rgb paler(const Rgb& color, double white) {
+  Rgb result = color;
+  for (int& part : result) part += static_cast<int>(std::lround((255 - part) * white));
+  return result;
+}
+
+Rgb color_of_kind(ActionKind kind) {
+  for (const auto& [each, color] : detail::picture_colors())
+    if (each == kind) return color;
+  return kOther;
+}
+
+struct Words {
+  ActionKind kind;
+  const char* letter;
+  const char* meaning;
+};
+constexpr Words kWords[] = {{ActionKind::kForward, "F", "forward"},
+                            {ActionKind::kBackward, "B", "backward"},
+                            {ActionKind::kBackwardInput, "I", "gradient of the input"},
+                            {ActionKind::kBackwardWeight, "W", "gradient of the weights"}};
+
+std::string letter_of(ActionKind kind) {
+  for (const Words& words : kWords)
+    if (words.kind == kind) return words.letter;
+  return "O";
+}
+
+// "forward, stage 2, microbatch 3"
+std::string meaning_of_action(const Action& action) {
+  for (const Words& words : kWords) {
+    if (words.kind == action.kind)
+      return formatted("{}, stage {}, microbatch {}", words.meaning, action.stage,
+                       action.microbatch);
+  }
+  return to_text(action);
+}
+
+struct Lanes {
+  double width = 0, height = 0, curve = 0, pitch = 0;  // pixels; curve 0: there is none
+  double scale = 0;                                    // pixels of a unit of time
+  bool texture = false;
+  int label_every = 1;
+};
+
+double quarter_of_durations(const Simulation& simulation) {
+  std::vector<double> durations;
+  for (const RankTimeline& rank : simulation.ranks) {
+    for (const TimedAction& timed : rank.actions)
+      if (timed.end > timed.start) durations.push_back(timed.end - timed.start);
+  }
+  if (durations.empty()) return 1;
+  const auto quarter = durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 4);
+  std::nth_element(durations.begin(), quarter, durations.end());
+  return *quarter;
+}
+
+Lanes lanes_of(const Simulation& simulation) {
+  std::size_t count = 0;
+  for (const RankTimeline& rank : simulation.ranks) count += rank.actions.size();
+  const auto ranks = static_cast<double>(simulation.ranks.size());
+  Lanes lanes;
+  lanes.texture = count > kMostCells;
+  const double usual = kUsualCell * simulation.makespan / quarter_of_durations(simulation);
+  lanes.width = lanes.texture ? kTextureWidth : std::clamp(usual, kLeastWidth, kMostWidth);
+  lanes.height = lanes.texture ? std::clamp(900 / ranks, 4.0, 20.0) : ranks > 32 ? 14 : 24;
+  lanes.curve = lanes.texture ? 0 : 16;
+  lanes.pitch = lanes.height + (lanes.texture ? 1 : lanes.curve + 9);
+  lanes.scale = simulation.makespan > 0 ? lanes.width / simulation.makespan : 0;
+  while (lanes.label_every * lanes.pitch < 12) lanes.label_every *= 2;
+  return lanes;
+}
+
+// Position of every stage among those of its rank.
+std::map<int, int> places_of_stages(const RankTimeline& rank) {
+  std::set<int> stages;
+  for (const TimedAction& timed : rank.actions)
+    if (timed.action.stage >= 0) stages.insert(timed.action.stage);
+  std::map<int, int> places;
+  for (const int stage : stages) places.emplace(stage, static_cast<int>(places.size()));
+  return places;
+}
+
+int place_of(const std::map<int, int>& places, const Action& action) {
+  const auto found = places.find(action.stage);
+  return found == places.end() ? 0 : found->second;
+}
+
+std::string text_at(double x, double y, const std::string& attributes, const std::string& text) {
+  return "<text x=\"" + px(x) + "\" y=\"" + px(y) + "\" " + attributes + ">" + escaped(text) +
+         "</text>\n";
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const Picture& picture)
+      : picture_(picture), simulation_(picture.simulation), lanes_(lanes_of(simulation_)) {
+    for (const RankTimeline& rank : simulation_.ranks)
+      most_stages_ = std::max(most_stages_, static_cast<int>(places_of_stages(rank).size()));
+  }
+
+  const Lanes& lanes() const { return lanes_; }
+  double width() const { return kLeft + lanes_.width + kRight; }
+  double height() const { return reasons_top() + 15 * static_cast<double>(num_reasons()) + 12; }
+
+  std::string svg() {
+    std::string body = heading();
+    double largest = 0;
+    std::vector<std::vector<LivePoint>> curves;
+    for (const RankTimeline& rank : simulation_.ranks) {
+      curves.push_back(lanes_.curve > 0 ? live_curve(rank, picture_.costs)
+                                        : std::vector<LivePoint>());
+      for (const LivePoint& point : curves.back()) largest = std::max(largest, point.live);
+    }
+    for (std::size_t rank = 0; rank < simulation_.ranks.size(); ++rank) {
+      body += lane(rank);
+      if (lanes_.curve > 0 && largest > 0) body += curve(rank, curves[rank], largest);
+    }
+    body += axis() + critical_path() + violations();
+    const std::string w = px(width()), h = px(height());
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + w + " " + h +
+           "\" width=\"" + w + "\" height=\"" + h +
+           "\" role=\"img\" class=\"sluice\" font-family=\"system-ui,-apple-system,Segoe "
+           "UI,Roboto,sans-serif\">\n<title>" +
+           escaped(picture_.title) + "</title><desc>" + escaped(picture_.subtitle) + "</desc>\n" +
+           style() + "<rect class=\"bg\" width=\"" + w + "\" height=\"" + h + "\"/>\n" + body +
+           "</svg>\n";
+  }
+
+ private:
+  double lane_top(std::size_t rank) const {
+    return kTop + lanes_.pitch * static_cast<double>(rank);
+  }
+  double axis_top() const { return lane_top(simulation_.ranks.size()) + 2; }
+  double reasons_top() const { return axis_top() + 28; }
+  std::size_t num_reasons() const { return std::min(kMostReasons, picture_.violations.size()); }
+  double x_of(double time) const { return kLeft + time * lanes_.scale; }
+
+  double white(int place) const {
+    return most_stages_ < 2 ? 0 : kPalest * place / (most_stages_ - 1);
+  }
+
+  std::string style() const {
+    std::string rules =
+        ".sluice text{fill:#1d2733}.sluice .dim{fill:#5c6772}.sluice .bg{fill:#fff}"
+        ".sluice .idle{fill:#eef1f4}.sluice .axis{stroke:#c3c9d0}"
+        ".sluice .live{fill:#7b61a8;fill-opacity:.25;stroke:#7b61a8}"
+        ".sluice .path{fill:none;stroke:#111;stroke-width:1.6}"
+        ".sluice .pair{fill:none;stroke:#1d2733;stroke-width:1}"
+        ".sluice .bad{fill:none;stroke:#c00020;stroke-width:2.4}.sluice text.bad{fill:#c00020;"
+        "stroke:none}";
+    for (const auto& [kind, place] : used_) {
+      const Rgb color = color_of_kind(kind);
+      const std::string name = letter_of(kind) + std::to_string(place);
+      const std::string fill = hex(paler(color, white(place)));
+      rules += ".sluice ." + name + "{" + (lanes_.texture ? "stroke:" + fill : "fill:" + fill) +
+               (place > 0 && !lanes_.texture ? ";stroke:" + hex(color) : "") + "}";
+      const bool light =
+          white(place) > 0.3 || kind == ActionKind::kForward || kind == ActionKind::kBackwardInput;
+      rules += ".sluice text.t" + name + "{fill:" + (light ? "#10161c" : "#fff") + "}";
+    }
+    return "<style>" + rules +
+           "@media(prefers-color-scheme:dark){.sluice text{fill:#e6e9ec}.sluice .dim{fill:#9aa5b1}"
+           ".sluice .bg{fill:#14181d}.sluice .idle{fill:#22282f}.sluice .axis{stroke:#3a424b}"
+           ".sluice .live{fill:#b39ddb;stroke:#b39ddb}.sluice .path{stroke:#fff}"
+           ".sluice .pair{stroke:#e6e9ec}.sluice .bad{stroke:#ff6b7d}.sluice text.bad{fill:#ff6b7d}"
+           "}</style>\n";
+  }
+
+  std::string heading() {
+    for (const RankTimeline& rank : simulation_.ranks) {
+      const std::map<int, int> places = places_of_stages(rank);
+      for (const TimedAction& timed : rank.actions)
+        used_.emplace(timed.action.kind, place_of(places, timed.action));
+    }
+    std::string text = text_at(kLeft, 20, "font-size=\"15\" font-weight=\"600\"", picture_.title);
+    text += text_at(kLeft, 36, "font-size=\"11.5\" class=\"dim\"", picture_.subtitle);
+    double x = kLeft;
+    const auto item = [&](const std::string& sample, const std::string& words) {
+      text += sample + text_at(x + 15, 51, "font-size=\"11\" class=\"dim\"", words);
+      x += 27 + kLetter * static_cast<double>(words.size());
+    };
+    const auto box = [&](const std::string& name) {
+      return lanes_.texture
+                 ? "<path class=\"" + name + "\" stroke-width=\"10\" d=\"M" + px(x) + " 47h10\"/>"
+                 : "<rect class=\"" + name + "\" x=\"" + px(x) +
+                       "\" y=\"42\" width=\"10\" height=\"10\"/>";
+    };
+    for (const Words& words : kWords)
+      if (used_.contains({words.kind, 0}))
+        item(box(std::string(words.letter) + "0"), words.meaning);
+    if (used_.contains({ActionKind::kForward, most_stages_ - 1}) && most_stages_ > 1)
+      item(box("F" + std::to_string(most_stages_ - 1)), "paler: later stages of the rank");
+    if (lanes_.curve > 0)
+      item("<rect class=\"live\" x=\"" + px(x) + "\" y=\"42\" width=\"10\" height=\"10\"/>",
+           "live activations");
+    return text;
+  }
+
+  std::string lane(std::size_t rank) {
+    const double top = lane_top(rank);
+    const RankTimeline& of = simulation_.ranks[rank];
+    std::string text;
+    if (rank % static_cast<std::size_t>(lanes_.label_every) == 0) {
+      const double middle = top + lanes_.height / 2 + 4;
+      text += text_at(kLeft - 8, middle, "text-anchor=\"end\" font-size=\"11\" class=\"dim\"",
+                      "rank " + std::to_string(rank));
+      if (picture_.violations.empty()) {
+        const double idle = simulation_.makespan > 0 ? 1 - of.busy / simulation_.makespan : 0;
+        text += text_at(kLeft + lanes_.width + 6, middle, "font-size=\"10.5\" class=\"dim\"",
+                        "idle " + fixed(100 * idle, 1) + "%");
+      }
+    }
+    text += "<rect class=\"idle\" x=\"" + px(kLeft) + "\" y=\"" + px(top) + "\" width=\"" +
+            px(lanes_.width) + "\" height=\"" + px(lanes_.height) + "\"/>\n";
+    return text + (lanes_.texture ? texture(of, top) : cells(of, rank, top));
+  }
+
+  std::string box_path(const TimedAction& timed, double top, double inset) const {
+    const double x = x_of(timed.start) + inset;
+    const double width = std::max(0.4, x_of(timed.end) - x - inset);
+    const std::string w = px(width);
+    return "M" + px(x) + " " + px(top + inset) + "h" + w + "v" + px(lanes_.height - 2 * inset) +
+           "h-" + w + "z";
+  }
+
+  // One path a colour, the numbers of the microbatches where they fit.
+  std::string cells(const RankTimeline& of, std::size_t rank, double top) const {
+    const std::map<int, int> places = places_of_stages(of);
+    std::map<std::string, std::string> paths;
+    std::string numbers, rims;
+    for (const TimedAction& timed : of.actions) {
+      const std::string name =
+          letter_of(timed.action.kind) + std::to_string(place_of(places, timed.action));
+      paths[name] += box_path(timed, top, 0.5);
+      const std::string number =
+          timed.action.microbatch >= 0 ? std::to_string(timed.action.microbatch) : "";
+      const double room = x_of(timed.end) - x_of(timed.start);
+      if (number.empty() || kDigit * static_cast<double>(number.size()) + 3 > room) continue;
+      numbers += "<text class=\"t" + name + "\" x=\"" +
+                 px((x_of(timed.start) + x_of(timed.end)) / 2) + "\" y=\"" +
+                 px(top + lanes_.height / 2 + 3.7) + "\">" + number + "</text>";
+    }
+    if (rank < picture_.pairs.size()) {
+      for (const int first : picture_.pairs[rank]) {
+        const TimedAction both = {.action = {},
+                                  .start = of.actions[static_cast<std::size_t>(first)].start,
+                                  .end = of.actions[static_cast<std::size_t>(first) + 1].end};
+        rims += box_path(both, top, 0);
+      }
+    }
+    std::string text;
+    for (const auto& [name, path] : paths)
+      text += "<path class=\"" + name + "\" d=\"" + path + "\"/>\n";
+    if (!rims.empty()) text += "<path class=\"pair\" d=\"" + rims + "\"/>\n";
+    if (!numbers.empty())
+      text += "<g font-size=\"10.5\" text-anchor=\"middle\">" + numbers + "</g>\n";
+    return text;
+  }
+
+  // Columns of pixels, each of one colour: the one whose share in it and before it is furthest
+  // behind. Runs of a colour are strokes as thick as the lane.
+  std::string texture(const RankTimeline& of, double top) const {
+    const double lanes = static_cast<double>(simulation_.ranks.size());
+    const double column = std::ceil(std::max(1.0, lanes * lanes_.width / kTextureColumns));
+    const auto columns = static_cast<int>(lanes_.width / column);
+    const std::map<int, int> places = places_of_stages(of);
+    std::map<std::string, double> owed;  // columns; "": idle
+    struct Path {
+      std::string text;
+      int at = 0;  // where the last stroke ended
+    };
+    std::map<std::string, Path> paths;
+    std::size_t next = 0;
+    std::string run;
+    int run_start = 0;
+    const auto end_run = [&](int end) {
+      if (run.empty()) return;
+      Path& path = paths[run];
+      const auto text = [&](int count) { return px(column * count); };
+      path.text += "m" + text(run_start - path.at) + " 0h" + text(end - run_start);
+      path.at = end;
+    };
+    for (int i = 0; i < columns; ++i) {
+      const double begin = simulation_.makespan * i / columns;
+      const double end = simulation_.makespan * (i + 1) / columns;
+      double idle = 1;
+      while (next < of.actions.size() && of.actions[next].end <= begin) ++next;
+      for (std::size_t each = next; each < of.actions.size() && of.actions[each].start < end;
+           ++each) {
+        const TimedAction& timed = of.actions[each];
+        const double share =
+            (std::min(end, timed.end) - std::max(begin, timed.start)) / (end - begin);
+        owed[letter_of(timed.action.kind) + std::to_string(place_of(places, timed.action))] +=
+            share;
+        idle -= share;
+      }
+      owed[""] += std::max(0.0, idle);
+      const auto most =
+          std::max_element(owed.begin(), owed.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
+      most->second -= 1;
+      if (most->first == run && i > 0) continue;
+      end_run(i);
+      run = most->first;
+      run_start = i;
+    }
+    end_run(columns);
+    std::string text = "<g fill=\"none\" stroke-width=\"" + px(lanes_.height) + "\">\n";
+    const std::string start = "M" + px(kLeft) + " " + px(top + lanes_.height / 2);
+    for (const auto& [name, path] : paths)
+      text += "<path class=\"" + name + "\" d=\"" + start + path.text + "\"/>\n";
+    return text + "</g>\n";
+  }
+
+  std::string curve(std::size_t rank, const std::vector<LivePoint>& points, double largest) const {
+    const double bottom = lane_top(rank) + lanes_.height + 3 + lanes_.curve;
+    double peak = 0;
+    std::string path = "M" + px(kLeft) + " " + px(bottom);
+    for (const LivePoint& point : points) {
+      peak = std::max(peak, point.live);
+      path += "H" + px(x_of(point.time)) + "V" + px(bottom - lanes_.curve * point.live / largest);
+    }
+    path += "H" + px(kLeft + lanes_.width) + "V" + px(bottom) + "z";
+    const bool in_bytes =
+        !picture_.costs.per_stage.empty() && picture_.costs.per_stage.front().kept_bytes > 0;
+    return "<path class=\"live\" d=\"" + path + "\"/>\n" +
+           text_at(kLeft + lanes_.width + 6, bottom - lanes_.curve / 2 + 4,
+                   "font-size=\"10.5\" class=\"dim\"",
+                   "peak " + (in_bytes ? human_bytes(std::llround(peak))
+                                       : std::to_string(std::llround(peak))));
+  }
+
+  std::string axis() const {
+    const double y = axis_top();
+    std::string text = "<path class=\"axis\" fill=\"none\" d=\"M" + px(kLeft) + " " + px(y) + "h" +
+                       px(lanes_.width) + "\"/>\n";
+    const double wanted = std::clamp(lanes_.width / 110, 2.0, 12.0);
+    const double rough = simulation_.makespan / wanted;
+    if (!(rough > 0)) return text;
+    const double power = std::pow(10.0, std::floor(std::log10(rough)));
+    double step = 10 * power;
+    for (const double factor : {1.0, 2.0, 5.0})
+      if (factor * power >= rough) {
+        step = factor * power;
+        break;
+      }
+    for (int i = 0; i * step <= simulation_.makespan * (1 + 1e-9); ++i) {
+      const double x = x_of(i * step);
+      text += "<path class=\"axis\" d=\"M" + px(x) + " " + px(y) + "v4\"/>";
+      text += text_at(x, y + 15, "text-anchor=\"middle\" font-size=\"10.5\" class=\"dim\"",
+                      time_text(picture_.basis, i * step));
+    }
+    return text;
+  }
+
+  std::string critical_path() const {
+    if (!picture_.critical_path) return {};
+    std::string path;
+    for (const Simulation::Step& step : simulation_.critical_path) {
+      const auto rank = static_cast<std::size_t>(step.rank);
+      path += box_path(simulation_.ranks[rank].actions[static_cast<std::size_t>(step.index)],
+                       lane_top(rank), 1);
+    }
+    return "<path class=\"path\" d=\"" + path + "\"/>\n";
+  }
+
+  std::string violations() const {
+    std::string marks, texts;
+    double y = reasons_top() + 10;
+    for (std::size_t i = 0; i < picture_.violations.size(); ++i) {
+      const Violation& of = picture_.violations[i];
+      if (of.rank >= 0 && of.index >= 0) {
+        const auto rank = static_cast<std::size_t>(of.rank);
+        marks += box_path(simulation_.ranks[rank].actions[static_cast<std::size_t>(of.index)],
+                          lane_top(rank), 0.5);
+      }
+      if (i >= num_reasons()) continue;
+      const std::string where = of.rank < 0 ? "" : "rank " + std::to_string(of.rank) + ": ";
+      texts += text_at(kLeft, y, "font-size=\"11\" class=\"bad\"",
+                       where + (of.action.empty() ? "" : of.action + ": ") + of.reason);
+      y += 15;
+    }
+    return (marks.empty() ? "" : "<path class=\"bad\" d=\"" + marks + "\"/>\n") + texts;
+  }
+
+  const Picture& picture_;
+  const Simulation& simulation_;
+  const Lanes lanes_;
+  int most_stages_ = 1;
+  std::set<std::pair<ActionKind, int>> used_;
+};
+
+constexpr std::string_view kPage = R"(<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>@TITLE@</title>
+<meta name="viewport" content="width=device-width"><style>
+html{color-scheme:light dark}body{margin:0;background:#fff;overflow:hidden}
+svg.sluice{display:block;width:100vw;height:100vh;cursor:grab;touch-action:none}
+#tip{position:fixed;display:none;pointer-events:none;padding:4px 8px;border-radius:4px;
+font:12px system-ui,sans-serif;background:#1d2733;color:#fff;white-space:nowrap}
+@media(prefers-color-scheme:dark){body{background:#14181d}#tip{background:#e6e9ec;color:#14181d}}
+</style></head><body>
+@SVG@<div id="tip"></div>
+<script>
+(() => {
+const left = @LEFT@, top = @TOP@, pitch = @PITCH@, high = @HEIGHT@, unit = "@UNIT@", tenth = @TENTH@;
+const lanes = [@DATA@];
+const svg = document.querySelector("svg.sluice"), tip = document.getElementById("tip");
+const whole = svg.getAttribute("viewBox").split(" ").map(Number);
+let view = [...whole], held = null;
+const show = () => svg.setAttribute("viewBox", view.join(" "));
+const at = (e) => new DOMPoint(e.clientX, e.clientY).matrixTransform(svg.getScreenCTM().inverse());
+svg.addEventListener("wheel", (e) => {
+  e.preventDefault();
+  const p = at(e), wide = Math.min(whole[2] * 2, Math.max(whole[2] / 400, view[2] * Math.exp(e.deltaY / 600)));
+  const by = wide / view[2];
+  view = [p.x - (p.x - view[0]) * by, p.y - (p.y - view[1]) * by, wide, view[3] * by];
+  show();
+}, { passive: false });
+svg.addEventListener("pointerdown", (e) => { held = at(e); svg.setPointerCapture(e.pointerId); });
+svg.addEventListener("pointerup", () => { held = null; });
+svg.addEventListener("dblclick", () => { view = [...whole]; show(); });
+svg.addEventListener("pointerleave", () => { tip.style.display = "none"; });
+svg.addEventListener("pointermove", (e) => {
+  const p = at(e);
+  if (held) { view[0] += held.x - p.x; view[1] += held.y - p.y; show(); return; }
+  const rank = Math.floor((p.y - top) / pitch), x = (p.x - left) * 10, row = lanes[rank];
+  let found = -1;
+  if (row && p.y - top - rank * pitch <= high) {
+    for (let low = 0, end = row.length / 3; low < end;) {
+      const i = (low + end) >> 1;
+      if (row[3 * i + 2] < x) low = i + 1; else { if (row[3 * i + 1] <= x) found = i; end = i; }
+    }
+  }
+  tip.style.display = found < 0 ? "none" : "block";
+  if (found < 0) return;
+  const time = (tenths) => Number((tenths * tenth).toPrecision(4));
+  const [words, begin, end] = row.slice(3 * found, 3 * found + 3);
+  tip.textContent = `rank ${rank}: ${words}, ${time(begin)} to ${time(end)}${unit}`;
+  tip.style.left = Math.min(e.clientX + 14, innerWidth - tip.offsetWidth - 4) + "px";
+  tip.style.top = Math.min(e.clientY + 14, innerHeight - tip.offsetHeight - 4) + "px";
+});
+})();
+</script></body></html>
+)";
+
+std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation& simulation) {
+  std::vector<std::vector<int>> pairs(simulation.ranks.size());
+  for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
+    std::set<std::pair<int, int>> firsts;
+    for (const Action& action : program.ranks[rank])
+      if (action.kind == ActionKind::kOverlap) firsts.emplace(action.stage, action.microbatch);
+    const std::vector<TimedAction>& actions = simulation.ranks[rank].actions;
+    for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+      const Action& action = actions[i].action;
+      if (action.kind == ActionKind::kForward && firsts.contains({action.stage, action.microbatch}))
+        pairs[rank].push_back(static_cast<int>(i));
+    }
+  }
+  return pairs;
+}
+
+std::string sizes_text(const Program& program) {
+  return formatted("{}, {}, {}", counted(program.num_ranks(), "rank"),
+                   counted(program.num_stages(), "stage"),
+                   counted(program.num_microbatches, "microbatch"));
+}
+
+}  // namespace
+
+namespace detail {
+
+// Those of Okabe and Ito (2008, "Color Universal Design"), moved apart in lightness.
+const std::vector<std::pair<ActionKind, Rgb>>& picture_colors() {
+  static const std::vector<std::pair<ActionKind, Rgb>> colors = {
+      {ActionKind::kForward, {0x56, 0xb4, 0xe9}},
+      {ActionKind::kBackwardInput, {0xf7, 0xd2, 0x7a}},
+      {ActionKind::kBackwardWeight, {0x00, 0x79, 0x5a}},
+      {ActionKind::kBackward, {0xd5, 0x5e, 0x00}}};
+  return colors;
+}
+
+}  // namespace detail
+
+std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs) {
+  const bool in_bytes = !costs.per_stage.empty() && costs.per_stage.front().kept_bytes > 0;
+  const auto kept = [&](const Action& action) -> const StageCosts& {
+    return costs.per_stage[static_cast<std::size_t>(action.stage)];
+  };
+  std::vector<LivePoint> points;
+  double live = 0;
+  const auto change = [&](double time, double by) {
+    live += by;
+    points.push_back({time, live});
+  };
+  for (const TimedAction& timed : rank.actions) {
+    const Action& action = timed.action;
+    switch (action.kind) {
+      case ActionKind::kForward:
+        change(timed.start, in_bytes ? kept(action).kept_bytes : 1);
+        break;
+      case ActionKind::kBackward:
+        change(timed.end, in_bytes ? -kept(action).kept_bytes : -1);
+        break;
+      case ActionKind::kBackwardInput:
+        if (in_bytes)
+          change(timed.end, kept(action).kept_after_input_bytes - kept(action).kept_bytes);
+        break;
+      case ActionKind::kBackwardWeight:
+        change(timed.end, in_bytes ? -kept(action).kept_after_input_bytes : -1);
+        break;
+      default:
+        break;
+    }
+  }
+  return points;
+}
+
+Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
+                   const Costs& costs, const TimeBasis& basis) {
+  const std::string step = basis.unit.empty() ? shortest(simulation.makespan) + " units of time"
+                                              : time_text(basis, simulation.makespan);
+  return {.title = title,
+          .subtitle = formatted("{}, {}, {}% idle", sizes_text(program), step,
+                                fixed(100 * simulation.bubble_fraction, 1)),
+          .simulation = simulation,
+          .basis = basis,
+          .costs = costs,
+          .pairs = pairs_of(program, simulation)};
+}
+
+Picture picture_of_refused(const std::string& title, const Program& program,
+                           const VerifyReport& report) {
+  Picture picture = {.title = title + ": refused",
+                     .subtitle = sizes_text(program) + "; one slot an instruction, no times",
+                     .violations = report.violations};
+  for (const std::vector<Action>& row : program.ranks) {
+    RankTimeline& rank = picture.simulation.ranks.emplace_back();
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const auto start = static_cast<double>(i);
+      rank.actions.push_back({row[i], start, start + 1});
+    }
+    picture.simulation.makespan =
+        std::max(picture.simulation.makespan, static_cast<double>(row.size()));
+  }
+  return picture;
+}
+
+std::string picture_svg(const Picture& picture) { return Drawing(picture).svg(); }
+
+std::string picture_html(const Picture& picture) {
+  Drawing drawing(picture);
+  const std::string svg = drawing.svg();
+  const Lanes& lanes = drawing.lanes();
+  // Of every lane: kind, stage, microbatch, begin and end of each action, times in tenths of
+  // pixels.
+  std::string data;
+  for (const RankTimeline& rank : picture.simulation.ranks) {
+    data += data.empty() ? "[" : ",\n[";
+    for (std::size_t i = 0; i < rank.actions.size(); ++i) {
+      const TimedAction& timed = rank.actions[i];
+      const auto tenths = [&](double time) { return std::llround(10 * time * lanes.scale); };
+      data +=
+          formatted("{}\"{}\",{},{}", i == 0 ? "" : ",", escaped(meaning_of_action(timed.action)),
+                    tenths(timed.start), tenths(timed.end));
+    }
+    data += "]";
+  }
+  const double tenth = lanes.scale > 0 ? 0.1 / lanes.scale : 0;
+  const bool in_seconds = picture.basis.unit == "s";
+  std::string page(kPage);
+  const auto put = [&](const char* name, const std::string& value) {
+    page.replace(page.find(name), std::string_view(name).size(), value);
+  };
+  put("@TITLE@", escaped(picture.title));
+  put("@SVG@", svg);
+  put("@LEFT@", px(kLeft));
+  put("@TOP@", px(kTop));
+  put("@PITCH@", px(lanes.pitch));
+  put("@HEIGHT@", px(lanes.height));
+  put("@UNIT@", in_seconds ? " ms" : picture.basis.unit.empty() ? "" : " " + picture.basis.unit);
+  put("@TENTH@", shortest(in_seconds ? 1000 * tenth : tenth));
+  put("@DATA@", data);
+  return page;
+}
+
+std::string picture_trace(const Picture& picture) {
+  const double microseconds = picture.basis.unit == "s" ? 1e6 : 1e3;
+  Json events = Json::array();
+  for (std::size_t rank = 0; rank < picture.simulation.ranks.size(); ++rank) {
+    events.push_back({{"name", "thread_name"},
+                      {"ph", "M"},
+                      {"pid", 0},
+                      {"tid", rank},
+                      {"args", {{"name", "rank " + std::to_string(rank)}}}});
+    for (const TimedAction& timed : picture.simulation.ranks[rank].actions) {
+      events.push_back({{"name", to_text(timed.action)},
+                        {"cat", meaning_of_action(timed.action)},
+                        {"ph", "X"},
+                        {"pid", 0},
+                        {"tid", rank},
+                        {"ts", timed.start * microseconds},
+                        {"dur", (timed.end - timed.start) * microseconds}});
+    }
+  }
+  return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump() + "\n";
+}
+
+void require_picture_ending(const std::string& file, const std::string& option) {
+  for (const char* ending : {".svg", ".html", ".json"})
+    if (file.ends_with(ending)) return;
+  throw Error(ErrorKind::kUsage, {.what = "'" + file + "' is no kind of picture",
+                                  .where = option,
+                                  .remedy = "name a file that ends in .svg, .html or .json"});
+}
+
+std::string picture_as(const std::string& file, const Picture& picture, const std::string& option) {
+  require_picture_ending(file, option);
+  if (file.ends_with(".svg")) return picture_svg(picture);
+  return file.ends_with(".html") ? picture_html(picture) : picture_trace(picture);
+}
+
+}  // namespace sluice

@@ -1,0 +1,67 @@
+// Pictures of schedules: a lane a rank, time from left to right.
+//
+// Owns: the layout, the colours, SVG, the page around it and the trace for Perfetto. Does not own:
+// the timeline (simulate.h). The same bytes for the same picture, on every machine; nothing is
+// loaded from anywhere. Thread-safety: pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "report/candidates_output.h"
+#include "sluice/program.h"
+#include "sluice/simulate.h"
+#include "sluice/verify.h"
+
+namespace sluice {
+
+struct Picture {
+  std::string title, subtitle;
+  Simulation simulation;
+  TimeBasis basis;  // of its times
+  Costs costs = {};
+  // By rank, of its actions in the timeline: the first of the two that an OVERLAP holds.
+  std::vector<std::vector<int>> pairs = {};
+  bool critical_path = false;
+  // Of actions of the timeline, with the reason: a refused order.
+  std::vector<Violation> violations = {};
+};
+
+// The program as it is expected to run.
+Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
+                   const Costs& costs, const TimeBasis& basis);
+// A program that was refused: every instruction takes one slot, what was found is marked.
+Picture picture_of_refused(const std::string& title, const Program& program,
+                           const VerifyReport& report);
+
+// One <svg>. Lanes of more than several thousand actions together become a texture: every pixel
+// column of a lane shows one action of those that run in it, each about as often as its share.
+std::string picture_svg(const Picture& picture);
+// A page with the picture, which a script of its own zooms, pans, and explains under the pointer.
+std::string picture_html(const Picture& picture);
+// Chrome's trace format. A unit of time that is no second is shown as a millisecond.
+std::string picture_trace(const Picture& picture);
+// By the ending of the file: .svg, .html, .json. Throws Error(kUsage) for another one, naming
+// `option`.
+std::string picture_as(const std::string& file, const Picture& picture, const std::string& option);
+void require_picture_ending(const std::string& file, const std::string& option);
+
+// What memory an action holds: the forwards of a rank whose backward has not run, after each of its
+// changes. Bytes where costs know any, else their number.
+struct LivePoint {
+  double time = 0, live = 0;
+};
+std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
+
+namespace detail {
+
+using Rgb = std::array<int, 3>;
+// Of F, I, W, B: at least 50 apart in CIELAB, 30 to protan and deutan, 25 to tritan eyes.
+const std::vector<std::pair<ActionKind, Rgb>>& picture_colors();
+
+}  // namespace detail
+}  // namespace sluice
