@@ -12,16 +12,10 @@
 
 namespace sluice {
 
-// In place of a value: nothing acts on the option yet. It is refused when given, and has a group of
-// its own in the help.
-struct NotBuilt {
-  const char* remedy;
-};
-
 // What an option sets: a flag, a text, a whole number, all the arguments that are left. With
 // std::monostate it takes a value that nobody reads here.
 using OptionValue =
-    std::variant<std::monostate, NotBuilt, bool*, std::string*, std::optional<std::string>*,
+    std::variant<std::monostate, bool*, std::string*, std::optional<std::string>*,
                  std::optional<int>*, std::vector<std::string>*>;
 
 struct Option {

@@ -25,7 +25,6 @@ namespace sluice {
 namespace {
 
 // The group of help for options that nothing acts on yet.
-constexpr const char* kNotBuiltGroup = "Not built yet";
 constexpr std::size_t kHelpColumns = 100;
 
 // What does not fit in a line goes below it, `indent` columns further in.
@@ -88,7 +87,6 @@ std::vector<std::string> command_names(const CLI::App& app) {
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group() == kNotBuiltGroup) continue;
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
@@ -180,12 +178,8 @@ void set_value(const CLI::App& app, const Option& option, const std::vector<std:
       throw refused(app, option.if_empty, option.empty_remedy);
     return words.front();
   };
-  const auto refuse = [&](NotBuilt value) {
-    throw refused(app, std::string("the option ") + option.names + " is not built yet",
-                  value.remedy);
-  };
   std::visit(
-      Overloaded{[](auto) {}, refuse, [&](std::string* value) { *value = text(); },
+      Overloaded{[](auto) {}, [&](std::string* value) { *value = text(); },
                  [&](std::optional<std::string>* value) { *value = text(); },
                  [&](std::optional<int>* value) { *value = count_of(app, option, words.front()); },
                  [&](std::vector<std::string>* value) { *value = words; }},
@@ -195,7 +189,7 @@ void set_value(const CLI::App& app, const Option& option, const std::vector<std:
 const char* type_name(const OptionValue& value) {
   return std::visit(
       Overloaded{[](auto) { return "TEXT"; }, [](std::optional<int>*) { return "INT"; },
-                 [](std::monostate) { return ""; }, [](NotBuilt) { return ""; }},
+                 [](std::monostate) { return ""; }},
       value);
 }
 
@@ -210,8 +204,6 @@ void add_option(CLI::App& app, const Option& option, const char* group) {
   };
   CLI::Option* const added = app.add_option(option.names, set, option.help);
   added->required(option.is_required)->type_name(type_name(option.value))->group(group);
-  if (std::holds_alternative<NotBuilt>(option.value))
-    added->allow_extra_args()->expected(0, 1)->group(kNotBuiltGroup);
   if (std::holds_alternative<std::vector<std::string>*>(option.value))
     added->expected(CLI::detail::expected_max_vector_size);
   if (option.shows_default) added->default_str(*std::get<std::string*>(option.value));

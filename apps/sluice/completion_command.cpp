@@ -21,7 +21,6 @@ struct Offer {
 };
 
 void add_names(Offer& offer, const Option& option) {
-  if (std::holds_alternative<NotBuilt>(option.value)) return;
   for (const std::string& name : split(option.names, ','))
     if (name.starts_with("--")) offer.options.push_back(name);
 }

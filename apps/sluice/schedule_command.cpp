@@ -237,8 +237,10 @@ int run(const ScheduleArguments& arguments) {
     text += verify_text(report, is_as_given ? "cell" : "instruction");
   }
   if (arguments.simulate && holds) {
-    const Simulation simulation = simulate(program, costs_of(arguments));
+    const Costs costs = costs_of(arguments);
+    const Simulation simulation = simulate(program, costs);
     object.update(simulation_json(simulation));
+    if (arguments.json) object.update(timeline_json(program, simulation, costs));
     if (!arguments.json) text += draw_grid(simulation, grid_options());
     text += simulation_text(simulation);
   }

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/format.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "report/program_output.h"
 #include "sluice/error.h"
@@ -21,7 +20,7 @@ constexpr double kUsualCell = 20, kLeastWidth = 640, kMostWidth = 2400;
 constexpr std::size_t kMostCells = 6000;  // of a picture of single actions
 constexpr double kTextureWidth = 1600;
 constexpr double kTextureColumns = 48'000;     // of all lanes together
-constexpr double kDigit = 6.2, kLetter = 5.8;  // pixels of a character
+constexpr double kDigit = 6.2, kLetter = 6.2;  // pixels of a character
 constexpr Rgb kOther = {138, 146, 155};        // what is no F, I, W, B
 constexpr double kPalest = 0.62;               // share of white in the last stage of a rank
 constexpr std::size_t kMostReasons = 12;
@@ -671,6 +670,22 @@ std::string picture_trace(const Picture& picture) {
     }
   }
   return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump() + "\n";
+}
+
+Json timeline_json(const Program& program, const Simulation& simulation, const Costs& costs) {
+  Json rows = Json::array(), timeline = Json::array(), live = Json::array();
+  for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
+    Json& row = rows.push_back(Json::array());
+    for (const Action& action : program.ranks[rank]) row.push_back(to_text(action));
+    Json& actions = timeline.push_back(Json::array());
+    for (const TimedAction& timed : simulation.ranks[rank].actions)
+      actions.push_back(
+          {{"action", to_text(timed.action)}, {"start", timed.start}, {"end", timed.end}});
+    Json& points = live.push_back(Json::array());
+    for (const LivePoint& point : live_curve(simulation.ranks[rank], costs))
+      points.push_back({{"time", point.time}, {"live", point.live}});
+  }
+  return {{"rows", std::move(rows)}, {"timeline", std::move(timeline)}, {"live", std::move(live)}};
 }
 
 void require_picture_ending(const std::string& file, const std::string& option) {

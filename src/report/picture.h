@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "report/candidates_output.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"
@@ -56,6 +57,10 @@ struct LivePoint {
   double time = 0, live = 0;
 };
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
+
+// The numbers behind a picture: rows of the program, the actions and what is live over time, by
+// rank (docs/simulate.md).
+Json timeline_json(const Program& program, const Simulation& simulation, const Costs& costs);
 
 namespace detail {
 

@@ -136,23 +136,28 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
 }
 
 TEST_F(CommandLineTest, SaysWhatIsNotBuiltYet) {
-  for (const char* command : {"plan run.toml --draw grid.svg", "schedule --draw grid.svg"}) {
-    const Outcome outcome = run(command);
-    EXPECT_EQ(outcome.exit_code, 2) << command;
-    EXPECT_NE(outcome.err.find("is not built yet"), std::string::npos) << outcome.err;
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1);
-  }
-  EXPECT_EQ(run("data --help").out.find("Not built yet"), std::string::npos);
-  for (const char* command : {"plan", "schedule"}) {
-    const std::string own = run(std::string(command) + " --help").out;
-    EXPECT_GT(own.find("--draw"), own.find("\nNot built yet:\n")) << own;
-  }
   write_config();
-  expect_error("plan run.toml --draw grid.svg", 2,
-               "the option --draw is not built yet; command 'sluice plan'; leave it out: the "
-               "schedule is drawn on the terminal");
   expect_error("plan run.toml --model.rewrites false", 2,
                "model.rewrites = false is not built yet; --model.rewrites; write true");
+}
+
+TEST_F(CommandLineTest, PlanDrawsItsStep) {
+  write_config(kShort);
+  EXPECT_EQ(run("plan run.toml --draw step.svg --critical-path").exit_code, 0);
+  EXPECT_NE(test::read_file(folder_ / "step.svg").find("<title>1F1B of llama</title>"),
+            std::string::npos);
+  EXPECT_NE(test::read_file(folder_ / "step.svg").find("<path class=\"path\""), std::string::npos);
+  EXPECT_EQ(run("plan run.toml --flops 1e9 --draw step.html").exit_code, 0);
+  EXPECT_NE(test::read_file(folder_ / "step.html").find("unit = \" ms\""), std::string::npos);
+  expect_error("plan run.toml --draw step.png", 2,
+               "'step.png' is no kind of picture; --draw; name a file that ends in .svg, .html or "
+               ".json");
+  expect_error("plan run.toml --draw no/step.svg", 2,
+               "cannot write the file: No such file or directory; no/step.svg; make its folder "
+               "first, or give --draw another one");
+  expect_error("plan run.toml --critical-path", 2,
+               "--critical-path needs --draw; command 'sluice plan'; give --draw too");
+  EXPECT_EQ(run("plan run.toml --compare --draw step.svg").exit_code, 2);
 }
 
 TEST_F(CommandLineTest, PlansAndChecksAndShows) {
@@ -194,7 +199,8 @@ TEST_F(CommandLineTest, PlanAndScheduleProveAndPredictInTheSameWords) {
       EXPECT_TRUE(schedule.contains(key)) << key;
     }
   }
-  EXPECT_EQ(plan.at("check").size() + plan.at("simulate").size(), schedule.size());
+  for (const char* own : {"rows", "timeline", "live"}) EXPECT_TRUE(schedule.contains(own)) << own;
+  EXPECT_EQ(plan.at("check").size() + plan.at("simulate").size() + 3, schedule.size());
   EXPECT_EQ(plan.at("simulate").at("makespan"), schedule.at("makespan"));
 }
 

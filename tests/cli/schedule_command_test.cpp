@@ -290,7 +290,9 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
   expect_refused(with({"--costs", "F=1"}), 2, "--costs needs --simulate");
   expect_refused(with({"--lower", "--shard-parameters", "--max-active-stages", "0"}), 2,
                  "'0' is not a value of --max-active-stages");
-  expect_refused(with({"--draw", "x.svg"}), 2, "--draw is not built yet");
+  expect_refused(with({"--draw", "x.png"}), 2, "'x.png' is no kind of picture");
+  expect_refused(with({"--critical-path"}), 2, "--critical-path needs --draw");
+  expect_refused(with({"--draw", folder_ / "no/x.svg"}), 2, "cannot write the file");
   expect_refused(with({"--chek"}), 2, "did you mean '--check'?");
   expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2,
                  "cannot write the file: No such file or directory");
