@@ -121,7 +121,7 @@ double quarter_of_durations(const Simulation& simulation) {
   return *quarter;
 }
 
-Lanes lanes_of(const Simulation& simulation) {
+Lanes lanes_of(const Simulation& simulation, bool refused) {
   std::size_t count = 0;
   for (const RankTimeline& rank : simulation.ranks) count += rank.actions.size();
   const auto ranks = static_cast<double>(simulation.ranks.size());
@@ -130,7 +130,7 @@ Lanes lanes_of(const Simulation& simulation) {
   const double usual = kUsualCell * simulation.makespan / quarter_of_durations(simulation);
   lanes.width = lanes.texture ? kTextureWidth : std::clamp(usual, kLeastWidth, kMostWidth);
   lanes.height = lanes.texture ? std::clamp(900 / ranks, 4.0, 20.0) : ranks > 32 ? 14 : 24;
-  lanes.curve = lanes.texture ? 0 : 16;
+  lanes.curve = lanes.texture || refused ? 0 : 16;
   lanes.pitch = lanes.height + (lanes.texture ? 1 : lanes.curve + 9);
   lanes.scale = simulation.makespan > 0 ? lanes.width / simulation.makespan : 0;
   while (lanes.label_every * lanes.pitch < 12) lanes.label_every *= 2;
@@ -160,7 +160,9 @@ std::string text_at(double x, double y, const std::string& attributes, const std
 class Drawing {
  public:
   explicit Drawing(const Picture& picture)
-      : picture_(picture), simulation_(picture.simulation), lanes_(lanes_of(simulation_)) {
+      : picture_(picture),
+        simulation_(picture.simulation),
+        lanes_(lanes_of(simulation_, !picture.violations.empty())) {
     for (const RankTimeline& rank : simulation_.ranks)
       most_stages_ = std::max(most_stages_, static_cast<int>(places_of_stages(rank).size()));
   }
