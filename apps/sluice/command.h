@@ -14,9 +14,8 @@ namespace sluice {
 
 // What an option sets: a flag, a text, a whole number, all the arguments that are left. With
 // std::monostate it takes a value that nobody reads here.
-using OptionValue =
-    std::variant<std::monostate, bool*, std::string*, std::optional<std::string>*,
-                 std::optional<int>*, std::vector<std::string>*>;
+using OptionValue = std::variant<std::monostate, bool*, std::string*, std::optional<std::string>*,
+                                 std::optional<int>*, std::vector<std::string>*>;
 
 struct Option {
   const char* names;  // "--pp", "-n,--nproc-per-node", or "FILE" of an argument without a name

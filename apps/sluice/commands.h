@@ -48,6 +48,7 @@ Command inspect_command();  // of `data`
 Command launch_command(const std::vector<std::string>& launched,
                        const std::vector<std::string>& commands);
 std::vector<std::string> take_launched(std::vector<std::string>& arguments);
+Command metrics_command();
 Command plan_command(const Overrides& overrides);
 Command schedule_command();
 Command split_command();

@@ -224,7 +224,7 @@ int run(int argc, char** argv) {
   for (const Command& own :
        {plan_command(overrides), config_command(overrides), split_command(), schedule_command(),
         launch_command(launched, command_names()), data_command(), debug_command(),
-        Command{"help", "Prints this help, or that of a command."}})
+        metrics_command(), Command{"help", "Prints this help, or that of a command."}})
     program.commands.push_back(own);
   std::vector<CompletedText> texts;
   for (const CommandText& text : kSibling)

@@ -1,0 +1,74 @@
+// sluice metrics tensorboard FOLDER: the numbers of a run for TensorBoard.
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "command_line.h"
+#include "commands.h"
+#include "output_file.h"
+#include "report/event_file.h"
+#include "report/metrics_file.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+// The name is the same every time, so that a later file takes the place of an earlier one.
+constexpr const char* kEventFile = "/events.out.tfevents.0.sluice";
+
+struct TensorboardArguments {
+  std::string folder, out;
+};
+
+double changed_at(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return 0;
+  return static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * status.st_mtim.tv_nsec;
+}
+
+int write_events(const TensorboardArguments& arguments) {
+  const std::string metrics = MetricsFile::path_in(arguments.folder);
+  const EventFile events = events_of_metrics(metrics, changed_at(metrics));
+  if (events.cut_off) log_warning("the last line is half written and passed over; " + metrics);
+  const std::string out = arguments.out.empty() ? arguments.folder : arguments.out;
+  std::error_code failed;
+  std::filesystem::create_directories(out, failed);
+  if (failed) {
+    throw Error(ErrorKind::kUsage, {.what = "cannot make the folder: " + failed.message(),
+                                    .where = "--out " + out,
+                                    .remedy = "name another one"});
+  }
+  write_output_file(out + kEventFile, events.bytes, "--out");
+  errno = 0;
+  std::cout << counted(events.steps, "step") << " in " << out << kEventFile << "\n";
+  finish_stdout();
+  return 0;
+}
+
+}  // namespace
+
+Command metrics_command() {
+  const auto a = std::make_shared<TensorboardArguments>();
+  const Command tensorboard = {
+      .name = "tensorboard",
+      .help = "Writes an event file of a run's metrics.jsonl.",
+      .options = {required({.names = "FOLDER",
+                            .value = &a->folder,
+                            .help = "metrics.folder of the run",
+                            .if_empty = "the folder has no name",
+                            .empty_remedy = "name metrics.folder of a run"}),
+                  {"--out", &a->out, "another folder for the file; made where it is not there"}},
+      .run = [a] { return at_command("metrics tensorboard", [&] { return write_events(*a); }); }};
+  return {.name = "metrics",
+          .help = "Turns the metrics of a run into what other programs read.",
+          .commands = {tensorboard}};
+}
+
+}  // namespace sluice
