@@ -227,6 +227,7 @@ int run(int argc, char** argv) {
         metrics_command(), Command{"help", "Prints this help, or that of a command."}})
     program.commands.push_back(own);
   std::vector<CompletedText> texts;
+  texts.reserve(kSibling.size() + kTakesOverrides.size());
   for (const CommandText& text : kSibling)
     texts.push_back({std::string(text.name), std::string(text.help) + "\n" + std::string(text.more),
                      text.name != "checkpoint"});

@@ -60,7 +60,8 @@ void add_scalars(const std::string& tag, const Json& value, std::string& summary
     for (const Json& each : value.list())
       add_scalars(formatted("{}/rank_{}", tag, rank++), each, summary);
   } else if (value.is_object()) {
-    for (const auto& [name, each] : value.members()) add_scalars(tag + "/" + name, each, summary);
+    for (const auto& [name, each] : value.members())
+      add_scalars(formatted("{}/{}", tag, name), each, summary);
   }
 }
 
