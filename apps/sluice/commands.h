@@ -50,6 +50,7 @@ Command launch_command(const std::vector<std::string>& launched,
 std::vector<std::string> take_launched(std::vector<std::string>& arguments);
 Command metrics_command();
 Command plan_command(const Overrides& overrides);
+Command report_command();
 Command schedule_command();
 Command split_command();
 Command tokenize_command();  // of `data`

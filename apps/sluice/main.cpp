@@ -221,10 +221,10 @@ int run(int argc, char** argv) {
                                     .remedy = "give it after the command, or with --version"});
                      }};
   for (const CommandText& text : kSibling) program.commands.push_back(command_of(text));
-  for (const Command& own :
-       {plan_command(overrides), config_command(overrides), split_command(), schedule_command(),
-        launch_command(launched, command_names()), data_command(), debug_command(),
-        metrics_command(), Command{"help", "Prints this help, or that of a command."}})
+  for (const Command& own : {plan_command(overrides), config_command(overrides), split_command(),
+                             schedule_command(), launch_command(launched, command_names()),
+                             data_command(), debug_command(), metrics_command(), report_command(),
+                             Command{"help", "Prints this help, or that of a command."}})
     program.commands.push_back(own);
   std::vector<CompletedText> texts;
   texts.reserve(kSibling.size() + kTakesOverrides.size());

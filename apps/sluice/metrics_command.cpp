@@ -20,9 +20,6 @@
 namespace sluice {
 namespace {
 
-// The name is the same every time, so that a later file takes the place of an earlier one.
-constexpr const char* kEventFile = "/events.out.tfevents.0.sluice";
-
 struct TensorboardArguments {
   std::string folder, out;
 };
@@ -45,9 +42,9 @@ int write_events(const TensorboardArguments& arguments) {
                                     .where = "--out " + out,
                                     .remedy = "name another one"});
   }
-  write_output_file(out + kEventFile, events.bytes, "--out");
+  write_output_file(event_file_path(out), events.bytes, "--out");
   errno = 0;
-  std::cout << counted(events.steps, "step") << " in " << out << kEventFile << "\n";
+  std::cout << counted(events.steps, "step") << " in " << event_file_path(out) << "\n";
   finish_stdout();
   return 0;
 }

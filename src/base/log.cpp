@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -21,6 +22,7 @@ std::atomic<LogLevel> least_level{LogLevel::kInfo};
 struct Output {
   std::mutex mutex;
   LogSink sink;
+  std::vector<std::string> warnings;
 };
 
 Output& output() {
@@ -34,9 +36,16 @@ void write_to_stderr(LogLevel level, std::string_view message) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+void keep_warning(std::vector<std::string>& warnings, std::string_view message) {
+  constexpr std::size_t kMost = 64;
+  if (warnings.size() < kMost && std::ranges::find(warnings, message) == warnings.end())
+    warnings.emplace_back(message);
+}
+
 void say(LogLevel level, std::string_view message) {
   if (!logs(level)) return;
   const std::lock_guard lock(output().mutex);
+  if (level == LogLevel::kWarning) keep_warning(output().warnings, message);
   output().sink ? output().sink(level, message) : write_to_stderr(level, message);
 }
 
@@ -66,5 +75,10 @@ void log_debug(std::string_view message) { say(LogLevel::kDebug, message); }
 void log_info(std::string_view message) { say(LogLevel::kInfo, message); }
 void log_warning(std::string_view message) { say(LogLevel::kWarning, message); }
 void log_error(std::string_view message) { say(LogLevel::kError, message); }
+
+std::vector<std::string> logged_warnings() {
+  const std::lock_guard lock(output().mutex);
+  return output().warnings;
+}
 
 }  // namespace sluice

@@ -5,7 +5,9 @@
 // Thread-safety: every function may be called from any thread.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/error.h"
 
@@ -21,5 +23,8 @@ void log_debug(std::string_view message);
 void log_info(std::string_view message);
 void log_warning(std::string_view message);
 void log_error(std::string_view message);
+
+// The warnings that were said in this process, oldest first: the first 64, each once.
+std::vector<std::string> logged_warnings();
 
 }  // namespace sluice

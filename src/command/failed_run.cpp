@@ -69,18 +69,36 @@ void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error
   std::_Exit(cause.exit_code());
 }
 
+// The step that the ranks here made, or were at.
+LastStep last_step_here(const ProcessRun& run) {
+  LastStep last;
+  last.ranks.resize(static_cast<std::size_t>(run.ranks.num_ranks));
+  for (const auto& [rank, recorder] : run.flight.recorders()) {
+    const FlightRecord record = recorder->record();
+    last.step = record.step;
+    last.ranks.at(static_cast<std::size_t>(rank)) = ran_instructions(record);
+  }
+  return last;
+}
+
 }  // namespace
 
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
                   bool has_told) {
   if (run.ranks.has_others && !has_told) tell_failed(run, error, failure);
+  RunEnd end = {.ending = Ending::kFailed, .error = error.what()};
   // Without all ranks there are not all weights.
   if (error.kind() != ErrorKind::kPeer) {
     if (run.log && run.log->has_logged()) run.log->sync_metrics();
     const auto last = save_last_weights(
         [&run](std::int64_t step) { return run.target(step); }, run.interrupted, run.ranks,
         run.ranks.threads_per_rank(run.config.training.threads_per_rank));
-    if (last && run.log) run.log->end(Ending::kFailed, last->step, last->path);
+    if (last) end.step = last->step, end.weights = last->path;
+  }
+  if (run.log) {
+    if (end.weights.empty()) end.step = run.log->last_logged();
+    end.last = last_step_here(run);
+    run.log->end(end);
   }
   run.stop.run_finished();
   if (!run.ranks.has_others) tell_failed(run, error, failure);

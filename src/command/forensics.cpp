@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -17,7 +18,7 @@ namespace sluice {
 namespace {
 
 // Enough for the last microbatches of any schedule; some 30 KB a rank.
-constexpr std::size_t kKeptActions = 256;
+constexpr std::size_t kLeastKept = 256;
 
 std::string draw_failure(const Program& program, int rank, int index, const GridOptions& options) {
   const int row = program.mesh.coordinate(rank, Axis::kPp);
@@ -30,10 +31,12 @@ std::string draw_failure(const Program& program, int rank, int index, const Grid
 }  // namespace
 
 FlightRecords::FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder,
-                             std::string run)
+                             std::string run, const Program& program)
     : folder_(metrics_folder + "/flight"), run_(std::move(run)) {
+  std::size_t kept = kLeastKept;
+  for (const std::vector<Action>& row : program.ranks) kept = std::max(kept, row.size());
   for (const int rank : ranks.here)
-    recorders_.emplace(rank, std::make_unique<FlightRecorder>(kKeptActions));
+    recorders_.emplace(rank, std::make_unique<FlightRecorder>(kept));
 }
 
 std::map<int, const FlightRecorder*> FlightRecords::recorders() const {

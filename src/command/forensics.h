@@ -25,8 +25,9 @@ namespace sluice {
 class FlightRecords {
  public:
   // metrics_folder: in which the folder `flight` will be. run: of all processes of the run alike,
-  // and no other run's.
-  FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder, std::string run);
+  // and no other run's. A recorder keeps a row of the program, and more of short ones.
+  FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder, std::string run,
+                const Program& program);
 
   // The observer of all that the rank runs, steps and evaluations. Precondition: the rank is here.
   FlightRecorder& recorder(int rank) { return *recorders_.at(rank); }

@@ -178,7 +178,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       adapter_tensors(open_adapter(config)),
       ledger(ranks.num_ranks),
       post_mortem(ranks),
-      flight(ranks, config.metrics.folder, ranks.name),
+      flight(ranks, config.metrics.folder, ranks.name, plan.program),
       interrupted(ranks) {
   require_model_is_kept(config);
   require_data_is_kept(config);

@@ -49,7 +49,8 @@ RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
       data_(data),
       color_(use_color(STDOUT_FILENO)),
       width_(is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0),
-      resume_(resume) {
+      resume_(resume),
+      story_(config, plan, resume) {
   if (plan.time_unit == "s") pace_.emplace(plan.simulation.makespan);
 }
 
@@ -167,6 +168,7 @@ void RunLog::step(std::int64_t step, double lr, const StepResult& result,
   metrics.seconds_left = time_left_.after(step, metrics.num_steps);
 
   record(metrics);
+  story_.step(metrics);
   print(to_line(metrics, color_, width_) + "\n");
   for (const auto& [prompt, text] : metrics.continuations)
     print("  " + Json(prompt).dump() + " + " + Json(text).dump() + "\n");
@@ -197,6 +199,11 @@ void RunLog::sync_metrics() {
   }
 }
 
+void RunLog::saves(std::int64_t step) {
+  sync_metrics();
+  story_.saves(step);
+}
+
 void RunLog::give_up_metrics(const Error& error, const std::string& consequence) {
   metrics_error_ = error;
   log_warning(error.what() + consequence);
@@ -206,29 +213,31 @@ void RunLog::unsplit_stages(const std::vector<int>& stages) const {
   if (!stages.empty()) print(unsplit_stages_text(plan_, stages));
 }
 
-void RunLog::end(Ending ending, std::int64_t step, const std::string& weights) {
+void RunLog::end(const RunEnd& of) {
   try {
     if (file_ && !metrics_error_) file_->require_in_place();
   } catch (const Error& error) {
     give_up_metrics(error, "");
     file_.reset();
   }
+  const std::string story = story_.end(of);
+  if (of.weights.empty()) return print(story);
   std::string text = peak_memory_text(plan_, peaks_) + step_time_text(plan_, step_times_);
-  if (ending != Ending::kFinished) {
+  if (of.ending != Ending::kFinished) {
     text += formatted("{} after step {} of {}\n",
-                      ending == Ending::kStopped ? "stopped by a signal" : "ended by an error",
-                      step, config_.training.steps);
+                      of.ending == Ending::kStopped ? "stopped by a signal" : "ended by an error",
+                      of.step, config_.training.steps);
   }
   // A step that was not logged may be the last before an error.
-  if (last_.step == step) {
+  if (last_.step == of.step) {
     text += unigram_entropy_
                 ? formatted("loss: {} a byte; unigram entropy {}\n", nats_and_bits(last_.loss),
                             nats_and_bits(*unigram_entropy_))
                 : formatted("loss: {} nats a token\n", fixed(last_.loss, 4));
   }
-  text += formatted("weights: {}\n", weights);
+  text += formatted("weights: {}\n", of.weights);
   if (file_) text += formatted("metrics: {}\n", file_->path());
-  print(text);
+  print(text + story);
 }
 
 }  // namespace sluice

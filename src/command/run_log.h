@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "command/resume.h"
+#include "command/run_story.h"
 #include "config/run_config.h"
 #include "report/metrics_file.h"
 #include "report/pace_watch.h"
@@ -25,8 +26,6 @@
 #include "sluice/plan.h"
 
 namespace sluice {
-
-enum class Ending { kFinished, kStopped, kFailed };  // kStopped: by a signal
 
 // What a step's weights were looked at for: validation.files, validation.prompts.
 struct Validated {
@@ -58,11 +57,15 @@ class RunLog {
   // A rank that was found to be a straggler, before the step that it was found at.
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
+  std::int64_t last_logged() const { return last_.step; }
+  // The ranks are ready for the first step.
+  void steps_begin(int threads_per_rank) { story_.begin(threads_per_rank); }
   // Before a checkpoint: no checkpoint is on disk while metrics of its steps are not.
   void sync_metrics();
-  // Memory predicted and measured, the loss beside what it has to beat, where the weights of `step`
-  // are. Finds metrics.jsonl gone, if it is.
-  void end(Ending ending, std::int64_t step, const std::string& weights);
+  void saves(std::int64_t step);  // the same, of a checkpoint of this step
+  // Memory predicted and measured, the loss beside what it has to beat, where the weights are; the
+  // report. Finds metrics.jsonl gone, if it is. Without weights no more than where the report is.
+  void end(const RunEnd& of);
   // The error for which metrics.jsonl was given up, if it was.
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 
@@ -84,6 +87,7 @@ class RunLog {
   std::optional<MetricsFile> file_;
   std::optional<Error> metrics_error_;
   const ResumePoint& resume_;
+  RunStory story_;
   TimeLeft time_left_;
   StepTimesSeen step_times_;
   std::optional<PaceWatch> pace_;  // where the plan expects seconds

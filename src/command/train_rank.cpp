@@ -15,6 +15,7 @@
 #include "command/inputs.h"
 #include "engine/rank_errors.h"
 #include "family/lora/adapter_files.h"
+#include "ops/kept_memory.h"
 #include "optim/optimizer.h"
 #include "report/run_texts.h"
 #include "report/straggler.h"
@@ -72,6 +73,7 @@ Validated validate(const ProcessRun& run, Pipeline& pipeline, int rank, std::int
     validated.continuations.emplace_back(std::move(continuation.prompt),
                                          std::move(continuation.text));
   }
+  if (!run.prompts.empty()) ops::drop_free_memory();  // every token was of a length of its own
   return validated;
 }
 
@@ -105,10 +107,10 @@ class StragglerSearch {
 
 // Collective over all ranks of the run. Every process reads the batches of its ranks itself
 // (run.batches), and every rank decides alike when to log and when to stop. Returns the number of
-// steps done, with those before the run went on. doing: kept up to date, for the message of memory
-// that runs out between instructions.
+// steps done, with those before the run went on. ran: what they kept of the last. doing: kept up to
+// date, for the message of memory that runs out between instructions.
 std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, RankSaves& saves,
-                       std::string& doing) {
+                       LastStep& ran, std::string& doing) {
   const Group& world = pipeline.world();
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
@@ -141,6 +143,7 @@ std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, Ra
       const std::vector<int> unsplit = pipeline.gather_unsplit_stages();
       if (log) log->unsplit_stages(unsplit);
     }
+    if (last) ran = gather_last_step(world, run.flight.recorder(world.rank()).record());
     if (run.trace && run.trace->ends_with(step, last)) run.trace->gather(world);
     if (logs) {
       const std::vector<RankStats> stats = pipeline.gather_stats(times);
@@ -253,14 +256,16 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   own.saves = std::make_unique<RankSaves>(
       run.config.checkpoint,
       [&run, log](std::int64_t step) {
-        if (log) log->sync_metrics();  // also drops lines of steps that this run makes again
+        if (log) log->saves(step);  // also drops lines of steps that this run makes again
         return run.target(step);
       },
       pipeline, log != nullptr);
+  if (log) log->steps_begin(run.ranks.threads_per_rank(run.config.training.threads_per_rank));
   std::int64_t steps = 0;
   std::string saved;
+  LastStep ran;
   try {
-    steps = run_steps(run, pipeline, *own.trainer, *own.saves, doing);
+    steps = run_steps(run, pipeline, *own.trainer, *own.saves, ran, doing);
     doing = "saving the last checkpoint";
     saved = own.saves->finish(steps, transport.world());
   } catch (...) {
@@ -269,7 +274,12 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
     throw;
   }
   const bool finished = steps == run.config.training.steps;
-  if (log) log->end(finished ? Ending::kFinished : Ending::kStopped, steps, saved);
+  if (log) {
+    log->end({.ending = finished ? Ending::kFinished : Ending::kStopped,
+              .step = steps,
+              .weights = saved,
+              .last = std::move(ran)});
+  }
   return steps;
 }
 

@@ -453,6 +453,11 @@ std::vector<Key> make_table() {
           .means("The least that is logged. `debug` has a line for every stage."),
       key<&C::metrics, &Metrics::parameter_norms>("metrics", "parameter_norms")
           .means("Adds the gradient norm of every parameter to metrics.jsonl."),
+      key<&C::metrics, &Metrics::report>("metrics", "report")
+          .means(
+              "At the end, after a failure or a stop too, a page that shows the run: report.html."),
+      key<&C::metrics, &Metrics::enable_tensorboard>("metrics", "enable_tensorboard")
+          .means("At the end also an event file for TensorBoard."),
   };
 }
 

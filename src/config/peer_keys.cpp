@@ -89,8 +89,6 @@ std::vector<PeerKey> make_peer_table() {
       {"torchtitan", "checkpoint.exclude_from_loading", kNone},
       {"torchtitan", "checkpoint.interval_type", "`checkpoint.interval` (in steps)"},
       {"torchtitan", "activation_checkpoint.*", "`training.activation_checkpoint`"},
-      {"torchtitan", "metrics.enable_tensorboard",
-       "`sluice metrics tensorboard`, of metrics.jsonl"},
       {"torchtitan", "metrics.save_tb_folder", kMetrics},
       {"torchtitan", "metrics.enable_wandb", kMetrics},
       {"torchtitan", "metrics.save_for_all_ranks", kMetrics},

@@ -107,6 +107,8 @@ struct MetricsOptions {
   std::int64_t log_freq = 1;
   LogLevel log_level = LogLevel::kInfo;
   bool parameter_norms = false;
+  bool report = true;
+  bool enable_tensorboard = false;
 };
 
 struct RunConfig {

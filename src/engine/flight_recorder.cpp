@@ -12,6 +12,8 @@
 namespace sluice {
 namespace {
 
+constexpr std::size_t kShown = 256;  // last instructions of a rank, as text
+
 constexpr std::array kGridAxes = {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp,
                                   Axis::kTp};
 
@@ -201,7 +203,7 @@ std::string FlightRecorder::text() const {
   const std::lock_guard lock(mutex_);
   static constexpr const char* kStates[] = {"running", "waiting", "done", "FAILED"};
   std::string lines;
-  const std::size_t kept = std::min(count_, entries_.size());
+  const std::size_t kept = std::min({count_, entries_.size(), kShown});
   for (std::size_t i = count_ - kept; i < count_; ++i) {
     const Entry& entry = entries_[i % entries_.size()];
     const double ms =

@@ -46,6 +46,12 @@ class KeptPool {
     }
   }
 
+  void drop_free() {
+    const std::lock_guard lock(mutex_);
+    free_ = 0;
+    sizes_.clear();
+  }
+
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -105,6 +111,11 @@ struct ThreadPool {
   ~ThreadPool() { pool->close(); }
 };
 
+const std::shared_ptr<KeptPool>& pool_of_thread() {
+  thread_local const ThreadPool of_thread;
+  return of_thread.pool;
+}
+
 }  // namespace
 
 KeptBlock::KeptBlock(KeptBlock&& other) noexcept
@@ -131,11 +142,13 @@ void KeptBlock::reset() {
   data_ = nullptr;
 }
 
+void drop_free_memory() { pool_of_thread()->drop_free(); }
+
 KeptBlock take_memory(std::int64_t floats) {
-  thread_local const ThreadPool of_thread;
+  const std::shared_ptr<KeptPool>& pool = pool_of_thread();
   KeptBlock block;
-  block.memory_ = of_thread.pool->take(floats);
-  block.pool_ = of_thread.pool;
+  block.memory_ = pool->take(floats);
+  block.pool_ = pool;
   block.data_ = block.memory_.mutable_data_ptr<float>();
   return block;
 }

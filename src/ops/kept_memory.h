@@ -44,5 +44,7 @@ class KeptBlock {
 
 // floats: at least 0. Throws what LibTorch's allocator throws.
 KeptBlock take_memory(std::int64_t floats);
+// Frees the blocks of this thread that nobody uses: after passes of sizes that do not come again.
+void drop_free_memory();
 
 }  // namespace sluice::ops

@@ -130,6 +130,10 @@ std::string tf_record(std::string_view payload) {
 
 }  // namespace detail
 
+std::string event_file_path(const std::string& folder) {
+  return folder + "/events.out.tfevents.0.sluice";
+}
+
 EventFile events_of_metrics(const std::string& path, double wall_end) {
   EventFile file;
   const std::vector<Json> lines = lines_of(path, file.cut_off);

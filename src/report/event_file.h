@@ -17,6 +17,9 @@ struct EventFile {
   bool cut_off = false;  // the last line was half written, and is passed over
 };
 
+// Its place in a folder: the same every time, so that a later file takes the place of an earlier.
+std::string event_file_path(const std::string& folder);
+
 // Of a metrics.jsonl. wall_end: seconds since 1970 of its last step. Throws Error(kInput) for a
 // file that cannot be read, has no line, or has a damaged one before the last.
 EventFile events_of_metrics(const std::string& path, double wall_end);

@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "base/json.h"
+#include "base/strict_json.h"
 #include "base/text.h"
 
 namespace sluice {
@@ -83,6 +84,17 @@ std::string join_fields(const std::vector<Field>& fields, int gap, bool color) {
   return line;
 }
 
+double number_in(const Json& object, std::string_view key) {
+  const Json& value = object.at(key);
+  return value.is_number() ? value.number() : 0;
+}
+
+const Json::List& list_in(const Json& object, std::string_view key) {
+  static const Json::List none;
+  const Json& value = object.at(key);
+  return value.is_array() ? value.list() : none;
+}
+
 }  // namespace
 
 double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, double step_seconds) {
@@ -123,6 +135,39 @@ std::string to_json(const StepMetrics& metrics) {
     for (const auto& [name, norm] : *metrics.parameter_norms) norms[name] = norm;
   }
   return object.dump();
+}
+
+std::optional<StepMetrics> parse_metrics(std::string_view line) {
+  const std::optional<Json> object = parse_json(line);
+  if (!object || !object->at("step").is_number_integer() || !object->contains("loss"))
+    return std::nullopt;
+  StepMetrics metrics;
+  metrics.step = object->at("step").integer();
+  if (metrics.step < 1) return std::nullopt;
+  metrics.loss = number_in(*object, "loss");
+  metrics.grad_norm = number_in(*object, "grad_norm");
+  metrics.lr = number_in(*object, "lr");
+  metrics.tokens = static_cast<std::int64_t>(number_in(*object, "tokens"));
+  metrics.step_seconds = number_in(*object, "step_seconds");
+  metrics.bubble_fraction = number_in(*object, "bubble_fraction");
+  for (const Json& bytes : list_in(*object, "memory_bytes"))
+    metrics.memory_bytes.push_back(bytes.is_number() ? bytes.integer() : 0);
+  for (const Json& rank : list_in(*object, "rank_seconds"))
+    metrics.rank_seconds.push_back({number_in(rank, "compute"), number_in(rank, "wait_receive"),
+                                    number_in(rank, "wait_send"), number_in(rank, "reduction"),
+                                    number_in(rank, "optimizer"), number_in(rank, "other")});
+  if (object->at("validation_loss").is_number())
+    metrics.validation_loss = object->at("validation_loss").number();
+  for (const Json& each : list_in(*object, "continuations")) {
+    if (each.at("prompt").is_string() && each.at("text").is_string())
+      metrics.continuations.emplace_back(each.at("prompt").text(), each.at("text").text());
+  }
+  if (const Json& norms = object->at("parameter_grad_norms"); norms.is_object()) {
+    metrics.parameter_norms.emplace();
+    for (const auto& [name, norm] : norms.members())
+      metrics.parameter_norms->emplace_back(name, norm.is_number() ? norm.number() : 0);
+  }
+  return metrics;
 }
 
 std::string to_line(const StepMetrics& metrics, bool color, int width) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,10 @@ double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, doubl
 
 // One JSON object, no newline. Doubles round-trip.
 std::string to_json(const StepMetrics& metrics);
+
+// Its inverse, but for num_steps and what is only on a terminal; keys that are not there stay 0.
+// Nothing for what is no such object: a half-written line.
+std::optional<StepMetrics> parse_metrics(std::string_view line);
 
 // "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%
 //  mem: 0.52GiB  ms: 836"; mem is the largest rank's. On a terminal of `width` columns (0: none)

@@ -8,12 +8,14 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "report/program_output.h"
+#include "report/svg.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
 
 using detail::Rgb;
+using namespace svg;
 
 constexpr double kLeft = 62, kRight = 92, kTop = 58;  // pixels around the lanes
 constexpr double kUsualCell = 20, kLeastWidth = 640, kMostWidth = 2400;
@@ -24,45 +26,6 @@ constexpr double kDigit = 6.2, kLetter = 6.2;  // pixels of a character
 constexpr Rgb kOther = {138, 146, 155};        // what is no F, I, W, B
 constexpr double kPalest = 0.62;               // share of white in the last stage of a rank
 constexpr std::size_t kMostReasons = 12;
-
-// Pixels to a tenth, by whole numbers: the same text on every machine.
-std::string px(double value) {
-  const std::int64_t tenths = std::llround(value * 10);
-  const std::int64_t size = std::abs(tenths);
-  std::string text = (tenths < 0 ? "-" : "") + std::to_string(size / 10);
-  if (size % 10 != 0) text += "." + std::to_string(size % 10);
-  return text;
-}
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return result;
-}
-
-std::string hex(const Rgb& color) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text = "#";
-  for (const int part : color) text += {kDigits[part / 16], kDigits[part % 16]};
-  return text;
-}
 
 Rgb paler(const Rgb& color, double white) {
   Rgb result = color;
@@ -152,11 +115,6 @@ int place_of(const std::map<int, int>& places, const Action& action) {
   return found == places.end() ? 0 : found->second;
 }
 
-std::string text_at(double x, double y, const std::string& attributes, const std::string& text) {
-  return "<text x=\"" + px(x) + "\" y=\"" + px(y) + "\" " + attributes + ">" + escaped(text) +
-         "</text>\n";
-}
-
 class Drawing {
  public:
   explicit Drawing(const Picture& picture)
@@ -174,15 +132,11 @@ class Drawing {
   std::string svg() {
     std::string body = heading();
     double largest = 0;
-    std::vector<std::vector<LivePoint>> curves;
-    for (const RankTimeline& rank : simulation_.ranks) {
-      curves.push_back(lanes_.curve > 0 ? live_curve(rank, picture_.costs)
-                                        : std::vector<LivePoint>());
-      for (const LivePoint& point : curves.back()) largest = std::max(largest, point.live);
-    }
+    for (const std::vector<LivePoint>& curve : picture_.live)
+      for (const LivePoint& point : curve) largest = std::max(largest, point.live);
     for (std::size_t rank = 0; rank < simulation_.ranks.size(); ++rank) {
       body += lane(rank);
-      if (lanes_.curve > 0 && largest > 0) body += curve(rank, curves[rank], largest);
+      if (lanes_.curve > 0 && largest > 0) body += curve(rank, picture_.live[rank], largest);
     }
     body += axis() + critical_path() + violations();
     const std::string w = px(width()), h = px(height());
@@ -390,13 +344,11 @@ class Drawing {
       path += "H" + px(x_of(point.time)) + "V" + px(bottom - lanes_.curve * point.live / largest);
     }
     path += "H" + px(kLeft + lanes_.width) + "V" + px(bottom) + "z";
-    const bool in_bytes =
-        !picture_.costs.per_stage.empty() && picture_.costs.per_stage.front().kept_bytes > 0;
     return "<path class=\"live\" d=\"" + path + "\"/>\n" +
            text_at(kLeft + lanes_.width + 6, bottom - lanes_.curve / 2 + 4,
                    "font-size=\"10.5\" class=\"dim\"",
-                   "peak " + (in_bytes ? human_bytes(std::llround(peak))
-                                       : std::to_string(std::llround(peak))));
+                   "peak " + (picture_.live_in_bytes ? human_bytes(std::llround(peak))
+                                                     : std::to_string(std::llround(peak))));
   }
 
   std::string axis() const {
@@ -404,15 +356,8 @@ class Drawing {
     std::string text = "<path class=\"axis\" fill=\"none\" d=\"M" + px(kLeft) + " " + px(y) + "h" +
                        px(lanes_.width) + "\"/>\n";
     const double wanted = std::clamp(lanes_.width / 110, 2.0, 12.0);
-    const double rough = simulation_.makespan / wanted;
-    if (!(rough > 0)) return text;
-    const double power = std::pow(10.0, std::floor(std::log10(rough)));
-    double step = 10 * power;
-    for (const double factor : {1.0, 2.0, 5.0})
-      if (factor * power >= rough) {
-        step = factor * power;
-        break;
-      }
+    if (!(simulation_.makespan > 0)) return text;
+    const double step = round_step(simulation_.makespan / wanted);
     for (int i = 0; i * step <= simulation_.makespan * (1 + 1e-9); ++i) {
       const double x = x_of(i * step);
       text += "<path class=\"axis\" d=\"M" + px(x) + " " + px(y) + "v4\"/>";
@@ -512,22 +457,6 @@ svg.addEventListener("pointermove", (e) => {
 </script></body></html>
 )";
 
-std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation& simulation) {
-  std::vector<std::vector<int>> pairs(simulation.ranks.size());
-  for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
-    std::set<std::pair<int, int>> firsts;
-    for (const Action& action : program.ranks[rank])
-      if (action.kind == ActionKind::kOverlap) firsts.emplace(action.stage, action.microbatch);
-    const std::vector<TimedAction>& actions = simulation.ranks[rank].actions;
-    for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
-      const Action& action = actions[i].action;
-      if (action.kind == ActionKind::kForward && firsts.contains({action.stage, action.microbatch}))
-        pairs[rank].push_back(static_cast<int>(i));
-    }
-  }
-  return pairs;
-}
-
 std::string sizes_text(const Program& program) {
   return formatted("{}, {}, {}", counted(program.num_ranks(), "rank"),
                    counted(program.num_stages(), "stage"),
@@ -550,8 +479,28 @@ const std::vector<std::pair<ActionKind, Rgb>>& picture_colors() {
 
 }  // namespace detail
 
+std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation& simulation) {
+  std::vector<std::vector<int>> pairs(simulation.ranks.size());
+  for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
+    std::set<std::pair<int, int>> firsts;
+    for (const Action& action : program.ranks[rank])
+      if (action.kind == ActionKind::kOverlap) firsts.emplace(action.stage, action.microbatch);
+    const std::vector<TimedAction>& actions = simulation.ranks[rank].actions;
+    for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+      const Action& action = actions[i].action;
+      if (action.kind == ActionKind::kForward && firsts.contains({action.stage, action.microbatch}))
+        pairs[rank].push_back(static_cast<int>(i));
+    }
+  }
+  return pairs;
+}
+
+bool knows_bytes(const Costs& costs) {
+  return !costs.per_stage.empty() && costs.per_stage.front().kept_bytes > 0;
+}
+
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs) {
-  const bool in_bytes = !costs.per_stage.empty() && costs.per_stage.front().kept_bytes > 0;
+  const bool in_bytes = knows_bytes(costs);
   const auto kept = [&](const Action& action) -> const StageCosts& {
     return costs.per_stage[static_cast<std::size_t>(action.stage)];
   };
@@ -588,13 +537,15 @@ Picture picture_of(const std::string& title, const Program& program, const Simul
                    const Costs& costs, const TimeBasis& basis) {
   const std::string step = basis.unit.empty() ? shortest(simulation.makespan) + " units of time"
                                               : time_text(basis, simulation.makespan);
-  return {.title = title,
-          .subtitle = formatted("{}, {}, {}% idle", sizes_text(program), step,
-                                fixed(100 * simulation.bubble_fraction, 1)),
-          .simulation = simulation,
-          .basis = basis,
-          .costs = costs,
-          .pairs = pairs_of(program, simulation)};
+  Picture picture = {.title = title,
+                     .subtitle = formatted("{}, {}, {}% idle", sizes_text(program), step,
+                                           fixed(100 * simulation.bubble_fraction, 1)),
+                     .simulation = simulation,
+                     .basis = basis,
+                     .live_in_bytes = knows_bytes(costs),
+                     .pairs = pairs_of(program, simulation)};
+  for (const RankTimeline& rank : simulation.ranks) picture.live.push_back(live_curve(rank, costs));
+  return picture;
 }
 
 Picture picture_of_refused(const std::string& title, const Program& program,

@@ -20,11 +20,18 @@
 
 namespace sluice {
 
+// What is alive on a rank after a change of it.
+struct LivePoint {
+  double time = 0, live = 0;
+};
+
 struct Picture {
   std::string title, subtitle;
   Simulation simulation;
   TimeBasis basis;  // of its times
-  Costs costs = {};
+  // By rank: the forwards whose backward has not run. Their bytes, or their number.
+  std::vector<std::vector<LivePoint>> live = {};
+  bool live_in_bytes = false;
   // By rank, of its actions in the timeline: the first of the two that an OVERLAP holds.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
@@ -35,6 +42,8 @@ struct Picture {
 // The program as it is expected to run.
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
                    const Costs& costs, const TimeBasis& basis);
+// The first of each two actions of a rank that are a pair in the program.
+std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation& simulation);
 // A program that was refused: every instruction takes one slot, what was found is marked.
 Picture picture_of_refused(const std::string& title, const Program& program,
                            const VerifyReport& report);
@@ -51,12 +60,9 @@ std::string picture_trace(const Picture& picture);
 std::string picture_as(const std::string& file, const Picture& picture, const std::string& option);
 void require_picture_ending(const std::string& file, const std::string& option);
 
-// What memory an action holds: the forwards of a rank whose backward has not run, after each of its
-// changes. Bytes where costs know any, else their number.
-struct LivePoint {
-  double time = 0, live = 0;
-};
+// The actions of a rank as they hold memory: bytes where costs know any.
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
+bool knows_bytes(const Costs& costs);
 
 // The numbers behind a picture: rows of the program, the actions and what is live over time, by
 // rank (docs/simulate.md).

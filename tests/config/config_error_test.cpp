@@ -37,7 +37,8 @@ TEST_F(ConfigErrorTest, NamesTheNearestKeyOfTheSection) {
             "unknown key 'training.stpes'; F:2:3; did you mean 'steps'?");
   EXPECT_EQ(refusal("[metrics]\nabcdefgh = 3\n"),
             "unknown key 'metrics.abcdefgh'; F:2:1; one of: folder, log_freq, log_level, "
-            "parameter_norms");
+            "parameter_norms, report, "
+            "enable_tensorboard");
 }
 
 TEST_F(ConfigErrorTest, AnEmptyListOfLayersIsNoChoice) {
@@ -381,7 +382,8 @@ TEST_F(ConfigErrorTest, NoVariableIsIgnored) {
             "unknown variable SLUICE_STEPS; environment; did you mean 'SLUICE_TRAINING_STEPS'?");
   EXPECT_EQ(refusal("", {}, {{"SLUICE_METRICS", "3"}}),
             "unknown variable SLUICE_METRICS; environment; one of: SLUICE_METRICS_FOLDER, "
-            "SLUICE_METRICS_LOG_FREQ, SLUICE_METRICS_LOG_LEVEL, SLUICE_METRICS_PARAMETER_NORMS");
+            "SLUICE_METRICS_LOG_FREQ, SLUICE_METRICS_LOG_LEVEL, SLUICE_METRICS_PARAMETER_NORMS, "
+            "SLUICE_METRICS_REPORT, SLUICE_METRICS_ENABLE_TENSORBOARD");
   EXPECT_EQ(refusal("", {}, {{"SLUICE_", "3"}}),
             "unknown variable SLUICE_; environment; keys are set by SLUICE_SECTION_KEY, see "
             "`sluice config reference`; or unset it");

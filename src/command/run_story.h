@@ -1,0 +1,72 @@
+// What a run leaves for whoever looks at it later: run.json (docs/report.md), and at its end the
+// report and the event file of TensorBoard.
+//
+// Owns: these files. What cannot be written is given up with a warning, once: the run is worth
+// more. Does not own: the page (report/run_report.h), metrics.jsonl. Thread-safety: one thread at a
+// time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "command/resume.h"
+#include "config/run_config.h"
+#include "report/flight_record.h"
+#include "report/metrics.h"
+#include "report/run_report.h"
+#include "report/step_as_run.h"
+#include "sluice/parts/group.h"
+#include "sluice/plan.h"
+
+namespace sluice {
+
+// The step that ran last, by rank of the run; empty where nothing is known.
+struct LastStep {
+  std::int64_t step = 0;
+  std::vector<std::vector<RanInstruction>> ranks;
+};
+
+// Collective over all ranks: what each kept of the step that it has just made.
+LastStep gather_last_step(const Group& world, const FlightRecord& own);
+
+enum class Ending { kFinished, kStopped, kFailed };  // kStopped: by a signal
+
+struct RunEnd {
+  Ending ending = Ending::kFinished;
+  std::int64_t step = 0;  // that is done
+  std::string weights;    // "": none were saved
+  std::string error;
+  LastStep last;
+};
+
+class RunStory {
+ public:
+  // All outlive it.
+  RunStory(const RunConfig& config, const Plan& plan, const ResumePoint& resume)
+      : config_(config), plan_(plan), resume_(resume) {}
+
+  // Before the first step: writes run.json. threads: of each rank's operators. What an earlier
+  // process of the run told is kept.
+  void begin(int threads_per_rank);
+  void step(const StepMetrics& metrics);
+  // A checkpoint of this step is being made.
+  void saves(std::int64_t step);
+  // The end, in run.json; then the files that metrics.report and metrics.enable_tensorboard ask
+  // for. Nothing where it never began. Returns the lines that tell of them.
+  std::string end(const RunEnd& of);
+
+ private:
+  void keep_earlier();
+  // False, and a warning, where it cannot be written; nothing else is written then.
+  bool write(const std::string& path, const std::string& text);
+  std::string write_events();
+
+  const RunConfig& config_;
+  const Plan& plan_;
+  const ResumePoint& resume_;
+  RunRecord record_;
+  bool begun_ = false, given_up_ = false;
+};
+
+}  // namespace sluice

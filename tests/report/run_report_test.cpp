@@ -1,0 +1,241 @@
+#include "report/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "base/strict_json.h"
+#include "plan/passes/passes.h"
+#include "sluice/schedule.h"
+#include "support/expect_error.h"
+#include "support/temp_directory.h"
+
+namespace sluice {
+namespace {
+
+template <typename Call>
+void expect_input_error(Call&& call, const std::string& part) {
+  const Error error = test::error_of(std::forward<Call>(call));
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+}
+
+StepMetrics metrics_of(std::int64_t step, double loss) {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = loss;
+  metrics.grad_norm = 1;
+  metrics.lr = 1e-3;
+  metrics.tokens = 100;
+  metrics.step_seconds = 0.5;
+  metrics.bubble_fraction = 0.25;
+  metrics.memory_bytes = {1000 + step, 2000};
+  metrics.rank_seconds = {{.compute = 0.3, .other = 0.2}, {.compute = 0.4, .wait_receive = 0.1}};
+  return metrics;
+}
+
+TEST(Curve, KeepsTheExtremesOfAnyNumberOfSteps) {
+  Curve curve;
+  for (std::int64_t step = 1; step <= 1'000'000; ++step)
+    curve.add(step, step == 777'777 ? 99 : step == 31'415 ? -5 : 1);
+  EXPECT_LE(curve.parts().size(), Curve::kMost);
+  EXPECT_GE(curve.parts().size(), Curve::kMost / 2);
+  double least = 0, most = 0;
+  std::int64_t next = 1;
+  for (const Curve::Part& part : curve.parts()) {
+    EXPECT_EQ(part.first, next);
+    next = part.last + 1;
+    least = std::min(least, part.least);
+    most = std::max(most, part.most);
+  }
+  EXPECT_EQ(next, 1'000'001);
+  EXPECT_EQ(least, -5);
+  EXPECT_EQ(most, 99);
+  EXPECT_EQ(curve.last(), 1);
+}
+
+TEST(Curve, LeavesOutWhatIsNoNumber) {
+  Curve curve;
+  curve.add(1, 2);
+  curve.add(2, std::nan(""));
+  curve.add(3, 4);
+  ASSERT_EQ(curve.parts().size(), 2u);
+  EXPECT_EQ(curve.parts()[1].first, 3);
+}
+
+TEST(RunCurves, TheFirstStepDoesNotCountForTimes) {
+  RunCurves curves;
+  StepMetrics first = metrics_of(1, 5);
+  first.rank_seconds = {{.compute = 100}, {.compute = 100}};
+  curves.add(first);
+  EXPECT_EQ(curves.counted, 1);
+  EXPECT_EQ(curves.seconds.at(0).compute, 100);
+  curves.add(metrics_of(2, 4));
+  curves.add(metrics_of(3, 3));
+  EXPECT_EQ(curves.counted, 2);
+  EXPECT_DOUBLE_EQ(curves.seconds.at(0).compute, 0.6);
+  EXPECT_DOUBLE_EQ(curves.seconds.at(1).wait_receive, 0.2);
+  EXPECT_EQ(curves.peaks, (std::vector<std::int64_t>{1003, 2000}));
+  EXPECT_EQ(curves.steps, 3);
+  EXPECT_EQ(curves.loss.last(), 3);
+}
+
+TEST(ParseMetrics, IsTheInverse) {
+  StepMetrics metrics = metrics_of(7, 3.25);
+  metrics.validation_loss = 3.5;
+  metrics.continuations = {{"a \"prompt\"", "and\nmore"}};
+  metrics.parameter_norms = {{"model.norm.weight", 0.125}};
+  const std::string line = to_json(metrics);
+  const auto parsed = parse_metrics(line);
+  ASSERT_TRUE(parsed.has_value());
+  EXPECT_EQ(to_json(*parsed), line);
+  EXPECT_FALSE(parse_metrics(line.substr(0, line.size() - 3)).has_value());
+  EXPECT_FALSE(parse_metrics("{\"step\": 0, \"loss\": 1}").has_value());
+  EXPECT_FALSE(parse_metrics("[1]").has_value());
+  EXPECT_FALSE(parse_metrics("").has_value());
+}
+
+Picture dual_pipe() {
+  ScheduleShape shape;
+  shape.num_ranks = 2;
+  shape.num_microbatches = 6;
+  const Program program = to_program(make_schedule("DualPipeV", shape));
+  Costs costs;
+  costs.per_stage.assign(4, {.forward = 1,
+                             .backward_input = 1,
+                             .backward_weight = 1,
+                             .backward = 2,
+                             .kept_bytes = 100,
+                             .kept_after_input_bytes = 40});
+  return picture_of("a <step>", program, simulate(program, costs), costs, {.unit = "s"});
+}
+
+TEST(PictureJson, KeepsAllThatIsDrawn) {
+  const Picture picture = dual_pipe();
+  ASSERT_FALSE(picture.pairs.at(0).empty());
+  const Json object = parse_strict_json(picture_json(picture).dump(), "test");
+  EXPECT_EQ(picture_svg(picture_of_json(object, "test")), picture_svg(picture));
+}
+
+TEST(PictureJson, RefusesWhatIsDamaged) {
+  for (const char* key : {"title", "unit", "makespan", "ranks", "live_in_bytes"}) {
+    Json object = picture_json(dual_pipe());
+    object.erase(key);
+    expect_input_error([&] { picture_of_json(object, "run.json"); }, "run.json");
+  }
+  Json object = picture_json(dual_pipe());
+  object["ranks"] = Json::array();
+  object["ranks"].push_back({{"busy", 1.0},
+                             {"actions", Json::array()},
+                             {"live", Json::array()},
+                             {"pairs", std::vector<int>{5}}});
+  expect_input_error([&] { picture_of_json(object, "run.json"); }, "pair");
+}
+
+// A run.json as short as one may be.
+Json facts(const std::string& ending, std::int64_t step) {
+  Json object;
+  object["format"] = 1;
+  object["run"] = "0123456789abcdef";
+  object["config"] = "tiny & <small>.toml";
+  object["starts"] = Json::array();
+  object["starts"].push_back({{"time", "2026-01-02T03:04:05Z"},
+                              {"seconds", 0.0},
+                              {"first_step", 1},
+                              {"host", "here"},
+                              {"cores", 2}});
+  object["saves"] = std::vector<int>{2};
+  object["settings"] = {{"optimizer.lr", Json{{"value", 0.25}, {"origin", "run.toml:3:1"}}},
+                        {"training.seed", Json{{"value", 0}, {"origin", "default"}}}};
+  object["plan"] = {{"model", Json{{"family", "llama"}, {"parameters", 1234567}}},
+                    {"schedule", Json{{"name", "1F1B"}, {"num_microbatches", 4}}},
+                    {"memory", Json::array()}};
+  object["expected"] = picture_json(dual_pipe());
+  object["warnings"] = std::vector<std::string>{"watch <out>"};
+  if (!ending.empty()) {
+    object["end"] = {{"time", "t"},
+                     {"ending", ending},
+                     {"step", step},
+                     {"error", ending == "failed" ? "it \"broke\" & fell" : ""}};
+  }
+  return object;
+}
+
+RunRecord record_of(const std::string& ending, std::int64_t steps) {
+  RunRecord run = {.folder = "folder", .facts = facts(ending, steps)};
+  for (std::int64_t step = 1; step <= steps; ++step)
+    run.curves.add(metrics_of(step, 5.0 - 0.5 * static_cast<double>(step)));
+  return run;
+}
+
+TEST(Report, TellsOfARun) {
+  const std::string page = report_html(record_of("failed", 3));
+  for (const char* part : {"llama, 1,234,567 parameters", "ended by an error after step 3",
+                           "it &quot;broke&quot; &amp; fell", "watch &lt;out&gt;", "optimizer.lr",
+                           "run.toml:3:1", "tiny &amp; &lt;small&gt;.toml", "saved after step 2",
+                           "step 3: 3.5", "a &lt;step&gt;", "forward and backward"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  for (const char* part : {"<script", "src=", "href=", "@import", "url("})
+    EXPECT_EQ(page.find(part), std::string::npos) << part;
+  // The one address is the name of SVG.
+  for (std::size_t at = 0; (at = page.find("http", at)) != std::string::npos; ++at)
+    EXPECT_EQ(page.substr(at, 26), "http://www.w3.org/2000/svg");
+}
+
+TEST(Report, OfARunWithoutStepsSaysSo) {
+  const std::string page = report_html(record_of("", 0));
+  EXPECT_NE(page.find("No step is logged yet"), std::string::npos);
+  EXPECT_NE(page.find("not ended"), std::string::npos);
+}
+
+TEST(Report, ShowsAnotherBesideIt) {
+  RunRecord other = record_of("finished", 2);
+  other.folder = "elsewhere";
+  other.facts["settings"]["optimizer.lr"] = {{"value", 0.5}, {"origin", "default"}};
+  const RunRecord run = record_of("finished", 3);
+  const std::string page = report_html(run, &other);
+  for (const char* part : {"elsewhere", "These differ:", "<td class=\"l\">0.25</td>",
+                           "<td class=\"l\">0.5</td>", "the other's"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_NE(report_html(run, &run).find("All settings of both runs are alike"), std::string::npos);
+}
+
+class RunFolder : public ::testing::Test {
+ protected:
+  std::string folder() const { return folder_ / ""; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
+  test::TempDirectory folder_;
+};
+
+TEST_F(RunFolder, IsRead) {
+  write("run.json", facts("", 0).dump());
+  write("metrics.jsonl", to_json(metrics_of(1, 4)) + "\n" + to_json(metrics_of(2, 3)) + "\nhalf");
+  const RunRecord run = read_run(folder());
+  EXPECT_EQ(run.curves.steps, 2);
+  EXPECT_EQ(run.curves.loss.last(), 3);
+}
+
+TEST_F(RunFolder, LinesOfAnEarlierRunAreNotItsOwn) {
+  write("metrics.jsonl", to_json(metrics_of(1, 4)) + "\n");
+  write("run.json", facts("failed", 0).dump());
+  EXPECT_EQ(read_run(folder()).curves.steps, 0);
+  Json later = facts("", 0);
+  later["starts"] = Json::array();
+  later["starts"].push_back({{"seconds", 1e12}, {"first_step", 1}});
+  write("run.json", later.dump());
+  EXPECT_EQ(read_run(folder()).curves.steps, 0);
+}
+
+TEST_F(RunFolder, WithoutOrWithADamagedRunJsonIsAnError) {
+  expect_input_error([&] { read_run(folder()); }, "run.json");
+  write("run.json", "{\"format\": 1}");
+  expect_input_error([&] { read_run(folder()); }, "no run.json of this version");
+  write("run.json", "{\"format\": 1");
+  expect_input_error([&] { read_run(folder()); }, "run.json:1");
+}
+
+}  // namespace
+}  // namespace sluice
