@@ -1,7 +1,7 @@
 # `make help` lists the targets. The work is CMake's: these are its presets by short names.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-plan check test-all fuzz bench format lint docs install clean setup
+.PHONY: help run build test test-plan check test-all fuzz bench format lint docs install wheel clean setup
 
 # One compiler per core, as far as there is memory (a torch source takes up to 2.5 GB).
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2500000); \
@@ -73,6 +73,9 @@ docs:  ## pages of the public headers, into build-doxygen/html; fails for what i
 
 install: build  ## into PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)
+
+wheel: build  ## a wheel of the build, into dist/ (docs/install.md)
+	@python3 tools/make_wheel.py build dist
 
 clean:  ## remove what was built; .venv stays
 	@rm -rf build build-*

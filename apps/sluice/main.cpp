@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "found_torch.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -138,12 +140,40 @@ void require_working_folder() {
 // glibc reads it when a program starts.
 constexpr const char* kAllocatorVariable = "GLIBC_TUNABLES";
 
+constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" of a planner alone
+
+std::filesystem::path sibling_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-run";
+}
+
+// Without it the loader would end the process with words of its own, and another minor version
+// has another binary interface.
+void require_torch(const std::string& command, const std::filesystem::path& sibling) {
+  const std::string minor = minor_version(std::string(kBuiltWith));
+  const std::string remedy = "pip install 'torch==" + minor +
+                             ".*' --index-url https://download.pytorch.org/whl/cpu (the CPU "
+                             "build), or put its lib folder into LD_LIBRARY_PATH";
+  const std::optional<FoundTorch> torch = find_torch(sibling.string());
+  if (!torch) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "'sluice " + command + "' needs LibTorch " + minor + ", which is not here",
+                 .where = sibling.string(),
+                 .remedy = remedy});
+  }
+  if (torch->version.empty() || minor_version(torch->version) == minor) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "'sluice " + command + "' was built with LibTorch " +
+                       std::string(kBuiltWith) + ", this one is " + torch->version,
+               .where = torch->folder,
+               .remedy = remedy});
+}
+
 // Replaces this process. Returns only by throwing.
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   require_working_folder();
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::filesystem::path sibling = self.parent_path() / "sluice-run";
+  const std::filesystem::path sibling = sibling_program();
   if (std::filesystem::exists(sibling)) {
+    require_torch(command, sibling);
     const char* const given = std::getenv(kAllocatorVariable);
     ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
     execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed
@@ -157,20 +187,31 @@ constexpr const char* kAllocatorVariable = "GLIBC_TUNABLES";
                                   .remedy = "build with LibTorch: cmake -DSLUICE_WITH_TORCH=ON"});
 }
 
+// ", found 2.13.0+cpu in /usr/lib/torch"
+std::string found_text(const std::optional<FoundTorch>& found) {
+  if (!found) return ", none found: what trains needs it";
+  const std::string version = found->version.empty() ? "one" : found->version;
+  return ", found " + version + " in " + found->folder;
+}
+
 void print_version(bool json) {
   const std::vector<std::string> backends = {"threads", "gloo"};
-  const std::string torch = SLUICE_TORCH_VERSION;
+  const std::string torch(kBuiltWith);
+  const std::optional<FoundTorch> found =
+      torch.empty() ? std::nullopt : find_torch(sibling_program().string());
   if (json) {
     Json object;
     object["sluice"] = SLUICE_VERSION;
     object["torch"] = torch.empty() ? Json() : Json(torch);
+    object["torch_found"] = found && !found->version.empty() ? Json(found->version) : Json();
+    object["torch_folder"] = found ? Json(found->folder) : Json();
     object["compiler"] = SLUICE_COMPILER;
     object["backends"] = torch.empty() ? std::vector<std::string>() : backends;
     std::cout << object.dump() << "\n";
     return;
   }
   std::cout << "sluice " SLUICE_VERSION "\ntorch "
-            << (torch.empty() ? "none (planner only)" : torch)
+            << (torch.empty() ? "none (planner only)" : torch + found_text(found))
             << "\ncompiler " SLUICE_COMPILER "\nbackends "
             << (torch.empty() ? "none" : join(backends, ", ")) << "\n";
 }
@@ -221,10 +262,11 @@ int run(int argc, char** argv) {
                                     .remedy = "give it after the command, or with --version"});
                      }};
   for (const CommandText& text : kSibling) program.commands.push_back(command_of(text));
-  for (const Command& own : {plan_command(overrides), config_command(overrides), split_command(),
-                             schedule_command(), launch_command(launched, command_names()),
-                             data_command(), debug_command(), metrics_command(), report_command(),
-                             Command{"help", "Prints this help, or that of a command."}})
+  for (const Command& own :
+       {plan_command(overrides), config_command(overrides), split_command(), schedule_command(),
+        launch_command(launched, command_names()), data_command(), debug_command(),
+        metrics_command(), init_command(), report_command(),
+        Command{"help", "Prints this help, or that of a command."}})
     program.commands.push_back(own);
   std::vector<CompletedText> texts;
   texts.reserve(kSibling.size() + kTakesOverrides.size());

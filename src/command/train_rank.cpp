@@ -90,6 +90,7 @@ class StragglerSearch {
   // stats: of all ranks, with that sum. Warns of each straggler once.
   void gathered(const std::vector<RankStats>& stats, RunLog& log) {
     std::vector<double> seconds;
+    seconds.reserve(stats.size());
     for (const RankStats& rank : stats) seconds.push_back(rank.times.compute_cpu);
     for (const Straggler& straggler : watch_.add(seconds, steps_)) {
       log_warning(straggler_text(straggler, work_.at(straggler.rank)));

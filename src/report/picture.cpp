@@ -259,9 +259,10 @@ class Drawing {
           timed.action.microbatch >= 0 ? std::to_string(timed.action.microbatch) : "";
       const double room = x_of(timed.end) - x_of(timed.start);
       if (number.empty() || kDigit * static_cast<double>(number.size()) + 3 > room) continue;
-      numbers += "<text class=\"t" + name + "\" x=\"" +
-                 px((x_of(timed.start) + x_of(timed.end)) / 2) + "\" y=\"" +
-                 px(top + lanes_.height / 2 + 3.7) + "\">" + number + "</text>";
+      numbers.append("<text class=\"t").append(name).append("\" x=\"");
+      numbers.append(px((x_of(timed.start) + x_of(timed.end)) / 2)).append("\" y=\"");
+      numbers.append(px(top + lanes_.height / 2 + 3.7)).append("\">");
+      numbers.append(number).append("</text>");
     }
     if (rank < picture_.pairs.size()) {
       for (const int first : picture_.pairs[rank]) {
@@ -273,7 +274,7 @@ class Drawing {
     }
     std::string text;
     for (const auto& [name, path] : paths)
-      text += "<path class=\"" + name + "\" d=\"" + path + "\"/>\n";
+      text.append("<path class=\"").append(name).append("\" d=\"").append(path).append("\"/>\n");
     if (!rims.empty()) text += "<path class=\"pair\" d=\"" + rims + "\"/>\n";
     if (!numbers.empty())
       text += "<g font-size=\"10.5\" text-anchor=\"middle\">" + numbers + "</g>\n";
@@ -331,7 +332,12 @@ class Drawing {
     std::string text = "<g fill=\"none\" stroke-width=\"" + px(lanes_.height) + "\">\n";
     const std::string start = "M" + px(kLeft) + " " + px(top + lanes_.height / 2);
     for (const auto& [name, path] : paths)
-      text += "<path class=\"" + name + "\" d=\"" + start + path.text + "\"/>\n";
+      text.append("<path class=\"")
+          .append(name)
+          .append("\" d=\"")
+          .append(start)
+          .append(path.text)
+          .append("\"/>\n");
     return text + "</g>\n";
   }
 

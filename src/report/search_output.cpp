@@ -20,6 +20,30 @@ Json answer_json(const ScheduleAnswer& answer) {
   return object;
 }
 
+// "loop", "v"; "" of another map.
+std::string placement_name(const StageMap& map) {
+  if (map.is(Placement::kLoop)) return "loop";
+  return map.is(Placement::kV) ? "v" : "";
+}
+
+// The schedule whose name makes torchtitan place stages so, whatever a CSV beside it says; "" where
+// none does.
+std::string torchtitan_name(const StageMap& map) {
+  if (map.is(Placement::kLoop)) return map.stages_per_rank() == 1 ? "1F1B" : "Interleaved1F1B";
+  return map.is(Placement::kV) && map.stages_per_rank() == 2 ? "ZBVZeroBubble" : "";
+}
+
+std::string placement_text(const StageMap& map, int width) {
+  const std::string placement = placement_name(map), name = torchtitan_name(map);
+  if (placement.empty()) return {};
+  std::string text = "placement: " + placement;
+  if (!name.empty()) {
+    text += "; for torchtitan: --parallelism.pipeline_parallel_schedule " + name +
+            " --parallelism.pipeline_parallel_schedule_csv FILE, the name for its placement";
+  }
+  return wrapped(text, width);
+}
+
 }  // namespace
 
 Json search_json(const SearchResult& result) {
@@ -30,6 +54,9 @@ Json search_json(const SearchResult& result) {
   object["max_memory"] = result.max_bytes;
   if (result.found) {
     object["found"] = answer_json(*result.found);
+    const StageMap& map = result.found->schedule.stage_map;
+    object["found"]["placement"] = placement_name(map);
+    object["found"]["torchtitan_schedule"] = torchtitan_name(map);
     object["found"]["check"] = verify_json(result.found->report);
     object["found"].update(
         rows_json(to_program(result.found->schedule), result.found->schedule.rows));
@@ -73,6 +100,7 @@ std::string search_text(const SearchResult& result, const GridOptions& options) 
     text = "none is better than " + best.schedule.name + ": " + shortest(best.simulation.makespan) +
            "\n";
   }
+  text += placement_text(result.found->schedule.stage_map, options.width);
   text += table.to_string("  ", options.width);
   text += draw_grid(result.found->simulation, options);
   return text + verify_text(result.found->report, "instruction");

@@ -75,7 +75,8 @@ TEST_F(CommandLineTest, AnswersHelpAndVersion) {
   EXPECT_TRUE(text.out.starts_with("sluice ")) << text.out;
   for (const char* arguments : {"--version --json", "--json --version"}) {
     const auto json = nlohmann::json::parse(run(arguments).out);
-    for (const char* key : {"sluice", "torch", "compiler", "backends"}) {
+    for (const char* key :
+         {"sluice", "torch", "torch_found", "torch_folder", "compiler", "backends"}) {
       EXPECT_TRUE(json.contains(key)) << key;
     }
   }
@@ -116,7 +117,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
       "nonsense plan run.toml", 2,
       "unknown command 'nonsense'; command 'sluice'; one of: train, eval, sample, checkpoint, "
       "plan, config, "
-      "split, schedule, launch, data, debug, metrics, report, help, completion");
+      "split, schedule, launch, data, debug, metrics, report, init, help, completion");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +
@@ -457,7 +458,7 @@ TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
     EXPECT_TRUE(line[text] >= 'A' && line[text] <= 'Z') << line;
     EXPECT_EQ(line.back(), '.') << line;
   }
-  EXPECT_EQ(sentences, 18);
+  EXPECT_EQ(sentences, 19);
 }
 
 TEST_F(CommandLineTest, ShowsControlCharactersOfValuesWithoutObeyingThem) {

@@ -338,7 +338,8 @@ TEST_F(ScheduleSearchTest, ShowsWhatItFoundBesideTheNamedSchedules) {
   EXPECT_TRUE(result.out.starts_with("found: ") || result.out.starts_with("none is better than "))
       << result.out;
   for (const char* part : {"schedule", "makespan", "bubble", "peak", "GPipe", "1F1B",
-                           "InterleavedZeroBubble", "searched", "ok: completes"})
+                           "InterleavedZeroBubble", "searched", "ok: completes", "placement: loop",
+                           "--parallelism.pipeline_parallel_schedule 1F1B"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
   EXPECT_EQ(result.out.find("-0.0%"), std::string::npos) << result.out;
 }

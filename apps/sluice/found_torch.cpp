@@ -1,0 +1,100 @@
+#include "found_torch.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "base/text.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLibrary = "libtorch_cpu.so";
+constexpr const char* kSystemFolders[] = {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu",
+                                          "/usr/lib64", "/usr/lib", "/lib"};
+
+// A structure at a place of the file, where all of it is there.
+template <typename T>
+std::optional<T> at(const std::vector<char>& bytes, std::uint64_t offset) {
+  T value;
+  if (offset > bytes.size() || bytes.size() - offset < sizeof value) return std::nullopt;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+// RPATH or RUNPATH of a program for 64 bits; "" of anything else.
+std::string paths_of(const std::string& program) {
+  std::ifstream file(program, std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  const auto header = at<Elf64_Ehdr>(bytes, 0);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
+  for (int i = 0; i < header->e_shnum; ++i) {
+    const auto section = at<Elf64_Shdr>(bytes, header->e_shoff + i * sizeof(Elf64_Shdr));
+    if (!section || section->sh_type != SHT_DYNAMIC) continue;
+    const auto names =
+        at<Elf64_Shdr>(bytes, header->e_shoff + section->sh_link * sizeof(Elf64_Shdr));
+    for (std::uint64_t entry = 0; names && entry < section->sh_size; entry += sizeof(Elf64_Dyn)) {
+      const auto dynamic = at<Elf64_Dyn>(bytes, section->sh_offset + entry);
+      if (!dynamic || dynamic->d_tag == DT_NULL) break;
+      if (dynamic->d_tag != DT_RUNPATH && dynamic->d_tag != DT_RPATH) continue;
+      const std::uint64_t place = names->sh_offset + dynamic->d_un.d_val;
+      if (place >= bytes.size()) return {};
+      const char* const text = bytes.data() + place;
+      return {text, strnlen(text, bytes.size() - place)};
+    }
+  }
+  return {};
+}
+
+std::string first_line_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Of torch/version.py (a wheel), or build-version (an unpacked libtorch).
+std::string version_in(const fs::path& folder) {
+  std::ifstream file(folder / "version.py");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("__version__")) continue;
+    const std::size_t begin = line.find('\'');
+    if (begin != std::string::npos)
+      return line.substr(begin + 1, line.find('\'', begin + 1) - begin - 1);
+  }
+  return first_line_of(folder / "build-version");
+}
+
+}  // namespace
+
+std::optional<FoundTorch> find_torch(const std::string& program) {
+  std::vector<std::string> folders;
+  if (const char* const given = std::getenv("LD_LIBRARY_PATH")) folders = split(given, ':');
+  const std::string origin = fs::path(program).parent_path().string();
+  for (const std::string& path : split(paths_of(program), ':'))
+    folders.push_back(replace_all(replace_all(path, "${ORIGIN}", origin), "$ORIGIN", origin));
+  folders.insert(folders.end(), std::begin(kSystemFolders), std::end(kSystemFolders));
+  std::error_code unknown;
+  for (const std::string& folder : folders) {
+    if (folder.empty() || !fs::exists(fs::path(folder) / kLibrary, unknown)) continue;
+    const fs::path whole = fs::weakly_canonical(fs::path(folder), unknown).parent_path();
+    return FoundTorch{whole.string(), version_in(whole)};
+  }
+  return std::nullopt;
+}
+
+std::string minor_version(const std::string& version) {
+  const std::size_t first = version.find('.');
+  const std::size_t second = first == std::string::npos ? first : version.find('.', first + 1);
+  return version.substr(0, second);
+}
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// The LibTorch that sluice-run would load on this machine.
+// Thread-safety: pure but for reading files and the environment.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace sluice {
+
+struct FoundTorch {
+  std::string folder;   // with include/ and lib/
+  std::string version;  // "2.13.0+cpu"; "" where no file says it
+};
+
+// Looks where the loader does: LD_LIBRARY_PATH, the paths that `program` was linked with (RPATH or
+// RUNPATH of its ELF header, $ORIGIN being its folder), the system's folders.
+std::optional<FoundTorch> find_torch(const std::string& program);
+
+// "2.13" of "2.13.0+cpu".
+std::string minor_version(const std::string& version);
+
+}  // namespace sluice

@@ -1,0 +1,260 @@
+"""The planner of sluice from Python: schedules, proofs, predictions, plans, pictures.
+
+Every call runs the program `sluice` of this package with `--json`; torch is not imported. Times have whatever one
+unit the costs have; sizes are bytes. Errors are `sluice.Error`. What the values mean is on the pages of the same
+names in the documentation: schedules, verify, simulate, partition, pictures.
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import tempfile
+
+__all__ = ["Error", "Schedule", "Simulation", "Search", "cmake_prefix", "costs_text", "picture", "plan", "program",
+           "read", "schedule", "schedules", "search", "simulate", "split", "verify"]
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def program():
+    """The path of the program."""
+    return os.path.join(_HERE, "bin", "sluice")
+
+
+def cmake_prefix():
+    """What CMAKE_PREFIX_PATH needs for find_package(sluice)."""
+    return _HERE
+
+
+class Error(ValueError):
+    """What the program refuses: `fact`, `where` it is, the `remedy`, and `code`, its exit code."""
+
+    def __init__(self, text, code):
+        super().__init__(text)
+        parts = text.split("; ")
+        self.code = code
+        self.fact = parts[0]
+        self.where = "; ".join(parts[1:-1])
+        self.remedy = parts[-1] if len(parts) > 1 else ""
+
+
+def _run(*arguments, accepted=(0,)):
+    ran = subprocess.run([program(), *map(str, arguments)], capture_output=True, text=True)
+    if ran.returncode not in accepted:
+        lines = [line for line in ran.stderr.splitlines() if line.startswith("sluice: error: ")]
+        text = lines[-1][len("sluice: error: "):] if lines else ran.stderr.strip() or "sluice ended without a word"
+        raise Error(text, ran.returncode)
+    return ran.stdout
+
+
+class _Files:
+    """Files for one call."""
+
+    def __enter__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="sluice-")
+        return self
+
+    def __exit__(self, *_):
+        self._folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self._folder.name, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", newline="") as file:
+            file.write(text)
+        return self.path(name)
+
+    def read(self, name):
+        with open(self.path(name), newline="") as file:
+            return file.read()
+
+
+def costs_text(costs):
+    """Costs as the program takes them: a text ("F=1,B=2"), the path of a JSON file, or its content as a dict."""
+    return json.dumps(costs) if isinstance(costs, dict) else str(costs)
+
+
+def _costs_arguments(files, costs):
+    if costs is None:
+        return []
+    text = costs_text(costs)
+    return ["--costs", files.write("costs.json", text) if isinstance(costs, dict) else text]
+
+
+def _map_text(stage_to_rank):
+    return stage_to_rank if isinstance(stage_to_rank, str) else ",".join(map(str, stage_to_rank))
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """An order of every rank: a row of actions each ("0F1", "3B0"), and the rank of every stage."""
+
+    csv: str
+    rows: list
+    stage_to_rank: list
+    name: str = ""
+
+    def _repr_svg_(self):
+        return picture(self)
+
+    def _arguments(self, files):
+        return ["--csv", files.write("schedule.csv", self.csv), "--stage-to-rank", _map_text(self.stage_to_rank)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Simulation:
+    """A step as it is expected to run. `rows`, `timeline` (by rank: action, start, end) and `live` as in --json."""
+
+    makespan: float
+    bubble: float
+    rows: list
+    timeline: list
+    live: list
+    values: dict  # all of the program's answer
+    svg: str = ""
+
+    def _repr_svg_(self):
+        return self.svg
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """The order that a search found, and every named one beside it with its time or why not."""
+
+    schedule: Schedule
+    makespan: float
+    named: list
+    values: dict
+
+    @property
+    def csv(self):
+        return self.schedule.csv
+
+    def _repr_svg_(self):
+        return picture(self.schedule)
+
+
+def _stages(action):
+    """The stages of an action; a pair has two."""
+    numbers = []
+    for part in action.split(";"):
+        digits = ""
+        for letter in part.lstrip("("):
+            if not letter.isdigit():
+                break
+            digits += letter
+        if digits:
+            numbers.append(int(digits))
+    return numbers
+
+
+def _map_of(rows):
+    ranks = {}
+    for rank, row in enumerate(rows):
+        for action in row:
+            for stage in _stages(action):
+                ranks[stage] = rank
+    return [ranks[stage] for stage in sorted(ranks)]
+
+
+def _rows_of(csv):
+    return [[cell.strip() for cell in line.split(",") if cell.strip()] for line in csv.splitlines()]
+
+
+def schedules():
+    """The names of the schedules that can be made."""
+    return ["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"]
+
+
+def schedule(name, ranks, microbatches, stages_per_rank=None):
+    """Makes a schedule by its name, in any case."""
+    more = [] if stages_per_rank is None else ["--stages-per-rank", stages_per_rank]
+    with _Files() as files:
+        _run("schedule", "--name", name, "--pp", ranks, "--microbatches", microbatches, *more, "--out",
+             files.path("out.csv"))
+        csv = files.read("out.csv")
+    rows = _rows_of(csv)
+    return Schedule(csv, rows, _map_of(rows), name)
+
+
+def read(csv, stage_to_rank=None):
+    """A schedule of torch's text form: a path, or the text itself. The map is read off the rows unless given."""
+    if "\n" not in csv and os.path.exists(csv):
+        with open(csv, newline="") as file:
+            csv = file.read()
+    rows = _rows_of(csv)
+    known = list(stage_to_rank) if stage_to_rank is not None and not isinstance(stage_to_rank, str) else None
+    return Schedule(csv, rows, known if known is not None else _map_of(rows) if stage_to_rank is None
+                    else stage_to_rank)
+
+
+def verify(schedule):
+    """[] of a schedule that holds, else what is wrong: {"rank", "index", "action", "reason"} each."""
+    with _Files() as files:
+        answer = _run("schedule", *schedule._arguments(files), "--check", "--json", accepted=(0, 3))
+    return json.loads(answer)["violations"] if answer else []
+
+
+def simulate(schedule, costs=None):
+    """The step that the order makes under the costs: F, I, W take 1 and B 2 without any."""
+    with _Files() as files:
+        values = json.loads(_run("schedule", *schedule._arguments(files), "--lower", "--simulate", "--json", "--draw",
+                                 files.path("step.svg"), *_costs_arguments(files, costs)))
+        svg = files.read("step.svg")
+    return Simulation(values["makespan"], values["bubble_fraction"], values["rows"], values["timeline"],
+                      values["live"], values, svg)
+
+
+def search(costs, ranks, microbatches, stages_per_rank=None, stage_to_rank=None, max_memory=None):
+    """The best order that can be found under the costs, beside the named ones. max_memory: bytes, or "80GB"."""
+    more = []
+    if stages_per_rank is not None:
+        more += ["--stages-per-rank", stages_per_rank]
+    if stage_to_rank is not None:
+        more += ["--stage-to-rank", _map_text(stage_to_rank)]
+    if max_memory is not None:
+        more += ["--max-memory", max_memory]
+    with _Files() as files:
+        values = json.loads(_run("schedule", "--search", "--pp", ranks, "--microbatches", microbatches, "--json",
+                                 "--out", files.path("found.csv"), *_costs_arguments(files, costs), *more))
+        csv = files.read("found.csv")
+    found = values["found"]
+    order = Schedule(csv, _rows_of(csv), found["stage_to_rank"], found["name"])
+    return Search(order, found["makespan"], values["named"], values)
+
+
+def plan(config, **overrides):
+    """What `sluice plan --json` says of a configuration. training__steps=10 is the key training.steps."""
+    keys = []
+    for name, value in overrides.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        keys += ["--" + name.replace("__", "."), text]
+    return json.loads(_run("plan", config, "--json", *keys))
+
+
+def split(**options):
+    """Which stage has which layers: the options of `sluice split`, as layers=32, stages=8, convention="torchtitan"."""
+    arguments = []
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            arguments.append(option)
+        elif value is not None and value is not False:
+            arguments += [option, value if isinstance(value, str) else json.dumps(value)]
+    return json.loads(_run("split", *arguments, "--json"))
+
+
+def picture(schedule, costs=None, format="svg", critical_path=False):
+    """The expected step as SVG, as a page ("html"), or as a trace for Perfetto ("json"). A schedule that does not hold
+    is drawn with what is wrong."""
+    more = ["--critical-path"] if critical_path else []
+    if not verify(schedule):
+        more.append("--lower")
+    with _Files() as files:
+        out = files.path("picture." + format)
+        _run("schedule", *schedule._arguments(files), "--draw", out,
+             *_costs_arguments(files, costs), *more, accepted=(0, 3))
+        with open(out) as file:
+            return file.read()

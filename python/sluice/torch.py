@@ -1,0 +1,273 @@
+"""Schedules of torch.distributed.pipelining: what their actions cost, and orders that sluice found for them.
+
+    with sluice.torch.StageTimer(schedule, warmup=2) as timer:       # in every rank
+        for _ in range(10):
+            schedule.step(x, target=y)
+    costs = sluice.torch.costs(timer, latency=0.3)                   # the same dict in every rank
+    found = sluice.search(costs, ranks=4, microbatches=32, stage_to_rank="v")
+    schedule = sluice.torch.load(stages, 32, loss_fn, found.schedule)
+
+Made for torch 2.13: it hooks methods of stages (`forward_one_chunk` and its like) and calls `_load_csv`, which
+torch may change. Times are milliseconds.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import schedules as _schedules
+
+from . import Error, Schedule, _map_of, picture, read, simulate, verify
+
+__all__ = ["Comparison", "StageTimer", "compare", "costs", "load", "save"]
+
+
+def _stages_of(schedule):
+    stages = getattr(schedule, "_stages", None)
+    return list(stages) if stages is not None else [schedule._stage]
+
+
+def _lower_quartile(values):
+    return sorted(values)[len(values) // 4]
+
+
+class _Clock:
+    """Milliseconds of calls: of the thread's processor on a CPU, so that a busy machine counts less; of the stream on a
+    GPU, read when the timer ends."""
+
+    def __init__(self, device):
+        self.on_gpu = device.type == "cuda"
+
+    def now(self):
+        if not self.on_gpu:
+            return time.thread_time()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, begin, end):
+        return begin.elapsed_time(end) if self.on_gpu else 1e3 * (end - begin)
+
+
+class StageTimer:
+    """Times F, I, W and B of the stages that a schedule has in this rank, and its steps, but for the first `warmup`.
+
+    A backward in torch is B where it is whole, else I and W. The loss counts to F of the last stage. In the last step
+    of the warm-up the bytes that autograd keeps of a microbatch are counted too (`kept_bytes`); without a warm-up they are not.
+    """
+
+    def __init__(self, schedule, warmup=1):
+        self.schedule = schedule
+        self.warmup = warmup
+        self.steps = []  # milliseconds, by the wall clock
+        self.seen = {}   # (kind, stage) -> milliseconds of each
+        self.kept = {}   # stage -> bytes of a microbatch
+        self._begun = 0
+        self._pending = []
+        self._old = []
+
+    def __enter__(self):
+        for stage in _stages_of(self.schedule):
+            clock = _Clock(stage.device)
+            index = stage.stage_index
+            self._hook(stage, "forward_one_chunk", clock, index, lambda a, k: "F", keeps=True)
+            self._hook(stage, "backward_one_chunk", clock, index, self._kind_of_backward)
+            self._hook(stage, "backward_weight_one_chunk", clock, index, lambda a, k: "W")
+        clock = _Clock(_stages_of(self.schedule)[0].device)
+        old_loss = self.schedule._maybe_compute_loss
+
+        def loss(stage, *arguments, **named):
+            if not stage.is_last:
+                return old_loss(stage, *arguments, **named)
+            return self._timed(clock, "loss", stage.stage_index, old_loss, (stage, *arguments), named)
+
+        self._replace(self.schedule, "_maybe_compute_loss", loss)
+        old_step = self.schedule.step
+
+        def step(*arguments, **named):
+            self._begun += 1
+            began = time.perf_counter()
+            result = old_step(*arguments, **named)
+            if clock.on_gpu:
+                torch.cuda.synchronize()
+            if self._begun > self.warmup:
+                self.steps.append(1e3 * (time.perf_counter() - began))
+            return result
+
+        self._replace(self.schedule, "step", step)
+        return self
+
+    def __exit__(self, *_):
+        for owner, name in reversed(self._old):
+            delattr(owner, name)
+        self._old.clear()
+        for key, clock, begin, end in self._pending:
+            self.seen.setdefault(key, []).append(clock.between(begin, end))
+        self._pending.clear()
+
+    @staticmethod
+    def _kind_of_backward(arguments, named):
+        full = named.get("full_backward", arguments[2] if len(arguments) > 2 else True)
+        return "B" if full else "I"
+
+    def _replace(self, owner, name, function):
+        setattr(owner, name, function)  # of the object, above that of its class
+        self._old.append((owner, name))
+
+    def _timed(self, clock, kind, stage, function, arguments, named):
+        begin = clock.now()
+        result = function(*arguments, **named)
+        if self._begun > self.warmup:
+            self._pending.append(((kind, stage), clock, begin, clock.now()))
+        return result
+
+    def _hook(self, stage, name, clock, index, kind_of, keeps=False):
+        old = getattr(stage, name)
+
+        def hooked(*arguments, **named):
+            if keeps and 0 < self._begun == self.warmup and index not in self.kept:
+                return self._counted(stage, index, old, arguments, named)
+            return self._timed(clock, kind_of(arguments, named), index, old, arguments, named)
+
+        self._replace(stage, name, hooked)
+
+    def _counted(self, stage, index, function, arguments, named):
+        own = {parameter.untyped_storage().data_ptr() for parameter in stage.submod.parameters()}
+        kept = {}
+
+        def pack(tensor):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            result = function(*arguments, **named)
+        self.kept[index] = sum(kept.values())
+        return result
+
+    def quartiles(self):
+        """{(kind, stage): milliseconds}: of each the lower quartile, "loss" among the kinds."""
+        return {key: _lower_quartile(values) for key, values in self.seen.items()}
+
+
+def _gathered(value, group):
+    if not dist.is_initialized() or dist.get_world_size(group) == 1:
+        return [value]
+    values = [None] * dist.get_world_size(group)
+    dist.all_gather_object(values, value, group=group)
+    return values
+
+
+def costs(*timers, latency=0.0, group=None):
+    """What the stages of all ranks cost, as `--costs` takes it. Collective over the group.
+
+    Several timers may be given, of schedules that split their backward and of such that do not: where only B was seen, I is B
+    and W nothing; where only I and W were seen, B is their sum. Raises sluice.Error when a stage was not seen at all.
+    """
+    times, kept = {}, {}
+    for timer in timers:
+        for key, value in timer.quartiles().items():
+            times[key] = min(value, times.get(key, value))
+        kept.update(timer.kept)
+    for other_times, other_kept in _gathered((times, kept), group):
+        times.update(other_times)
+        kept.update(other_kept)
+    if not times:
+        raise Error("no action was timed; run more steps than the warm-up has", 2)
+    stages = []
+    for stage in range(1 + max(stage for _, stage in times)):
+        of = {kind: times[kind, stage] for kind in ("F", "I", "W", "B") if (kind, stage) in times}
+        if "F" not in of or not ("B" in of or "I" in of):
+            raise Error(f"stage {stage} was not seen in forward and backward; time all ranks, and the same schedule", 2)
+        of["F"] += times.get(("loss", stage), 0)
+        if "I" not in of:
+            of["I"] = of["B"]
+        of.setdefault("W", 0.0)
+        of.setdefault("B", of["I"] + of["W"])
+        if stage in kept:
+            of["kept_bytes"] = kept[stage]
+        stages.append({kind: round(value, 6) for kind, value in of.items()})
+    return {"latency": latency, "stages": stages}
+
+
+def save(path, costs):
+    """Writes costs as a file for `--costs`."""
+    with open(path, "w") as file:
+        json.dump(costs, file, indent=1)
+        file.write("\n")
+
+
+def _order_of(order):
+    return order if isinstance(order, Schedule) else read(order)
+
+
+def load(stages, num_microbatches, loss_fn, order, **options):
+    """A schedule of torch that runs an order: a sluice.Schedule, a CSV file or its text, proven first.
+
+    stages: this rank's, in ascending order of their index, as for every schedule with several stages. options: further
+    arguments of torch's schedules, as scale_grads. Raises sluice.Error where the order does not hold, or has other stages on this rank.
+    """
+    order = _order_of(order)
+    wrong = verify(order)
+    if wrong:
+        raise Error(f"the order does not hold: {wrong[0]['reason']}; rank {wrong[0]['rank']}, {wrong[0]['action']}", 3)
+    rank = stages[0].group_rank
+    own = sorted(stage.stage_index for stage in stages)
+    planned = [stage for stage, of in enumerate(_map_of(order.rows)) if of == rank]
+    if own != planned:
+        raise Error(f"the order has stages {planned} on rank {rank}, not {own}; place them so, or search with "
+                    f"stage_to_rank", 2)
+    microbatches = 1 + max(int(number) for row in order.rows for action in row
+                           for number in re.findall(r"\dF(\d+)", action))
+    if microbatches != num_microbatches:
+        raise Error(f"the order is of {microbatches} microbatches, not {num_microbatches}; search with as many", 2)
+    schedule = _schedules._PipelineScheduleRuntime(stages, num_microbatches, loss_fn=loss_fn, **options)
+    with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
+        path = os.path.join(folder, "order.csv")
+        with open(path, "w", newline="") as file:
+            file.write(order.csv)
+        schedule._load_csv(path)
+    return schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A step as it was expected beside as it was measured, in milliseconds; by rank the time in actions."""
+
+    expected: float
+    measured: float
+    expected_busy: list
+    measured_busy: list
+    svg: str = ""
+
+    def __str__(self):
+        lines = [f"step: {self.expected:.1f} expected, {self.measured:.1f} measured "
+                 f"({self.measured / self.expected:.2f})", "rank  expected busy  measured busy"]
+        for rank, (expected, measured) in enumerate(zip(self.expected_busy, self.measured_busy)):
+            lines.append(f"{rank:4}  {expected:13.1f}  {measured:13.1f}")
+        return "\n".join(lines)
+
+    def _repr_svg_(self):
+        return self.svg
+
+
+def compare(timer, order, costs, group=None):
+    """Holds the steps that a timer saw against those expected of the order under the costs. Collective over the group.
+
+    A step lasts as long as for the slowest rank; of the steps the lower quartile counts.
+    """
+    order = _order_of(order)
+    expected = simulate(order, costs)
+    busy = sum(sum(values) for values in timer.seen.values()) / max(1, len(timer.steps))
+    every = _gathered((timer.steps, busy), group)
+    if not all(steps for steps, _ in every):
+        raise Error("no step was timed; run more steps than the warm-up has", 2)
+    steps = [max(step) for step in zip(*(steps for steps, _ in every))]
+    return Comparison(expected.makespan, _lower_quartile(steps), expected.values["busy_per_rank"],
+                      [busy for _, busy in every], picture(order, costs))
