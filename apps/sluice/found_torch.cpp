@@ -30,12 +30,24 @@ std::optional<T> at(const std::vector<char>& bytes, std::uint64_t offset) {
   return value;
 }
 
-// RPATH or RUNPATH of a program for 64 bits; "" of anything else.
-std::string paths_of(const std::string& program) {
+// What a program for 64 bits asks of the loader; nothing of anything else, as a script.
+struct Linking {
+  std::string paths;  // RPATH or RUNPATH
+  bool needs_torch = false;
+};
+
+std::string text_at(const std::vector<char>& bytes, std::uint64_t place) {
+  if (place >= bytes.size()) return {};
+  const char* const text = bytes.data() + place;
+  return {text, strnlen(text, bytes.size() - place)};
+}
+
+Linking linking_of(const std::string& program) {
   std::ifstream file(program, std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  Linking linking;
   const auto header = at<Elf64_Ehdr>(bytes, 0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return linking;
   for (int i = 0; i < header->e_shnum; ++i) {
     const auto section = at<Elf64_Shdr>(bytes, header->e_shoff + i * sizeof(Elf64_Shdr));
     if (!section || section->sh_type != SHT_DYNAMIC) continue;
@@ -44,14 +56,14 @@ std::string paths_of(const std::string& program) {
     for (std::uint64_t entry = 0; names && entry < section->sh_size; entry += sizeof(Elf64_Dyn)) {
       const auto dynamic = at<Elf64_Dyn>(bytes, section->sh_offset + entry);
       if (!dynamic || dynamic->d_tag == DT_NULL) break;
-      if (dynamic->d_tag != DT_RUNPATH && dynamic->d_tag != DT_RPATH) continue;
       const std::uint64_t place = names->sh_offset + dynamic->d_un.d_val;
-      if (place >= bytes.size()) return {};
-      const char* const text = bytes.data() + place;
-      return {text, strnlen(text, bytes.size() - place)};
+      if (dynamic->d_tag == DT_RUNPATH || dynamic->d_tag == DT_RPATH)
+        linking.paths = text_at(bytes, place);
+      if (dynamic->d_tag == DT_NEEDED && text_at(bytes, place) == kLibrary)
+        linking.needs_torch = true;
     }
   }
-  return {};
+  return linking;
 }
 
 std::string first_line_of(const fs::path& path) {
@@ -79,7 +91,7 @@ std::optional<FoundTorch> find_torch(const std::string& program) {
   std::vector<std::string> folders;
   if (const char* const given = std::getenv("LD_LIBRARY_PATH")) folders = split(given, ':');
   const std::string origin = fs::path(program).parent_path().string();
-  for (const std::string& path : split(paths_of(program), ':'))
+  for (const std::string& path : split(linking_of(program).paths, ':'))
     folders.push_back(replace_all(replace_all(path, "${ORIGIN}", origin), "$ORIGIN", origin));
   folders.insert(folders.end(), std::begin(kSystemFolders), std::end(kSystemFolders));
   std::error_code unknown;
@@ -90,6 +102,8 @@ std::optional<FoundTorch> find_torch(const std::string& program) {
   }
   return std::nullopt;
 }
+
+bool needs_torch(const std::string& program) { return linking_of(program).needs_torch; }
 
 std::string minor_version(const std::string& version) {
   const std::size_t first = version.find('.');

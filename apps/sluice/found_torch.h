@@ -16,6 +16,9 @@ struct FoundTorch {
 // RUNPATH of its ELF header, $ORIGIN being its folder), the system's folders.
 std::optional<FoundTorch> find_torch(const std::string& program);
 
+// The program is linked with LibTorch, as a shared library.
+bool needs_torch(const std::string& program);
+
 // "2.13" of "2.13.0+cpu".
 std::string minor_version(const std::string& version);
 

@@ -173,7 +173,7 @@ void require_torch(const std::string& command, const std::filesystem::path& sibl
   require_working_folder();
   const std::filesystem::path sibling = sibling_program();
   if (std::filesystem::exists(sibling)) {
-    require_torch(command, sibling);
+    if (needs_torch(sibling.string())) require_torch(command, sibling);
     const char* const given = std::getenv(kAllocatorVariable);
     ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
     execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed

@@ -117,7 +117,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
       "nonsense plan run.toml", 2,
       "unknown command 'nonsense'; command 'sluice'; one of: train, eval, sample, checkpoint, "
       "plan, config, "
-      "split, schedule, launch, data, debug, metrics, report, init, help, completion");
+      "split, schedule, launch, data, debug, metrics, init, report, help, completion");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +
