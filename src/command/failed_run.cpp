@@ -17,10 +17,13 @@
 namespace sluice {
 namespace {
 
+bool says_it_all(const Error& error) {
+  return error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite;
+}
+
 // Tells the user of a run that failed; where there are others, the error too.
 void tell_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
-  // The error of data or of numbers says it all.
-  if (error.kind() != ErrorKind::kInput && error.kind() != ErrorKind::kNotFinite) {
+  if (!says_it_all(error)) {
     const std::string records = failure ? run.flight.write_failure(*failure) : "";
     if (failure && run.ranks.tells()) {
       std::cerr << run.post_mortem.text(run.plan.program, *failure,
@@ -86,7 +89,7 @@ LastStep last_step_here(const ProcessRun& run) {
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
                   bool has_told) {
   if (run.ranks.has_others && !has_told) tell_failed(run, error, failure);
-  RunEnd end = {.ending = Ending::kFailed, .error = error.what()};
+  RunEnd end = {.ending = Ending::kFailed, .error = error.what(), .refused = says_it_all(error)};
   // Without all ranks there are not all weights.
   if (error.kind() != ErrorKind::kPeer) {
     if (run.log && run.log->has_logged()) run.log->sync_metrics();

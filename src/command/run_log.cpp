@@ -126,7 +126,7 @@ void RunLog::instruction_done(int index) {
 }
 
 void RunLog::skip_step(double seconds) {
-  stepped_ = true;
+  if (!std::exchange(stepped_, true)) story_.first_step_done();
   step_times_.add(seconds);
   time_left_.add_step(seconds);
   if (!pace_ || !pace_->add(seconds)) return;
@@ -206,6 +206,7 @@ void RunLog::saves(std::int64_t step) {
 
 void RunLog::give_up_metrics(const Error& error, const std::string& consequence) {
   metrics_error_ = error;
+  story_.give_up();
   log_warning(error.what() + consequence);
 }
 

@@ -145,10 +145,13 @@ void RunStory::begin(int threads_per_rank) {
   facts["expected"] =
       picture_json(picture_of(plan_.schedule.name + " of " + plan_.model.family, plan_.program,
                               plan_.simulation, plan_.costs, basis_of(plan_)));
-  facts["warnings"] = logged_warnings();
   facts["end"] = Json();
   begun_ = true;
-  write(run_file_path(record_.folder), facts.dump() + "\n");
+}
+
+void RunStory::first_step_done() {
+  stepped_ = true;
+  write_facts();
 }
 
 void RunStory::step(const StepMetrics& metrics) { record_.curves.add(metrics); }
@@ -158,12 +161,11 @@ void RunStory::saves(std::int64_t step) {
   Json& saves = record_.facts["saves"];
   if (!saves.empty() && saves.list().back() == Json(step)) return;
   saves.push_back(step);
-  record_.facts["warnings"] = logged_warnings();
-  write(run_file_path(record_.folder), record_.facts.dump() + "\n");
+  write_facts();
 }
 
 std::string RunStory::end(const RunEnd& of) {
-  if (!begun_) return {};
+  if (!begun_ || (of.refused && !stepped_)) return {};
   Json end;
   end["time"] = time_now();
   end["ending"] = word_of(of.ending);
@@ -176,8 +178,7 @@ std::string RunStory::end(const RunEnd& of) {
   if (ran.simulation.makespan > 0)
     end["last_step"] = {{"step", of.last.step}, {"picture", picture_json(ran)}};
   record_.facts["end"] = std::move(end);
-  record_.facts["warnings"] = logged_warnings();
-  if (!write(run_file_path(record_.folder), record_.facts.dump() + "\n")) return {};
+  if (!write_facts()) return {};
   std::string text;
   if (config_.metrics.report) {
     const std::string path = report_path(record_.folder);
@@ -196,6 +197,11 @@ std::string RunStory::write_events() {
     log_warning(formatted("no event file is written: {}", error.what()));
   }
   return {};
+}
+
+bool RunStory::write_facts() {
+  record_.facts["warnings"] = logged_warnings();
+  return write(run_file_path(record_.folder), record_.facts.dump() + "\n");
 }
 
 bool RunStory::write(const std::string& path, const std::string& text) {

@@ -37,6 +37,7 @@ struct RunEnd {
   std::int64_t step = 0;  // that is done
   std::string weights;    // "": none were saved
   std::string error;
+  bool refused = false;  // the error is one of weights, data or numbers, which says it all
   LastStep last;
 };
 
@@ -46,27 +47,33 @@ class RunStory {
   RunStory(const RunConfig& config, const Plan& plan, const ResumePoint& resume)
       : config_(config), plan_(plan), resume_(resume) {}
 
-  // Before the first step: writes run.json. threads: of each rank's operators. What an earlier
+  // All ranks are ready for the first step. threads: of each rank's operators. What an earlier
   // process of the run told is kept.
   void begin(int threads_per_rank);
+  // The first step is done: writes run.json. Weights or data that end the run before it are
+  // refused, and leave nothing.
+  void first_step_done();
   void step(const StepMetrics& metrics);
   // A checkpoint of this step is being made.
   void saves(std::int64_t step);
+  // Nothing more is written: the folder is gone.
+  void give_up() { given_up_ = true; }
   // The end, in run.json; then the files that metrics.report and metrics.enable_tensorboard ask
-  // for. Nothing where it never began. Returns the lines that tell of them.
+  // for. Nothing where it never began, or was refused. Returns the lines that tell of them.
   std::string end(const RunEnd& of);
 
  private:
   void keep_earlier();
   // False, and a warning, where it cannot be written; nothing else is written then.
   bool write(const std::string& path, const std::string& text);
+  bool write_facts();
   std::string write_events();
 
   const RunConfig& config_;
   const Plan& plan_;
   const ResumePoint& resume_;
   RunRecord record_;
-  bool begun_ = false, given_up_ = false;
+  bool begun_ = false, stepped_ = false, given_up_ = false;
 };
 
 }  // namespace sluice

@@ -122,6 +122,7 @@ std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, Ra
     doing = formatted("step {}", step);
     // Whatever fails from here on finds the step before finished and logged by every rank.
     world.barrier().wait();
+    if (log && step == first) log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
     const Stopwatch watch;
     const StepBatch batch = causal_lm_batch(run.batches->take(step, world.rank()), own.first,
                                             training.microbatch_size, step);
@@ -261,7 +262,6 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
         return run.target(step);
       },
       pipeline, log != nullptr);
-  if (log) log->steps_begin(run.ranks.threads_per_rank(run.config.training.threads_per_rank));
   std::int64_t steps = 0;
   std::string saved;
   LastStep ran;
