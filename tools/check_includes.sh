@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (docs/README.md, "Layers"):
-#   base <- plan <- family <- report <- config, base <- data <- config, base <- launch (torch-free); layer <- {ops, io, comm};
+#   base <- plan <- family <- {archive, report} <- config, base <- data <- config, base <- launch (torch-free); layer <- {ops, io, comm};
 #   ops <- {model, optim, train}; ops/kernels sees base alone;
 #   {layer, comm} <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
@@ -18,21 +18,23 @@ BEGIN {
   may["base"]   = "base"
   may["plan"]   = "base plan"
   may["family"] = "base plan family"
+  may["archive"] = "base plan family archive"
   may["data"]   = "base data"
   may["report"] = "base plan family report"
-  may["config"] = "base plan family report data config"
+  may["config"] = "base plan family archive report data config"
   may["launch"] = "base launch"
-  free = "base plan family report data config launch "
+  free = "base plan family archive report data config launch "
   may["layer"]  = free "layer"
   may["ops"]    = free "layer ops"
   may["model"]  = free "layer ops model"
+  may["graph"]  = free "layer graph"
   may["io"]     = free "layer io"
   may["comm"]   = free "layer comm"
   may["engine"] = free "layer comm engine"
   may["optim"]  = free "layer ops comm engine optim"
   may["checkpoint"] = free "layer io comm engine checkpoint"
   may["train"]  = free "layer ops comm engine optim checkpoint train"
-  may["command"] = free "layer ops comm engine optim checkpoint train model io command"
+  may["command"] = free "layer ops comm engine optim checkpoint train model graph io command"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["options"] = owner["plan"] = owner["simulate"] = owner["layout"] = "plan"
