@@ -32,7 +32,7 @@ test-plan:  ## the planner alone, set up and built without LibTorch
 	@tools/run_tests.sh build-plan $(JOBS) -L quick
 
 # Under sanitizers: what handles foreign bytes, and what has threads; in `test-all` everything.
-ASAN_TESTS = plan_tests report_tests tokenizer_tests io_tests checkpoint_tests
+ASAN_TESTS = plan_tests archive_tests report_tests tokenizer_tests io_tests checkpoint_tests
 TSAN_TESTS = comm_tests engine_tests checkpoint_tests launch_tests
 LINT = changed
 check: setup  ## the rest: long tests, sanitizers, oracles, pages' commands, the installed library, docs, lint

@@ -15,6 +15,8 @@ foreach(program sluice_cli sluice_run_cli)
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The tool that `sluice graph tool` prints, for who has the folder.
+install(FILES ${PROJECT_SOURCE_DIR}/tools/sluice_export.py DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/sluiceConfig.cmake.in
   ${PROJECT_BINARY_DIR}/sluiceConfig.cmake INSTALL_DESTINATION ${SLUICE_CMAKE_DIR})

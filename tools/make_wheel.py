@@ -103,7 +103,7 @@ def tag_of(files):
 def install(build, folder):
     package = os.path.join(folder, "sluice")
     output("cmake", "--install", build, "--prefix", package, "--strip")
-    shutil.rmtree(os.path.join(package, "share"))
+    shutil.rmtree(os.path.join(package, "share", "doc"))  # the wheel has its own LICENSE
     library_folder = os.path.join(package, "lib")
     if not os.path.isdir(library_folder):
         fail("the build installs libraries elsewhere than in lib; configure it with -DCMAKE_INSTALL_LIBDIR=lib")

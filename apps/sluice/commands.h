@@ -42,6 +42,7 @@ Command completion_command(std::function<Command()> program, std::vector<Complet
 Command config_command(const Overrides& overrides);
 Command data_command();
 Command debug_command();
+Command graph_command();
 Command init_command();
 Command inspect_command();  // of `data`
 // launched: what follows "--", which take_launched() takes out of the arguments. commands: of

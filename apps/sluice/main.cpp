@@ -265,7 +265,7 @@ int run(int argc, char** argv) {
   for (const Command& own :
        {plan_command(overrides), config_command(overrides), split_command(), schedule_command(),
         launch_command(launched, command_names()), data_command(), debug_command(),
-        metrics_command(), init_command(), report_command(),
+        metrics_command(), graph_command(), init_command(), report_command(),
         Command{"help", "Prints this help, or that of a command."}})
     program.commands.push_back(own);
   std::vector<CompletedText> texts;

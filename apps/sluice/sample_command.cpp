@@ -26,8 +26,12 @@ struct SampleArguments {
 int sample_model(const SampleArguments& arguments, const Overrides& overrides) {
   RunConfig config = load_run_config("", overrides, sluice_environment());
   set_log_level(config.metrics.log_level);
-  config.model = {.path = arguments.model, .dtype = config.model.dtype};
-  config.origins["model.path"] = "command 'sluice sample'";
+  const bool is_graph = arguments.model.ends_with(".pt2");
+  ModelOptions model = {.dtype = config.model.dtype};
+  (is_graph ? model.graph : model.path) = arguments.model;
+  if (is_graph) model.path = config.model.path;
+  config.model = std::move(model);
+  config.origins[is_graph ? "model.graph" : "model.path"] = "command 'sluice sample'";
   // One rank, unless a layout is asked for.
   if (config.origins.at("parallelism.pipeline_parallel_degree") == "default")
     config.parallelism.pipeline.num_ranks = 1;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "archive/graph_model.h"
 #include "base/format.h"
 #include "base/option_names.h"
 #include "base/strict_json.h"
@@ -83,13 +84,28 @@ ModuleNames modules_of(const std::optional<std::string>& text) {
   return names;
 }
 
+// Modules that are named are layers of their own.
+ModelSpec graph_of(const SplitArguments& arguments) {
+  detail::GraphOptions options;
+  const auto add = [&](std::vector<std::string> names) {
+    for (std::string& name : names) options.cuts.modules.push_back(std::move(name));
+  };
+  add(list_of("--split-points", arguments.split_points));
+  add(list_of("--cuts", arguments.cuts));
+  for (std::vector<std::string>& stage : modules_of(arguments.modules)) add(std::move(stage));
+  return detail::describe_graph(
+      detail::graph_of_model(detail::read_exported_graph(*arguments.model), options), options,
+      {arguments.microbatch_size.value_or(1), arguments.seq_len.value_or(512)});
+}
+
 ModelSpec model_of(const SplitArguments& arguments) {
   if (arguments.model.has_value() == arguments.layers.has_value()) {
     refuse_split(arguments.model ? "--model and --layers exclude each other" : "no model is given",
                  "give --model DIR_OR_CONFIG_JSON or --layers N");
   }
-  return arguments.model ? read_language_model_spec(*arguments.model)
-                         : model_spec_of_blocks(*arguments.layers);
+  if (!arguments.model) return model_spec_of_blocks(*arguments.layers);
+  return detail::is_graph_path(*arguments.model) ? graph_of(arguments)
+                                                 : read_language_model_spec(*arguments.model);
 }
 
 PartitionOptions options_of(const SplitArguments& arguments) {

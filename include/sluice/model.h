@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -24,6 +25,9 @@
 #include "sluice/model_spec.h"
 #include "sluice/parts/values.h"
 
+namespace c10 {
+struct IValue;
+}
 namespace torch::nn {
 class Sequential;
 }
@@ -112,6 +116,12 @@ struct Model {
       fuse = {};
   // Those of `inputs` that a batch may leave out: layers that read one get an undefined tensor.
   std::vector<std::string> optional_inputs = {};
+  // Layers that depend on the batch and on constants alone (masks, rotary tables), in order: they
+  // have no parameters and draw nothing. Every stage that reads what they write runs them first, so
+  // that it never crosses a cut (ModelSpec::free_layers).
+  std::vector<LayerSpec> free_layers = {};
+  // What is planned, where the model knows it: sizes and costs too. Empty: describe(layers).
+  std::shared_ptr<const ModelSpec> description = {};
 };
 
 // The layers of a child whose class derives from torch::nn::Sequential's: one layer, or where its
@@ -137,6 +147,33 @@ template <typename Block>
 Model from_children(const torch::nn::Module& parent,
                     const std::function<at::Tensor(Block&, const at::Tensor&)>& call,
                     const std::string& input = "x");
+
+// An operator of exported graphs that LibTorch does not have. Its arguments are those of the node,
+// as written: tensors, numbers, texts, none, and lists of them. It returns all tensors that the
+// node has as results.
+struct GraphOperator {
+  std::string name;  // "sluice::my_op", or with an overload "sluice::my_op.out"
+  std::function<std::vector<at::Tensor>(const std::vector<c10::IValue>&)> call;
+  bool is_random = false;  // draws, from the default generator
+};
+
+struct GraphModelOptions {
+  std::string layer_class = {};           // of the blocks; "": the elements of lists
+  std::vector<std::string> modules = {};  // further layers: where it is cut, what runs twice
+  std::string loss_output = {};  // the result that is the loss; "": what the archive says, else the
+                                 // causal loss of "logits"
+  std::string products = {};     // of RunOptions::autocast, "bfloat16", for the plan
+  std::vector<GraphOperator> operators = {};
+  // Of the microbatches that the model's description is for; 0: as exported.
+  std::int64_t rows = 0, length = 0;
+};
+
+// An exported graph (docs/any-model.md). Its weights are those of the archive, else drawn; those of
+// a Hugging Face directory by Model::initialization.tensor = stored_values(directory). Inputs have
+// the names of the exported model's arguments; a causal loss of "logits" reads "labels" too. Throws
+// Error(kInput) for a file that is no such archive, or has operators that neither LibTorch nor
+// options.operators has, naming them; Error(kUsage) for names that the graph does not have.
+Model load_graph(const std::string& path, const GraphModelOptions& options = {});
 
 // The rows of a batch: the first size of its first tensor that has one; 0: it has none.
 std::int64_t count_rows(const Values& batch);

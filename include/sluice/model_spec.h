@@ -67,7 +67,8 @@ struct ParameterSpec {
   std::string tied_to;  // full name of the first use, when this is another use of it
   std::string dtype = "float32";
   bool trainable = true;
-  bool of_adapter = false;  // beside the weights of the base (lora.h)
+  bool of_adapter = false;     // beside the weights of the base (lora.h)
+  std::string stored_as = {};  // in a Hugging Face directory, where that is another name
   std::int64_t numel() const;
 };
 
@@ -111,20 +112,28 @@ struct LayerInfo {
 };
 
 struct ModelSpec {
-  std::string family;                         // model_type of config.json; "": of none
-  std::string dtype;                          // dtype / torch_dtype of config.json, "" if absent
-  std::vector<ValueSpec> inputs;              // of every batch
-  std::vector<LayerInfo> layers;              // forward order
+  std::string family;             // model_type of config.json; "": of none
+  std::string dtype;              // dtype / torch_dtype of config.json, "" if absent
+  std::vector<ValueSpec> inputs;  // of every batch
+  std::vector<LayerInfo> layers;  // forward order
+  // Those that depend on the batch and on constants alone (masks, rotary tables): on no stage,
+  // never cut, and what they write never crosses. Every stage that reads it runs them for itself.
+  std::vector<LayerInfo> free_layers;
   std::int64_t vocab_size = 0;                // token ids are below it; 0: the batch has none
   std::optional<std::int64_t> max_positions;  // the longest sequence; none: no limit
   // Longer ones work, but the model was not made for them.
   std::optional<std::int64_t> usual_positions;
   std::string config_text;  // config.json as read, for writing it back
+  // The exported graph that it describes, where it describes one (src/archive).
+  std::shared_ptr<const struct GraphOfModel> graph;
 
   // The layers that are counted in a split: [first, second) from the first to the last block,
   // with all that is between.
   std::pair<int, int> block_range() const;
   int num_blocks() const { return block_range().second - block_range().first; }
+  // Indices of the free layers that these layers need, and `outputs` beside them, in order.
+  std::vector<int> free_layers_of(const std::vector<int>& layers,
+                                  const std::vector<std::string>& outputs = {}) const;
   std::int64_t num_parameters() const;  // each tied parameter once
 };
 

@@ -5,7 +5,8 @@
 // (src/graph), what an operator costs (family/operators.h).
 //
 // Invariants of what read_exported_graph() returns:
-//  1. every number of a value is an index into `values`; a value is written once, by an input or one
+//  1. every number of a value is an index into `values`; a value is written once, by an input or
+//  one
 //     node, before every node that reads it;
 //  2. the nodes of higher-order operators stand in the place of these (Node::grad_mode);
 //  3. dtypes are names as in safetensors' and sluice's messages ("float32", "int64", "bool").
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,7 +28,7 @@ struct GraphValue {
   enum class Kind : std::uint8_t { kTensor, kInt, kFloat, kBool };  // but tensors, symbolic numbers
   std::string name;                                                 // in the archive
   Kind kind = Kind::kTensor;
-  // Of a tensor.
+  // Of a tensor; "" and none of a result that nothing reads, which the archive does not describe.
   std::string dtype;
   std::vector<SizeExpression> sizes;
   // Of a symbolic number, where the archive says what it is.
@@ -36,17 +38,17 @@ struct GraphValue {
 struct GraphArgument {
   enum class Kind : std::uint8_t {
     kNone,
-    kValue,   // `value`
-    kInt,     // `integer`
-    kFloat,   // `real`
-    kComplex,  // `real`, `imaginary`
-    kBool,    // `integer`
-    kString,  // `text`
-    kDtype,   // `text`: "float32"
-    kLayout,  // `text`: "strided"
-    kDevice,  // `text`: "cpu", "cuda:0"
+    kValue,         // `value`
+    kInt,           // `integer`
+    kFloat,         // `real`
+    kComplex,       // `real`, `imaginary`
+    kBool,          // `integer`
+    kString,        // `text`
+    kDtype,         // `text`: "float32"
+    kLayout,        // `text`: "strided"
+    kDevice,        // `text`: "cpu", "cuda:0"
     kMemoryFormat,  // `text`: "contiguous", "preserve", "channels_last", "channels_last_3d"
-    kList,    // `list`, of any of these
+    kList,          // `list`, of any of these
   };
   Kind kind = Kind::kNone;
   int value = -1;
@@ -57,7 +59,7 @@ struct GraphArgument {
 };
 
 struct ModuleCall {
-  std::string key;         // of the call: "model.encoder.dropout@1" for the second of that module
+  std::string key;         // of the call: "encoder.dropout@1" for the second of that module
   std::string path;        // full name of the module; "": the model itself
   std::string class_name;  // "transformers.models.llama.modeling_llama.LlamaMLP"
 };
@@ -92,15 +94,15 @@ struct GraphInput {
   };
   Kind kind = Kind::kBatch;
   std::string name;
-  int value = -1;           // -1: kNumber
-  bool persistent = true;   // kBuffer: is in a state dictionary
+  int value = -1;          // -1: kNumber
+  bool persistent = true;  // kBuffer: is in a state dictionary
   GraphArgument constant;
 };
 
 struct GraphOutput {
   enum class Kind : std::uint8_t { kResult, kBufferWrite };
   Kind kind = Kind::kResult;
-  std::string name;  // "logits"; of kBufferWrite the full name of the buffer
+  std::string name;     // "logits"; of kBufferWrite the full name of the buffer
   GraphArgument value;  // kValue, or a constant
 };
 
@@ -121,11 +123,11 @@ struct GraphModule {
 // The bytes of one tensor.
 struct GraphTensor {
   std::string name;    // full name
-  std::string record;  // equal ones share their bytes: tied
+  std::string record;  // equal ones share their bytes: tied; "": not in the archive
   std::string dtype;
   std::vector<std::int64_t> sizes, strides;
-  std::int64_t storage_offset = 0;  // in elements
-  std::int64_t offset = 0, bytes = 0;  // of the record in the file; bytes 0: not in the archive
+  std::int64_t storage_offset = 0;     // in elements
+  std::int64_t offset = 0, bytes = 0;  // of the record in the file
   bool trainable = true;               // requires_grad
   bool is_parameter = true;
 };
@@ -138,16 +140,20 @@ struct GraphFacts {
     std::int64_t example = 0;
   };
   bool present = false;
-  std::string tool, torch, transformers;  // versions
+  std::string tool, torch, transformers;                  // versions
+  std::string class_name;                                 // of the model
   std::vector<std::pair<std::string, std::string>> ties;  // {name, name of the first use}
+  // {full name, name in the files of model.path}, where transformers stores it under another.
+  std::vector<std::pair<std::string, std::string>> stored;
   std::vector<Size> sizes;
-  std::vector<std::string> outputs;  // names of the results, in order
-  std::string config;                // config.json as text; "": none
-  std::string dtype;                 // of the floating parameters
+  std::vector<std::string> outputs;     // names of the results, in order
+  std::string config;                   // config.json as text; "": none
+  std::string dtype;                    // of the floating parameters
   std::string loss_output, loss_count;  // names of results; "": none
   bool loss_is_sum = false;
   bool has_weights = false;
-  std::string checked;  // what was compared before writing: "model", "two layers of each kind", "no"
+  std::string
+      checked;  // what was compared before writing: "model", "two layers of each kind", "no"
   std::vector<std::string> notes;
 };
 
@@ -168,6 +174,12 @@ struct ExportedGraph {
 // or too long, an unknown version of the schema, a value that is read before it is written or
 // written twice, a tensor whose elements are outside its record.
 ExportedGraph read_exported_graph(const std::string& path);
+class ZipFile;
+ExportedGraph read_exported_graph(const ZipFile& zip);  // the same of a file that is open
+
+// "aten.linear(hidden, weight) -> linear_3 of model.layers.0.mlp": a node in messages, of bounded
+// length.
+std::string to_text(const GraphNode& node, const GraphModule& module);
 
 // True for a path whose name ends with ".pt2".
 bool is_graph_path(const std::string& path);

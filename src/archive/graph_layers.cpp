@@ -14,7 +14,7 @@
 namespace sluice::detail {
 namespace {
 
-using Kind = GraphInput::Kind;
+using InputKind = GraphInput::Kind;
 using Names = std::vector<std::string>;
 
 template <typename T>
@@ -40,15 +40,49 @@ std::string_view operator_of(const GraphNode& node) {
 
 // Views in LibTorch's sense, also those that may copy.
 bool is_view(const GraphNode& node) {
-  static const std::set<std::string_view> views = {
-      "alias",         "as_strided",   "broadcast_to", "chunk",       "contiguous", "detach",
-      "diagonal",      "expand",       "expand_as",    "flatten",     "imag",       "movedim",
-      "mT",            "narrow",       "numpy_T",      "permute",     "real",       "reshape",
-      "reshape_as",    "select",       "slice",        "split",       "split_with_sizes",
-      "squeeze",       "swapaxes",     "swapdims",     "t",           "tensor_split",
-      "to",            "transpose",    "type_as",      "unbind",      "unflatten",  "unfold",
-      "unsqueeze",     "unsafe_chunk", "unsafe_split", "view",        "view_as",
-      "view_as_complex", "view_as_real", "_unsafe_view", "broadcast_tensors"};
+  static const std::set<std::string_view> views = {"alias",
+                                                   "as_strided",
+                                                   "broadcast_to",
+                                                   "chunk",
+                                                   "contiguous",
+                                                   "detach",
+                                                   "diagonal",
+                                                   "expand",
+                                                   "expand_as",
+                                                   "flatten",
+                                                   "imag",
+                                                   "movedim",
+                                                   "mT",
+                                                   "narrow",
+                                                   "numpy_T",
+                                                   "permute",
+                                                   "real",
+                                                   "reshape",
+                                                   "reshape_as",
+                                                   "select",
+                                                   "slice",
+                                                   "split",
+                                                   "split_with_sizes",
+                                                   "squeeze",
+                                                   "swapaxes",
+                                                   "swapdims",
+                                                   "t",
+                                                   "tensor_split",
+                                                   "to",
+                                                   "transpose",
+                                                   "type_as",
+                                                   "unbind",
+                                                   "unflatten",
+                                                   "unfold",
+                                                   "unsqueeze",
+                                                   "unsafe_chunk",
+                                                   "unsafe_split",
+                                                   "view",
+                                                   "view_as",
+                                                   "view_as_complex",
+                                                   "view_as_real",
+                                                   "_unsafe_view",
+                                                   "broadcast_tensors"};
   return node.target.starts_with("aten.") && views.contains(operator_of(node));
 }
 
@@ -73,12 +107,13 @@ std::vector<int> values_written(const GraphNode& node) {
 
 // The class as a person would say it: the whole name, or its end behind a dot.
 bool is_class(const std::string& full, const std::string& name) {
-  return full == name ||
-         (full.size() > name.size() && full.ends_with(name) && full[full.size() - name.size() - 1] == '.');
+  return full == name || (full.size() > name.size() && full.ends_with(name) &&
+                          full[full.size() - name.size() - 1] == '.');
 }
 
 bool is_number(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // The path up to its first component that is a number; "": none is.
@@ -145,7 +180,7 @@ class Layering {
     for (const GraphInput& input : module_.inputs) {
       if (input.value < 0) continue;
       input_of_[static_cast<std::size_t>(input.value)] = &input;
-      if (input.kind != Kind::kBatch) continue;
+      if (input.kind != InputKind::kBatch) continue;
       result_.value_names[static_cast<std::size_t>(input.value)] = input.name;
       if (is_tensor(input.value)) result_.inputs.push_back(input.name);
     }
@@ -162,7 +197,8 @@ class Layering {
       const bool shares = is_view(node(i)) || writes_in_place(node(i));
       for (const int value : values_written(node(i))) {
         writer_[static_cast<std::size_t>(value)] = i;
-        if (shares && !read.empty()) base_[static_cast<std::size_t>(value)] = base_[static_cast<std::size_t>(read.front())];
+        if (shares && !read.empty())
+          base_[static_cast<std::size_t>(value)] = base_[static_cast<std::size_t>(read.front())];
       }
     }
   }
@@ -172,9 +208,10 @@ class Layering {
     for (const GraphOutput& output : module_.outputs)
       if (output.kind == GraphOutput::Kind::kResult) known.push_back(output.name);
     for (const std::string& name : wanted) {
-      const auto found = std::find_if(module_.outputs.begin(), module_.outputs.end(), [&](const GraphOutput& output) {
-        return output.kind == GraphOutput::Kind::kResult && output.name == name;
-      });
+      const auto found = std::find_if(
+          module_.outputs.begin(), module_.outputs.end(), [&](const GraphOutput& output) {
+            return output.kind == GraphOutput::Kind::kResult && output.name == name;
+          });
       if (found == module_.outputs.end()) {
         throw Error(ErrorKind::kInput, {.what = "the graph has no result '" + name + "'",
                                         .where = graph_.path,
@@ -182,9 +219,10 @@ class Layering {
       }
       const GraphArgument& argument = found->value;
       if (argument.kind != GraphArgument::Kind::kValue || !is_tensor(argument.value)) {
-        throw Error(ErrorKind::kInput, {.what = "the result '" + name + "' of the graph is no tensor",
-                                        .where = graph_.path,
-                                        .remedy = "export the model with a tensor of this name"});
+        throw Error(ErrorKind::kInput,
+                    {.what = "the result '" + name + "' of the graph is no tensor",
+                     .where = graph_.path,
+                     .remedy = "export the model with a tensor of this name"});
       }
       add_once(outputs_, argument.value);
       std::string& shown = result_.value_names[static_cast<std::size_t>(argument.value)];
@@ -198,7 +236,8 @@ class Layering {
     for (int i = 0; i < num_nodes(); ++i) {
       if (!writes_in_place(node(i))) continue;
       const std::vector<int> read = values_read(node(i));
-      if (!read.empty()) written_[static_cast<std::size_t>(base_[static_cast<std::size_t>(read.front())])] = true;
+      if (!read.empty())
+        written_[static_cast<std::size_t>(base_[static_cast<std::size_t>(read.front())])] = true;
     }
     for (int i = 0; i < num_nodes(); ++i) {  // statistics of a batch norm that trains
       if (operator_of(node(i)) != "batch_norm" && operator_of(node(i)) != "instance_norm") continue;
@@ -212,7 +251,7 @@ class Layering {
     result_.is_free.assign(module_.nodes.size(), false);
     for (std::size_t v = 0; v < module_.values.size(); ++v) {
       const GraphInput* input = input_of_[v];
-      value_free_[v] = input && input->kind != Kind::kParameter && !written_[v];
+      value_free_[v] = input && input->kind != InputKind::kParameter && !written_[v];
     }
     for (int i = 0; i < num_nodes(); ++i) {
       const std::vector<int> read = values_read(node(i)), written = values_written(node(i));
@@ -239,7 +278,8 @@ class Layering {
   void find_forbidden() {
     no_cut_.assign(order_.size() + 1, false);
     std::vector<int> position(module_.nodes.size(), -1);
-    for (std::size_t p = 0; p < order_.size(); ++p) position[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
+    for (std::size_t p = 0; p < order_.size(); ++p)
+      position[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
     const auto forbid = [&](int first, int last) {  // between positions
       for (int p = first + 1; p <= last; ++p) no_cut_[static_cast<std::size_t>(p)] = true;
     };
@@ -287,10 +327,11 @@ class Layering {
       }
     }
     if (blocks_.empty() && !cuts_.layer_class.empty()) {
-      throw Error(ErrorKind::kUsage,
-                  {.what = "the graph has no module of class '" + cuts_.layer_class + "'",
-                   .where = "`layer_class`",
-                   .remedy = suggest_name(cuts_.layer_class, Names(classes.begin(), classes.end()))});
+      throw Error(
+          ErrorKind::kUsage,
+          {.what = "the graph has no module of class '" + cuts_.layer_class + "'",
+           .where = "`layer_class`",
+           .remedy = suggest_name(cuts_.layer_class, Names(classes.begin(), classes.end()))});
     }
     if (!blocks_.empty()) return;
     // Without blocks, the modules next to the root that the model is made of.
@@ -299,7 +340,8 @@ class Layering {
       std::set<std::string> children;
       for (const int i : order_)
         for (const ModuleCall& call : node(i).modules)
-          if (is_inside(call.path, opened) && call.path.find('.', opened.empty() ? 0 : opened.size() + 1) == std::string::npos)
+          if (is_inside(call.path, opened) &&
+              call.path.find('.', opened.empty() ? 0 : opened.size() + 1) == std::string::npos)
             children.insert(call.path);
       if (children.size() > 1) blocks_ = children;
       if (children.size() != 1) break;
@@ -323,7 +365,11 @@ class Layering {
       const bool block = blocks_.contains(call.path), named = is_named(call.path);
       // The innermost module that is named, else the block.
       if (named || (block && unit.key.empty()))
-        unit = {.key = call.key, .path = call.path, .class_name = call.class_name, .is_block = unit.is_block || block, .is_named = named};
+        unit = {.key = call.key,
+                .path = call.path,
+                .class_name = call.class_name,
+                .is_block = unit.is_block || block,
+                .is_named = named};
       if (!unit.key.empty()) continue;
       if (holds_blocks(call.path) || holds_named(call.path)) continue;
       unit = {.key = call.key, .path = call.path, .class_name = call.class_name};
@@ -332,7 +378,8 @@ class Layering {
   }
 
   double bytes_of(int value) const {
-    double bytes = static_cast<double>(dtype_size(module_.values[static_cast<std::size_t>(value)].dtype));
+    double bytes =
+        static_cast<double>(dtype_size(module_.values[static_cast<std::size_t>(value)].dtype));
     for (const SizeExpression& size : module_.values[static_cast<std::size_t>(value)].sizes)
       bytes *= size.is_number() ? static_cast<double>(size.number()) : 64.0;  // any size will do
     return bytes;
@@ -349,9 +396,11 @@ class Layering {
       for (const int value : values_written(node(order_[k]))) {
         if (!is_tensor(value)) continue;
         const std::vector<int>& readers = readers_[static_cast<std::size_t>(value)];
-        const bool later = contains(outputs_, value) || std::any_of(readers.begin(), readers.end(), [&](int reader) {
-          return position_of_[static_cast<std::size_t>(reader)] >= static_cast<int>(p);
-        });
+        const bool later =
+            contains(outputs_, value) ||
+            std::any_of(readers.begin(), readers.end(), [&](int reader) {
+              return position_of_[static_cast<std::size_t>(reader)] >= static_cast<int>(p);
+            });
         if (later && seen.insert(value).second) bytes += bytes_of(value);
       }
     }
@@ -359,7 +408,8 @@ class Layering {
   }
 
   // Nodes [begin, end) of no unit: those before the returned position join what is before them.
-  std::size_t place_of_cut(const std::vector<Unit>& units, std::size_t begin, std::size_t end) const {
+  std::size_t place_of_cut(const std::vector<Unit>& units, std::size_t begin,
+                           std::size_t end) const {
     if (begin == 0) return begin;
     if (end == units.size() || units[begin - 1].key == units[end].key) return end;
     std::size_t place = begin;
@@ -373,7 +423,8 @@ class Layering {
 
   void place() {
     position_of_.assign(module_.nodes.size(), -1);
-    for (std::size_t p = 0; p < order_.size(); ++p) position_of_[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
+    for (std::size_t p = 0; p < order_.size(); ++p)
+      position_of_[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
     std::vector<Unit> units;
     for (const int i : order_) units.push_back(unit_of(node(i)));
     std::set<std::string> with_parameters;  // keys of units
@@ -381,7 +432,7 @@ class Layering {
       const std::vector<int> read = values_read(node(order_[p]));
       if (std::any_of(read.begin(), read.end(), [&](int value) {
             const GraphInput* input = input_of_[static_cast<std::size_t>(value)];
-            return input && input->kind == Kind::kParameter;
+            return input && input->kind == InputKind::kParameter;
           }))
         with_parameters.insert(units[p].key);
     }
@@ -421,7 +472,7 @@ class Layering {
       const std::size_t end = k + 1 < begins.size() ? begins[k + 1] : order_.size();
       const bool joins = no_cut_[begin] && !result_.layers.empty();
       if (joins) {
-        require_not_named(units[begin], result_.layers.back());
+        require_not_named(units[begin - 1], units[begin]);
       } else {
         GraphLayer layer;
         layer.name = distinct_name(units[begin].key);
@@ -436,15 +487,16 @@ class Layering {
     set_modules();
   }
 
-  // A name that was said has to be a place where a cut can be.
-  void require_not_named(const Unit& unit, const GraphLayer& before) const {
-    if (!unit.is_named) return;
-    throw Error(ErrorKind::kUsage,
-                {.what = formatted("the graph cannot be cut between '{}' and '{}': what one makes is "
-                                   "written in place by the other, or they are of one operator",
-                                   before.name, unit.path),
-                 .where = graph_.path,
-                 .remedy = "name another module"});
+  // A name that was said has to be a place where a cut can be, before it and behind it.
+  void require_not_named(const Unit& before, const Unit& unit) const {
+    if (!before.is_named && !unit.is_named) return;
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = formatted("the graph cannot be cut between '{}' and '{}': what one makes is "
+                           "written in place by the other, or they are of one operator",
+                           before.path, unit.path),
+         .where = graph_.path,
+         .remedy = "name another module"});
   }
 
   std::string distinct_name(const std::string& key) {
@@ -471,7 +523,8 @@ class Layering {
     std::map<std::string, std::set<int>> layers_of;  // by path
     for (std::size_t l = 0; l < result_.layers.size(); ++l)
       for (const int i : result_.layers[l].nodes)
-        for (const ModuleCall& call : node(i).modules) layers_of[call.path].insert(static_cast<int>(l));
+        for (const ModuleCall& call : node(i).modules)
+          layers_of[call.path].insert(static_cast<int>(l));
     for (std::size_t l = 0; l < result_.layers.size(); ++l) {
       GraphLayer& layer = result_.layers[l];
       for (const int i : layer.nodes) {
@@ -481,7 +534,8 @@ class Layering {
           break;
         }
       }
-      if (!contains(layer.modules, layer.name)) layer.modules.insert(layer.modules.begin(), layer.name);
+      if (!contains(layer.modules, layer.name))
+        layer.modules.insert(layer.modules.begin(), layer.name);
       if (layer.modules == Names{layer.name}) layer.modules.clear();
     }
   }
@@ -520,9 +574,13 @@ class Layering {
       for (const int i : layer.nodes) {
         for (const int value : values_read(node(i))) {
           const GraphInput* input = input_of_[static_cast<std::size_t>(value)];
-          if (input && input->kind == Kind::kParameter) {
-            layer.parameters.push_back({.value = value, .node = i, .name = {}, .of = input->name, .tied_to = {}});
-          } else if (input && input->kind != Kind::kBatch) {
+          if (input && input->kind == InputKind::kParameter) {
+            const bool known = std::any_of(layer.parameters.begin(), layer.parameters.end(),
+                                           [&](const GraphUse& use) { return use.value == value; });
+            if (!known)
+              layer.parameters.push_back(
+                  {.value = value, .name = {}, .of = input->name, .tied_to = {}});
+          } else if (input && input->kind != InputKind::kBatch) {
             add_once(layer.held, value);
           } else if (is_tensor(value)) {
             const int writer = writer_[static_cast<std::size_t>(value)];
@@ -533,15 +591,45 @@ class Layering {
         for (const int value : values_written(node(i))) {
           if (!is_tensor(value)) continue;
           const std::vector<int>& readers = readers_[static_cast<std::size_t>(value)];
-          const bool leaves = contains(outputs_, value) || std::any_of(readers.begin(), readers.end(), [&](int reader) {
-            const int to = layer_of[static_cast<std::size_t>(reader)];
-            return to >= 0 && to != k;
-          });
+          const bool leaves = contains(outputs_, value) ||
+                              std::any_of(readers.begin(), readers.end(), [&](int reader) {
+                                const int to = layer_of[static_cast<std::size_t>(reader)];
+                                return to >= 0 && to != k;
+                              });
           if (leaves) add_once(layer.writes, value);
         }
       }
       add_sizes(layer);
+      for (const int value : layer.reads)
+        if (is_shared(value, layer)) layer.shared.push_back(value);
+      // What layers write comes first, then the batch, then what is free.
+      std::stable_sort(layer.reads.begin(), layer.reads.end(),
+                       [&](int a, int b) { return kind_of_read(a) < kind_of_read(b); });
     }
+  }
+
+  // Read by several nodes of the layer, and in another block, too. A block that is cut in two is
+  // still one: what its parts read adds up as where it is whole.
+  bool is_shared(int value, const GraphLayer& layer) const {
+    const std::vector<int>& readers = readers_[static_cast<std::size_t>(value)];
+    const auto here = std::count_if(readers.begin(), readers.end(),
+                                    [&](int reader) { return contains(layer.nodes, reader); });
+    if (here < 2 || input_of_[static_cast<std::size_t>(value)]) return false;
+    const std::string home = home_of(node(layer.nodes.front()));
+    return std::any_of(readers.begin(), readers.end(),
+                       [&](int reader) { return home_of(node(reader)) != home; });
+  }
+
+  // The block that a node is in, else the outermost module that holds none.
+  std::string home_of(const GraphNode& of) const {
+    for (const ModuleCall& call : of.modules)
+      if (blocks_.contains(call.path) || !holds_blocks(call.path)) return call.path;
+    return {};
+  }
+
+  int kind_of_read(int value) const {
+    if (input_of_[static_cast<std::size_t>(value)]) return 1;
+    return value_free_[static_cast<std::size_t>(value)] ? 2 : 0;
   }
 
   // A symbol that a layer needs, and nothing that it reads tells, is told by an input of the batch.
@@ -557,7 +645,7 @@ class Layering {
     };
     for (const int value : layer.reads) add_told(value);
     for (const GraphInput& input : module_.inputs) {
-      if (input.kind != Kind::kBatch || input.value < 0 || !is_tensor(input.value)) continue;
+      if (input.kind != InputKind::kBatch || input.value < 0 || !is_tensor(input.value)) continue;
       const bool helps = std::any_of(needed.begin(), needed.end(), [&](const std::string& symbol) {
         return !told.contains(symbol) && has_symbol(input.value, symbol);
       });
@@ -573,35 +661,77 @@ class Layering {
                        [&](const SizeExpression& size) { return size.symbol() == symbol; });
   }
 
-  // The first use of a tensor has its own name where the module that reads it has one of its own,
-  // else that of the first name; later uses are tied to it.
-  void name_uses() {
-    std::map<std::string, std::string> tied;  // name -> first name of its tie group
+  // {name, first name of its tie group}.
+  std::map<std::string, std::string> tied_names() const {
+    std::map<std::string, std::string> tied;
     for (const auto& [name, first] : graph_.facts.ties) tied[name] = first;
-    std::map<std::string, std::string> record_of;
+    std::map<std::string, std::string> first_of;  // by place in the archive
     for (const GraphTensor& tensor : graph_.tensors) {
-      if (graph_.facts.present && !graph_.facts.has_weights) break;  // all share one record
-      if (tensor.bytes == 0) continue;
-      const auto [first, added] = record_of.emplace(
-          formatted("{} {}", tensor.record, tensor.storage_offset), tensor.name);
-      if (!added && tensor.is_parameter) tied.emplace(tensor.name, first->second);
+      if (tensor.bytes == 0 || !tensor.is_parameter) continue;
+      const auto [first, added] =
+          first_of.emplace(formatted("{} {}", tensor.record, tensor.storage_offset), tensor.name);
+      if (!added) tied.emplace(tensor.name, first->second);
     }
-    const auto group_of = [&](const std::string& name) {
-      const auto found = tied.find(name);
-      return found == tied.end() ? name : found->second;
-    };
-    std::map<std::string, std::string> first_use;  // group -> full name
+    return tied;
+  }
+
+  // A use has the name of the module that reads it, where the tensor has one there; else, the first
+  // of all, the first name of the tie group, or "NAME@1". A first name that no module reads comes
+  // before, as checkpoints of transformers have it (T5's "shared").
+  void name_uses() {
+    const std::map<std::string, std::string> tied = tied_names();
+    std::map<std::string, Names> group_of;  // by first name
+    for (const auto& [name, first] : tied) group_of[first].push_back(name);
+    std::map<std::string, std::set<std::string>> paths_of;  // of the modules that read the group
+    for (const GraphLayer& layer : result_.layers) {
+      for (const GraphUse& use : layer.parameters) {
+        const auto found = tied.find(use.of);
+        paths_of[found == tied.end() ? use.of : found->second].insert(reader_of(use));
+      }
+    }
+    std::map<std::string, std::string> first_use;  // first name -> full name
     std::set<std::string> taken;
     for (GraphLayer& layer : result_.layers) {
       for (GraphUse& use : layer.parameters) {
-        std::string name = use.of;
-        for (int times = 1; taken.contains(name); ++times) name = formatted("{}@{}", use.of, times);
-        taken.insert(name);
-        use.name = name;
-        const auto [first, added] = first_use.emplace(group_of(use.of), name);
-        if (!added) use.tied_to = first->second;
+        const auto found = tied.find(use.of);
+        const std::string first = found == tied.end() ? use.of : found->second;
+        const bool is_first = !first_use.contains(first);
+        use.name = is_first && !paths_of[first].contains(module_of(first))
+                       ? first
+                       : name_of_use(use, first, group_of[first], taken);
+        if (is_first)
+          first_use[first] = use.name;
+        else
+          use.tied_to = first_use[first];
+        taken.insert(use.name);
       }
     }
+    for (const GraphInput& input : module_.inputs) {
+      if (input.kind != InputKind::kParameter || result_.layers.empty()) continue;
+      const auto found = tied.find(input.name);
+      const std::string first = found == tied.end() ? input.name : found->second;
+      if (!first_use.emplace(first, first).second) continue;
+      result_.layers.back().unread.push_back(first);
+    }
+  }
+
+  std::string reader_of(const GraphUse& use) const {
+    return node(readers_[static_cast<std::size_t>(use.value)].front()).module_path();
+  }
+  static std::string module_of(const std::string& parameter) {
+    const std::size_t dot = parameter.rfind('.');
+    return dot == std::string::npos ? "" : parameter.substr(0, dot);
+  }
+
+  std::string name_of_use(const GraphUse& use, const std::string& first, const Names& group,
+                          const std::set<std::string>& taken) const {
+    const std::string path = reader_of(use);
+    if (!taken.contains(first) && (group.empty() || module_of(first) == path)) return first;
+    for (const std::string& name : group)
+      if (!taken.contains(name) && module_of(name) == path) return name;
+    if (!taken.contains(first)) return first;
+    for (int times = 1;; ++times)
+      if (std::string name = formatted("{}@{}", first, times); !taken.contains(name)) return name;
   }
 
   const ExportedGraph& graph_;
@@ -630,11 +760,13 @@ bool writes_in_place(const GraphNode& node) {
 
 bool draws_random_numbers(const GraphNode& node) {
   static const std::set<std::string_view> random = {
-      "alpha_dropout", "bernoulli",    "dropout",      "feature_alpha_dropout",
-      "feature_dropout", "multinomial", "native_dropout", "normal", "poisson", "rand",
-      "rand_like",     "randint",      "randint_like", "randn", "randn_like", "randperm", "rrelu",
-      "bernoulli_",    "dropout_",     "exponential_", "normal_", "random_",  "uniform_",
-      "exponential",   "uniform"};
+      "alpha_dropout",   "bernoulli",   "dropout",        "feature_alpha_dropout",
+      "feature_dropout", "multinomial", "native_dropout", "normal",
+      "poisson",         "rand",        "rand_like",      "randint",
+      "randint_like",    "randn",       "randn_like",     "randperm",
+      "rrelu",           "bernoulli_",  "dropout_",       "exponential_",
+      "normal_",         "random_",     "uniform_",       "exponential",
+      "uniform"};
   const std::string_view name = operator_of(node);
   if (name == "scaled_dot_product_attention") {
     const GraphArgument* p = node.argument("dropout_p");
@@ -647,7 +779,8 @@ std::vector<std::string> modules_of_class(const GraphModule& module, const std::
   Names paths;
   for (const GraphNode& node : module.nodes)
     for (const ModuleCall& call : node.modules)
-      if (is_class(call.class_name, name) && !contains(paths, call.path)) paths.push_back(call.path);
+      if (is_class(call.class_name, name) && !contains(paths, call.path))
+        paths.push_back(call.path);
   return paths;
 }
 

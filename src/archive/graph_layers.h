@@ -14,7 +14,8 @@
 //  1. every node that is neither free nor a symbolic number is in one layer, in order;
 //  2. no cut is between a tensor and a later write into it or into a view of it, nor inside a
 //     higher-order operator;
-//  3. layers do not depend on the names in GraphCuts, but that a named module is a layer of its own.
+//  3. layers do not depend on the names in GraphCuts, but that a named module is a layer of its
+//  own.
 // Thread-safety: values; pure functions.
 #pragma once
 
@@ -29,21 +30,20 @@ namespace sluice::detail {
 
 // What decides where layers begin.
 struct GraphCuts {
-  // The class of the blocks ("LlamaDecoderLayer", or with its module's name before it). "": elements
-  // of lists, the outermost ones.
+  // The class of the blocks ("LlamaDecoderLayer", or with its module's name before it). "":
+  // elements of lists, the outermost ones.
   std::string layer_class;
   // Modules that are layers of their own, also inside a block. Names that no node has are left to
   // whoever looks for them.
   std::vector<std::string> modules;
 };
 
-// One use of a parameter: every node that reads it has one, so that gradients add up alike wherever
-// the graph is cut.
+// One use of a parameter: every node that reads it has one, with a value of its own, so that
+// gradients add up alike wherever the graph is cut.
 struct GraphUse {
-  int value = -1;      // of the graph's input
-  int node = -1;       // that reads it
-  std::string name;    // full name: the parameter's own, or of a later use "NAME@1"
-  std::string of;      // the parameter in ExportedGraph::tensors
+  int value = -1;       // of the graph's input
+  std::string name;     // full name: the parameter's own, or of a later use "NAME@1"
+  std::string of;       // the parameter in ExportedGraph::tensors
   std::string tied_to;  // full name of the first use, "" if this is it
 };
 
@@ -56,8 +56,13 @@ struct GraphLayer {
   // Tensors by their values: of the batch, of free layers, of earlier layers; what later layers or
   // the outputs read.
   std::vector<int> reads, writes;
+  // Of `reads`: values that another block reads too, and several nodes here.
+  std::vector<int> shared;
   std::vector<GraphUse> parameters;
   std::vector<int> held;  // buffers and constants that it reads, by their values
+  // Names of parameters that no node reads: the last layer has them, frozen, so that a checkpoint
+  // has the whole model.
+  std::vector<std::string> unread;
 };
 
 struct GraphLayers {

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace sluice::detail {
 
@@ -20,8 +21,11 @@ using SymbolValues = std::map<std::string, std::int64_t, std::less<>>;
 
 class SizeExpression {
  public:
+  struct Node;  // size_node.h
+
   SizeExpression() = default;  // 0
   SizeExpression(std::int64_t number) : number_(number) {}
+  explicit SizeExpression(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
 
   // text: what torch.export writes, sympy's srepr ("Mul(Integer(32), Symbol('s70', integer=True))";
   // also FloorDiv, Mod, PythonMod, Max, Min, Pow, Add, CeilDiv, ModularIndexing, ToFloat, .. as it
@@ -30,20 +34,20 @@ class SizeExpression {
   static SizeExpression parse(std::string_view text);
 
   bool is_number() const { return node_ == nullptr; }
-  std::int64_t number() const { return number_; }  // precondition: is_number()
+  std::int64_t number() const { return number_; }   // precondition: is_number()
+  const Node* node() const { return node_.get(); }  // nullptr: is_number()
   // Its symbol, where it is nothing else.
   std::optional<std::string> symbol() const;
   void add_symbols(std::set<std::string>& to) const;
 
-  // Throws Error(kInput) without a place for a symbol that has no value, for a division by 0 and
-  // for a number beyond 64 bits.
+  // Throws Error(kInput) without a place for a symbol that has no value, for a division by 0, for a
+  // number beyond 64 bits and for one that is not whole. A condition is 0 or 1.
   std::int64_t at(const SymbolValues& values) const;
   std::string text() const;  // "32*s70", for messages
 
   friend bool operator==(const SizeExpression&, const SizeExpression&);
 
  private:
-  struct Node;
   std::shared_ptr<const Node> node_;
   std::int64_t number_ = 0;
 };
@@ -53,8 +57,8 @@ class SizeExpression {
 class SizeRule {
  public:
   // text: Python, as an archive's guards_code has it ("L['pixel_values'].size()[0] == 3",
-  // "(s70 % 8) == 0 or s70 <= 2"). `L['NAME'].size()[I]` is the symbol "NAME.I". Throws Error(kInput)
-  // without a place for what it does not know.
+  // "(s70 % 8) == 0 or s70 <= 2"). `L['NAME'].size()[I]` is the symbol "NAME.I". Throws
+  // Error(kInput) without a place for what it does not know.
   static SizeRule parse(std::string_view text);
   // values: also of the symbols "NAME.I" that it names. As SizeExpression::at().
   bool holds(const SymbolValues& values) const;
@@ -62,8 +66,7 @@ class SizeRule {
   const std::set<std::string>& symbols() const { return symbols_; }
 
  private:
-  struct Node;
-  std::shared_ptr<const Node> node_;
+  SizeExpression condition_;
   std::string text_;
   std::set<std::string> symbols_;
 };

@@ -23,8 +23,9 @@ std::string position_text(std::string_view text, std::size_t byte, const std::st
 
 class JsonBuilder final : public JsonEvents {
  public:
-  JsonBuilder(std::string_view text, const std::string& file, KeyOrder order)
-      : text_(text), file_(file), order_(order) {}
+  JsonBuilder(std::string_view text, const std::string& file, KeyOrder order,
+              std::size_t max_values)
+      : text_(text), file_(file), order_(order), max_values_(max_values) {}
 
   Json take() { return std::move(root_); }
 
@@ -81,6 +82,10 @@ class JsonBuilder final : public JsonEvents {
   Json::Members& members_of_open() { return std::get<Json::Object>(open_.back().value_).members; }
 
   bool add(Json value) {
+    if (++num_values_ > max_values_) {
+      refuse(formatted("JSON has more than {} values", max_values_), file_,
+             "name a JSON file made for this");
+    }
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().is_array()) {
@@ -109,14 +114,16 @@ class JsonBuilder final : public JsonEvents {
   std::string_view text_;
   const std::string& file_;
   KeyOrder order_;
+  std::size_t max_values_, num_values_ = 0;
   std::vector<Json> open_;  // lists and objects
   Json root_;
 };
 
 std::size_t find_nul(std::string_view json) { return json.find('\0'); }
 
-Json parse_strict_json(std::string_view text, const std::string& file_name, KeyOrder order) {
-  JsonBuilder builder(text, file_name, order);
+Json parse_strict_json(std::string_view text, const std::string& file_name, KeyOrder order,
+                       std::size_t max_values) {
+  JsonBuilder builder(text, file_name, order, max_values);
   if (const std::size_t nul = find_nul(text); nul != std::string_view::npos)
     builder.malformed({nul + 1, "a NUL character"});
   read_json(text, builder);

@@ -5,6 +5,8 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,9 +21,10 @@ inline constexpr int kMaxJsonDepth = 64;
 enum class KeyOrder { kSorted, kAsWritten };
 
 // Throws Error(kInput) at "file:line:column": not JSON, not UTF-8, nested deeper than
-// kMaxJsonDepth, a key twice in one object, bytes after the document, a NUL character.
+// kMaxJsonDepth, a key twice in one object, bytes after the document, a NUL character, more than
+// max_values values (a value takes up to 72 bytes of memory, but two in a text).
 Json parse_strict_json(std::string_view text, const std::string& file_name,
-                       KeyOrder order = KeyOrder::kSorted);
+                       KeyOrder order = KeyOrder::kSorted, std::size_t max_values = SIZE_MAX);
 
 // Nothing for all that parse_strict_json refuses.
 std::optional<Json> parse_json(std::string_view text);

@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "archive/graph_model.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -27,7 +29,6 @@
 #include "engine/replicas.h"
 #include "io/adapter_directory.h"
 #include "report/run_texts.h"
-#include "sluice/causal_lm.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
 #include "sluice/pipeline.h"
@@ -43,15 +44,16 @@ std::int64_t rows_of(const TokenData& data, std::int64_t batch_size, std::int64_
 }
 
 // The replica's share of the microbatches that `count` rows make.
-StepBatch batch_of_replica(const TokenData& data, std::int64_t first, std::int64_t count,
-                           const EvaluationBatches& batches, std::int64_t step) {
+StepBatch batch_of_replica(const TokenData& data, const Model& model, std::int64_t first,
+                           std::int64_t count, const EvaluationBatches& batches,
+                           std::int64_t step) {
   const std::int64_t size = batches.microbatch_size, all = (count + size - 1) / size;
   const std::int64_t from = all * batches.replica / batches.num_replicas;
   const std::int64_t to = all * (batches.replica + 1) / batches.num_replicas;
   StepBatch batch;
   if (from < to) {
     const std::int64_t num_rows = std::min(to * size, count) - from * size;
-    batch = causal_lm_batch(data.read({first + from * size}, num_rows), size, step);
+    batch = batch_of(model, data.read({first + from * size}, num_rows), size, step);
   }
   batch.step = step;
   batch.first_microbatch = from;
@@ -71,6 +73,7 @@ EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, 
 
 void require_counted_labels(const TokenData& data, const RunConfig& config,
                             std::int64_t max_batches) {
+  if (!data.counts_labels()) return;
   const std::int64_t batch_size = batch_sizes(config).global_batch;
   if (max_batches == 0) return data.require_counted_labels(/*steps=*/0, batch_size);
   const std::int64_t num_rows = rows_of(data, batch_size, max_batches);
@@ -85,15 +88,15 @@ void require_counted_labels(const TokenData& data, const RunConfig& config,
 }
 
 DataLoss evaluate_data(
-    const TokenData& data, const EvaluationBatches& batches, std::int64_t max_batches,
-    std::int64_t step,
+    const TokenData& data, const Model& model, const EvaluationBatches& batches,
+    std::int64_t max_batches, std::int64_t step,
     const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of) {
   const std::int64_t batch_size = batches.batch_size;
   const std::int64_t num_rows = rows_of(data, batch_size, max_batches);
   DataLoss total;
   for (std::int64_t first = 0; first < num_rows; first += batch_size) {
     const StepBatch batch =
-        batch_of_replica(data, first, std::min(batch_size, num_rows - first), batches, step);
+        batch_of_replica(data, model, first, std::min(batch_size, num_rows - first), batches, step);
     for (const MicrobatchLoss& loss : losses_of(batch)) {
       total.sum += loss.sum;
       total.tokens += loss.count;
@@ -120,11 +123,15 @@ std::string last_checkpoint_in(const std::string& folder) {
 
 namespace {
 
+constexpr std::size_t kMostConfigBytes = 16 << 20;
+
 // Weights of the same shapes may be those of another model.
 void require_same_config(const std::string& path, const ModelSpec& spec) {
   const std::string file = path + "/config.json";
   if (!std::filesystem::exists(file)) return;
-  const Json theirs = model_of(read_model_spec(path).config_text), own = model_of(spec.config_text);
+  const std::string text =
+      spec.graph ? read_text(file, kMostConfigBytes) : read_model_spec(path).config_text;
+  const Json theirs = model_of(text), own = model_of(spec.config_text);
   const auto require_same = [&](const std::string& key) {
     if (theirs.at(key) == own.at(key)) return;
     throw Error(ErrorKind::kCheckpoint,
@@ -164,6 +171,7 @@ OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
 
 EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
                                      const std::string& checkpoint) {
+  if (spec.graph) require_evaluation(spec.graph->graph, config.origins.at("model.graph"));
   EvaluatedWeights weights;
   weights.adapter = adapter_of_config(config, spec);
   const bool is_stored = weights.adapter && !config.model.adapter.empty();
@@ -178,11 +186,25 @@ EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& s
     require_base_of_run(config.model.adapter, spec, weights.opened);
     require_base_layers(*weights.tensors, *weights.opened.directory);
   }
-  if (weights.opened.directory) return weights;
+  if (weights.opened.are_given()) return weights;
   throw Error(ErrorKind::kUsage,
-              {.what = "model.config alone has no weights to evaluate",
-               .where = config.origins.at("model.config"),
+              {.what = spec.graph ? "the archive of model.graph has no weights to evaluate"
+                                  : "model.config alone has no weights to evaluate",
+               .where = config.origins.at(spec.graph ? "model.graph" : "model.config"),
                .remedy = "set model.path, or give --checkpoint a directory with weights"});
+}
+
+RunOptions evaluation_options(const RunConfig& config, const EvaluatedWeights& weights) {
+  RunOptions options = run_options(config);
+  if (weights.opened.in_archive) options.weights = InitialWeights::kDrawn;
+  return options;
+}
+
+void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& model,
+                              Pipeline& pipeline) {
+  if (!weights.opened.directory) return;
+  pipeline.load_weights(weights_of(*weights.opened.directory, model,
+                                   weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
 }
 
 // Gradients and optimizer are not there; what microbatches keep for a backward is more than
@@ -206,16 +228,16 @@ DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan,
                           const std::map<std::string, std::string>& identity, Transport& transport,
                           std::string& doing) {
   const int rank = transport.rank();
-  const Model model = causal_lm(plan.model, layer_options(config, weights.adapter));
+  const Model model = run_model(config, plan.model, weights.adapter);
   doing = "comparing the processes";
   require_same_run(identity, transport.world());
   doing = "making the modules";
-  Pipeline pipeline(model, plan, transport, run_options(config));
+  Pipeline pipeline(model, plan, transport, evaluation_options(config, weights));
   doing = "loading the weights";
-  pipeline.load_weights(weights_of(*weights.opened.directory, plan.model,
-                                   weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
+  load_weights_to_evaluate(weights, plan.model, pipeline);
   doing = "evaluating";
-  return evaluate_data(data, evaluation_batches(config, plan, rank), /*max_batches=*/0, /*step=*/0,
+  return evaluate_data(data, model, evaluation_batches(config, plan, rank), /*max_batches=*/0,
+                       /*step=*/0,
                        [&](const StepBatch& batch) { return pipeline.evaluate(batch); });
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "archive/graph_model.h"
 #include "base/content_hash.h"
 #include "base/format.h"
 #include "base/strict_json.h"
@@ -16,6 +17,7 @@
 #include "comm/gather_messages.h"
 #include "command/inputs.h"
 #include "config/batch_sizes.h"
+#include "config/graph_data.h"
 #include "config/key_table.h"
 #include "data/data_format.h"
 #include "data/data_words.h"
@@ -116,9 +118,10 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
   add_text(model_of(spec.config_text).dump(), hash);
   if (weights.directory) {
     fingerprint.bytes = add_files(files_of(*weights.directory), hash);
-  } else {
+  } else if (!weights.in_archive) {
     add_text("drawn", hash);
   }
+  if (spec.graph) fingerprint.bytes += add_files({spec.graph->graph.path}, hash);
   fingerprint.hash = hash.digits();
   return fingerprint;
 }
@@ -133,7 +136,8 @@ Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) 
   return fingerprint;
 }
 
-Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files) {
+Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
+                             bool has_tokens) {
   ContentHash hash;
   Fingerprint fingerprint;
   std::vector<std::string> read;
@@ -150,12 +154,12 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
       add_text("entry", hash);
     }
   }
-  add_text(tokenizer_of(config, files), hash);
+  add_text(has_tokens ? tokenizer_of(config, files) : "fields", hash);
   for (const detail::Key& key : detail::key_table()) {
     const std::string name = key.full_name();
     // Keys that come to be later leave the fingerprints of before as they are.
     const bool counts = key.decides_data && key.get(config) != key.default_value() &&
-                        name != "data.tokenizer" &&
+                        name != "data.tokenizer" && (has_tokens || name != "training.seq_len") &&
                         (name != "training.seed" || config.data.shuffle);
     if (counts) add_text(formatted("{} = {}", name, detail::to_toml(key.get(config))), hash);
   }
@@ -188,7 +192,8 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
   all.of["configuration"] = settings_fingerprint(all.settings);
   all.of["model"] = model_fingerprint(spec, weights);
   if (!config.model.adapter.empty()) all.of["adapter"] = adapter_fingerprint(config, spec);
-  all.of["data"] = data_fingerprint(config, expand_data_files(config));
+  const bool has_tokens = !spec.graph || detail::data_of_graph(spec).tokens;
+  all.of["data"] = data_fingerprint(config, expand_data_files(config), has_tokens);
   if (!config.validation.files.empty()) {
     ContentHash hash;
     const std::uint64_t bytes = add_files(expand_validation_files(config), hash);

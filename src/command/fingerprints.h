@@ -34,7 +34,9 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
 // files: as they are read, in their order. With what decides which sequence is number n: the
 // format, the keys of data that are not their default, seq_len, the tokenizer that makes tokens of
 // text, the seed where the order hangs on it.
-Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files);
+// has_tokens: rows are sequences, not fields alone, which neither tokenizer nor seq_len decide.
+Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
+                             bool has_tokens = true);
 
 // "section.key" -> its value as TOML, of every key that decides numbers.
 std::map<std::string, std::string> settings(const RunConfig& config);

@@ -48,7 +48,7 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   int more = 0;  // rounds after the deadline
   Clock::time_point now = Clock::now();
   for (int round = 1;; ++round) {
-    trainer.step(some_batch(config, small.spec, round), /*learning_rate=*/0);
+    trainer.step(some_batch(config, small, round), /*learning_rate=*/0);
     const Clock::time_point after = Clock::now();
     longest = std::max(longest, seconds_between(now, after));
     now = after;

@@ -220,6 +220,7 @@ void ProcessRun::read_ahead() {
   steps.last = config.training.steps;
   steps.batch_size = batch_sizes(config).global_batch;
   steps.done = resume.done;
+  steps.count = count_by_model(config, plan.model);
   for (const int rank : ranks.here) steps.rows[rank] = rows_of(rank);
   batches.emplace(data, std::move(steps));
 }

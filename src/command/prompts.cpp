@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "archive/graph_model.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
@@ -14,8 +15,10 @@
 #include "base/text.h"
 #include "command/fingerprints.h"
 #include "command/inputs.h"
+#include "config/graph_data.h"
 #include "data/special_tokens.h"
 #include "layer/philox.h"
+#include "model/graph_batch.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -67,9 +70,38 @@ std::string settings_warning(const Json& settings) {
   return formatted("generation_config.json sets {}, which is not followed", join(names, ", "));
 }
 
-Inputs inputs_of(const std::vector<std::int32_t>& ids) {
+// extra: the names of other inputs that follow from the length of the text.
+Inputs inputs_of(const std::vector<std::int32_t>& ids, const std::vector<ValueSpec>& extra) {
   const at::Tensor ids_L = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt);
-  return {{"input_ids", ids_L.to(at::kLong).unsqueeze(0)}};
+  Inputs inputs = {{"input_ids", ids_L.to(at::kLong).unsqueeze(0)}};
+  if (extra.empty()) return inputs;
+  TokenRows rows;
+  rows.num_rows = 1;
+  rows.seq_len = static_cast<std::int64_t>(ids.size());
+  for (const auto& [name, value] : detail::graph_inputs(rows, 0, 1, extra)) inputs.add(name, value);
+  return inputs;
+}
+
+// A graph's inputs beside input_ids that a text alone decides.
+std::vector<ValueSpec> inputs_of_text(const ModelSpec& spec) {
+  std::vector<ValueSpec> inputs;
+  if (!spec.graph) return inputs;
+  const detail::GraphData data = detail::data_of_graph(spec);
+  if (!data.tokens || !data.fields.empty()) {
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = data.tokens ? formatted("the graph needs '{}' too, which a text does not say",
+                                         data.fields.front().name)
+                             : "the rows of the graph are no texts",
+         .where = spec.graph->graph.path,
+         .remedy = "prompts are for models of text alone"});
+  }
+  for (const ValueSpec& input : spec.inputs) {
+    if ((input.name == "attention_mask" && data.takes_mask) ||
+        (input.name == "position_ids" && data.takes_positions))
+      inputs.push_back(input);
+  }
+  return inputs;
 }
 
 // A number of [0, 1) for the token at a position.
@@ -93,8 +125,8 @@ std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double 
 }
 
 std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids,
-                        const SampleOptions& options) {
-  const std::vector<Values> outputs = pipeline.predict(inputs_of(ids), OutputRanks::kAll);
+                        const std::vector<ValueSpec>& extra, const SampleOptions& options) {
+  const std::vector<Values> outputs = pipeline.predict(inputs_of(ids, extra), OutputRanks::kAll);
   const at::Tensor last_V = outputs.front().get("logits").select(0, 0).select(0, -1).to(at::kFloat);
   const std::int64_t token =
       options.temperature == 0
@@ -107,7 +139,8 @@ std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids
 
 Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
                const SampleOptions& options)
-    : tokens_(text_options(config, spec)),
+    : extra_(inputs_of_text(spec)),
+      tokens_(text_options(config, spec)),
       text_(std::move(text)),
       ids_(tokens_.encode(text_, /*add_special_tokens=*/true)),
       options_(options),
@@ -154,7 +187,7 @@ Continuation Prompt::go_on(Pipeline& pipeline) const {
       result.ended = "length";
       break;
     }
-    const std::int32_t next = next_token(pipeline, all, options_);
+    const std::int32_t next = next_token(pipeline, all, extra_, options_);
     all.push_back(next);
     result.tokens.push_back(next);
     if (std::find(end_ids_.begin(), end_ids_.end(), next) != end_ids_.end()) {

@@ -20,8 +20,9 @@ namespace sluice {
 
 class Prompt {
  public:
-  // Throws Error(kUsage) for a prompt without tokens or without room for one
-  // more, Error(kInput) for a tokenizer that cannot be read, or bytes without a vocabulary.
+  // Throws Error(kUsage) for a prompt without tokens or without room for one more, and for a graph
+  // that takes more than a text; Error(kInput) for a tokenizer that cannot be read, or bytes
+  // without a vocabulary.
   Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
          const SampleOptions& options);
 
@@ -37,6 +38,7 @@ class Prompt {
  private:
   std::string text_of(const std::vector<std::int32_t>& tokens) const;
 
+  std::vector<ValueSpec> extra_;  // inputs of a graph that a text alone decides
   data::TextTokens tokens_;
   std::string text_, warning_;
   std::vector<std::int32_t> ids_;

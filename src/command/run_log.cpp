@@ -15,6 +15,7 @@
 #include "command/inputs.h"
 #include "command/machine_state.h"
 #include "command/processes.h"
+#include "config/graph_data.h"
 #include "config/option_keys.h"
 #include "ops/bfloat16_speed.h"
 #include "report/run_texts.h"
@@ -98,10 +99,17 @@ void RunLog::print(const std::string& text) const {
   std::cout.clear();
 }
 
+bool RunLog::has_tokens() const {
+  return !plan_.model.graph || detail::data_of_graph(plan_.model).tokens;
+}
+
 std::string RunLog::data_text() const {
-  std::string text = formatted("data: {} bytes, {} sequences of at most {} tokens an epoch",
-                               with_commas(data_.num_bytes()), with_commas(data_.num_sequences()),
-                               with_commas(config_.training.seq_len));
+  const std::string bytes = with_commas(data_.num_bytes());
+  const std::string rows = with_commas(data_.num_sequences());
+  std::string text = has_tokens()
+                         ? formatted("data: {} bytes, {} sequences of at most {} tokens an epoch",
+                                     bytes, rows, with_commas(config_.training.seq_len))
+                         : formatted("data: {} bytes, {} rows an epoch", bytes, rows);
   if (unigram_entropy_)
     text += formatted("\n  unigram entropy {} a byte", nats_and_bits(*unigram_entropy_));
   return text + "\n";
@@ -234,7 +242,8 @@ void RunLog::end(const RunEnd& of) {
     text += unigram_entropy_
                 ? formatted("loss: {} a byte; unigram entropy {}\n", nats_and_bits(last_.loss),
                             nats_and_bits(*unigram_entropy_))
-                : formatted("loss: {} nats a token\n", fixed(last_.loss, 4));
+                : formatted("loss: {}{}\n", fixed(last_.loss, 4),
+                            data_.counts_labels() ? " nats a token" : "");
   }
   text += formatted("weights: {}\n", of.weights);
   if (file_) text += formatted("metrics: {}\n", file_->path());

@@ -75,6 +75,7 @@ class RunLog {
   void give_up_metrics(const Error& error, const std::string& consequence);
   void print(const std::string& text) const;
   std::string data_text() const;
+  bool has_tokens() const;  // the loss is one of tokens
   std::string resume_text() const;
   void warn_of_slow_bfloat16() const;
 

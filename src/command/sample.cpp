@@ -39,6 +39,7 @@ std::string model_in(const std::string& path) {
 }
 
 void choose_model(RunConfig& config) {
+  if (!config.model.graph.empty()) return;
   config.model.path = model_in(config.model.path);
   config.lora = {};
   config.training.loss_chunks = LossChunks::kOff;  // logits are wanted
@@ -82,14 +83,12 @@ Continuation sample_here(const RunConfig& config, const Plan& plan, const Prompt
   run_ranks(ranks.connect(), threads, nullptr, [&](Transport& transport) {
     std::string doing = "comparing the processes";
     try {
-      const Model model = causal_lm(plan.model, layer_options(config, weights.adapter));
+      const Model model = run_model(config, plan.model, weights.adapter);
       require_same_run(identity, transport.world());
       doing = "making the modules";
-      Pipeline pipeline(model, plan, transport, run_options(config));
+      Pipeline pipeline(model, plan, transport, evaluation_options(config, weights));
       doing = "loading the weights";
-      pipeline.load_weights(weights_of(*weights.opened.directory, plan.model,
-                                       weights.tensors ? &*weights.tensors : nullptr,
-                                       pipeline.seed()));
+      load_weights_to_evaluate(weights, plan.model, pipeline);
       doing = "going on with the prompt";
       continuations.at(transport.rank()) = prompt.go_on(pipeline);
     } catch (...) {
@@ -115,7 +114,7 @@ std::optional<Continuation> sample(RunConfig config, const std::string& text,
                                    const SampleOptions& options) {
   try {
     choose_model(config);
-    const Prompt prompt(config, read_model_spec(config.model.path), text, options);
+    const Prompt prompt(config, model_of_config(config), text, options);
     config.training.seq_len = prompt.length();
     const Plan plan = plan_of_config(config);
     ProcessJob processes(read_launch_environment(),

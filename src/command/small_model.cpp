@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "command/inputs.h"
+#include "model/graph_batch.h"
 
 namespace sluice {
 namespace {
@@ -66,7 +67,7 @@ RunConfig of_one_rank(RunConfig config) {
 SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
                        const std::vector<detail::LayerGroup>& groups) {
   SmallModel small;
-  Model all = causal_lm(whole, layer_options(config, adapter_of_config(config, whole)));
+  Model all = run_model(config, whole, adapter_of_config(config, whole));
   small.spec = whole;
   small.spec.layers.clear();
   small.model = all;
@@ -96,11 +97,22 @@ SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
   return small;
 }
 
-StepBatch some_batch(const RunConfig& config, const ModelSpec& spec, std::int64_t step) {
+StepBatch some_batch(const RunConfig& config, const SmallModel& small, std::int64_t step) {
+  if (small.spec.graph) {
+    StepBatch batch;
+    batch.step = step;
+    const Values inputs = detail::made_up_inputs(
+        small.spec, {config.training.microbatch_size, config.training.seq_len});
+    for (int m = 0; m < kMicrobatches; ++m) {
+      batch.counts.push_back(small.model.count(inputs));
+      batch.microbatches.push_back(inputs);
+    }
+    return batch;
+  }
   TokenRows rows;
   rows.num_rows = kMicrobatches * config.training.microbatch_size;
   rows.seq_len = config.training.seq_len;
-  const std::int64_t vocabulary = std::max<std::int64_t>(1, spec.vocab_size);
+  const std::int64_t vocabulary = std::max<std::int64_t>(1, small.spec.vocab_size);
   for (std::int64_t i = 0; i < rows.num_rows * rows.seq_len; ++i)
     rows.ids.push_back(static_cast<std::int32_t>((i * 7919 + 13) % vocabulary));
   rows.labels = rows.ids;

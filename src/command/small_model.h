@@ -35,6 +35,6 @@ SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
                        const std::vector<detail::LayerGroup>& groups);
 
 // A batch of a round, which has a microbatch for B and one for I and W.
-StepBatch some_batch(const RunConfig& config, const ModelSpec& spec, std::int64_t step);
+StepBatch some_batch(const RunConfig& config, const SmallModel& small, std::int64_t step);
 
 }  // namespace sluice

@@ -19,7 +19,6 @@
 #include "optim/optimizer.h"
 #include "report/run_texts.h"
 #include "report/straggler.h"
-#include "sluice/causal_lm.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 
@@ -48,10 +47,10 @@ bool is_validated(const ProcessRun& run, std::int64_t step) {
   return has_any && interval > 0 && step % interval == 0;
 }
 
-double validation_loss(const ProcessRun& run, Pipeline& pipeline, int rank, std::int64_t step,
-                       const std::string& doing) {
+double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
+                       std::int64_t step, const std::string& doing) {
   const double loss =
-      evaluate_data(*run.validation, evaluation_batches(run.config, run.plan, rank),
+      evaluate_data(*run.validation, model, evaluation_batches(run.config, run.plan, rank),
                     run.config.validation.steps, step,
                     [&](const StepBatch& batch) { return pipeline.evaluate(batch); })
           .mean();
@@ -62,11 +61,11 @@ double validation_loss(const ProcessRun& run, Pipeline& pipeline, int rank, std:
 }
 
 // Collective; the same on every rank.
-Validated validate(const ProcessRun& run, Pipeline& pipeline, int rank, std::int64_t step,
-                   std::string& doing) {
+Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
+                   std::int64_t step, std::string& doing) {
   Validated validated;
   doing = formatted("validation after step {}", step);
-  if (run.validation) validated.loss = validation_loss(run, pipeline, rank, step, doing);
+  if (run.validation) validated.loss = validation_loss(run, model, pipeline, rank, step, doing);
   doing = formatted("going on with validation.prompts after step {}", step);
   for (const Prompt& prompt : run.prompts) {
     Continuation continuation = prompt.go_on(pipeline);
@@ -110,8 +109,8 @@ class StragglerSearch {
 // (run.batches), and every rank decides alike when to log and when to stop. Returns the number of
 // steps done, with those before the run went on. ran: what they kept of the last. doing: kept up to
 // date, for the message of memory that runs out between instructions.
-std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, RankSaves& saves,
-                       LastStep& ran, std::string& doing) {
+std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, Trainer& trainer,
+                       RankSaves& saves, LastStep& ran, std::string& doing) {
   const Group& world = pipeline.world();
   RunLog* const log = run.log_of(world.rank());
   const TrainingOptions& training = run.config.training;
@@ -122,10 +121,11 @@ std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, Ra
     doing = formatted("step {}", step);
     // Whatever fails from here on finds the step before finished and logged by every rank.
     world.barrier().wait();
-    if (log && step == first) log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
+    if (log && step == first)
+      log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
     const Stopwatch watch;
-    const StepBatch batch = causal_lm_batch(run.batches->take(step, world.rank()), own.first,
-                                            training.microbatch_size, step);
+    const StepBatch batch = batch_of(model, run.batches->take(step, world.rank()), own.first,
+                                     training.microbatch_size, step);
     const double lr =
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepResult report = trainer.step(batch, lr);
@@ -153,7 +153,7 @@ std::int64_t run_steps(ProcessRun& run, Pipeline& pipeline, Trainer& trainer, Ra
       stragglers.restart();
       Validated validated;
       try {
-        if (validates) validated = validate(run, pipeline, world.rank(), step, doing);
+        if (validates) validated = validate(run, model, pipeline, world.rank(), step, doing);
       } catch (...) {  // the step itself is done
         if (log) log->step(step, lr, report, stats, {});
         throw;
@@ -243,8 +243,7 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   RunLog* const log = run.log_of(rank);
   std::optional<Progress> progress;
   InterruptedRank own;
-  own.model =
-      std::make_unique<Model>(causal_lm(run.plan.model, layer_options(run.config, run.adapter)));
+  own.model = std::make_unique<Model>(run_model(run.config, run.plan.model, run.adapter));
   compare_processes(run, transport.world(), doing);
   const RunOptions options = rank_options(run, rank, progress);
   const bool draws = options.weights == InitialWeights::kDrawn;
@@ -266,7 +265,7 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   std::string saved;
   LastStep ran;
   try {
-    steps = run_steps(run, pipeline, *own.trainer, *own.saves, ran, doing);
+    steps = run_steps(run, *own.model, pipeline, *own.trainer, *own.saves, ran, doing);
     doing = "saving the last checkpoint";
     saved = own.saves->finish(steps, transport.world());
   } catch (...) {

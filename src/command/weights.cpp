@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "archive/graph_model.h"
 #include "base/format.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -31,7 +32,10 @@ std::string first_names(const std::vector<std::string>& names) {
 }  // namespace
 
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec) {
-  return config.model.path.empty() ? OpenedWeights() : open_weights_in(config.model.path, spec);
+  if (!config.model.path.empty()) return open_weights_in(config.model.path, spec);
+  OpenedWeights weights;
+  weights.in_archive = spec.graph && detail::has_weights(spec.graph->graph);
+  return weights;
 }
 
 OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {

@@ -12,7 +12,9 @@
 namespace sluice {
 
 struct OpenedWeights {
-  std::optional<HfDirectory> directory;  // none: they are drawn
+  std::optional<HfDirectory> directory;  // none: they are drawn, or of the graph's archive
+  bool in_archive = false;               // Model::initialization has them
+  bool are_given() const { return directory.has_value() || in_archive; }
   std::string warning;  // names tensors that the model has no place for; "" for none
 };
 // The checkpoint of model.path, its headers compared with the model (check_checkpoint); nothing

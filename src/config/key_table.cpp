@@ -32,9 +32,15 @@ std::vector<Key> make_table() {
           .is_option("path")
           .means("Hugging Face directory: config.json, *.safetensors (and index), "
                  "tokenizer.json. Either this or `model.config`."),
-      unbuilt_key("model", "graph", [](const C&) -> Value { return std::string(); })
+      key<&C::model, &Model::graph>("model", "graph")
           .path()
-          .means("An exported graph (model.pt2); its weights are from `model.path`."),
+          .means("An exported graph (model.pt2, docs/any-model.md) in place of a family's layers; "
+                 "its weights are from `model.path`, else from the archive, else drawn."),
+      key<&C::model, &Model::loss_output>("model", "loss_output")
+          .decides_the_numbers()
+          .is_option("loss_output")
+          .means("The result of an exported graph that is the loss. Empty: what the archive says, "
+                 "else the causal loss on `logits`."),
       key<&C::model, &Model::adapter>("model", "adapter")
           .path()
           .means("PEFT adapter directory to resume from: its adapter_config.json says what [lora] "
@@ -43,8 +49,10 @@ std::vector<Key> make_table() {
       unbuilt_key("model", "rewrites", [](const C&) -> Value { return true; })
           .decides_the_numbers()
           .means("Rewrite what an exported graph computes into faster operators."),
-      unbuilt_key("model", "transformer_layer_cls", [](const C&) -> Value { return std::string(); })
-          .means("Class of the layers between which an exported graph or a module tree is cut."),
+      key<&C::model, &Model::transformer_layer_cls>("model", "transformer_layer_cls")
+          .is_option("layer_class")
+          .means("Class of the blocks of an exported graph, such as `LlamaDecoderLayer`. Empty: "
+                 "the elements of its lists."),
       key<&C::model, &Model::config>("model", "config")
           .path()
           .means("Only a config.json: weights are initialised, the same bits for every layout."),

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "archive/graph_model.h"
 #include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
@@ -41,12 +42,97 @@ Precision precision_of(const RunConfig& config) {
   return precision;
 }
 
+// The modules of a graph that have to be layers of their own: those between which it is cut, and
+// those that run twice.
+std::vector<std::string> named_modules(const RunConfig& config, const detail::GraphModule& graph) {
+  const PartitionOptions& split = config.parallelism.pipeline.partition;
+  std::vector<std::string> names = split.split_points;
+  names.insert(names.end(), split.cuts.begin(), split.cuts.end());
+  for (const std::vector<std::string>& stage : split.modules)
+    names.insert(names.end(), stage.begin(), stage.end());
+  for (const std::string& name : config.training.activation_checkpoint.names) {
+    const std::vector<std::string> of_class = detail::modules_of_class(graph, name);
+    if (of_class.empty())
+      names.push_back(name);
+    else
+      names.insert(names.end(), of_class.begin(), of_class.end());
+  }
+  return names;
+}
+
+void require_type_of_graph(const RunConfig& config, const ModelSpec& spec) {
+  if (spec.dtype == word(config.model.dtype)) return;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = formatted("the graph was exported in {}, and types are written into it", spec.dtype),
+       .where = is_set(config, "model.dtype") ? config.origins.at("model.dtype")
+                                              : config.origins.at("model.graph"),
+       .remedy = formatted("set model.dtype = \"{}\", or export the model in {}", spec.dtype,
+                           word(config.model.dtype))});
+}
+
+// Keys that a graph has no meaning for.
+void check_graph(const RunConfig& config) {
+  const auto refuse = [&](const std::string& key, const std::string& remedy) {
+    throw Error(ErrorKind::kUsage, {.what = key + " is not for a model.graph",
+                                    .where = config.origins.at(key),
+                                    .remedy = remedy});
+  };
+  if (!config.model.config.empty()) refuse("model.config", "the archive says what the model is");
+  if (config.lora.rank > 0) refuse("lora.rank", "adapters are for the native families");
+  if (!config.model.adapter.empty())
+    refuse("model.adapter", "adapters are for the native families");
+  if (config.data.pack) refuse("data.pack", "a graph keeps no documents apart: write false");
+  if (config.parallelism.pipeline.data_parallel.zero3)
+    refuse("parallelism.zero3", "write zero1 = true");
+}
+
+ModelSpec read_graph(const RunConfig& config) {
+  check_graph(config);
+  detail::GraphOptions options;
+  detail::ExportedGraph graph = detail::read_exported_graph(config.model.graph);
+  if (config.validation.interval > 0)
+    detail::require_evaluation(graph, config.origins.at("validation.interval"));
+  options.cuts.layer_class = config.model.transformer_layer_cls;
+  options.cuts.modules = named_modules(config, graph.training);
+  options.loss_output = config.model.loss_output;
+  if (config.training.mixed_precision != MixedPrecision::kNone)
+    options.products = word(config.training.mixed_precision);
+  ModelSpec spec =
+      detail::describe_graph(detail::graph_of_model(std::move(graph), options), options,
+                             {config.training.microbatch_size, config.training.seq_len});
+  require_type_of_graph(config, spec);
+  return spec;
+}
+
+// The result of `call`, its errors with keys and their places.
+template <typename Call>
+auto in_keys(const RunConfig& config, const Call& call) {
+  try {
+    return call();
+  } catch (const RefusedSchedule&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kMemory) throw;
+    const Error placed = detail::with_places(config, error);
+    throw placed.where() == "default" ? placed.at("this machine") : placed;
+  }
+}
+
 ModelSpec read_model(const RunConfig& config) {
+  if (!config.model.graph.empty()) return in_keys(config, [&] { return read_graph(config); });
+  for (const char* key : {"model.loss_output", "model.transformer_layer_cls"}) {
+    if (!is_set(config, key)) continue;
+    throw Error(ErrorKind::kUsage, {.what = std::string(key) + " is for an exported graph alone",
+                                    .where = config.origins.at(key),
+                                    .remedy = "leave it out, or set model.graph"});
+  }
+
   const std::string& path = config.model.path.empty() ? config.model.config : config.model.path;
   if (path.empty()) {
     throw Error(ErrorKind::kUsage, {.what = "the configuration names no model",
                                     .where = config.file.empty() ? "model.path" : config.file,
-                                    .remedy = "set model.path or model.config"});
+                                    .remedy = "set model.path, model.config or model.graph"});
   }
   return read_model_spec(path, precision_of(config));
 }
@@ -62,7 +148,26 @@ Schedule schedule_of_file(const RunConfig& config) {
       make_stage_map(*options.placement, schedule.num_ranks(), schedule.num_stages()).ranks());
 }
 
-PipelineOptions pipeline_options(const RunConfig& config) {
+// The layers of a graph that are in one of these modules or classes; names of none stay.
+std::vector<std::string> layers_of_names(const std::vector<std::string>& names,
+                                         const ModelSpec& model) {
+  std::vector<std::string> layers;
+  for (const std::string& name : names) {
+    std::vector<std::string> paths = detail::modules_of_class(model.graph->graph.training, name);
+    if (paths.empty()) paths = {name};
+    for (const std::string& path : paths) {
+      const std::size_t before = layers.size();
+      for (const LayerInfo& layer : model.layers)
+        if (layer.name == path || layer.name.starts_with(path + ".") ||
+            layer.name.starts_with(path + "@"))
+          layers.push_back(layer.name);
+      if (layers.size() == before) layers.push_back(path);
+    }
+  }
+  return layers;
+}
+
+PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model) {
   PipelineOptions options = config.parallelism.pipeline;
   options.microbatch_size = config.training.microbatch_size;
   options.seq_len = config.training.seq_len;
@@ -70,6 +175,10 @@ PipelineOptions pipeline_options(const RunConfig& config) {
   options.optimizer = config.optimizer.kind;
   options.trainable = config.training.trainable;
   options.activation_checkpoint = config.training.activation_checkpoint;
+  if (model.graph && !options.activation_checkpoint.names.empty()) {
+    std::vector<std::string>& names = options.activation_checkpoint.names;
+    names = layers_of_names(names, model);
+  }
   // The weights of the end alone are written when the training is over, from where they are.
   options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval > 0;
   if (config.parallelism.schedule_csv.empty()) {
@@ -231,27 +340,13 @@ std::string adapter_note(const Adapter& adapter, const ModelSpec& model) {
          with_commas(model.num_parameters()) + " parameters";
 }
 
-// The result of `call`, its errors with keys and their places.
-template <typename Call>
-auto in_keys(const RunConfig& config, const Call& call) {
-  try {
-    return call();
-  } catch (const RefusedSchedule&) {
-    throw;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kMemory) throw;
-    const Error placed = detail::with_places(config, error);
-    throw placed.where() == "default" ? placed.at("this machine") : placed;
-  }
-}
-
 Asked asked_of(const RunConfig& config, const MeasuredMachine* measured) {
   Asked asked = {.model = read_model(config)};
   asked.adapter = adapter_of_config(config, asked.model);
   if (asked.adapter)
     asked.model = with_adapter(std::move(asked.model), *asked.adapter, precision_of(config));
   in_keys(config, [&] {
-    asked.options = pipeline_options(config);
+    asked.options = pipeline_options(config, asked.model);
     asked.options.balance = balance_of(config);
     set_times(config, measured, asked);
   });
@@ -319,6 +414,8 @@ void mark_configured(const ScheduleCandidate& configured, Comparison& comparison
 }
 
 }  // namespace
+
+ModelSpec model_of_config(const RunConfig& config) { return read_model(config); }
 
 bool needs_measurement(const RunConfig& config) {
   return config.parallelism.costs.empty() && balance_of(config) == Balance::kMeasured;

@@ -52,6 +52,8 @@ struct ModelOptions {
   std::string path;
   std::string adapter;
   std::string config;
+  std::string graph;                               // an exported graph; "": a family
+  std::string loss_output, transformer_layer_cls;  // of a graph
   ParameterType dtype = ParameterType::kFloat32;
 };
 struct TrainingOptions {
@@ -135,6 +137,10 @@ struct RunConfig {
   std::map<std::string, std::string>
       origins;  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_..."
 };
+
+// The model of a configuration, with the costs of its precision and microbatches; without an
+// adapter. Throws as plan_of_config().
+ModelSpec model_of_config(const RunConfig& config);
 
 // One override of the command line: {"training.steps", "10"}. The value is read as TOML; what is
 // not TOML (a bare word) is a string. Relative paths in it are from the working folder.

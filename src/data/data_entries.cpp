@@ -6,6 +6,8 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "data/data_format.h"
+#include "data/data_words.h"
+#include "data/field_reader.h"
 #include "data/mixture.h"
 #include "data/text_tokens.h"
 #include "sluice/error.h"
@@ -15,6 +17,57 @@ namespace {
 
 [[noreturn]] void refuse_weights(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`data.weights`", .remedy = remedy});
+}
+
+// Checks options that have no meaning for rows without tokens, or for those with fields.
+void check_field_options(const TokenDataOptions& options) {
+  check_fields(options.fields, options.tokens);
+  const auto refuse = [](const std::string& option, const std::string& what) {
+    throw Error(ErrorKind::kUsage, {.what = what,
+                                    .where = "`" + option + "`",
+                                    .remedy = "leave `" + option + "` as it is by default"});
+  };
+  if (options.data.pack && !options.fields.empty())
+    refuse("data.pack", "rows with fields of their own cannot be packed");
+  if (options.data.pack && !options.takes_positions)
+    refuse("data.pack", "the model takes no position_ids, by which packed rows are told apart");
+  if (options.tokens) return;
+  if (options.fields.empty()) {
+    throw Error(ErrorKind::kUsage, {.what = "rows have neither tokens nor fields",
+                                    .where = "TokenDataOptions::fields",
+                                    .remedy = "say which fields rows have"});
+  }
+  const DataOptions plain;
+  const auto refuse_set = [&](const std::string& option) {
+    refuse(option, "it is of tokens, and the model takes none");
+  };
+  if (options.data.truncate) refuse_set("data.truncate");
+  if (options.data.pad != plain.pad) refuse_set("data.pad");
+  if (options.data.assistant_only_loss) refuse_set("data.assistant_only_loss");
+  if (options.data.chat_template != plain.chat_template) refuse_set("data.chat_template");
+  if (options.data.tokenizer != plain.tokenizer) refuse_set("data.tokenizer");
+}
+
+// Only rows of .jsonl have fields.
+void require_rows_of_fields(const SourceOptions& entry) {
+  if (entry.format == DataFormat::kJsonl || entry.fields.empty()) return;
+  std::vector<std::string> names;
+  for (const FieldOption& field : entry.fields) names.push_back(field.name);
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("the data is {}, and the model has inputs that only rows have: {}",
+                                 detail::word_of(detail::words_of(entry.format), entry.format),
+                                 join(names, ", ")),
+               .where = entry.files.front(),
+               .remedy = "give .jsonl rows with these fields in `data.files`"});
+}
+
+// The tokenizer, where there are tokens.
+std::shared_ptr<const TextTokens> tokens_of(const TokenDataOptions& options) {
+  check_field_options(options);
+  if (options.tokens) return std::make_shared<const TextTokens>(options);
+  TokenDataOptions none = options;
+  none.data.tokenizer = "bytes";
+  return std::make_shared<const TextTokens>(none);
 }
 
 // The number of files of each entry.
@@ -69,6 +122,10 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
   common.assistant_only_loss = data.assistant_only_loss;
   common.chat_template = data.chat_template;
   common.model_family = options.model_family;
+  common.fields = options.fields;
+  common.has_tokens = options.tokens;
+  common.takes_mask = options.takes_mask;
+  common.takes_positions = options.takes_positions;
   std::vector<std::string> all;
   for (const std::string& file : data.files) all.push_back(data_file_of(file, data.format));
   std::vector<SourceOptions> entries;
@@ -78,6 +135,7 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
     entry.files.assign(next, next + count);
     next += count;
     entry.format = common_format(entry.files, data.format);
+    require_rows_of_fields(entry);
     entries.push_back(std::move(entry));
   }
   std::vector<std::unique_ptr<SequenceSource>> sources;
@@ -91,7 +149,7 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
 }  // namespace
 
 DataEntries::DataEntries(const TokenDataOptions& options)
-    : tokens_(std::make_shared<const TextTokens>(options)),
+    : tokens_(tokens_of(options)),
       sources_(open_sources(options, tokens_)),
       order_(sizes_of(sources_), options.data.weights, options.data.shuffle, options.seed) {}
 

@@ -6,6 +6,8 @@
 #include "base/format.h"
 #include "base/json_events.h"
 #include "base/strict_json.h"
+#include "base/text.h"
+#include "data/field_reader.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -16,22 +18,41 @@ using Numbers = std::vector<std::int64_t>;
 // Builds no document: memory follows the fields that are used, whatever else a row holds.
 class RowHandler final : public JsonEvents {
  public:
-  explicit RowHandler(const std::string& where) : where_(where) {}
-  JsonlRow take() { return std::move(row_); }
+  RowHandler(const std::string& where, const RowFormat& format)
+      : where_(where), format_(format), values_(format.fields.size()) {}
 
-  bool null() override { return other("null"); }
-  bool boolean(bool) override { return other("a boolean"); }
-  bool number_float(double) override { return other("a number that is no integer"); }
+  JsonlRow take() {
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      if (!values_[i]) fail_missing(format_.fields[i]);
+      row_.values.push_back(std::move(*values_[i]));
+    }
+    return std::move(row_);
+  }
+
+  bool null() override {
+    return give([](FieldReader& field) { field.refuse("null"); }) || other("null");
+  }
+  bool boolean(bool value) override {
+    return give([&](FieldReader& field) { field.boolean(value); }) || other("a boolean");
+  }
+  bool number_float(double number) override {
+    return give([&](FieldReader& field) { field.real(number); }) ||
+           other("a number that is no integer");
+  }
   bool number_integer(std::int64_t number) override { return integer(number); }
   bool number_unsigned(std::uint64_t number) override {
-    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-      return other("a huge number");
-    return integer(static_cast<std::int64_t>(number));
+    if (number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return integer(static_cast<std::int64_t>(number));
+    const auto give_huge = [&](FieldReader& field) {
+      if (!field.takes_reals()) field.refuse("a huge number");
+      field.real(static_cast<double>(number));
+    };
+    return give(give_huge) || other("a huge number");
   }
 
   bool string(std::string& text) override {
-    if (skipped_ > 0) return true;
-    if (place_ == Place::kRow && field_ == "text") {
+    if (skipped_ > 0 || give([](FieldReader& field) { field.refuse("a string"); })) return true;
+    if (place_ == Place::kRow && is_text_field()) {
       set_once(row_.text, std::move(text));
     } else if (place_ == Place::kRow && speech_of_field() && field_ != "messages") {
       begin_speech().text = std::move(text);
@@ -50,12 +71,15 @@ class RowHandler final : public JsonEvents {
     const bool is_named = place_ == Place::kRow && row_.fields.size() < kMaxNamedFields;
     if (is_named) row_.fields.push_back(name);
     (place_ == Place::kRow ? field_ : key_) = std::move(name);
+    if (place_ == Place::kRow) look_up_field();
     return true;
   }
 
   bool start_object() override {
     if (skipped_ > 0) {
       ++skipped_;
+    } else if (give([](FieldReader& field) { field.refuse("an object"); })) {
+      return true;
     } else if (place_ == Place::kOutside) {
       place_ = Place::kRow;
     } else if (place_ == Place::kMessages) {
@@ -91,6 +115,8 @@ class RowHandler final : public JsonEvents {
   bool start_array() override {
     if (skipped_ > 0) {
       ++skipped_;
+    } else if (give([](FieldReader& field) { field.start_array(); })) {
+      return true;
     } else if (std::optional<Numbers>* list = numbers_of_field(); place_ == Place::kRow && list) {
       set_once(*list, {});
       list_ = &**list;
@@ -112,6 +138,8 @@ class RowHandler final : public JsonEvents {
   bool end_array() override {
     if (skipped_ > 0) {
       --skipped_;
+    } else if (place_ == Place::kField) {
+      give([](FieldReader& field) { field.end_array(); });
     } else {
       place_ = place_ == Place::kContent ? Place::kMessage : Place::kRow;
     }
@@ -124,18 +152,64 @@ class RowHandler final : public JsonEvents {
 
  private:
   // Inside of what the next value stands.
-  enum class Place { kOutside, kRow, kNumbers, kMessages, kMessage, kContent, kPart };
+  enum class Place { kOutside, kRow, kField, kNumbers, kMessages, kMessage, kContent, kPart };
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::kInput,
-                {.what = what,
-                 .where = where_,
-                 .remedy = "a row is {\"text\": \"...\"}, {\"input_ids\": [...], \"labels\": "
-                           "[...]}, {\"prompt\": \"...\", \"completion\": \"...\"} or "
-                           "{\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}"});
+    throw Error(
+        ErrorKind::kInput,
+        {.what = what, .where = where_, .remedy = format_.tokens ? kTokenRows : fields_text()});
+  }
+  static constexpr const char* kTokenRows =
+      "a row is {\"text\": \"...\"}, {\"input_ids\": [...], \"labels\": [...]}, {\"prompt\": "
+      "\"...\", \"completion\": \"...\"} or {\"messages\": [{\"role\": \"user\", \"content\": "
+      "\"...\"}, ...]}";
+  std::string fields_text() const {
+    std::string text = "a row is {";
+    for (const FieldOption& field : format_.fields)
+      text +=
+          formatted("{}\"{}\": {}", text.back() == '{' ? "" : ", ", field.name, field_text(field));
+    return text + "}";
   }
 
+  [[noreturn]] void fail_missing(const FieldOption& field) const {
+    throw Error(ErrorKind::kInput,
+                {.what = formatted("the row has no '{}', an input of the model", field.name),
+                 .where = where_,
+                 .remedy = formatted("give it {}; the row has {}", field_text(field),
+                                     row_.fields.empty() ? "nothing" : join(row_.fields, ", "))});
+  }
+
+  // ---- fields that are asked for ----
+
+  void look_up_field() {
+    asked_.reset();
+    for (std::size_t i = 0; i < format_.fields.size(); ++i)
+      if (format_.fields[i].name == field_) asked_ = i;
+  }
+
+  // The next value, where it is of a field that is asked for. Returns whether it is.
+  template <typename Give>
+  bool give(Give&& to) {
+    const bool begins = place_ == Place::kRow && asked_;
+    if (skipped_ > 0 || (!begins && place_ != Place::kField)) return false;
+    if (begins) {
+      if (values_[*asked_]) fail("'" + field_ + "' occurs twice");
+      reader_.emplace(format_.fields[*asked_]);
+    }
+    to(*reader_);
+    place_ = Place::kField;
+    if (reader_->is_complete()) {
+      values_[*asked_] = reader_->take();
+      place_ = Place::kRow;
+    }
+    return true;
+  }
+
+  // ---- those of tokens ----
+
+  bool is_text_field() const { return format_.tokens && field_ == "text"; }
   std::optional<Numbers>* numbers_of_field() {
+    if (!format_.tokens) return nullptr;
     if (field_ == "input_ids") return &row_.input_ids;
     if (field_ == "labels") return &row_.labels;
     if (field_ == "attention_mask") return &row_.attention_mask;
@@ -143,6 +217,7 @@ class RowHandler final : public JsonEvents {
     return nullptr;
   }
   std::optional<Speech>* speech_of_field() {
+    if (!format_.tokens) return nullptr;
     if (field_ == "messages") return &row_.messages;
     if (field_ == "prompt") return &row_.prompt;
     if (field_ == "completion") return &row_.completion;
@@ -163,10 +238,11 @@ class RowHandler final : public JsonEvents {
     switch (place_) {
       case Place::kOutside:
         fail(std::string(found) + " instead of an object");
+      case Place::kField:  // has taken it
       case Place::kNumbers:
         fail(std::string(found) + " in '" + field_ + "'");
       case Place::kRow:
-        if (field_ == "text" || numbers_of_field())
+        if (is_text_field() || numbers_of_field())
           fail(std::string(found) + " in '" + field_ + "'");
         if (speech_of_field()) set_wrong(begin_speech(), std::string(found));
         break;
@@ -188,6 +264,7 @@ class RowHandler final : public JsonEvents {
   }
 
   bool integer(std::int64_t number) {
+    if (give([&](FieldReader& field) { field.integer(number); })) return true;
     if (skipped_ == 0 && place_ == Place::kNumbers) {
       list_->push_back(number);
       return true;
@@ -230,7 +307,11 @@ class RowHandler final : public JsonEvents {
   }
 
   const std::string& where_;
+  const RowFormat& format_;
   JsonlRow row_;
+  std::vector<std::optional<FieldValue>> values_;  // of format_.fields
+  std::optional<std::size_t> asked_;               // which of these the row's field is
+  std::optional<FieldReader> reader_;              // of it
   Place place_ = Place::kOutside;
   std::string field_;         // of the row itself
   std::string key_;           // of a message, or of a part of its content
@@ -242,11 +323,16 @@ class RowHandler final : public JsonEvents {
 
 }  // namespace
 
-JsonlRow parse_jsonl_row(std::string_view json, const std::string& where) {
-  RowHandler handler(where);
+JsonlRow parse_jsonl_row(std::string_view json, const std::string& where, const RowFormat& format) {
+  RowHandler handler(where, format);
   if (const std::size_t nul = find_nul(json); nul != std::string_view::npos)
     handler.malformed({nul + 1, {}});
-  read_json(json, handler);
+  try {
+    read_json(json, handler);
+  } catch (const Error& error) {
+    if (!error.where().empty()) throw;
+    throw error.at(where);
+  }
   return handler.take();
 }
 

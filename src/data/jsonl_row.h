@@ -1,15 +1,18 @@
 // One row of a .jsonl file: its fields, checked; anything else in it is skipped without being kept.
 //
 // Owns: the types of the fields. Does not own: which of them a row is made of, what becomes tokens
-// (row_tokens.h).
+// (row_tokens.h), the numbers of fields that a model asks for (field_reader.h).
 // No torch. Thread-safety: values.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "sluice/data.h"
 
 namespace sluice::data {
 
@@ -33,11 +36,21 @@ struct JsonlRow {
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
   std::vector<std::string> fields;  // names of all, in their order; the first kMaxNamedFields
+  std::vector<FieldValue> values;   // of RowFormat::fields, in their order
 };
 inline constexpr std::size_t kMaxNamedFields = 64;
 
+// The fields of a row that have a meaning.
+struct RowFormat {
+  bool tokens = true;  // text, input_ids, labels, messages, ..
+  // Those that are asked for; they go before `tokens`. A row has to have them all.
+  std::span<const FieldOption> fields = {};
+};
+
 // Throws Error(kInput) at `where` ("file:line"): not a JSON object, a field of text or numbers of
-// the wrong type, a known field given twice.
-JsonlRow parse_jsonl_row(std::string_view json, const std::string& where);
+// the wrong type, a known field given twice; and for a field that is asked for: missing, ragged, of
+// other sizes, a value that is no number of its dtype.
+JsonlRow parse_jsonl_row(std::string_view json, const std::string& where,
+                         const RowFormat& format = {});
 
 }  // namespace sluice::data

@@ -86,7 +86,9 @@ bool first_row_has_ids(const std::string& path) {
   return false;
 }
 
-JsonlRows::JsonlRows(std::vector<std::string> files) : files_(std::move(files)) {
+JsonlRows::JsonlRows(std::vector<std::string> files, bool has_tokens,
+                     std::vector<FieldOption> fields)
+    : files_(std::move(files)), has_tokens_(has_tokens), fields_(std::move(fields)) {
   for (const std::string& path : files_) {
     offsets_.push_back(find_rows(File::open(path)));
     first_.push_back(size_);

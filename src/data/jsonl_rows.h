@@ -22,9 +22,10 @@ bool first_row_has_ids(const std::string& path);
 
 class JsonlRows {
  public:
-  // Blank lines are not rows. Throws Error(kInput): a file that cannot be read, a line longer than
-  // 64 MiB, no rows at all.
-  explicit JsonlRows(std::vector<std::string> files);
+  // Blank lines are not rows. fields: those that every row has to have. Throws Error(kInput): a
+  // file that cannot be read, a line longer than 64 MiB, no rows at all.
+  explicit JsonlRows(std::vector<std::string> files, bool has_tokens = true,
+                     std::vector<FieldOption> fields = {});
 
   std::uint64_t size() const { return size_; }
   std::uint64_t num_bytes() const { return num_bytes_; }
@@ -55,7 +56,7 @@ class JsonlRows {
   auto with_row(const File& file, std::size_t file_index, std::uint64_t index, Use&& use) const {
     const std::string json = json_of(file, file_index, index);
     try {
-      return use(parse_jsonl_row(json, ""), std::uint64_t{json.size()});
+      return use(parse_jsonl_row(json, "", {has_tokens_, fields_}), std::uint64_t{json.size()});
     } catch (const Error& error) {
       throw at_row(error, file, file_index, index);
     }
@@ -66,6 +67,8 @@ class JsonlRows {
                std::uint64_t index) const;
 
   std::vector<std::string> files_;
+  bool has_tokens_;
+  std::vector<FieldOption> fields_;
   std::vector<std::vector<std::uint64_t>> offsets_;  // of the rows of a file, then its size
   std::vector<std::uint64_t> first_;                 // number of the first row of every file
   std::uint64_t size_ = 0, num_bytes_ = 0;

@@ -33,10 +33,12 @@ std::string file_of_uncounted(const JsonlRows& rows, const std::vector<std::uint
 
 class JsonlSource final : public SequenceSource {
  public:
-  explicit JsonlSource(const SourceOptions& options) : rows_(options.files), tokens_(options) {
+  explicit JsonlSource(const SourceOptions& options)
+      : rows_(options.files, options.has_tokens, options.fields), tokens_(options) {
     std::uint64_t bytes = 0;
     rows_.for_each(0, [&](std::uint64_t index, JsonlRow row, std::uint64_t json_bytes) {
-      if (counted_in(tokens_.sequence(std::move(row))) == 0) uncounted_.push_back(index);
+      const bool is_uncounted = counted_in(tokens_.sequence(std::move(row))) == 0;
+      if (options.has_tokens && is_uncounted) uncounted_.push_back(index);
       num_checked_ = index + 1;
       return (bytes += json_bytes) < kCheckedBytes;
     });

@@ -64,7 +64,8 @@ ReadAhead::Batch ReadAhead::read(std::int64_t step) const {
   Batch batch;
   batch.takers_left = range_of_.size();
   try {
-    for (StepShare& share : data_.step_shares(step, steps_.batch_size, ranges_, steps_.done))
+    for (StepShare& share :
+         data_.step_shares(step, steps_.batch_size, ranges_, steps_.done, steps_.count))
       batch.shares.push_back(std::make_shared<const StepShare>(std::move(share)));
   } catch (...) {
     batch.error = std::current_exception();

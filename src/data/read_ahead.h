@@ -31,6 +31,7 @@ struct StepsToRead {
   std::int64_t batch_size = 0;  // of all replicas
   StepsDone done;
   std::map<int, BatchRange> rows;  // of each rank that takes batches
+  MicrobatchCount count = {};      // what StepShare::total_counted is a sum of
 };
 
 class ReadAhead {

@@ -56,6 +56,20 @@ void cut_padding(const Numbers& mask, Sequence& row) {
   if (!sees_all) row.mask.assign(mask.begin(), end);
 }
 
+// Fields that are as long as the row has tokens, as it was written.
+void check_lengths(const std::vector<FieldOption>& fields, const std::vector<FieldValue>& values,
+                   std::size_t num_ids) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    for (std::size_t d = 0; d < fields[i].sizes.size(); ++d) {
+      const auto size = static_cast<std::size_t>(values[i].sizes[d]);
+      if (fields[i].sizes[d] != kRowTokens || size == num_ids) continue;
+      refuse_row(formatted("'{}' has {} in its dimension {} for {}", fields[i].name, size, d + 1,
+                           counted(static_cast<std::int64_t>(num_ids), "token")),
+                 "give one for each token");
+    }
+  }
+}
+
 // The end of a text's prefix in the tokens of the whole: so many tokens are all of the prefix, and
 // whether the next is of both.
 struct Border {
@@ -150,6 +164,10 @@ const Speech& sound(const Speech& speech, const char* field) {
 
 Sequence RowTokens::sequence(JsonlRow row) const {
   Sequence made;
+  if (!options_.has_tokens) {
+    made.fields = std::move(row.values);
+    return made;
+  }
   if (row.input_ids) {
     made = of_ids(row);
   } else {
@@ -167,6 +185,9 @@ Sequence RowTokens::sequence(JsonlRow row) const {
     }
     check_tokens(made.ids);
   }
+  check_lengths(options_.fields, row.values,
+                row.input_ids ? row.input_ids->size() : made.ids.size());
+  made.fields = std::move(row.values);
   const auto length = static_cast<std::size_t>(options_.seq_len);
   if (made.ids.size() <= length) return made;
   if (!options_.truncate) {
@@ -205,8 +226,18 @@ Sequence RowTokens::of_ids(JsonlRow& row) const {
                  "positions start at 0");
     }
     made.positions = narrowed(*row.position_ids);
+    for (std::size_t i = 0; !options_.takes_positions && i < ids.size(); ++i) {
+      if (made.positions[i] == static_cast<std::int32_t>(i)) continue;
+      refuse_row(formatted("position_ids[{}] = {}, and 'position_ids' are no input of the model", i,
+                           made.positions[i]),
+                 "export the model with position_ids, or leave them out");
+    }
   }
   if (row.attention_mask) cut_padding(*row.attention_mask, made);
+  if (!options_.takes_mask && !made.mask.empty()) {
+    refuse_row("'attention_mask' hides tokens, and is no input of the model",
+               "export the model with an attention_mask, or give rows without");
+  }
   return made;
 }
 

@@ -1,4 +1,5 @@
-// A row of .jsonl as a sequence of tokens.
+// A row of .jsonl as a sequence of tokens, with the further fields that are asked for; or these
+// alone.
 //
 // Owns: which of the row's fields it is made of (input_ids, else text, else messages, else prompt
 // and completion), its labels, mask and positions, and that all of them fit the model.

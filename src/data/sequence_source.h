@@ -17,11 +17,15 @@
 
 namespace sluice::data {
 
-// One row of a batch before it is padded: at least 1 token, at most seq_len.
+// One row of a batch before it is padded: at least 1 token, at most seq_len; or, without tokens,
+// fields alone.
 struct Sequence {
   std::vector<std::int32_t> ids, labels;  // as many of both
   std::vector<std::uint8_t> mask;         // as many, or none: all 1
   std::vector<std::int32_t> positions;    // as many, or none: 0, 1, 2, ...
+  // Of SourceOptions::fields, as the row has them: kRowTokens are those of the row as it was
+  // written.
+  std::vector<FieldValue> fields = {};
 };
 
 class SequenceSource {
@@ -54,6 +58,9 @@ struct SourceOptions {
   ChatTemplate chat_template = ChatTemplate::kAuto;
   std::string model_family;  // for chat_template kAuto
   std::shared_ptr<const TextTokens> tokens;
+  // As TokenDataOptions has them.
+  std::vector<FieldOption> fields;
+  bool has_tokens = true, takes_mask = true, takes_positions = true;
 };
 
 // Throws Error(kInput) where the files have no sequence.

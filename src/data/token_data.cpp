@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "base/format.h"
+#include "base/text.h"
 #include "data/batch_rows.h"
 #include "data/counted_labels.h"
 #include "data/data_entries.h"
@@ -21,15 +24,86 @@ std::int64_t TokenRows::counted_labels(std::int64_t first, std::int64_t count) c
   return counted;
 }
 
+namespace {
+
+// The microbatches of a batch, one after the other, each counted when its last row is there.
+struct CountedMicrobatches {
+  const TokenDataOptions& options;
+  const MicrobatchCount& count;
+  std::int64_t batch_size = 0;
+  std::int64_t total = 0;
+  std::optional<data::BatchRows> rows = {};
+
+  void set(std::int64_t row, const data::Sequence& sequence) {
+    const std::int64_t place = row % options.microbatch_size;
+    const std::int64_t size = std::min(options.microbatch_size, batch_size - (row - place));
+    if (place == 0) rows.emplace(size, options);
+    rows->set(place, sequence);
+    if (place + 1 == size) total += count(rows->take());
+  }
+};
+
+// Compares the fields of every row with those of the first of its microbatch.
+class SameSizes {
+ public:
+  explicit SameSizes(const TokenDataOptions& options) : options_(options) {}
+  bool is_asked() const { return options_.microbatch_size > 0 && !options_.fields.empty(); }
+
+  // place: of the row, asked for where it is named.
+  template <typename Place>
+  void check(std::int64_t row, const data::Sequence& sequence, const Place& place) {
+    if (!is_asked()) return;
+    if (row % options_.microbatch_size == 0) {
+      first_ = sizes_of(sequence);
+      first_place_ = place;
+      return;
+    }
+    const std::vector<std::vector<std::int64_t>> sizes = sizes_of(sequence);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes[i] == first_[i]) continue;
+      throw Error(ErrorKind::kInput,
+                  {.what = formatted("'{}' is {}, and {} in the first row of the microbatch, {}",
+                                     options_.fields[i].name, shape_text(sequence.fields[i].sizes),
+                                     shape_text(first_[i]), first_place_()),
+                   .where = place(),
+                   .remedy = "give all rows of a microbatch the same sizes, or set "
+                             "`microbatch_size` = 1"});
+    }
+  }
+
+ private:
+  // Those that the tokens decide are filled up.
+  std::vector<std::vector<std::int64_t>> sizes_of(const data::Sequence& sequence) const {
+    std::vector<std::vector<std::int64_t>> sizes;
+    for (std::size_t i = 0; i < options_.fields.size(); ++i) {
+      sizes.push_back(sequence.fields[i].sizes);
+      for (std::size_t d = 0; d < sizes[i].size(); ++d)
+        if (options_.fields[i].sizes[d] == kRowTokens) sizes[i][d] = options_.seq_len;
+    }
+    return sizes;
+  }
+
+  const TokenDataOptions& options_;
+  std::vector<std::vector<std::int64_t>> first_;
+  std::function<std::string()> first_place_;
+};
+
+}  // namespace
+
 struct TokenData::Impl {
-  explicit Impl(const TokenDataOptions& options)
-      : seq_len(options.seq_len), pad(options.data.pad), entries(options) {}
+  explicit Impl(TokenDataOptions of)
+      : options(std::move(of)),
+        counts_rows(!options.tokens || options.count == CountOf::kRows),
+        entries(options) {}
 
   // In order, so that of several bad rows every replica meets the first.
   std::vector<StepShare> shares(DataPosition position, std::int64_t batch_size,
-                                const std::vector<BatchRange>& own) const {
+                                const std::vector<BatchRange>& own,
+                                const MicrobatchCount& count = {}) const {
     std::vector<data::BatchRows> rows;
-    for (const BatchRange& range : own) rows.emplace_back(range.count, seq_len, pad);
+    for (const BatchRange& range : own) rows.emplace_back(range.count, options);
+    CountedMicrobatches microbatches{options, count, batch_size};
+    SameSizes same_sizes(options);
     std::int64_t total_counted = 0;
     for (std::int64_t row = 0; row < batch_size; ++row) {
       const data::DataEntries::Place place = entries.at(position, row);
@@ -37,27 +111,33 @@ struct TokenData::Impl {
       const auto holds = [&](const BatchRange& range) {
         return row >= range.first && row < range.first + range.count;
       };
-      if (std::none_of(own.begin(), own.end(), holds)) {
+      const bool is_read = count || same_sizes.is_asked();
+      if (!is_read && std::none_of(own.begin(), own.end(), holds)) {
         total_counted += source.counted_labels(place.sequence);
         continue;
       }
       const data::Sequence sequence = source.read(place.sequence);
+      same_sizes.check(row, sequence, [&source, place] { return source.place(place.sequence); });
       total_counted += count_labels(std::span<const std::int32_t>(sequence.labels));
       for (std::size_t i = 0; i < own.size(); ++i) {
         if (holds(own[i])) rows[i].set(row - own[i].first, sequence);
       }
+      if (count) microbatches.set(row, sequence);
     }
+    if (counts_rows) total_counted = batch_size;
+    if (count) total_counted = microbatches.total;
     std::vector<StepShare> shares;
     for (data::BatchRows& of_one : rows) shares.push_back({of_one.take(), total_counted});
     return shares;
   }
 
-  std::int64_t seq_len;
-  Padding pad;
+  TokenDataOptions options;
+  bool counts_rows;
   data::DataEntries entries;
 };
 
-TokenData::TokenData(TokenDataOptions options) : impl_(std::make_unique<Impl>(options)) {}
+TokenData::TokenData(TokenDataOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
 TokenData::~TokenData() = default;
 TokenData::TokenData(TokenData&&) noexcept = default;
 TokenData& TokenData::operator=(TokenData&&) noexcept = default;
@@ -92,11 +172,12 @@ StepShare TokenData::step_share(std::int64_t step, std::int64_t batch_size, Batc
 
 std::vector<StepShare> TokenData::step_shares(std::int64_t step, std::int64_t batch_size,
                                               const std::vector<BatchRange>& own,
-                                              const StepsDone& done) const {
+                                              const StepsDone& done,
+                                              const MicrobatchCount& count) const {
   const DataPosition position = position_of_step(step, batch_size, done);
   std::vector<StepShare> shares;
   try {
-    shares = impl_->shares(position, batch_size, own);
+    shares = impl_->shares(position, batch_size, own, count);
   } catch (const Error& error) {
     throw Error(error.kind(), {.what = error.fact(),
                                .where = formatted("step {}, {}", step, error.where()),
@@ -107,8 +188,11 @@ std::vector<StepShare> TokenData::step_shares(std::int64_t step, std::int64_t ba
   return shares;
 }
 
+bool TokenData::counts_labels() const { return !impl_->counts_rows; }
+
 void TokenData::require_counted_labels(std::int64_t steps, std::int64_t batch_size,
                                        const StepsDone& done) const {
+  if (impl_->counts_rows) return;
   data::require_counted_labels(impl_->entries, steps, batch_size, done);
 }
 

@@ -1,6 +1,8 @@
 #include "sluice/parts/stage.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/format.h"
@@ -35,11 +37,39 @@ std::vector<int> first_layers(const Partition& partition) {
   return first;
 }
 
+// Values that every stage has: the batch's, and what free layers write.
+Names values_everywhere(const Model& model) {
+  Names names = model.inputs;
+  for (const LayerSpec& layer : model.free_layers)
+    names.insert(names.end(), layer.writes.begin(), layer.writes.end());
+  return names;
+}
+
+// The free layers that these layers need, and the outputs beside them, in order.
+std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<LayerSpec>& layers,
+                                      const Names& outputs) {
+  std::set<std::string> read(outputs.begin(), outputs.end());
+  for (const LayerSpec& layer : layers) read.insert(layer.reads.begin(), layer.reads.end());
+  std::vector<LayerSpec> needed;
+  for (auto layer = model.free_layers.rbegin(); layer != model.free_layers.rend(); ++layer) {
+    const Names& writes = layer->writes;
+    if (std::none_of(writes.begin(), writes.end(),
+                     [&](const std::string& name) { return read.contains(name); }))
+      continue;
+    read.insert(layer->reads.begin(), layer->reads.end());
+    needed.push_back(*layer);
+    needed.back().num_layers = 0;
+  }
+  std::reverse(needed.begin(), needed.end());
+  return needed;
+}
+
 // The values that enter every stage, and after the last entry those that leave the model.
 std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& first_layers) {
   const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
   std::vector<Names> values(1);  // only the batch's inputs enter the first stage
-  for (Names& crossing : crossing_values(model.layers, cuts, model.inputs, model.outputs))
+  for (Names& crossing :
+       crossing_values(model.layers, cuts, values_everywhere(model), model.outputs))
     values.push_back(std::move(crossing));
   values.push_back(model.outputs);
   return values;
@@ -76,7 +106,8 @@ std::vector<LayerSpec> fused(const Model& model, const std::vector<LayerSpec>& l
     behind += static_cast<int>(in_piece);
     Names leaving = outputs;
     if (behind < first + static_cast<int>(layers.size())) {
-      leaving = crossing_values(model.layers, {behind}, model.inputs, model.outputs).front();
+      leaving =
+          crossing_values(model.layers, {behind}, values_everywhere(model), model.outputs).front();
       for (const std::string& name : outputs)
         if (is_auxiliary(model, name)) leaving.push_back(name);
     }
@@ -117,6 +148,9 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
   }
   std::vector<LayerSpec> run =
       model.fuse ? fused(model, layers, stage.layers.front(), outputs) : layers;
+  std::vector<LayerSpec> free = free_layers_of(model, run, outputs);
+  run.insert(run.begin(), std::make_move_iterator(free.begin()),
+             std::make_move_iterator(free.end()));
   if (options.deferred) {
     for (LayerSpec& layer : run) {
       if (!layer.make) continue;
@@ -150,17 +184,17 @@ void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std
 // Shapes of the values that enter a stage, from the shape functions of the layers before it.
 class StageInputs {
  public:
-  // layers: the whole model. first_layers[s], inputs[s]: of stage s, its first layer and the values
-  // that enter it.
-  StageInputs(std::vector<LayerSpec> layers, const std::vector<int>& first_layers,
-              std::vector<Names> inputs) {
-    for (LayerSpec& layer : layers) {
-      layer.make = nullptr;
-      layer.ties.clear();
-    }
+  // first_layers[s], inputs[s]: of stage s, its first layer and the values that enter it.
+  StageInputs(const Model& model, const std::vector<int>& first_layers, std::vector<Names> inputs) {
     for (std::size_t s = 0; s < first_layers.size(); ++s) {
-      before_.emplace_back(std::vector<LayerSpec>(layers.begin(), layers.begin() + first_layers[s]),
-                           0, Names(), std::move(inputs[s]));
+      std::vector<LayerSpec> layers(model.layers.begin(), model.layers.begin() + first_layers[s]);
+      std::vector<LayerSpec> run = free_layers_of(model, layers, {});
+      run.insert(run.end(), layers.begin(), layers.end());
+      for (LayerSpec& layer : run) {
+        layer.make = nullptr;
+        layer.ties.clear();
+      }
+      before_.emplace_back(std::move(run), 0, Names(), std::move(inputs[s]));
     }
   }
 
@@ -251,7 +285,7 @@ RankStages build_stages(const Model& model, const Partition& partition, int rank
   }
   share_tied_storage(chunks);
   values.pop_back();
-  return {std::move(stages), std::make_unique<StageInputs>(model.layers, first, std::move(values)),
+  return {std::move(stages), std::make_unique<StageInputs>(model, first, std::move(values)),
           model.initialization};
 }
 

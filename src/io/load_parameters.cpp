@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "archive/graph_model.h"
 #include "base/name_pattern.h"
 #include "base/text.h"
 #include "family/families.h"
@@ -34,6 +35,25 @@ TieUses tie_uses(const ModelSpec& model) {
   return uses;
 }
 
+// Name -> the name that files may have instead.
+using StoredNames = std::map<std::string, std::string>;
+
+StoredNames stored_names(const ModelSpec& model) {
+  StoredNames names;
+  for (const LayerInfo& layer : model.layers)
+    for (const ParameterSpec& parameter : layer.parameters)
+      if (!parameter.stored_as.empty()) names.emplace(parameter.name, parameter.stored_as);
+  return names;
+}
+
+std::optional<TensorSource> find_stored(const HfDirectory& directory, const std::string& name,
+                                        const StoredNames& stored) {
+  const auto other = stored.find(name);
+  if (other != stored.end())
+    if (auto source = directory.shards().find(other->second)) return source;
+  return directory.shards().find(name);
+}
+
 std::vector<std::string> names_of(const ModelSpec& model) {
   std::vector<std::string> names;
   for (const LayerInfo& layer : model.layers) {
@@ -44,13 +64,14 @@ std::vector<std::string> names_of(const ModelSpec& model) {
 
 // The stored tensor behind a parameter: that of its first use that is stored.
 TensorSource source_of(const HfDirectory& directory, const std::string& name,
-                       const std::string& tied_to, const TieUses& ties, const ModelSpec& model) {
+                       const std::string& tied_to, const TieUses& ties, const StoredNames& stored,
+                       const ModelSpec& model) {
   const std::string& first = tied_to.empty() ? name : tied_to;
   const auto uses = ties.find(first);
   const std::vector<std::string> candidates =
       uses != ties.end() ? uses->second : std::vector<std::string>{first, name};
   for (const std::string& candidate : candidates) {
-    if (const auto source = directory.shards().find(candidate)) return *source;
+    if (const auto source = find_stored(directory, candidate, stored)) return *source;
   }
   return directory.shards().locate(first, names_of(model));
 }
@@ -93,9 +114,10 @@ bool is_known_buffer(std::string_view name) {
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model) {
   const TieUses ties = tie_uses(model);
+  const StoredNames stored = stored_names(model);
   for (ParameterInfo& parameter : parameters) {
     const TensorSource source =
-        source_of(directory, parameter.name, parameter.tied_to, ties, model);
+        source_of(directory, parameter.name, parameter.tied_to, ties, stored, model);
     check_fits(source, parameter.name, parameter.global_shape);
     source.file->read_into(source.entry->name, parameter.slice, parameter.tensor);
   }
@@ -124,13 +146,14 @@ std::function<void(const std::string&, at::Tensor&)> stored_values(
 
 std::vector<std::string> check_checkpoint(const HfDirectory& directory, const ModelSpec& model) {
   const TieUses ties = tie_uses(model);
+  const StoredNames stored = stored_names(model);
   std::set<std::string> expected;
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       const TensorSource source =
-          source_of(directory, parameter.name, parameter.tied_to, ties, model);
+          source_of(directory, parameter.name, parameter.tied_to, ties, stored, model);
       check_fits(source, parameter.name, parameter.shape);
-      const std::optional<TensorSource> own = directory.shards().find(parameter.name);
+      const std::optional<TensorSource> own = find_stored(directory, parameter.name, stored);
       if (!own) continue;
       expected.insert(own->entry->name);
       if (own->entry == source.entry) continue;
@@ -145,6 +168,9 @@ std::vector<std::string> check_checkpoint(const HfDirectory& directory, const Mo
       }
     }
   }
+  if (model.graph)
+    for (const detail::GraphTensor& tensor : model.graph->graph.tensors)
+      expected.insert(tensor.name);
   std::vector<std::string> unexpected;
   for (std::string& name : directory.names()) {
     if (!expected.contains(name) && !is_known_buffer(name)) unexpected.push_back(std::move(name));

@@ -144,19 +144,25 @@ void intercept_operators() {
   }
 }
 
-std::uint64_t key_of(std::uint64_t seed, std::int64_t step, std::string_view layer,
-                     std::int64_t microbatch) {
-  std::uint64_t key = absorb(0, seed);
-  key = absorb(key, static_cast<std::uint64_t>(step));
-  key = absorb(key, hash_name(layer));
-  return absorb(key, static_cast<std::uint64_t>(microbatch));
+std::uint64_t key_of(std::uint64_t step_key, std::uint64_t hashed_name, std::int64_t microbatch) {
+  return absorb(absorb(step_key, hashed_name), static_cast<std::uint64_t>(microbatch));
 }
 
 }  // namespace
 
 KeyedStream::KeyedStream(std::uint64_t seed, std::int64_t step, std::string_view layer,
                          std::int64_t microbatch)
-    : key_(key_of(seed, step, layer, microbatch)) {}
+    : step_key_(absorb(absorb(0, seed), static_cast<std::uint64_t>(step))),
+      microbatch_(microbatch),
+      key_(key_of(step_key_, hash_name(layer), microbatch)) {}
+
+KeyedStream KeyedStream::of(std::uint64_t hashed_name) const {
+  KeyedStream other;
+  other.step_key_ = step_key_;
+  other.microbatch_ = microbatch_;
+  other.key_ = key_of(step_key_, hashed_name, microbatch_);
+  return other;
+}
 
 const at::Generator& KeyedStream::generator(c10::Device device) {
   for (const auto& [owner, generator] : generators_) {
@@ -179,6 +185,12 @@ KeyedStreamScope::KeyedStreamScope(KeyedStream& stream)
   std::call_once(intercepted, intercept_operators);
 }
 KeyedStreamScope::~KeyedStreamScope() { current_stream = outer_; }
+
+NamedStreamScope::NamedStreamScope(std::uint64_t hashed_name) {
+  if (!current_stream) return;
+  stream_ = current_stream->of(hashed_name);
+  scope_.emplace(*stream_);
+}
 
 struct KeyedRandomScope::Impl {
   Impl(std::uint64_t seed, std::int64_t step, std::string_view layer, std::int64_t microbatch)

@@ -22,11 +22,17 @@ class KeyedStream {
               std::int64_t microbatch);
 
   const at::Generator& generator(c10::Device device);
+  // The stream of another name under the same seed, step and microbatch, from its start.
+  KeyedStream of(std::uint64_t hashed_name) const;
   // A stream that continues from here by itself.
   KeyedStream copy() const;
 
  private:
-  std::uint64_t key_;
+  KeyedStream() = default;
+
+  std::uint64_t step_key_ = 0;  // of seed and step
+  std::int64_t microbatch_ = 0;
+  std::uint64_t key_ = 0;
   std::vector<std::pair<c10::Device, at::Generator>> generators_;
 };
 
@@ -41,6 +47,20 @@ class KeyedStreamScope {
  private:
   KeyedStream* outer_;
   c10::impl::IncludeDispatchKeyGuard include_;
+};
+
+// Within it all that this thread draws comes from the stream of a name of its own, under the seed,
+// step and microbatch of the scope around it; that one's stream stays where it is. Outside of any
+// scope: no scope either.
+class NamedStreamScope {
+ public:
+  explicit NamedStreamScope(std::uint64_t hashed_name);
+  NamedStreamScope(const NamedStreamScope&) = delete;
+  NamedStreamScope& operator=(const NamedStreamScope&) = delete;
+
+ private:
+  std::optional<KeyedStream> stream_;
+  std::optional<KeyedStreamScope> scope_;
 };
 
 // The generator of the innermost scope of this thread, of numbers on the CPU; nullopt: it is in

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "sluice/error.h"
 
@@ -54,6 +55,23 @@ bool LayerInfo::trains() const {
   if (parameters.empty()) return !parameters_known;
   return std::any_of(parameters.begin(), parameters.end(),
                      [](const ParameterSpec& parameter) { return parameter.trainable; });
+}
+
+std::vector<int> ModelSpec::free_layers_of(const std::vector<int>& of,
+                                           const std::vector<std::string>& outputs) const {
+  std::set<std::string> read(outputs.begin(), outputs.end());
+  for (const int i : of) read.insert(layers.at(i).reads.begin(), layers.at(i).reads.end());
+  std::vector<int> needed;
+  for (int i = static_cast<int>(free_layers.size()); i-- > 0;) {
+    const LayerInfo& layer = free_layers[static_cast<std::size_t>(i)];
+    if (std::none_of(layer.writes.begin(), layer.writes.end(),
+                     [&](const ValueSpec& value) { return read.contains(value.name); }))
+      continue;
+    needed.push_back(i);
+    read.insert(layer.reads.begin(), layer.reads.end());
+  }
+  std::reverse(needed.begin(), needed.end());
+  return needed;
 }
 
 std::vector<std::string> LayerInfo::module_names() const {

@@ -38,7 +38,8 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
 // The loss gets the inputs that no layer reads.
 Model without_labels(Model model) {
   std::set<std::string> read;
-  for (const LayerSpec& layer : model.layers) read.insert(layer.reads.begin(), layer.reads.end());
+  for (const auto* layers : {&model.layers, &model.free_layers})
+    for (const LayerSpec& layer : *layers) read.insert(layer.reads.begin(), layer.reads.end());
   for (const std::string& name : model.inputs) {
     if (!read.contains(name)) model.optional_inputs.push_back(name);
   }

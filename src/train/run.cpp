@@ -61,7 +61,8 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
   // Beside replicas the pipeline refuses a hook.
   if (options.data_parallel.degree == 1)
     planned.hooked_reduction = hooked_reduction(run_options.reduction);
-  const Plan draft = detail::draft_plan(describe(model.layers), planned);
+  const Plan draft =
+      detail::draft_plan(model.description ? *model.description : describe(model.layers), planned);
   const int num_ranks = draft.program.mesh.num_ranks();
   ProcessJob processes(read_launch_environment(), {.num_ranks = num_ranks,
                                                    .alike = alike(draft, model, run_options),

@@ -46,6 +46,15 @@ TEST(StrictJsonTest, SixtyFourLevelsAreReadAndNoMore) {
   EXPECT_EQ(parse_json(nested(kMaxJsonDepth + 1)), std::nullopt);
 }
 
+TEST(StrictJsonTest, ReadsAsManyValuesAsItIsAskedToAndNoMore) {
+  const std::string text = R"({"a": [1, 2, {"b": null}]})";  // six values
+  EXPECT_EQ(parse_strict_json(text, "a.json", KeyOrder::kSorted, 6).at("a").size(), 3u);
+  const Error error =
+      test::error_of([&] { parse_strict_json(text, "a.json", KeyOrder::kSorted, 5); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.fact(), "JSON has more than 5 values");
+}
+
 TEST(StrictJsonTest, SaysWhereTheTextIsNoJson) {
   const Error error = test::error_of([] { parse_strict_json("{\"a\":\n  tru}", "a.json"); });
   EXPECT_EQ(error.where(), "a.json:2:6");

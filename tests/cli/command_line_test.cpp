@@ -117,7 +117,7 @@ TEST_F(CommandLineTest, RefusesWhatIsMissingOrTooMuch) {
       "nonsense plan run.toml", 2,
       "unknown command 'nonsense'; command 'sluice'; one of: train, eval, sample, checkpoint, "
       "plan, config, "
-      "split, schedule, launch, data, debug, metrics, init, report, help, completion");
+      "split, schedule, launch, data, debug, metrics, graph, init, report, help, completion");
   for (const char* command : {"plan", "config check", "config show", "config reference"}) {
     expect_error(std::string(command) + " ''", 2,
                  "the name of the configuration is empty; command 'sluice " + std::string(command) +
@@ -399,7 +399,7 @@ TEST_F(CommandLineTest, ConfigCheckWithoutAFileChecksDefaultsEnvironmentAndOverr
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(outcome.out.starts_with("no file: ok: llama, ")) << outcome.out;
   expect_error("config check", 2,
-               "the configuration names no model; model.path; set model.path or model.config");
+               "the configuration names no model; model.path; set model.path, model.config or model.graph");
   expect_error("config check " + model + pipeline, 2,
                "data.files names no file; data.files; for example data.files = "
                "[\"corpus/*.txt\"]");
@@ -458,7 +458,7 @@ TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
     EXPECT_TRUE(line[text] >= 'A' && line[text] <= 'Z') << line;
     EXPECT_EQ(line.back(), '.') << line;
   }
-  EXPECT_EQ(sentences, 19);
+  EXPECT_EQ(sentences, 20);
 }
 
 TEST_F(CommandLineTest, ShowsControlCharactersOfValuesWithoutObeyingThem) {

@@ -37,6 +37,13 @@ std::vector<std::string> of_model(const std::string& name, std::vector<std::stri
   return planned(std::move(overrides));
 }
 
+// Of an exported graph; its rows are images.
+std::vector<std::string> of_graph(std::vector<std::string> overrides) {
+  overrides.insert(overrides.end(), {"--model.config=",
+                                     "--model.graph=" SLUICE_TEST_DATA "/command/data/images.pt2"});
+  return planned(std::move(overrides));
+}
+
 std::vector<std::string> of_base(std::vector<std::string> overrides) {
   overrides.insert(overrides.end(),
                    {"--model.config=", "--model.path=" + kReference + "models/llama_untied"});
@@ -58,13 +65,9 @@ const std::vector<Claim>& claims() {
       {"docs/configuration.md",
        "A key with this remark exists, and every value but those listed is refused (exit 2).",
        planned({"--model.rewrites=false"}), 2, kNotBuilt},
-      {"docs/configuration.md", "`graph` | string | `\"\"` | not built yet",
-       planned({"--model.graph=model.pt2"}), 2, kNotBuilt},
       {"docs/configuration.md", "`rewrites` | true or false | `true` | not built yet",
        planned({"--model.rewrites=false"}), 2, kNotBuilt},
-      {"docs/configuration.md", "`transformer_layer_cls` | string | `\"\"` | not built yet",
-       planned({"--model.transformer_layer_cls=Block"}), 2, kNotBuilt},
-      {"docs/exit-codes.md", "what is not built yet", planned({"--model.graph=model.pt2"}), 2,
+      {"docs/exit-codes.md", "what is not built yet", planned({"--model.rewrites=false"}), 2,
        kNotBuilt},
       {"docs/from-torchtitan.md", "*not built yet* is refused, never ignored",
        planned({"--parallelism.context_parallel_degree=2"}), 2, kPeersKey},
@@ -106,6 +109,24 @@ const std::vector<Claim>& claims() {
        of_base({"--model.adapter=DIR/dora"}), 3, "use_dora"},
       {"README.md", "weights tied across stages | yes | no (manual stages) | refused | refused",
        of_model("models/llama_tied", {"--parallelism.pipeline_parallel_degree=4"})},
+      {"docs/any-model.md", "the elements of the\noutermost lists", of_graph({})},
+      {"docs/any-model.md", "LoRA adapters (`lora.rank`, `model.adapter`) | refused",
+       of_graph({"--lora.rank=4"}), 2, "lora.rank is not for a model.graph"},
+      {"docs/any-model.md", "ZeRO-3 | refused",
+       of_graph({"--parallelism.zero3=true", "--parallelism.data_parallel_degree=2"}), 2,
+       "write zero1 = true"},
+      {"docs/any-model.md", "`zero1` and replicas work",
+       of_graph({"--parallelism.zero1=true", "--parallelism.data_parallel_degree=2"})},
+      {"docs/any-model.md", "a graph has one attention for all; refused",
+       of_graph({"--data.pack=true"}), 2, "data.pack is not for a model.graph"},
+      {"docs/any-model.md", "another `model.dtype` than the archive's",
+       of_graph({"--model.dtype=bfloat16"}), 2, "exported in float32"},
+      {"docs/any-model.md", "a name there is refused",
+       of_graph({"--parallelism.pipeline_parallel_cuts=['blocks.9']"}), 2,
+       "unknown name 'blocks.9'"},
+      {"docs/any-model.md",
+       "`split --model FILE.pt2` computes cuts alone",
+       {"split", "--model=" SLUICE_TEST_DATA "/command/data/images.pt2", "--pp=2"}},
       {"docs/compatibility.md", "convention `automodel` refuses; convention `sluice` ties them",
        of_model("models/llama_tied", {"--parallelism.partition_convention=automodel"}), 2, "tied"},
       {"docs/compatibility.md",

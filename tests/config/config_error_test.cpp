@@ -306,9 +306,7 @@ TEST_F(ConfigErrorTest, RefusesAutocastToBfloat16OfAModelInFloat16) {
 
 TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
   const std::map<std::string, std::string> not_built = {
-      {"model.graph", "\"model.pt2\""},
       {"model.rewrites", "false"},
-      {"model.transformer_layer_cls", "\"LlamaDecoderLayer\""},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs the commands of a page of docs/, in their order and in one shell, as a reader would.
 
-usage: run_commands.py PAGE.md --source ROOT --build DIR --work DIR [--python INTERPRETER] [--set NAME=VALUE ...]
+usage: run_commands.py PAGE.md --source ROOT --build DIR --work DIR [--python INTERPRETER] [--needs MODULE ...] [--set NAME=VALUE ...]
 
 The page's commands see WORK as the repository's root: its build/, examples/ and an empty outputs/. Blocks marked `sh` share one
 shell, `sh machine=N` that stand together run at the same time, `python` blocks run with INTERPRETER, and are left out, by
-a line on stdout, without one. Shell variables are there as Python's. The first command that fails ends it, with exit code 1.
+a line on stdout, without one. Shell variables are there as Python's. Blocks marked `file=PATH` are written there, where they stand. The first
+command that fails ends it, with exit code 1. With --needs the commands call INTERPRETER as `python`; one that is not there, or lacks a MODULE,
+is exit code 77.
 """
 import argparse
 import os
@@ -21,8 +23,15 @@ PRELUDE = "set -euo pipefail\n"
 
 def blocks_of(page):
     for kind, rest, body in FENCE.findall(page.read_text()):
-        if kind in ("sh", "python"):
+        if kind in ("sh", "python") or rest.strip().startswith("file="):
             yield kind, rest.strip(), body
+
+
+def has_modules(python, modules):
+    if not python or not os.access(python, os.X_OK):
+        return False
+    return subprocess.run([python, "-c", f"import {', '.join(modules)}"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode == 0
 
 
 class Shell:
@@ -58,8 +67,13 @@ def main():
     for name in ("source", "build", "work"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--python", default="")
+    parser.add_argument("--needs", action="append", default=[], metavar="MODULE")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
+    given.python = given.python and os.path.abspath(given.python)
+    if given.needs and not has_modules(given.python, given.needs):
+        print(f"skipped: {given.page.stem}: no interpreter with {', '.join(given.needs)}")
+        sys.exit(77)
 
     shutil.rmtree(given.work, ignore_errors=True)
     given.work.mkdir(parents=True)
@@ -67,6 +81,9 @@ def main():
     # A copy: relative paths of a configuration lead from its own folder to outputs/.
     shutil.copytree(given.source / "examples" / "chats", given.work / "examples" / "chats")
     environment = {**os.environ, **dict(pair.split("=", 1) for pair in given.set)}
+    if given.needs:
+        environment["PATH"] = f"{pathlib.Path(given.python).parent}:{environment['PATH']}"
+        environment["HF_HUB_OFFLINE"] = "1"
     shell = Shell(given.work.resolve(), environment)
 
     together = []
@@ -77,7 +94,11 @@ def main():
         for process, command in together:
             finish(process, command)
         together = []
-        if kind == "sh":
+        if rest.startswith("file="):
+            path = given.work / rest.removeprefix("file=")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(body)
+        elif kind == "sh":
             finish(shell.start(body), body)
         elif not given.python or not os.access(given.python, os.X_OK):
             print(f"skipped, no interpreter with transformers: {body.splitlines()[0]}", flush=True)

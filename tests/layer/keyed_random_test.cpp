@@ -13,7 +13,9 @@
 #include <optional>
 #include <thread>
 
+#include "base/key_hash.h"
 #include "layer/default_generator_swap.h"
+#include "layer/keyed_stream.h"
 
 namespace sluice {
 namespace {
@@ -72,6 +74,28 @@ TEST(KeyedRandomTest, EveryPartOfTheKeyMatters) {
 TEST(KeyedRandomTest, PartsOfTheKeyDoNotRunTogether) {
   expect_all_different(keyed_work(1, 2, "a", 3), keyed_work(2, 1, "a", 3));
   expect_all_different(keyed_work(1, 2, "a", 3), keyed_work(1, 3, "a", 2));
+}
+
+TEST(KeyedRandomTest, AStreamOfAnotherNameIsThatOfAScopeOfThatName) {
+  const Tensors expected = keyed_work(1, 2, "b", 3);
+  const Tensors after = [] {
+    const KeyedRandomScope scope(1, 2, "a", 3);
+    return random_work();
+  }();
+  const KeyedRandomScope scope(1, 2, "a", 3);
+  {
+    const NamedStreamScope inner(hash_name("b"));
+    expect_equal(random_work(), expected);
+  }
+  expect_equal(random_work(), after);
+}
+
+TEST(KeyedRandomTest, ANamedStreamOutsideOfAScopeIsTheDefaultGenerator) {
+  at::manual_seed(4);
+  const at::Tensor expected = at::rand({5});
+  at::manual_seed(4);
+  const NamedStreamScope outside(hash_name("b"));
+  EXPECT_TRUE(at::equal(at::rand({5}), expected));
 }
 
 TEST(KeyedRandomTest, ThreadsDoNotDisturbEachOther) {

@@ -79,6 +79,10 @@ class WheelTest(unittest.TestCase):
         for program in ("sluice", "sluice-run"):
             self.assertTrue(os.access(os.path.join(self.package, "bin", program), os.X_OK))
 
+    def test_the_export_tool_is_the_one_that_is_printed(self):
+        with open(os.path.join(self.package, "share/sluice/sluice_export.py")) as file:
+            self.assertEqual(run(self.sluice, "graph", "tool").stdout, file.read())
+
     def test_the_same_build_makes_the_same_wheel(self):
         again = os.path.join(self.work, "again")
         self.assertEqual(run(sys.executable, os.path.join(SOURCE, "tools/make_wheel.py"), BUILD, again).returncode, 0)

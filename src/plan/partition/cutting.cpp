@@ -168,6 +168,8 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
   // The values at hand: those of the batch, then what the layers write.
   std::map<std::string, ValueSpec> values;
   for (const ValueSpec& value : model.inputs) values[value.name] = value;
+  for (const LayerInfo& layer : model.free_layers)
+    for (const ValueSpec& value : layer.writes) values[value.name] = value;
   const auto value_of = [&](const std::string& name, const LayerInfo& layer) {
     const auto found = values.find(name);
     if (found == values.end()) {

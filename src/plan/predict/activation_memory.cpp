@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 #include "base/saturate.h"
 
@@ -114,14 +116,54 @@ class Pool {
   std::int64_t in_backward_ = 0, with_forward_ = 0;
 };
 
+// Gradients that are there while the backward of a layer runs and are none of its own, by layer: of
+// values of a graph that were written by then and that a later layer has read. Other models say in
+// their costs what comes from the next layer.
+std::vector<std::int64_t> waiting_gradients(const ModelSpec& model, const MicrobatchShape& shape) {
+  std::vector<std::int64_t> waiting(model.layers.size());
+  if (!model.graph) return waiting;
+  std::map<std::string, std::size_t> last_reader;
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    for (const std::string& name : model.layers[i].reads) last_reader[name] = i;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    for (const ValueSpec& value : model.layers[i].writes) {
+      const auto last = last_reader.find(value.name);
+      if (last == last_reader.end() || value.dtype.find("float") == std::string::npos) continue;
+      const std::int64_t bytes = whole_bytes(value.bytes_at(shape));
+      for (std::size_t k = i; k < last->second; ++k)
+        waiting[k] = saturating_add(waiting[k], bytes);
+    }
+  }
+  return waiting;
+}
+
+// Inputs of a microbatch that layers of a graph read themselves, which keep them. Those of other
+// models are numbers of tokens.
+std::int64_t held_inputs(const ModelSpec& model, const StageContent& stage,
+                         const MicrobatchShape& shape) {
+  std::int64_t bytes = 0;
+  if (!model.graph) return bytes;
+  for (const ValueSpec& input : model.inputs) {
+    const bool is_read = std::any_of(stage.layers.begin(), stage.layers.end(), [&](int layer) {
+      const std::vector<std::string>& reads = model.layers.at(layer).reads;
+      return std::find(reads.begin(), reads.end(), input.name) != reads.end();
+    });
+    if (is_read) bytes = saturating_add(bytes, whole_bytes(input.bytes_at(shape)));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape) {
+  const std::vector<std::int64_t> gradients = waiting_gradients(model, shape);
   ActivationBytes sum;
   std::int64_t on_input = 0, on_weight = 0;
   for (auto index = stage.layers.rbegin(); index != stage.layers.rend(); ++index) {
     ActivationBytes layer = layer_activations(model.layers.at(*index), shape);
+    layer.on_entry =
+        saturating_add(layer.on_entry, gradients[static_cast<std::size_t>(*index)]);
     std::int64_t waiting = 0, ran_again = 0;
     const auto& again = stage.recomputed;
     if (std::find(again.begin(), again.end(), *index) != again.end()) {
@@ -138,6 +180,14 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
     on_input = std::max(on_input, saturating_add(layer.on_entry, waiting));
     on_weight = std::max(on_weight, saturating_subtract(layer.on_entry, ran_again));
   }
+  for (const int index : model.free_layers_of(stage.layers)) {
+    const ActivationBytes layer = layer_activations(model.free_layers.at(index), shape);
+    sum.after_forward = saturating_add(sum.after_forward, layer.after_forward);
+    sum.after_input = saturating_add(sum.after_input, layer.after_input);
+  }
+  const std::int64_t inputs = held_inputs(model, stage, shape);
+  sum.after_forward = saturating_add(sum.after_forward, inputs);
+  sum.after_input = saturating_add(sum.after_input, inputs);
   sum.more_in_input = saturating_subtract(on_input, sum.on_entry);
   sum.less_in_weight = saturating_subtract(sum.on_entry, on_weight);
   sum.in_forward = forward_peak(model, stage, shape);

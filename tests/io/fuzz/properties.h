@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "base/safetensors_header.h"
 #include "data/jsonl_row.h"
@@ -46,7 +49,31 @@ inline bool check_safetensors(std::string_view bytes, std::size_t header_size) {
   return true;
 }
 
+// The fields that a model asks for, in a row that has tokens beside them or none.
+inline void check_fields_of_row(std::string_view json) {
+  const std::vector<FieldOption> fields = {{"a", "float32", {kAnySize, 2}},
+                                           {"b", "int64", {}},
+                                           {"c", "bool", {kAnySize, kAnySize, kAnySize}},
+                                           {"labels", "int8", {kAnySize}}};
+  for (std::size_t asked = 1; asked <= fields.size(); ++asked) {
+    const std::span some = std::span(fields).subspan(asked - 1, 1);
+    try {
+      const data::JsonlRow row =
+          data::parse_jsonl_row(json, "fuzz.jsonl:1", {.tokens = asked % 2 == 0, .fields = some});
+      require(row.values.size() == 1 && row.values[0].sizes.size() == some[0].sizes.size());
+      std::size_t numel = 1;
+      for (const std::int64_t size : row.values[0].sizes) numel *= static_cast<std::size_t>(size);
+      std::visit([&](const auto& numbers) { require(numbers.size() == numel); },
+                 row.values[0].numbers);
+      require(numel <= json.size());
+    } catch (const Error& error) {
+      require(error.kind() == ErrorKind::kInput && error.where() == "fuzz.jsonl:1");
+    }
+  }
+}
+
 inline bool check_jsonl_row(std::string_view json) {
+  check_fields_of_row(json);
   try {
     const data::JsonlRow row = data::parse_jsonl_row(json, "fuzz.jsonl:1");
     // No row can ask for more memory than its text has room for.

@@ -1,0 +1,294 @@
+// sluice graph: what an exported graph holds; the tool that exports one.
+#include <algorithm>
+#include <cerrno>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "archive/graph_model.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/option_names.h"
+#include "base/text.h"
+#include "command_line.h"
+#include "commands.h"
+#include "export_tool_text.h"
+#include "family/aten_operators.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using detail::GraphNode;
+
+struct InspectArguments {
+  std::string file, layer_class, loss_output;
+  std::optional<int> rows, length;
+  bool json = false;
+};
+
+// The graph, its layers and their sizes for one microbatch.
+struct Inspected {
+  std::shared_ptr<const GraphOfModel> graph;
+  ModelSpec spec;
+  MicrobatchShape shape;
+};
+
+std::string option_of(std::string_view option) {
+  if (option == "layer_class") return "--layer-class";
+  if (option == "loss_output") return "--loss-output";
+  if (option == "microbatch_size") return "--rows";
+  return option == "seq_len" ? "--length" : "";
+}
+
+Inspected inspected(const InspectArguments& arguments) {
+  Inspected result;
+  detail::GraphOptions options;
+  options.cuts.layer_class = arguments.layer_class;
+  options.loss_output = arguments.loss_output;
+  result.graph = detail::graph_of_model(detail::read_exported_graph(arguments.file), options);
+  result.shape = detail::exported_shape(*result.graph);
+  result.shape.rows = arguments.rows.value_or(static_cast<int>(result.shape.rows));
+  result.shape.length = arguments.length.value_or(static_cast<int>(result.shape.length));
+  result.spec = detail::describe_graph(result.graph, options, result.shape);
+  return result;
+}
+
+Inspected inspected_with_options(const InspectArguments& arguments) {
+  try {
+    return inspected(arguments);
+  } catch (const Error& error) {
+    throw with_names(error, option_of);
+  }
+}
+
+std::map<std::string, int> operators_of(const detail::GraphModule& module) {
+  std::map<std::string, int> count;
+  for (const GraphNode& node : module.nodes) ++count[node.target];
+  return count;
+}
+
+// Operators of neither ATen nor Python: they run only where a program registers them.
+std::vector<std::string> foreign_operators(const std::map<std::string, int>& operators) {
+  std::vector<std::string> foreign;
+  for (const auto& [target, count] : operators) {
+    const bool known = target.starts_with("aten.") || target.starts_with("_operator.") ||
+                       target.starts_with("torch.sym_") || target.starts_with("math.");
+    if (!known) foreign.push_back(target);
+  }
+  return foreign;
+}
+
+std::vector<std::string> without_rows(const std::map<std::string, int>& operators) {
+  std::vector<std::string> missing;
+  for (const auto& [target, count] : operators)
+    if (target.starts_with("aten.") && !detail::has_row(target)) missing.push_back(target);
+  return missing;
+}
+
+std::string sizes_text(const ValueSpec& value) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : value.sizes)
+    sizes.push_back(size == kMicrobatchRows     ? "rows"
+                    : size == kMicrobatchLength ? "length"
+                                                : std::to_string(size));
+  return value.dtype + "[" + join(sizes, ", ") + "]";
+}
+
+Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& shape) {
+  Json list = Json::array();
+  for (const ValueSpec& value : values)
+    list.push_back(
+        {{"name", value.name}, {"dtype", value.dtype}, {"sizes", Json(value.sizes_at(shape))}});
+  return list;
+}
+
+// What crosses a cut behind layer i: written up to there and read behind it, or an output.
+std::vector<ValueSpec> crossing_behind(const ModelSpec& spec, std::size_t i,
+                                       const std::vector<std::string>& outputs) {
+  std::set<std::string> read(outputs.begin(), outputs.end());
+  for (std::size_t k = i + 1; k < spec.layers.size(); ++k)
+    read.insert(spec.layers[k].reads.begin(), spec.layers[k].reads.end());
+  std::vector<ValueSpec> crossing;
+  for (std::size_t k = 0; k <= i; ++k)
+    for (const ValueSpec& value : spec.layers[k].writes)
+      if (read.contains(value.name)) crossing.push_back(value);
+  return crossing;
+}
+
+std::string role_name(LayerRole role) {
+  switch (role) {
+    case LayerRole::kEmbedding:
+      return "embedding";
+    case LayerRole::kBlock:
+      return "block";
+    case LayerRole::kNorm:
+      return "norm";
+    case LayerRole::kHead:
+      return "head";
+    default:
+      return "other";
+  }
+}
+
+// The modules next below the layer, between which it can be cut.
+std::vector<std::string> modules_inside(const detail::GraphModule& module,
+                                        const detail::GraphLayer& layer) {
+  std::vector<std::string> inside;
+  for (const int i : layer.nodes) {
+    for (const detail::ModuleCall& call : module.nodes[static_cast<std::size_t>(i)].modules) {
+      if (!call.path.starts_with(layer.name + ".")) continue;
+      if (std::find(inside.begin(), inside.end(), call.path) == inside.end())
+        inside.push_back(call.path);
+      break;
+    }
+  }
+  return inside;
+}
+
+Json layers_json(const Inspected& of, const std::vector<LayerInfo>& layers,
+                 const std::vector<detail::GraphLayer>& nodes) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerInfo& layer = layers[i];
+    list.push_back({{"name", layer.name},
+                    {"role", role_name(layer.role)},
+                    {"class", layer.class_name},
+                    {"modules", Json(layer.module_names())},
+                    {"inside", Json(modules_inside(of.graph->graph.training, nodes[i]))},
+                    {"nodes", static_cast<std::int64_t>(nodes[i].nodes.size())},
+                    {"num_parameters", layer.num_parameters()},
+                    {"forward_flops", layer.cost.forward_flops.at(of.shape)},
+                    {"kept_bytes", layer.cost.after_forward.at(of.shape)},
+                    {"reads", Json(layer.reads)},
+                    {"writes", values_json(layer.writes, of.shape)}});
+  }
+  return list;
+}
+
+Json inspect_json(const Inspected& of) {
+  const detail::ExportedGraph& graph = of.graph->graph;
+  const auto operators = operators_of(graph.training);
+  Json facts;
+  for (const detail::GraphFacts::Size& size : graph.facts.sizes)
+    facts[size.name] = {{"symbol", size.symbol}, {"example", size.example}};
+  Json crossing = Json::array();
+  for (std::size_t i = 0; i + 1 < of.spec.layers.size(); ++i)
+    crossing.push_back(
+        {{"behind", of.spec.layers[i].name},
+         {"values", values_json(crossing_behind(of.spec, i, of.graph->layers.outputs), of.shape)}});
+  return {{"path", graph.path},
+          {"torch", graph.torch_version},
+          {"checked", graph.facts.checked},
+          {"has_weights", detail::has_weights(graph)},
+          {"loss", {{"output", of.graph->loss.output}, {"count", of.graph->loss.count}}},
+          {"sizes", facts.is_null() ? Json::object() : facts},
+          {"microbatch", {{"rows", of.shape.rows}, {"length", of.shape.length}}},
+          {"num_parameters", of.spec.num_parameters()},
+          {"inputs", values_json(of.spec.inputs, of.shape)},
+          {"outputs", Json(of.graph->layers.outputs)},
+          {"layers", layers_json(of, of.spec.layers, of.graph->layers.layers)},
+          {"free_layers", layers_json(of, of.spec.free_layers, of.graph->layers.free)},
+          {"crossing", crossing},
+          {"operators", Json(operators)},
+          {"without_cost", Json(without_rows(operators))},
+          {"refused", Json(foreign_operators(operators))},
+          {"notes", Json(graph.facts.notes)}};
+}
+
+std::string inspect_text(const Inspected& of) {
+  const detail::ExportedGraph& graph = of.graph->graph;
+  const auto operators = operators_of(graph.training);
+  std::string text =
+      formatted("{}: {}, {} parameters, exported by torch {}; weights: {}; checked: {}\n",
+                graph.path, counted(static_cast<std::int64_t>(graph.training.nodes.size()), "node"),
+                with_commas(of.spec.num_parameters()),
+                graph.torch_version.empty() ? "?" : graph.torch_version,
+                detail::has_weights(graph) ? "in the archive" : "not in the archive",
+                graph.facts.checked.empty() ? "not said" : graph.facts.checked);
+  for (const ValueSpec& input : of.spec.inputs)
+    text += formatted("  input  {} {}\n", input.name, sizes_text(input));
+  text += formatted("  loss   {}{}\n", of.graph->loss.is_causal() ? "causal, of " : "",
+                    of.graph->loss.output);
+  text += "layers:\n";
+  for (std::size_t i = 0; i < of.spec.layers.size(); ++i) {
+    const LayerInfo& layer = of.spec.layers[i];
+    std::vector<std::string> crossing;
+    if (i + 1 < of.spec.layers.size())
+      for (const ValueSpec& value : crossing_behind(of.spec, i, of.graph->layers.outputs))
+        crossing.push_back(value.name + " " + sizes_text(value));
+    text += formatted(
+        "  {}  {}  {}, {} parameters{}\n", layer.name, role_name(layer.role),
+        counted(static_cast<std::int64_t>(of.graph->layers.layers[i].nodes.size()), "node"),
+        with_commas(layer.num_parameters()),
+        crossing.empty() ? "" : "; a cut behind it: " + join(crossing, ", "));
+  }
+  if (!of.spec.free_layers.empty()) text += "free layers, on every stage that reads them:\n";
+  for (std::size_t i = 0; i < of.spec.free_layers.size(); ++i)
+    text += formatted(
+        "  {}  {}\n", of.spec.free_layers[i].name,
+        counted(static_cast<std::int64_t>(of.graph->layers.free[i].nodes.size()), "node"));
+  text += formatted("{}\n", counted(static_cast<std::int64_t>(operators.size()), "operator"));
+  for (const std::string& target : without_rows(operators))
+    text += formatted("  no row of costs: {} (a pass over its tensors is counted)\n", target);
+  for (const std::string& target : foreign_operators(operators))
+    text +=
+        formatted("  not LibTorch's: {} (runs where a program gives it to load_graph)\n", target);
+  for (const std::string& note : graph.facts.notes) text += "note: " + note + "\n";
+  return text;
+}
+
+}  // namespace
+
+Command graph_command() {
+  const auto a = std::make_shared<InspectArguments>();
+  const Command inspect = {
+      .name = "inspect",
+      .help = "Shows layers, free layers, what crosses each cut, operators, refusals.",
+      .options = {required({.names = "FILE",
+                            .value = &a->file,
+                            .help = "an exported graph (model.pt2)",
+                            .if_empty = "the file has no name",
+                            .empty_remedy = "name a model.pt2"}),
+                  {"--layer-class", &a->layer_class,
+                   "class of the blocks; the elements of lists without it"},
+                  {"--loss-output", &a->loss_output,
+                   "the result that is the loss, where the archive does not say it"},
+                  {.names = "--rows",
+                   .value = &a->rows,
+                   .help = "of a microbatch; as exported without it",
+                   .min = 1},
+                  {.names = "--length",
+                   .value = &a->length,
+                   .help = "of its rows; as exported without it",
+                   .min = 1},
+                  {"--json", &a->json, "as JSON"}},
+      .run = [a] {
+        return at_command("graph inspect", [&] {
+          const Inspected graph = inspected_with_options(*a);
+          errno = 0;
+          std::cout << (a->json ? inspect_json(graph).dump() + "\n" : inspect_text(graph));
+          finish_stdout();
+          return 0;
+        });
+      }};
+  const Command tool = {
+      .name = "tool",
+      .help = "Prints the Python tool that exports a graph: sluice graph tool > sluice_export.py",
+      .options = {},
+      .run = [] {
+        errno = 0;
+        std::cout << kExportTool;
+        finish_stdout();
+        return 0;
+      }};
+  return {.name = "graph",
+          .help = "Looks at exported graphs (docs/any-model.md).",
+          .commands = {inspect, tool}};
+}
+
+}  // namespace sluice

@@ -1,0 +1,570 @@
+#include "archive/graph_model.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/format.h"
+#include "base/saturate.h"
+#include "base/strict_json.h"
+#include "base/text.h"
+#include "family/aten_operators.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+using InputKind = GraphInput::Kind;
+
+const GraphValue& value_of(const GraphModule& module, int value) {
+  return module.values[static_cast<std::size_t>(value)];
+}
+
+// The tensors of the batch, in the order of the model's arguments.
+std::vector<const GraphInput*> batch_inputs(const GraphModule& module) {
+  std::vector<const GraphInput*> inputs;
+  for (const GraphInput& input : module.inputs)
+    if (input.kind == InputKind::kBatch && input.value >= 0 &&
+        value_of(module, input.value).kind == GraphValue::Kind::kTensor)
+      inputs.push_back(&input);
+  return inputs;
+}
+
+// "TaggerModel" of "my.module.TaggerModel".
+std::string class_without_module(const std::string& name) {
+  const std::string last = name.substr(name.rfind('.') + 1);
+  return last.empty() ? "exported graph" : last;
+}
+
+std::string symbol_named(const GraphFacts& facts, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names)
+    for (const GraphFacts::Size& size : facts.sizes)
+      if (size.name == name) return size.symbol;
+  return {};
+}
+
+std::string symbol_at(const GraphModule& module, const GraphInput& input, std::size_t dimension) {
+  const auto& sizes = value_of(module, input.value).sizes;
+  return dimension < sizes.size() ? sizes[dimension].symbol().value_or("") : "";
+}
+
+GraphLoss loss_of(const ExportedGraph& graph, const std::string& asked) {
+  std::vector<std::string> results;
+  for (const GraphOutput& output : graph.training.outputs)
+    if (output.kind == GraphOutput::Kind::kResult) results.push_back(output.name);
+  GraphLoss loss{.output = asked, .count = {}, .is_sum = false};
+  const GraphFacts& facts = graph.facts;
+  if (asked.empty()) {
+    const bool has_logits = std::find(results.begin(), results.end(), "logits") != results.end();
+    loss.output = !facts.loss_output.empty() || !has_logits ? facts.loss_output : "logits";
+    if (loss.output.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  {.what = "the graph does not say which of its results is the loss, and none is "
+                           "called 'logits'",
+                   .where = "`loss_output`",
+                   .remedy = results.empty()
+                                 ? "export a model that returns one"
+                                 : "name one of its results, such as '" + results.front() + "'"});
+    }
+  }
+  if (std::find(results.begin(), results.end(), loss.output) == results.end()) {
+    throw Error(ErrorKind::kUsage, {.what = "the graph has no result '" + loss.output + "'",
+                                    .where = "`loss_output`",
+                                    .remedy = suggest_name(loss.output, results)});
+  }
+  if (loss.output == facts.loss_output) {
+    loss.count = facts.loss_count;
+    loss.is_sum = facts.loss_is_sum;
+  }
+  return loss;
+}
+
+void rename(GraphArgument& argument, int from, int to) {
+  if (argument.kind == GraphArgument::Kind::kValue && argument.value == from) argument.value = to;
+  for (GraphArgument& each : argument.list) rename(each, from, to);
+}
+
+bool reads(const GraphArgument& argument, int value) {
+  return (argument.kind == GraphArgument::Kind::kValue && argument.value == value) ||
+         std::any_of(argument.list.begin(), argument.list.end(),
+                     [value](const GraphArgument& each) { return reads(each, value); });
+}
+
+// Every node that reads a parameter gets a value of its own for it.
+void give_each_use_a_value(GraphModule& module) {
+  std::map<int, std::size_t> parameters;  // value -> input
+  for (std::size_t i = 0; i < module.inputs.size(); ++i)
+    if (module.inputs[i].kind == InputKind::kParameter) parameters[module.inputs[i].value] = i;
+  std::set<int> used;
+  for (GraphNode& node : module.nodes) {
+    std::set<int> here;
+    for (auto& [name, argument] : node.arguments)
+      for (const auto& [value, input] : parameters)
+        if (reads(argument, value)) here.insert(value);
+    for (const int value : here) {
+      if (used.insert(value).second) continue;
+      const int own = static_cast<int>(module.values.size());
+      module.values.push_back(module.values[static_cast<std::size_t>(value)]);
+      GraphInput input = module.inputs[parameters.at(value)];
+      input.value = own;
+      module.inputs.push_back(std::move(input));
+      for (auto& [name, argument] : node.arguments) rename(argument, value, own);
+    }
+  }
+}
+
+// Values that are neither a parameter nor made by a layer.
+std::set<int> free_values(const GraphModule& module, const GraphLayers& layers) {
+  std::set<int> free;
+  for (const GraphInput& input : module.inputs)
+    if (input.kind != InputKind::kParameter) free.insert(input.value);
+  for (std::size_t i = 0; i < module.nodes.size(); ++i) {
+    if (!layers.is_free[i]) continue;
+    for (const GraphNode::Result& result : module.nodes[i].results)
+      free.insert(result.values.begin(), result.values.end());
+  }
+  return free;
+}
+
+constexpr std::string_view kAttention = "aten.scaled_dot_product_attention.default";
+constexpr std::string_view kWrittenAttention = "aten._scaled_dot_product_attention_math.default";
+
+// LibTorch chooses the kernel of an attention by whether its mask needs a gradient, which it does
+// not where a forward runs without a graph, as that of a layer which runs twice: here the bits do
+// not depend on that.
+void settle_attention(GraphModule& module, const GraphLayers& layers) {
+  const std::set<int> free = free_values(module, layers);
+  for (GraphNode& node : module.nodes) {
+    if (node.target != kAttention) continue;
+    const GraphArgument* mask = node.argument("attn_mask");
+    if (!mask || mask->kind != GraphArgument::Kind::kValue || free.contains(mask->value)) continue;
+    node.target = kWrittenAttention;
+    node.results.push_back({.is_list = false, .values = {-1}});  // the weights of attention
+  }
+}
+
+// ---- costs ----
+
+CallValue plain_value(const GraphArgument& argument, const GraphModule& module,
+                      const SymbolValues& at) {
+  using A = GraphArgument::Kind;
+  switch (argument.kind) {
+    case A::kInt:
+      return argument.integer;
+    case A::kBool:
+      return argument.integer != 0;
+    case A::kFloat:
+      return argument.real;
+    case A::kString:
+    case A::kDtype:
+    case A::kLayout:
+    case A::kDevice:
+    case A::kMemoryFormat:
+      return argument.text;
+    case A::kValue: {
+      const GraphValue& value = value_of(module, argument.value);
+      if (value.number) return value.number->at(at);
+      return std::monostate();
+    }
+    case A::kList: {
+      std::vector<std::int64_t> numbers;
+      for (const GraphArgument& each : argument.list) {
+        const CallValue one = plain_value(each, module, at);
+        if (const auto* number = std::get_if<std::int64_t>(&one)) numbers.push_back(*number);
+      }
+      return numbers;
+    }
+    default:
+      return std::monostate();
+  }
+}
+
+// The calls of a layer at the sizes of a microbatch.
+class Calls {
+ public:
+  Calls(const GraphOfModel& model, const SymbolValues& at, Precision precision)
+      : precision_(std::move(precision)),
+        model_(model),
+        module_(model.graph.training),
+        layers_(model.layers),
+        at_(at),
+        free_(free_values(module_, layers_)) {}
+
+  LayerOperators of(const GraphLayer& layer, const LayerInfo& info) {
+    std::map<int, std::string> weights;  // value -> name in the layer
+    for (const GraphUse& use : layer.parameters) {
+      const bool inside = use.name.starts_with(info.name + ".");
+      weights[use.value] = inside ? use.name.substr(info.name.size() + 1) : use.name;
+    }
+    std::vector<OperatorCall> calls;
+    for (const int i : layer.nodes) {
+      const GraphNode& node = module_.nodes[static_cast<std::size_t>(i)];
+      OperatorCall call{
+          .target = std::string(node.target == kWrittenAttention ? kAttention : node.target)};
+      call.without_gradient = node.grad_mode == GraphNode::GradMode::kOff;
+      for (const auto& [name, argument] : node.arguments) {
+        std::vector<CallTensor> tensors;
+        add_tensors(argument, weights, tensors);
+        if (!tensors.empty())
+          call.tensors.emplace_back(name, std::move(tensors));
+        else
+          call.values.emplace_back(name, plain_value(argument, module_, at_));
+      }
+      for (const GraphNode::Result& result : node.results)
+        for (const int value : result.values)
+          if (value >= 0 && is_tensor(value)) call.results.push_back(tensor_of(value));
+      calls.push_back(std::move(call));
+    }
+    const std::vector<std::string> leaving = end(layer, calls);
+    LayerOperators operators = operators_of(calls, leaving, precision_);
+    keep_types(layer, calls);
+    return operators;
+  }
+
+  // Of a value that a layer writes: under autocast it may be another one than the graph says.
+  std::string type_of(int value) const {
+    const auto type = types_.find(value);
+    return type != types_.end() ? type->second : value_of(module_, value).dtype;
+  }
+
+ private:
+  bool is_tensor(int value) const {
+    return value_of(module_, value).kind == GraphValue::Kind::kTensor;
+  }
+
+  CallTensor tensor_of(int value) const {
+    const GraphValue& of = value_of(module_, value);
+    CallTensor tensor;
+    tensor.name = layers_.value_names[static_cast<std::size_t>(value)];
+    tensor.dtype = of.dtype;
+    for (const SizeExpression& size : of.sizes) tensor.sizes.push_back(size.at(at_));
+    return tensor;
+  }
+
+  void add_tensors(const GraphArgument& argument, const std::map<int, std::string>& weights,
+                   std::vector<CallTensor>& to) const {
+    for (const GraphArgument& each : argument.list) add_tensors(each, weights, to);
+    if (argument.kind != GraphArgument::Kind::kValue || !is_tensor(argument.value)) return;
+    CallTensor tensor = tensor_of(argument.value);
+    tensor.is_free = free_.contains(argument.value);
+    tensor.dtype = type_of(argument.value);
+    const auto weight = weights.find(argument.value);
+    if (weight != weights.end()) tensor.weight = weight->second, tensor.is_free = false;
+    to.push_back(std::move(tensor));
+  }
+
+  // What happens to the values that leave the layer, and the names that they then have: they lie
+  // as behind a transfer, and the loss is taken where the logits are.
+  std::vector<std::string> end(const GraphLayer& layer, std::vector<OperatorCall>& calls) const {
+    std::vector<std::string> leaving;
+    for (const int value : layer.writes) {
+      const CallTensor tensor = tensor_of(value);
+      if (model_.loss.is_causal() && tensor.name == model_.loss.output &&
+          tensor.sizes.size() == 3) {
+        add_causal_loss(tensor, calls);
+        leaving.push_back(calls.back().results.front().name);
+        continue;
+      }
+      OperatorCall whole{.target = "aten.contiguous.default"};
+      whole.tensors = {{"self", {tensor}}};
+      whole.results = {named(tensor.name + " that leaves", tensor.dtype, tensor.sizes)};
+      leaving.push_back(whole.results.front().name);
+      calls.push_back(std::move(whole));
+    }
+    return leaving;
+  }
+
+  static CallTensor named(std::string name, std::string dtype, std::vector<std::int64_t> sizes) {
+    CallTensor tensor;
+    tensor.name = std::move(name);
+    tensor.dtype = std::move(dtype);
+    tensor.sizes = std::move(sizes);
+    return tensor;
+  }
+
+  // As causal_lm_loss() calls them: its targets are the labels, moved.
+  static void add_causal_loss(const CallTensor& logits, std::vector<OperatorCall>& calls) {
+    const std::int64_t tokens = saturating_multiply(logits.sizes[0], logits.sizes[1]);
+    const std::vector<std::int64_t> flat = {tokens, logits.sizes[2]};
+    OperatorCall rows{.target = "aten.flatten.using_ints"};
+    rows.tensors = {{"self", {logits}}};
+    rows.values = {{"start_dim", std::int64_t{0}}, {"end_dim", std::int64_t{1}}};
+    rows.results = {named(logits.name + " by tokens", logits.dtype, flat)};
+    OperatorCall wide{.target = "aten.to.dtype"};
+    wide.tensors = {{"self", {rows.results.front()}}};
+    wide.values = {{"dtype", std::string("float32")}};
+    wide.results = {named(logits.name + " in float32", "float32", flat)};
+    OperatorCall loss{.target = "aten.cross_entropy_loss.default"};
+    loss.tensors = {{"self", {wide.results.front()}},
+                    {"target", {named("targets", "int64", {tokens})}}};
+    loss.results = {named("loss of " + logits.name, "float32", {})};
+    for (OperatorCall* call : {&rows, &wide, &loss}) calls.push_back(std::move(*call));
+  }
+
+  void keep_types(const GraphLayer& layer, const std::vector<OperatorCall>& settled) {
+    std::size_t k = 0;
+    for (const int i : layer.nodes) {
+      std::size_t r = 0;
+      for (const GraphNode::Result& result : module_.nodes[static_cast<std::size_t>(i)].results)
+        for (const int value : result.values)
+          if (value >= 0 && is_tensor(value)) {
+            const CallTensor& made = settled[k].results[r++];
+            if (made.dtype != value_of(module_, value).dtype) types_[value] = made.dtype;
+          }
+      ++k;
+    }
+  }
+
+  const Precision precision_;
+  const GraphOfModel& model_;
+  const GraphModule& module_;
+  const GraphLayers& layers_;
+  const SymbolValues& at_;
+  const std::set<int> free_;
+  std::map<int, std::string> types_;  // by value, where they are not as in the graph
+};
+
+int value_of_result(const GraphModule& module, const std::string& name) {
+  for (const GraphOutput& output : module.outputs)
+    if (output.name == name && output.value.kind == GraphArgument::Kind::kValue)
+      return output.value.value;
+  return -1;
+}
+
+// The loss is one number (or logits), and a layer makes it.
+void require_loss(const GraphOfModel& model) {
+  const int loss = value_of_result(model.graph.training, model.loss.output);
+  const bool is_made = std::any_of(
+      model.layers.layers.begin(), model.layers.layers.end(), [loss](const GraphLayer& layer) {
+        return std::find(layer.writes.begin(), layer.writes.end(), loss) != layer.writes.end();
+      });
+  if (!is_made) {
+    throw Error(ErrorKind::kUsage, {.what = "the loss '" + model.loss.output +
+                                            "' of the graph depends on no parameter",
+                                    .where = "`loss_output`",
+                                    .remedy = "name another of its results"});
+  }
+  const std::vector<SizeExpression>& sizes = value_of(model.graph.training, loss).sizes;
+  const bool is_number = std::all_of(sizes.begin(), sizes.end(), [](const SizeExpression& size) {
+    return size == SizeExpression(1);
+  });
+  if (model.loss.is_causal() ? sizes.size() == 3 : is_number) return;
+  std::vector<std::string> texts;
+  for (const SizeExpression& size : sizes) {
+    const std::string symbol = size.symbol().value_or("");
+    const bool is_rows = !symbol.empty() && symbol == model.rows_symbol;
+    const bool is_length = !symbol.empty() && symbol == model.length_symbol;
+    texts.push_back(is_rows ? "rows" : is_length ? "length" : size.text());
+  }
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted(
+                   "the result '{}' of the graph is [{}], {}", model.loss.output, join(texts, ", "),
+                   model.loss.is_causal() ? "and a causal loss is of [rows, length, vocabulary]"
+                                          : "and a loss is one number"),
+               .where = "`loss_output`",
+               .remedy = "name another of its results, or export a model that returns its loss"});
+}
+
+}  // namespace
+
+std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
+                                                   const GraphOptions& options) {
+  auto model = std::make_shared<GraphOfModel>();
+  model->loss = loss_of(graph, options.loss_output);
+  std::vector<std::string> wanted = {model->loss.output};
+  if (!model->loss.count.empty()) wanted.push_back(model->loss.count);
+  model->graph = std::move(graph);
+  give_each_use_a_value(model->graph.training);
+  const GraphModule& module = model->graph.training;
+  const GraphFacts& facts = model->graph.facts;
+  model->rows_symbol = symbol_named(facts, {"rows", "batch"});
+  model->length_symbol = symbol_named(facts, {"length", "seq_len"});
+  const std::vector<const GraphInput*> inputs = batch_inputs(module);
+  if (model->rows_symbol.empty() && !inputs.empty())
+    model->rows_symbol = symbol_at(module, *inputs.front(), 0);
+  if (model->length_symbol.empty())
+    for (const GraphInput* input : inputs)
+      if (input->name == "input_ids") model->length_symbol = symbol_at(module, *input, 1);
+  model->layers = layers_of(model->graph, module, options.cuts, wanted);
+  settle_attention(model->graph.training, model->layers);
+  if (model->layers.layers.empty()) {
+    throw Error(ErrorKind::kInput,
+                {.what = "the graph has no layer: nothing in it depends on a parameter",
+                 .where = model->graph.path,
+                 .remedy = "export a model that has parameters"});
+  }
+  require_loss(*model);
+  return model;
+}
+
+MicrobatchShape exported_shape(const GraphOfModel& model) {
+  MicrobatchShape shape{1, 16};
+  for (const GraphFacts::Size& size : model.graph.facts.sizes) {
+    if (size.symbol == model.rows_symbol) shape.rows = size.example;
+    if (size.symbol == model.length_symbol) shape.length = size.example;
+  }
+  return shape;
+}
+
+bool has_weights(const ExportedGraph& graph) {
+  return std::any_of(graph.tensors.begin(), graph.tensors.end(), [](const GraphTensor& tensor) {
+    return tensor.is_parameter && tensor.bytes > 0;
+  });
+}
+
+SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
+                      const std::map<std::string, std::int64_t>& others) {
+  SymbolValues values;
+  const GraphFacts& facts = model.graph.facts;
+  std::vector<std::string> names;
+  for (const GraphFacts::Size& size : facts.sizes) {
+    names.push_back(size.name);
+    values[size.symbol] = size.example;
+  }
+  for (const auto& [name, number] : others) {
+    const auto size = std::find_if(facts.sizes.begin(), facts.sizes.end(),
+                                   [&](const auto& each) { return each.name == name; });
+    if (size == facts.sizes.end()) {
+      throw Error(ErrorKind::kUsage, {.what = "the graph has no size '" + name + "'",
+                                      .where = model.graph.path,
+                                      .remedy = suggest_name(name, names)});
+    }
+    values[size->symbol] = number;
+  }
+  if (!model.rows_symbol.empty()) values[model.rows_symbol] = shape.rows;
+  if (!model.length_symbol.empty()) values[model.length_symbol] = shape.length;
+  for (const SizeRange& range : model.graph.training.ranges) {
+    const auto [found, added] =
+        values.emplace(range.symbol, std::max<std::int64_t>(range.least, 2));
+    if (added || (found->second >= range.least && found->second <= range.most)) continue;
+    const bool is_rows = range.symbol == model.rows_symbol;
+    const bool is_length = range.symbol == model.length_symbol;
+    if (!is_rows && !is_length) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("the graph was exported for {} from {} to {}, not for {}",
+                                   is_rows ? "microbatches" : "sequences", range.least,
+                                   range.most == INT64_MAX ? std::string("any number")
+                                                           : std::to_string(range.most),
+                                   found->second),
+                 .where = is_rows ? "`microbatch_size`" : "`seq_len`",
+                 .remedy = "choose another number, or export the model again with other sizes"});
+  }
+  return values;
+}
+
+void require_evaluation(const ExportedGraph& graph, const std::string& where) {
+  if (!graph.evaluation) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "in evaluation the exported model computes something else than in training, "
+                       "which is not built yet",
+               .where = where,
+               .remedy = "train it, and evaluate the result in Python, or export a model whose "
+                         "forward does not ask for its mode"});
+}
+
+ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOptions& options,
+                         const MicrobatchShape& shape) {
+  const GraphOfModel& model = *of;
+  const ExportedGraph& graph = model.graph;
+  const GraphModule& module = graph.training;
+  const GraphLayers& layers = model.layers;
+  const SymbolValues at = sizes_of(model, shape, options.sizes);
+  Precision precision{.parameters = graph.facts.dtype.empty() ? "float32" : graph.facts.dtype,
+                      .products = options.products,
+                      .fused = false};
+
+  ModelSpec spec;
+  spec.graph = std::move(of);
+  spec.dtype = precision.parameters;
+  spec.config_text = graph.facts.config;
+  if (!spec.config_text.empty()) {
+    const Json config = parse_strict_json(spec.config_text, graph.path);
+    if (config.at("model_type").is_string()) spec.family = config.at("model_type").text();
+    const Json& text = config.contains("text_config") ? config.at("text_config") : config;
+    if (text.at("vocab_size").is_number_integer())
+      spec.vocab_size = text.at("vocab_size").integer();
+  }
+  if (spec.family.empty()) spec.family = class_without_module(graph.facts.class_name);
+  for (const SizeRange& range : module.ranges)
+    if (range.symbol == model.length_symbol && range.most < INT32_MAX)
+      spec.max_positions = range.most;
+
+  const auto value_spec = [&](int value) {
+    ValueSpec described;
+    described.name = layers.value_names[static_cast<std::size_t>(value)];
+    described.dtype = value_of(module, value).dtype;
+    for (const SizeExpression& size : value_of(module, value).sizes) {
+      const std::optional<std::string> symbol = size.symbol();
+      if (symbol && *symbol == model.rows_symbol)
+        described.sizes.push_back(kMicrobatchRows);
+      else if (symbol && *symbol == model.length_symbol)
+        described.sizes.push_back(kMicrobatchLength);
+      else
+        described.sizes.push_back(size.at(at));
+    }
+    return described;
+  };
+  for (const GraphInput* input : batch_inputs(module))
+    spec.inputs.push_back(value_spec(input->value));
+  const auto has_input = [&](std::string_view name) {
+    return std::any_of(spec.inputs.begin(), spec.inputs.end(),
+                       [&](const ValueSpec& input) { return input.name == name; });
+  };
+  if (model.loss.is_causal() && !has_input("labels"))
+    spec.inputs.push_back({"labels", {kMicrobatchRows, kMicrobatchLength}, "int64"});
+
+  const auto stored_as = [&](const std::string& name) {
+    for (const auto& [own, stored] : graph.facts.stored)
+      if (own == name) return stored;
+    return std::string();
+  };
+  Calls calls(model, at, precision);
+  const auto describe_layer = [&](const GraphLayer& layer) {
+    LayerInfo info;
+    info.name = layer.name;
+    info.role = layer.role;
+    info.modules = layer.modules;
+    info.class_name = layer.class_name;
+    info.parameters_known = true;
+    for (const int value : layer.reads)
+      info.reads.push_back(layers.value_names[static_cast<std::size_t>(value)]);
+    for (const GraphUse& use : layer.parameters) {
+      const GraphTensor* tensor = graph.tensor(use.of);
+      info.parameters.push_back({.name = use.name,
+                                 .shape = tensor->sizes,
+                                 .tied_to = use.tied_to,
+                                 .dtype = tensor->dtype,
+                                 .trainable = tensor->trainable,
+                                 .stored_as = stored_as(use.name)});
+    }
+    for (const std::string& name : layer.unread) {
+      const GraphTensor* tensor = graph.tensor(name);
+      info.parameters.push_back({.name = name,
+                                 .shape = tensor->sizes,
+                                 .dtype = tensor->dtype,
+                                 .trainable = false,
+                                 .stored_as = stored_as(name)});
+    }
+    const auto operators = std::make_shared<const LayerOperators>(calls.of(layer, info));
+    for (const int value : layer.writes) {
+      info.writes.push_back(value_spec(value));
+      info.writes.back().dtype = calls.type_of(value);
+    }
+    info.cost = cost_of(*operators);
+    info.operators = operators;
+    return info;
+  };
+  for (const GraphLayer& layer : layers.free) {
+    LayerInfo info = describe_layer(layer);
+    double bytes = 0;  // what others read is there as long as they need it
+    for (const ValueSpec& value : info.writes) bytes += value.bytes_at(shape);
+    info.cost = {};
+    info.cost.after_forward.constant = bytes;
+    info.operators = nullptr;
+    spec.free_layers.push_back(std::move(info));
+  }
+  for (const GraphLayer& layer : layers.layers) spec.layers.push_back(describe_layer(layer));
+  return spec;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,76 @@
+// An exported graph as the plan's model: layers, values, parameters, costs at the sizes of a
+// microbatch.
+//
+// Owns: ModelSpec of a graph, which symbol is the rows, the length, or another named size.
+// Does not own: where layers begin (graph_layers.h), what an operator costs
+// (family/aten_operators.h).
+// Thread-safety: values; pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "archive/exported_graph.h"
+#include "archive/graph_layers.h"
+#include "sluice/model_spec.h"
+
+namespace sluice::detail {
+
+struct GraphOptions {
+  GraphCuts cuts;
+  // The result that is the loss; "": what the archive says, else the causal loss of "logits".
+  std::string loss_output;
+  // Other named sizes than rows and length ("decoder_length"); those that are not here are as long
+  // as when the graph was exported.
+  std::map<std::string, std::int64_t> sizes;
+  std::string products;  // as Precision::products
+};
+
+// What a loss is made of.
+struct GraphLoss {
+  std::string output;  // "logits": the causal loss of them
+  std::string count;   // the result that says how much it counts; "": rows, or counted labels
+  bool is_sum = false;
+  bool is_causal() const { return output == "logits"; }
+};
+
+}  // namespace sluice::detail
+
+// A graph with its layers, for the plan and for the run. Immutable; shared by ranks that are
+// threads.
+struct sluice::GraphOfModel {
+  detail::ExportedGraph graph;
+  detail::GraphLayers layers;
+  detail::GraphLoss loss;
+  std::string rows_symbol, length_symbol;  // "": a number in the graph
+};
+
+namespace sluice::detail {
+
+// Throws as layers_of(), and Error(kUsage) for a loss_output that the graph does not have.
+std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
+                                                   const GraphOptions& options);
+
+bool has_weights(const ExportedGraph& graph);
+
+// Throws Error(kUsage) where model.eval() is another graph: what runs in evaluation is the graph of
+// training, with its dropout and batch norms turned. where: who asks to evaluate.
+void require_evaluation(const ExportedGraph& graph, const std::string& where);
+
+// The microbatch that was exported.
+MicrobatchShape exported_shape(const GraphOfModel& model);
+
+// The sizes of a microbatch by symbol. Throws Error(kUsage) for rows or a length that the graph was
+// not exported for, naming the input, and for a size that is not named in the archive.
+SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
+                      const std::map<std::string, std::int64_t>& others);
+
+// Costs are those at this shape, without a dependence on it. Throws as sizes_of().
+ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> model, const GraphOptions& options,
+                         const MicrobatchShape& shape);
+
+}  // namespace sluice::detail

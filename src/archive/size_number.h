@@ -1,0 +1,53 @@
+// Numbers as Python has them in expressions of sizes: whole ones, exact fractions of these, floats.
+//
+// Owns: arithmetic that never wraps. Does not own: expressions (size_expression.h).
+// Errors: Error(kInput) without a place for a division by 0, for what is beyond 64 bits, for a
+// float that is not finite where it is made whole.
+// Thread-safety: values; pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace sluice::detail {
+
+__extension__ typedef __int128 WideNumber;
+
+class SizeNumber {
+ public:
+  SizeNumber(std::int64_t whole = 0) : numerator_(whole) {}
+  static SizeNumber fraction(WideNumber numerator, WideNumber denominator);
+  static SizeNumber real(double value);
+
+  bool is_real() const { return is_real_; }
+  bool is_whole() const { return !is_real_ && denominator_ == 1; }
+  // A float that is a whole number is one. Throws for all else that is none.
+  std::int64_t whole() const;
+  double as_real() const;
+  bool is_true() const { return is_real_ ? real_ != 0 : numerator_ != 0; }
+  std::string text() const;  // "3", "1/2", "2.5"
+
+  friend SizeNumber operator+(const SizeNumber& a, const SizeNumber& b);
+  friend SizeNumber operator*(const SizeNumber& a, const SizeNumber& b);
+  friend SizeNumber operator/(const SizeNumber& a, const SizeNumber& b);
+  friend bool operator==(const SizeNumber& a, const SizeNumber& b);
+  friend bool operator<(const SizeNumber& a, const SizeNumber& b);
+  friend SizeNumber floor(const SizeNumber& a);
+  friend SizeNumber ceiling(const SizeNumber& a);
+  friend SizeNumber truncated(const SizeNumber& a);
+  friend SizeNumber rounded(const SizeNumber& a);  // halves to even
+  friend SizeNumber power(const SizeNumber& base, const SizeNumber& exponent);
+
+ private:
+  std::int64_t numerator_ = 0, denominator_ = 1;  // without a common factor; the second above 0
+  double real_ = 0;
+  bool is_real_ = false;
+};
+
+// As Python's // and %: the quotient is rounded down, the rest has the divisor's sign.
+SizeNumber floor_quotient(const SizeNumber& a, const SizeNumber& b);
+SizeNumber modulo(const SizeNumber& a, const SizeNumber& b);
+// As Python's round(a, decimals): a float, whose halves go to even. Throws beyond 0 to 17 decimals.
+SizeNumber rounded_to(const SizeNumber& a, const SizeNumber& decimals);
+
+}  // namespace sluice::detail

@@ -1,0 +1,144 @@
+#include "config/graph_data.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "archive/graph_model.h"
+#include "base/format.h"
+#include "base/text.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+using GraphSizes = std::vector<SizeExpression>;
+
+bool is_integer(std::string_view dtype) { return dtype.starts_with("int") || dtype == "uint8"; }
+
+class GraphRows {
+ public:
+  explicit GraphRows(const ModelSpec& model)
+      : spec_(model), graph_(*model.graph), module_(graph_.graph.training) {}
+
+  GraphData found() const {
+    const GraphInput* ids = input("input_ids");
+    GraphData data;
+    data.tokens = ids && is_tokens(*ids);
+    const bool is_causal = graph_.loss.is_causal();
+    for (const GraphInput& each : module_.inputs) {
+      if (!is_of_batch(each)) continue;
+      const bool as_tokens = data.tokens && value(each).sizes == value(*ids).sizes;
+      if (as_tokens && each.name == "attention_mask") {
+        data.takes_mask = true;
+      } else if (as_tokens && each.name == "position_ids") {
+        data.takes_positions = true;
+      } else if (!data.tokens || (each.name != "input_ids" && each.name != "labels")) {
+        data.fields.push_back(field(each, data.tokens));
+      }
+    }
+    if (!data.tokens && is_causal && !input("labels"))
+      data.fields.push_back({"labels", "int64", {kAnySize}});
+    if (data.tokens) data.vocab_size = vocabulary(*ids);
+    data.count = data.tokens && is_causal ? CountOf::kLabels : CountOf::kRows;
+    data.counts_by_model =
+        data.tokens ? !graph_.loss.count.empty() : is_causal || !graph_.loss.count.empty();
+    return data;
+  }
+
+ private:
+  const GraphValue& value(const GraphInput& input) const {
+    return module_.values[static_cast<std::size_t>(input.value)];
+  }
+  bool is_of_batch(const GraphInput& input) const {
+    return input.kind == GraphInput::Kind::kBatch && input.value >= 0 &&
+           value(input).kind == GraphValue::Kind::kTensor;
+  }
+  const GraphInput* input(std::string_view name) const {
+    for (const GraphInput& each : module_.inputs)
+      if (is_of_batch(each) && each.name == name) return &each;
+    return nullptr;
+  }
+
+  // A label for each token: of the causal loss, or as an input of the same shape.
+  bool is_tokens(const GraphInput& ids) const {
+    const GraphSizes& sizes = value(ids).sizes;
+    if (sizes.size() != 2 || !is_integer(value(ids).dtype) || !is_rows(sizes[0])) return false;
+    const GraphInput* labels = input("labels");
+    if (labels) return value(*labels).sizes == sizes && is_integer(value(*labels).dtype);
+    if (!graph_.loss.is_causal()) return false;
+    for (const GraphOutput& output : module_.outputs) {
+      if (output.name != graph_.loss.output || output.value.kind != GraphArgument::Kind::kValue)
+        continue;
+      const GraphSizes& logits = module_.values[static_cast<std::size_t>(output.value.value)].sizes;
+      return logits.size() == 3 && logits[0] == sizes[0] && logits[1] == sizes[1];
+    }
+    return false;
+  }
+
+  bool is_rows(const SizeExpression& size) const {
+    if (!graph_.rows_symbol.empty()) return size.symbol() == graph_.rows_symbol;
+    return size.is_number();  // of a graph for one number of rows
+  }
+
+  FieldOption field(const GraphInput& of, bool tokens) const {
+    const GraphSizes& sizes = value(of).sizes;
+    if (sizes.empty() || !is_rows(sizes[0])) {
+      std::vector<std::string> texts;
+      for (const SizeExpression& size : sizes) texts.push_back(size.text());
+      throw Error(ErrorKind::kInput,
+                  {.what = formatted("the input '{}' of the graph is [{}], which has no dimension "
+                                     "of rows, so that rows of data cannot give it",
+                                     of.name, join(texts, ", ")),
+                   .where = graph_.graph.path,
+                   .remedy = "export the model with a first dimension of rows in every input"});
+    }
+    FieldOption option{of.name, value(of).dtype, {}};
+    for (std::size_t d = 1; d < sizes.size(); ++d) {
+      if (sizes[d].is_number())
+        option.sizes.push_back(sizes[d].number());
+      else if (tokens && sizes[d].symbol() == graph_.length_symbol)
+        option.sizes.push_back(kRowTokens);
+      else
+        option.sizes.push_back(kAnySize);
+    }
+    return option;
+  }
+
+  // That of config.json, else of the embedding that reads the ids.
+  std::int64_t vocabulary(const GraphInput& ids) const {
+    if (spec_.vocab_size > 0) return spec_.vocab_size;
+    for (const GraphNode& node : module_.nodes) {
+      if (node.target != "aten.embedding.default") continue;
+      const GraphArgument* indices = node.argument("indices");
+      const GraphArgument* weight = node.argument("weight");
+      if (!indices || indices->value != ids.value || !weight || weight->value < 0) continue;
+      const GraphSizes& sizes = module_.values[static_cast<std::size_t>(weight->value)].sizes;
+      if (!sizes.empty() && sizes[0].is_number()) return sizes[0].number();
+    }
+    return std::numeric_limits<std::int32_t>::max();
+  }
+
+  const ModelSpec& spec_;
+  const GraphOfModel& graph_;
+  const GraphModule& module_;
+};
+
+}  // namespace
+
+GraphData data_of_graph(const ModelSpec& model) { return GraphRows(model).found(); }
+
+void set_rows_of_model(const ModelSpec& model, TokenDataOptions& options) {
+  if (!model.graph) return;
+  GraphData data = data_of_graph(model);
+  options.tokens = data.tokens;
+  options.fields = std::move(data.fields);
+  options.count = data.count;
+  options.takes_mask = options.masks_padding = data.takes_mask;
+  options.takes_positions = data.takes_positions;
+  options.vocab_size = data.vocab_size;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,80 @@
+#include "model/microbatch_rows.h"
+
+#include <ATen/ops/empty.h>
+
+#include <variant>
+
+#include "base/format.h"
+#include "base/text.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+at::ScalarType type_of(const std::vector<std::uint8_t>& /*numbers*/) { return at::kByte; }
+at::ScalarType type_of(const std::vector<std::int64_t>& /*numbers*/) { return at::kLong; }
+at::ScalarType type_of(const std::vector<float>& /*numbers*/) { return at::kFloat; }
+at::ScalarType type_of(const std::vector<double>& /*numbers*/) { return at::kDouble; }
+
+}  // namespace
+
+MicrobatchRows::MicrobatchRows(const TokenRows& rows, std::int64_t first, std::int64_t count)
+    : rows_(rows), first_(first), count_(count), length_(rows.seq_len) {
+  if (rows.lengths.empty()) return;
+  const auto lengths = rows.lengths.begin() + first;
+  length_ = *std::max_element(lengths, lengths + count);
+}
+
+at::Tensor MicrobatchRows::empty_tokens() const { return at::empty({count_, length_}, at::kLong); }
+
+bool MicrobatchRows::has_mask() const {
+  if (rows_.attention_mask.empty()) return false;
+  for (std::int64_t row = first_; row < first_ + count_; ++row) {
+    const auto begin = rows_.attention_mask.begin() + row * rows_.seq_len;
+    if (std::find(begin, begin + length_, 0) != begin + length_) return true;
+  }
+  return false;
+}
+
+// Bits must not depend on the other rows of a replica's share.
+bool MicrobatchRows::has_positions() const {
+  if (rows_.position_ids.empty()) return false;
+  for (std::int64_t row = first_; row < first_ + count_; ++row) {
+    const auto begin = rows_.position_ids.begin() + row * rows_.seq_len;
+    for (std::int64_t i = 0; i < length_; ++i)
+      if (begin[i] != i) return true;
+  }
+  return false;
+}
+
+at::Tensor MicrobatchRows::field(const FieldRows& field) const {
+  const auto first = field.rows.begin() + first_, end = first + count_;
+  std::vector<std::int64_t> sizes = first->sizes;
+  for (auto row = first; row != end; ++row) {
+    if (row->sizes == sizes) continue;
+    throw Error(ErrorKind::kInput,
+                {.what = formatted("'{}' is {} and {} in two rows of a microbatch",
+                                   field.field.name, shape_text(sizes), shape_text(row->sizes)),
+                 .remedy = "give all rows of a microbatch the same sizes"});
+  }
+  sizes.insert(sizes.begin(), count_);
+  at::Tensor result = std::visit(
+      [&](const auto& of_first) {
+        using Numbers = std::decay_t<decltype(of_first)>;
+        using Number = typename Numbers::value_type;
+        at::Tensor all = at::empty(sizes, type_of(of_first));
+        auto* to = all.mutable_data_ptr<Number>();
+        for (auto row = first; row != end; ++row) {
+          const Numbers& numbers = std::get<Numbers>(row->numbers);
+          to = std::copy(numbers.begin(), numbers.end(), to);
+        }
+        return all;
+      },
+      first->numbers);
+  for (std::size_t d = 0; d < field.field.sizes.size(); ++d)
+    if (field.field.sizes[d] == kRowTokens)
+      result = result.narrow(static_cast<std::int64_t>(d) + 1, 0, length_);
+  return result.contiguous();
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,150 @@
+// Exported graphs in the commands that plan: `sluice graph`, `split`, `plan`.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/run_program.h"
+#include "support/temp_directory.h"
+
+namespace sluice::testing {
+namespace {
+
+using nlohmann::json;
+
+const std::string kGraphs = SLUICE_TEST_DATA "/command/data/";
+const std::string kDecoder = kGraphs + "decoder.pt2";
+
+json object_of(std::vector<std::string> arguments) {
+  arguments.emplace_back("--json");
+  const ProgramResult result = run_sluice(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  return json::parse(result.out, nullptr, false);
+}
+
+void expect_refused(const std::vector<std::string>& arguments, int exit_code,
+                    const std::string& says) {
+  const ProgramResult result = run_sluice(arguments);
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err.find('\n') + 1, result.err.size()) << result.err;
+  EXPECT_EQ(parts_of(result.err), 3) << result.err;
+  EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+}
+
+std::vector<std::string> names_of(const json& list, const char* key = "name") {
+  std::vector<std::string> names;
+  for (const json& each : list) names.push_back(each.at(key));
+  return names;
+}
+
+TEST(GraphCommandTest, InspectShowsLayersAndWhatCrosses) {
+  const json graph = object_of({"graph", "inspect", kDecoder, "--rows", "3", "--length", "5"});
+  EXPECT_EQ(names_of(graph.at("layers")),
+            (std::vector<std::string>{"words", "places", "blocks.0", "blocks.1", "norm", "head"}));
+  EXPECT_EQ(names_of(graph.at("free_layers")), std::vector<std::string>{"free model"});
+  EXPECT_EQ(graph.at("loss"), json({{"output", "logits"}, {"count", ""}}));
+  EXPECT_EQ(graph.at("has_weights"), true);
+  EXPECT_EQ(graph.at("num_parameters"), 2968);  // the tied table once
+  EXPECT_EQ(graph.at("microbatch"), json({{"rows", 3}, {"length", 5}}));
+  const json& crossing = graph.at("crossing").at(2);
+  EXPECT_EQ(crossing.at("behind"), "blocks.0");
+  ASSERT_EQ(crossing.at("values").size(), 1u);
+  EXPECT_EQ(crossing.at("values").at(0).at("sizes"), json({3, 5, 8}));
+  EXPECT_EQ(graph.at("layers").at(2).at("inside"),
+            json({"blocks.0.norm", "blocks.0.mix", "blocks.0.dropout", "blocks.0.feed"}));
+  EXPECT_EQ(graph.at("refused"), json::array());
+  EXPECT_EQ(graph.at("without_cost"), json::array());
+  // By another class, blocks are other modules.
+  EXPECT_EQ(
+      names_of(
+          object_of({"graph", "inspect", kDecoder, "--layer-class", "Attention"}).at("layers")),
+      (std::vector<std::string>{"words", "places", "blocks.0.norm", "blocks.0.mix", "blocks.0.feed",
+                                "blocks.1.norm", "blocks.1.mix", "blocks.1.feed", "norm", "head"}));
+}
+
+TEST(GraphCommandTest, InspectSaysTheSameToPeople) {
+  const std::string text = run_sluice({"graph", "inspect", kDecoder}).out;
+  for (const char* part : {"2,968 parameters", "weights: in the archive",
+                           "input  input_ids int64[rows, length]", "loss   causal, of logits",
+                           "blocks.0  block  11 nodes, 328 parameters; a cut behind it: add_2 "
+                           "float32[rows, length, 8]",
+                           "free layers, on every stage that reads them:\n  free model  1 node\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(GraphCommandTest, ToolPrintsTheFileOfTheRepository) {
+  const ProgramResult result = run_sluice({"graph", "tool"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, test::read_file(SLUICE_TEST_DATA "/../tools/sluice_export.py"));
+}
+
+TEST(GraphCommandTest, SplitCutsAtBlocksAndAtNames) {
+  const json split = object_of(
+      {"split", "--model", kDecoder, "--pp", "2", "--microbatch-size", "2", "--seq-len", "16"});
+  EXPECT_EQ(split.at("split_points"), json({"blocks.1"}));
+  EXPECT_EQ(split.at("stages").at(0).at("modules"), json({"words", "places", "blocks.0"}));
+  EXPECT_EQ(split.at("stages").at(1).at("modules"), json({"blocks.1", "norm", "head"}));
+  EXPECT_EQ(split.at("stages").at(0).at("output_shape"), json({2, 16, 8}));
+  EXPECT_EQ(split.at("stages").at(0).at("parameters"),
+            json({"words.weight", "places.weight", "blocks.0.norm.weight",
+                  "blocks.0.mix.qkv.weight", "blocks.0.mix.out.weight", "blocks.0.feed.weight"}));
+  EXPECT_EQ(split.at("stages").at(1).at("parameters").back(), "head.weight");
+  EXPECT_EQ(split.at("tie_groups"), json::parse(R"([{"name":"words.weight","stages":[0,1]}])"));
+  // Behind a module, before one, and by lists of them.
+  const json behind = object_of({"split", "--model", kDecoder, "--cuts", "blocks.0.mix"});
+  const json before = object_of({"split", "--model", kDecoder, "--split-points", "blocks.0.mix"});
+  EXPECT_EQ(behind.at("stages").at(1).at("parameters").at(0), "blocks.0.feed.weight");
+  EXPECT_EQ(before.at("stages").at(1).at("parameters").at(0), "blocks.0.mix.qkv.weight");
+  const json listed =
+      object_of({"split", "--model", kDecoder, "--modules",
+                 R"([["words", "places", "blocks.0"], ["blocks.1", "norm", "head"]])"});
+  EXPECT_EQ(listed.at("num_stages"), 2);
+  EXPECT_EQ(listed.at("stages").at(1).at("modules"), json({"blocks.1", "norm", "head"}));
+  expect_refused({"split", "--model", kDecoder, "--cuts", "blocks.0.mixx"}, 2,
+                 "did you mean 'blocks.0.mix'?");
+}
+
+TEST(GraphCommandTest, WhatIsNoArchiveIsRefused) {
+  const test::TempDirectory folder;
+  expect_refused({"split", "--model", folder / "none.pt2", "--pp", "2"}, 3, "none.pt2");
+  test::write_file(folder / "text.pt2", "a text\n");
+  expect_refused({"graph", "inspect", folder / "text.pt2"}, 3, "text.pt2");
+  const std::string whole = test::read_file(kDecoder);
+  test::write_file(folder / "half.pt2", whole.substr(0, whole.size() / 2));
+  expect_refused({"graph", "inspect", folder / "half.pt2"}, 3, "half.pt2");
+  expect_refused({"graph", "inspect", kDecoder, "--layer-class", "DecoderBlok"}, 2,
+                 "did you mean 'DecoderBlock'?");
+  expect_refused({"graph", "inspect", kDecoder, "--loss-output", "logit"}, 2,
+                 "did you mean 'logits'?");
+}
+
+TEST(GraphCommandTest, PlanNeedsNoTorchAndKnowsTheClassOfBlocks) {
+  const test::TempDirectory folder;
+  test::write_file(folder / "rows.jsonl", "{\"input_ids\": [1, 2, 3]}\n");
+  test::write_file(folder / "run.toml", "[model]\ngraph = \"" + kDecoder + "\"\n");
+  const std::vector<std::string> arguments = {"plan",
+                                              folder / "run.toml",
+                                              "--data.files=[\"" + (folder / "rows.jsonl") + "\"]",
+                                              "--training.microbatch_size=2",
+                                              "--training.local_batch_size=8",
+                                              "--training.seq_len=16",
+                                              "--parallelism.pipeline_parallel_degree=2"};
+  const json plan = object_of(arguments);
+  EXPECT_EQ(plan.at("split").at("split_points"), json({"blocks.1"}));
+  EXPECT_EQ(plan.at("memory").size(), 2u);
+  std::vector<std::string> by_class = arguments;
+  by_class.emplace_back("--model.transformer_layer_cls=Attention");
+  EXPECT_EQ(object_of(by_class).at("split").at("stages").at(0).at("modules").back(),
+            "blocks.0.feed");
+  std::vector<std::string> chosen = arguments;
+  chosen.emplace_back("--parallelism.pipeline_parallel_schedule=auto");
+  EXPECT_EQ(object_of(chosen).at("split").at("num_stages"), 2);
+  // Two blocks make no four stages.
+  std::vector<std::string> interleaved = arguments;
+  interleaved.emplace_back("--parallelism.pipeline_parallel_schedule=ZBVZeroBubble");
+  expect_refused(interleaved, 2, "2 layers cannot fill 4 stages");
+}
+
+}  // namespace
+}  // namespace sluice::testing
